@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the C interface costs a program that nobody watches: calls per loop of real work, interleaved with the same loop without
- * them. Prints `name value unit`. */
+/* What the C interface costs a program that nobody watches: calls per loop of real work,
+ * interleaved with the same loop without them. Prints `name value unit`. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@ enum { ROUNDS = 21, CALLS = 200000, WORK = 256 };
 static double now_ns(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* what others take of the processor meanwhile is no cost of ours */
+    /* what others take of the processor meanwhile is no cost of ours */
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Speed of the fingerprint as a fraction of a pure read of the same memory. Every round times the read and each
- * variant one after the other, so that whatever else the machine does hits all of them; the median over rounds counts.
- * Prints rows `name value unit`. Arguments: rounds (default 11), MiB of the large buffer (default 256).
+ * Speed of the fingerprint as a fraction of a pure read of the same memory. Every round times the
+ * read and each variant one after the other, so that whatever else the machine does hits all of
+ * them; the median over rounds counts. Prints rows `name value unit`. Arguments: rounds (default
+ * 11), MiB of the large buffer (default 256).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +99,8 @@ static void fill(unsigned char *p, size_t n, enum twin_dtype dtype)
     }
 }
 
-static void throughput(unsigned char *p, size_t n, const char *size, enum twin_dtype dtype, int rounds)
+static void throughput(unsigned char *p, size_t n, const char *size, enum twin_dtype dtype,
+                       int rounds)
 {
     static double ratio[MODES][MAX_ROUNDS], speed[MODES][MAX_ROUNDS], reads[MAX_ROUNDS];
     size_t repeat = n < (64u << 20) ? (64u << 20) / n : 1;
@@ -118,7 +120,8 @@ static void throughput(unsigned char *p, size_t n, const char *size, enum twin_d
             speed[m][r] = (double)(n * repeat) / took / 1e9;
         }
     }
-    printf("fingerprint/%s/%s/read %.2f GB/s\n", size, twin_dtype_name(dtype), median(reads, rounds));
+    printf("fingerprint/%s/%s/read %.2f GB/s\n", size, twin_dtype_name(dtype),
+           median(reads, rounds));
     for (int m = 0; m < MODES; m++) {
         printf("fingerprint/%s/%s/%s %.2f GB/s\n", size, twin_dtype_name(dtype), mode_names[m],
                median(speed[m], rounds));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a row of telemetry at the end of a step costs the job. The agent's own file is compiled in as it stands; here stand the configuration and the steps.
- * Blocks of steps with and without it take turns in drawn order, in one process on one thread, so that what else changes the speed hits all alike:
- * `on`, `off`, and `off` once more as a control. Prints a line for each round: processor seconds per step of the three, and the share of `on` spent
- * in the call itself, by the thread's clock, less what reading that clock takes in `off`. bench/telemetry.py sums up.
- * usage: bench_telemetry FOLDER ROUNDS
+ * What a row of telemetry at the end of a step costs the job. The agent's own file is compiled in
+ * as it stands; here stand the configuration and the steps. Blocks of steps with and without it
+ * take turns in drawn order, in one process on one thread, so that what else changes the speed hits
+ * all alike: `on`, `off`, and `off` once more as a control. Prints a line for each round: processor
+ * seconds per step of the three, and the share of `on` spent in the call itself, by the thread's
+ * clock, less what reading that clock takes in `off`. bench/telemetry.py sums up. usage:
+ * bench_telemetry FOLDER ROUNDS
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +16,9 @@
 
 struct tw_agent_config tw_agent_config = {.rank = 0, .world = 1, .role = "main"};
 
-/* Steps of some 2 ms over 1 MiB, whose caches a row can disturb. Blocks of 0.2 s: a row is due at the begin of each, since time has passed without any,
- * which makes the cost look higher by one row in a block, and by a flush that is due every 0.25 s. */
+/* Steps of some 2 ms over 1 MiB, whose caches a row can disturb. Blocks of 0.2 s: a row is due at
+ * the begin of each, since time has passed without any, which makes the cost look higher by one row
+ * in a block, and by a flush that is due every 0.25 s. */
 enum { FLOATS = 1 << 18, SWEEPS = 80, STEPS = 100 };
 static float weights[FLOATS];
 
@@ -69,7 +72,8 @@ int main(int argc, char **argv)
             found[order[i]] = block(order[i] == 0, &steps, &inside);
             spent[order[i]] = inside;
         }
-        printf("%.9f %.9f %.9f %.9f\n", found[0], found[1], found[2], (spent[0] - spent[1]) / (found[0] * STEPS));
+        printf("%.9f %.9f %.9f %.9f\n", found[0], found[1], found[2],
+               (spent[0] - spent[1]) / (found[0] * STEPS));
     }
     return weights[FLOATS - 1] > 2;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace: what a record costs its thread, beside a memcpy of the same bytes in the same run; and how long the first divergence
- * of two sets of traces takes to find. Prints `name value unit`.
+/* The trace: what a record costs its thread, beside a memcpy of the same bytes in the same run; and
+ * how long the first divergence of two sets of traces takes to find. Prints `name value unit`.
  *
- *   bench_trace [--ranks N] [--steps M] [--records K] [--seed S] [--folder DIR]     default: 8 ranks, 20000 steps, 3 records
+ *   bench_trace [--ranks N] [--steps M] [--records K] [--seed S] [--folder DIR]     default: 8
+ * ranks, 20000 steps, 3 records
  *
- * The sets are written by the shipped writer into DIR (default: a scratch folder) and deleted. One rank parts at one step, both
- * drawn from the seed. Full size: --ranks 64 --steps 1000000 --records 1 (about 18 GB). */
+ * The sets are written by the shipped writer into DIR (default: a scratch folder) and deleted. One
+ * rank parts at one step, both drawn from the seed. Full size: --ranks 64 --steps 1000000 --records
+ * 1 (about 18 GB). */
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -53,15 +55,20 @@ static struct twin_writer *open_writer(const char *path, bool lossless)
 
 static uint32_t series(struct twin_writer *w, const char *name)
 {
-    struct twin_series s = {.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = twin_writer_string(w, name, strlen(name))};
+    struct twin_series s = {.phase = TWIN_PHASE_FORWARD,
+                            .kind = TWIN_KIND_ACTIVATION,
+                            .name = twin_writer_string(w, name, strlen(name))};
     return twin_writer_series(w, &s);
 }
 
 /* ---- a record */
 
-struct costs { double record, copy; };
+struct costs {
+    double record, copy;
+};
 
-static struct costs one_round(struct twin_writer *w, struct twin_observation *o, size_t bytes, char *ring, size_t ring_bytes)
+static struct costs one_round(struct twin_writer *w, struct twin_observation *o, size_t bytes,
+                              char *ring, size_t ring_bytes)
 {
     static char record[256];
     size_t at = 0;
@@ -88,8 +95,11 @@ static void measure_record(const char *path, bool with_stats)
     struct twin_writer *w = open_writer(path, false);
     struct twin_stats stats = {.count = 10, .min = 1, .max = 2, .sum = 3, .sumsq = 4};
     const int64_t shape[2] = {1024, 1024};
-    struct twin_observation o = {.series = series(w, "encoder.weight"), .layout = twin_writer_layout(w, TWIN_F32, 2, shape),
-                                 .flags = with_stats ? TWIN_REC_STATS : 0u, .stats = &stats, .digest = {1, 2}};
+    struct twin_observation o = {.series = series(w, "encoder.weight"),
+                                 .layout = twin_writer_layout(w, TWIN_F32, 2, shape),
+                                 .flags = with_stats ? TWIN_REC_STATS : 0u,
+                                 .stats = &stats,
+                                 .digest = {1, 2}};
     size_t bytes = sizeof(struct tw_record) + (with_stats ? sizeof(struct tw_record_stats) : 0);
     char *ring = tw_calloc(1, ring_bytes + 256);
     double record[ROUNDS], copy[ROUNDS], ratio[ROUNDS];
@@ -110,7 +120,8 @@ static void measure_record(const char *path, bool with_stats)
     printf("trace_%s_cost %.1f ns\n", name, 1e9 * median(record));
     printf("trace_%s_memcpy %.1f ns\n", name, 1e9 * median(copy));
     printf("trace_%s_over_memcpy %.2f ratio\n", name, median(ratio));
-    printf("trace_%s_dropped %llu records\n", name, (unsigned long long)twin_writer_counts(w).dropped);
+    printf("trace_%s_dropped %llu records\n", name,
+           (unsigned long long)twin_writer_counts(w).dropped);
     tw_free(ring);
     tw_writer_free(w);
     unlink(path);
@@ -137,7 +148,12 @@ static void measure_sustained(const char *path)
 
 /* ---- first divergence */
 
-struct plan { unsigned ranks, steps, records; uint64_t seed; char *folder; unsigned parting_rank, parting_step; };
+struct plan {
+    unsigned ranks, steps, records;
+    uint64_t seed;
+    char *folder;
+    unsigned parting_rank, parting_step;
+};
 
 static void path_of(char *out, size_t n, const struct plan *p, char set, unsigned rank)
 {
@@ -158,7 +174,9 @@ static uint64_t write_rank(const struct plan *p, char set, unsigned rank)
     }
     for (unsigned s = 0; s < p->steps; s++) {
         for (unsigned k = 0; k < p->records; k++) {
-            struct twin_observation o = {.series = id[k], .digest = {tw_mix64((uint64_t)rank << 40 ^ (uint64_t)s << 8 ^ k), s}};
+            struct twin_observation o = {
+                .series = id[k],
+                .digest = {tw_mix64((uint64_t)rank << 40 ^ (uint64_t)s << 8 ^ k), s}};
             if (parts && s == p->parting_step && k + 1 == p->records)
                 o.digest.b++;
             twin_writer_record(w, &o);
@@ -195,7 +213,8 @@ static void find(const struct plan *p, const char *how, uint64_t total)
             stop(err.message);
         path_of(path, sizeof path, p, 'b', r);
         if (twin_trace_open(path, &b, &err) != 0 ||
-            twin_trace_first_difference(a, b, 0, 0, UINT32_MAX, &found, &step, &compared, &err) != 0)
+            twin_trace_first_difference(a, b, 0, 0, UINT32_MAX, &found, &step, &compared, &err) !=
+                0)
             stop(err.message);
         parted += found;
         if (found && step < first_step) {
@@ -210,7 +229,8 @@ static void find(const struct plan *p, const char *how, uint64_t total)
     if (parted != 1 || first_rank != p->parting_rank || first_step != p->parting_step)
         stop("the search found another place than the one that was made to part");
     printf("trace_first_divergence_%s %.4f s\n", how, seconds);
-    printf("trace_first_divergence_%s_read %.4f percent\n", how, 100.0 * (double)read / (double)total);
+    printf("trace_first_divergence_%s_read %.4f percent\n", how,
+           100.0 * (double)read / (double)total);
 }
 
 static int count(void *user, const struct twin_trace_record *r)
@@ -237,7 +257,8 @@ static void measure_walk(const struct plan *p)
         if (rc != 0)
             stop(err.message);
     }
-    printf("trace_walk %.2f GB/s\ntrace_verify %.2f GB/s\n", 1e-9 * bytes / seconds[1], 1e-9 * bytes / seconds[2]);
+    printf("trace_walk %.2f GB/s\ntrace_verify %.2f GB/s\n", 1e-9 * bytes / seconds[1],
+           1e-9 * bytes / seconds[2]);
     twin_trace_close(t);
 }
 
@@ -249,8 +270,10 @@ static void measure_search(struct plan *p)
     double t0 = now_s();
     for (unsigned r = 0; r < p->ranks; r++)
         total += write_rank(p, 'a', r) + write_rank(p, 'b', r);
-    printf("trace_set %u ranks\ntrace_set_steps %u steps\ntrace_set_records %u records/step\n", p->ranks, p->steps, p->records);
-    printf("trace_set_bytes %.3f GB\ntrace_set_written %.1f s\n", 1e-9 * (double)total, now_s() - t0);
+    printf("trace_set %u ranks\ntrace_set_steps %u steps\ntrace_set_records %u records/step\n",
+           p->ranks, p->steps, p->records);
+    printf("trace_set_bytes %.3f GB\ntrace_set_written %.1f s\n", 1e-9 * (double)total,
+           now_s() - t0);
     find(p, "cold", total);
     find(p, "warm", total);
     measure_walk(p);
@@ -272,8 +295,9 @@ static unsigned number(const char *s, uint64_t max)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"ranks", 1, NULL, 'r'}, {"steps", 1, NULL, 's'}, {"records", 1, NULL, 'k'},
-                                            {"seed", 1, NULL, 'e'},  {"folder", 1, NULL, 'f'}, {0}};
+    static const struct option options[] = {{"ranks", 1, NULL, 'r'},   {"steps", 1, NULL, 's'},
+                                            {"records", 1, NULL, 'k'}, {"seed", 1, NULL, 'e'},
+                                            {"folder", 1, NULL, 'f'},  {0}};
     struct plan p = {.ranks = 8, .steps = 20000, .records = 3, .seed = tw_monotonic_ns()};
     char scratch[] = "/tmp/twinrun-bench-XXXXXX", path[4096];
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)

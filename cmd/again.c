@@ -20,9 +20,9 @@
 static bool shapes_runs(const char *name)
 {
     static const char *const names[] = {
-        "steps",     "level",     "sketch-every", "lossless",    "no-telemetry", "fresh-dir", "data",
-        "ignore",    "tolerance", "home",         "b-starts-at", "resume-with",
-        "half",      "factor-file", NULL,
+        "steps",       "level",       "sketch-every", "lossless",    "no-telemetry",
+        "fresh-dir",   "data",        "ignore",       "tolerance",   "home",
+        "b-starts-at", "resume-with", "half",         "factor-file", NULL,
     };
     for (size_t i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)
@@ -30,17 +30,20 @@ static bool shapes_runs(const char *name)
     return false;
 }
 
-/* What a search goes on with: other candidates, or another number of runs at a time, are another search. */
+/* What a search goes on with: other candidates, or another number of runs at a time, are another
+ * search. */
 static bool shapes_search(const char *name)
 {
-    static const char *const names[] = {"pin", "jobs", "text", "through", "thorough", "no-clock", NULL};
+    static const char *const names[] = {"pin",      "jobs",     "text", "through",
+                                        "thorough", "no-clock", NULL};
     for (size_t i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)
             return true;
     return false;
 }
 
-static const struct tw_option *same_option(const struct tw_command *c, const struct tw_option *wanted)
+static const struct tw_option *same_option(const struct tw_command *c,
+                                           const struct tw_option *wanted)
 {
     for (const struct tw_option *o = c->options; o->name; o++)
         if (o->type == wanted->type && strcmp(o->name, wanted->name) == 0)
@@ -116,10 +119,29 @@ char *tw_options_again(const struct tw_command *from, const void *args, const st
 static bool decides(const char *assignment, bool runs_the_job)
 {
     static const char *const prefixes[] = {
-        "TWINRUN_HOME=", "PYTHONHASHSEED=", "CUDA_VISIBLE_DEVICES=", "OMP_",    "GOMP_", "KMP_",
-        "MKL_",          "OPENBLAS_",       "BLIS_",                 "NUMEXPR", "ATEN_", "DNNL_",
-        "ONEDNN_",       "TORCH_CUDNN",   "PYTORCH_",              "CUBLAS_", "CUDNN_", "NCCL_",
-        "TF_",           "XLA_",            "JAX_",                  "MALLOC_", "GLIBC_TUNABLES=",
+        "TWINRUN_HOME=",
+        "PYTHONHASHSEED=",
+        "CUDA_VISIBLE_DEVICES=",
+        "OMP_",
+        "GOMP_",
+        "KMP_",
+        "MKL_",
+        "OPENBLAS_",
+        "BLIS_",
+        "NUMEXPR",
+        "ATEN_",
+        "DNNL_",
+        "ONEDNN_",
+        "TORCH_CUDNN",
+        "PYTORCH_",
+        "CUBLAS_",
+        "CUDNN_",
+        "NCCL_",
+        "TF_",
+        "XLA_",
+        "JAX_",
+        "MALLOC_",
+        "GLIBC_TUNABLES=",
         NULL,
     };
     if (!runs_the_job)
@@ -154,7 +176,8 @@ static void add_assignment(struct tw_buf *b, const char *assignment)
  * of its own, and nobody typed them. */
 static bool started_by_a_shell(void)
 {
-    static const char *const shells[] = {"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "busybox", NULL};
+    static const char *const shells[] = {"sh",   "bash", "dash",    "zsh", "ksh",
+                                         "mksh", "fish", "busybox", NULL};
     char path[64];
     char *name = NULL;
     size_t n = 0;

@@ -12,15 +12,16 @@
 
 /* What `twinrun` has to be told for a command that follows one whose options are in args. */
 struct tw_again {
-    char *env;      /* "OMP_NUM_THREADS=1 " or ""; for commands that run the job */
-    char *look;     /* "TWINRUN_HOME=DIR " or ""; for those that look at runs */
-    char *job;      /* "-- python train.py < data.txt", or "--a CMD --b CMD" */
+    char *env;  /* "OMP_NUM_THREADS=1 " or ""; for commands that run the job */
+    char *look; /* "TWINRUN_HOME=DIR " or ""; for those that look at runs */
+    char *job;  /* "-- python train.py < data.txt", or "--a CMD --b CMD" */
     char *check, *isolate, *zoom, *show; /* options, each with a blank in front; "" for none */
 };
 
 /* Those options in args that `to` has too and that shape what runs compute or where they are kept.
  * Returns " --steps 5 --home DIR", or ""; malloc'ed (tw_free); NULL: no memory. */
-char *tw_options_again(const struct tw_command *from, const void *args, const struct tw_command *to);
+char *tw_options_again(const struct tw_command *from, const void *args,
+                       const struct tw_command *to);
 
 /* argv: of the job, or NULL when arms (two commands for sh -c) are given. */
 int tw_again_make(const struct tw_command *from, const void *args, char *const *argv,

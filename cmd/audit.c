@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun audit: can somebody else recover this number? Five lines: code, data, environment, configuration, seeds. */
+/* twinrun audit: can somebody else recover this number? Five lines: code, data, environment,
+ * configuration, seeds. */
 #include "areas.h"
 #include "checklist.h"
 #include "json.h"
@@ -28,16 +29,22 @@ enum { MAX_TARGETS = 1000 };
 static const char TEST_RESULT[] = "https://in-toto.io/attestation/test-result/v0.1";
 
 static const struct tw_option options[] = {
-    {"checklist", 'c', TW_OPT_STRING, "VENUE", NULL, "What", "also answer a venue's checklist as far as the evidence goes: neurips, icml or mlsys", FIELD(checklist)},
-    {"statement", 's', TW_OPT_FILE, "FILE", NULL, "Statement", "also write the result as an in-toto statement (test-result) in an envelope", FIELD(statement)},
-    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Statement", "sign the statement with it; may be repeated", FIELD(keys)},
+    {"checklist", 'c', TW_OPT_STRING, "VENUE", NULL, "What",
+     "also answer a venue's checklist as far as the evidence goes: neurips, icml or mlsys",
+     FIELD(checklist)},
+    {"statement", 's', TW_OPT_FILE, "FILE", NULL, "Statement",
+     "also write the result as an in-toto statement (test-result) in an envelope",
+     FIELD(statement)},
+    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Statement",
+     "sign the statement with it; may be repeated", FIELD(keys)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"PACKAGE|RUN|FOLDER... [--checklist neurips|icml|mlsys] [--statement FILE --key KEY]", NULL};
+static const char *const synopsis[] = {
+    "PACKAGE|RUN|FOLDER... [--checklist neurips|icml|mlsys] [--statement FILE --key KEY]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "all five pass, for each target"},
     {"1", "something is missing: each thing is named"},
@@ -53,11 +60,11 @@ static const struct tw_pair examples[] = {
 };
 
 struct target {
-    const char *given, *kind;      /* "package", "run", "folder" */
+    const char *given, *kind; /* "package", "run", "folder" */
     struct twin_packed found;
     struct twin_bag_verdict verdict; /* of a package */
-    char name[65];                 /* SHA-256 of what was audited; "" when it has no such name */
-    const char *named;             /* what that is the digest of */
+    char name[65];                   /* SHA-256 of what was audited; "" when it has no such name */
+    const char *named;               /* what that is the digest of */
 };
 
 static bool passes(const struct target *t)
@@ -79,10 +86,12 @@ static int audit_run(const struct audit_args *a, struct target *t)
     if (!r)
         return TW_EXIT_TROUBLE;
     t->kind = "run";
-    int rc = twin_audit_run(r, &t->found, &err) != 0 ? tw_trouble(&err, "cannot audit %s", t->given) : -1;
+    int rc = twin_audit_run(r, &t->found, &err) != 0 ? tw_trouble(&err, "cannot audit %s", t->given)
+                                                     : -1;
     struct twin_subjects s = {0};
     char *path = tw_path_join(r->dir, "run.json");
-    if (rc < 0 && path && twin_subject_file(path, "run.json", &s, NULL) == 0 && s.count == 1 && s.item[0].digest_count == 1) {
+    if (rc < 0 && path && twin_subject_file(path, "run.json", &s, NULL) == 0 && s.count == 1 &&
+        s.item[0].digest_count == 1) {
         snprintf(t->name, sizeof t->name, "%s", s.item[0].digest[0].value);
         t->named = "run.json";
     }
@@ -97,7 +106,8 @@ static int audit_one(const struct audit_args *a, struct target *t)
     struct twin_error err = TWIN_ERROR_INIT;
     struct stat st;
     char *run = tw_path_join(t->given, "run.json");
-    bool folder = stat(t->given, &st) == 0 && S_ISDIR(st.st_mode), is_run = run && stat(run, &st) == 0;
+    bool folder = stat(t->given, &st) == 0 && S_ISDIR(st.st_mode);
+    bool is_run = run && stat(run, &st) == 0;
     tw_free(run);
     if (!folder || is_run)
         return audit_run(a, t);
@@ -108,10 +118,14 @@ static int audit_one(const struct audit_args *a, struct target *t)
             return rc;
         snprintf(t->name, sizeof t->name, "%s", t->verdict.tagmanifest);
         t->named = "tagmanifest-sha256.txt";
-        return twin_audit_package(t->given, &t->verdict, &t->found, &err) != 0 ? tw_trouble(&err, "cannot audit %s", t->given) : -1;
+        return twin_audit_package(t->given, &t->verdict, &t->found, &err) != 0
+                   ? tw_trouble(&err, "cannot audit %s", t->given)
+                   : -1;
     }
     t->kind = "folder";
-    return twin_audit_folder(t->given, &t->found, &err) != 0 ? tw_trouble(&err, "cannot audit %s", t->given) : -1;
+    return twin_audit_folder(t->given, &t->found, &err) != 0
+               ? tw_trouble(&err, "cannot audit %s", t->given)
+               : -1;
 }
 
 /* ---- output */
@@ -121,8 +135,9 @@ static json_t *target_json(const struct audit_args *a, const struct target *t)
     json_t *checks = json_array();
     for (size_t i = 0; i < TWIN_AREAS; i++)
         json_array_append_new(checks, tw_area_json((enum twin_area)i, t->found.area[i]));
-    json_t *o = json_pack("{s:o, s:s, s:s, s:o, s:o}", "target", tw_json_text(t->given), "kind", t->kind, "outcome", passes(t) ? "pass" : "fail", "sha256", *t->name ? json_string(t->name) : json_null(),
-                          "checks", checks);
+    json_t *o = json_pack("{s:o, s:s, s:s, s:o, s:o}", "target", tw_json_text(t->given), "kind",
+                          t->kind, "outcome", passes(t) ? "pass" : "fail", "sha256",
+                          *t->name ? json_string(t->name) : json_null(), "checks", checks);
     if (strcmp(t->kind, "package") == 0)
         json_object_set_new(o, "findings", tw_package_findings(&t->verdict));
     if (a->checklist)
@@ -140,12 +155,15 @@ static void print_target(const struct audit_args *a, const struct target *t, boo
     if (failed)
         tw_put("%zu of %d fail\n", failed, TWIN_AREAS);
     else
-        tw_put("all %d pass%s\n", TWIN_AREAS, t->verdict.findings ? ", but it is not what its manifests say (twinrun verify)" : "");
+        tw_put("all %d pass%s\n", TWIN_AREAS,
+               t->verdict.findings ? ", but it is not what its manifests say (twinrun verify)"
+                                   : "");
     tw_free(safe);
     for (size_t i = 0; i < TWIN_AREAS; i++)
         tw_area_print(stdout, (enum twin_area)i, t->found.area[i], true);
     if (failed && t->verdict.findings)
-        tw_put("verify         FAIL  %zu thing%s not as in the manifests (twinrun verify)\n", t->verdict.findings, t->verdict.findings == 1 ? " is" : "s are");
+        tw_put("verify         FAIL  %zu thing%s not as in the manifests (twinrun verify)\n",
+               t->verdict.findings, t->verdict.findings == 1 ? " is" : "s are");
     if (a->checklist) {
         json_t *list = tw_checklist(a->checklist, t->found.area);
         tw_checklist_print(stdout, a->checklist, list);
@@ -159,20 +177,26 @@ static void print_target(const struct audit_args *a, const struct target *t, boo
 
 static json_t *predicate(const struct target *t)
 {
-    json_t *passed = json_array(), *failed = json_array(), *configuration = json_array(), *missing = json_object();
+    json_t *passed = json_array();
+    json_t *failed = json_array();
+    json_t *configuration = json_array();
+    json_t *missing = json_object();
     for (size_t i = 0; i < TWIN_AREAS; i++) {
         bool ok = tw_area_passes(t->found.area[i]);
         json_array_append_new(ok ? passed : failed, json_string(twin_area_name((enum twin_area)i)));
         if (!ok)
-            json_object_set_new(missing, twin_area_name((enum twin_area)i), json_deep_copy(json_object_get(t->found.area[i], "missing")));
+            json_object_set_new(missing, twin_area_name((enum twin_area)i),
+                                json_deep_copy(json_object_get(t->found.area[i], "missing")));
     }
     if (t->verdict.findings)
         json_array_append_new(failed, json_string("verify"));
     else if (strcmp(t->kind, "package") == 0)
         json_array_append_new(passed, json_string("verify"));
-    json_array_append_new(configuration, json_pack("{s:s, s:s}", "name", "twinrun audit", "uri", "pkg:pypi/twinrun@" TWINRUN_VERSION));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "result", passes(t) ? "PASSED" : "FAILED", "configuration", configuration, "passedTests", passed, "warnedTests", json_array(), "failedTests", failed,
-                     "missing", missing);
+    json_array_append_new(configuration, json_pack("{s:s, s:s}", "name", "twinrun audit", "uri",
+                                                   "pkg:pypi/twinrun@" TWINRUN_VERSION));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "result", passes(t) ? "PASSED" : "FAILED",
+                     "configuration", configuration, "passedTests", passed, "warnedTests",
+                     json_array(), "failedTests", failed, "missing", missing);
 }
 
 static int write_statement(const struct audit_args *a, const struct target *t)
@@ -183,9 +207,13 @@ static int write_statement(const struct audit_args *a, const struct target *t)
     char *text = NULL;
     size_t n = 0;
     if (!*t->name)
-        return tw_bad_use("audit", "--statement: a package or a run has a digest to speak of, %s has none; twinrun pack makes a package of a run", t->given);
+        return tw_bad_use("audit",
+                          "--statement: a package or a run has a digest to speak of, %s has none; "
+                          "twinrun pack makes a package of a run",
+                          t->given);
     json_t *p = predicate(t);
-    int rc = p ? twin_subjects_add(&subjects, t->named, "sha256", t->name, &err) : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+    int rc = p ? twin_subjects_add(&subjects, t->named, "sha256", t->name, &err)
+               : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
     rc = rc ? rc : twin_statement_envelope(&subjects, TEST_RESULT, p, &e, &err);
     for (size_t i = 0; i < a->keys.count && rc == 0; i++) {
         struct twin_key *key = NULL;
@@ -213,7 +241,8 @@ static int report(const struct audit_args *a, const struct target *t, size_t cou
         json_t *list = json_array();
         for (size_t i = 0; i < count; i++)
             json_array_append_new(list, target_json(a, &t[i]));
-        int rc = tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.audit/1", "outcome", all ? "pass" : "fail", "targets", list));
+        int rc = tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.audit/1", "outcome",
+                                         all ? "pass" : "fail", "targets", list));
         return rc ? rc : all ? TW_EXIT_SAME : TW_EXIT_DIFFER;
     }
     for (size_t i = 0; i < count; i++)
@@ -228,9 +257,11 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_audit, argc, argv, &a, &given);
     if (rc >= 0)
         return rc;
-    json_t *none[TWIN_AREAS] = {NULL}, *known = a.checklist ? tw_checklist(a.checklist, none) : NULL;
+    json_t *none[TWIN_AREAS] = {NULL};
+    json_t *known = a.checklist ? tw_checklist(a.checklist, none) : NULL;
     if (a.checklist && !known)
-        return tw_bad_use("audit", "--checklist: expected %s, found \"%s\"", tw_checklist_names, a.checklist);
+        return tw_bad_use("audit", "--checklist: expected %s, found \"%s\"", tw_checklist_names,
+                          a.checklist);
     json_decref(known);
     if (a.keys.count && !a.statement)
         return tw_bad_use("audit", "--key signs a statement: add --statement FILE");
@@ -259,9 +290,11 @@ const struct tw_command tw_command_audit = {
     "audit",
     "can somebody else recover this number? code, data, environment, configuration, seeds",
     synopsis,
-    "Five lines, pass or fail: each thing that is missing is named, how the number could be wrong for lack of it, and what to ask for. Of a run: what a package of it would lack. Of a "
-    "package: what it lacks, every file held against its manifest. Of any other folder: what people leave for others (git, lock files, checksums, configurations, seeds in the source). "
-    "Nothing of a folder or package is executed.",
+    "Five lines, pass or fail: each thing that is missing is named, how the number could be wrong "
+    "for lack of it, and what to ask for. Of a run: what a package of it would lack. Of a package: "
+    "what it lacks, every file held against its manifest. Of any other folder: what people leave "
+    "for others (git, lock files, checksums, configurations, seeds in the source). Nothing of a "
+    "folder or package is executed.",
     options,
     TW_OPERANDS_RUNS,
     1,

@@ -26,93 +26,129 @@ enum { RUNS = 3 };
 #define LEVEL_NOT_GIVEN ((enum twin_level) - 1)
 
 static const struct tw_option options[] = {
-    {"runs", 'n', TW_OPT_COUNT, "N", NULL, "Runs", "number of runs; the first is the reference; 3 unless given, 1 with --against", FIELD(runs), 1,
+    {"runs", 'n', TW_OPT_COUNT, "N", NULL, "Runs",
+     "number of runs; the first is the reference; 3 unless given, 1 with --against", FIELD(runs), 1,
      100000},
-    {"all", 0, TW_OPT_FLAG, NULL, NULL, "Runs", "make all runs; without it the first divergence ends the check",
-     FIELD(all)},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
+    {"all", 0, TW_OPT_FLAG, NULL, NULL, "Runs",
+     "make all runs; without it the first divergence ends the check", FIELD(all)},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs", "end each run after N steps", FIELD(steps), 1,
+     UINT32_MAX - 1},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs",
      "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then", FIELD(max_time)},
-    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c",
-     FIELD(a)},
+    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
+     "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one", FIELD(b)},
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Arms",
-     "step of A at which B begins (a resumed job); found by its weights unless given", FIELD(b_starts_at), 0,
-     UINT32_MAX - 1},
+     "step of A at which B begins (a resumed job); found by its weights unless given",
+     FIELD(b_starts_at), 0, UINT32_MAX - 1},
     {"resume-with", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
-     "is a resumed job the same job? COMMAND is run whole, then again and stopped after half of its steps; then CMD, run by sh -c, goes on in "
-     "the folder that this left. Each run has a scratch copy of the working folder", FIELD(resume_with)},
+     "is a resumed job the same job? COMMAND is run whole, then again and stopped after half of "
+     "its steps; then CMD, run by sh -c, goes on in the folder that this left. Each run has a "
+     "scratch copy of the working folder",
+     FIELD(resume_with)},
     {"half", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
-     "with --resume-with: run this (sh -c), which ends by itself after a part of the training, in place of stopping COMMAND", FIELD(half)},
+     "with --resume-with: run this (sh -c), which ends by itself after a part of the training, in "
+     "place of stopping COMMAND",
+     FIELD(half)},
     {"transplant", 0, TW_OPT_STRING, "KIND", NULL, "Transplant",
-     "make every step of the later runs start as it did in a recorded one, and list all origins with their rates: data (batches), rng "
-     "(generator states) or step (both, weights, optimizer state)", FIELD(transplant)},
-    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Transplant", "only these steps; all unless given", FIELD(window)},
-    {"transplant-limit", 0, TW_OPT_BYTES, "BYTES", "4G", "Transplant", "record at most so much (65536, 500M, 4G)",
-     FIELD(transplant_limit)},
+     "make every step of the later runs start as it did in a recorded one, and list all origins "
+     "with their rates: data (batches), rng (generator states) or step (both, weights, optimizer "
+     "state)",
+     FIELD(transplant)},
+    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Transplant",
+     "only these steps; all unless given", FIELD(window)},
+    {"transplant-limit", 0, TW_OPT_BYTES, "BYTES", "4G", "Transplant",
+     "record at most so much (65536, 500M, 4G)", FIELD(transplant_limit)},
     {"save-baseline", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
-     "when the runs agree, write what they computed into FILE, a small text file for the repository", FIELD(save_baseline)},
-    {"against", 0, TW_OPT_FILE, "FILE", NULL, "Baseline", "make one run and hold it against such a file: the gate of a CI", FIELD(against)},
-    {"key", 0, TW_OPT_LIST, "PUB", NULL, "Baseline", "with --against: this key must have signed the file (FILE.dsse.json); may be repeated",
+     "when the runs agree, write what they computed into FILE, a small text file for the "
+     "repository",
+     FIELD(save_baseline)},
+    {"against", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
+     "make one run and hold it against such a file: the gate of a CI", FIELD(against)},
+    {"key", 0, TW_OPT_LIST, "PUB", NULL, "Baseline",
+     "with --against: this key must have signed the file (FILE.dsse.json); may be repeated",
      FIELD(keys)},
-    {"trust", 0, TW_OPT_FILE, "FILE", NULL, "Baseline", "with --against: those whom this trust.toml names must have signed the file", FIELD(trust)},
+    {"trust", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
+     "with --against: those whom this trust.toml names must have signed the file", FIELD(trust)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
      "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
-     "keep a sketch of each tensor every K steps, for distances; 10 unless given", FIELD(sketch_every), 1, UINT32_MAX},
-    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record",
-     FIELD(lossless)},
-    {"no-telemetry", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "no counters of processes and machine", FIELD(no_telemetry)},
-    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder",
-     FIELD(fresh_dir)},
+     "keep a sketch of each tensor every K steps, for distances; 10 unless given",
+     FIELD(sketch_every), 1, UINT32_MAX},
+    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
+     "make the job wait rather than lose a record", FIELD(lossless)},
+    {"no-telemetry", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
+     "no counters of processes and machine", FIELD(no_telemetry)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
+     "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
     TW_DATA_OPTION(FIELD(data)),
     {"control", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
-     "one more run, unobserved, whose output and files are compared with the first", FIELD(control)},
+     "one more run, unobserved, whose output and files are compared with the first",
+     FIELD(control)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
-     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
+     "line:REGEX: printed lines and lines of files",
+     FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
-    {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not rerun the suspect steps to name the operation",
-     FIELD(no_zoom)},
+    {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
+     "do not rerun the suspect steps to name the operation", FIELD(no_zoom)},
     {"no-clock", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
-     "do not make two more runs under faster clocks where it is not known whether numbers that differ are times", FIELD(no_clock)},
+     "do not make two more runs under faster clocks where it is not known whether numbers that "
+     "differ are times",
+     FIELD(no_clock)},
     {"zoom-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Comparison",
-     "what naming the operation may take at most; as long as five runs, or a minute, unless given", FIELD(zoom_time), 1, UINT32_MAX},
-    {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "do not look for known cases that look alike", FIELD(no_cases)},
-    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
-     FIELD(bisect)},
-    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
+     "what naming the operation may take at most; as long as five runs, or a minute, unless given",
+     FIELD(zoom_time), 1, UINT32_MAX},
+    {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
+     "do not look for known cases that look alike", FIELD(no_cases)},
+    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "exit code 125 instead of 2 and 3, for git bisect run", FIELD(bisect)},
+    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(tw_check_args, ledger),
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object",
+     FIELD(json)},
     TW_HTML_OPTION(tw_check_args, html),
-    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet)},
-    {"show-output", 0, TW_OPT_FLAG, NULL, NULL, "Output", "pass on what the job prints (it is stored in any case)",
-     FIELD(show_output)},
+    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML",
+     FIELD(junit)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
+     "only the verdict: no progress, no line per run", FIELD(quiet)},
+    {"show-output", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "pass on what the job prints (it is stored in any case)", FIELD(show_output)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD",
-                                       "[options] --resume-with CMD [--half CMD] -- COMMAND [ARG...]", "[options] --against FILE -- COMMAND [ARG...]", NULL};
+static const char *const synopsis[] = {
+    "[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD",
+    "[options] --resume-with CMD [--half CMD] -- COMMAND [ARG...]",
+    "[options] --against FILE -- COMMAND [ARG...]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "same, bit for bit or within the tolerance"},
     {"1", "the runs differ"},
     {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
-    {"3", "inconclusive: what was seen does not suffice to say \"same\"; the verdict names what was unseen"},
+    {"3", "inconclusive: what was seen does not suffice to say \"same\"; the verdict names what "
+          "was unseen"},
     {"130", "interrupted by Ctrl-C; what was compared so far has been reported"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
     {"twinrun check -- python train.py --epochs 1", "three runs, or fewer when they part earlier"},
-    {"twinrun check --steps 50 --runs 10 -- torchrun --nproc-per-node=2 train.py", "ten short runs on two ranks"},
-    {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'", "is a resumed job the same job?"},
-    {"twinrun check --resume-with 'python train.py --resume' -- python train.py", "the same, with the interruption made here"},
-    {"twinrun check --transplant step --runs 5 -- python train.py", "every place where the job parts, and how often"},
-    {"twinrun check --save-baseline expected.json -- python train.py", "what the job computes, for the repository"},
-    {"twinrun check --against expected.json --github -- python train.py", "in CI: does it still compute that?"},
-    {"twinrun check --against expected.json --key team.key.pub -- python train.py", "the same, by a file that the team signed"},
+    {"twinrun check --steps 50 --runs 10 -- torchrun --nproc-per-node=2 train.py",
+     "ten short runs on two ranks"},
+    {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'",
+     "is a resumed job the same job?"},
+    {"twinrun check --resume-with 'python train.py --resume' -- python train.py",
+     "the same, with the interruption made here"},
+    {"twinrun check --transplant step --runs 5 -- python train.py",
+     "every place where the job parts, and how often"},
+    {"twinrun check --save-baseline expected.json -- python train.py",
+     "what the job computes, for the repository"},
+    {"twinrun check --against expected.json --github -- python train.py",
+     "in CI: does it still compute that?"},
+    {"twinrun check --against expected.json --key team.key.pub -- python train.py",
+     "the same, by a file that the team signed"},
     {"git bisect run twinrun check --bisect -q -- python train.py", "which commit broke it?"},
     {NULL, NULL},
 };
@@ -123,10 +159,12 @@ static int choose_arms(struct tw_check *c, const struct tw_operands *job)
     if (job->count && (a->a || a->b))
         return tw_bad_use("check", "expected either -- COMMAND or --a CMD --b CMD, found both");
     if (!job->count && !a->a && !a->b)
-        return tw_bad_use("check", "expected the job's command after --; write: twinrun check -- python train.py");
+        return tw_bad_use(
+            "check",
+            "expected the job's command after --; write: twinrun check -- python train.py");
     if (!job->count && (!a->a || !a->b))
-        return tw_bad_use("check", "expected two arms, found only --%s; give --%s too", a->a ? "a" : "b",
-                          a->a ? "b" : "a");
+        return tw_bad_use("check", "expected two arms, found only --%s; give --%s too",
+                          a->a ? "a" : "b", a->a ? "b" : "a");
     if (job->count && a->b_starts_at != TW_NOT_GIVEN && !a->resume_with)
         return tw_bad_use("check", "--b-starts-at belongs to --a and --b, or to --resume-with");
     int rc = tw_check_resume_options(a, job->count > 0);
@@ -136,7 +174,8 @@ static int choose_arms(struct tw_check *c, const struct tw_operands *job)
         c->arm[0] = c->arm[1] = job->items;
         if (a->resume_with) {
             c->arms = true;
-            c->args.fresh_dir = true; /* what the whole run leaves must not be what the resumed one finds */
+            /* what the whole run leaves must not be what the resumed one finds */
+            c->args.fresh_dir = true;
             tw_shell_argv(a->resume_with, c->shell[1]);
             c->arm[1] = c->shell[1];
         }
@@ -166,24 +205,28 @@ static int prepare(struct tw_check *c)
     if (rc >= 0)
         return rc;
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
-        c->spool = tw_printf("%s/stdin-%d-%llx", c->series.home, (int)getpid(), (unsigned long long)tw_monotonic_ns());
+        c->spool = tw_printf("%s/stdin-%d-%llx", c->series.home, (int)getpid(),
+                             (unsigned long long)tw_monotonic_ns());
     if (a->max_time)
         c->series.deadline_ns = tw_monotonic_ns() + a->max_time * 1000000000u;
     c->level = a->level == LEVEL_NOT_GIVEN ? TWIN_LEVEL_TENSORS : a->level;
     return -1;
 }
 
-/* Bare tensors show at operation level only. Only when the user left the level to us, and only once. */
+/* Bare tensors show at operation level only. Only when the user left the level to us, and only
+ * once. */
 static int series_at_the_right_level(struct tw_check *c)
 {
     int rc = tw_check_series(c);
     if (rc != TW_CHECK_UNSEEN)
         return rc;
     c->level = TWIN_LEVEL_OPS;
-    tw_say("no hook saw a batch or an input (bare tensors?); starting again at operation level, which sees every operation (slower)");
+    tw_say("no hook saw a batch or an input (bare tensors?); starting again at operation level, "
+           "which sees every operation (slower)");
     rc = tw_check_series(c);
     if (rc < 0 && c->series.v)
-        twin_verdict_note(c->series.v, "recorded at operation level, since no hook of the usual level saw a batch or an input");
+        twin_verdict_note(c->series.v, "recorded at operation level, since no hook of the usual "
+                                       "level saw a batch or an input");
     return rc;
 }
 
@@ -192,8 +235,11 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
 {
     if (c->args.no_cases || c->series.v->outcome != TWIN_DIFFER || !c->series.v->first)
         return;
-    bool resumed = c->arms && (c->series.v->shift != 0 || c->series.v->first->step_a != c->series.v->first->step_b);
-    struct twin_signature s = tw_known_signature(c->series.v->first, resumed ? "resumed" : c->arms ? "two" : "same");
+    bool resumed = c->arms && (c->series.v->shift != 0 ||
+                               c->series.v->first->step_a != c->series.v->first->step_b);
+    struct twin_signature s = tw_known_signature(c->series.v->first, resumed   ? "resumed"
+                                                                     : c->arms ? "two"
+                                                                               : "same");
     char **settings = NULL;
     s.setting_count = tw_known_settings(c->series.runs[0], &settings);
     s.settings = settings;
@@ -211,7 +257,8 @@ static char *job_in_words(const struct tw_check *c)
     char *b = tw_shell_quote(&c->shell[1][2], 1);
     char *words = NULL;
     if (a && b)
-        words = resumed ? tw_printf("--resume-with %s -- %s", b, a) : tw_printf("--a %s --b %s", a, b);
+        words = resumed ? tw_printf("--resume-with %s -- %s", b, a)
+                        : tw_printf("--a %s --b %s", a, b);
     tw_free(a);
     tw_free(b);
     return words;
@@ -220,9 +267,15 @@ static char *job_in_words(const struct tw_check *c)
 static void note_in_ledger(const struct tw_check *c)
 {
     char *command = job_in_words(c);
-    tw_ledger_note(&(struct tw_noted){.home = c->series.home, .url = c->args.ledger, .verb = c->args.against ? "gate" : "check", .command = command,
-                                      .outcome = twin_verdict_name(c->series.v->outcome), .first = c->series.v->outcome == TWIN_SAME ? NULL : c->series.v->first,
-                                      .runs = (const struct twin_run *const *)c->series.runs, .count = c->series.count});
+    tw_ledger_note(
+        &(struct tw_noted){.home = c->series.home,
+                           .url = c->args.ledger,
+                           .verb = c->args.against ? "gate" : "check",
+                           .command = command,
+                           .outcome = twin_verdict_name(c->series.v->outcome),
+                           .first = c->series.v->outcome == TWIN_SAME ? NULL : c->series.v->first,
+                           .runs = (const struct twin_run *const *)c->series.runs,
+                           .count = c->series.count});
     tw_free(command);
 }
 
@@ -232,14 +285,16 @@ static struct twin_report_again suggestions(const struct tw_check *c, struct tw_
     const char *arms[2] = {c->shell[0][2], c->shell[1][2]};
     /* Where A alone parts already, A alone is what to look at next. */
     bool both = c->arms && !c->arm_unsteady && !c->args.resume_with;
-    if (tw_again_make(&tw_command_check, &c->args, both ? NULL : c->arm[0], both ? arms : NULL, again) != 0)
+    if (tw_again_make(&tw_command_check, &c->args, both ? NULL : c->arm[0], both ? arms : NULL,
+                      again) != 0)
         return (struct twin_report_again){.env = NULL};
     struct twin_report_again words = tw_again_words(again);
     words.scratch = c->args.fresh_dir;
     return words;
 }
 
-/* Of a resumed arm the verdict names the state that the seam lost, which a search among pins cannot. */
+/* Of a resumed arm the verdict names the state that the seam lost, which a search among pins
+ * cannot. */
 static bool can_isolate(const struct tw_check *c)
 {
     if (c->series.interrupted || c->shares_files)
@@ -264,7 +319,8 @@ static int print_verdict(struct tw_check *c)
         .compare = &compare,
         .json = c->args.json,
         .github = c->args.github,
-        .can_zoom = !c->zoomed && !c->args.against && c->series.v->outcome == TWIN_DIFFER && tw_zoom_is_useful(c->series.v, c->series.runs[0], &why),
+        .can_zoom = !c->zoomed && !c->args.against && c->series.v->outcome == TWIN_DIFFER &&
+                    tw_zoom_is_useful(c->series.v, c->series.runs[0], &why),
         .can_isolate = can_isolate(c),
         .shares_files = c->shares_files && !c->series.interrupted,
         .repeats = c->arm_repeats,
@@ -274,7 +330,8 @@ static int print_verdict(struct tw_check *c)
     look_up(c, &known);
     o.hint_count = known.count;
     c->printed = true;
-    int rc = tw_verdict_print(c->series.v, (const struct twin_run *const *)c->series.runs, c->series.count, &o);
+    int rc = tw_verdict_print(c->series.v, (const struct twin_run *const *)c->series.runs,
+                              c->series.count, &o);
     if (c->series.v->outcome == TWIN_FAILED && !c->args.json)
         tw_check_show_tail(c->series.runs[0]);
     note_in_ledger(c);
@@ -287,8 +344,11 @@ static int print_verdict(struct tw_check *c)
 /* Had the runs, and the ranks of the first, different worlds? */
 static void look_around(struct tw_check *c)
 {
-    char *runs = c->series.v->outcome == TWIN_DIFFER ? twin_provenance_summary((const struct twin_run *const *)c->series.runs, c->series.count) : NULL,
-         *ranks = c->series.count ? twin_provenance_parity_summary(c->series.runs[0]) : NULL;
+    char *runs = c->series.v->outcome == TWIN_DIFFER
+                     ? twin_provenance_summary((const struct twin_run *const *)c->series.runs,
+                                               c->series.count)
+                     : NULL;
+    char *ranks = c->series.count ? twin_provenance_parity_summary(c->series.runs[0]) : NULL;
     if (runs)
         twin_verdict_note(c->series.v, "%s", runs);
     if (ranks)
@@ -299,7 +359,9 @@ static void look_around(struct tw_check *c)
 
 static int check(struct tw_check *c)
 {
-    int rc = c->args.transplant ? tw_check_transplant(c) : c->args.against ? tw_check_gate(c) : series_at_the_right_level(c);
+    int rc = c->args.transplant ? tw_check_transplant(c)
+             : c->args.against  ? tw_check_gate(c)
+                                : series_at_the_right_level(c);
     if (rc >= 0)
         return rc;
     if (!c->series.interrupted && !c->series.out_of_time && !c->trouble) {
@@ -313,8 +375,10 @@ static int check(struct tw_check *c)
     look_around(c);
     tw_check_save_baseline(c);
     if (c->series.out_of_time)
-        twin_verdict_note(c->series.v, "the time of --max-time was up in run %zu of %llu: judged by what there is", c->series.count,
-                        (unsigned long long)c->args.runs);
+        twin_verdict_note(
+            c->series.v,
+            "the time of --max-time was up in run %zu of %llu: judged by what there is",
+            c->series.count, (unsigned long long)c->args.runs);
     tw_stdout_restore();
     return print_verdict(c);
 }
@@ -332,7 +396,8 @@ static void fini(struct tw_check *c)
     tw_series_free(&c->series);
 }
 
-/* Bad use must not look like a bad commit to git bisect, so this holds before the options are parsed. */
+/* Bad use must not look like a bad commit to git bisect, so this holds before the options are
+ * parsed. */
 static bool asks_for_bisect(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -343,8 +408,9 @@ static bool asks_for_bisect(int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
-    struct tw_check c = {.args = {.level = LEVEL_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN, .runs = TW_NOT_GIVEN},
-                         .series = {.front = &tw_terminal, .command = "check"}};
+    struct tw_check c = {
+        .args = {.level = LEVEL_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN, .runs = TW_NOT_GIVEN},
+        .series = {.front = &tw_terminal, .command = "check"}};
     struct tw_operands job;
     bool bisect = asks_for_bisect(argc, argv);
     int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);
@@ -356,7 +422,8 @@ static int run(int argc, char **argv)
     if (!c.runs_given)
         c.args.runs = c.args.against ? 1 : RUNS;
     if (rc < 0 && c.args.runs == 1 && !c.args.against)
-        rc = tw_bad_use("check", "--runs: expected a number from 2 to 100000, found \"1\": one run alone says nothing, unless --against says what to expect");
+        rc = tw_bad_use("check", "--runs: expected a number from 2 to 100000, found \"1\": one run "
+                                 "alone says nothing, unless --against says what to expect");
     if (rc < 0)
         rc = tw_check_transplant_options(&c.args, c.arms);
     if (rc < 0) {
@@ -379,37 +446,41 @@ const struct tw_command tw_command_check = {
     "check",
     "run a job again, unchanged, and name the first place where the runs part",
     synopsis,
-    "Runs COMMAND several times, unchanged, records what each run computed, and compares each run with the first. When "
-    "they "
-    "part, the verdict names the first place: step, rank, phase, tensor, operation and source line, whether it is the "
-    "origin (its inputs were still equal) or only carries a difference on, and what was equal just before it.\n\n"
-    "The first divergence ends the check; a later run is cut short some steps after it has parted. The suspect steps "
-    "are "
-    "then run once more at operation level to name the operation (--no-zoom leaves that out). That takes at most --zoom-time, else as long as five runs, or a "
-    "minute; twinrun zoom has no limit.\n\n"
-    "Where runs differ only in printed numbers of which it is not known whether they are times (\"conv1: 3.2 ms\"), two more runs "
-    "are made in which every clock that the job reads runs faster, while its waits stay as long: what follows the clock is a time "
-    "(--no-clock leaves that out).\n\n"
-    "With --a and --b two commands are compared that ought to compute the same: a continuous and a resumed job, two "
-    "and "
-    "four workers, two environments. Each is run by sh -c. When they differ, A is run once more, to tell whether A "
-    "repeats itself.\n\n"
-    "With --resume-with the interruption is made here: COMMAND is run whole; once more, and stopped after half of its steps as if the machine had gone away "
-    "(or --half is run, which trains a part and ends); then CMD goes on in what that run left. Each of them has a scratch copy of the working folder, so no "
-    "checkpoint of the whole run is found by the resumed one; files at absolute paths are shared, though. \"Same\" says that the resumed run went on from a "
+    "Runs COMMAND several times, unchanged, records what each run computed, and compares each run "
+    "with the first. When they part, the verdict names the first place: step, rank, phase, tensor, "
+    "operation and source line, whether it is the origin (its inputs were still equal) or only "
+    "carries a difference on, and what was equal just before it.\n\n"
+    "The first divergence ends the check; a later run is cut short some steps after it has parted. "
+    "The suspect steps are then run once more at operation level to name the operation (--no-zoom "
+    "leaves that out). That takes at most --zoom-time, else as long as five runs, or a minute; "
+    "twinrun zoom has no limit.\n\n"
+    "Where runs differ only in printed numbers of which it is not known whether they are times "
+    "(\"conv1: 3.2 ms\"), two more runs are made in which every clock that the job reads runs "
+    "faster, while its waits stay as long: what follows the clock is a time (--no-clock leaves "
+    "that out).\n\n"
+    "With --a and --b two commands are compared that ought to compute the same: a continuous and a "
+    "resumed job, two and four workers, two environments. Each is run by sh -c. When they differ, "
+    "A is run once more, to tell whether A repeats itself.\n\n"
+    "With --resume-with the interruption is made here: COMMAND is run whole; once more, and "
+    "stopped after half of its steps as if the machine had gone away (or --half is run, which "
+    "trains a part and ends); then CMD goes on in what that run left. Each of them has a scratch "
+    "copy of the working folder, so no checkpoint of the whole run is found by the resumed one; "
+    "files at absolute paths are shared, though. \"Same\" says that the resumed run went on from a "
     "later step than the first and computed from there what the whole run did.\n\n"
-    "With --transplant the first run is as usual and shows how much is to be kept, the second one is recorded, and each step of the others "
-    "starts with its values: one divergence does not hide the next. Every origin is listed with its rate; a boundary whose "
-    "transplant stops the divergence carries it. For PyTorch jobs.\n\n"
-    "With --save-baseline, runs that agree leave a small text file that says what the job computes; with --against one run is held against it: "
-    "the gate of a continuous integration. The verdict names the first step that differs, and the tensor where the file keeps the tensors of "
-    "that step; beside it, what is another in this world (processor, versions).\n\n"
-    "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at every step of every "
-    "run. "
-    "What the job prints is stored in the run folders below the home; they stay until twinrun gc deletes them.\n\n"
+    "With --transplant the first run is as usual and shows how much is to be kept, the second one "
+    "is recorded, and each step of the others starts with its values: one divergence does not hide "
+    "the next. Every origin is listed with its rate; a boundary whose transplant stops the "
+    "divergence carries it. For PyTorch jobs.\n\n"
+    "With --save-baseline, runs that agree leave a small text file that says what the job "
+    "computes; with --against one run is held against it: the gate of a continuous integration. "
+    "The verdict names the first step that differs, and the tensor where the file keeps the "
+    "tensors of that step; beside it, what is another in this world (processor, versions).\n\n"
+    "\"Same\" is said only when batches or inputs, and weights, gradients or outputs, were seen at "
+    "every step of every run. What the job prints is stored in the run folders below the home; "
+    "they stay until twinrun gc deletes them.\n\n"
     "Exactly what SAME, DIFFER, INCONCLUSIVE, ORIGIN and CARRIER mean: docs/verdict.md. The claims "
-    "behind a verdict, with their evidence, stand in verdict.json in the last run's folder; "
-    "python -m twinrun.recheck holds them against the recordings.",
+    "behind a verdict, with their evidence, stand in verdict.json in the last run's folder; python "
+    "-m twinrun.recheck holds them against the recordings.",
     options,
     TW_OPERANDS_JOB,
     0,

@@ -19,7 +19,8 @@
 static bool is_wanted(const struct tw_check *c)
 {
     return !c->args.no_clock && !c->args.against && !c->args.transplant && c->series.v &&
-           c->series.v->outcome == TWIN_INCONCLUSIVE && c->series.v->open_only && c->series.count > 1;
+           c->series.v->outcome == TWIN_INCONCLUSIVE && c->series.v->open_only &&
+           c->series.count > 1;
 }
 
 /* One run; NULL: it was not made to its end. */
@@ -58,19 +59,23 @@ void tw_check_clock(struct tw_check *c)
     if (!is_wanted(c))
         return;
     if (!c->args.quiet)
-        tw_say("it is not known whether numbers that differ are times: two more runs under faster clocks tell (--no-clock leaves that out)");
+        tw_say("it is not known whether numbers that differ are times: two more runs under faster "
+               "clocks tell (--no-clock leaves that out)");
     for (int i = 0; i < TW_FASTER_RUNS && (i == 0 || run[0]); i++) {
         run[i] = run_faster(c, i);
         if (run[i] && !c->args.quiet)
-            tw_trial_line(&tw_terminal, i ? "clock x12" : "clock x64", run[i], tw_run_state(run[i], text));
+            tw_trial_line(&tw_terminal, i ? "clock x12" : "clock x64", run[i],
+                          tw_run_state(run[i], text));
     }
     if (!run[0] || !run[1]) {
-        twin_verdict_note(c->series.v, "clock experiment: a run under a faster clock was cut short, so nothing is known by it");
+        twin_verdict_note(c->series.v, "clock experiment: a run under a faster clock was cut "
+                                       "short, so nothing is known by it");
     } else {
         struct twin_compare_options o = tw_check_how(c);
         o.faster[0] = run[0];
         o.faster[1] = run[1];
-        if (twin_compare((const struct twin_run *const *)c->series.runs, c->series.count, &o, &v, &err) != 0) {
+        if (twin_compare((const struct twin_run *const *)c->series.runs, c->series.count, &o, &v,
+                         &err) != 0) {
             tw_trouble(&err, "check: the clock experiment failed, the verdict stands without it");
         } else {
             twin_verdict_free(c->series.v);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows the series: zoom, the repeat of arm A, the control run, hints. None of it changes the outcome. */
+/* What follows the series: zoom, the repeat of arm A, the control run, hints. None of it changes
+ * the outcome. */
 #include "check.h"
 
 #include "runs.h"
@@ -25,13 +26,19 @@ void tw_check_zoom(struct tw_check *c)
     const char *why = NULL;
     if (!differs(c) || c->args.no_zoom)
         return;
-    if (!tw_zoom_is_useful(c->series.v, c->series.runs[0], &why)) /* nobody asked for a zoom by name: its absence needs no words */
+    /* nobody asked for a zoom by name: its absence needs no words */
+    if (!tw_zoom_is_useful(c->series.v, c->series.runs[0], &why))
         return;
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"),
-                               b = tw_check_launch_options(c, c->arms, "zoom-b");
-    struct tw_zoom z = {.front = &tw_terminal, .base_a = &a, .base_b = &b, .deadline_ns = c->series.deadline_ns, .quiet = c->args.quiet,
-                        .run_s = c->series.runs[0]->wall_s, .limit_s = (double)c->args.zoom_time};
+    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a");
+    struct twin_launch_options b = tw_check_launch_options(c, c->arms, "zoom-b");
+    struct tw_zoom z = {.front = &tw_terminal,
+                        .base_a = &a,
+                        .base_b = &b,
+                        .deadline_ns = c->series.deadline_ns,
+                        .quiet = c->args.quiet,
+                        .run_s = c->series.runs[0]->wall_s,
+                        .limit_s = (double)c->args.zoom_time};
     if (tw_zoom_run(c->series.v, &z, &err) != 0)
         tw_trouble(&err, "check: the zoom failed, the verdict stands without it");
     c->zoomed = !z.cut;
@@ -60,21 +67,29 @@ void tw_check_repeat_arm(struct tw_check *c)
         .tolerance_file = c->args.tolerance,
     };
     if (c->series.interrupted || c->series.out_of_time) {
-        twin_verdict_note(c->series.v, "whether A repeats itself was not found out: its second run was cut short");
+        twin_verdict_note(
+            c->series.v,
+            "whether A repeats itself was not found out: its second run was cut short");
     } else if (twin_compare(pair, 2, &how, &v, &err) != 0) {
         tw_trouble(&err, "check: cannot compare A with itself");
     } else {
         if (!c->args.quiet)
-            tw_trial_line(&tw_terminal, "a again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
-        c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first && v->first->step_a <= c->series.v->first->step_a;
+            tw_trial_line(&tw_terminal, "a again", again,
+                          v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+        c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first &&
+                          v->first->step_a <= c->series.v->first->step_a;
         c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
         if (c->arm_unsteady)
-            twin_verdict_note(c->series.v, "A does not repeat itself either (it parts at step %u): first make A repeatable",
-                            v->first->step_a);
+            twin_verdict_note(
+                c->series.v,
+                "A does not repeat itself either (it parts at step %u): first make A repeatable",
+                v->first->step_a);
         else if (v->outcome == TWIN_DIFFER)
-            twin_verdict_note(c->series.v, "A parts from itself too, but only later (step %u)", v->first ? v->first->step_a : 0);
+            twin_verdict_note(c->series.v, "A parts from itself too, but only later (step %u)",
+                              v->first ? v->first->step_a : 0);
         else if (c->arm_repeats)
-            twin_verdict_note(c->series.v, "A repeats itself (2 runs), so the difference lies between A and B");
+            twin_verdict_note(c->series.v,
+                              "A repeats itself (2 runs), so the difference lies between A and B");
     }
     twin_verdict_free(v);
     twin_run_free(again);
@@ -90,7 +105,8 @@ static const struct twin_run_file *file_of(const struct twin_run *r, const char 
     return NULL;
 }
 
-static size_t files_that_differ(const struct twin_run *a, const struct twin_run *b, const char **one)
+static size_t files_that_differ(const struct twin_run *a, const struct twin_run *b,
+                                const char **one)
 {
     size_t n = 0;
     for (size_t i = 0; i < a->file_count; i++) {
@@ -119,21 +135,27 @@ static void judge_control(struct tw_check *c, const struct twin_run *control)
         snprintf(cost, sizeof cost, " (%s watched, %s not)", tw_human_seconds(r->wall_s, ours),
                  tw_human_seconds(control->wall_s, theirs));
     if (r->exit_code != control->exit_code)
-        twin_verdict_note(c->series.v, "control: the unobserved run ended with %d, run 1 with %d%s", control->exit_code,
-                        r->exit_code, cost);
+        twin_verdict_note(c->series.v, "control: the unobserved run ended with %d, run 1 with %d%s",
+                          control->exit_code, r->exit_code, cost);
     else if (!output && files == 0)
-        twin_verdict_note(c->series.v, "control: the unobserved run printed and wrote the same bytes as run 1%s", cost);
+        twin_verdict_note(c->series.v,
+                          "control: the unobserved run printed and wrote the same bytes as run 1%s",
+                          cost);
     else if (c->series.v->outcome == TWIN_DIFFER)
         twin_verdict_note(c->series.v,
-                        "control: the unobserved run printed or wrote other bytes than run 1, as is to be expected of "
-                        "runs that differ%s",
-                        cost);
+                          "control: the unobserved run printed or wrote other bytes than run 1, as "
+                          "is to be expected of runs that differ%s",
+                          cost);
     else if (files)
-        twin_verdict_note(c->series.v, "control: the unobserved run wrote %zu file%s with other bytes than run 1, such as %s%s",
-                        files, files == 1 ? "" : "s", file, cost);
+        twin_verdict_note(c->series.v,
+                          "control: the unobserved run wrote %zu file%s with other bytes than run "
+                          "1, such as %s%s",
+                          files, files == 1 ? "" : "s", file, cost);
     else
-        twin_verdict_note(
-            c->series.v, "control: the unobserved run printed other bytes than run 1 (times and pids count here)%s", cost);
+        twin_verdict_note(c->series.v,
+                          "control: the unobserved run printed other bytes than run 1 (times and "
+                          "pids count here)%s",
+                          cost);
 }
 
 void tw_check_control(struct tw_check *c)
@@ -146,7 +168,8 @@ void tw_check_control(struct tw_check *c)
     o.agents = false;
     o.max_steps = 0; /* nobody counts its steps */
     if (c->args.steps) {
-        twin_verdict_note(c->series.v, "control: left out, since --steps cannot end a run that nobody watches");
+        twin_verdict_note(c->series.v,
+                          "control: left out, since --steps cannot end a run that nobody watches");
         return;
     }
     if (tw_check_launch(c, &o, "control", false, &control) >= 0)
@@ -176,15 +199,15 @@ void tw_check_shared_files(struct tw_check *c)
     if (c->series.v->outcome == TWIN_SAME) /* what was read there, if anything, changed nothing */
         return;
     if (one && n == 1)
-        twin_verdict_note(
-            c->series.v,
-            "every run wrote %s: a later one may have read what an earlier one left; --fresh-dir keeps them apart",
-            one);
+        twin_verdict_note(c->series.v,
+                          "every run wrote %s: a later one may have read what an earlier one left; "
+                          "--fresh-dir keeps them apart",
+                          one);
     else if (one)
         twin_verdict_note(c->series.v,
-                        "every run wrote %s and %zu more file%s: a later one may have read what an earlier one left; "
-                        "--fresh-dir keeps them apart",
-                        one, n - 1, n == 2 ? "" : "s");
+                          "every run wrote %s and %zu more file%s: a later one may have read what "
+                          "an earlier one left; --fresh-dir keeps them apart",
+                          one, n - 1, n == 2 ? "" : "s");
 }
 
 void tw_check_show_tail(const struct twin_run *r)
@@ -194,7 +217,8 @@ void tw_check_show_tail(const struct twin_run *r)
     size_t bytes = 0, lines = 0;
     if (path && tw_read_file(path, 64u << 20, &data, &bytes, NULL) == 0 && bytes) {
         size_t from = bytes;
-        while (from > 0 && bytes - from < TAIL && (data[from - 1] != '\n' || from == bytes || ++lines < LINES))
+        while (from > 0 && bytes - from < TAIL &&
+               (data[from - 1] != '\n' || from == bytes || ++lines < LINES))
             from--;
         tw_say("run 1 printed last (%s):", path);
         for (const char *line = data + from; line < data + bytes;) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check --save-baseline and check --against: what a job is expected to compute, in a file that goes into the repository. */
+/* check --save-baseline and check --against: what a job is expected to compute, in a file that goes
+ * into the repository. */
 #include "check.h"
 
 #include "runs.h"
@@ -21,20 +22,28 @@ enum { FILE_MAX_BYTES = 5 << 20 };
 int tw_check_gate_options(const struct tw_check_args *a, bool arms)
 {
     if (!a->against && (a->keys.count || a->trust))
-        return tw_bad_use("check", "--key and --trust are about the file of --against: expected it too");
+        return tw_bad_use("check",
+                          "--key and --trust are about the file of --against: expected it too");
     if (!a->against && !a->save_baseline)
         return -1;
     const char *which = a->against ? "--against" : "--save-baseline";
     if (a->against && a->save_baseline)
-        return tw_bad_use("check", "expected --save-baseline, which writes what is expected, or --against, which reads it; found both");
+        return tw_bad_use("check", "expected --save-baseline, which writes what is expected, or "
+                                   "--against, which reads it; found both");
     if (arms)
         return tw_bad_use("check", "%s is about one job: it does not go with --a and --b", which);
     if (a->transplant)
-        return tw_bad_use("check", "%s does not go with --transplant, which changes what the job computes", which);
+        return tw_bad_use("check",
+                          "%s does not go with --transplant, which changes what the job computes",
+                          which);
     if (a->against && a->ignore.count)
-        return tw_bad_use("check", "what a baseline leaves out is written in it: give --ignore to --save-baseline");
+        return tw_bad_use(
+            "check",
+            "what a baseline leaves out is written in it: give --ignore to --save-baseline");
     if (a->save_baseline && a->runs != TW_NOT_GIVEN && a->runs < 2)
-        return tw_bad_use("check", "a baseline is what repeats itself: expected --runs 2 or more with --save-baseline");
+        return tw_bad_use(
+            "check",
+            "a baseline is what repeats itself: expected --runs 2 or more with --save-baseline");
     return -1;
 }
 
@@ -51,7 +60,9 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
     struct twin_compare_options o = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
     struct twin_baseline *b = NULL;
     char *text = NULL, size[16], steps[32], records[32];
-    /* The file goes into a repository: its command is the one that run.json keeps, without secrets. */
+    /*
+     * The file goes into a repository: its command is the one that run.json keeps, without secrets.
+     */
     struct twin_redactor *safe = NULL;
     struct twin_run first = *c->series.runs[0], *whole = c->series.runs[0];
     int rc = twin_redactor_open(c->series.home, &safe, err);
@@ -60,7 +71,8 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory making a baseline");
     c->series.runs[0] = &first;
     if (rc == 0)
-        rc = twin_baseline_make((const struct twin_run *const *)c->series.runs, runs, &o, TWINRUN_VERSION, &b, err);
+        rc = twin_baseline_make((const struct twin_run *const *)c->series.runs, runs, &o,
+                                TWINRUN_VERSION, &b, err);
     c->series.runs[0] = whole;
     twin_redact_free(first.argv);
     twin_redactor_close(safe);
@@ -72,8 +84,9 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
         rc = tw_write_file_atomic(a->save_baseline, text, strlen(text), err);
     if (rc == 0) {
         struct twin_baseline_info i = twin_baseline_info(b);
-        tw_say("baseline in %s: %s steps, %s records of %zu process%s, %s%s", a->save_baseline, tw_human_count(i.steps, steps),
-               tw_human_count(i.records, records), i.processes, i.processes == 1 ? "" : "es", tw_human_bytes(strlen(text), size),
+        tw_say("baseline in %s: %s steps, %s records of %zu process%s, %s%s", a->save_baseline,
+               tw_human_count(i.steps, steps), tw_human_count(i.records, records), i.processes,
+               i.processes == 1 ? "" : "es", tw_human_bytes(strlen(text), size),
                i.left_out ? "; what does not repeat and does not matter is left out" : "");
     }
     tw_free(text);
@@ -86,14 +99,18 @@ void tw_check_save_baseline(struct tw_check *c)
     struct twin_error err = TWIN_ERROR_INIT;
     if (!c->args.save_baseline || !c->series.v)
         return;
-    const char *why = c->series.interrupted                      ? "the check was interrupted"
-                      : c->series.count < 2                      ? "there are no two runs to agree"
-                      : c->series.v->outcome == TWIN_DIFFER      ? "the job does not repeat itself, so there is nothing to expect; within a --tolerance it may"
-                      : c->series.v->outcome == TWIN_FAILED      ? "the job failed"
-                                                          : NULL;
+    const char *why = c->series.interrupted ? "the check was interrupted"
+                      : c->series.count < 2 ? "there are no two runs to agree"
+                      : c->series.v->outcome == TWIN_DIFFER
+                          ? "the job does not repeat itself, so there is nothing to expect; within "
+                            "a --tolerance it may"
+                      : c->series.v->outcome == TWIN_FAILED ? "the job failed"
+                                                            : NULL;
     if (why) {
         tw_say("no baseline was written: %s", why);
-    } else if (write_baseline(c, c->series.v->outcome == TWIN_WITHIN_TOLERANCE ? 1 : c->series.count, &err) != 0) {
+    } else if (write_baseline(c,
+                              c->series.v->outcome == TWIN_WITHIN_TOLERANCE ? 1 : c->series.count,
+                              &err) != 0) {
         c->trouble = tw_trouble(&err, "check: no baseline was written");
     }
 }
@@ -120,17 +137,23 @@ static int as_then(struct tw_check *c)
     struct twin_baseline_info i = twin_baseline_info(c->baseline);
     struct tw_check_args *a = &c->args;
     if (a->level != LEVEL_NOT_GIVEN && a->level != i.level)
-        return tw_bad_use("check", "%s was made at level %s: expected no --level, or that one", a->against, twin_level_name(i.level));
+        return tw_bad_use("check", "%s was made at level %s: expected no --level, or that one",
+                          a->against, twin_level_name(i.level));
     c->level = i.level;
     if (!a->steps)
         a->steps = i.max_steps;
     else if (i.max_steps && a->steps > i.max_steps)
-        return tw_bad_use("check", "%s was made with --steps %u: expected no more than that, found %llu", a->against, i.max_steps,
-                          (unsigned long long)a->steps);
+        return tw_bad_use("check",
+                          "%s was made with --steps %u: expected no more than that, found %llu",
+                          a->against, i.max_steps, (unsigned long long)a->steps);
     return -1;
 }
 
-struct world_diff { struct twin_baseline *b; struct twin_against *a; size_t known; };
+struct world_diff {
+    struct twin_baseline *b;
+    struct twin_against *a;
+    size_t known;
+};
 
 static char *value_then(const struct twin_baseline *b, const char *name)
 {
@@ -144,7 +167,8 @@ static char *value_then(const struct twin_baseline *b, const char *name)
     return tw_strdup("");
 }
 
-static int add_change(struct twin_against *a, const char *name, char *then, const char *now, struct twin_error *err)
+static int add_change(struct twin_against *a, const char *name, char *then, const char *now,
+                      struct twin_error *err)
 {
     struct twin_world_change *grown = tw_reallocarray(a->world, a->world_count + 1, sizeof *grown);
     if (grown)
@@ -172,7 +196,10 @@ static int compare_name(void *user, const char *name, const char *now, struct tw
     return add_change(d->a, name, then, now, err);
 }
 
-struct find { const char *name; bool found; };
+struct find {
+    const char *name;
+    bool found;
+};
 
 static int find_name(void *user, const char *name, const char *value, struct twin_error *err)
 {
@@ -183,7 +210,8 @@ static int find_name(void *user, const char *name, const char *value, struct twi
     return 0;
 }
 
-static int compare_worlds(struct tw_check *c, const struct twin_run *r, struct twin_verdict *v, struct twin_error *err)
+static int compare_worlds(struct tw_check *c, const struct twin_run *r, struct twin_verdict *v,
+                          struct twin_error *err)
 {
     struct world_diff d = {c->baseline, v->against, 0};
     const char *name, *then;
@@ -203,18 +231,22 @@ static int compare_worlds(struct tw_check *c, const struct twin_run *r, struct t
 static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdict **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_compare_options o = {
-        .steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps, .tolerance_file = c->args.tolerance, .number = c->series.count - 1};
+    struct twin_compare_options o = {.steps_given = c->args.steps > 0,
+                                     .steps = (uint32_t)c->args.steps,
+                                     .tolerance_file = c->args.tolerance,
+                                     .number = c->series.count - 1};
     if (twin_baseline_judge(c->baseline, r, &o, out, &err) != 0)
         return tw_trouble(&err, "check: cannot compare the run with %s", c->args.against);
     (*out)->against->path = tw_strdup(c->args.against);
     (*out)->against->signer = c->signer ? tw_strdup(c->signer) : NULL;
     if (compare_worlds(c, r, *out, &err) != 0)
-        return tw_trouble(&err, "check: cannot compare the world of the run with that of %s", c->args.against);
+        return tw_trouble(&err, "check: cannot compare the world of the run with that of %s",
+                          c->args.against);
     return -1;
 }
 
-/* Does the job still repeat itself? Then it computes something else on purpose or by its world; if not, that comes first. */
+/* Does the job still repeat itself? Then it computes something else on purpose or by its world; if
+ * not, that comes first. */
 static void repeat(struct tw_check *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -225,34 +257,49 @@ static void repeat(struct tw_check *c)
     if (tw_check_launch(c, &o, "run again", false, &again) >= 0)
         return;
     if (c->series.interrupted || c->series.out_of_time) {
-        twin_verdict_note(c->series.v, "whether the job repeats itself was not found out: its second run was cut short");
+        twin_verdict_note(
+            c->series.v,
+            "whether the job repeats itself was not found out: its second run was cut short");
         twin_run_free(again);
         return;
     }
     if (tw_check_keep(c, again) >= 0)
         return;
     const struct twin_run *pair[2] = {c->series.runs[0], again};
-    struct twin_baseline_info left_out = twin_baseline_info(c->baseline); /* what the baseline leaves out */
-    struct twin_compare_options how = {.steps_given = c->args.steps > 0, .steps = (uint32_t)c->args.steps,
-                                       .ignore = (const char *const *)left_out.ignore, .ignore_count = left_out.ignore_count};
+    /* what the baseline leaves out */
+    struct twin_baseline_info left_out = twin_baseline_info(c->baseline);
+    struct twin_compare_options how = {.steps_given = c->args.steps > 0,
+                                       .steps = (uint32_t)c->args.steps,
+                                       .ignore = (const char *const *)left_out.ignore,
+                                       .ignore_count = left_out.ignore_count};
     if (twin_compare(pair, 2, &how, &v, &err) != 0) {
         tw_trouble(&err, "check: cannot compare the run with itself");
         return;
     }
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, "run again", again, v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+        tw_trial_line(&tw_terminal, "run again", again,
+                      v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
     c->gate_unsteady = v->outcome == TWIN_DIFFER;
     if (c->gate_unsteady)
-        twin_verdict_note(c->series.v, "the job does not repeat itself: a second run parts from the first%s; first make it repeatable",
-                        v->first && v->first->step_a == c->series.v->first->step_a ? " at the same step" : "");
+        twin_verdict_note(
+            c->series.v,
+            "the job does not repeat itself: a second run parts from the first%s; first make it "
+            "repeatable",
+            v->first && v->first->step_a == c->series.v->first->step_a ? " at the same step" : "");
     else if (v->outcome == TWIN_SAME)
-        twin_verdict_note(c->series.v, "the job repeats itself (2 runs agree): it computes something else than the baseline");
+        twin_verdict_note(
+            c->series.v,
+            "the job repeats itself (2 runs agree): it computes something else than the baseline");
     twin_verdict_free(v);
 }
 
 static int rank_of(enum twin_verdict_outcome o) /* which of several runs' verdicts is the gate's */
 {
-    return o == TWIN_FAILED ? 4 : o == TWIN_DIFFER ? 3 : o == TWIN_INCONCLUSIVE ? 2 : o == TWIN_WITHIN_TOLERANCE ? 1 : 0;
+    return o == TWIN_FAILED             ? 4
+           : o == TWIN_DIFFER           ? 3
+           : o == TWIN_INCONCLUSIVE     ? 2
+           : o == TWIN_WITHIN_TOLERANCE ? 1
+                                        : 0;
 }
 
 static int one(struct tw_check *c, uint64_t runs)
@@ -273,7 +320,12 @@ static int one(struct tw_check *c, uint64_t runs)
     if ((rc = tw_check_keep(c, r)) >= 0 || (rc = judge(c, r, &v)) >= 0)
         return rc;
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, title, r, v->outcome == TWIN_DIFFER ? "parted" : r->outcome == TWIN_RUN_STOPPED && c->series.trial.end != TW_TRIAL_OUT_OF_TIME ? "ok" : tw_run_state(r, text));
+        tw_trial_line(&tw_terminal, title, r,
+                      v->outcome == TWIN_DIFFER ? "parted"
+                      : r->outcome == TWIN_RUN_STOPPED &&
+                              c->series.trial.end != TW_TRIAL_OUT_OF_TIME
+                          ? "ok"
+                          : tw_run_state(r, text));
     if (c->series.v && rank_of(v->outcome) <= rank_of(c->series.v->outcome)) {
         c->series.v->runs = c->series.count;
         twin_verdict_free(v);
@@ -299,7 +351,8 @@ int tw_check_gate(struct tw_check *c)
         if (c->series.v && c->series.v->outcome == TWIN_DIFFER && !c->args.all)
             break;
     }
-    if (rc < 0 && !c->runs_given && c->series.v->outcome == TWIN_DIFFER && !c->series.interrupted && !c->series.out_of_time && !tw_run_failed(c->series.runs[0]))
+    if (rc < 0 && !c->runs_given && c->series.v->outcome == TWIN_DIFFER && !c->series.interrupted &&
+        !c->series.out_of_time && !tw_run_failed(c->series.runs[0]))
         repeat(c);
     return rc;
 }

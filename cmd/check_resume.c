@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check --resume-with: is a job that was interrupted and resumed the same job? The run that is cut
- * short is made here, between the whole run and the resumed one, which goes on in a copy of its folder.
+ * short is made here, between the whole run and the resumed one, which goes on in a copy of its
+ * folder.
  */
 #include "check.h"
 
@@ -21,8 +22,9 @@ int tw_check_resume_options(const struct tw_check_args *a, bool job)
     if (!a->resume_with)
         return -1;
     if (!job)
-        return tw_bad_use("check", "--resume-with: expected the whole job's command after --; write: "
-                                   "twinrun check --resume-with 'python train.py --resume' -- python train.py");
+        return tw_bad_use(
+            "check", "--resume-with: expected the whole job's command after --; write: twinrun "
+                     "check --resume-with 'python train.py --resume' -- python train.py");
     const char *other = NULL;
     if (a->against)
         other = "--against";
@@ -31,7 +33,8 @@ int tw_check_resume_options(const struct tw_check_args *a, bool job)
     else if (a->transplant)
         other = "--transplant";
     if (other)
-        return tw_bad_use("check", "--resume-with does not go with %s, which is about one job", other);
+        return tw_bad_use("check", "--resume-with does not go with %s, which is about one job",
+                          other);
     return -1;
 }
 
@@ -42,8 +45,8 @@ static uint32_t half_of(const struct tw_check *c)
     tw_run_totals(c->series.runs[0], &t);
     if (t.steps >= 2)
         return (uint32_t)(t.steps / 2);
-    tw_say("check: --resume-with: expected a run of two steps or more, to stop one after half of them, found %llu; "
-           "give a command that trains a part and ends: --half CMD",
+    tw_say("check: --resume-with: expected a run of two steps or more, to stop one after half of "
+           "them, found %llu; give a command that trains a part and ends: --half CMD",
            (unsigned long long)t.steps);
     return 0;
 }
@@ -56,13 +59,15 @@ static int judge_end(const struct tw_check *c, const struct twin_run *half)
         return -1;
     if (half->outcome == TWIN_RUN_STOPPED && c->args.steps)
         return -1;
-    tw_say("check: --resume-with: the run that was to be resumed ended badly (%s): nothing was resumed",
+    tw_say("check: --resume-with: the run that was to be resumed ended badly (%s): nothing was "
+           "resumed",
            tw_run_state(half, text));
     tw_check_show_tail(half);
     return TW_EXIT_TROUBLE;
 }
 
-/* Did it compute what the whole run had computed so far? When not, there is nothing to learn from a resume. */
+/* Did it compute what the whole run had computed so far? When not, there is nothing to learn from a
+ * resume. */
 static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -86,8 +91,10 @@ static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
     twin_verdict_free(c->series.v);
     c->series.v = v;
     c->arm_unsteady = !c->args.half;
-    twin_verdict_note(v, c->args.half ? "--half is no part of the whole run: it parts from it before anything is resumed"
-                                    : "the job parts from itself before it is interrupted: first make it repeatable");
+    twin_verdict_note(
+        v, c->args.half
+               ? "--half is no part of the whole run: it parts from it before anything is resumed"
+               : "the job parts from itself before it is interrupted: first make it repeatable");
     return -1;
 }
 

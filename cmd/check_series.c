@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runs of a check, one after the other, each compared with the first as soon as it has ended. */
+/*
+ * The runs of a check, one after the other, each compared with the first as soon as it has ended.
+ */
 #include "check.h"
 
 #include "runs.h"
@@ -21,11 +23,14 @@ static uint32_t sketch_every(const struct tw_check_args *a)
     return (uint32_t)a->sketch_every;
 }
 
-/* A resumed job counts its steps anew, and does not know which part of a large tensor comes next. */
+/*
+ * A resumed job counts its steps anew, and does not know which part of a large tensor comes next.
+ */
 static char all_parts[] = "TWINRUN_PARTS=all";
 static char *const second_arm[] = {all_parts, NULL};
 
-struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm, const char *label)
+struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm,
+                                                   const char *label)
 {
     const struct tw_check_args *a = &c->args;
     return (struct twin_launch_options){
@@ -49,8 +54,8 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
     };
 }
 
-int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title, bool live,
-                    struct twin_run **out)
+int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title,
+                    bool live, struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const struct tw_check_args *a = &c->args;
@@ -85,7 +90,9 @@ int tw_check_compare(struct tw_check *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const struct twin_compare_options o = tw_check_how(c);
-    return tw_series_compare(&c->series, &o, &err) != 0 ? tw_trouble(&err, "check: cannot compare the runs") : -1;
+    return tw_series_compare(&c->series, &o, &err) != 0
+               ? tw_trouble(&err, "check: cannot compare the runs")
+               : -1;
 }
 
 /* ---- the series */
@@ -97,7 +104,8 @@ int tw_check_keep(struct tw_check *c, struct twin_run *r)
     return -1;
 }
 
-static const char *state_of(const struct tw_check *c, const struct twin_run *r, bool parted, char text[32])
+static const char *state_of(const struct tw_check *c, const struct twin_run *r, bool parted,
+                            char text[32])
 {
     if (parted)
         return "parted";
@@ -116,7 +124,8 @@ static int one_run(struct tw_check *c, bool *parted)
              !c->arms ? ""
              : arm    ? " b"
                       : " a");
-    struct twin_launch_options o = tw_check_launch_options(c, arm, c->arms ? (arm ? "b" : "a") : "check");
+    struct twin_launch_options o = tw_check_launch_options(c, arm,
+                                                           c->arms ? (arm ? "b" : "a") : "check");
     int rc = tw_check_launch(c, &o, title, true, &r);
     if (rc >= 0)
         return rc;
@@ -163,7 +172,8 @@ int tw_check_series(struct tw_check *c)
             if (c->args.resume_with && parted)
                 break;
         }
-        bool hopeless = c->series.count == 2 && tw_run_failed(c->series.runs[0]) && tw_run_failed(c->series.runs[1]);
+        bool hopeless = c->series.count == 2 && tw_run_failed(c->series.runs[0]) &&
+                        tw_run_failed(c->series.runs[1]);
         if ((parted && c->series.v->outcome == TWIN_DIFFER && !c->args.all) || hopeless)
             break;
     }

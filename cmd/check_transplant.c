@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check --transplant: one natural run, one that is recorded, and others whose steps start with what was recorded. */
+/* check --transplant: one natural run, one that is recorded, and others whose steps start with what
+ * was recorded. */
 #include "check.h"
 
 #include "interrupt.h"
@@ -24,11 +25,12 @@ struct transplant {
     struct tw_check *c;
     enum twin_transplant_kind kind;
     uint32_t first, last;
-    uint64_t state, batch, cap;   /* bytes of a step over all processes; what one process may write */
+    /* bytes of a step over all processes; what one process may write */
+    uint64_t state, batch, cap;
     size_t processes;
-    struct twin_run **runs;       /* those that were given values */
+    struct twin_run **runs; /* those that were given values */
     size_t count;
-    char *env[2];                 /* TWINRUN_TRANSPLANT of the run at hand */
+    char *env[2]; /* TWINRUN_TRANSPLANT of the run at hand */
 };
 
 int tw_check_transplant_options(const struct tw_check_args *a, bool arms)
@@ -37,11 +39,17 @@ int tw_check_transplant_options(const struct tw_check_args *a, bool arms)
     if (!a->transplant)
         return a->window.given ? tw_bad_use("check", "--window belongs to --transplant") : -1;
     if (twin_transplant_parse(a->transplant, &kind) != 0)
-        return tw_bad_use("check", "--transplant: expected data, rng or step, found %s", a->transplant);
+        return tw_bad_use("check", "--transplant: expected data, rng or step, found %s",
+                          a->transplant);
     if (arms)
-        return tw_bad_use("check", "--transplant compares runs of one command; write: twinrun check --transplant %s -- COMMAND", a->transplant);
+        return tw_bad_use("check",
+                          "--transplant compares runs of one command; write: twinrun check "
+                          "--transplant %s -- COMMAND",
+                          a->transplant);
     if (a->runs < LEAST_RUNS)
-        return tw_bad_use("check", "--transplant needs 3 runs or more (a natural one, one to record, one to give the values to), found --runs %llu",
+        return tw_bad_use("check",
+                          "--transplant needs 3 runs or more (a natural one, one to record, one to "
+                          "give the values to), found --runs %llu",
                           (unsigned long long)a->runs);
     return -1;
 }
@@ -51,7 +59,8 @@ int tw_check_transplant_options(const struct tw_check_args *a, bool arms)
 static int ask(struct transplant *t, const char *mode, const char *folder)
 {
     tw_free(t->env[0]);
-    t->env[0] = tw_printf("TWINRUN_TRANSPLANT=%s:%s:%u:%u:%llu:%s", mode, twin_transplant_name(t->kind), t->first, t->last,
+    t->env[0] = tw_printf("TWINRUN_TRANSPLANT=%s:%s:%u:%u:%llu:%s", mode,
+                          twin_transplant_name(t->kind), t->first, t->last,
                           (unsigned long long)t->cap, folder);
     return t->env[0] ? -1 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check");
 }
@@ -60,7 +69,8 @@ static int launch(struct transplant *t, const char *label, struct twin_run **out
 {
     struct tw_check *c = t->c;
     char title[48], text[32];
-    snprintf(title, sizeof title, "run %zu/%llu %s", c->series.count + t->count + 1, (unsigned long long)c->args.runs, label);
+    snprintf(title, sizeof title, "run %zu/%llu %s", c->series.count + t->count + 1,
+             (unsigned long long)c->args.runs, label);
     struct twin_launch_options o = tw_check_launch_options(c, 0, label);
     o.env = t->env;
     int rc = tw_check_launch(c, &o, title, false, out);
@@ -106,7 +116,8 @@ static int given(struct transplant *t, const char *folder)
 
 /* ---- what the agent says in its notes */
 
-typedef void note_fn(struct transplant *t, const struct twin_trace_info *info, const char *key, const char *value);
+typedef void note_fn(struct transplant *t, const struct twin_trace_info *info, const char *key,
+                     const char *value);
 
 static void each_note(struct transplant *t, const struct twin_run *r, note_fn *call)
 {
@@ -122,8 +133,10 @@ static void each_note(struct transplant *t, const struct twin_run *r, note_fn *c
     }
 }
 
-/* Two of each process: of steps 1 and 2, since the first has an optimizer state only once it has ended. */
-static void take_size(struct transplant *t, const struct twin_trace_info *info, const char *key, const char *value)
+/* Two of each process: of steps 1 and 2, since the first has an optimizer state only once it has
+ * ended. */
+static void take_size(struct transplant *t, const struct twin_trace_info *info, const char *key,
+                      const char *value)
 {
     unsigned long long state, batch;
     (void)info;
@@ -134,21 +147,26 @@ static void take_size(struct transplant *t, const struct twin_trace_info *info, 
     t->processes++;
 }
 
-static void say_trouble(struct transplant *t, const struct twin_trace_info *info, const char *key, const char *value)
+static void say_trouble(struct transplant *t, const struct twin_trace_info *info, const char *key,
+                        const char *value)
 {
     if (strcmp(key, "full") != 0 && strcmp(key, "unrecorded") != 0 && strcmp(key, "ended") != 0)
         return;
     size_t step = strcspn(value, " ");
-    twin_verdict_note(t->c->series.v, "transplant: rank %d recorded nothing more, or took nothing more, from step %.*s on: %s", info->rank, (int)step, value,
-                    value + step + (value[step] == ' '));
+    twin_verdict_note(
+        t->c->series.v,
+        "transplant: rank %d recorded nothing more, or took nothing more, from step %.*s on: %s",
+        info->rank, (int)step, value, value + step + (value[step] == ' '));
 }
 
-static void say_left_out(struct transplant *t, const struct twin_trace_info *info, const char *key, const char *value)
+static void say_left_out(struct transplant *t, const struct twin_trace_info *info, const char *key,
+                         const char *value)
 {
     size_t step = strcspn(value, " ");
     if (strcmp(key, "left_out") == 0 && t->processes++ == 0) /* one says enough */
-        twin_verdict_note(t->c->series.v, "transplant: step %.*s of rank %d could not be given its values: %s", (int)step, value, info->rank,
-                        value + step + (value[step] == ' '));
+        twin_verdict_note(t->c->series.v,
+                          "transplant: step %.*s of rank %d could not be given its values: %s",
+                          (int)step, value, info->rank, value + step + (value[step] == ' '));
 }
 
 /* ---- how much it will take */
@@ -156,11 +174,13 @@ static void say_left_out(struct transplant *t, const struct twin_trace_info *inf
 static int refuse(const struct transplant *t, const struct twin_run *r)
 {
     if (!t->processes)
-        tw_say("check: --transplant needs a PyTorch job that the Python agent watches for two steps or more, and found none in run 1 (%s): "
-               "values cannot be given to programs in C; try twinrun check without --transplant, or twinrun doctor -- COMMAND", r->dir);
+        tw_say("check: --transplant needs a PyTorch job that the Python agent watches for two "
+               "steps or more, and found none in run 1 (%s): values cannot be given to programs in "
+               "C; try twinrun check without --transplant, or twinrun doctor -- COMMAND",
+               r->dir);
     else
-        tw_say("check: --transplant data needs batches of a DataLoader, and run 1 had none: what goes in is made by the job itself; try "
-               "--transplant step");
+        tw_say("check: --transplant data needs batches of a DataLoader, and run 1 had none: what "
+               "goes in is made by the job itself; try --transplant step");
     return TW_EXIT_TROUBLE;
 }
 
@@ -175,26 +195,33 @@ static int plan(struct transplant *t)
         return refuse(t, c->series.runs[0]);
     tw_run_totals(c->series.runs[0], &totals);
     if (t->first >= totals.steps) {
-        tw_say("check: --window begins at step %u, and run 1 has only %llu steps", t->first, (unsigned long long)totals.steps);
+        tw_say("check: --window begins at step %u, and run 1 has only %llu steps", t->first,
+               (unsigned long long)totals.steps);
         return TW_EXIT_TROUBLE;
     }
-    uint64_t processes = (t->processes + 1) / 2, steps = (t->last < totals.steps ? t->last : totals.steps) - t->first + 1;
+    uint64_t processes = (t->processes + 1) / 2;
+    uint64_t steps = (t->last < totals.steps ? t->last : totals.steps) - t->first + 1;
     uint64_t step = (t->state + 1) / 2 + (t->batch + 1) / 2, need, limit = c->args.transplant_limit;
-    uint64_t space = statvfs(c->series.home, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+    uint64_t space = statvfs(c->series.home, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize
+                                                       : UINT64_MAX;
     if (__builtin_mul_overflow(step, steps, &need))
         need = UINT64_MAX;
     tw_human_bytes(step, each);
     tw_human_bytes(need, all);
     if (need > limit || need > space) {
-        tw_say("check: --transplant %s would record %llu steps of %s, %s in all; found %s %s; try --window FIRST:LAST for fewer steps%s%s",
-               c->args.transplant, (unsigned long long)steps, each, all, need > limit ? "a limit of" : "free:",
-               tw_human_bytes(need > limit ? limit : space, most), t->kind == TWIN_TRANSPLANT_STEP ? ", --transplant rng or data" : "",
+        tw_say("check: --transplant %s would record %llu steps of %s, %s in all; found %s %s; try "
+               "--window FIRST:LAST for fewer steps%s%s",
+               c->args.transplant, (unsigned long long)steps, each, all,
+               need > limit ? "a limit of" : "free:",
+               tw_human_bytes(need > limit ? limit : space, most),
+               t->kind == TWIN_TRANSPLANT_STEP ? ", --transplant rng or data" : "",
                need > limit ? ", or a larger --transplant-limit" : ", or --home on a larger disk");
         return TW_EXIT_TROUBLE;
     }
     if (!c->args.quiet)
-        tw_say("transplant: run 2 records %llu steps of about %s, %s in all (at most %s), deleted at the end", (unsigned long long)steps, each,
-               all, tw_human_bytes(limit, most));
+        tw_say("transplant: run 2 records %llu steps of about %s, %s in all (at most %s), deleted "
+               "at the end",
+               (unsigned long long)steps, each, all, tw_human_bytes(limit, most));
     t->cap = limit / processes;
     return -1;
 }
@@ -220,7 +247,8 @@ static int judge(struct transplant *t)
     struct tw_check *c = t->c;
     struct twin_error err = TWIN_ERROR_INIT;
     const struct twin_run **runs = tw_calloc(t->count + 1, sizeof *runs);
-    struct twin_transplant_options o = {t->kind, t->first, t->last, c->args.ignore.items, c->args.ignore.count};
+    struct twin_transplant_options o = {t->kind, t->first, t->last, c->args.ignore.items,
+                                        c->args.ignore.count};
     if (!runs)
         return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check");
     runs[0] = c->series.runs[1];
@@ -241,7 +269,8 @@ static int judge(struct transplant *t)
 
 static bool same_place(const struct twin_finding *x, const struct twin_finding *y)
 {
-    return x->phase == y->phase && x->kind == y->kind && strcmp(x->name, y->name) == 0 && strcmp(x->scope, y->scope) == 0;
+    return x->phase == y->phase && x->kind == y->kind && strcmp(x->name, y->name) == 0 &&
+           strcmp(x->scope, y->scope) == 0;
 }
 
 /* The operation of one origin, from reruns that start its step equal. */
@@ -249,13 +278,18 @@ static void zoom_into(struct transplant *t, struct twin_finding *f)
 {
     struct tw_check *c = t->c;
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a"), b = tw_check_launch_options(c, 0, "zoom-b");
+    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a");
+    struct twin_launch_options b = tw_check_launch_options(c, 0, "zoom-b");
     struct twin_verdict alone = {.outcome = TWIN_DIFFER, .first = f};
     const char *why;
     if (!tw_zoom_is_useful(&alone, c->series.runs[0], &why))
         return;
     a.env = b.env = t->env;
-    struct tw_zoom z = {.front = &tw_terminal, .base_a = &a, .base_b = &b, .deadline_ns = c->series.deadline_ns, .quiet = c->args.quiet};
+    struct tw_zoom z = {.front = &tw_terminal,
+                        .base_a = &a,
+                        .base_b = &b,
+                        .deadline_ns = c->series.deadline_ns,
+                        .quiet = c->args.quiet};
     if (tw_zoom_run(&alone, &z, &err) != 0)
         tw_trouble(&err, "check: a zoom failed, the verdict stands without it");
     c->zoomed = true;
@@ -305,7 +339,8 @@ static int series(struct transplant *t, char **folder)
     *folder = tw_path_join(c->series.runs[1]->dir, "transplant");
     if (!*folder)
         return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check");
-    while (rc < 0 && c->series.count + t->count < c->args.runs && !c->series.interrupted && !c->series.out_of_time)
+    while (rc < 0 && c->series.count + t->count < c->args.runs && !c->series.interrupted &&
+           !c->series.out_of_time)
         rc = given(t, *folder);
     return rc;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --data: each folder is held against its snapshot before the first run, and what differs is said. */
+/*
+ * --data: each folder is held against its snapshot before the first run, and what differs is said.
+ */
 #include "data.h"
 
 #include "progress.h"
@@ -10,7 +12,8 @@
 
 #include <stdio.h>
 
-static int verify_one(const char *command, const char *dir, const char *manifest, struct twin_run_data *out)
+static int verify_one(const char *command, const char *dir, const char *manifest,
+                      struct twin_run_data *out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_looking looking;
@@ -28,7 +31,8 @@ static int verify_one(const char *command, const char *dir, const char *manifest
         tw_progress_clear();
         rc = n ? TW_EXIT_TROUBLE : -1;
         if (n) {
-            tw_say("%s: --data %s is not what %s says (%zu difference%s): nothing was run", command, dir, manifest, n, n == 1 ? "" : "s");
+            tw_say("%s: --data %s is not what %s says (%zu difference%s): nothing was run", command,
+                   dir, manifest, n, n == 1 ? "" : "s");
             tw_snapshot_print_differences(stderr, &was, &now, 20, &modes);
         }
         twin_snapshot_free(&now);
@@ -39,7 +43,8 @@ static int verify_one(const char *command, const char *dir, const char *manifest
     return rc;
 }
 
-int tw_data_verify(const char *command, const struct tw_strings *given, bool quiet, struct tw_data *out)
+int tw_data_verify(const char *command, const struct tw_strings *given, bool quiet,
+                   struct tw_data *out)
 {
     struct twin_run_data *item = tw_calloc(given->count + 1, sizeof *item);
     int rc = item ? -1 : tw_bad_use(command, "out of memory");
@@ -50,7 +55,8 @@ int tw_data_verify(const char *command, const struct tw_strings *given, bool qui
         if (!tw_data_split(given->items[i], &dir, &manifest))
             rc = tw_bad_use(command, "out of memory");
         else if (!*dir || !*manifest)
-            rc = tw_bad_use(command, "--data: expected DIR=SNAPSHOT, found \"%s\"", given->items[i]);
+            rc = tw_bad_use(command, "--data: expected DIR=SNAPSHOT, found \"%s\"",
+                            given->items[i]);
         else
             rc = verify_one(command, dir, manifest, &item[i]);
         tw_free(dir);

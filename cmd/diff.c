@@ -31,23 +31,29 @@ enum { MAX_RUNS = 1000 };
 static const struct tw_option options[] = {
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
-     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
+     "line:REGEX: printed lines and lines of files",
+     FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Comparison", "compare only the first N steps", FIELD(steps), 1,
-     UINT32_MAX - 1},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Comparison", "compare only the first N steps",
+     FIELD(steps), 1, UINT32_MAX - 1},
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Comparison",
-     "step of the first run at which the others begin; found by the weights unless given, when the commands differ",
+     "step of the first run at which the others begin; found by the weights unless given, when the "
+     "commands differ",
      FIELD(b_starts_at), 0, UINT32_MAX - 1},
-    {"env", 'e', TW_OPT_FLAG, NULL, NULL, "Comparison", "compare what surrounded the runs instead: code, libraries, settings, machine", FIELD(env)},
-    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output", "exit code 125 instead of 2 and 3, for git bisect run",
-     FIELD(bisect)},
-    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output", "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
+    {"env", 'e', TW_OPT_FLAG, NULL, NULL, "Comparison",
+     "compare what surrounded the runs instead: code, libraries, settings, machine", FIELD(env)},
+    {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "exit code 125 instead of 2 and 3, for git bisect run", FIELD(bisect)},
+    {"github", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "also print annotations for GitHub Actions, and add to its job summary", FIELD(github)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(diff_args, ledger),
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object",
+     FIELD(json)},
     TW_HTML_OPTION(diff_args, html),
-    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML", FIELD(junit)},
+    {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML",
+     FIELD(junit)},
     {NULL},
 };
 
@@ -56,7 +62,8 @@ static const struct tw_pair exits[] = {
     {"0", "same, bit for bit or within the tolerance"},
     {"1", "the runs differ"},
     {"2", "trouble: bad use, no such run, a run that cannot be read"},
-    {"3", "inconclusive: what was seen does not suffice to say \"same\"; the verdict names what was unseen"},
+    {"3", "inconclusive: what was seen does not suffice to say \"same\"; the verdict names what "
+          "was unseen"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
@@ -78,18 +85,28 @@ static bool same_command(const struct twin_run *a, const struct twin_run *b)
 }
 
 /* Only where there is a home: looking at folders from elsewhere makes none. */
-static void note_in_ledger(const struct diff_args *a, const struct twin_verdict *v, const struct twin_run *const *runs, size_t count)
+static void note_in_ledger(const struct diff_args *a, const struct twin_verdict *v,
+                           const struct twin_run *const *runs, size_t count)
 {
-    char *given = tw_home(a->home), *home = given ? tw_path_absolute(given, NULL) : NULL, *command = tw_shell_quote(runs[0]->argv, runs[0]->argc);
+    char *given = tw_home(a->home);
+    char *home = given ? tw_path_absolute(given, NULL) : NULL;
+    char *command = tw_shell_quote(runs[0]->argv, runs[0]->argc);
     if (home && access(home, W_OK) == 0)
-        tw_ledger_note(&(struct tw_noted){.home = home, .url = a->ledger, .verb = "diff", .command = command, .outcome = twin_verdict_name(v->outcome),
-                                          .first = v->outcome == TWIN_SAME ? NULL : v->first, .runs = runs, .count = count});
+        tw_ledger_note(&(struct tw_noted){.home = home,
+                                          .url = a->ledger,
+                                          .verb = "diff",
+                                          .command = command,
+                                          .outcome = twin_verdict_name(v->outcome),
+                                          .first = v->outcome == TWIN_SAME ? NULL : v->first,
+                                          .runs = runs,
+                                          .count = count});
     tw_free(given);
     tw_free(home);
     tw_free(command);
 }
 
-static int compare(const struct diff_args *a, const struct twin_run *const *runs, size_t count, bool *printed)
+static int compare(const struct diff_args *a, const struct twin_run *const *runs, size_t count,
+                   bool *printed)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_verdict *v = NULL;
@@ -154,8 +171,11 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_diff, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    if (a.env && (rest.count != 2 || a.junit || a.html || a.github || a.tolerance || a.ignore.count))
-        return tw_bad_use("diff", "--env compares two runs' worlds and takes no option but --json, --home and --bisect");
+    if (a.env &&
+        (rest.count != 2 || a.junit || a.html || a.github || a.tolerance || a.ignore.count))
+        return tw_bad_use(
+            "diff",
+            "--env compares two runs' worlds and takes no option but --json, --home and --bisect");
     if (tw_page_check("diff", a.html) != 0)
         return tw_bisect_code(TW_EXIT_TROUBLE, a.bisect);
     char *home = tw_home(a.home);
@@ -189,13 +209,13 @@ const struct tw_command tw_command_diff = {
     "diff",
     "compare recorded runs",
     synopsis,
-    "Compares each run with the first one and gives the same verdict as twinrun check. Runs are named by path, folder "
-    "name, "
-    "id or the unique beginning of one, last, last~1; they may come from different machines.\n\n"
-    "Runs of different commands are taken for two arms that ought to compute the same: where the second begins in the "
-    "first (a resumed job) is found by its weights.\n\n"
-    "With --env the worlds of two runs are compared instead of what they computed, sorted by how likely a difference changes a result's bits; "
-    "names and places alone make no difference.",
+    "Compares each run with the first one and gives the same verdict as twinrun check. Runs are "
+    "named by path, folder name, id or the unique beginning of one, last, last~1; they may come "
+    "from different machines.\n\n"
+    "Runs of different commands are taken for two arms that ought to compute the same: where the "
+    "second begins in the first (a resumed job) is found by its weights.\n\n"
+    "With --env the worlds of two runs are compared instead of what they computed, sorted by how "
+    "likely a difference changes a result's bits; names and places alone make no difference.",
     options,
     TW_OPERANDS_RUNS,
     2,

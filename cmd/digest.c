@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun digest: what a file of tensors or a configuration says, as one number, and where two of them say something else. */
+/* twinrun digest: what a file of tensors or a configuration says, as one number, and where two of
+ * them say something else. */
 #include "digest.h"
 
 #include "json.h"
@@ -22,49 +23,67 @@ struct digest_args {
 #define FIELD(f) offsetof(struct digest_args, f)
 
 static const struct tw_option options[] = {
-    {"config", 'c', TW_OPT_FLAG, NULL, NULL, "What", "the files are configurations: .json, .yaml, .yml, .toml; else they hold tensors", FIELD(config)},
-    {"argv", 0, TW_OPT_FLAG, NULL, NULL, "What", "the configuration is the command line behind --", FIELD(argv)},
-    {"format", 'f', TW_OPT_STRING, "FORMAT", NULL, "What", "json, yaml or toml, whatever the files are called", FIELD(format)},
-    {"tensors", 0, TW_OPT_FLAG, NULL, NULL, "What", "of a file of tensors only these, not the file's bytes: nearly twice as fast", FIELD(only_tensors)},
-    {"canonical", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the canonical form of a configuration, and nothing else", FIELD(canonical)},
+    {"config", 'c', TW_OPT_FLAG, NULL, NULL, "What",
+     "the files are configurations: .json, .yaml, .yml, .toml; else they hold tensors",
+     FIELD(config)},
+    {"argv", 0, TW_OPT_FLAG, NULL, NULL, "What", "the configuration is the command line behind --",
+     FIELD(argv)},
+    {"format", 'f', TW_OPT_STRING, "FORMAT", NULL, "What",
+     "json, yaml or toml, whatever the files are called", FIELD(format)},
+    {"tensors", 0, TW_OPT_FLAG, NULL, NULL, "What",
+     "of a file of tensors only these, not the file's bytes: nearly twice as fast",
+     FIELD(only_tensors)},
+    {"canonical", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "print the canonical form of a configuration, and nothing else", FIELD(canonical)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"FILE [FILE] [options]", "--config FILE [FILE] [options]", "--argv [options] -- COMMAND [ARGUMENTS]", NULL};
+static const char *const synopsis[] = {"FILE [FILE] [options]", "--config FILE [FILE] [options]",
+                                       "--argv [options] -- COMMAND [ARGUMENTS]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "one file; or two that say the same"},
     {"1", "two files that differ: the tensors or places are listed"},
-    {"2", "trouble: bad use, a file that cannot be read, a value without a canonical form, a tensor of an unknown type"},
+    {"2", "trouble: bad use, a file that cannot be read, a value without a canonical form, a "
+          "tensor of an unknown type"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
     {"twinrun digest model.pt", "two digests: of the file's bytes, and of the tensors in it"},
-    {"twinrun digest a.pt b.safetensors", "the same tensors? If not, which differ, and by how much"},
+    {"twinrun digest a.pt b.safetensors",
+     "the same tensors? If not, which differ, and by how much"},
     {"twinrun digest --config train.yaml", "two digests: of the bytes, and of what they say"},
     {"twinrun digest --config old.toml new.json", "do they say the same? If not, where not"},
     {"twinrun digest --argv -- python train.py --lr 0.1 --amp", "of a command line"},
-    {"twinrun digest --config train.yaml --canonical | sha256sum", "check it with a tool of your own"},
+    {"twinrun digest --config train.yaml --canonical | sha256sum",
+     "check it with a tool of your own"},
     {NULL, NULL},
 };
 
 /* One configuration with the name that it goes by. */
-struct item { const char *name; struct twin_config c; };
+struct item {
+    const char *name;
+    struct twin_config c;
+};
 
 static json_t *item_json(const struct item *x)
 {
-    return json_pack("{s:o, s:s, s:I, s:s, s:s}", "name", tw_json_text(x->name), "format", twin_config_format_name(x->c.format), "bytes",
-                     (json_int_t)x->c.bytes, "raw", x->c.raw, "canonical", x->c.canonical);
+    return json_pack("{s:o, s:s, s:I, s:s, s:s}", "name", tw_json_text(x->name), "format",
+                     twin_config_format_name(x->c.format), "bytes", (json_int_t)x->c.bytes, "raw",
+                     x->c.raw, "canonical", x->c.canonical);
 }
 
 static int add_difference(void *list, const char *pointer, const char *a, const char *b)
 {
-    return json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "at", pointer, "a", tw_json_text(a), "b", tw_json_text(b)));
+    return json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "at", pointer, "a",
+                                                 tw_json_text(a), "b", tw_json_text(b)));
 }
 
 static int print_json(const struct item *x, size_t count)
 {
-    json_t *items = json_array(), *differences = json_array(), *o = json_pack("{s:s}", "schema", "twinrun.digest/1");
+    json_t *items = json_array();
+    json_t *differences = json_array();
+    json_t *o = json_pack("{s:s}", "schema", "twinrun.digest/1");
     for (size_t i = 0; i < count; i++)
         json_array_append_new(items, item_json(&x[i]));
     json_object_set_new(o, "items", items);
@@ -81,7 +100,8 @@ static int print_json(const struct item *x, size_t count)
 static void print_value(const char *name, const char *value)
 {
     char *safe = value ? tw_printable(value, strnlen(value, 200)) : NULL;
-    tw_put("      %s  %s%s\n", name, value ? safe ? safe : "?" : "(not there)", value && strlen(value) > 200 ? "..." : "");
+    tw_put("      %s  %s%s\n", name, value ? safe ? safe : "?" : "(not there)",
+           value && strlen(value) > 200 ? "..." : "");
     tw_free(safe);
 }
 
@@ -107,8 +127,9 @@ static int print_text(const struct item *x, size_t count)
     int shown = 0, all = 0;
     for (size_t i = 0; i < count; i++) {
         char *safe = tw_printable(x[i].name, strlen(x[i].name));
-        tw_put("%s  %s, %zu bytes\n  raw        sha256:%s\n  canonical  sha256:%s\n", safe ? safe : "?", twin_config_format_name(x[i].c.format), x[i].c.bytes,
-               x[i].c.raw, x[i].c.canonical);
+        tw_put("%s  %s, %zu bytes\n  raw        sha256:%s\n  canonical  sha256:%s\n",
+               safe ? safe : "?", twin_config_format_name(x[i].c.format), x[i].c.bytes, x[i].c.raw,
+               x[i].c.canonical);
         tw_free(safe);
     }
     if (count < 2)
@@ -116,7 +137,9 @@ static int print_text(const struct item *x, size_t count)
     if (twin_config_compare(&x[0].c, &x[1].c, count_difference, &all) < 0)
         return tw_trouble(NULL, "out of memory");
     if (all == 0) {
-        tw_put("SAME    %s\n", strcmp(x[0].c.raw, x[1].c.raw) == 0 ? "byte for byte" : "they say the same in other bytes");
+        tw_put("SAME    %s\n", strcmp(x[0].c.raw, x[1].c.raw) == 0
+                                   ? "byte for byte"
+                                   : "they say the same in other bytes");
         return TW_EXIT_SAME;
     }
     tw_put("DIFFER  in %d place%s\n", all, all == 1 ? "" : "s");
@@ -141,7 +164,8 @@ static int format_named(const char *name, enum twin_config_format *out)
 
 static int write_canonical(const struct twin_config *c)
 {
-    size_t written = fwrite(c->text, 1, c->text_bytes, stdout); /* exact bytes: what sha256sum is to be given */
+    /* exact bytes: what sha256sum is to be given */
+    size_t written = fwrite(c->text, 1, c->text_bytes, stdout);
     if (written != c->text_bytes || fflush(stdout) != 0)
         return tw_trouble(NULL, "writing the canonical form failed");
     return 0;
@@ -161,13 +185,18 @@ static int run(int argc, char **argv)
     if (a.config && a.argv)
         return tw_bad_use("digest", "expected --config FILE or --argv -- COMMAND, found both");
     if (a.argv != given.is_job || (!a.argv && (given.count < 1 || given.count > 2)))
-        return tw_bad_use("digest", a.argv ? "--argv takes a command behind --" : "expected one file, or two to compare, found %zu", given.count);
+        return tw_bad_use("digest",
+                          a.argv ? "--argv takes a command behind --"
+                                 : "expected one file, or two to compare, found %zu",
+                          given.count);
     if (!a.config && !a.argv && (a.canonical || a.format))
-        return tw_bad_use("digest", "--canonical and --format are for configurations: add --config");
+        return tw_bad_use("digest",
+                          "--canonical and --format are for configurations: add --config");
     if (!a.config && !a.argv)
         return tw_digest_tensors(given.items, given.count, a.only_tensors, a.json);
     if (a.only_tensors)
-        return tw_bad_use("digest", "--tensors is for files of tensors: it does not go with --config and --argv");
+        return tw_bad_use(
+            "digest", "--tensors is for files of tensors: it does not go with --config and --argv");
     if (a.canonical && (a.json || (a.config && given.count > 1)))
         return tw_bad_use("digest", "--canonical prints one configuration, and nothing else");
     if ((rc = format_named(a.format, &format)) != 0)
@@ -175,7 +204,8 @@ static int run(int argc, char **argv)
     for (size_t want = a.argv ? 1 : given.count; count < want && rc == 0; count += rc == 0) {
         struct item *x = &item[count];
         x->name = a.argv ? "command line" : given.items[count];
-        rc = a.argv ? twin_config_argv(given.items, &x->c, &err) : twin_config_read(x->name, format, &x->c, &err);
+        rc = a.argv ? twin_config_argv(given.items, &x->c, &err)
+                    : twin_config_read(x->name, format, &x->c, &err);
     }
     if (rc != 0)
         rc = tw_trouble(&err, "no digest");
@@ -192,14 +222,20 @@ const struct tw_command tw_command_digest = {
     "digest",
     "one number for what a checkpoint or a configuration says; where two of them differ",
     synopsis,
-    "Files of tensors (PyTorch checkpoints of both formats, folders of torch.distributed.checkpoint, safetensors, .npy, .npz; or any folder with such files in it): the SHA-256 of the file, and one of its tensors by name, type, "
-    "shape and values, which is the same whatever the file's format, order, times and names of members. Of two files each tensor that differs is "
-    "listed: how many elements, by how many units in the last place, relative L2 distance. Nothing in a file is executed. What is no tensor, "
-    "such as a step count, has a digest of its own, and is listed where it differs; the exit code is that of the tensors.\n\n"
-    "--config and --argv: two SHA-256 digests of a configuration: of its bytes, and of its values in their canonical form (RFC 8785). The second stays the same when "
-    "keys change places and when spaces, quotes, comments, the form of numbers or the file's format change; any changed value changes it.\n\n"
-    "YAML is read by the core schema of YAML 1.2 (yes and on are text), with << as a merge. A command line is a list of words with the "
-    "options behind each; options of different names may change places. Duplicate keys, NaN, infinities and unknown tags are refused, since programs "
+    "Files of tensors (PyTorch checkpoints of both formats, folders of "
+    "torch.distributed.checkpoint, safetensors, .npy, .npz; or any folder with such files in it): "
+    "the SHA-256 of the file, and one of its tensors by name, type, shape and values, which is the "
+    "same whatever the file's format, order, times and names of members. Of two files each tensor "
+    "that differs is listed: how many elements, by how many units in the last place, relative L2 "
+    "distance. Nothing in a file is executed. What is no tensor, such as a step count, has a "
+    "digest of its own, and is listed where it differs; the exit code is that of the tensors.\n\n"
+    "--config and --argv: two SHA-256 digests of a configuration: of its bytes, and of its values "
+    "in their canonical form (RFC 8785). The second stays the same when keys change places and "
+    "when spaces, quotes, comments, the form of numbers or the file's format change; any changed "
+    "value changes it.\n\n"
+    "YAML is read by the core schema of YAML 1.2 (yes and on are text), with << as a merge. A "
+    "command line is a list of words with the options behind each; options of different names may "
+    "change places. Duplicate keys, NaN, infinities and unknown tags are refused, since programs "
     "do not agree on them.",
     options,
     TW_OPERANDS_FILES,

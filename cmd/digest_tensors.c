@@ -36,26 +36,36 @@ static json_t *item_json(const char *name, const struct twin_content *c)
     json_t *list = json_array();
     for (size_t i = 0; i < c->count; i++) {
         const struct twin_tensors_entry *e = c->tensor[i].entry;
-        json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:s}", "name", tw_json_text(e->name), "dtype", twin_dtype_name(e->dtype), "shape", shape_json(e),
-                                              "sha256", c->tensor[i].sha256));
+        json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:s}", "name", tw_json_text(e->name),
+                                              "dtype", twin_dtype_name(e->dtype), "shape",
+                                              shape_json(e), "sha256", c->tensor[i].sha256));
     }
-    return json_pack("{s:o, s:s, s:I, s:o, s:s, s:s, s:o}", "name", tw_json_text(name), "format", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), "bytes",
-                     (json_int_t)c->file_bytes, "file", *c->file ? json_string(c->file) : json_null(), "content", c->content, "values", c->values, "tensors", list);
+    return json_pack("{s:o, s:s, s:I, s:o, s:s, s:s, s:o}", "name", tw_json_text(name), "format",
+                     twin_tensors_kind_name(twin_tensors_kind(c->tensors)), "bytes",
+                     (json_int_t)c->file_bytes, "file",
+                     *c->file ? json_string(c->file) : json_null(), "content", c->content, "values",
+                     c->values, "tensors", list);
 }
 
 static json_t *side_json(const struct twin_tensors_entry *e)
 {
-    return e ? json_pack("{s:s, s:o}", "dtype", twin_dtype_name(e->dtype), "shape", shape_json(e)) : json_null();
+    return e ? json_pack("{s:s, s:o}", "dtype", twin_dtype_name(e->dtype), "shape", shape_json(e))
+             : json_null();
 }
 
 static int add_difference(void *list, const struct twin_content_difference *d)
 {
-    return json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", tw_json_text(d->name), "a", side_json(d->a), "b", side_json(d->b), "changed",
-                                                 d->values ? json_integer((json_int_t)d->changed) : json_null(), "max_ulp", tw_json_number(d->values ? d->max_ulp : NAN),
-                                                 "relative_l2", tw_json_number(d->values ? d->rel_l2 : NAN)));
+    return json_array_append_new(
+        list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", tw_json_text(d->name), "a",
+                        side_json(d->a), "b", side_json(d->b), "changed",
+                        d->values ? json_integer((json_int_t)d->changed) : json_null(), "max_ulp",
+                        tw_json_number(d->values ? d->max_ulp : NAN), "relative_l2",
+                        tw_json_number(d->values ? d->rel_l2 : NAN)));
 }
 
-struct seen { long shown, all; };
+struct seen {
+    long shown, all;
+};
 
 static int print_difference(void *user, const struct twin_content_difference *d)
 {
@@ -77,7 +87,8 @@ static int print_difference(void *user, const struct twin_content_difference *d)
         tw_put("\n");
     } else {
         char changed[32], all[32];
-        tw_put("  %s of %s elements", tw_human_count(d->changed, changed), tw_human_count(d->a->count, all));
+        tw_put("  %s of %s elements", tw_human_count(d->changed, changed),
+               tw_human_count(d->a->count, all));
         if (isinf(d->max_ulp))
             tw_put(", NaN among them");
         else if (!isnan(d->max_ulp))
@@ -94,7 +105,9 @@ static int print_difference(void *user, const struct twin_content_difference *d)
 /* As a person writes it, cut at VALUE_BYTES. */
 static void put_value(struct tw_buf *b, const struct twin_tensors_value *v)
 {
-    char *text = v && v->text ? tw_printable(v->text, v->text_bytes < VALUE_BYTES ? v->text_bytes : VALUE_BYTES) : NULL;
+    char *text = v && v->text ? tw_printable(v->text, v->text_bytes < VALUE_BYTES ? v->text_bytes
+                                                                                  : VALUE_BYTES)
+                              : NULL;
     if (!v)
         tw_buf_puts(b, "(not there)");
     else if (v->kind == TWIN_VALUE_NONE)
@@ -106,11 +119,16 @@ static void put_value(struct tw_buf *b, const struct twin_tensors_value *v)
     else if (v->kind == TWIN_VALUE_FLOAT)
         tw_buf_printf(b, "%.17g", v->real);
     else
-        tw_buf_printf(b, v->kind == TWIN_VALUE_TEXT ? "\"%s%s\"" : v->kind == TWIN_VALUE_OPAQUE ? "object of %s%s" : "%s%s", text ? text : "?", v->text_bytes > VALUE_BYTES ? "..." : "");
+        tw_buf_printf(b,
+                      v->kind == TWIN_VALUE_TEXT     ? "\"%s%s\""
+                      : v->kind == TWIN_VALUE_OPAQUE ? "object of %s%s"
+                                                     : "%s%s",
+                      text ? text : "?", v->text_bytes > VALUE_BYTES ? "..." : "");
     tw_free(text);
 }
 
-static int print_value_difference(void *user, const struct twin_tensors_value *a, const struct twin_tensors_value *b)
+static int print_value_difference(void *user, const struct twin_tensors_value *a,
+                                  const struct twin_tensors_value *b)
 {
     struct seen *s = user;
     struct tw_buf line = {0};
@@ -134,47 +152,63 @@ static json_t *value_json(const struct twin_tensors_value *v)
     if (!v)
         return json_null();
     put_value(&b, v);
-    json_t *j = v->kind == TWIN_VALUE_INT ? json_integer(v->number) : v->kind == TWIN_VALUE_TRUTH ? json_boolean(v->number) : v->kind == TWIN_VALUE_TEXT && v->text_bytes <= VALUE_BYTES ? tw_json_text(v->text) : tw_json_text(b.data);
+    json_t *j = v->kind == TWIN_VALUE_INT     ? json_integer(v->number)
+                : v->kind == TWIN_VALUE_TRUTH ? json_boolean(v->number)
+                : v->kind == TWIN_VALUE_TEXT && v->text_bytes <= VALUE_BYTES ? tw_json_text(v->text)
+                                                                             : tw_json_text(b.data);
     tw_buf_free(&b);
     return json_pack("{s:o}", "value", j);
 }
 
-static int add_value_difference(void *list, const struct twin_tensors_value *a, const struct twin_tensors_value *b)
+static int add_value_difference(void *list, const struct twin_tensors_value *a,
+                                const struct twin_tensors_value *b)
 {
-    return json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name", tw_json_text((a ? a : b)->name), "a", value_json(a), "b", value_json(b)));
+    return json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name",
+                                                 tw_json_text((a ? a : b)->name), "a",
+                                                 value_json(a), "b", value_json(b)));
 }
 
 static void print_item(const char *path, const struct twin_content *c)
 {
     char size[16], *name = tw_printable(path, strlen(path));
-    tw_put("%s  %s, %zu tensor%s, %s\n", name ? name : "?", twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count, c->count == 1 ? "" : "s",
-           tw_human_bytes(c->file_bytes, size));
+    tw_put("%s  %s, %zu tensor%s, %s\n", name ? name : "?",
+           twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count,
+           c->count == 1 ? "" : "s", tw_human_bytes(c->file_bytes, size));
     if (*c->file)
         tw_put("  file       sha256:%s\n", c->file);
     tw_put("  content    sha256:%s\n", c->content);
     for (size_t i = 0; i < twin_tensors_skipped_count(c->tensors); i++) {
-        char *skipped = tw_printable(twin_tensors_skipped(c->tensors, i), strlen(twin_tensors_skipped(c->tensors, i)));
+        char *skipped = tw_printable(twin_tensors_skipped(c->tensors, i),
+                                     strlen(twin_tensors_skipped(c->tensors, i)));
         tw_put("%s%s", i ? ", " : "  passed over: ", skipped ? skipped : "?");
         tw_free(skipped);
     }
     if (twin_tensors_skipped_count(c->tensors))
         tw_put("\n");
     if (c->value_count)
-        tw_put("  values     sha256:%s  (%zu that are no tensor%s: %s)\n", c->values, c->value_count, c->value_count == 1 ? "" : "s",
-               twin_tensors_kind(c->tensors) == TWIN_TENSORS_FOLDER ? "other files, step counts, settings" : "step counts, settings, names");
+        tw_put("  values     sha256:%s  (%zu that are no tensor%s: %s)\n", c->values,
+               c->value_count, c->value_count == 1 ? "" : "s",
+               twin_tensors_kind(c->tensors) == TWIN_TENSORS_FOLDER
+                   ? "other files, step counts, settings"
+                   : "step counts, settings, names");
     tw_free(name);
 }
 
-static int report_text(char *const *files, const struct twin_content *c, size_t count, struct twin_error *err)
+static int report_text(char *const *files, const struct twin_content *c, size_t count,
+                       struct twin_error *err)
 {
     struct seen seen = {0, 0};
     for (size_t i = 0; i < count; i++)
         print_item(files[i], &c[i]);
     if (count < 2)
         return TW_EXIT_SAME;
-    const bool same = strcmp(c[0].content, c[1].content) == 0, values = strcmp(c[0].values, c[1].values) == 0;
+    const bool same = strcmp(c[0].content, c[1].content) == 0;
+    const bool values = strcmp(c[0].values, c[1].values) == 0;
     if (same)
-        tw_put("SAME    %s\n", *c[0].file && strcmp(c[0].file, c[1].file) == 0 ? "byte for byte" : values ? *c[0].file ? "the same tensors in other bytes" : "the same tensors" : "the same tensors; what is no tensor differs");
+        tw_put("SAME    %s\n",
+               *c[0].file && strcmp(c[0].file, c[1].file) == 0 ? "byte for byte"
+               : values ? *c[0].file ? "the same tensors in other bytes" : "the same tensors"
+                        : "the same tensors; what is no tensor differs");
     else
         tw_put("DIFFER\n");
     if (!same && twin_content_compare(&c[0], &c[1], print_difference, &seen, err) < 0)
@@ -191,9 +225,12 @@ static int report_text(char *const *files, const struct twin_content *c, size_t 
     return same ? TW_EXIT_SAME : TW_EXIT_DIFFER;
 }
 
-static int report_json(char *const *files, const struct twin_content *c, size_t count, struct twin_error *err)
+static int report_json(char *const *files, const struct twin_content *c, size_t count,
+                       struct twin_error *err)
 {
-    json_t *items = json_array(), *differences = json_array(), *o = json_pack("{s:s}", "schema", "twinrun.digest/1");
+    json_t *items = json_array();
+    json_t *differences = json_array();
+    json_t *o = json_pack("{s:s}", "schema", "twinrun.digest/1");
     for (size_t i = 0; i < count; i++)
         json_array_append_new(items, item_json(files[i], &c[i]));
     json_object_set_new(o, "items", items);
@@ -219,9 +256,12 @@ int tw_digest_tensors(char *const *files, size_t count, bool only_tensors, bool 
     struct twin_content c[2] = {{0}};
     struct twin_error err = TWIN_ERROR_INIT;
     size_t read = 0;
-    while (read < count && (only_tensors ? twin_content_read_tensors : twin_content_read)(files[read], &c[read], &err) == 0)
+    while (read < count && (only_tensors ? twin_content_read_tensors
+                                         : twin_content_read)(files[read], &c[read], &err) == 0)
         read++;
-    int rc = read < count ? tw_trouble(&err, "no digest") : json ? report_json(files, c, count, &err) : report_text(files, c, count, &err);
+    int rc = read < count ? tw_trouble(&err, "no digest")
+             : json       ? report_json(files, c, count, &err)
+                          : report_text(files, c, count, &err);
     while (read > 0)
         twin_content_free(&c[--read]);
     return rc;

@@ -72,8 +72,8 @@ static void say_check(struct report *r, enum state state, const char *id, const 
     char *text = tw_buf_steal(&b);
     r->failed |= state == NO;
     if (r->json)
-        json_array_append_new(
-            r->checks, json_pack("{s:s, s:s, s:o}", "id", id, "state", state_names[state], "text", tw_json_text(text)));
+        json_array_append_new(r->checks, json_pack("{s:s, s:s, s:o}", "id", id, "state",
+                                                   state_names[state], "text", tw_json_text(text)));
     else
         tw_put("%-8s %-12s %s\n", state_names[state], id, text ? text : "");
     fflush(stdout); /* some checks take seconds */
@@ -89,21 +89,22 @@ static void check_parts(struct report *r, struct twin_parts *parts)
         say_check(r, NO, "agent", "%s", err.message);
     else if (!parts->agent_library)
         say_check(r, NO, "agent",
-                  "libtwinrun.so was not found beside the program or in its library folder: install twinrun again");
+                  "libtwinrun.so was not found beside the program or in its library folder: "
+                  "install twinrun again");
     else
         say_check(r, OK, "agent", "%s", parts->agent_library);
     if (parts->python_dir && parts->site_dir)
         say_check(r, OK, "hooks", "%s", parts->python_dir);
     else
-        say_check(
-            r, NO, "hooks",
-            "the Python half (package twinrun) was not found: PyTorch jobs cannot be watched; install twinrun again");
+        say_check(r, NO, "hooks",
+                  "the Python half (package twinrun) was not found: PyTorch jobs cannot be "
+                  "watched; install twinrun again");
     say_check(r, OK, "fingerprint", "instruction set %s", twin_fingerprint_isa());
     const char *preload = getenv("LD_PRELOAD");
     if (preload && *preload)
         say_check(r, LIMITED, "preload",
-                  "LD_PRELOAD is set already (%s): it stays, the agent goes before it; if a job behaves "
-                  "oddly, try without",
+                  "LD_PRELOAD is set already (%s): it stays, the agent goes before it; if a job "
+                  "behaves oddly, try without",
                   preload);
 }
 
@@ -115,19 +116,23 @@ static void check_home(struct report *r, const char *home)
     bool existed = access(home, F_OK) == 0;
     char *probe = tw_path_join(home, ".doctor");
     if (!probe || tw_mkdirs(home, &err) != 0 || tw_write_file_atomic(probe, "x", 1, &err) != 0) {
-        say_check(r, NO, "home", "%s cannot be written (%s): choose another one with --home or TWINRUN_HOME", home,
+        say_check(r, NO, "home",
+                  "%s cannot be written (%s): choose another one with --home or TWINRUN_HOME", home,
                   err.message);
     } else if (unlink(probe) == 0 && statvfs(home, &fs) == 0) {
         uint64_t bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
         say_check(r, bytes < (uint64_t)1 << 30 ? LIMITED : OK, "home", "%s, %s free%s", home,
-                  tw_human_bytes(bytes, size), bytes < (uint64_t)1 << 30 ? ": too little for long runs" : "");
+                  tw_human_bytes(bytes, size),
+                  bytes < (uint64_t)1 << 30 ? ": too little for long runs" : "");
     }
     if (!existed)
         rmdir(home); /* looking around leaves nothing behind */
     tw_free(probe);
 }
 
-/* Pinning the address layout needs personality(2), which a container's seccomp filter may refuse. */
+/*
+ * Pinning the address layout needs personality(2), which a container's seccomp filter may refuse.
+ */
 static void check_layout(struct report *r)
 {
     int old = personality(0xffffffff);
@@ -142,8 +147,8 @@ static void check_layout(struct report *r)
         say_check(r, OK, "aslr", "the address layout can be pinned here");
     else
         say_check(r, LIMITED, "aslr",
-                  "the address layout cannot be pinned here (a container's seccomp filter refuses personality): "
-                  "watching does not need it");
+                  "the address layout cannot be pinned here (a container's seccomp filter refuses "
+                  "personality): watching does not need it");
     say_check(r, OK, "ptrace", "not needed");
 }
 
@@ -151,15 +156,14 @@ static void check_machines(struct report *r)
 {
     if (tw_in_path("mpirun") || tw_in_path("mpiexec"))
         say_check(r, LIMITED, "mpi",
-                  "mpirun found: each local rank is recorded; message order is not, and remote ranks need "
-                  "the TWINRUN_ variables passed on (-x)");
+                  "mpirun found: each local rank is recorded; message order is not, and remote "
+                  "ranks need the TWINRUN_ variables passed on (-x)");
     else
         say_check(r, ABSENT, "mpi", "no mpirun in PATH");
     if (access("/dev/nvidiactl", F_OK) == 0)
-        say_check(
-            r, LIMITED, "cuda",
-            "NVIDIA device found: tensors are fingerprinted there (copied to the host by a build without nvcc), kernels "
-            "are not seen one by one");
+        say_check(r, LIMITED, "cuda",
+                  "NVIDIA device found: tensors are fingerprinted there (copied to the host by a "
+                  "build without nvcc), kernels are not seen one by one");
     else
         say_check(r, ABSENT, "cuda", "no NVIDIA device");
 }
@@ -168,8 +172,8 @@ static void check_machines(struct report *r)
 
 static const char probe_script[] =
     "import json, sys\n"
-    "d = {'version': '.'.join(map(str, sys.version_info[:3])), 'executable': sys.executable, 'torch': None, 'missing': "
-    "[]}\n"
+    "d = {'version': '.'.join(map(str, sys.version_info[:3])), 'executable': sys.executable, "
+    "'torch': None, 'missing': []}\n"
     "try:\n"
     "    import numpy\n"
     "    d['numpy'] = numpy.__version__\n"
@@ -218,7 +222,8 @@ static void check_torch(struct report *r, const json_t *d)
     const json_t *missing = json_object_get(d, "missing");
     if (!torch) {
         say_check(r, ABSENT, "torch",
-                  "not in this Python (%s): its jobs are watched by twinrun.record() and by what they print and write",
+                  "not in this Python (%s): its jobs are watched by twinrun.record() and by what "
+                  "they print and write",
                   why ? why : "no reason given");
         return;
     }
@@ -229,9 +234,11 @@ static void check_torch(struct report *r, const json_t *d)
     }
     struct tw_buf b = {0};
     for (size_t i = 0; i < json_array_size(missing); i++)
-        tw_buf_printf(&b, "%s%s", i ? "; " : "", what_is_lost(json_string_value(json_array_get(missing, i))));
+        tw_buf_printf(&b, "%s%s", i ? "; " : "",
+                      what_is_lost(json_string_value(json_array_get(missing, i))));
     char *list = tw_buf_steal(&b);
-    say_check(r, LIMITED, "torch", "%s is too old for some hooks, not seen: %s", torch, list ? list : "");
+    say_check(r, LIMITED, "torch", "%s is too old for some hooks, not seen: %s", torch,
+              list ? list : "");
     tw_free(list);
 }
 
@@ -243,11 +250,15 @@ static void check_arming(struct report *r, const char *python)
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_run *run = NULL;
     if (!mkdtemp(folder)) {
-        say_check(r, LIMITED, "arming", "not tried: cannot make a folder in /tmp: %s", strerror(errno));
+        say_check(r, LIMITED, "arming", "not tried: cannot make a folder in /tmp: %s",
+                  strerror(errno));
         return;
     }
-    struct twin_launch_options o = {
-        .argv = argv, .home = folder, .level = TWIN_LEVEL_TENSORS, .agents = true, .window_last = UINT32_MAX};
+    struct twin_launch_options o = {.argv = argv,
+                                    .home = folder,
+                                    .level = TWIN_LEVEL_TENSORS,
+                                    .agents = true,
+                                    .window_last = UINT32_MAX};
     if (twin_launch(&o, &run, &err) != 0)
         say_check(r, NO, "arming", "a trial run failed: %s", err.message);
     else if (run->process_count && run->processes[0].armed)
@@ -274,19 +285,22 @@ static void check_python(struct report *r, const char *given)
         tw_free(python);
         return;
     }
-    const char *line = out; /* a noisy sitecustomize may print before us: the answer is the last line */
+    /* a noisy sitecustomize may print before us: the answer is the last line */
+    const char *line = out;
     for (const char *p = out; (p = strchr(p, '\n')) && p[1]; p++)
         line = p + 1;
     json_t *d = json_loads(line, 0, NULL);
     if (!json_is_object(d)) {
-        say_check(r, NO, "python", "%s ran the probe and gave no answer (exit status %d): is it a Python 3?", python,
+        say_check(r, NO, "python",
+                  "%s ran the probe and gave no answer (exit status %d): is it a Python 3?", python,
                   WEXITSTATUS(status));
     } else {
         const char *version = json_string_value(json_object_get(d, "version"));
         const char *executable = json_string_value(json_object_get(d, "executable"));
         const char *numpy = json_string_value(json_object_get(d, "numpy"));
         unsigned major = 0, minor = 0;
-        bool known = version && sscanf(version, "%u.%u", &major, &minor) == 2 && major == 3 && minor >= 8;
+        bool known = version && sscanf(version, "%u.%u", &major, &minor) == 2 && major == 3 &&
+                     minor >= 8;
         say_check(r, known ? OK : LIMITED, "python", "%s, %s%s", version ? version : "?",
                   executable ? executable : python, known ? "" : ": supported are 3.8 and later");
         say_check(r, numpy ? OK : ABSENT, "numpy", "%s", numpy ? numpy : "not in this Python");
@@ -296,7 +310,8 @@ static void check_python(struct report *r, const char *given)
     json_decref(d);
     const char *seed = getenv("PYTHONHASHSEED");
     if (seed && *seed)
-        say_check(r, OK, "hash seed", "PYTHONHASHSEED=%s in this shell: sets of strings keep their order in every run",
+        say_check(r, OK, "hash seed",
+                  "PYTHONHASHSEED=%s in this shell: sets of strings keep their order in every run",
                   seed);
     tw_free(out);
     tw_free(python);
@@ -310,14 +325,15 @@ static void check_script(struct report *r, const char *path)
     struct tw_habit *found = NULL;
     char *source = NULL;
     size_t bytes = 0, count = 0;
-    if (tw_read_file(path, 16u << 20, &source, &bytes, &err) != 0 || tw_habits_scan(source, &found, &count, &err) != 0)
+    if (tw_read_file(path, 16u << 20, &source, &bytes, &err) != 0 ||
+        tw_habits_scan(source, &found, &count, &err) != 0)
         say_check(r, NO, "script", "%s: %s", path, err.message);
     else if (count == 0)
         say_check(r, OK, "script", "%s: none of the habits that only look like seeding", path);
     for (size_t i = 0; i < count; i++) {
         if (found[i].earlier)
-            say_check(r, LIMITED, found[i].id, "%s:%zu (after line %zu): %s", path, found[i].line, found[i].earlier,
-                      found[i].text);
+            say_check(r, LIMITED, found[i].id, "%s:%zu (after line %zu): %s", path, found[i].line,
+                      found[i].earlier, found[i].text);
         else
             say_check(r, LIMITED, found[i].id, "%s:%zu: %s", path, found[i].line, found[i].text);
     }
@@ -345,8 +361,8 @@ static int run(int argc, char **argv)
     for (size_t i = 0; i < rest.count; i++)
         check_script(&r, rest.items[i]);
     rc = r.failed ? 1 : 0;
-    if (a.json && tw_json_print(json_pack("{s:s, s:b, s:o}", "schema", "twinrun.doctor/1", "ok", !r.failed, "checks",
-                                          r.checks)) != 0)
+    if (a.json && tw_json_print(json_pack("{s:s, s:b, s:o}", "schema", "twinrun.doctor/1", "ok",
+                                          !r.failed, "checks", r.checks)) != 0)
         rc = TW_EXIT_TROUBLE;
     twin_parts_free(&parts);
     tw_free(home);
@@ -357,15 +373,12 @@ const struct tw_command tw_command_doctor = {
     "doctor",
     "say what can be captured here and what not, and why",
     synopsis,
-    "Looks at twinrun's own parts, the home, the job's Python with its PyTorch, and what the machine allows, and makes "
-    "one "
-    "trial run. Each line is ok, limited (works, with the limit named), no (must be put right first) or absent (not "
-    "here, "
-    "not needed).\n\n"
-    "A SCRIPT is searched for habits that look like seeding and are not: PYTHONHASHSEED set inside the script, worker "
-    "seeds "
-    "of base + worker id only, flags and seeds set after what they should govern was built. The search is a heuristic "
-    "on the text.",
+    "Looks at twinrun's own parts, the home, the job's Python with its PyTorch, and what the "
+    "machine allows, and makes one trial run. Each line is ok, limited (works, with the limit "
+    "named), no (must be put right first) or absent (not here, not needed).\n\n"
+    "A SCRIPT is searched for habits that look like seeding and are not: PYTHONHASHSEED set inside "
+    "the script, worker seeds of base + worker id only, flags and seeds set after what they should "
+    "govern was built. The search is a heuristic on the text.",
     options,
     TW_OPERANDS_FILES,
     0,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun factors: every source of variation that twinrun can hold still or shake, and what of it applies here and to a job. */
+/* twinrun factors: every source of variation that twinrun can hold still or shake, and what of it
+ * applies here and to a job. */
 #include "capture.h"
 #include "json.h"
 #include "options.h"
@@ -20,7 +21,8 @@ struct factors_args {
 #define FIELD(f) offsetof(struct factors_args, f)
 
 static const struct tw_option options[] = {
-    {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Factors", "also factors of your own, in TOML", FIELD(factor_file)},
+    {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Factors", "also factors of your own, in TOML",
+     FIELD(factor_file)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {NULL},
 };
@@ -32,7 +34,8 @@ static const struct tw_pair exits[] = {
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun factors", "the table: who applies a factor, its pin, its variation, whether it is to be had here"},
+    {"twinrun factors",
+     "the table: who applies a factor, its pin, its variation, whether it is to be had here"},
     {"twinrun factors -- python train.py", "and which of them apply to this job"},
     {NULL, NULL},
 };
@@ -41,9 +44,10 @@ static const struct tw_pair examples[] = {
 
 struct job {
     bool given;
-    char *no_agent;   /* why the agent cannot be loaded into its program; NULL when it can */
-    char *python;     /* the interpreter that it starts; NULL when it does not look like a Python job */
-    bool starter;     /* a shell or the like: what it starts is not known beforehand */
+    char *no_agent; /* why the agent cannot be loaded into its program; NULL when it can */
+    /* the interpreter that it starts; NULL when it does not look like a Python job */
+    char *python;
+    bool starter; /* a shell or the like: what it starts is not known beforehand */
     struct tw_python_packages has;
 };
 
@@ -52,7 +56,8 @@ static bool names_python(const char *path)
     return tw_starts(tw_base_name(path), "python");
 }
 
-/* The interpreter in the first line of a script: "#!/usr/bin/python3 -E", "#!/usr/bin/env python3". malloc'ed, or NULL. */
+/* The interpreter in the first line of a script: "#!/usr/bin/python3 -E", "#!/usr/bin/env python3".
+ * malloc'ed, or NULL. */
 static char *script_python(const char *path)
 {
     char line[256] = "", *word, *save = NULL;
@@ -92,7 +97,9 @@ static char *find_program(const char *name)
 
 static int look_at(struct job *j, char **argv, struct twin_error *err)
 {
-    static const char *const starters[] = {"sh", "bash", "dash", "zsh", "env", "nice", "time", "timeout", "mpirun", "mpiexec", "srun", "taskset", "numactl", "make"};
+    static const char *const starters[] = {"sh",   "bash",    "dash",    "zsh",    "env",
+                                           "nice", "time",    "timeout", "mpirun", "mpiexec",
+                                           "srun", "taskset", "numactl", "make"};
     struct twin_parts parts;
     bool ok = false;
     j->given = true;
@@ -122,7 +129,8 @@ static void forget(struct job *j)
 }
 
 /* "yes", "perhaps: ..." or "no: ...", into text. */
-static const char *applies(const struct twin_factor *f, const struct job *j, char *text, size_t room)
+static const char *applies(const struct twin_factor *f, const struct job *j, char *text,
+                           size_t room)
 {
     bool agent = strstr(f->how, "libc agent") || strcmp(f->how, "python agent") == 0;
     const char *needs = f->needs;
@@ -155,8 +163,14 @@ static size_t widest(const struct twin_factors *f, const char *(*text)(const str
     return width;
 }
 
-static const char *id_of(const struct twin_factor *f) { return f->id; }
-static const char *how_of(const struct twin_factor *f) { return f->how; }
+static const char *id_of(const struct twin_factor *f)
+{
+    return f->id;
+}
+static const char *how_of(const struct twin_factor *f)
+{
+    return f->how;
+}
 
 /* A factor takes up to three lines: what and whether; its pin; its variation. */
 static int print_table(const struct twin_factors *f, const struct job *j)
@@ -182,8 +196,10 @@ static int print_table(const struct twin_factors *f, const struct job *j)
 static json_t *row(const struct twin_factor *f, const struct job *j)
 {
     char text[512];
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:o, s:o}", "id", f->id, "layer", f->layer, "title", f->title, "how", f->how, "pin",
-                          tw_json_text(f->pin), "vary", tw_json_text(f->vary), "unit", f->unit == TWIN_UNIT_RUN ? "run" : "exposure", "fix", f->fix, "needs",
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:o, s:o}", "id", f->id,
+                          "layer", f->layer, "title", f->title, "how", f->how, "pin",
+                          tw_json_text(f->pin), "vary", tw_json_text(f->vary), "unit",
+                          f->unit == TWIN_UNIT_RUN ? "run" : "exposure", "fix", f->fix, "needs",
                           tw_json_text(f->needs), "unavailable", tw_json_text(f->unavailable));
     if (o && j->given)
         json_object_set_new(o, "applies", tw_json_text(applies(f, j, text, sizeof text)));
@@ -196,8 +212,11 @@ static int print_json(const struct twin_factors *f, const struct job *j)
     for (size_t i = 0; i < f->count; i++)
         json_array_append_new(list, row(&f->factor[i], j));
     if (o && j->given)
-        json_object_set_new(o, "job", json_pack("{s:o, s:o, s:b, s:b, s:b}", "python", tw_json_text(j->python), "no_agent", tw_json_text(j->no_agent), "numpy",
-                                                j->has.numpy, "torch", j->has.torch, "starter", j->starter));
+        json_object_set_new(o, "job",
+                            json_pack("{s:o, s:o, s:b, s:b, s:b}", "python",
+                                      tw_json_text(j->python), "no_agent",
+                                      tw_json_text(j->no_agent), "numpy", j->has.numpy, "torch",
+                                      j->has.torch, "starter", j->starter));
     json_object_set_new(o, "factors", list);
     return tw_json_print(o);
 }
@@ -229,11 +248,13 @@ const struct tw_command tw_command_factors = {
     "factors",
     "list the sources of variation that can be held still or shaken",
     synopsis,
-    "Lists, by layer, every factor: who applies it, whether it is to be had here, what its pin does (as one would do it by hand) and what "
-    "its variation does. With a command it also says which of them apply to that job: whether its program can carry the agent, whether it "
-    "is a Python job, and whether that Python can import torch and numpy.\n\n"
-    "A factor file holds factors of your own: [[factor]] tables with id = \"user:NAME\", layer, title, and env = {NAME = \"value\"} with "
-    "vary_env, or replace = [\"--workers=4\", \"--workers=0\"] with vary_replace; fix and unit (\"run\" or \"exposure\") may be given.",
+    "Lists, by layer, every factor: who applies it, whether it is to be had here, what its pin "
+    "does (as one would do it by hand) and what its variation does. With a command it also says "
+    "which of them apply to that job: whether its program can carry the agent, whether it is a "
+    "Python job, and whether that Python can import torch and numpy.\n\n"
+    "A factor file holds factors of your own: [[factor]] tables with id = \"user:NAME\", layer, "
+    "title, and env = {NAME = \"value\"} with vary_env, or replace = [\"--workers=4\", "
+    "\"--workers=0\"] with vary_replace; fix and unit (\"run\" or \"exposure\") may be given.",
     options,
     TW_OPERANDS_JOB,
     0,

@@ -22,10 +22,12 @@ struct gc_args {
 #define FIELD(f) offsetof(struct gc_args, f)
 
 static const struct tw_option options[] = {
-    {"keep", 'k', TW_OPT_COUNT, "N", NULL, "What goes", "delete all but the N newest runs", FIELD(keep)},
-    {"older-than", 0, TW_OPT_DAYS, "DAYS", NULL, "What goes", "delete runs that began more than DAYS days ago",
-     FIELD(older_than)},
-    {"dry-run", 'n', TW_OPT_FLAG, NULL, NULL, "What goes", "say what would be deleted, delete nothing", FIELD(dry_run)},
+    {"keep", 'k', TW_OPT_COUNT, "N", NULL, "What goes", "delete all but the N newest runs",
+     FIELD(keep)},
+    {"older-than", 0, TW_OPT_DAYS, "DAYS", NULL, "What goes",
+     "delete runs that began more than DAYS days ago", FIELD(older_than)},
+    {"dry-run", 'n', TW_OPT_FLAG, NULL, NULL, "What goes",
+     "say what would be deleted, delete nothing", FIELD(dry_run)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(gc_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json)},
@@ -63,7 +65,9 @@ static uint64_t folder_bytes(const char *dir)
     return tree_bytes;
 }
 
-/* A run that cannot be loaded (another version, damaged) is left alone: deleting what we cannot read is not our call.
+/*
+ * A run that cannot be loaded (another version, damaged) is left alone: deleting what we cannot
+ * read is not our call.
  */
 static bool should_go(const struct gc_args *a, size_t newer_kept, const struct twin_run *r)
 {
@@ -80,13 +84,15 @@ struct gc_totals {
     uint64_t bytes;
 };
 
-static void remove_one(const struct gc_args *a, const char *home, const char *dir, json_t *list, struct gc_totals *t)
+static void remove_one(const struct gc_args *a, const char *home, const char *dir, json_t *list,
+                       struct gc_totals *t)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char size[16];
     uint64_t bytes = folder_bytes(dir);
     if (!a->json) {
-        tw_put("%s %s  %s\n", a->dry_run ? "would delete" : "delete", tw_base_name(dir), tw_human_bytes(bytes, size));
+        tw_put("%s %s  %s\n", a->dry_run ? "would delete" : "delete", tw_base_name(dir),
+               tw_human_bytes(bytes, size));
         fflush(stdout); /* said before it is done */
     }
     if (!a->dry_run && twin_run_remove(home, dir, NULL, &err) != 0) {
@@ -94,7 +100,8 @@ static void remove_one(const struct gc_args *a, const char *home, const char *di
         t->failed++;
         return;
     }
-    json_array_append_new(list, json_pack("{s:o, s:I}", "dir", tw_json_text(dir), "bytes", (json_int_t)bytes));
+    json_array_append_new(
+        list, json_pack("{s:o, s:I}", "dir", tw_json_text(dir), "bytes", (json_int_t)bytes));
     t->gone++;
     t->bytes += bytes;
 }
@@ -122,12 +129,13 @@ static int collect(const struct gc_args *a, const char *home, char **dirs, size_
     int rc = t.failed ? TW_EXIT_TROUBLE : 0;
     if (!a->json) {
         json_decref(list);
-        tw_put("%zu run%s %s, %s; %zu kept\n", t.gone, t.gone == 1 ? "" : "s", a->dry_run ? "would go" : "deleted",
-               tw_human_bytes(t.bytes, size), t.kept);
+        tw_put("%zu run%s %s, %s; %zu kept\n", t.gone, t.gone == 1 ? "" : "s",
+               a->dry_run ? "would go" : "deleted", tw_human_bytes(t.bytes, size), t.kept);
         return rc;
     }
-    json_t *all = json_pack("{s:s, s:b, s:o, s:I, s:I}", "schema", "twinrun.gc/1", "dry_run", a->dry_run, "deleted",
-                            list, "bytes", (json_int_t)t.bytes, "kept", (json_int_t)t.kept);
+    json_t *all = json_pack("{s:s, s:b, s:o, s:I, s:I}", "schema", "twinrun.gc/1", "dry_run",
+                            a->dry_run, "deleted", list, "bytes", (json_int_t)t.bytes, "kept",
+                            (json_int_t)t.kept);
     return tw_json_print(all) != 0 ? TW_EXIT_TROUBLE : rc;
 }
 
@@ -142,7 +150,8 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     if (a.keep == TW_NOT_GIVEN && a.older_than < 0)
-        return tw_bad_use("gc", "expected --keep N or --older-than DAYS: nothing is deleted unasked");
+        return tw_bad_use("gc",
+                          "expected --keep N or --older-than DAYS: nothing is deleted unasked");
     char *home = tw_home(a.home);
     if (!home || twin_run_list(home, &dirs, &count, &err) != 0)
         rc = tw_trouble(&err, "cannot list the runs");
@@ -164,9 +173,10 @@ const struct tw_command tw_command_gc = {
     "gc",
     "delete old runs",
     synopsis,
-    "Deletes run folders of a home, and says each one with its size before it goes. With both options a run goes when "
-    "either asks for it. Runs in progress, folders that are no run folders, and runs of a version that this program "
-    "cannot read are left alone. The ledger still knows what was deleted: twinrun ls lists it as such.",
+    "Deletes run folders of a home, and says each one with its size before it goes. With both "
+    "options a run goes when either asks for it. Runs in progress, folders that are no run "
+    "folders, and runs of a version that this program cannot read are left alone. The ledger still "
+    "knows what was deleted: twinrun ls lists it as such.",
     options,
     TW_OPERANDS_NONE,
     0,

@@ -11,16 +11,16 @@
 enum { HASH_SEED, WORKER_SEED, WORKER_SEED_FINE, FLAG, SEED, BUILDS, NOT_CODE, PATTERNS };
 
 static const char *const patterns[PATTERNS] = {
-    [HASH_SEED] = "(environ *\\[ *['\"]PYTHONHASHSEED['\"] *\\] *=[^=])|"
-                  "((environ *\\. *setdefault|putenv) *\\( *['\"]PYTHONHASHSEED)",
-    [WORKER_SEED] = "seed[a-z_]* *\\([^#]*((\\+ *(worker_?id|worker_info *\\. *id|wid))|((worker_?id|worker_info *\\. "
-                    "*id|wid) *\\+))",
+    [HASH_SEED] = "(environ *\\[ *['\"]PYTHONHASHSEED['\"] *\\] *=[^=])|((environ *\\. "
+                  "*setdefault|putenv) *\\( *['\"]PYTHONHASHSEED)",
+    [WORKER_SEED] = "seed[a-z_]* *\\([^#]*((\\+ *(worker_?id|worker_info *\\. "
+                    "*id|wid))|((worker_?id|worker_info *\\. *id|wid) *\\+))",
     [WORKER_SEED_FINE] = "epoch|initial_seed|base_seed|info *\\. *seed|step",
-    [FLAG] =
-        "use_deterministic_algorithms *\\(|cudnn *\\. *(deterministic|benchmark|allow_tf32) *=|CUBLAS_WORKSPACE_CONFIG|"
-        "set_float32_matmul_precision *\\(",
+    [FLAG] = "use_deterministic_algorithms *\\(|cudnn *\\. *(deterministic|benchmark|allow_tf32) "
+             "*=|CUBLAS_WORKSPACE_CONFIG|set_float32_matmul_precision *\\(",
     [SEED] = "(torch|random|np|numpy) *\\. *(random *\\. *)?(manual_seed|seed) *\\(",
-    [BUILDS] = "= *[A-Za-z_.]*(nn *\\. *[A-Z][A-Za-z0-9]*|DataLoader|Model|Net|Network|from_pretrained) *\\(",
+    [BUILDS] = "= *[A-Za-z_.]*(nn *\\. "
+               "*[A-Z][A-Za-z0-9]*|DataLoader|Model|Net|Network|from_pretrained) *\\(",
     [NOT_CODE] = "^[ \t]*(#|import |from |class |def |@)",
 };
 
@@ -48,7 +48,8 @@ static int add(struct scan *s, size_t line, size_t earlier, const char *id, cons
     return 0;
 }
 
-/* Order of lines is order of execution only within one function, so a new `def`, or leaving one, starts afresh. */
+/* Order of lines is order of execution only within one function, so a new `def`, or leaving one,
+ * starts afresh. */
 static void follow_blocks(struct scan *s, const char *line)
 {
     size_t indent = strspn(line, " \t");
@@ -71,8 +72,8 @@ static int scan_line(struct scan *s, const char *line, size_t number)
         return 0;
     if (hits(s, HASH_SEED, line))
         rc = add(s, number, 0, "hash-seed",
-                 "PYTHONHASHSEED is read when the interpreter starts: set here it changes child processes only. "
-                 "Set it before python starts: PYTHONHASHSEED=0 python ...");
+                 "PYTHONHASHSEED is read when the interpreter starts: set here it changes child "
+                 "processes only. Set it before python starts: PYTHONHASHSEED=0 python ...");
     if (rc == 0 && hits(s, WORKER_SEED, line) && !hits(s, WORKER_SEED_FINE, line))
         rc = add(s, number, 0, "worker-seed",
                  "a worker seed of base + worker id repeats in every epoch and after a resume. "
@@ -82,13 +83,15 @@ static int scan_line(struct scan *s, const char *line, size_t number)
                  "this flag is set after something was built that may have read it. Set it first");
     if (rc == 0 && s->built_line && hits(s, SEED, line))
         rc = add(s, number, s->built_line, "late-flag",
-                 "this seed is set after something was built that may have drawn from the generator. Seed first");
+                 "this seed is set after something was built that may have drawn from the "
+                 "generator. Seed first");
     if (!s->built_line && hits(s, BUILDS, line))
         s->built_line = number;
     return rc;
 }
 
-int tw_habits_scan(const char *source, struct tw_habit **found, size_t *count, struct twin_error *err)
+int tw_habits_scan(const char *source, struct tw_habit **found, size_t *count,
+                   struct twin_error *err)
 {
     struct scan s = {0};
     int ready = 0, rc = 0;

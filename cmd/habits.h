@@ -12,8 +12,9 @@ struct tw_habit {
     const char *text; /* what is wrong with it, and what to do */
 };
 
-/* Scans a script's text line by line: a heuristic, so it says where to look, not that the script is wrong.
- * *found is malloc'ed (tw_free). TWIN_ENOMEM. */
-int tw_habits_scan(const char *source, struct tw_habit **found, size_t *count, struct twin_error *err);
+/* Scans a script's text line by line: a heuristic, so it says where to look, not that the script is
+ * wrong. *found is malloc'ed (tw_free). TWIN_ENOMEM. */
+int tw_habits_scan(const char *source, struct tw_habit **found, size_t *count,
+                   struct twin_error *err);
 
 #endif

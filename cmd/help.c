@@ -10,9 +10,9 @@
 enum { WIDTH = 100, OPTION_COLUMN = 30 };
 
 static const char about[] =
-    "twinrun runs an unmodified training job again, unchanged, and names the first place where the runs differ: step, "
-    "rank, phase, tensor, operation and source line, and whether that place is the origin or only carries a difference "
-    "on.";
+    "twinrun runs an unmodified training job again, unchanged, and names the first place where the "
+    "runs differ: step, rank, phase, tensor, operation and source line, and whether that place is "
+    "the origin or only carries a difference on.";
 
 static const struct tw_pair environment[] = {
     {"TWINRUN_HOME", "folder that holds the runs; .twinrun in the working folder unless set"},
@@ -75,8 +75,8 @@ static void option_line(FILE *out, const struct tw_option *o)
     char head[64], initial[64];
     char *help;
     size_t n = (size_t)snprintf(head, sizeof head, "  %s%c%s --%s%s%s", o->short_name ? "-" : " ",
-                                o->short_name ? o->short_name : ' ', o->short_name ? "," : " ", o->name,
-                                o->argument ? " " : "", o->argument ? o->argument : "");
+                                o->short_name ? o->short_name : ' ', o->short_name ? "," : " ",
+                                o->name, o->argument ? " " : "", o->argument ? o->argument : "");
     default_text(o, initial);
     help = tw_printf("%s%s%s", o->help, o->type == TW_OPT_LIST ? "; may be repeated" : "", initial);
     if (n + 2 > OPTION_COLUMN)
@@ -136,7 +136,9 @@ void tw_help_main(FILE *out)
     fputs("\nEnvironment:\n", out);
     for (const struct tw_pair *p = environment; p->left; p++)
         fprintf(out, "  %-12s  %s\n", p->left, p->right);
-    fputs("\ntwinrun help COMMAND, or man twinrun-COMMAND, says more.  twinrun --version prints the version.\n", out);
+    fputs("\ntwinrun help COMMAND, or man twinrun-COMMAND, says more.  twinrun --version prints "
+          "the version.\n",
+          out);
 }
 
 /* ---- man pages (groff man macros) */
@@ -209,8 +211,10 @@ static void roff_pairs(FILE *out, const struct tw_pair *pairs)
 
 static void roff_title(FILE *out, const char *page)
 {
-    fprintf(out, ".\\\" Made from the option tables of twinrun %s: change those, not this file.\n", TWINRUN_VERSION);
-    fprintf(out, ".TH %s 1 \"\" \"twinrun %s\" \"twinrun manual\"\n.SH NAME\n", page, TWINRUN_VERSION);
+    fprintf(out, ".\\\" Made from the option tables of twinrun %s: change those, not this file.\n",
+            TWINRUN_VERSION);
+    fprintf(out, ".TH %s 1 \"\" \"twinrun %s\" \"twinrun manual\"\n.SH NAME\n", page,
+            TWINRUN_VERSION);
 }
 
 void tw_man_command(FILE *out, const struct tw_command *c)
@@ -248,9 +252,10 @@ void tw_man_command(FILE *out, const struct tw_command *c)
 void tw_man_main(FILE *out)
 {
     roff_title(out, "TWINRUN");
-    fputs("twinrun \\- find where two runs of the same training job part\n.SH SYNOPSIS\n.B twinrun\n"
-          "\\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n",
-          out);
+    fputs(
+        "twinrun \\- find where two runs of the same training job part\n.SH SYNOPSIS\n.B twinrun\n"
+        "\\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n",
+        out);
     roff(out, about);
     fputs("\n.SH COMMANDS\n", out);
     for (size_t i = 0; tw_commands[i]; i++) {
@@ -277,7 +282,8 @@ static void bash_option_values(FILE *out, const struct tw_command *c)
         fprintf(out, "        %s:--%s", c->name, o->name);
         if (o->short_name)
             fprintf(out, "|%s:-%c", c->name, o->short_name);
-        const char *how = o->type == TW_OPT_LEVEL  ? "COMPREPLY=($(compgen -W 'steps tensors modules ops' -- \"$cur\"))"
+        const char *how = o->type == TW_OPT_LEVEL
+                              ? "COMPREPLY=($(compgen -W 'steps tensors modules ops' -- \"$cur\"))"
                           : o->type == TW_OPT_FILE ? "COMPREPLY=($(compgen -f -- \"$cur\"))"
                           : o->type == TW_OPT_DIR  ? "COMPREPLY=($(compgen -d -- \"$cur\"))"
                                                    : ":";
@@ -289,19 +295,21 @@ void tw_complete_bash(FILE *out)
 {
     fputs("# bash completion for twinrun; made from its option tables\n"
           "# shellcheck disable=SC2207 # the words hold no spaces\n_twinrun()\n{\n"
-          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[1]} i\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
+          "cmd=${COMP_WORDS[1]} i\n"
           "    COMPREPLY=()\n"
           "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '",
           out);
     for (size_t i = 0; tw_commands[i]; i++)
         fprintf(out, "%s ", tw_commands[i]->name);
-    fputs("help --help --version' -- \"$cur\"))\n        return\n    fi\n"
-          "    for ((i = 2; i < COMP_CWORD; i++)); do\n"
-          "        if [[ ${COMP_WORDS[i]} == -- ]]; then # from here on it is the job's command\n"
-          "            if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); "
-          "else COMPREPLY=($(compgen -f -- \"$cur\")); fi\n            return\n        fi\n    done\n"
-          "    case $cmd:$prev in\n",
-          out);
+    fputs(
+        "help --help --version' -- \"$cur\"))\n        return\n    fi\n"
+        "    for ((i = 2; i < COMP_CWORD; i++)); do\n"
+        "        if [[ ${COMP_WORDS[i]} == -- ]]; then # from here on it is the job's command\n"
+        "            if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); "
+        "else COMPREPLY=($(compgen -f -- \"$cur\")); fi\n            return\n        fi\n    done\n"
+        "    case $cmd:$prev in\n",
+        out);
     for (size_t i = 0; tw_commands[i]; i++)
         bash_option_values(out, tw_commands[i]);
     fputs("    esac\n    local opts=\"\" words=\"\"\n    case $cmd in\n        help) words='", out);
@@ -314,20 +322,26 @@ void tw_complete_bash(FILE *out)
         for (const struct tw_option *o = c->options; o->name; o++)
             fprintf(out, "--%s ", o->name);
         fprintf(out, "--help%s'",
-                c->operands == TW_OPERANDS_JOB || c->operands == TW_OPERANDS_RUNS_OR_JOB ? " --" : "");
+                c->operands == TW_OPERANDS_JOB || c->operands == TW_OPERANDS_RUNS_OR_JOB ? " --"
+                                                                                         : "");
         if (c->operands == TW_OPERANDS_FILES)
             fputs("; words=\"$(compgen -f -- \"$cur\")\"", out);
         if (wants_runs(c))
-            fputs("; words=\"last last~1 $(command ls \"${TWINRUN_HOME:-.twinrun}/runs\" 2>/dev/null)\"", out);
+            fputs("; words=\"last last~1 $(command ls \"${TWINRUN_HOME:-.twinrun}/runs\" "
+                  "2>/dev/null)\"",
+                  out);
         fputs(" ;;\n", out);
     }
-    fputs("    esac\n    if [[ $cur == -* ]]; then\n        COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
+    fputs("    esac\n    if [[ $cur == -* ]]; then\n        COMPREPLY=($(compgen -W \"$opts\" -- "
+          "\"$cur\"))\n"
           "    else\n        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n    fi\n}\n"
           "complete -F _twinrun twinrun\n",
           out);
 }
 
-/* Inside '...[help]...': brackets, colons and quotes have meanings to _arguments and to the shell. */
+/*
+ * Inside '...[help]...': brackets, colons and quotes have meanings to _arguments and to the shell.
+ */
 static void zsh_text(FILE *out, const char *s)
 {
     for (; *s; s++) {
@@ -342,12 +356,14 @@ static void zsh_text(FILE *out, const char *s)
 
 static void zsh_option(FILE *out, const struct tw_option *o)
 {
-    const char *repeat = o->type == TW_OPT_LIST ? "*" : "", *with = o->type == TW_OPT_FLAG ? "" : "=";
+    const char *repeat = o->type == TW_OPT_LIST ? "*" : "";
+    const char *with = o->type == TW_OPT_FLAG ? "" : "=";
     if (o->short_name && *repeat)
-        fprintf(out, "            '*'{-%c%s,--%s%s}'[", o->short_name, *with ? "+" : "", o->name, with);
+        fprintf(out, "            '*'{-%c%s,--%s%s}'[", o->short_name, *with ? "+" : "", o->name,
+                with);
     else if (o->short_name)
-        fprintf(out, "            '(-%c --%s)'{-%c%s,--%s%s}'[", o->short_name, o->name, o->short_name,
-                *with ? "+" : "", o->name, with);
+        fprintf(out, "            '(-%c --%s)'{-%c%s,--%s%s}'[", o->short_name, o->name,
+                o->short_name, *with ? "+" : "", o->name, with);
     else
         fprintf(out, "            '%s--%s%s[", repeat, o->name, with);
     zsh_text(out, o->help);
@@ -366,20 +382,23 @@ static void zsh_option(FILE *out, const struct tw_option *o)
 
 void tw_complete_zsh(FILE *out)
 {
-    fputs(
-        "#compdef twinrun\n# zsh completion for twinrun; made from its option tables\n_twinrun_runs()\n{\n"
-        "    local -a runs\n    runs=(last 'last~1' ${TWINRUN_HOME:-.twinrun}/runs/*(N:t))\n    compadd -a runs\n}\n\n"
-        "_twinrun()\n{\n    local -a commands\n    local curcontext=$curcontext state line\n    commands=(\n",
-        out);
+    fputs("#compdef twinrun\n# zsh completion for twinrun; made from its option "
+          "tables\n_twinrun_runs()\n{\n"
+          "    local -a runs\n    runs=(last 'last~1' ${TWINRUN_HOME:-.twinrun}/runs/*(N:t))\n    "
+          "compadd -a runs\n}\n\n"
+          "_twinrun()\n{\n    local -a commands\n    local curcontext=$curcontext state line\n    "
+          "commands=(\n",
+          out);
     for (size_t i = 0; tw_commands[i]; i++) {
         fprintf(out, "        '%s:", tw_commands[i]->name);
         zsh_text(out, tw_commands[i]->summary);
         fputs("'\n", out);
     }
     fputs("        'help:print the help of a command'\n    )\n"
-          "    _arguments -C '(-)--help[print help]' '(-)--version[print the version]' '1:command:->command' "
-          "'*::argument:->argument'\n"
-          "    if [[ $state == command ]]; then\n        _describe command commands\n        return\n    fi\n"
+          "    _arguments -C '(-)--help[print help]' '(-)--version[print the version]' "
+          "'1:command:->command' '*::argument:->argument'\n"
+          "    if [[ $state == command ]]; then\n        _describe command commands\n        "
+          "return\n    fi\n"
           "    case $words[1] in\n        help) _describe command commands ;;\n",
           out);
     for (size_t i = 0; tw_commands[i]; i++) {

@@ -18,7 +18,8 @@ void tw_interrupt_hold(void)
     struct sigaction now, ours = {.sa_handler = mark, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
     sigemptyset(&ours.sa_mask);
     for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++)
-        if (sigaction(stops[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) /* nohup, a shell's & */
+        /* nohup, a shell's & */
+        if (sigaction(stops[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
             sigaction(stops[i], &ours, NULL);
 }
 

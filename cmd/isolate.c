@@ -21,66 +21,92 @@
 #define FIELD(f) offsetof(struct tw_isolate_args, f)
 
 static const struct tw_option options[] = {
-    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
-    {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one: what of it makes its runs part from those of A?", FIELD(b)},
+    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
+     "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
+    {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
+     "the second one: what of it makes its runs part from those of A?", FIELD(b)},
     {"through", 0, TW_OPT_FLAG, NULL, NULL, "Arms",
-     "A and B differ in something that you have set: through which factor does it act? Both run under the same pins, until they agree",
+     "A and B differ in something that you have set: through which factor does it act? Both run "
+     "under the same pins, until they agree",
      FIELD(through)},
-    {"max-runs", 'n', TW_OPT_COUNT, "N", "200", "Budget", "make at most N runs", FIELD(max_runs), 1, 100000},
-    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
+    {"max-runs", 'n', TW_OPT_COUNT, "N", "200", "Budget", "make at most N runs", FIELD(max_runs), 1,
+     100000},
+    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget",
+     "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
     {"jobs", 'j', TW_OPT_COUNT, "N", "1", "Budget",
-     "make up to N runs at the same time, each in a scratch copy of the working folder (--fresh-dir). They share the machine: causes that "
-     "hang on timing may show more often or less, and what a pin costs is not measured",
+     "make up to N runs at the same time, each in a scratch copy of the working folder "
+     "(--fresh-dir). They share the machine: causes that hang on timing may show more often or "
+     "less, and what a pin costs is not measured",
      FIELD(jobs), 1, 64},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
-    {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest search of this job that was interrupted",
-     FIELD(resume)},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1,
+     UINT32_MAX - 1},
+    {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
+     "go on with the newest search of this job that was interrupted", FIELD(resume)},
     {"thorough", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
-     "go on until the causes that were found are shown to be all there is (14 clean comparisons), or another one is found",
+     "go on until the causes that were found are shown to be all there is (14 clean comparisons), "
+     "or another one is found",
      FIELD(thorough)},
     {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Factors",
-      "the candidates: all (unless given), ids from `twinrun factors`, or all,-ID to leave one out. "
-      "With --a and --b: what every run holds still; nothing unless given",
+     "the candidates: all (unless given), ids from `twinrun factors`, or all,-ID to leave one out. "
+     "With --a and --b: what every run holds still; nothing unless given",
      FIELD(pin)},
-    {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)", FIELD(factor_file)},
+    {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)",
+     FIELD(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
-     "line:REGEX: printed lines and lines of files", FIELD(ignore)},
-    {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "take text and files that differ for a divergence, too: names, paths, orders of words", FIELD(text)},
+     "line:REGEX: printed lines and lines of files",
+     FIELD(ignore)},
+    {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
+     "take text and files that differ for a divergence, too: names, paths, orders of words",
+     FIELD(text)},
     {"no-clock", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
-     "do not make two more runs under faster clocks where it is not known whether numbers that differ are times", FIELD(no_clock)},
+     "do not make two more runs under faster clocks where it is not known whether numbers that "
+     "differ are times",
+     FIELD(no_clock)},
     TW_DATA_OPTION(FIELD(data)),
-    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison", "run each time in a scratch copy of the working folder",
-     FIELD(fresh_dir)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
+     "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
-    {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Known cases", "do not look for known cases that look alike", FIELD(no_cases)},
-    {"save-case", 0, TW_OPT_STRING, "ID", NULL, "Known cases", "when a cause is isolated, write it down as case ID in the home's cases folder",
+    {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Known cases",
+     "do not look for known cases that look alike", FIELD(no_cases)},
+    {"save-case", 0, TW_OPT_STRING, "ID", NULL, "Known cases",
+     "when a cause is isolated, write it down as case ID in the home's cases folder",
      FIELD(save_case)},
-    {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the report as one HTML page (report.html in the search's folder has it in any case)",
+    {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output",
+     "also write the report as one HTML page (report.html in the search's folder has it in any "
+     "case)",
      FIELD(html)},
     TW_LEDGER_OPTION(tw_isolate_args, ledger),
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object", FIELD(json)},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the result: no plan, no progress, no line per run", FIELD(quiet)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object",
+     FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
+     "only the result: no plan, no progress, no line per run", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD", NULL};
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD",
+                                       NULL};
 static const struct tw_pair exits[] = {
     {"0", "the runs, or the arms, do not part; what that excludes is printed"},
-    {"1", "isolated: a cause was shown to matter; the verdict says whether it was shown to be all there is"},
+    {"1", "isolated: a cause was shown to matter; the verdict says whether it was shown to be all "
+          "there is"},
     {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
-    {"3", "not isolated: outside the pins, not enough runs, the divergence went away, or A does not repeat itself"},
+    {"3", "not isolated: outside the pins, not enough runs, the divergence went away, or A does "
+          "not repeat itself"},
     {"130", "interrupted by Ctrl-C; --resume goes on"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
     {"twinrun isolate -- python train.py", "what makes it part, and the pin that stops it"},
-    {"twinrun isolate --steps 20 --pin threads,torch-deterministic,hash-seed -- python train.py", "short runs, three candidates"},
+    {"twinrun isolate --steps 20 --pin threads,torch-deterministic,hash-seed -- python train.py",
+     "short runs, three candidates"},
     {"twinrun isolate --jobs 4 -- python train.py", "four runs at the same time"},
     {"twinrun isolate --resume -- python train.py", "go on after an interruption"},
-    {"twinrun isolate --a 'OMP_NUM_THREADS=1 python train.py' --b 'OMP_NUM_THREADS=4 python train.py --workers 2'",
+    {"twinrun isolate --a 'OMP_NUM_THREADS=1 python train.py' --b 'OMP_NUM_THREADS=4 python "
+     "train.py --workers 2'",
      "which of the differences makes them part?"},
-    {"twinrun isolate --through --a 'python train.py --data /mnt/a' --b 'python train.py --data /mnt/b'",
+    {"twinrun isolate --through --a 'python train.py --data /mnt/a' --b 'python train.py --data "
+     "/mnt/b'",
      "equal data, another place: does it act through the order of directories?"},
     {NULL, NULL},
 };
@@ -103,7 +129,8 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
-        /* Every pin is only freed, and nothing is shaken: a value that natural runs never took would try innocents, too. */
+        /* Every pin is only freed, and nothing is shaken: a value that natural runs never took
+         * would try innocents, too. */
         c->candidate[c->count++] = (struct twin_candidate){
             .id = f->id,
             .layer = f->layer,
@@ -119,10 +146,13 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
 static int prepare(struct tw_isolate *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs, .max_seconds = (double)c->args.max_time, .arms = c->args.a != NULL && !c->args.through,
+    struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs,
+                                    .max_seconds = (double)c->args.max_time,
+                                    .arms = c->args.a != NULL && !c->args.through,
                                     .thorough = c->args.thorough,
                                     .parallel = (uint32_t)c->args.jobs};
-    c->args.fresh_dir |= c->args.jobs > 1; /* runs at the same time must not write over each other's files */
+    /* runs at the same time must not write over each other's files */
+    c->args.fresh_dir |= c->args.jobs > 1;
     if (tw_page_check("isolate", c->args.html) != 0)
         return TW_EXIT_TROUBLE;
     c->home = tw_home_for_runs(c->args.home, "isolate");
@@ -152,8 +182,10 @@ static int search(struct tw_isolate *c)
     if (plan)
         tw_put_lines(stderr, plan);
     free(plan);
-    if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r, &err) != 0)
-        return tw_trouble(&err, "isolate: the search ended; what was found stands in %s", c->journal.folder);
+    if (twin_search(c->candidate, &c->plan, tw_isolate_run, tw_isolate_log_save, c, &c->log, &r,
+                    &err) != 0)
+        return tw_trouble(&err, "isolate: the search ended; what was found stands in %s",
+                          c->journal.folder);
     tw_isolate_a_again(c, r);
     tw_isolate_ask_who(c, r);
     int rc = tw_isolate_report(c, r);
@@ -198,17 +230,21 @@ static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands
     if (job->count && (a->a || a->b))
         return tw_bad_use("isolate", "expected either -- COMMAND or --a CMD --b CMD, found both");
     if (!job->count && !a->a && !a->b)
-        return tw_bad_use("isolate", "expected the job's command after --; write: twinrun isolate -- python train.py");
+        return tw_bad_use(
+            "isolate",
+            "expected the job's command after --; write: twinrun isolate -- python train.py");
     if (job->count && a->through)
         return tw_bad_use("isolate", "--through belongs to --a and --b");
     if (!job->count && (!a->a || !a->b))
-        return tw_bad_use("isolate", "expected two arms, found only --%s; give --%s too", a->a ? "a" : "b", a->a ? "b" : "a");
+        return tw_bad_use("isolate", "expected two arms, found only --%s; give --%s too",
+                          a->a ? "a" : "b", a->a ? "b" : "a");
     return -1;
 }
 
 static int run(int argc, char **argv)
 {
-    struct tw_isolate c = {.front = &tw_terminal, .journal = {.fd = -1}, .level = TWIN_LEVEL_TENSORS};
+    struct tw_isolate c = {
+        .front = &tw_terminal, .journal = {.fd = -1}, .level = TWIN_LEVEL_TENSORS};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
     if (rc < 0)
@@ -236,28 +272,40 @@ const struct tw_command tw_command_isolate = {
     "isolate",
     "find, by controlled experiment, what makes the runs of a job part",
     synopsis,
-    "Runs COMMAND until runs have parted twice (or 14 comparisons were clean), then with the most suspected factors pinned until one "
-    "pin is left that stops the divergence; where that does not decide, in a world where every factor is pinned and some are freed. Last, on "
-    "fresh runs, free and pinned ones in an arrangement drawn beforehand, none may part under the pins; the p value is the share of "
-    "arrangements that would look at least as convincing, so it does not matter what else changes meanwhile. A natural run that parts "
-    "comes last. `isolated (main cause)` says that the pin matters and how often runs may still part with it (95%); `isolated` alone, "
-    "that this is at most 20%, which takes 14 clean comparisons: --thorough goes on until then. What natural runs have not met is left out. Where the cause is the system's entropy, the time or the order of directories, one more run names "
-    "the job's lines that ask for it, and, where several do, runs in which single lines get other values say which of them matter; where it lies outside the pins, those that ask for what no pin reaches (process id, monotonic clock). "
-    "Criteria, error rates and budget are fixed before the first run and written to the search's folder below the home (searches/), "
-    "where report.html, a page that needs nothing but a browser, lies in the end. What a named cause rests on stands in verdict.json "
-    "there: python -m twinrun.recheck holds it against the recordings.\n\n"
-    "Where natural runs differ in printed numbers of which it is not known whether they are times, two more runs are made in which every "
-    "clock that the job reads runs faster, while its waits stay as long, as check does: what follows the clock is a time and no divergence, "
-    "so the clock is not named for it (--no-clock leaves that out).\n\n"
-    "A factor is one source of variation: `twinrun factors` lists them, with what each pin does.\n\n"
-    "When the first divergence looks like a known case, that is said as a hint. Cases of one's own lie in the home (cases/); --save-case "
-    "writes one. docs/cases.md has the format.\n\n"
-    "With --a and --b the factors are what differs between two commands that ought to compute the same: variables (env:NAME), options "
-    "(arg:--option), other arguments (arg:N, the N-th), the program. A is compared with itself, B with A; then A is run with some of "
-    "the differences as in B, until those are found that make it part. Last, on fresh runs, B with the set as in A must agree with A, and "
-    "A with the set as in B must part. `&&`, `;` and pipes must be the same in both. When A does not repeat itself, isolate A first, or "
-    "hold still what is known to vary with --pin. When all that was found is an argument or a variable that you set, --through goes on: "
-    "both commands run under the same pins, and the pin under which they agree is what the difference acts through, when A repeats itself without it; whether it does, up to three runs more tell.",
+    "Runs COMMAND until runs have parted twice (or 14 comparisons were clean), then with the most "
+    "suspected factors pinned until one pin is left that stops the divergence; where that does not "
+    "decide, in a world where every factor is pinned and some are freed. Last, on fresh runs, free "
+    "and pinned ones in an arrangement drawn beforehand, none may part under the pins; the p value "
+    "is the share of arrangements that would look at least as convincing, so it does not matter "
+    "what else changes meanwhile. A natural run that parts comes last. `isolated (main cause)` "
+    "says that the pin matters and how often runs may still part with it (95%); `isolated` alone, "
+    "that this is at most 20%, which takes 14 clean comparisons: --thorough goes on until then. "
+    "What natural runs have not met is left out. Where the cause is the system's entropy, the time "
+    "or the order of directories, one more run names the job's lines that ask for it, and, where "
+    "several do, runs in which single lines get other values say which of them matter; where it "
+    "lies outside the pins, those that ask for what no pin reaches (process id, monotonic clock). "
+    "Criteria, error rates and budget are fixed before the first run and written to the search's "
+    "folder below the home (searches/), where report.html, a page that needs nothing but a "
+    "browser, lies in the end. What a named cause rests on stands in verdict.json there: python -m "
+    "twinrun.recheck holds it against the recordings.\n\n"
+    "Where natural runs differ in printed numbers of which it is not known whether they are times, "
+    "two more runs are made in which every clock that the job reads runs faster, while its waits "
+    "stay as long, as check does: what follows the clock is a time and no divergence, so the clock "
+    "is not named for it (--no-clock leaves that out).\n\n"
+    "A factor is one source of variation: `twinrun factors` lists them, with what each pin "
+    "does.\n\n"
+    "When the first divergence looks like a known case, that is said as a hint. Cases of one's own "
+    "lie in the home (cases/); --save-case writes one. docs/cases.md has the format.\n\n"
+    "With --a and --b the factors are what differs between two commands that ought to compute the "
+    "same: variables (env:NAME), options (arg:--option), other arguments (arg:N, the N-th), the "
+    "program. A is compared with itself, B with A; then A is run with some of the differences as "
+    "in B, until those are found that make it part. Last, on fresh runs, B with the set as in A "
+    "must agree with A, and A with the set as in B must part. `&&`, `;` and pipes must be the same "
+    "in both. When A does not repeat itself, isolate A first, or hold still what is known to vary "
+    "with --pin. When all that was found is an argument or a variable that you set, --through goes "
+    "on: both commands run under the same pins, and the pin under which they agree is what the "
+    "difference acts through, when A repeats itself without it; whether it does, up to three runs "
+    "more tell.",
     options,
     TW_OPERANDS_JOB,
     0,

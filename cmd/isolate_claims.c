@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search claims, with its evidence (docs/format/verdict.md, "Of a search"): written down here, worked out anew by
- * python/twinrun/_causes.py. */
+/* What a search claims, with its evidence (docs/format/verdict.md, "Of a search"): written down
+ * here, worked out anew by python/twinrun/_causes.py. */
 #include "isolate.h"
 
 #include "json.h"
@@ -42,9 +42,10 @@ static bool has_pair(const struct claims *k, json_int_t a, json_int_t b)
 {
     size_t i;
     const json_t *pair;
-    json_array_foreach(k->pairs, i, pair) {
+    json_array_foreach (k->pairs, i, pair) {
         const json_t *runs = json_object_get(pair, "runs");
-        bool same = json_integer_value(json_array_get(runs, 0)) == a && json_integer_value(json_array_get(runs, 1)) == b;
+        bool same = json_integer_value(json_array_get(runs, 0)) == a &&
+                    json_integer_value(json_array_get(runs, 1)) == b;
         if (same)
             return true;
     }
@@ -62,12 +63,17 @@ static void add_pair(struct claims *k, uint64_t first, uint64_t second)
         return;
     bool done = tw_isolate_compare_pair(k->c, pair[0], pair[1], &v, NULL) == 0;
     struct twin_report report = {.verdict = v, .runs = pair, .run_count = 2, .verb = "check"};
-    json_t *verdict = done && twin_report_json(&report, &text, NULL) == 0 ? json_loads(text, 0, NULL) : NULL;
-    bool diverged = done && tw_isolate_parted(k->c, v), words = diverged && v->outcome != TWIN_DIFFER; /* --text */
+    json_t *verdict = done && twin_report_json(&report, &text, NULL) == 0
+                          ? json_loads(text, 0, NULL)
+                          : NULL;
+    /* --text */
+    bool diverged = done && tw_isolate_parted(k->c, v);
+    bool words = diverged && v->outcome != TWIN_DIFFER;
     k->lost |= verdict == NULL;
     if (verdict)
-        json_array_append_new(k->pairs, json_pack("{s:s, s:[I, I], s:b, s:b, s:o}", "claim", "pair", "runs", a, b, "diverged",
-                                                  (int)diverged, "words", (int)words, "verdict", verdict));
+        json_array_append_new(k->pairs, json_pack("{s:s, s:[I, I], s:b, s:b, s:o}", "claim", "pair",
+                                                  "runs", a, b, "diverged", (int)diverged, "words",
+                                                  (int)words, "verdict", verdict));
     tw_free(text);
     twin_verdict_free(v);
 }
@@ -91,7 +97,8 @@ static struct twin_search_set pins_of(const struct twin_search_evidence *e, uint
     return set;
 }
 
-static const struct twin_search_trial *trial_of(const struct twin_search_evidence *e, uint32_t number)
+static const struct twin_search_trial *trial_of(const struct twin_search_evidence *e,
+                                                uint32_t number)
 {
     for (size_t i = 0; i < e->trial_count; i++)
         if (e->trial[i].number == number)
@@ -99,14 +106,17 @@ static const struct twin_search_trial *trial_of(const struct twin_search_evidenc
     return NULL;
 }
 
-static bool of_this_world(const struct tw_isolate *c, const struct twin_search_entry *e, const struct twin_search_set *pins)
+static bool of_this_world(const struct tw_isolate *c, const struct twin_search_entry *e,
+                          const struct twin_search_set *pins)
 {
     const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
-    bool natural_world = e->purpose == TWIN_FOR_BASELINE || e->purpose == TWIN_FOR_FREE || e->purpose == TWIN_FOR_CONFIRM;
+    bool natural_world = e->purpose == TWIN_FOR_BASELINE || e->purpose == TWIN_FOR_FREE ||
+                         e->purpose == TWIN_FOR_CONFIRM;
     return m && natural_world && memcmp(&m->pinned, pins, sizeof *pins) == 0;
 }
 
-/* One run of a world: compared with the world's reference; `agrees`: the earlier run of this world that it agrees with. */
+/* One run of a world: compared with the world's reference; `agrees`: the earlier run of this world
+ * that it agrees with. */
 static json_t *run_json(struct claims *k, const struct twin_search_entry *e, uint64_t reference)
 {
     const struct twin_search_result *s = &e->result;
@@ -120,12 +130,15 @@ static json_t *run_json(struct claims *k, const struct twin_search_entry *e, uin
     }
     if (t)
         block = t->block == TWIN_TRIAL_AFTER ? json_string("after") : json_integer(t->block);
-    return json_pack("{s:I, s:i, s:b, s:b, s:o, s:o}", "run", number, "number", (int)e->number, "diverged", (int)s->parted, "ended_well",
-                     (int)(s->status == TWIN_ENDED_WELL), "agrees", agrees, "block", block);
+    return json_pack("{s:I, s:i, s:b, s:b, s:o, s:o}", "run", number, "number", (int)e->number,
+                     "diverged", (int)s->parted, "ended_well", (int)(s->status == TWIN_ENDED_WELL),
+                     "agrees", agrees, "block", block);
 }
 
-/* All runs of one world, in their order: those of the confirmation and those before it, which say what runs of this world usually do. */
-static json_t *world_json(struct claims *k, int kind, const struct twin_search_set *pins, uint64_t reference)
+/* All runs of one world, in their order: those of the confirmation and those before it, which say
+ * what runs of this world usually do. */
+static json_t *world_json(struct claims *k, int kind, const struct twin_search_set *pins,
+                          uint64_t reference)
 {
     json_t *runs = json_array();
     bool begun = k->c->arms != NULL;
@@ -136,8 +149,8 @@ static json_t *world_json(struct claims *k, int kind, const struct twin_search_s
             json_array_append_new(runs, run_json(k, entry, reference));
         begun |= is_reference;
     }
-    return json_pack("{s:i, s:o, s:I, s:o}", "kind", kind, "pinned", factor_ids(k->c, pins), "reference", run_number(k, reference), "runs",
-                     runs);
+    return json_pack("{s:i, s:o, s:I, s:o}", "kind", kind, "pinned", factor_ids(k->c, pins),
+                     "reference", run_number(k, reference), "runs", runs);
 }
 
 static json_t *world_of_kind(struct claims *k, uint32_t kind)
@@ -178,9 +191,12 @@ static json_t *confirmation_json(struct claims *k)
             json_array_append_new(blocks, json_array());
         json_array_append_new(json_array_get(blocks, t->block), json_integer(t->kind));
     }
-    return json_pack("{s:s, s:i, s:o, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o}", "claim", "confirmation", "confirmation", (int)e->confirmation, "seed",
-                     json_sprintf("%llu", (unsigned long long)k->r->seed), "alpha", k->c->plan.alpha, "level", e->level, "arms",
-                     (int)(k->c->arms != NULL), "through", (int)k->c->args.through, "members", members, "blocks", blocks, "worlds", worlds, "natural", natural_json(k));
+    return json_pack("{s:s, s:i, s:o, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o}", "claim",
+                     "confirmation", "confirmation", (int)e->confirmation, "seed",
+                     json_sprintf("%llu", (unsigned long long)k->r->seed), "alpha",
+                     k->c->plan.alpha, "level", e->level, "arms", (int)(k->c->arms != NULL),
+                     "through", (int)k->c->args.through, "members", members, "blocks", blocks,
+                     "worlds", worlds, "natural", natural_json(k));
 }
 
 static void add_causes(json_t *list, const struct claims *k)
@@ -193,7 +209,8 @@ static void add_causes(json_t *list, const struct claims *k)
             if (e->member[m] == x->candidate)
                 kind = m;
         json_array_append_new(list, json_pack("{s:s, s:o, s:i, s:f}", "claim", "cause", "factor",
-                                              tw_json_text(k->c->factor[x->candidate]->id), "kind", (int)kind, "p", x->p));
+                                              tw_json_text(k->c->factor[x->candidate]->id), "kind",
+                                              (int)kind, "p", x->p));
     }
 }
 
@@ -202,12 +219,14 @@ static void add_rates(json_t *list, const struct claims *k)
 {
     for (size_t i = 0; i < k->r->cause_count; i++) {
         const struct twin_search_cause *x = &k->r->cause[i];
-        json_array_append_new(list, json_pack("{s:s, s:o, s:s, s:f, s:f, s:[I, I], s:[I, I], s:o}", "claim", "rate", "factor",
-                                              tw_json_text(k->c->factor[x->candidate]->id), "unit",
-                                              k->r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps", "p", x->p, "p_all", x->p_adjusted, "free",
-                                              (json_int_t)x->necessary.parted, (json_int_t)x->necessary.trials, "pinned",
-                                              (json_int_t)x->sufficient.parted, (json_int_t)x->sufficient.trials, "bound",
-                                              tw_json_number(k->r->bound)));
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:o, s:s, s:f, s:f, s:[I, I], s:[I, I], s:o}", "claim", "rate",
+                      "factor", tw_json_text(k->c->factor[x->candidate]->id), "unit",
+                      k->r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps", "p", x->p, "p_all",
+                      x->p_adjusted, "free", (json_int_t)x->necessary.parted,
+                      (json_int_t)x->necessary.trials, "pinned", (json_int_t)x->sufficient.parted,
+                      (json_int_t)x->sufficient.trials, "bound", tw_json_number(k->r->bound)));
     }
 }
 
@@ -217,7 +236,8 @@ static json_t *last_json(struct claims *k)
     for (size_t i = 0; i < k->c->log.count; i++) {
         const struct twin_search_entry *e = &k->c->log.entry[i];
         if (e->number == k->r->last_parted)
-            return json_pack("{s:s, s:I, s:i}", "claim", "last", "run", run_number(k, e->result.handle), "number", (int)e->number);
+            return json_pack("{s:s, s:I, s:i}", "claim", "last", "run",
+                             run_number(k, e->result.handle), "number", (int)e->number);
     }
     return NULL;
 }
@@ -244,31 +264,36 @@ static void add_repeats(json_t *list, struct claims *k)
         json_array_append_new(runs, json_integer(run_number(k, run)));
     }
     if (x->trials)
-        json_array_append_new(list, json_pack("{s:s, s:I, s:O, s:b}", "claim", "repeats", "reference", run_number(k, reference), "runs", runs,
+        json_array_append_new(list, json_pack("{s:s, s:I, s:O, s:b}", "claim", "repeats",
+                                              "reference", run_number(k, reference), "runs", runs,
                                               "diverged", (int)x->parted));
     json_decref(runs);
 }
 
 static json_t *verdict_json(const struct claims *k, const char *outcome, json_t *list)
 {
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "schema", "twinrun.isolate/1", "outcome", outcome, "reason",
-                     twin_search_outcome_name(k->r->outcome), "seed", json_sprintf("%llu", (unsigned long long)k->r->seed), "runs_dir",
-                     folders(k), "claims", list);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "schema", "twinrun.isolate/1", "outcome",
+                     outcome, "reason", twin_search_outcome_name(k->r->outcome), "seed",
+                     json_sprintf("%llu", (unsigned long long)k->r->seed), "runs_dir", folders(k),
+                     "claims", list);
 }
 
 static json_t *claims_json(struct claims *k)
 {
     const struct twin_search_report *r = k->r;
     json_t *list = json_array(), *last;
-    json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:i}", "claim", "search", "outcome", "isolated", "sufficient",
-                                          (int)r->sufficient, "causes", (int)r->cause_count));
+    json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:i}", "claim", "search", "outcome",
+                                          "isolated", "sufficient", (int)r->sufficient, "causes",
+                                          (int)r->cause_count));
     json_array_append_new(list, confirmation_json(k));
     add_causes(list, k);
     add_rates(list, k);
-    json_array_append_new(list, json_pack("{s:s, s:i, s:I, s:I, s:o, s:o, s:b}", "claim", "remaining", "kind", (int)r->evidence.shown,
-                                          "trials", (json_int_t)r->left, "diverged", (json_int_t)r->left_parted, "bound",
-                                          tw_json_number(r->bound), "weight", tw_json_number(r->correlation.effective), "sufficient",
-                                          (int)r->sufficient));
+    json_array_append_new(
+        list,
+        json_pack("{s:s, s:i, s:I, s:I, s:o, s:o, s:b}", "claim", "remaining", "kind",
+                  (int)r->evidence.shown, "trials", (json_int_t)r->left, "diverged",
+                  (json_int_t)r->left_parted, "bound", tw_json_number(r->bound), "weight",
+                  tw_json_number(r->correlation.effective), "sufficient", (int)r->sufficient));
     add_repeats(list, k);
     last = last_json(k);
     if (last)
@@ -289,8 +314,10 @@ static json_t *agreement_json(struct claims *k)
             add_pair(k, first, e->result.handle);
         first = well && !first ? e->result.handle : first;
     }
-    json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:o, s:b}", "claim", "search", "outcome", "no-divergence", "comparisons",
-                                          (json_int_t)k->r->baseline, "bound", tw_json_number(k->r->bound), "arms", (int)(k->c->arms != NULL)));
+    json_array_append_new(
+        list, json_pack("{s:s, s:s, s:I, s:o, s:b}", "claim", "search", "outcome", "no-divergence",
+                        "comparisons", (json_int_t)k->r->baseline, "bound",
+                        tw_json_number(k->r->bound), "arms", (int)(k->c->arms != NULL)));
     json_array_extend(list, k->pairs);
     return verdict_json(k, "no-divergence", list);
 }
@@ -304,7 +331,9 @@ void tw_isolate_keep_claims(struct tw_isolate *c, const struct twin_search_repor
         json_t *verdict = isolated ? claims_json(&k) : agreement_json(&k);
         char *text = verdict ? json_dumps(verdict, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
         char *path = tw_path_join(c->journal.folder, "verdict.json");
-        int rc = text && path && !k.lost ? 0 : twin_error_set(&err, TWIN_ENOENT, "a run that it names is gone");
+        int rc = text && path && !k.lost
+                     ? 0
+                     : twin_error_set(&err, TWIN_ENOENT, "a run that it names is gone");
         if (rc == 0)
             rc = tw_write_file_atomic(path, text, strlen(text), &err);
         if (rc != 0)

@@ -24,15 +24,16 @@ static void add_options(struct tw_buf *b, const struct tw_isolate *c, const stru
     tw_free(text);
 }
 
-static void add_causes(struct tw_buf *b, const struct tw_isolate *c, const struct twin_search_report *r)
+static void add_causes(struct tw_buf *b, const struct tw_isolate *c,
+                       const struct twin_search_report *r)
 {
     for (size_t i = 0; i < r->cause_count; i++)
         tw_buf_printf(b, "%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
 }
 
 /* "twinrun VERB EXTRA OPTIONS JOB", with the variables that were set in front of this command. */
-static char *command(const struct tw_isolate *c, const struct tw_again *again, const struct tw_command *to, const char *extra,
-                     const char *job)
+static char *command(const struct tw_isolate *c, const struct tw_again *again,
+                     const struct tw_command *to, const char *extra, const char *job)
 {
     struct tw_buf b = {0};
     tw_buf_printf(&b, "%stwinrun %s%s", again->env, to->name, extra ? extra : "");
@@ -43,7 +44,8 @@ static char *command(const struct tw_isolate *c, const struct tw_again *again, c
 
 /* ---- one command */
 
-static char *after_isolated(const struct tw_isolate *c, const struct twin_search_report *r, const struct tw_again *again)
+static char *after_isolated(const struct tw_isolate *c, const struct twin_search_report *r,
+                            const struct tw_again *again)
 {
     struct tw_buf extra = {0};
     const struct tw_command *to = r->more ? &tw_command_isolate : &tw_command_run;
@@ -80,7 +82,8 @@ static char *on_two_cores(const struct tw_isolate *c, const struct tw_again *aga
     return text;
 }
 
-static char *of_one_command(const struct tw_isolate *c, const struct twin_search_report *r, const struct tw_again *again)
+static char *of_one_command(const struct tw_isolate *c, const struct twin_search_report *r,
+                            const struct tw_again *again)
 {
     char extra[64] = " --resume";
     switch (r->outcome) {
@@ -105,7 +108,8 @@ static char *of_one_command(const struct tw_isolate *c, const struct twin_search
 /* ---- two commands */
 
 /* With --through: the same pins hold both commands to one result. */
-static char *after_through(const struct tw_isolate *c, const struct twin_search_report *r, const struct tw_again *again)
+static char *after_through(const struct tw_isolate *c, const struct twin_search_report *r,
+                           const struct tw_again *again)
 {
     char *held[2] = {NULL, NULL}, *arms, *text;
     if (r->outcome != TWIN_SEARCH_ISOLATED)
@@ -133,21 +137,25 @@ static char *after_through(const struct tw_isolate *c, const struct twin_search_
 }
 
 /* A by itself does not do what it should. */
-static char *of_a_alone(const struct tw_isolate *c, const struct twin_search_report *r, const struct tw_again *again)
+static char *of_a_alone(const struct tw_isolate *c, const struct twin_search_report *r,
+                        const struct tw_again *again)
 {
-    const struct tw_command *to = r->outcome == TWIN_SEARCH_UNSTEADY ? &tw_command_isolate : &tw_command_record;
+    const struct tw_command *to = r->outcome == TWIN_SEARCH_UNSTEADY ? &tw_command_isolate
+                                                                     : &tw_command_record;
     struct tw_isolate_args args = c->args;
     char *words[] = {(char *)"sh", (char *)"-c", (char *)c->args.a, NULL};
     args.pin = NULL; /* there it would name the candidates */
     args.jobs = 0;
     char *options = tw_options_again(&tw_command_isolate, &args, to), *a = tw_shell_quote(words, 0);
-    char *text = options && a ? tw_printf("%stwinrun %s%s -- %s", again->env, to->name, options, a) : NULL;
+    char *text = options && a ? tw_printf("%stwinrun %s%s -- %s", again->env, to->name, options, a)
+                              : NULL;
     tw_free(options);
     tw_free(a);
     return text;
 }
 
-static char *of_two_commands(const struct tw_isolate *c, const struct twin_search_report *r, const struct tw_again *again)
+static char *of_two_commands(const struct tw_isolate *c, const struct twin_search_report *r,
+                             const struct tw_again *again)
 {
     char extra[64] = " --resume", *mix, *arms, *text;
     switch (r->outcome) {
@@ -161,7 +169,9 @@ static char *of_two_commands(const struct tw_isolate *c, const struct twin_searc
         return text;
     case TWIN_SEARCH_UNSTEADY:
     case TWIN_SEARCH_JOB_FAILS: return of_a_alone(c, r, again);
-    case TWIN_SEARCH_NOT_ENOUGH: snprintf(extra, sizeof extra, " --resume --max-runs %u", r->need); break;
+    case TWIN_SEARCH_NOT_ENOUGH:
+        snprintf(extra, sizeof extra, " --resume --max-runs %u", r->need);
+        break;
     case TWIN_SEARCH_INTERRUPTED: break;
     default: return command(c, again, &tw_command_check, "", again->job);
     }

@@ -20,9 +20,11 @@ static void print_first(const struct twin_isolation *x)
     const struct twin_finding *f = x->first;
     if (!f)
         return;
-    char *name = tw_printable(f->name, strlen(f->name)), *site = tw_printable(f->site, strcspn(f->site, "\n"));
-    tw_put("seen      step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer, name && *name ? name : f->text,
-           f->op[0] ? "   op " : "", f->op, site && *site ? "   at " : "", site ? site : "");
+    char *name = tw_printable(f->name, strlen(f->name));
+    char *site = tw_printable(f->site, strcspn(f->site, "\n"));
+    tw_put("seen      step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer,
+           name && *name ? name : f->text, f->op[0] ? "   op " : "", f->op,
+           site && *site ? "   at " : "", site ? site : "");
     tw_free(name);
     tw_free(site);
 }
@@ -40,7 +42,11 @@ static void print_natural(const struct twin_isolation *x)
         if (!r->natural || !r->parted || r->step < 0)
             continue;
         if (parted++ < SHOWN)
-            tw_put("%s%lld", shown++ ? ", " : x->arms ? "steps     runs of B first differ from A at step " : "steps     natural runs first differ from run 1 at step ", (long long)r->step);
+            tw_put("%s%lld",
+                   shown++   ? ", "
+                   : x->arms ? "steps     runs of B first differ from A at step "
+                             : "steps     natural runs first differ from run 1 at step ",
+                   (long long)r->step);
     }
     if (shown)
         tw_put(parted > shown ? " and %zu more\n" : "\n", parted - shown);
@@ -63,12 +69,14 @@ static struct twin_search_arm tried_alone(const struct tw_isolate *c, size_t can
     return arm;
 }
 
-static void print_causes(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
+static void print_causes(const struct tw_isolate *c, const struct twin_isolation *x,
+                         const struct twin_search_report *r)
 {
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         char *cost = twin_isolation_cost_text(&x->cause[i].cost);
-        char *together = twin_search_together_text(r, c->candidate, i, tried_alone(c, r->cause[i].candidate));
+        char *together = twin_search_together_text(r, c->candidate, i,
+                                                   tried_alone(c, r->cause[i].candidate));
         tw_put("fix       %s: %s%s\n", f->id, f->fix, together ? together : "");
         free(together);
         for (size_t k = 0; k < x->cause[i].consumer_count; k++) {
@@ -77,7 +85,8 @@ static void print_causes(const struct tw_isolate *c, const struct twin_isolation
             tw_free(where);
         }
         tw_put("pin       %s   (%s)\n", f->pin, f->how);
-        tw_put("cost      of this pin: %s%s\n", cost ? cost : "", isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
+        tw_put("cost      of this pin: %s%s\n", cost ? cost : "",
+               isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
         tw_free(cost);
     }
 }
@@ -86,7 +95,8 @@ static void print_causes(const struct tw_isolate *c, const struct twin_isolation
 
 static json_t *arm(const struct twin_search_arm *a)
 {
-    return json_pack("{s:I, s:I}", "trials", (json_int_t)a->trials, "diverged", (json_int_t)a->parted);
+    return json_pack("{s:I, s:I}", "trials", (json_int_t)a->trials, "diverged",
+                     (json_int_t)a->parted);
 }
 
 static json_t *ids(const struct tw_isolate *c, const struct twin_search_set *set)
@@ -100,8 +110,9 @@ static json_t *ids(const struct tw_isolate *c, const struct twin_search_set *set
 
 static json_t *cost_json(const struct twin_isolation_cost *cost)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "ratio", tw_json_number(cost->ratio), "low", tw_json_number(cost->low), "high",
-                     tw_json_number(cost->high), "confidence", tw_json_number(cost->confidence), "n", (json_int_t)cost->with, "n_without",
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "ratio", tw_json_number(cost->ratio), "low",
+                     tw_json_number(cost->low), "high", tw_json_number(cost->high), "confidence",
+                     tw_json_number(cost->confidence), "n", (json_int_t)cost->with, "n_without",
                      (json_int_t)cost->without);
 }
 
@@ -110,10 +121,13 @@ static json_t *classes_json(const struct twin_isolation *x)
     json_t *list = json_array();
     for (size_t i = 0; i < x->tree.count; i++) {
         const struct twin_branch *b = &x->tree.branch[i];
-        json_t *runs = json_array(), *step = b->step < 0 ? json_null() : json_integer(b->step), *from = b->step < 0 ? json_null() : json_integer((json_int_t)b->parent);
+        json_t *runs = json_array();
+        json_t *step = b->step < 0 ? json_null() : json_integer(b->step);
+        json_t *from = b->step < 0 ? json_null() : json_integer((json_int_t)b->parent);
         for (size_t k = 0; k < b->members; k++)
             json_array_append_new(runs, json_integer(x->natural[b->runs[k]]));
-        json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "runs", runs, "parts_at_step", step, "parts_from_class", from));
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "runs", runs, "parts_at_step",
+                                              step, "parts_from_class", from));
     }
     return list;
 }
@@ -124,8 +138,11 @@ static json_t *natural_json(const struct twin_isolation *x)
     for (size_t i = 0; i < x->run_count; i++) {
         const struct twin_isolation_run *r = &x->run[i];
         if (r->natural)
-            json_array_append_new(list, json_pack("{s:I, s:b, s:o, s:o}", "run", (json_int_t)r->number, "parted", (int)r->parted, "step",
-                                                  r->step < 0 ? json_null() : json_integer(r->step), "layer", *r->layer ? tw_json_text(r->layer) : json_null()));
+            json_array_append_new(
+                list,
+                json_pack("{s:I, s:b, s:o, s:o}", "run", (json_int_t)r->number, "parted",
+                          (int)r->parted, "step", r->step < 0 ? json_null() : json_integer(r->step),
+                          "layer", *r->layer ? tw_json_text(r->layer) : json_null()));
     }
     return list;
 }
@@ -135,9 +152,11 @@ static json_t *hints_json(const struct twin_isolation *x)
     json_t *list = json_array();
     for (size_t i = 0; i < x->hint_count; i++) {
         const struct twin_hint *h = &x->hint[i];
-        json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:i, s:i}", "id", tw_json_text(h->id), "title", tw_json_text(h->title), "cause",
-                                              tw_json_text(h->cause), "fix", tw_json_text(h->fix), "why", tw_json_text(h->why), "points", (int)h->points,
-                                              "of", (int)h->of));
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:i, s:i}", "id",
+                                              tw_json_text(h->id), "title", tw_json_text(h->title),
+                                              "cause", tw_json_text(h->cause), "fix",
+                                              tw_json_text(h->fix), "why", tw_json_text(h->why),
+                                              "points", (int)h->points, "of", (int)h->of));
     }
     return list;
 }
@@ -146,8 +165,11 @@ static json_t *contrasts_json(const struct tw_isolate *c, const struct twin_sear
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->test_count; i++)
-        json_array_append_new(list, json_pack("{s:o, s:I, s:b, s:o}", "freed", ids(c, &r->test[i].freed), "compared", (json_int_t)r->test[i].compared, "parted",
-                                              (int)r->test[i].parted, "step", r->test[i].step < 0 ? json_null() : json_integer(r->test[i].step)));
+        json_array_append_new(
+            list,
+            json_pack("{s:o, s:I, s:b, s:o}", "freed", ids(c, &r->test[i].freed), "compared",
+                      (json_int_t)r->test[i].compared, "parted", (int)r->test[i].parted, "step",
+                      r->test[i].step < 0 ? json_null() : json_integer(r->test[i].step)));
     return list;
 }
 
@@ -159,16 +181,22 @@ static json_t *consumers(const struct twin_isolation_cause *x)
     return list;
 }
 
-static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *found, const struct twin_search_report *r)
+static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *found,
+                      const struct twin_search_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_search_cause *x = &r->cause[i];
         const struct twin_factor *f = c->factor[x->candidate];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "factor", f->id, "layer", f->layer, "pin", f->pin,
-                                              "fix", f->fix, "where", consumers(&found->cause[i]), "necessary", arm(&x->necessary), "failed", (json_int_t)x->failed, "sufficient", arm(&x->sufficient), "p_value",
-                                              tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted), "cost_ratio",
-                                              tw_json_number(found->cause[i].cost.ratio), "cost", cost_json(&found->cause[i].cost), "alternatives", ids(c, &x->alternatives)));
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "factor",
+                      f->id, "layer", f->layer, "pin", f->pin, "fix", f->fix, "where",
+                      consumers(&found->cause[i]), "necessary", arm(&x->necessary), "failed",
+                      (json_int_t)x->failed, "sufficient", arm(&x->sufficient), "p_value",
+                      tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted),
+                      "cost_ratio", tw_json_number(found->cause[i].cost.ratio), "cost",
+                      cost_json(&found->cause[i].cost), "alternatives", ids(c, &x->alternatives)));
     }
     return list;
 }
@@ -176,58 +204,83 @@ static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *f
 static json_t *first_json(const struct tw_isolate *c)
 {
     const struct twin_finding *f = c->first ? c->first->first : NULL;
-    return f ? json_pack("{s:I, s:i, s:o, s:o, s:o, s:o}", "step", (json_int_t)f->step_a, "rank", (int)f->rank, "layer", tw_json_text(f->layer),
-                         "name", tw_json_text(f->name), "op", tw_json_text(f->op), "source", tw_json_text(f->site))
+    return f ? json_pack("{s:I, s:i, s:o, s:o, s:o, s:o}", "step", (json_int_t)f->step_a, "rank",
+                         (int)f->rank, "layer", tw_json_text(f->layer), "name",
+                         tw_json_text(f->name), "op", tw_json_text(f->op), "source",
+                         tw_json_text(f->site))
              : json_null();
 }
 
 static const char *contract_word(enum twin_search_outcome o)
 {
-    return o == TWIN_SEARCH_ISOLATED ? "isolated" : o == TWIN_SEARCH_NO_DIVERGENCE ? "no-divergence" : o == TWIN_SEARCH_JOB_FAILS ? "error" : "not-isolated";
+    return o == TWIN_SEARCH_ISOLATED        ? "isolated"
+           : o == TWIN_SEARCH_NO_DIVERGENCE ? "no-divergence"
+           : o == TWIN_SEARCH_JOB_FAILS     ? "error"
+                                            : "not-isolated";
 }
 
 /* What the confirmation was, and what it says. */
-static json_t *with_confirmation(json_t *j, const struct tw_isolate *c, const struct twin_search_report *r)
+static json_t *with_confirmation(json_t *j, const struct tw_isolate *c,
+                                 const struct twin_search_report *r)
 {
     const struct twin_search_correlation *k = &r->correlation;
     json_object_set_new(j, "sufficient", json_boolean(r->sufficient));
-    json_object_set_new(j, "remaining", json_pack("{s:I, s:I, s:i}", "trials", (json_int_t)r->left, "diverged", (json_int_t)r->left_parted,
-                                                  "more_runs", (int)r->more));
+    json_object_set_new(j, "remaining",
+                        json_pack("{s:I, s:I, s:i}", "trials", (json_int_t)r->left, "diverged",
+                                  (json_int_t)r->left_parted, "more_runs", (int)r->more));
     json_object_set_new(j, "seed", json_sprintf("%llu", (unsigned long long)r->seed));
     json_object_set_new(j, "confirmations", json_integer(r->confirmations));
-    json_object_set_new(j, "arrangement", r->arrangement ? json_string(r->arrangement) : json_null());
-    json_object_set_new(j, "last_diverged", r->last_parted ? json_integer(r->last_parted) : json_null());
+    json_object_set_new(j, "arrangement",
+                        r->arrangement ? json_string(r->arrangement) : json_null());
+    json_object_set_new(j, "last_diverged",
+                        r->last_parted ? json_integer(r->last_parted) : json_null());
     json_t *clock = json_array();
     for (size_t i = 0; i < c->clock_count; i++)
         json_array_append_new(clock, tw_json_text(c->clock[i].text));
     json_object_set_new(j, "clock", clock);
-    json_object_set_new(j, "through", c->args.through ? json_pack("{s:{s:I, s:I}}", "a_again", "trials", (json_int_t)c->a_again.trials,
-                                                                  "diverged", (json_int_t)c->a_again.parted) : json_null());
-    json_object_set_new(j, "correlation", json_pack("{s:I, s:o, s:o, s:o}", "comparisons", (json_int_t)k->comparisons, "p",
-                                                    tw_json_number(k->p), "rho", tw_json_number(k->rho), "effective",
-                                                    tw_json_number(k->effective)));
+    json_object_set_new(j, "through",
+                        c->args.through ? json_pack("{s:{s:I, s:I}}", "a_again", "trials",
+                                                    (json_int_t)c->a_again.trials, "diverged",
+                                                    (json_int_t)c->a_again.parted)
+                                        : json_null());
+    json_object_set_new(j, "correlation",
+                        json_pack("{s:I, s:o, s:o, s:o}", "comparisons", (json_int_t)k->comparisons,
+                                  "p", tw_json_number(k->p), "rho", tw_json_number(k->rho),
+                                  "effective", tw_json_number(k->effective)));
     return j;
 }
 
-static int print_json(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
+static int print_json(const struct tw_isolate *c, const struct twin_isolation *x,
+                      const struct twin_search_report *r)
 {
-    return tw_json_print(with_confirmation(json_pack(
-        "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i}", "schema",
-        "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason", twin_search_outcome_name(r->outcome), "causes", causes(c, x, r), "runs_used",
-        (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta", tw_json_number(c->plan.beta), "first", first_json(c), "bound",
-        tw_json_number(r->bound), "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted, "rate", tw_json_number(r->rate),
-        "low", tw_json_number(r->rate_low), "high", tw_json_number(r->rate_high), "unit", r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "runs", "unit_why",
-        r->unit_why ? r->unit_why : "", "tested", ids(c, &r->tested), "dropped", ids(c, &r->dropped), "left_out", ids(c, &r->left_out), "suspects",
-        ids(c, &r->suspects), "need", (json_int_t)r->need, "folder", tw_json_text(c->journal.folder), "classes", classes_json(x), "natural",
-        natural_json(x), "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
-        *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r), "vote",
-        r->vote == TWIN_VOTE_UNKNOWN ? json_null() : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"), "jobs", (int)c->args.jobs), c, r));
+    return tw_json_print(with_confirmation(
+        json_pack(
+            "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, "
+            "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i}",
+            "schema", "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason",
+            twin_search_outcome_name(r->outcome), "causes", causes(c, x, r), "runs_used",
+            (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta",
+            tw_json_number(c->plan.beta), "first", first_json(c), "bound", tw_json_number(r->bound),
+            "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted,
+            "rate", tw_json_number(r->rate), "low", tw_json_number(r->rate_low), "high",
+            tw_json_number(r->rate_high), "unit", r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "runs",
+            "unit_why", r->unit_why ? r->unit_why : "", "tested", ids(c, &r->tested), "dropped",
+            ids(c, &r->dropped), "left_out", ids(c, &r->left_out), "suspects", ids(c, &r->suspects),
+            "need", (json_int_t)r->need, "folder", tw_json_text(c->journal.folder), "classes",
+            classes_json(x), "natural", natural_json(x), "contrasts", contrasts_json(c, r),
+            "seen_before", hints_json(x), "next", *x->next ? tw_json_text(x->next) : json_null(),
+            "arms", tw_isolate_arms_json(c, r), "vote",
+            r->vote == TWIN_VOTE_UNKNOWN
+                ? json_null()
+                : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"),
+            "jobs", (int)c->args.jobs),
+        c, r));
 }
 
 int tw_isolate_json_error(int code)
 {
-    json_t *j = json_pack("{s:s, s:s, s:o, s:[], s:i}", "schema", "twinrun.isolate/1", "outcome", "error", "message", tw_json_text(tw_said()),
-                          "causes", "runs_used", 0);
+    json_t *j = json_pack("{s:s, s:s, s:o, s:[], s:i}", "schema", "twinrun.isolate/1", "outcome",
+                          "error", "message", tw_json_text(tw_said()), "causes", "runs_used", 0);
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
 }
 
@@ -236,7 +289,8 @@ static int write_page(const struct tw_isolate *c, const struct tw_isolate_result
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char *page = NULL, *path = tw_path_join(c->journal.folder, "report.html");
-    int rc = found->failed || !path ? twin_error_set(&err, TWIN_ENOMEM, "out of memory") : twin_isolation_html(&found->x, &page, &err);
+    int rc = found->failed || !path ? twin_error_set(&err, TWIN_ENOMEM, "out of memory")
+                                    : twin_isolation_html(&found->x, &page, &err);
     if (rc == 0)
         rc = tw_write_file_atomic(path, page, strlen(page), &err);
     if (rc == 0 && c->args.html)
@@ -248,7 +302,8 @@ static int write_page(const struct tw_isolate *c, const struct tw_isolate_result
 
 static void print_through(const struct tw_isolate *c, const struct twin_search_report *r)
 {
-    char *text = c->args.through && r->outcome == TWIN_SEARCH_ISOLATED ? tw_isolate_a_again_text(c) : NULL;
+    char *text = c->args.through && r->outcome == TWIN_SEARCH_ISOLATED ? tw_isolate_a_again_text(c)
+                                                                       : NULL;
     if (text)
         tw_put("through   %s\n", text);
     tw_free(text);
@@ -261,9 +316,11 @@ static void print_arms(const struct tw_isolate *c, const struct twin_search_repo
     tw_free(text);
 }
 
-static int print_text(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
+static int print_text(const struct tw_isolate *c, const struct twin_isolation *x,
+                      const struct twin_search_report *r)
 {
-    char *verdict = twin_search_verdict_text(r, c->candidate), *evidence = twin_search_evidence_text(r, c->candidate);
+    char *verdict = twin_search_verdict_text(r, c->candidate);
+    char *evidence = twin_search_evidence_text(r, c->candidate);
     tw_put_lines(stdout, verdict ? verdict : "");
     print_first(x);
     if (c->arms)
@@ -288,7 +345,8 @@ static int print_text(const struct tw_isolate *c, const struct twin_isolation *x
     return 0;
 }
 
-static void note_in_ledger(const struct tw_isolate *c, const struct twin_isolation *x, const struct twin_search_report *r)
+static void note_in_ledger(const struct tw_isolate *c, const struct twin_isolation *x,
+                           const struct twin_search_report *r)
 {
     enum { RUNS = 50 };
     const struct twin_run *runs[RUNS];
@@ -300,8 +358,15 @@ static void note_in_ledger(const struct tw_isolate *c, const struct twin_isolati
     for (size_t i = 0; i < r->cause_count; i++)
         tw_buf_printf(&causes, "%s%s", i ? ", " : "", c->factor[r->cause[i].candidate]->id);
     char *command = c->arms ? NULL : tw_shell_quote(c->argv, 0);
-    tw_ledger_note(&(struct tw_noted){.home = c->home, .url = c->args.ledger, .verb = "isolate", .command = command ? command : x->command, .outcome = x->outcome,
-                                      .first = x->first, .cause = causes.data ? causes.data : "", .runs = runs, .count = n});
+    tw_ledger_note(&(struct tw_noted){.home = c->home,
+                                      .url = c->args.ledger,
+                                      .verb = "isolate",
+                                      .command = command ? command : x->command,
+                                      .outcome = x->outcome,
+                                      .first = x->first,
+                                      .cause = causes.data ? causes.data : "",
+                                      .runs = runs,
+                                      .count = n});
     tw_free(command);
     tw_buf_free(&causes);
 }
@@ -309,10 +374,14 @@ static void note_in_ledger(const struct tw_isolate *c, const struct twin_isolati
 int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
 {
     static const int code[] = {
-        [TWIN_SEARCH_ISOLATED] = TW_EXIT_DIFFER,       [TWIN_SEARCH_NO_DIVERGENCE] = TW_EXIT_SAME,
-        [TWIN_SEARCH_OUTSIDE] = TW_EXIT_INCONCLUSIVE,  [TWIN_SEARCH_HARDWARE] = TW_EXIT_INCONCLUSIVE,
-        [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE, [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
-        [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED, [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
+        [TWIN_SEARCH_ISOLATED] = TW_EXIT_DIFFER,
+        [TWIN_SEARCH_NO_DIVERGENCE] = TW_EXIT_SAME,
+        [TWIN_SEARCH_OUTSIDE] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_HARDWARE] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED,
+        [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
         [TWIN_SEARCH_UNSEEN] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_UNSTEADY] = TW_EXIT_INCONCLUSIVE,
         [TWIN_SEARCH_GONE] = TW_EXIT_INCONCLUSIVE,
@@ -321,7 +390,8 @@ int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
     tw_isolate_result(c, r, &found);
     c->reported = true;
     int rc = c->args.json ? print_json(c, &found.x, r) : print_text(c, &found.x, r);
-    int page = write_page(c, &found), saved = c->args.save_case ? tw_isolate_save_case(c, &found) : 0;
+    int page = write_page(c, &found);
+    int saved = c->args.save_case ? tw_isolate_save_case(c, &found) : 0;
     note_in_ledger(c, &found.x, r);
     fflush(stdout);
     tw_isolate_keep_claims(c, r);

@@ -41,7 +41,8 @@ static void *list(struct tw_isolate_result *o, size_t n, size_t bytes)
 }
 
 /* "hash-seed, threads"; none: what stands for the empty set. */
-static const char *names(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_set *set, const char *none)
+static const char *names(struct tw_isolate_result *o, const struct tw_isolate *c,
+                         const struct twin_search_set *set, const char *none)
 {
     struct tw_buf b = {0};
     size_t n = 0;
@@ -68,14 +69,17 @@ static size_t times(const struct tw_isolate *c, const struct twin_search_set *pi
     for (size_t i = 0; i < c->log.count; i++) {
         const struct twin_search_entry *e = &c->log.entry[i];
         const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
-        if (m && m->whole && e->result.status == TWIN_ENDED_WELL && m->wall_s > 0 && equal_sets(&m->pinned, pinned))
+        if (m && m->whole && e->result.status == TWIN_ENDED_WELL && m->wall_s > 0 &&
+            equal_sets(&m->pinned, pinned))
             log_s[n++] = log(m->wall_s);
     }
     return n;
 }
 
-/* The pin's, from runs that differ in this pin alone: Hodges and Lehmann's shift of the logarithms is a ratio of times. */
-static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r, size_t cause)
+/* The pin's, from runs that differ in this pin alone: Hodges and Lehmann's shift of the logarithms
+ * is a ratio of times. */
+static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const struct tw_isolate *c,
+                                          const struct twin_search_report *r, size_t cause)
 {
     struct twin_isolation_cost cost = {NAN, NAN, NAN, NAN, 0, 0, c->args.jobs > 1};
     struct twin_search_set with = {{0}}, without;
@@ -83,13 +87,15 @@ static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const str
     for (size_t i = 0; i < r->cause_count; i++)
         with.word[r->cause[i].candidate / 64] |= UINT64_C(1) << r->cause[i].candidate % 64;
     without = with;
-    without.word[r->cause[cause].candidate / 64] &= ~(UINT64_C(1) << r->cause[cause].candidate % 64);
+    without.word[r->cause[cause].candidate / 64] &= ~(UINT64_C(1)
+                                                      << r->cause[cause].candidate % 64);
     double *x = list(o, c->log.count, sizeof *x), *y = list(o, c->log.count, sizeof *y);
     if (x && y && !cost.shared) {
         cost.with = times(c, &with, x);
         cost.without = times(c, &without, y);
     }
-    if (cost.with >= COST_RUNS && cost.without >= COST_RUNS && twin_stats_hodges_lehmann(x, cost.with, y, cost.without, .95, &shift) == 0) {
+    if (cost.with >= COST_RUNS && cost.without >= COST_RUNS &&
+        twin_stats_hodges_lehmann(x, cost.with, y, cost.without, .95, &shift) == 0) {
         cost.ratio = exp(shift.value);
         cost.low = exp(shift.interval.low);
         cost.high = exp(shift.interval.high);
@@ -102,7 +108,8 @@ static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const str
 
 /* ---- the parts */
 
-static void causes(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
+static void causes(struct tw_isolate_result *o, const struct tw_isolate *c,
+                   const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
     x->cause = list(o, r->cause_count, sizeof *x->cause);
@@ -110,11 +117,20 @@ static void causes(struct tw_isolate_result *o, const struct tw_isolate *c, cons
         const struct twin_search_cause *from = &r->cause[i];
         const struct twin_factor *f = c->factor[from->candidate];
         x->cause[x->cause_count++] = (struct twin_isolation_cause){
-            .factor = f->id, .layer = f->layer, .title = f->title, .pin = f->pin, .how = f->how, .fix = f->fix,
+            .factor = f->id,
+            .layer = f->layer,
+            .title = f->title,
+            .pin = f->pin,
+            .how = f->how,
+            .fix = f->fix,
             .alternatives = names(o, c, &from->alternatives, ""),
-            .free_trials = from->necessary.trials, .free_parted = from->necessary.parted,
-            .pinned_trials = from->sufficient.trials, .pinned_parted = from->sufficient.parted,
-            .p = from->p, .p_adjusted = from->p_adjusted, .cost = cost_of(o, c, r, i),
+            .free_trials = from->necessary.trials,
+            .free_parted = from->necessary.parted,
+            .pinned_trials = from->sufficient.trials,
+            .pinned_parted = from->sufficient.parted,
+            .p = from->p,
+            .p_adjusted = from->p_adjusted,
+            .cost = cost_of(o, c, r, i),
         };
         for (size_t k = 0; k < c->consumer_count; k++)
             if (c->consumer[k].factor == f) {
@@ -129,17 +145,20 @@ static const char *layer_of(int32_t layer)
     return layer >= 0 ? twin_search_layer_name(layer) : "";
 }
 
-static void contrasts(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
+static void contrasts(struct tw_isolate_result *o, const struct tw_isolate *c,
+                      const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
     x->contrast = list(o, r->test_count, sizeof *x->contrast);
     for (size_t i = 0; x->contrast && i < r->test_count; i++) {
         const struct twin_search_test *t = &r->test[i];
-        x->contrast[x->contrast_count++] = (struct twin_isolation_contrast){names(o, c, &t->freed, "nothing"), t->compared, t->parted, t->step, layer_of(t->layer)};
+        x->contrast[x->contrast_count++] = (struct twin_isolation_contrast){
+            names(o, c, &t->freed, "nothing"), t->compared, t->parted, t->step, layer_of(t->layer)};
     }
 }
 
-/* Natural runs with the same pins on make one row. The first of them, a reference, was compared with nothing. */
+/* Natural runs with the same pins on make one row. The first of them, a reference, was compared
+ * with nothing. */
 static void pins_alone(struct tw_isolate_result *o, const struct tw_isolate *c)
 {
     struct twin_isolation *x = &o->x;
@@ -167,7 +186,8 @@ static void pins_alone(struct tw_isolate_result *o, const struct tw_isolate *c)
     }
 }
 
-static const char *pinned_names(struct tw_isolate_result *o, const struct tw_isolate *c, uint32_t number)
+static const char *pinned_names(struct tw_isolate_result *o, const struct tw_isolate *c,
+                                uint32_t number)
 {
     const struct tw_isolate_made *m = tw_isolate_made(c, number);
     struct twin_search_set rest = {{0}};
@@ -190,7 +210,8 @@ static const char *pinned_names(struct tw_isolate_result *o, const struct tw_iso
 static bool natural(const struct tw_isolate *c, const struct twin_search_entry *e)
 {
     bool free = e->purpose == TWIN_FOR_BASELINE || e->purpose == TWIN_FOR_FREE;
-    return free || (c->arms && e->purpose == TWIN_FOR_REFERENCE && e->result.status == TWIN_ENDED_WELL);
+    return free ||
+           (c->arms && e->purpose == TWIN_FOR_REFERENCE && e->result.status == TWIN_ENDED_WELL);
 }
 
 static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
@@ -203,27 +224,40 @@ static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
         const struct twin_search_result *s = &e->result;
         bool known = s->parted && s->status == TWIN_ENDED_WELL;
         x->run[x->run_count++] = (struct twin_isolation_run){
-            .number = e->number, .purpose = twin_search_purpose_name(e->purpose), .pinned = pinned_names(o, c, e->number),
-            .ended = ended[s->status], .natural = natural(c, e), .parted = s->parted, .step = known ? (int64_t)s->step : -1,
-            .layer = s->parted ? layer_of(s->layer) : "", .steps = s->steps, .seconds = s->seconds};
+            .number = e->number,
+            .purpose = twin_search_purpose_name(e->purpose),
+            .pinned = pinned_names(o, c, e->number),
+            .ended = ended[s->status],
+            .natural = natural(c, e),
+            .parted = s->parted,
+            .step = known ? (int64_t)s->step : -1,
+            .layer = s->parted ? layer_of(s->layer) : "",
+            .steps = s->steps,
+            .seconds = s->seconds};
     }
 }
 
-/* How far the first natural run and the first that parted from it are apart. Without it the page has two pictures less. */
-static void draw_field(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, const struct twin_compare_options *how,
-                       uint32_t number)
+/* How far the first natural run and the first that parted from it are apart. Without it the page
+ * has two pictures less. */
+static void draw_field(struct tw_isolate_result *o, const struct tw_isolate *c,
+                       const struct twin_run *a, const struct twin_run *b,
+                       const struct twin_compare_options *how, uint32_t number)
 {
     const struct twin_finding *f = c->first ? c->first->first : NULL;
     struct twin_compare_options plain = *how;
     plain.find_shift = false;
-    if (twin_compare_field(a, b, &plain, f && f->type <= TWIN_FINDING_ORDER ? f->step_a : UINT32_MAX, 0, &o->field, NULL) == 0 && o->field.rows) {
+    if (twin_compare_field(a, b, &plain,
+                           f && f->type <= TWIN_FINDING_ORDER ? f->step_a : UINT32_MAX, 0,
+                           &o->field, NULL) == 0 &&
+        o->field.rows) {
         o->x.field = &o->field;
         o->x.field_runs[0] = o->x.natural[0];
         o->x.field_runs[1] = number;
     }
 }
 
-/* Sorts the natural runs whose folders are still there, and finds the first pair that parted, if this process has not seen it. */
+/* Sorts the natural runs whose folders are still there, and finds the first pair that parted, if
+ * this process has not seen it. */
 static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
 {
     struct twin_isolation *x = &o->x;
@@ -234,7 +268,9 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
         const struct twin_search_entry *e = &c->log.entry[i];
         if (!natural(c, e))
             continue;
-        const struct twin_run *found = x->natural_count < NATURAL_SORTED ? tw_isolate_find(c, e->result.handle) : NULL;
+        const struct twin_run *found = x->natural_count < NATURAL_SORTED
+                                           ? tw_isolate_find(c, e->result.handle)
+                                           : NULL;
         if (!found) {
             x->natural_left_out++;
             continue;
@@ -249,31 +285,41 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
         x->natural[x->natural_count++] = e->number;
     }
     if (run && x->natural_count > 1)
-        twin_compare_tree(run, x->natural_count, &how, &x->tree, NULL); /* without it the page has no tree, and is still true */
+        /* without it the page has no tree, and is still true */
+        twin_compare_tree(run, x->natural_count, &how, &x->tree, NULL);
     if (run && twin_compare_curves(run, x->natural_count, &o->curves, NULL) == 0)
         x->curves = &o->curves;
     x->first = c->first ? c->first->first : NULL;
     tw_free(run);
 }
 
-static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const struct twin_search_report *r)
+static void notes(struct tw_isolate_result *o, const struct tw_isolate *c,
+                  const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
     const struct tw_isolate_consumers *unpinned = NULL;
     for (size_t i = 0; i < c->consumer_count; i++)
         unpinned = c->consumer[i].factor ? unpinned : &c->consumer[i];
-    const char **note = list(o, c->count + 2 + TW_ISOLATE_CLOCKS + TW_ISOLATE_ARMS_NOTES + (unpinned ? unpinned->count : 0), sizeof *note);
+    const char **note = list(o,
+                             c->count + 2 + TW_ISOLATE_CLOCKS + TW_ISOLATE_ARMS_NOTES +
+                                 (unpinned ? unpinned->count : 0),
+                             sizeof *note);
     for (size_t i = 0; note && unpinned && i < unpinned->count; i++)
         note[x->note_count++] = own(o, tw_printf("no pin reaches %s", unpinned->text[i]));
     for (size_t i = 0; note && i < c->count; i++)
         if (c->effect[i].effect == TWIN_EFFECT_FAILED)
-            note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id, c->effect[i].text ? c->effect[i].text : ""));
+            note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s",
+                                                     c->factor[i]->id,
+                                                     c->effect[i].text ? c->effect[i].text : ""));
     if (note && c->unseen)
         note[x->note_count++] = own(o, tw_printf("not everything was seen: %s", c->unseen));
     for (size_t i = 0; note && i < c->clock_count; i++)
         note[x->note_count++] = own(o, tw_printf("clock experiment: %s", c->clock[i].text));
     if (note && c->args.jobs > 1)
-        note[x->note_count++] = own(o, tw_printf("up to %u runs at a time shared this machine: a cause that hangs on timing may show more often or less than in a run by itself", (unsigned)c->args.jobs));
+        note[x->note_count++] = own(
+            o, tw_printf("up to %u runs at a time shared this machine: a cause that hangs on "
+                         "timing may show more often or less than in a run by itself",
+                         (unsigned)c->args.jobs));
     for (size_t i = 0; note && c->arms && i < TW_ISOLATE_ARMS_NOTES; i++) {
         char *text = tw_isolate_arms_note(c, i);
         if (text)
@@ -287,7 +333,8 @@ static void notes(struct tw_isolate_result *o, const struct tw_isolate *c, const
 /* ---- known cases */
 
 /* The signature of what was found; its factors are a list of the result's. */
-static struct twin_signature signature(const struct twin_isolation *x, const char *arms, const char **factors)
+static struct twin_signature signature(const struct twin_isolation *x, const char *arms,
+                                       const char **factors)
 {
     struct twin_signature s = tw_known_signature(x->first, arms);
     for (size_t i = 0; i < x->cause_count; i++)
@@ -297,7 +344,8 @@ static struct twin_signature signature(const struct twin_isolation *x, const cha
     return s;
 }
 
-/* The first natural run whose folder is still there: what it has set decides which advice the job follows already. */
+/* The first natural run whose folder is still there: what it has set decides which advice the job
+ * follows already. */
 static const struct twin_run *natural_run(struct tw_isolate *c)
 {
     const struct twin_run *found = NULL;
@@ -310,7 +358,8 @@ static const struct twin_run *natural_run(struct tw_isolate *c)
 static void known_cases(struct tw_isolate_result *o, struct tw_isolate *c)
 {
     struct twin_isolation *x = &o->x;
-    const char **factors = x->first && !c->args.no_cases ? list(o, x->cause_count, sizeof *factors) : NULL;
+    const char **factors = x->first && !c->args.no_cases ? list(o, x->cause_count, sizeof *factors)
+                                                         : NULL;
     if (!factors)
         return;
     /* A resumed arm: what the seam lost is what check says of it, too. */
@@ -337,9 +386,11 @@ int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_res
     }
     const char **factors = tw_calloc(x->cause_count, sizeof *factors);
     if (!factors)
-        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM, .message = "out of memory"}, "isolate: --save-case");
+        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM, .message = "out of memory"},
+                          "isolate: --save-case");
     struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
-    int rc = tw_known_save(c->home, c->args.save_case, &s, x->sentence, x->cause[0].title, x->cause[0].fix);
+    int rc = tw_known_save(c->home, c->args.save_case, &s, x->sentence, x->cause[0].title,
+                           x->cause[0].fix);
     tw_free(factors);
     return rc;
 }
@@ -357,9 +408,12 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     if (c->args.through && c->a_again.trials && !c->a_again.parted)
         tw_buf_puts(&b, "What differs between A and B acts through ");
     else if (c->args.through)
-        tw_buf_puts(&b, c->a_again.parted ? "B agrees with A, which does not repeat itself, under the pin of " : "B agrees with A under the pin of ");
+        tw_buf_puts(&b, c->a_again.parted
+                            ? "B agrees with A, which does not repeat itself, under the pin of "
+                            : "B agrees with A under the pin of ");
     else
-        tw_buf_printf(&b, "The runs%s part%s because of ", c->arms ? " of B and A" : "", r->sufficient ? "" : " mainly");
+        tw_buf_printf(&b, "The runs%s part%s because of ", c->arms ? " of B and A" : "",
+                      r->sufficient ? "" : " mainly");
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         tw_buf_printf(&b, "%s%s (%s)", i ? " and " : "", f->id, f->title);
@@ -369,10 +423,10 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
 
 static enum twin_mood mood(enum twin_search_outcome o)
 {
-    return o == TWIN_SEARCH_ISOLATED ? TWIN_MOOD_FOUND
-           : o == TWIN_SEARCH_NO_DIVERGENCE ? TWIN_MOOD_CLEAN
+    return o == TWIN_SEARCH_ISOLATED                                 ? TWIN_MOOD_FOUND
+           : o == TWIN_SEARCH_NO_DIVERGENCE                          ? TWIN_MOOD_CLEAN
            : o == TWIN_SEARCH_JOB_FAILS || o == TWIN_SEARCH_HARDWARE ? TWIN_MOOD_TROUBLE
-                                                                       : TWIN_MOOD_OPEN;
+                                                                     : TWIN_MOOD_OPEN;
 }
 
 /* The plan as it was printed; malloc'ed by the search, with free. */
@@ -390,18 +444,39 @@ static const char *outcome_words(const struct twin_search_report *r)
     return twin_search_outcome_name(r->outcome);
 }
 
-void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, struct tw_isolate_result *o)
+void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
+                       struct tw_isolate_result *o)
 {
     *o = (struct tw_isolate_result){{0}};
-    twin_redactor_open(c->home, &o->redactor, NULL); /* no memory: nothing can be told, own() says so */
+    /* no memory: nothing can be told, own() says so */
+    twin_redactor_open(c->home, &o->redactor, NULL);
     const char *job = own(o, c->args.a ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
     o->x = (struct twin_isolation){
-        .mood = mood(r->outcome), .outcome = outcome_words(r), .seed = r->seed, .arrangement = r->arrangement ? r->arrangement : "",
-        .left = r->left, .left_parted = r->left_parted, .more = r->more, .sufficient = r->sufficient, .sentence = own(o, sentence(c, r)), .command = job,
-        .folder = c->journal.folder, .next = own(o, tw_isolate_next(c, r)), .alpha = c->plan.alpha, .beta = c->plan.beta, .plan = own(o, plan_text(c)),
-        .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons", .unit_why = r->unit_why ? r->unit_why : "",
-        .baseline = r->baseline, .baseline_parted = r->parted, .rate_low = r->rate_low, .rate_high = r->rate_high, .bound = r->bound,
-        .runs = r->runs, .seconds = r->seconds, .arms = r->arms,
+        .mood = mood(r->outcome),
+        .outcome = outcome_words(r),
+        .seed = r->seed,
+        .arrangement = r->arrangement ? r->arrangement : "",
+        .left = r->left,
+        .left_parted = r->left_parted,
+        .more = r->more,
+        .sufficient = r->sufficient,
+        .sentence = own(o, sentence(c, r)),
+        .command = job,
+        .folder = c->journal.folder,
+        .next = own(o, tw_isolate_next(c, r)),
+        .alpha = c->plan.alpha,
+        .beta = c->plan.beta,
+        .plan = own(o, plan_text(c)),
+        .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons",
+        .unit_why = r->unit_why ? r->unit_why : "",
+        .baseline = r->baseline,
+        .baseline_parted = r->parted,
+        .rate_low = r->rate_low,
+        .rate_high = r->rate_high,
+        .bound = r->bound,
+        .runs = r->runs,
+        .seconds = r->seconds,
+        .arms = r->arms,
     };
     if (c->arms)
         tw_isolate_arms_look_back(c, r);

@@ -14,7 +14,8 @@
 
 struct twin_signature tw_known_signature(const struct twin_finding *f, const char *arms)
 {
-    bool values = f->type == TWIN_FINDING_VALUE; /* a call that one run alone made gave no other result */
+    /* a call that one run alone made gave no other result */
+    bool values = f->type == TWIN_FINDING_VALUE;
     return (struct twin_signature){
         .layer = f->layer,
         .phase = twin_phase_name(f->phase),
@@ -39,7 +40,7 @@ size_t tw_known_settings(const struct twin_run *run, char ***out)
     json_t *settings = json_object_get(rank, "settings");
     const json_t *changed = json_object_get(rank, "settings_at_start");
     char **list = tw_calloc(json_object_size(settings) + 1, sizeof *list);
-    json_object_foreach(settings, key, value) {
+    json_object_foreach (settings, key, value) {
         bool held = list && json_is_string(value) && !json_object_get(changed, key);
         char *text = held ? tw_printf("%s=%s", key, json_string_value(value)) : NULL;
         if (text)
@@ -72,7 +73,8 @@ void tw_known_look_up(const char *home, const struct twin_signature *s, struct t
     k->count = twin_cases_match(&k->cases, s, k->match, TW_KNOWN_HINTS);
     for (size_t i = 0; i < k->count; i++) {
         const struct twin_case_match *m = &k->match[i];
-        k->hint[i] = (struct twin_hint){m->one->id, m->one->title, m->one->cause, m->one->fix, m->why, m->points, m->of};
+        k->hint[i] = (struct twin_hint){m->one->id, m->one->title, m->one->cause, m->one->fix,
+                                        m->why,     m->points,     m->of};
     }
     tw_free(own);
     twin_parts_free(&parts);
@@ -88,7 +90,9 @@ void tw_known_free(struct tw_known *k)
 static char *case_path(const char *home, const char *id, struct twin_error *err)
 {
     if (!twin_case_id_ok(id)) {
-        twin_error_set(err, TWIN_EINVAL, "expected letters, digits, - _ . (64 at most, no dot first), found \"%s\"", id);
+        twin_error_set(err, TWIN_EINVAL,
+                       "expected letters, digits, - _ . (64 at most, no dot first), found \"%s\"",
+                       id);
         return NULL;
     }
     char *path = tw_printf("%s/cases/%s.toml", home, id);
@@ -97,7 +101,8 @@ static char *case_path(const char *home, const char *id, struct twin_error *err)
     if (path && access(path, F_OK) != 0)
         return path;
     if (path)
-        twin_error_set(err, TWIN_EINVAL, "%s is there already; choose another id, or remove it", path);
+        twin_error_set(err, TWIN_EINVAL, "%s is there already; choose another id, or remove it",
+                       path);
     tw_free(path);
     return NULL;
 }
@@ -111,11 +116,14 @@ int tw_known_may_save(const char *home, const char *id)
     return ok ? 0 : tw_trouble(&err, "isolate: --save-case");
 }
 
-int tw_known_save(const char *home, const char *id, const struct twin_signature *s, const char *title, const char *cause, const char *fix)
+int tw_known_save(const char *home, const char *id, const struct twin_signature *s,
+                  const char *title, const char *cause, const char *fix)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char *text = NULL, *folder = tw_path_join(home, "cases"), *path = case_path(home, id, &err);
-    int rc = !path ? err.code : !folder ? twin_error_set(&err, TWIN_ENOMEM, "out of memory") : twin_case_text(s, id, title, cause, fix, &text, &err);
+    int rc = !path     ? err.code
+             : !folder ? twin_error_set(&err, TWIN_ENOMEM, "out of memory")
+                       : twin_case_text(s, id, title, cause, fix, &text, &err);
     if (rc == 0)
         rc = twin_home_make(home, &err);
     if (rc == 0)

@@ -19,21 +19,36 @@
 #define FIELD(f) offsetof(struct tw_lab_args, f)
 
 static const struct tw_option options[] = {
-    {"torch", 't', TW_OPT_FLAG, NULL, NULL, "Job", "the PyTorch example that comes with twinrun, in place of the trainer in C", FIELD(torch)},
-    {"python", 0, TW_OPT_FILE, "PYTHON", NULL, "Job", "the interpreter for --torch; python3 or python of PATH unless given", FIELD(python)},
-    {"device", 0, TW_OPT_STRING, "DEVICE", NULL, "Job", "for --torch: cpu, or cuda where there is a GPU", FIELD(device)},
-    {"weights", 'w', TW_OPT_FILE, "FILE", NULL, "Job", "the file to which the job writes its final weights (.pt, .safetensors, .npz, .npy); unless given, the one that it writes", FIELD(weights)},
+    {"torch", 't', TW_OPT_FLAG, NULL, NULL, "Job",
+     "the PyTorch example that comes with twinrun, in place of the trainer in C", FIELD(torch)},
+    {"python", 0, TW_OPT_FILE, "PYTHON", NULL, "Job",
+     "the interpreter for --torch; python3 or python of PATH unless given", FIELD(python)},
+    {"device", 0, TW_OPT_STRING, "DEVICE", NULL, "Job",
+     "for --torch: cpu, or cuda where there is a GPU", FIELD(device)},
+    {"weights", 'w', TW_OPT_FILE, "FILE", NULL, "Job",
+     "the file to which the job writes its final weights (.pt, .safetensors, .npz, .npy); unless "
+     "given, the one that it writes",
+     FIELD(weights)},
     TW_DATA_OPTION(FIELD(data)),
-    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in scratch copies of the working folder", FIELD(fresh_dir)},
-    {"step", 's', TW_OPT_STRING, "LIST", "all", "Runs", "only these: noise, determinism, cost, config; separated by commas", FIELD(steps)},
-    {"runs", 'n', TW_OPT_COUNT, "K", "10", "Runs", "runs of the noise floor: K/2 pairs", FIELD(runs), 2, 1000},
-    {"pairs", 0, TW_OPT_COUNT, "N", "5", "Runs", "pairs of a free and a pinned run, whose times are compared; fewer than 5 do not count", FIELD(pairs), 2, 1000},
-    {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Runs", "factors held still in every run, such as seeds: seed.torch,seed.numpy", FIELD(pin)},
-    {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Runs", "factors of your own, in TOML", FIELD(factor_file)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in scratch copies of the working folder",
+     FIELD(fresh_dir)},
+    {"step", 's', TW_OPT_STRING, "LIST", "all", "Runs",
+     "only these: noise, determinism, cost, config; separated by commas", FIELD(steps)},
+    {"runs", 'n', TW_OPT_COUNT, "K", "10", "Runs", "runs of the noise floor: K/2 pairs",
+     FIELD(runs), 2, 1000},
+    {"pairs", 0, TW_OPT_COUNT, "N", "5", "Runs",
+     "pairs of a free and a pinned run, whose times are compared; fewer than 5 do not count",
+     FIELD(pairs), 2, 1000},
+    {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Runs",
+     "factors held still in every run, such as seeds: seed.torch,seed.numpy", FIELD(pin)},
+    {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Runs", "factors of your own, in TOML",
+     FIELD(factor_file)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.lab/1", FIELD(json)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.lab/1",
+     FIELD(json)},
     TW_HTML_OPTION(tw_lab_args, html),
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress, no line for each run", FIELD(quiet)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress, no line for each run",
+     FIELD(quiet)},
     {NULL},
 };
 
@@ -50,13 +65,15 @@ static const struct tw_pair examples[] = {
     {"twinrun lab", "on the trainer in C that comes with twinrun: nothing else is needed"},
     {"twinrun lab --torch", "on the PyTorch example that comes with twinrun"},
     {"twinrun lab -- python train.py", "on a job of yours"},
-    {"twinrun lab --pin seed.python,seed.numpy,seed.torch -- python train.py", "on one that sets no seeds"},
+    {"twinrun lab --pin seed.python,seed.numpy,seed.torch -- python train.py",
+     "on one that sets no seeds"},
     {NULL, NULL},
 };
 
 /* ---- what is made ready */
 
-/* <home>/labs/1, 2, 3, ...: the next one that is not there. As short as a name can be: it stands in the command. */
+/* <home>/labs/1, 2, 3, ...: the next one that is not there. As short as a name can be: it stands in
+ * the command. */
 static char *new_folder(const char *home, struct twin_error *err)
 {
     char *all = tw_path_join(home, "labs");
@@ -68,7 +85,8 @@ static char *new_folder(const char *home, struct twin_error *err)
         if (path && mkdir(path, 0777) == 0)
             folder = path;
         else if (!path || errno != EEXIST)
-            rc = path ? twin_error_system(err, "%s", path) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+            rc = path ? twin_error_system(err, "%s", path)
+                      : twin_error_set(err, TWIN_ENOMEM, "no memory");
         if (folder != path)
             tw_free(path);
     }
@@ -78,11 +96,24 @@ static char *new_folder(const char *home, struct twin_error *err)
 
 /* ---- the steps */
 
-static const struct { const char *id, *title, *question; int (*make)(struct tw_lab *, struct tw_lab_step *, struct twin_error *); } steps[TW_LAB_STEPS] = {
-    [TW_LAB_STEP_NOISE] = {"noise", "NOISE FLOOR", "The same seed, the same command: how far apart do two runs end?", tw_lab_noise},
-    [TW_LAB_STEP_PINS] = {"determinism", "DETERMINISM ON", "The same command, all held still that can be: are same-seed runs equal now?", tw_lab_pins},
-    [TW_LAB_STEP_COST] = {"cost", "COST AND CATALOGUE", "What does it cost, which switch costs it, and which operations wander here?", tw_lab_cost},
-    [TW_LAB_STEP_CONFIG] = {"config", "CONTENT-ADDRESSED RUN", "Is the configuration one number, and what is known of the run besides?", tw_lab_config},
+static const struct {
+    const char *id, *title, *question;
+    int (*make)(struct tw_lab *, struct tw_lab_step *, struct twin_error *);
+} steps[TW_LAB_STEPS] = {
+    [TW_LAB_STEP_NOISE] = {"noise", "NOISE FLOOR",
+                           "The same seed, the same command: how far apart do two runs end?",
+                           tw_lab_noise},
+    [TW_LAB_STEP_PINS] =
+        {"determinism", "DETERMINISM ON",
+         "The same command, all held still that can be: are same-seed runs equal now?",
+         tw_lab_pins},
+    [TW_LAB_STEP_COST] =
+        {"cost", "COST AND CATALOGUE",
+         "What does it cost, which switch costs it, and which operations wander here?",
+         tw_lab_cost},
+    [TW_LAB_STEP_CONFIG] =
+        {"config", "CONTENT-ADDRESSED RUN",
+         "Is the configuration one number, and what is known of the run besides?", tw_lab_config},
 };
 
 static int choose_steps(struct tw_lab *lab)
@@ -100,7 +131,10 @@ static int choose_steps(struct tw_lab *lab)
         while (i < TW_LAB_STEPS && (strlen(steps[i].id) != n || strncmp(steps[i].id, at, n) != 0))
             i++;
         if (i == TW_LAB_STEPS)
-            return tw_bad_use("lab", "--step: expected all, or some of noise, determinism, cost, config with commas between them, found \"%s\"", lab->args.steps);
+            return tw_bad_use("lab",
+                              "--step: expected all, or some of noise, determinism, cost, config "
+                              "with commas between them, found \"%s\"",
+                              lab->args.steps);
         lab->step[i].wanted = true;
         if (!at[n])
             break;
@@ -128,7 +162,8 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
         return rc;
     if (!lab->factor_file && lab->args.factor_file)
         lab->factor_file = tw_strdup(lab->args.factor_file);
-    if (twin_factors_load(lab->factor_file, &lab->factors, &err) != 0 || tw_lab_world(lab, lab->args.pin, &lab->natural, &err) != 0)
+    if (twin_factors_load(lab->factor_file, &lab->factors, &err) != 0 ||
+        tw_lab_world(lab, lab->args.pin, &lab->natural, &err) != 0)
         return tw_trouble(&err, "lab");
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
         lab->spool = tw_path_join(lab->folder, "stdin");
@@ -136,16 +171,20 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
 }
 
 /* What a person types to see the same: the step left its own options in s->command. */
-static void complete_command(const struct tw_lab *lab, struct tw_lab_step *s, enum tw_lab_which which)
+static void complete_command(const struct tw_lab *lab, struct tw_lab_step *s,
+                             enum tw_lab_which which)
 {
     char *job = tw_shell_quote(lab->argv, 0), *made = NULL;
     const char *file = lab->factor_file;
     if (which == TW_LAB_STEP_NOISE)
-        made = tw_printf("twinrun check --runs %llu -- %s", (unsigned long long)lab->args.runs, job ? job : "");
+        made = tw_printf("twinrun check --runs %llu -- %s", (unsigned long long)lab->args.runs,
+                         job ? job : "");
     else if (which == TW_LAB_STEP_CONFIG)
-        made = s->command && *s->command ? tw_printf("twinrun digest --config %s", s->command) : tw_printf("twinrun digest --argv -- %s", job ? job : "");
+        made = s->command && *s->command ? tw_printf("twinrun digest --config %s", s->command)
+                                         : tw_printf("twinrun digest --argv -- %s", job ? job : "");
     else
-        made = tw_printf("twinrun run %s%s%s -- %s", s->command ? s->command : "--pin all", file ? " --factor-file " : "", file ? file : "", job ? job : "");
+        made = tw_printf("twinrun run %s%s%s -- %s", s->command ? s->command : "--pin all",
+                         file ? " --factor-file " : "", file ? file : "", job ? job : "");
     tw_free(s->command);
     s->command = made;
     tw_free(job);
@@ -165,7 +204,9 @@ static int experiment(struct tw_lab *lab)
         complete_command(lab, s, (enum tw_lab_which)i);
         lab->interrupted |= tw_interrupted();
         if (lab->interrupted)
-            tw_lab_decide(s, TW_LAB_NOT_DONE, "interrupted after %llu runs in all: too early to say", (unsigned long long)lab->made);
+            tw_lab_decide(s, TW_LAB_NOT_DONE,
+                          "interrupted after %llu runs in all: too early to say",
+                          (unsigned long long)lab->made);
         tw_lab_print_step(lab, s);
     }
     const int page = lab->args.html ? tw_lab_page(lab) : 0, rc = tw_lab_report(lab);
@@ -174,7 +215,8 @@ static int experiment(struct tw_lab *lab)
 
 static int json_error(int code)
 {
-    json_t *j = json_pack("{s:s, s:s, s:o, s:[]}", "schema", "twinrun.lab/1", "outcome", "error", "message", tw_json_text(tw_said()), "steps");
+    json_t *j = json_pack("{s:s, s:s, s:o, s:[]}", "schema", "twinrun.lab/1", "outcome", "error",
+                          "message", tw_json_text(tw_said()), "steps");
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
 }
 
@@ -228,17 +270,26 @@ const struct tw_command tw_command_lab = {
     "lab",
     "measure how far runs wander here, and what holding things still buys and costs",
     synopsis,
-    "Experiments in a few steps, each with a page that says what was asked, what came out, whether it passes, and the command to see it again.\n\n"
-    "Noise floor: runs with the same seed and the same command; how far apart are their last losses and their weights? That counts only when initial weights, batches "
-    "and random generators were the same in all of them, bit for bit: a job that draws other numbers each time has no noise floor. It passes when both gaps exceed 1e-6; "
-    "a job that repeats itself is quiet.\n\n"
-    "Determinism on: the same command with every pin of twinrun factors that applies; those that took effect are listed. Same-seed runs must now end with losses less "
-    "than 1e-6 and weights less than 1e-5 apart; whether they are equal bit for bit is said.\n\n"
-    "Cost and catalogue: pairs of a free and a pinned run in drawn order give the cost in percent, with an interval; then each pin alone; then, for a job in Python, which "
-    "operations of its PyTorch wander here, have a slower way, or raise. Pairs during which other programs used the processors are repeated.\n\n"
-    "Content-addressed run: the hash of the configuration must repeat, must not change with the order of keys and the form of the file, and must change with every value; a "
-    "checklist of the evidence for code, data, environment, configuration, random state and hardware is written for CI; what no such hash can catch is said with this machine's own values.\n\n"
-    "Without a command the job is a small trainer in C that comes with twinrun and is known to wander.",
+    "Experiments in a few steps, each with a page that says what was asked, what came out, whether "
+    "it passes, and the command to see it again.\n\n"
+    "Noise floor: runs with the same seed and the same command; how far apart are their last "
+    "losses and their weights? That counts only when initial weights, batches and random "
+    "generators were the same in all of them, bit for bit: a job that draws other numbers each "
+    "time has no noise floor. It passes when both gaps exceed 1e-6; a job that repeats itself is "
+    "quiet.\n\n"
+    "Determinism on: the same command with every pin of twinrun factors that applies; those that "
+    "took effect are listed. Same-seed runs must now end with losses less than 1e-6 and weights "
+    "less than 1e-5 apart; whether they are equal bit for bit is said.\n\n"
+    "Cost and catalogue: pairs of a free and a pinned run in drawn order give the cost in percent, "
+    "with an interval; then each pin alone; then, for a job in Python, which operations of its "
+    "PyTorch wander here, have a slower way, or raise. Pairs during which other programs used the "
+    "processors are repeated.\n\n"
+    "Content-addressed run: the hash of the configuration must repeat, must not change with the "
+    "order of keys and the form of the file, and must change with every value; a checklist of the "
+    "evidence for code, data, environment, configuration, random state and hardware is written for "
+    "CI; what no such hash can catch is said with this machine's own values.\n\n"
+    "Without a command the job is a small trainer in C that comes with twinrun and is known to "
+    "wander.",
     options,
     TW_OPERANDS_JOB,
     0,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Step 4: is the configuration's hash one number for one meaning, what evidence is there besides, and what can no hash of it catch? */
+/* Step 4: is the configuration's hash one number for one meaning, what evidence is there besides,
+ * and what can no hash of it catch? */
 #include "lab.h"
 
 #include "areas.h"
@@ -20,18 +21,20 @@ enum { AREAS = TWIN_AREAS + 1, AREAS_NEEDED = 3, WHY_SHOWN = 200 };
 
 struct hashing {
     const struct tw_lab *lab;
-    json_t *config;            /* what the file says */
-    char *source;              /* "train.yaml", "the command line" */
+    json_t *config; /* what the file says */
+    char *source;   /* "train.yaml", "the command line" */
     char base[65];
-    size_t changed, caught;    /* values changed in turn; of those, how many gave another hash */
+    size_t changed, caught; /* values changed in turn; of those, how many gave another hash */
     bool repeats, reordered, yaml, yaml_tried;
 };
 
-static int hash_text(const struct hashing *h, const char *name, const char *text, char out[65], struct twin_error *err)
+static int hash_text(const struct hashing *h, const char *name, const char *text, char out[65],
+                     struct twin_error *err)
 {
     struct twin_config c;
     char *path = tw_path_join(h->lab->folder, name);
-    int rc = path ? tw_write_file_atomic(path, text, strlen(text), err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    int rc = path ? tw_write_file_atomic(path, text, strlen(text), err)
+                  : twin_error_set(err, TWIN_ENOMEM, "no memory");
     rc = rc ? rc : twin_config_read(path, TWIN_CONFIG_BY_NAME, &c, err);
     if (rc == 0) {
         memcpy(out, c.canonical, sizeof c.canonical);
@@ -41,10 +44,12 @@ static int hash_text(const struct hashing *h, const char *name, const char *text
     return rc;
 }
 
-static int hash_json(const struct hashing *h, const char *name, const json_t *config, size_t flags, char out[65], struct twin_error *err)
+static int hash_json(const struct hashing *h, const char *name, const json_t *config, size_t flags,
+                     char out[65], struct twin_error *err)
 {
     char *text = json_dumps(config, flags | JSON_REAL_PRECISION(17));
-    int rc = text ? hash_text(h, name, text, out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    int rc = text ? hash_text(h, name, text, out, err)
+                  : twin_error_set(err, TWIN_ENOMEM, "no memory");
     free(text);
     return rc;
 }
@@ -65,7 +70,7 @@ static json_t *turned(const json_t *x)
     json_t *o = keys ? json_object() : NULL, *value;
     size_t i = n;
     if (keys) {
-        json_object_foreach((json_t *)(uintptr_t)x, key, value)
+        json_object_foreach ((json_t *)(uintptr_t)x, key, value)
             keys[--i] = key;
         for (i = 0; i < n; i++)
             json_object_set_new(o, keys[i], turned(json_object_get(x, keys[i])));
@@ -83,7 +88,10 @@ static json_t *other(const json_t *x)
         tw_free(longer);
         return s;
     }
-    return json_is_integer(x) ? json_integer(json_integer_value(x) + 1) : json_is_real(x) ? json_real(json_real_value(x) + 1) : json_is_boolean(x) ? json_boolean(json_is_false(x)) : json_integer(1);
+    return json_is_integer(x)   ? json_integer(json_integer_value(x) + 1)
+           : json_is_real(x)    ? json_real(json_real_value(x) + 1)
+           : json_is_boolean(x) ? json_boolean(json_is_false(x))
+                                : json_integer(1);
 }
 
 /* Each value in turn: changed, hashed, put back. */
@@ -94,7 +102,8 @@ static int perturb(struct hashing *h, json_t *at, struct twin_error *err)
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         json_t *value = place ? json_object_iter_value(place) : json_array_get(at, i);
-        if ((json_is_object(value) && json_object_size(value)) || (json_is_array(value) && json_array_size(value))) {
+        if ((json_is_object(value) && json_object_size(value)) ||
+            (json_is_array(value) && json_array_size(value))) {
             rc = perturb(h, value, err);
         } else {
             char found[65];
@@ -124,7 +133,8 @@ static int hash(struct hashing *h, struct twin_error *err)
     h->repeats = rc == 0 && strcmp(again, h->base) == 0;
     json_t *t = rc == 0 ? turned(h->config) : NULL;
     if (rc == 0)
-        rc = t ? hash_json(h, "config-reordered.json", t, JSON_INDENT(7), found, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
+        rc = t ? hash_json(h, "config-reordered.json", t, JSON_INDENT(7), found, err)
+               : twin_error_set(err, TWIN_ENOMEM, "no memory");
     h->reordered = rc == 0 && strcmp(found, h->base) == 0;
     if (rc == 0) { /* JSON with its members turned round is YAML, too */
         h->yaml_tried = hash_json(h, "config-reordered.yaml", t, JSON_INDENT(3), found, NULL) == 0;
@@ -138,39 +148,52 @@ static int hash(struct hashing *h, struct twin_error *err)
 static int read_config(struct hashing *h, const json_t *p, struct twin_error *err)
 {
     struct twin_config c;
-    const char *path = json_string_value(json_object_get(json_array_get(json_object_get(json_object_get(p, "config"), "files"), 0), "path"));
-    int rc = path ? twin_config_read(path, TWIN_CONFIG_BY_NAME, &c, err) : twin_config_argv(h->lab->argv, &c, err);
+    const char *path = json_string_value(json_object_get(
+        json_array_get(json_object_get(json_object_get(p, "config"), "files"), 0), "path"));
+    int rc = path ? twin_config_read(path, TWIN_CONFIG_BY_NAME, &c, err)
+                  : twin_config_argv(h->lab->argv, &c, err);
     if (rc != 0)
         return rc;
     h->source = tw_strdup(path ? path : "the command line");
     h->config = json_loadb(c.text, c.text_bytes, JSON_DECODE_ANY, NULL);
     twin_config_free(&c);
-    return h->config && h->source ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for the configuration");
+    return h->config && h->source
+               ? 0
+               : twin_error_set(err, TWIN_ENOMEM, "no memory for the configuration");
 }
 
 /* ---- the checklist */
 
 static json_t *hardware(const json_t *p)
 {
-    const json_t *cpu = json_object_get(json_object_get(p, "environment"), "cpu"), *gpus = json_object_get(json_object_get(p, "accelerators"), "gpus");
-    const char *name = json_string_value(json_object_get(cpu, "name")), *microcode = json_string_value(json_object_get(cpu, "microcode"));
+    const json_t *cpu = json_object_get(json_object_get(p, "environment"), "cpu");
+    const json_t *gpus = json_object_get(json_object_get(p, "accelerators"), "gpus");
+    const char *name = json_string_value(json_object_get(cpu, "name"));
+    const char *microcode = json_string_value(json_object_get(cpu, "microcode"));
     const char *gpu = json_string_value(json_object_get(json_array_get(gpus, 0), "name"));
     json_t *missing = json_array();
-    char *holds = tw_printf("%s, microcode %s, %lld processors; %s", name ? name : "processor not known", microcode ? microcode : "not known",
-                            (long long)json_integer_value(json_object_get(cpu, "online")), gpu ? gpu : "no GPU");
+    char *holds = tw_printf(
+        "%s, microcode %s, %lld processors; %s", name ? name : "processor not known",
+        microcode ? microcode : "not known",
+        (long long)json_integer_value(json_object_get(cpu, "online")), gpu ? gpu : "no GPU");
     if (!name || !json_string_value(json_object_get(cpu, "flags")))
-        json_array_append_new(missing, json_string("the processor's name and flags were not recorded"));
-    json_t *o = json_pack("{s:o, s:o}", "holds", tw_json_text(holds ? holds : ""), "missing", missing);
+        json_array_append_new(missing,
+                              json_string("the processor's name and flags were not recorded"));
+    json_t *o = json_pack("{s:o, s:o}", "holds", tw_json_text(holds ? holds : ""), "missing",
+                          missing);
     tw_free(holds);
     return o;
 }
 
 static const char *area_name(size_t i)
 {
-    return i == TWIN_AREAS ? "hardware" : i == TWIN_AREA_SEEDS ? "random state" : twin_area_name((enum twin_area)i);
+    return i == TWIN_AREAS        ? "hardware"
+           : i == TWIN_AREA_SEEDS ? "random state"
+                                  : twin_area_name((enum twin_area)i);
 }
 
-/* As text into the page, as JSON into the result and, for CI, a file of its own. Returns how many pass. */
+/* As text into the page, as JSON into the result and, for CI, a file of its own. Returns how many
+ * pass. */
 static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, json_t *const area[AREAS])
 {
     struct tw_buf passed = {0}, failed = {0};
@@ -187,9 +210,12 @@ static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, json_t 
         if (!pass)
             tw_buf_printf(b, ": %s%s", safe ? safe : "?", length > WHY_SHOWN ? "..." : "");
         tw_free(safe);
-        json_t *missing = json_object_get(area[i], "missing"), *holds = json_object_get(area[i], "holds");
-        json_array_append_new(list, json_pack("{s:s, s:b, s:o, s:o}", "name", area_name(i), "pass", pass, "holds", holds ? json_deep_copy(holds) : json_string(""), "missing",
-                                              missing ? json_deep_copy(missing) : json_array()));
+        json_t *missing = json_object_get(area[i], "missing");
+        json_t *holds = json_object_get(area[i], "holds");
+        json_array_append_new(
+            list, json_pack("{s:s, s:b, s:o, s:o}", "name", area_name(i), "pass", pass, "holds",
+                            holds ? json_deep_copy(holds) : json_string(""), "missing",
+                            missing ? json_deep_copy(missing) : json_array()));
     }
     tw_lab_line(s, "checklist", "%zu of %d: %s", n, AREAS, passed.data ? passed.data : "none");
     const char *label = "missing";
@@ -198,7 +224,8 @@ static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, json_t 
         tw_lab_line(s, label, "%.*s", (int)length, at);
         at += length + (at[length] == '\n');
     }
-    char *text = json_dumps(list, JSON_INDENT(1)), *path = tw_path_join(lab->folder, "checklist.json");
+    char *text = json_dumps(list, JSON_INDENT(1));
+    char *path = tw_path_join(lab->folder, "checklist.json");
     if (text && path && tw_write_file_atomic(path, text, strlen(text), NULL) == 0)
         json_object_set_new(s->json, "checklist_file", tw_json_text(path));
     free(text);
@@ -221,7 +248,8 @@ static const char *text_at(const json_t *p, const char *a, const char *b, const 
 /* Lines of a requirements file that do not say which version. */
 static char *lock_file(void)
 {
-    static const char *const names[] = {"uv.lock", "poetry.lock", "Pipfile.lock", "pdm.lock", "conda-lock.yml", "requirements.txt"};
+    static const char *const names[] = {"uv.lock",  "poetry.lock",    "Pipfile.lock",
+                                        "pdm.lock", "conda-lock.yml", "requirements.txt"};
     char *text = NULL;
     size_t n, loose = 0, all = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -238,27 +266,45 @@ static char *lock_file(void)
             loose += counts && !strstr(line, "==") && !strchr(line, '@');
         }
         tw_free(text);
-        return exact ? tw_printf("%s pins versions; whether this environment was made from it, it cannot say", names[i])
-                     : tw_printf("%s: %zu of %zu lines do not say which version", names[i], loose, all);
+        return exact ? tw_printf("%s pins versions; whether this environment was made from it, it "
+                                 "cannot say",
+                                 names[i])
+                     : tw_printf("%s: %zu of %zu lines do not say which version", names[i], loose,
+                                 all);
     }
     return tw_strdup("there is no lock file in this folder");
 }
 
 static void blind_spots(const struct tw_lab *lab, struct tw_lab_step *s, const json_t *p)
 {
-    const json_t *gpu = json_array_get(json_object_get(json_object_get(p, "accelerators"), "gpus"), 0), *driver = json_object_get(json_object_get(p, "accelerators"), "driver");
-    const char *gpu_name = json_string_value(json_object_get(gpu, "name")), *driver_text = json_string_value(driver);
-    const size_t python = json_object_size(json_object_get(json_object_get(p, "packages"), "python"));
+    const json_t *gpu = json_array_get(json_object_get(json_object_get(p, "accelerators"), "gpus"),
+                                       0);
+    const json_t *driver = json_object_get(json_object_get(p, "accelerators"), "driver");
+    const char *gpu_name = json_string_value(json_object_get(gpu, "name"));
+    const char *driver_text = json_string_value(driver);
+    const size_t python = json_object_size(
+        json_object_get(json_object_get(p, "packages"), "python"));
     char *lock = lock_file(), *of[4] = {NULL};
     static const char *const names[4] = {"driver", "silent mirror", "loose lock file", "other GPU"};
-    of[0] = gpu_name ? tw_printf("GPU driver %s, kernel %s", driver_text ? driver_text : "not known", text_at(p, "environment", "kernel", "release"))
-                     : tw_printf("no GPU driver here; kernel %s, microcode %s, libc %s", text_at(p, "environment", "kernel", "release"), text_at(p, "environment", "cpu", "microcode"),
-                                 text_at(p, "environment", "libc", NULL));
-    of[1] = lab->data.count ? tw_printf("%llu files of data (%.12s...): their name could stand for others; a snapshot holds them", (unsigned long long)lab->data.item[0].files, lab->data.item[0].root)
-                            : tw_strdup("data are named, not weighed: no snapshot was verified, so that others under the same name would pass (twinrun snapshot)");
-    of[2] = tw_printf("%s%s", lock ? lock : "", python ? "; the run's own list of packages is in its provenance" : "");
+    of[0] = gpu_name
+                ? tw_printf("GPU driver %s, kernel %s", driver_text ? driver_text : "not known",
+                            text_at(p, "environment", "kernel", "release"))
+                : tw_printf("no GPU driver here; kernel %s, microcode %s, libc %s",
+                            text_at(p, "environment", "kernel", "release"),
+                            text_at(p, "environment", "cpu", "microcode"),
+                            text_at(p, "environment", "libc", NULL));
+    of[1] = lab->data.count
+                ? tw_printf("%llu files of data (%.12s...): their name could stand for others; a "
+                            "snapshot holds them",
+                            (unsigned long long)lab->data.item[0].files, lab->data.item[0].root)
+                : tw_strdup("data are named, not weighed: no snapshot was verified, so that others "
+                            "under the same name would pass (twinrun snapshot)");
+    of[2] = tw_printf("%s%s", lock ? lock : "",
+                      python ? "; the run's own list of packages is in its provenance" : "");
     of[3] = gpu_name ? tw_printf("this one is a %s; kernels are chosen by model", gpu_name)
-                     : tw_printf("no GPU here; the processor is %s: another one may take other instructions (pin isa)", text_at(p, "environment", "cpu", "name"));
+                     : tw_printf("no GPU here; the processor is %s: another one may take other "
+                                 "instructions (pin isa)",
+                                 text_at(p, "environment", "cpu", "name"));
     json_t *list = json_object();
     for (int i = 0; i < 4; i++) {
         char *safe = of[i] ? tw_printable_again(of[i], strlen(of[i])) : NULL;
@@ -275,7 +321,8 @@ static void blind_spots(const struct tw_lab *lab, struct tw_lab_step *s, const j
 
 /* ---- the step */
 
-static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_run *run, struct twin_error *err)
+static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_run *run,
+                   struct twin_error *err)
 {
     struct hashing h = {.lab = lab};
     struct twin_packed found = {0};
@@ -286,26 +333,44 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
     if (rc == 0 && (rc = twin_audit_run(run, &found, err)) == 0) {
         memcpy(area, found.area, sizeof found.area);
         area[TWIN_AREAS] = hardware(p);
-        tw_lab_line(s, "hash", "sha256:%.16s... of %s (RFC 8785: what it says, not how it is written)", h.base, h.source);
-        tw_lab_line(s, "same", "hashed again: %s; keys turned round and other spaces: %s%s", h.repeats ? "equal" : "NOT EQUAL", h.reordered ? "equal" : "NOT EQUAL",
-                    !h.yaml_tried ? "" : h.yaml ? "; read as YAML: equal" : "; read as YAML: NOT EQUAL");
-        tw_lab_line(s, "changed", "each of %zu values in turn: %zu other hash%s", h.changed, h.caught, h.caught == 1 ? "" : "es");
+        tw_lab_line(s, "hash",
+                    "sha256:%.16s... of %s (RFC 8785: what it says, not how it is written)", h.base,
+                    h.source);
+        tw_lab_line(s, "same", "hashed again: %s; keys turned round and other spaces: %s%s",
+                    h.repeats ? "equal" : "NOT EQUAL", h.reordered ? "equal" : "NOT EQUAL",
+                    !h.yaml_tried ? ""
+                    : h.yaml      ? "; read as YAML: equal"
+                                  : "; read as YAML: NOT EQUAL");
+        tw_lab_line(s, "changed", "each of %zu values in turn: %zu other hash%s", h.changed,
+                    h.caught, h.caught == 1 ? "" : "es");
         if (h.repeats && h.reordered)
-            tw_lab_line(s, "means", "two runs with this number were told the same to do; with another number, something else");
-        json_object_set_new(s->json, "config", json_pack("{s:s, s:s, s:b, s:b, s:o, s:I, s:I}", "source", h.source, "sha256", h.base, "repeats", h.repeats, "reordered_equal", h.reordered,
-                                                         "yaml_equal", h.yaml_tried ? json_boolean(h.yaml) : json_null(), "changed", (json_int_t)h.changed, "caught", (json_int_t)h.caught));
+            tw_lab_line(s, "means",
+                        "two runs with this number were told the same to do; with another number, "
+                        "something else");
+        json_object_set_new(s->json, "config",
+                            json_pack("{s:s, s:s, s:b, s:b, s:o, s:I, s:I}", "source", h.source,
+                                      "sha256", h.base, "repeats", h.repeats, "reordered_equal",
+                                      h.reordered, "yaml_equal",
+                                      h.yaml_tried ? json_boolean(h.yaml) : json_null(), "changed",
+                                      (json_int_t)h.changed, "caught", (json_int_t)h.caught));
         const size_t passed = checklist(lab, s, area);
         blind_spots(lab, s, p);
-        const bool sound = h.repeats && h.reordered && (h.yaml || !h.yaml_tried) && h.changed > 0 && h.caught == h.changed;
+        const bool sound = h.repeats && h.reordered && (h.yaml || !h.yaml_tried) && h.changed > 0 &&
+                           h.caught == h.changed;
         if (!sound)
             tw_lab_decide(s, TW_LAB_FAIL, "the hash is not one number for one meaning");
         else if (passed < AREAS_NEEDED)
-            tw_lab_decide(s, TW_LAB_FAIL, "evidence for %zu of the areas; at least %d are needed", passed, AREAS_NEEDED);
+            tw_lab_decide(s, TW_LAB_FAIL, "evidence for %zu of the areas; at least %d are needed",
+                          passed, AREAS_NEEDED);
         else
-            tw_lab_decide(s, TW_LAB_PASS, "one number for one meaning, and evidence for %zu areas besides (%s/checklist.json)", passed, lab->folder);
+            tw_lab_decide(s, TW_LAB_PASS,
+                          "one number for one meaning, and evidence for %zu areas besides "
+                          "(%s/checklist.json)",
+                          passed, lab->folder);
         json_decref(area[TWIN_AREAS]);
     }
-    s->command = tw_printf("%s", h.source && strcmp(h.source, "the command line") != 0 ? h.source : "");
+    s->command = tw_printf("%s",
+                           h.source && strcmp(h.source, "the command line") != 0 ? h.source : "");
     twin_packed_free(&found);
     json_decref(p);
     json_decref(h.config);
@@ -313,12 +378,15 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
     return rc;
 }
 
-/* Of the first run of the lab where there is one: what later ones find in their folder may be what earlier ones wrote. */
+/* Of the first run of the lab where there is one: what later ones find in their folder may be what
+ * earlier ones wrote. */
 int tw_lab_config(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err)
 {
     struct tw_lab_run r = {0};
     struct twin_run *first = NULL;
-    int rc = lab->first ? twin_run_load(lab->first, &first, err) : tw_lab_run(lab, &lab->natural, TWIN_LEVEL_TENSORS, "config   run     ", &r, err);
+    int rc = lab->first
+                 ? twin_run_load(lab->first, &first, err)
+                 : tw_lab_run(lab, &lab->natural, TWIN_LEVEL_TENSORS, "config   run     ", &r, err);
     const struct twin_run *run = first ? first : r.run;
     s->json = json_object();
     if (rc == 0 && !lab->interrupted && (run->outcome != TWIN_RUN_EXITED || run->exit_code != 0))

@@ -10,7 +10,9 @@
 
 static enum twin_mood mood_of(enum tw_lab_result r)
 {
-    return r == TW_LAB_PASS || r == TW_LAB_QUIET ? TWIN_MOOD_CLEAN : r == TW_LAB_FAIL ? TWIN_MOOD_FOUND : TWIN_MOOD_OPEN;
+    return r == TW_LAB_PASS || r == TW_LAB_QUIET ? TWIN_MOOD_CLEAN
+           : r == TW_LAB_FAIL                    ? TWIN_MOOD_FOUND
+                                                 : TWIN_MOOD_OPEN;
 }
 
 static double number(const json_t *o, const char *key)
@@ -35,7 +37,10 @@ static void losses(struct twin_page *p, const struct tw_lab *lab)
             set[sets++] = (struct twin_page_set){names[i], x, n};
     }
     if (sets)
-        twin_page_histogram(p, &(struct twin_page_histogram){"Where do the runs end?", "The last loss of each run: one bar is what one would want.", "loss", false, set, sets});
+        twin_page_histogram(p, &(struct twin_page_histogram){
+                                   "Where do the runs end?",
+                                   "The last loss of each run: one bar is what one would want.",
+                                   "loss", false, set, sets});
     for (size_t i = 0; i < sets; i++)
         tw_free((void *)(uintptr_t)set[i].value);
 }
@@ -74,9 +79,21 @@ static void timings(struct twin_page *p, const json_t *list)
         x[n + i] = number(json_array_get(list, i), "free_s");
         x[2 * n + i] = number(json_array_get(list, i), "pinned_s");
     }
-    const struct twin_page_series series[2] = {{"free", x + n, NULL, NULL}, {"pinned", x + 2 * n, NULL, NULL}};
-    twin_page_plot(p, &(struct twin_page_plot){.question = "What do the pins cost?", .caption = "Each pair was run in drawn order; a neighbour that was busy shows in both.", .x_name = "pair",
-                                               .y_name = "time (s)", .style = TWIN_PAGE_POINTS, .from_zero = true, .x = x, .count = n, .series = series, .series_count = 2});
+    const struct twin_page_series series[2] = {{"free", x + n, NULL, NULL},
+                                               {"pinned", x + 2 * n, NULL, NULL}};
+    twin_page_plot(
+        p,
+        &(struct twin_page_plot){
+            .question = "What do the pins cost?",
+            .caption = "Each pair was run in drawn order; a neighbour that was busy shows in both.",
+            .x_name = "pair",
+            .y_name = "time (s)",
+            .style = TWIN_PAGE_POINTS,
+            .from_zero = true,
+            .x = x,
+            .count = n,
+            .series = series,
+            .series_count = 2});
     tw_free(x);
 }
 
@@ -119,8 +136,18 @@ int tw_lab_page(const struct tw_lab *lab)
         tw_free(job);
         return tw_page_write("lab", NULL, lab->args.html);
     }
-    twin_page_verdict(p, code == TW_EXIT_SAME ? TWIN_MOOD_CLEAN : code == TW_EXIT_DIFFER ? TWIN_MOOD_FOUND : TWIN_MOOD_OPEN, code == TW_EXIT_SAME ? "PASS" : code == TW_EXIT_DIFFER ? "FAIL" : "OPEN",
-                      code == TW_EXIT_SAME ? "Every step of the lab passed, or had nothing to measure." : code == TW_EXIT_DIFFER ? "A step of the lab failed." : "A step of the lab could not say.", lab->name);
+    twin_page_verdict(p,
+                      code == TW_EXIT_SAME     ? TWIN_MOOD_CLEAN
+                      : code == TW_EXIT_DIFFER ? TWIN_MOOD_FOUND
+                                               : TWIN_MOOD_OPEN,
+                      code == TW_EXIT_SAME     ? "PASS"
+                      : code == TW_EXIT_DIFFER ? "FAIL"
+                                               : "OPEN",
+                      code == TW_EXIT_SAME
+                          ? "Every step of the lab passed, or had nothing to measure."
+                      : code == TW_EXIT_DIFFER ? "A step of the lab failed."
+                                               : "A step of the lab could not say.",
+                      lab->name);
     results(p, lab);
     twin_page_facts(p, "");
     twin_page_fact(p, "command", "%s", job ? job : "");

@@ -10,13 +10,19 @@
 #include <string.h>
 
 /* What became of the pins, as the runs themselves said. */
-struct pins { struct twin_world_effect *effect; size_t count; };
+struct pins {
+    struct twin_world_effect *effect;
+    size_t count;
+};
 
 static const char *effect_word(const struct twin_world_effect *e)
 {
     if (e->effect == TWIN_EFFECT_NOT_USED && e->text && tw_starts(e->text, "overridden:"))
         return "set by the job itself";
-    static const char *const words[] = {[TWIN_EFFECT_UNKNOWN] = "not known", [TWIN_EFFECT_IN_FORCE] = "in force", [TWIN_EFFECT_NOT_USED] = "not used", [TWIN_EFFECT_FAILED] = "failed"};
+    static const char *const words[] = {[TWIN_EFFECT_UNKNOWN] = "not known",
+                                        [TWIN_EFFECT_IN_FORCE] = "in force",
+                                        [TWIN_EFFECT_NOT_USED] = "not used",
+                                        [TWIN_EFFECT_FAILED] = "failed"};
     return words[e->effect];
 }
 
@@ -45,16 +51,20 @@ static json_t *settings_json(const struct tw_lab_world *w, const struct pins *p,
         const struct twin_factor *f = w->world.setting[i].factor;
         const char *word = effect_word(&p->effect[i]);
         if ((strcmp(word, "in force") == 0) == in_force)
-            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", f->id, "layer", f->layer, "pin", f->pin ? f->pin : f->title, "effect", word, "said",
-                                                  tw_json_text(p->effect[i].text ? p->effect[i].text : "")));
+            json_array_append_new(
+                list, json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", f->id, "layer", f->layer, "pin",
+                                f->pin ? f->pin : f->title, "effect", word, "said",
+                                tw_json_text(p->effect[i].text ? p->effect[i].text : "")));
     }
     return list;
 }
 
 /* ---- a job that fails under the pins */
 
-/* Each pin alone: those under which the job fails are named in *list ("-threads,-aslr"), as they are left out. */
-static int find_breaking(struct tw_lab *lab, const struct tw_lab_world *all, struct tw_buf *list, struct twin_error *err)
+/* Each pin alone: those under which the job fails are named in *list ("-threads,-aslr"), as they
+ * are left out. */
+static int find_breaking(struct tw_lab *lab, const struct tw_lab_world *all, struct tw_buf *list,
+                         struct twin_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < all->world.count && rc == 0 && !lab->interrupted; i++) {
@@ -83,14 +93,27 @@ static bool last_failed(const struct tw_lab_set *set)
 
 /* ---- the step */
 
-struct pinned { double loss, l2; bool equal, exact; size_t classes; bool given; int64_t broken_step; /* at which a loss was no number; -1 */ };
+struct pinned {
+    double loss, l2;
+    bool equal, exact;
+    size_t classes;
+    bool given;
+    int64_t broken_step; /* at which a loss was no number; -1 */
+};
 
-static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list, struct twin_error *err)
+static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list,
+                   struct twin_error *err)
 {
-    *m = (struct pinned){.equal = true, .exact = true, .given = true, .classes = tw_lab_classes(set), .broken_step = -1};
+    *m = (struct pinned){.equal = true,
+                         .exact = true,
+                         .given = true,
+                         .classes = tw_lab_classes(set),
+                         .broken_step = -1};
     for (size_t i = 0; i < set->count; i++) {
         const int64_t step = set->run[i].ends.nonfinite_step;
-        m->broken_step = step >= 0 && (m->broken_step < 0 || step < m->broken_step) ? step : m->broken_step;
+        m->broken_step = step >= 0 && (m->broken_step < 0 || step < m->broken_step)
+                             ? step
+                             : m->broken_step;
         for (size_t k = i + 1; k < set->count; k++) {
             struct twin_gap g;
             int rc = tw_lab_gap(&set->run[i], &set->run[k], &g, err);
@@ -101,7 +124,8 @@ static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list,
             m->equal &= g.equal;
             m->exact &= g.exact;
             for (int w = 0; w < TWIN_GIVEN_COUNT; w++)
-                m->given &= !twin_ends_given_differ(&set->run[i].ends, &set->run[k].ends, (enum twin_given)w);
+                m->given &= !twin_ends_given_differ(&set->run[i].ends, &set->run[k].ends,
+                                                    (enum twin_given)w);
             json_array_append_new(list, tw_lab_gap_json(i + 1, k + 1, &g));
         }
     }
@@ -109,33 +133,54 @@ static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list,
     return 0;
 }
 
-static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const struct pinned *m, size_t failed)
+static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const struct pinned *m,
+                   size_t failed)
 {
     const size_t n = set->count;
     if (failed)
-        tw_lab_decide(s, TW_LAB_FAIL, "%zu pin%s did not take effect", failed, failed == 1 ? "" : "s");
+        tw_lab_decide(s, TW_LAB_FAIL, "%zu pin%s did not take effect", failed,
+                      failed == 1 ? "" : "s");
     else if (!m->given)
-        tw_lab_decide(s, TW_LAB_FAIL, "the runs are still given other weights, batches or random numbers");
+        tw_lab_decide(s, TW_LAB_FAIL,
+                      "the runs are still given other weights, batches or random numbers");
     else if (m->broken_step >= 0)
-        tw_lab_decide(s, TW_LAB_OPEN, "the loss is not a number from step %lld on: %s", (long long)m->broken_step, m->equal ? "the weights are equal bit for bit, and that is all that can be said" : "there is no gap to measure");
+        tw_lab_decide(s, TW_LAB_OPEN, "the loss is not a number from step %lld on: %s",
+                      (long long)m->broken_step,
+                      m->equal
+                          ? "the weights are equal bit for bit, and that is all that can be said"
+                          : "there is no gap to measure");
     else if (isnan(m->loss) && !isnan(m->l2))
-        tw_lab_decide(s, TW_LAB_OPEN, "%s, and there is no loss to compare", m->equal ? "the weights are equal bit for bit" : "the weights are known");
+        tw_lab_decide(s, TW_LAB_OPEN, "%s, and there is no loss to compare",
+                      m->equal ? "the weights are equal bit for bit" : "the weights are known");
     else if (isnan(m->loss) || isnan(m->l2))
-        tw_lab_decide(s, TW_LAB_OPEN, "no weights were seen: let the job write them at its end, and name the file with --weights");
+        tw_lab_decide(s, TW_LAB_OPEN,
+                      "no weights were seen: let the job write them at its end, and name the file "
+                      "with --weights");
     else if (n < 2)
         tw_lab_decide(s, TW_LAB_OPEN, "one run shows nothing: at least 2 are needed (--runs)");
     else if (!(m->loss < TW_LAB_SAME_LOSS && m->l2 < TW_LAB_SAME_L2))
         tw_lab_decide(s, TW_LAB_FAIL, "same-seed runs still part: twinrun isolate finds out why");
     else if (m->equal)
-        tw_lab_decide(s, TW_LAB_PASS, "equal bit for bit; %zu runs cannot exclude a divergence in up to %.0f%% of runs", n, 100 * twin_stats_zero_bound(n - 1, TW_LAB_CONFIDENCE));
+        tw_lab_decide(
+            s, TW_LAB_PASS,
+            "equal bit for bit; %zu runs cannot exclude a divergence in up to %.0f%% of runs", n,
+            100 * twin_stats_zero_bound(n - 1, TW_LAB_CONFIDENCE));
     else
-        tw_lab_decide(s, TW_LAB_PASS, "below the bars, not bit for bit: %zu different results in %zu runs", m->classes, n);
+        tw_lab_decide(s, TW_LAB_PASS,
+                      "below the bars, not bit for bit: %zu different results in %zu runs",
+                      m->classes, n);
 }
 
-static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struct pins *p, const struct tw_lab_set *set, const struct pinned *m)
+static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struct pins *p,
+                const struct tw_lab_set *set, const struct pinned *m)
 {
-    static const struct { const char *word, *label; } groups[] = {
-        {"in force", "in force"}, {"failed", "FAILED"}, {"set by the job itself", "by the job"}, {"not known", "not known"},
+    static const struct {
+        const char *word, *label;
+    } groups[] = {
+        {"in force", "in force"},
+        {"failed", "FAILED"},
+        {"set by the job itself", "by the job"},
+        {"not known", "not known"},
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         char *names = names_of(w, p, groups[i].word);
@@ -144,16 +189,23 @@ static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struc
         tw_free(names);
     }
     if (count_of(p, "not used"))
-        tw_lab_line(s, "not used", "%zu more pins have nothing to act on in this job", count_of(p, "not used"));
+        tw_lab_line(s, "not used", "%zu more pins have nothing to act on in this job",
+                    count_of(p, "not used"));
     if (!isnan(m->loss))
-        tw_lab_line(s, "loss", "largest gap of two of %zu runs %.2g; required: below %g", set->count, m->loss, TW_LAB_SAME_LOSS);
+        tw_lab_line(s, "loss", "largest gap of two of %zu runs %.2g; required: below %g",
+                    set->count, m->loss, TW_LAB_SAME_LOSS);
     if (!isnan(m->l2))
-        tw_lab_line(s, "weights", "largest L2 distance %.2g%s; required: below %g", m->l2, m->exact ? "" : " (estimated from sketches)", TW_LAB_SAME_L2);
+        tw_lab_line(s, "weights", "largest L2 distance %.2g%s; required: below %g", m->l2,
+                    m->exact ? "" : " (estimated from sketches)", TW_LAB_SAME_L2);
     if (s->result == TW_LAB_PASS)
-        tw_lab_line(s, "means", "%s", m->equal ? "held still like this, the same seed gives the same model here" : "held still like this, the same seed gives nearly the same model here");
+        tw_lab_line(s, "means", "%s",
+                    m->equal
+                        ? "held still like this, the same seed gives the same model here"
+                        : "held still like this, the same seed gives nearly the same model here");
 }
 
-static int compare(struct tw_lab_step *s, const struct tw_lab_world *w, const struct tw_lab_set *set, struct twin_error *err)
+static int compare(struct tw_lab_step *s, const struct tw_lab_world *w,
+                   const struct tw_lab_set *set, struct twin_error *err)
 {
     struct pins p = {NULL, w->world.count};
     struct pinned m;
@@ -170,7 +222,11 @@ static int compare(struct tw_lab_step *s, const struct tw_lab_world *w, const st
         json_object_set_new(s->json, "weights_l2", tw_json_number(m.l2));
         json_object_set_new(s->json, "exact", json_boolean(m.exact));
         json_object_set_new(s->json, "bit_equal", json_boolean(m.equal));
-        json_object_set_new(s->json, "p_diverge_upper", tw_json_number(m.equal && set->count > 1 ? twin_stats_zero_bound(set->count - 1, TW_LAB_CONFIDENCE) : NAN));
+        json_object_set_new(
+            s->json, "p_diverge_upper",
+            tw_json_number(m.equal && set->count > 1
+                               ? twin_stats_zero_bound(set->count - 1, TW_LAB_CONFIDENCE)
+                               : NAN));
     }
     json_object_set(s->json, "pairs", pairs);
     json_decref(pairs);
@@ -187,7 +243,8 @@ int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
     tw_buf_puts(&list, lab->args.pin ? lab->args.pin : "");
     tw_buf_printf(&list, "%sall", list.len ? "," : "");
     s->json = json_object();
-    int rc = list.failed ? twin_error_set(err, TWIN_ENOMEM, "no memory") : tw_lab_world(lab, list.data, &w, err);
+    int rc = list.failed ? twin_error_set(err, TWIN_ENOMEM, "no memory")
+                         : tw_lab_world(lab, list.data, &w, err);
     if (rc != 0) {
         tw_buf_free(&list);
         return rc;
@@ -198,7 +255,8 @@ int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
         rc = find_breaking(lab, &w, &list, err);
         if (rc == 0 && list.len > before && !lab->interrupted) {
             const char *names = list.data + before + 2; /* behind the first ",-" */
-            tw_lab_line(s, "left out", "%s: the job fails under %s alone", names, strchr(names, ',') ? "each of them" : "it");
+            tw_lab_line(s, "left out", "%s: the job fails under %s alone", names,
+                        strchr(names, ',') ? "each of them" : "it");
             json_object_set_new(s->json, "job_fails_under", tw_json_text(names));
             tw_lab_set_free(&set);
             tw_lab_world_free(&w);
@@ -208,7 +266,8 @@ int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
     }
     if (rc == 0 && !lab->interrupted && last_failed(&set)) {
         char *words = tw_run_last_words(set.run[set.count - 1].run);
-        tw_lab_decide(s, TW_LAB_FAIL, "the job fails under the pins%s%s", words ? ": " : "", words ? words : "");
+        tw_lab_decide(s, TW_LAB_FAIL, "the job fails under the pins%s%s", words ? ": " : "",
+                      words ? words : "");
         tw_free(words);
     } else if (rc == 0 && !lab->interrupted) {
         rc = compare(s, &w, &set, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the lab prints: a page of some lines for each step as soon as it is done, or one JSON object at the end. */
+/* What the lab prints: a page of some lines for each step as soon as it is done, or one JSON object
+ * at the end. */
 #include "lab.h"
 
 #include "json.h"
@@ -15,7 +16,11 @@ enum { WIDTH = 110, INDENT = 15 };
 
 const char *tw_lab_result_name(enum tw_lab_result r)
 {
-    static const char *const names[] = {[TW_LAB_NOT_DONE] = "not-done", [TW_LAB_PASS] = "pass", [TW_LAB_QUIET] = "quiet", [TW_LAB_FAIL] = "fail", [TW_LAB_OPEN] = "inconclusive"};
+    static const char *const names[] = {[TW_LAB_NOT_DONE] = "not-done",
+                                        [TW_LAB_PASS] = "pass",
+                                        [TW_LAB_QUIET] = "quiet",
+                                        [TW_LAB_FAIL] = "fail",
+                                        [TW_LAB_OPEN] = "inconclusive"};
     return names[r];
 }
 
@@ -70,7 +75,8 @@ char *tw_lab_estimate_text(const struct twin_estimate *e, size_t n, char out[120
     else if (isnan(e->interval.low))
         snprintf(out, 120, "%.2g, no interval from %zu pair%s", e->value, n, n == 1 ? "" : "s");
     else
-        snprintf(out, 120, "%.2g, 95%% interval %.2g to %.2g (%zu pairs)", e->value, e->interval.low, e->interval.high, n);
+        snprintf(out, 120, "%.2g, 95%% interval %.2g to %.2g (%zu pairs)", e->value,
+                 e->interval.low, e->interval.high, n);
     return out;
 }
 
@@ -83,7 +89,8 @@ void tw_lab_print_head(const struct tw_lab *lab)
         return;
     char *job = tw_shell_quote(lab->argv, 0);
     tw_put("LAB  on %s\n", lab->name);
-    tw_buf_printf(&b, "   %-11s %s\n", "command", job ? job : "?"); /* in one piece: it is there to be copied */
+    /* in one piece: it is there to be copied */
+    tw_buf_printf(&b, "   %-11s %s\n", "command", job ? job : "?");
     if (lab->wanders) {
         tw_buf_printf(&b, "   %-11s ", "wanders");
         put_wrapped(&b, lab->wanders);
@@ -98,7 +105,11 @@ void tw_lab_print_head(const struct tw_lab *lab)
 
 static const char *verdict(enum tw_lab_result r)
 {
-    static const char *const words[] = {[TW_LAB_NOT_DONE] = "NOT DONE", [TW_LAB_PASS] = "PASS", [TW_LAB_QUIET] = "QUIET", [TW_LAB_FAIL] = "FAIL", [TW_LAB_OPEN] = "OPEN"};
+    static const char *const words[] = {[TW_LAB_NOT_DONE] = "NOT DONE",
+                                        [TW_LAB_PASS] = "PASS",
+                                        [TW_LAB_QUIET] = "QUIET",
+                                        [TW_LAB_FAIL] = "FAIL",
+                                        [TW_LAB_OPEN] = "OPEN"};
     return words[r];
 }
 
@@ -108,7 +119,8 @@ void tw_lab_print_step(const struct tw_lab *lab, const struct tw_lab_step *s)
     if (lab->args.json)
         return;
     tw_progress_clear();
-    tw_buf_printf(&b, "\n%d  %s  %s\n%s", (int)(s - lab->step) + 1, s->title, s->question, s->text.data ? s->text.data : "");
+    tw_buf_printf(&b, "\n%d  %s  %s\n%s", (int)(s - lab->step) + 1, s->title, s->question,
+                  s->text.data ? s->text.data : "");
     tw_buf_printf(&b, "   %-11s ", verdict(s->result));
     put_wrapped(&b, s->why ? s->why : "");
     if (s->command)
@@ -128,7 +140,8 @@ int tw_lab_exit(const struct tw_lab *lab)
     if (lab->failed)
         return TW_EXIT_TROUBLE;
     for (size_t i = 0; i < TW_LAB_STEPS; i++) {
-        open |= lab->step[i].wanted && (lab->step[i].result == TW_LAB_OPEN || lab->step[i].result == TW_LAB_NOT_DONE);
+        open |= lab->step[i].wanted &&
+                (lab->step[i].result == TW_LAB_OPEN || lab->step[i].result == TW_LAB_NOT_DONE);
         failed |= lab->step[i].result == TW_LAB_FAIL;
     }
     return failed ? TW_EXIT_DIFFER : open ? TW_EXIT_INCONCLUSIVE : TW_EXIT_SAME;
@@ -137,17 +150,30 @@ int tw_lab_exit(const struct tw_lab *lab)
 static json_t *result_json(const struct tw_lab *lab, int code)
 {
     json_t *steps = json_array(), *command = tw_json_texts(lab->argv, lab->argc);
-    const char *outcome = code == TW_EXIT_SAME ? "pass" : code == TW_EXIT_DIFFER ? "fail" : code == TW_EXIT_INCONCLUSIVE ? "inconclusive" : code == TW_EXIT_INTERRUPTED ? "interrupted" : "error";
+    const char *outcome = code == TW_EXIT_SAME           ? "pass"
+                          : code == TW_EXIT_DIFFER       ? "fail"
+                          : code == TW_EXIT_INCONCLUSIVE ? "inconclusive"
+                          : code == TW_EXIT_INTERRUPTED  ? "interrupted"
+                                                         : "error";
     for (size_t i = 0; i < TW_LAB_STEPS; i++) {
         const struct tw_lab_step *s = &lab->step[i];
         if (!s->wanted)
             continue;
-        json_array_append_new(steps, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:O*}", "step", s->id, "title", s->title, "question", s->question, "result", tw_lab_result_name(s->result),
-                                               "why", tw_json_text(s->why ? s->why : ""), "yourself", tw_json_text(s->command ? s->command : ""), "measured", s->json));
+        json_array_append_new(steps, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:O*}", "step",
+                                               s->id, "title", s->title, "question", s->question,
+                                               "result", tw_lab_result_name(s->result), "why",
+                                               tw_json_text(s->why ? s->why : ""), "yourself",
+                                               tw_json_text(s->command ? s->command : ""),
+                                               "measured", s->json));
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:{s:f, s:f, s:f, s:f}, s:o}", "schema", "twinrun.lab/1", "outcome", outcome, "workload", lab->name, "command", command, "held_still",
-                     lab->args.pin ? tw_json_text(lab->args.pin) : json_null(), "configuration", lab->configuration ? tw_json_text(lab->configuration) : json_null(), "folder", tw_json_text(lab->folder), "runs_made", (json_int_t)lab->made, "bars", "noise", TW_LAB_NOISE,
-                     "same_loss", TW_LAB_SAME_LOSS, "same_l2", TW_LAB_SAME_L2, "confidence", TW_LAB_CONFIDENCE, "steps", steps);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:{s:f, s:f, s:f, s:f}, s:o}",
+                     "schema", "twinrun.lab/1", "outcome", outcome, "workload", lab->name,
+                     "command", command, "held_still",
+                     lab->args.pin ? tw_json_text(lab->args.pin) : json_null(), "configuration",
+                     lab->configuration ? tw_json_text(lab->configuration) : json_null(), "folder",
+                     tw_json_text(lab->folder), "runs_made", (json_int_t)lab->made, "bars", "noise",
+                     TW_LAB_NOISE, "same_loss", TW_LAB_SAME_LOSS, "same_l2", TW_LAB_SAME_L2,
+                     "confidence", TW_LAB_CONFIDENCE, "steps", steps);
 }
 
 static void print_end(const struct tw_lab *lab, int code)
@@ -160,10 +186,16 @@ static void print_end(const struct tw_lab *lab, int code)
     }
     if (lab->configuration)
         tw_put("\nmeasured: %s", lab->configuration);
-    tw_put("\n%s  %zu of %zu step%s pass", code == TW_EXIT_SAME ? "DONE" : code == TW_EXIT_INTERRUPTED ? "INTERRUPTED" : code == TW_EXIT_INCONCLUSIVE ? "OPEN" : "FAIL", count[TW_LAB_PASS], wanted, wanted == 1 ? "" : "s");
+    tw_put("\n%s  %zu of %zu step%s pass",
+           code == TW_EXIT_SAME           ? "DONE"
+           : code == TW_EXIT_INTERRUPTED  ? "INTERRUPTED"
+           : code == TW_EXIT_INCONCLUSIVE ? "OPEN"
+                                          : "FAIL",
+           count[TW_LAB_PASS], wanted, wanted == 1 ? "" : "s");
     if (count[TW_LAB_QUIET])
         tw_put(", %zu quiet", count[TW_LAB_QUIET]);
-    tw_put("; %s run%s, kept (twinrun ls); numbers in %s/lab.json\n", tw_human_count(lab->made, runs), lab->made == 1 ? "" : "s", lab->folder);
+    tw_put("; %s run%s, kept (twinrun ls); numbers in %s/lab.json\n",
+           tw_human_count(lab->made, runs), lab->made == 1 ? "" : "s", lab->folder);
 }
 
 int tw_lab_report(const struct tw_lab *lab)
@@ -171,8 +203,12 @@ int tw_lab_report(const struct tw_lab *lab)
     struct twin_error err = TWIN_ERROR_INIT;
     const int code = tw_lab_exit(lab);
     json_t *j = result_json(lab, code);
-    char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL, *path = tw_printf("%s/lab.json", lab->folder);
-    int rc = !text || !path ? tw_trouble(NULL, "lab: no memory for the results") : tw_write_file_atomic(path, text, strlen(text), &err) != 0 ? tw_trouble(&err, "lab: the results were not kept") : 0;
+    char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    char *path = tw_printf("%s/lab.json", lab->folder);
+    int rc = !text || !path ? tw_trouble(NULL, "lab: no memory for the results")
+             : tw_write_file_atomic(path, text, strlen(text), &err) != 0
+                 ? tw_trouble(&err, "lab: the results were not kept")
+                 : 0;
     free(text);
     tw_free(path);
     if (lab->args.json)

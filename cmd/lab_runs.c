@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of the lab: launched in a world, then all that is measured of it, and a copy of the weights that it wrote. */
+/* One run of the lab: launched in a world, then all that is measured of it, and a copy of the
+ * weights that it wrote. */
 #include "lab.h"
 
 #include "configuration.h"
@@ -16,9 +17,11 @@
 #include <unistd.h>
 
 enum { GUESSES = 64 };
-#define WEIGHTS_MAX ((uint64_t)1 << 30) /* bytes that are copied; above it the distance is estimated */
+/* bytes that are copied; above it the distance is estimated */
+#define WEIGHTS_MAX ((uint64_t)1 << 30)
 
-int tw_lab_world(struct tw_lab *lab, const char *list, struct tw_lab_world *out, struct twin_error *err)
+int tw_lab_world(struct tw_lab *lab, const char *list, struct tw_lab_world *out,
+                 struct twin_error *err)
 {
     *out = (struct tw_lab_world){.plan = {.cpu = -1}};
     int rc = list ? twin_world_parse(&lab->factors, list, &out->world, &out->left_out, err) : 0;
@@ -39,7 +42,10 @@ void tw_lab_world_free(struct tw_lab_world *w)
 
 /* ---- what else the processors did */
 
-struct load { double busy_s, own_s; uint64_t at_ns; };
+struct load {
+    double busy_s, own_s;
+    uint64_t at_ns;
+};
 
 /* Processor time of the whole machine, and of us and all that we started and saw end. */
 static struct load load_now(void)
@@ -49,12 +55,14 @@ static struct load load_now(void)
     struct rusage self, children;
     FILE *f = fopen("/proc/stat", "re");
     /* user nice system idle iowait irq softirq steal */
-    if (f && fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]) == 8)
+    if (f && fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2], &v[3],
+                    &v[4], &v[5], &v[6], &v[7]) == 8)
         l.busy_s = (double)(v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
     if (f)
         fclose(f);
     if (getrusage(RUSAGE_SELF, &self) == 0 && getrusage(RUSAGE_CHILDREN, &children) == 0) {
-        const struct timeval *t[4] = {&self.ru_utime, &self.ru_stime, &children.ru_utime, &children.ru_stime};
+        const struct timeval *t[4] = {&self.ru_utime, &self.ru_stime, &children.ru_utime,
+                                      &children.ru_stime};
         l.own_s = 0;
         for (int i = 0; i < 4; i++)
             l.own_s += (double)t[i]->tv_sec + 1e-6 * (double)t[i]->tv_usec;
@@ -64,7 +72,8 @@ static struct load load_now(void)
 
 static double others_between(const struct load *a, const struct load *b)
 {
-    const double wall = (double)(b->at_ns - a->at_ns) / 1e9, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    const double wall = (double)(b->at_ns - a->at_ns) / 1e9;
+    const double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
     const double share = ((b->busy_s - a->busy_s) - (b->own_s - a->own_s)) / (wall * processors);
     return share < 0 ? 0 : share > 1 ? 1 : share;
 }
@@ -72,7 +81,10 @@ static double others_between(const struct load *a, const struct load *b)
 /* ---- the weights that it wrote */
 
 /* What tells a file that was written by this run from one that lay there. */
-struct seen { bool there; struct stat st; };
+struct seen {
+    bool there;
+    struct stat st;
+};
 
 static struct seen look(const char *path)
 {
@@ -84,7 +96,9 @@ static struct seen look(const char *path)
 static bool is_new(const struct seen *before, const struct seen *now)
 {
     const struct stat *a = &before->st, *b = &now->st;
-    return now->there && (!before->there || a->st_ino != b->st_ino || a->st_size != b->st_size || a->st_mtim.tv_sec != b->st_mtim.tv_sec || a->st_mtim.tv_nsec != b->st_mtim.tv_nsec);
+    return now->there &&
+           (!before->there || a->st_ino != b->st_ino || a->st_size != b->st_size ||
+            a->st_mtim.tv_sec != b->st_mtim.tv_sec || a->st_mtim.tv_nsec != b->st_mtim.tv_nsec);
 }
 
 static bool holds_tensors(const char *path)
@@ -97,7 +111,8 @@ static bool holds_tensors(const char *path)
     return any;
 }
 
-/* Nobody named the file: the one file of tensors that the run wrote. NULL and *why: there is none, or more than one. */
+/* Nobody named the file: the one file of tensors that the run wrote. NULL and *why: there is none,
+ * or more than one. */
 static char *guess(const struct twin_run *r, char **why)
 {
     char *found = NULL;
@@ -113,8 +128,11 @@ static char *guess(const struct twin_run *r, char **why)
     if (count == 1)
         return found;
     tw_free(found);
-    *why = count ? tw_printf("the job writes %zu files of tensors; name the one with its final weights with --weights", count)
-                 : tw_strdup("the job writes no file of tensors; distances are estimated from sketches");
+    *why = count ? tw_printf("the job writes %zu files of tensors; name the one with its final "
+                             "weights with --weights",
+                             count)
+                 : tw_strdup(
+                       "the job writes no file of tensors; distances are estimated from sketches");
     return NULL;
 }
 
@@ -129,14 +147,16 @@ static int copy_file(const char *from, const char *to, struct twin_error *err)
     return rc;
 }
 
-/* A later run writes to the same place, so that this one's are kept in the lab's folder. What cannot be had is said in r->no_weights. */
+/* A later run writes to the same place, so that this one's are kept in the lab's folder. What
+ * cannot be had is said in r->no_weights. */
 static void keep_weights(const struct tw_lab *lab, const struct seen *before, struct tw_lab_run *r)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const struct twin_run *run = r->run;
     char *from = lab->weights ? tw_path_join(run->cwd, lab->weights) : guess(run, &r->no_weights);
     const struct seen now = look(from);
-    char *to = from ? tw_printf("%s/weights-%02llu", lab->folder, (unsigned long long)lab->made) : NULL;
+    char *to = from ? tw_printf("%s/weights-%02llu", lab->folder, (unsigned long long)lab->made)
+                    : NULL;
     if (!from)
         return;
     if (!to)
@@ -144,9 +164,12 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
     else if (lab->weights && !now.there)
         r->no_weights = tw_printf("%s was not written", lab->weights);
     else if (lab->weights && !is_new(before, &now))
-        r->no_weights = tw_printf("%s lay there already, and this run did not write it", lab->weights);
+        r->no_weights = tw_printf("%s lay there already, and this run did not write it",
+                                  lab->weights);
     else if (!S_ISREG(now.st.st_mode) || (uint64_t)now.st.st_size > WEIGHTS_MAX)
-        r->no_weights = tw_printf("%s is not a file of at most 1 GiB; distances are estimated from sketches", tw_base_name(from));
+        r->no_weights = tw_printf(
+            "%s is not a file of at most 1 GiB; distances are estimated from sketches",
+            tw_base_name(from));
     else if (copy_file(from, to, &err) != 0 || twin_content_read(to, &r->weights, &err) != 0)
         r->no_weights = tw_printf("%s", err.message);
     else
@@ -157,7 +180,8 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
 
 /* ---- one run */
 
-static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level, struct tw_trial *t, struct twin_error *err)
+static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level,
+                  struct tw_trial *t, struct twin_error *err)
 {
     struct twin_launch_options o = {
         .argv = lab->argv,
@@ -176,11 +200,13 @@ static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_le
     return tw_trial_make(t, &o, err);
 }
 
-int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level, const char *title, struct tw_lab_run *out, struct twin_error *err)
+int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level,
+               const char *title, struct tw_lab_run *out, struct twin_error *err)
 {
     char text[32];
     struct tw_trial t = {.front = &tw_terminal, .title = title, .expected_s = lab->expected_s};
-    *out = (struct tw_lab_run){.others = NAN, .ends = {.loss = NAN, .loop_s = NAN, .nonfinite_step = -1}};
+    *out = (struct tw_lab_run){.others = NAN,
+                               .ends = {.loss = NAN, .loop_s = NAN, .nonfinite_step = -1}};
     if (lab->expected_s > 0)
         t.deadline_ns = tw_patience_ends_ns(&tw_patience_in_the_lab, lab->expected_s);
     const struct seen before = look(lab->weights);
@@ -194,7 +220,8 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
         return rc;
     out->others = others_between(&from, &to);
     if (!lab->args.quiet)
-        tw_trial_line(&tw_terminal, title, out->run, t.end == TW_TRIAL_OUT_OF_TIME ? "stood still" : tw_run_state(out->run, text));
+        tw_trial_line(&tw_terminal, title, out->run,
+                      t.end == TW_TRIAL_OUT_OF_TIME ? "stood still" : tw_run_state(out->run, text));
     if (out->run->outcome != TWIN_RUN_EXITED || out->run->exit_code != 0)
         return 0;
     if (w->world.count == lab->natural.world.count && out->run->wall_s > lab->expected_s)
@@ -219,15 +246,19 @@ void tw_lab_run_free(struct tw_lab_run *r)
     *r = (struct tw_lab_run){.others = NAN};
 }
 
-int tw_lab_gap(const struct tw_lab_run *a, const struct tw_lab_run *b, struct twin_gap *out, struct twin_error *err)
+int tw_lab_gap(const struct tw_lab_run *a, const struct tw_lab_run *b, struct twin_gap *out,
+               struct twin_error *err)
 {
     twin_gap_estimate(&a->ends, &b->ends, out);
-    return a->has_weights && b->has_weights ? twin_gap_exact(&a->ends, &a->weights, &b->weights, out, err) : 0;
+    return a->has_weights && b->has_weights
+               ? twin_gap_exact(&a->ends, &a->weights, &b->weights, out, err)
+               : 0;
 }
 
 /* ---- several */
 
-int tw_lab_set_make(struct tw_lab *lab, const struct tw_lab_world *w, size_t wanted, const char *word, struct tw_lab_set *out, struct twin_error *err)
+int tw_lab_set_make(struct tw_lab *lab, const struct tw_lab_world *w, size_t wanted,
+                    const char *word, struct tw_lab_set *out, struct twin_error *err)
 {
     char title[64];
     *out = (struct tw_lab_set){.run = tw_calloc(wanted ? wanted : 1, sizeof *out->run)};
@@ -254,8 +285,10 @@ void tw_lab_set_free(struct tw_lab_set *set)
 
 static bool same_end(const struct tw_lab_run *a, const struct tw_lab_run *b)
 {
-    const bool traces = a->ends.bits_records == b->ends.bits_records && a->ends.bits.a == b->ends.bits.a && a->ends.bits.b == b->ends.bits.b;
-    return traces && a->has_weights == b->has_weights && (!a->has_weights || strcmp(a->weights.content, b->weights.content) == 0);
+    const bool traces = a->ends.bits_records == b->ends.bits_records &&
+                        a->ends.bits.a == b->ends.bits.a && a->ends.bits.b == b->ends.bits.b;
+    return traces && a->has_weights == b->has_weights &&
+           (!a->has_weights || strcmp(a->weights.content, b->weights.content) == 0);
 }
 
 size_t tw_lab_classes(const struct tw_lab_set *set)

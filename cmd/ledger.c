@@ -21,10 +21,13 @@ enum { ARTIFACTS = 1000, COMPARISON_BYTES = 1 << 20 };
 
 static void not_written(const struct twin_error *err)
 {
-    tw_say("the ledger was not written: %s; nothing is lost: `twinrun ls` catches up from the run folders", err->message);
+    tw_say("the ledger was not written: %s; nothing is lost: `twinrun ls` catches up from the run "
+           "folders",
+           err->message);
 }
 
-/* What ledger.db says of a home that is moved stays true: there the home has no name. In a ledger for many homes it has one. */
+/* What ledger.db says of a home that is moved stays true: there the home has no name. In a ledger
+ * for many homes it has one. */
 char *tw_ledger_home(const char *home, const char *url)
 {
     const char *given = getenv("TWINRUN_LEDGER");
@@ -41,15 +44,18 @@ char *tw_ledger_home(const char *home, const char *url)
 
 static const char *kind_of(const char *path)
 {
-    static const char *const endings[] = {".pt", ".pth", ".ckpt", ".safetensors", ".npz", ".npy", ".distcp", ".bin"};
+    static const char *const endings[] = {".pt",  ".pth", ".ckpt",   ".safetensors",
+                                          ".npz", ".npy", ".distcp", ".bin"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
         if (tw_ends(path, endings[i]))
             return "checkpoint";
     return "file";
 }
 
-/* A run that was just made knows its command as it was given; nothing is kept of secrets in it. safe NULL: it was loaded, so they are gone. */
-static int put_run(struct twin_ledger *l, const char *home, const struct twin_run *run, const struct twin_redactor *safe, struct twin_error *err)
+/* A run that was just made knows its command as it was given; nothing is kept of secrets in it.
+ * safe NULL: it was loaded, so they are gone. */
+static int put_run(struct twin_ledger *l, const char *home, const struct twin_run *run,
+                   const struct twin_redactor *safe, struct twin_error *err)
 {
     struct twin_run copy = *run, *r = &copy;
     char **kept = safe ? twin_redact_argv(safe, run->argv, run->argc) : NULL;
@@ -66,13 +72,26 @@ static int put_run(struct twin_ledger *l, const char *home, const struct twin_ru
     tw_run_totals(r, &t);
     for (size_t i = 0; a && i < r->file_count && n < ARTIFACTS; i++)
         if (r->files[i].sha256[0])
-            a[n++] = (struct twin_ledger_artifact){r->files[i].path, kind_of(r->files[i].path), r->files[i].sha256, r->files[i].bytes};
+            a[n++] = (struct twin_ledger_artifact){r->files[i].path, kind_of(r->files[i].path),
+                                                   r->files[i].sha256, r->files[i].bytes};
     struct twin_ledger_run row = {
-        .id = r->id, .name = tw_base_name(r->dir), .home = home, .label = r->label, .command = command, .argv = argv, .host = r->host,
-        .state = tw_run_state(r, state), .exit_code = r->exit_code, .start_ns = r->start_realtime_ns, .wall_s = r->wall_s, .steps = t.steps,
-        .records = t.records, .dropped = t.dropped,
+        .id = r->id,
+        .name = tw_base_name(r->dir),
+        .home = home,
+        .label = r->label,
+        .command = command,
+        .argv = argv,
+        .host = r->host,
+        .state = tw_run_state(r, state),
+        .exit_code = r->exit_code,
+        .start_ns = r->start_realtime_ns,
+        .wall_s = r->wall_s,
+        .steps = t.steps,
+        .records = t.records,
+        .dropped = t.dropped,
     };
-    int rc = a && command && argv ? twin_ledger_put_run(l, &row, a, n, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    int rc = a && command && argv ? twin_ledger_put_run(l, &row, a, n, err)
+                                  : twin_error_set(err, TWIN_ENOMEM, "out of memory");
     tw_free(a);
     free(argv);
     json_decref(list);
@@ -95,9 +114,11 @@ static int new_id(char id[33], struct twin_error *err)
 static char *first_line(const struct twin_finding *f)
 {
     struct tw_buf b = {0};
-    bool record = f->name[0] && f->type != TWIN_FINDING_OUTCOME && f->type != TWIN_FINDING_RANKS && f->type != TWIN_FINDING_OUTPUT;
+    bool record = f->name[0] && f->type != TWIN_FINDING_OUTCOME && f->type != TWIN_FINDING_RANKS &&
+                  f->type != TWIN_FINDING_OUTPUT;
     if (record)
-        tw_buf_printf(&b, "step %u, rank %d, %s %s %s%s%s", f->step_a, f->rank, twin_phase_name(f->phase), twin_kind_name(f->kind), f->name,
+        tw_buf_printf(&b, "step %u, rank %d, %s %s %s%s%s", f->step_a, f->rank,
+                      twin_phase_name(f->phase), twin_kind_name(f->kind), f->name,
                       f->op[0] ? ", " : "", f->op);
     else
         tw_buf_puts(&b, f->text);
@@ -106,16 +127,23 @@ static char *first_line(const struct twin_finding *f)
     return safe;
 }
 
-static int save_comparison(const char *home, const struct twin_ledger_comparison *c, struct twin_error *err)
+static int save_comparison(const char *home, const struct twin_ledger_comparison *c,
+                           struct twin_error *err)
 {
     json_t *runs = json_array();
     for (size_t i = 0; i < c->run_count; i++)
         json_array_append_new(runs, json_string(c->run_id[i]));
-    json_t *j = json_pack("{s:s, s:s, s:I, s:s, s:o, s:s, s:o, s:I, s:o, s:o}", "schema", "twinrun.comparison/1", "id", c->id, "time_ns", (json_int_t)c->time_ns,
-                          "verb", c->verb, "command", tw_json_text(c->command ? c->command : ""), "outcome", c->outcome, "first", tw_json_text(c->first),
-                          "first_step", (json_int_t)c->first_step, "cause", tw_json_text(c->cause ? c->cause : ""), "runs", runs);
-    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL, *dir = tw_path_join(home, "comparisons"), *path = dir ? tw_printf("%s/%s.json", dir, c->id) : NULL;
-    int rc = text && path ? twin_home_make(home, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    json_t *j = json_pack("{s:s, s:s, s:I, s:s, s:o, s:s, s:o, s:I, s:o, s:o}", "schema",
+                          "twinrun.comparison/1", "id", c->id, "time_ns", (json_int_t)c->time_ns,
+                          "verb", c->verb, "command", tw_json_text(c->command ? c->command : ""),
+                          "outcome", c->outcome, "first", tw_json_text(c->first), "first_step",
+                          (json_int_t)c->first_step, "cause",
+                          tw_json_text(c->cause ? c->cause : ""), "runs", runs);
+    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+    char *dir = tw_path_join(home, "comparisons");
+    char *path = dir ? tw_printf("%s/%s.json", dir, c->id) : NULL;
+    int rc = text && path ? twin_home_make(home, err)
+                          : twin_error_set(err, TWIN_ENOMEM, "out of memory");
     rc = rc ? rc : tw_mkdirs(dir, err);
     if (rc == 0)
         rc = tw_write_file_atomic(path, text, strlen(text), err);
@@ -142,15 +170,27 @@ void tw_ledger_note(const struct tw_noted *n)
     struct twin_redactor *safe = NULL;
     char *given = tw_shell_quote(n->runs[0]->argv, n->runs[0]->argc), *command = NULL;
     int rc = twin_redactor_open(n->home, &safe, &err);
-    if (rc == 0 && n->command) { /* the command of the runs is redacted by argument, anything else as text */
-        char **argv = given && strcmp(given, n->command) == 0 ? twin_redact_argv(safe, n->runs[0]->argv, n->runs[0]->argc) : NULL;
-        command = argv ? tw_shell_quote(argv, n->runs[0]->argc) : twin_redact(safe, n->command, NULL);
+    /* the command of the runs is redacted by argument, anything else as text */
+    if (rc == 0 && n->command) {
+        char **argv = given && strcmp(given, n->command) == 0
+                          ? twin_redact_argv(safe, n->runs[0]->argv, n->runs[0]->argc)
+                          : NULL;
+        command = argv ? tw_shell_quote(argv, n->runs[0]->argc)
+                       : twin_redact(safe, n->command, NULL);
         twin_redact_free(argv);
         rc = command ? 0 : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
     }
     tw_free(given);
-    struct twin_ledger_comparison c = {.id = id, .time_ns = tw_realtime_ns(), .verb = n->verb, .command = command, .outcome = n->outcome, .first = first,
-                                       .first_step = n->first ? (int64_t)n->first->step_a : -1, .cause = n->cause, .run_id = ids, .run_count = n->count};
+    struct twin_ledger_comparison c = {.id = id,
+                                       .time_ns = tw_realtime_ns(),
+                                       .verb = n->verb,
+                                       .command = command,
+                                       .outcome = n->outcome,
+                                       .first = first,
+                                       .first_step = n->first ? (int64_t)n->first->step_a : -1,
+                                       .cause = n->cause,
+                                       .run_id = ids,
+                                       .run_count = n->count};
     char *home = tw_ledger_home(n->home, n->url);
     if (rc == 0 && !home)
         rc = twin_error_set(&err, TWIN_ENOMEM, "out of memory");
@@ -159,9 +199,11 @@ void tw_ledger_note(const struct tw_noted *n)
     if (rc == 0)
         rc = twin_ledger_open(n->home, n->url, &l, &err);
     for (size_t i = 0; rc == 0 && i < n->count; i++) {
-        char *runs = tw_path_join(n->home, "runs"), *dir = runs ? tw_path_absolute(runs, NULL) : NULL;
+        char *runs = tw_path_join(n->home, "runs");
+        char *dir = runs ? tw_path_absolute(runs, NULL) : NULL;
         size_t length = dir ? strlen(dir) : 0; /* runs of other homes are not this ledger's */
-        if (length && strncmp(n->runs[i]->dir, dir, length) == 0 && n->runs[i]->dir[length] == '/' && !n->runs[i]->in_progress)
+        if (length && strncmp(n->runs[i]->dir, dir, length) == 0 &&
+            n->runs[i]->dir[length] == '/' && !n->runs[i]->in_progress)
             rc = put_run(l, home, n->runs[i], safe, &err);
         tw_free(runs);
         tw_free(dir);
@@ -180,7 +222,8 @@ void tw_ledger_note(const struct tw_noted *n)
 
 void tw_ledger_note_run(const char *home, const char *url, const struct twin_run *r)
 {
-    char *given = home ? NULL : twin_home_default(), *path = tw_path_absolute(home ? home : given ? given : "", NULL);
+    char *given = home ? NULL : twin_home_default();
+    char *path = tw_path_absolute(home ? home : given ? given : "", NULL);
     if (path)
         tw_ledger_note(&(struct tw_noted){.home = path, .url = url, .runs = &r, .count = 1});
     tw_free(path);
@@ -189,11 +232,14 @@ void tw_ledger_note_run(const char *home, const char *url, const struct twin_run
 
 /* ---- catching up */
 
-struct known { char *name, *id; bool gone, seen; };
+struct known {
+    char *name, *id;
+    bool gone, seen;
+};
 struct catching {
     struct twin_ledger *l;
-    const char *home;        /* folder */
-    char *owner;             /* as the ledger calls it */
+    const char *home; /* folder */
+    char *owner;      /* as the ledger calls it */
     struct known *known;
     size_t count, room;
     tw_live_fn *live;
@@ -243,10 +289,13 @@ static void forget(struct catching *c)
 
 static struct known *find(struct catching *c, const char *name)
 {
-    return c->count ? bsearch(&(struct known){.name = (char *)(uintptr_t)name}, c->known, c->count, sizeof *c->known, by_name) : NULL;
+    return c->count ? bsearch(&(struct known){.name = (char *)(uintptr_t)name}, c->known, c->count,
+                              sizeof *c->known, by_name)
+                    : NULL;
 }
 
-static int one_folder(struct catching *c, const char *runs, const char *name, struct twin_error *err)
+static int one_folder(struct catching *c, const char *runs, const char *name,
+                      struct twin_error *err)
 {
     struct known *k = find(c, name);
     if (k)
@@ -288,7 +337,8 @@ static int runs(struct catching *c, struct twin_error *err)
     if (!d && path && errno != ENOENT)
         rc = twin_error_system(err, "cannot list %s", path);
     if (rc == 0)
-        rc = twin_ledger_runs(c->l, &(struct twin_ledger_filter){.home = c->owner}, take_known, c, err);
+        rc = twin_ledger_runs(c->l, &(struct twin_ledger_filter){.home = c->owner}, take_known, c,
+                              err);
     if (c->count)
         qsort(c->known, c->count, sizeof *c->known, by_name);
     for (struct dirent *e; rc == 0 && d && (e = readdir(d));)
@@ -303,23 +353,36 @@ static int runs(struct catching *c, struct twin_error *err)
     return rc;
 }
 
-static int one_comparison(struct catching *c, const char *dir, const char *name, struct twin_error *err)
+static int one_comparison(struct catching *c, const char *dir, const char *name,
+                          struct twin_error *err)
 {
     char *path = tw_path_join(dir, name), *text = NULL;
     size_t n = 0;
-    json_t *j = path && tw_read_file(path, COMPARISON_BYTES, &text, &n, NULL) == 0 ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *j = path && tw_read_file(path, COMPARISON_BYTES, &text, &n, NULL) == 0
+                    ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL)
+                    : NULL;
     json_t *list = json_object_get(j, "runs");
-    const char *schema = json_string_value(json_object_get(j, "schema")), *id = json_string_value(json_object_get(j, "id"));
+    const char *schema = json_string_value(json_object_get(j, "schema"));
+    const char *id = json_string_value(json_object_get(j, "id"));
     const char **ids = tw_calloc(json_array_size(list) + 1, sizeof *ids);
     int rc = 0;
     for (size_t i = 0; ids && i < json_array_size(list); i++)
-        ids[i] = json_string_value(json_array_get(list, i)) ? json_string_value(json_array_get(list, i)) : "";
-    if (ids && schema && id && strcmp(schema, "twinrun.comparison/1") == 0 && strncmp(name, id, strlen(id)) == 0) {
+        ids[i] = json_string_value(json_array_get(list, i))
+                     ? json_string_value(json_array_get(list, i))
+                     : "";
+    if (ids && schema && id && strcmp(schema, "twinrun.comparison/1") == 0 &&
+        strncmp(name, id, strlen(id)) == 0) {
         struct twin_ledger_comparison row = {
-            .id = id, .time_ns = json_integer_value(json_object_get(j, "time_ns")), .verb = json_string_value(json_object_get(j, "verb")),
-            .command = json_string_value(json_object_get(j, "command")), .outcome = json_string_value(json_object_get(j, "outcome")),
-            .first = json_string_value(json_object_get(j, "first")), .first_step = json_integer_value(json_object_get(j, "first_step")),
-            .cause = json_string_value(json_object_get(j, "cause")), .run_id = ids, .run_count = json_array_size(list)};
+            .id = id,
+            .time_ns = json_integer_value(json_object_get(j, "time_ns")),
+            .verb = json_string_value(json_object_get(j, "verb")),
+            .command = json_string_value(json_object_get(j, "command")),
+            .outcome = json_string_value(json_object_get(j, "outcome")),
+            .first = json_string_value(json_object_get(j, "first")),
+            .first_step = json_integer_value(json_object_get(j, "first_step")),
+            .cause = json_string_value(json_object_get(j, "cause")),
+            .run_id = ids,
+            .run_count = json_array_size(list)};
         rc = twin_ledger_put_comparison(c->l, &row, err);
     }
     tw_free(ids);

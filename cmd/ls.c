@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun ls: the runs of a home, newest first: from the ledger, which catches up first; without one from the run folders. */
+/* twinrun ls: the runs of a home, newest first: from the ledger, which catches up first; without
+ * one from the run folders. */
 #include "json.h"
 #include "ledger.h"
 #include "options.h"
@@ -24,10 +25,14 @@ struct ls_args {
 
 static const struct tw_option options[] = {
     {"count", 'n', TW_OPT_COUNT, "N", NULL, "Listing", "only the N newest", FIELD(count), 1, 0},
-    {"command", 'c', TW_OPT_STRING, "PATTERN", NULL, "Listing", "only runs whose command matches; * ? [..]", FIELD(command)},
+    {"command", 'c', TW_OPT_STRING, "PATTERN", NULL, "Listing",
+     "only runs whose command matches; * ? [..]", FIELD(command)},
     {"outcome", 'o', TW_OPT_STRING, "WORD", NULL, "Listing",
-     "only runs that ended so (ok, 'exit 1', ...), or that took part in a comparison with this outcome (same, differ, ...)", FIELD(outcome)},
-    {"since", 0, TW_OPT_STRING, "WHEN", NULL, "Listing", "only runs that began then or later: 90m, 12h, 3d, or 2026-11-21", FIELD(since)},
+     "only runs that ended so (ok, 'exit 1', ...), or that took part in a comparison with this "
+     "outcome (same, differ, ...)",
+     FIELD(outcome)},
+    {"since", 0, TW_OPT_STRING, "WHEN", NULL, "Listing",
+     "only runs that began then or later: 90m, 12h, 3d, or 2026-11-21", FIELD(since)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Listing", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(ls_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Listing", "print one JSON object", FIELD(json)},
@@ -50,22 +55,24 @@ static const struct tw_pair examples[] = {
 struct listing {
     const struct ls_args *a;
     const char *home;
-    json_t *rows;      /* --json */
+    json_t *rows; /* --json */
     uint64_t shown;
     int64_t since_ns;
     int rc;
-    bool folders;      /* from the run folders */
+    bool folders; /* from the run folders */
 };
 
 static void print_head(const struct listing *l)
 {
     if (!l->a->json && l->shown == 0)
-        tw_put("%-38s  %-11s %12s %9s %12s  %s\n", "RUN", "STATE", "TIME", "STEPS", "RECORDS", "COMMAND");
+        tw_put("%-38s  %-11s %12s %9s %12s  %s\n", "RUN", "STATE", "TIME", "STEPS", "RECORDS",
+               "COMMAND");
 }
 
 static bool wanted(const struct listing *l, int64_t start_ns, const char *command)
 {
-    return (!l->a->count || l->shown < l->a->count) && start_ns >= l->since_ns && (!l->a->command || tw_glob(l->a->command, command));
+    return (!l->a->count || l->shown < l->a->count) && start_ns >= l->since_ns &&
+           (!l->a->command || tw_glob(l->a->command, command));
 }
 
 static void show_row(struct listing *l, const struct twin_ledger_run *r, const char *dir)
@@ -73,14 +80,20 @@ static void show_row(struct listing *l, const struct twin_ledger_run *r, const c
     char seconds[24], steps[32], records[32];
     if (l->a->json) {
         json_t *argv = r->argv[0] ? json_loads(r->argv, 0, NULL) : NULL;
-        json_array_append_new(l->rows, json_pack("{s:o, s:o, s:o, s:s, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:b}", "id", tw_json_text(r->id), "dir", tw_json_text(dir),
-                                                 "label", tw_json_text(r->label), "state", r->state, "exit_code", (json_int_t)r->exit_code, "wall_s", r->wall_s,
-                                                 "start_realtime_ns", (json_int_t)r->start_ns, "steps", (json_int_t)r->steps, "records",
-                                                 (json_int_t)r->records, "dropped", (json_int_t)r->dropped, "argv", argv ? argv : json_array(), "gone", r->gone));
+        json_array_append_new(
+            l->rows, json_pack("{s:o, s:o, s:o, s:s, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:b}", "id",
+                               tw_json_text(r->id), "dir", tw_json_text(dir), "label",
+                               tw_json_text(r->label), "state", r->state, "exit_code",
+                               (json_int_t)r->exit_code, "wall_s", r->wall_s, "start_realtime_ns",
+                               (json_int_t)r->start_ns, "steps", (json_int_t)r->steps, "records",
+                               (json_int_t)r->records, "dropped", (json_int_t)r->dropped, "argv",
+                               argv ? argv : json_array(), "gone", r->gone));
     } else {
         print_head(l);
-        tw_put("%-38s  %-11s %12s %9s %12s  %.100s%s\n", r->name, r->state, tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
-               tw_human_count(r->records, records), r->command, r->gone ? "   (folder removed)" : "");
+        tw_put("%-38s  %-11s %12s %9s %12s  %.100s%s\n", r->name, r->state,
+               tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
+               tw_human_count(r->records, records), r->command,
+               r->gone ? "   (folder removed)" : "");
     }
     l->shown++;
 }
@@ -109,22 +122,36 @@ static void folder_row(struct listing *l, const struct twin_run *r)
     json_t *list = tw_json_texts(r->argv, r->argc);
     tw_run_totals(r, &t);
     argv = list ? json_dumps(list, JSON_COMPACT) : NULL;
-    if (command && argv && wanted(l, r->start_realtime_ns, command) && (!l->a->outcome || strcmp(l->a->outcome, state) == 0))
-        show_row(l, &(struct twin_ledger_run){.id = r->id, .name = tw_base_name(r->dir), .label = r->label, .command = command, .argv = argv, .state = state,
-                                              .exit_code = r->exit_code, .start_ns = r->start_realtime_ns, .wall_s = r->wall_s, .steps = t.steps,
-                                              .records = t.records, .dropped = t.dropped}, r->dir);
+    if (command && argv && wanted(l, r->start_realtime_ns, command) &&
+        (!l->a->outcome || strcmp(l->a->outcome, state) == 0))
+        show_row(l,
+                 &(struct twin_ledger_run){.id = r->id,
+                                           .name = tw_base_name(r->dir),
+                                           .label = r->label,
+                                           .command = command,
+                                           .argv = argv,
+                                           .state = state,
+                                           .exit_code = r->exit_code,
+                                           .start_ns = r->start_realtime_ns,
+                                           .wall_s = r->wall_s,
+                                           .steps = t.steps,
+                                           .records = t.records,
+                                           .dropped = t.dropped},
+                 r->dir);
     free(argv);
     json_decref(list);
     tw_free(command);
 }
 
-static void live(void *user, const char *dir, const struct twin_run *r, const struct twin_error *err)
+static void live(void *user, const char *dir, const struct twin_run *r,
+                 const struct twin_error *err)
 {
     struct listing *l = user;
     if (r)
         folder_row(l, r);
     else
-        l->rc = tw_trouble(err, "%s", tw_base_name(dir)); /* one bad folder hides none of the others */
+        /* one bad folder hides none of the others */
+        l->rc = tw_trouble(err, "%s", tw_base_name(dir));
 }
 
 static int folders(struct listing *l)
@@ -153,8 +180,13 @@ static int from_ledger(struct listing *l, struct twin_ledger *ledger)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char *owner = tw_ledger_home(l->home, l->a->ledger);
-    struct twin_ledger_filter f = {.home = owner, .command = l->a->command, .outcome = l->a->outcome, .since_ns = l->since_ns, .limit = l->a->count};
-    int rc = owner ? twin_ledger_runs(ledger, &f, ledger_row, l, &err) : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+    struct twin_ledger_filter f = {.home = owner,
+                                   .command = l->a->command,
+                                   .outcome = l->a->outcome,
+                                   .since_ns = l->since_ns,
+                                   .limit = l->a->count};
+    int rc = owner ? twin_ledger_runs(ledger, &f, ledger_row, l, &err)
+                   : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
     tw_free(owner);
     return rc ? tw_trouble(&err, "cannot read the ledger; --ledger none lists the folders") : l->rc;
 }
@@ -162,7 +194,10 @@ static int from_ledger(struct listing *l, struct twin_ledger *ledger)
 /* 90m, 12h, 3d, 2w before now; or a day or time. */
 static int parse_since(const char *s, int64_t *ns)
 {
-    static const struct { char unit; double seconds; } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 7 * 86400}};
+    static const struct {
+        char unit;
+        double seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 7 * 86400}};
     char *end;
     errno = 0;
     double n = strtod(s, &end);
@@ -183,7 +218,9 @@ static int run(int argc, char **argv)
         return rc;
     struct listing l = {.a = &a};
     if (a.since && parse_since(a.since, &l.since_ns) != 0)
-        return tw_bad_use("ls", "--since: expected 90m, 12h, 3d, 2w or a day such as 2026-11-21, found \"%s\"", a.since);
+        return tw_bad_use(
+            "ls", "--since: expected 90m, 12h, 3d, 2w or a day such as 2026-11-21, found \"%s\"",
+            a.since);
     char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     if (!home) {
         tw_free(given);
@@ -200,8 +237,12 @@ static int run(int argc, char **argv)
     rc = ledger ? from_ledger(&l, ledger) : folders(&l);
     twin_ledger_close(ledger);
     if (!a.json && l.shown == 0 && rc == 0)
-        tw_say(a.command || a.outcome || a.since ? "no such run in %s" : "no runs in %s; make one: twinrun record -- COMMAND", given);
-    if (a.json && tw_json_print(json_pack("{s:s, s:o}", "schema", "twinrun.ls/1", "runs", l.rows)) != 0)
+        tw_say(a.command || a.outcome || a.since
+                   ? "no such run in %s"
+                   : "no runs in %s; make one: twinrun record -- COMMAND",
+               given);
+    if (a.json &&
+        tw_json_print(json_pack("{s:s, s:o}", "schema", "twinrun.ls/1", "runs", l.rows)) != 0)
         rc = TW_EXIT_TROUBLE;
     tw_free(home);
     tw_free(given);
@@ -212,11 +253,11 @@ const struct tw_command tw_command_ls = {
     "ls",
     "list the recorded runs",
     synopsis,
-    "Lists the run folders of a home, newest first: name, how the job ended, wall time, steps, records and the "
-    "command. They come from the ledger, which is fast with thousands of runs, catches up with the folders first, and still knows runs whose "
-    "folder gc has removed.\n\n"
-    "A run is named to the other commands by its path, its folder's name, its id or the unique beginning of one, "
-    "last, or last~1 (the one before the last).",
+    "Lists the run folders of a home, newest first: name, how the job ended, wall time, steps, "
+    "records and the command. They come from the ledger, which is fast with thousands of runs, "
+    "catches up with the folders first, and still knows runs whose folder gc has removed.\n\n"
+    "A run is named to the other commands by its path, its folder's name, its id or the unique "
+    "beginning of one, last, or last~1 (the one before the last).",
     options,
     TW_OPERANDS_NONE,
     0,

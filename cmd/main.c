@@ -13,9 +13,15 @@
 #include <unistd.h>
 
 const struct tw_command *const tw_commands[] = {
-    &tw_command_check, &tw_command_isolate, &tw_command_shrink, &tw_command_record, &tw_command_diff, &tw_command_zoom,    &tw_command_run,    &tw_command_show, &tw_command_report,
-    &tw_command_ls,    &tw_command_gc,     &tw_command_factors, &tw_command_ops, &tw_command_spread, &tw_command_simulate, &tw_command_lab, &tw_command_significant, &tw_command_scale,
-    &tw_command_digest, &tw_command_snapshot, &tw_command_sign, &tw_command_pack, &tw_command_replay, &tw_command_audit, &tw_command_verify, &tw_command_doctor, NULL,
+    &tw_command_check,  &tw_command_isolate,     &tw_command_shrink,
+    &tw_command_record, &tw_command_diff,        &tw_command_zoom,
+    &tw_command_run,    &tw_command_show,        &tw_command_report,
+    &tw_command_ls,     &tw_command_gc,          &tw_command_factors,
+    &tw_command_ops,    &tw_command_spread,      &tw_command_simulate,
+    &tw_command_lab,    &tw_command_significant, &tw_command_scale,
+    &tw_command_digest, &tw_command_snapshot,    &tw_command_sign,
+    &tw_command_pack,   &tw_command_replay,      &tw_command_audit,
+    &tw_command_verify, &tw_command_doctor,      NULL,
 };
 
 /* The table's own size: a command that is added later is a suggestion, too. */
@@ -29,10 +35,12 @@ static int unknown_command(const char *name)
     const char *near = tw_nearest(name, names);
     if (near)
         return tw_bad_use(NULL, "unknown command \"%s\"; did you mean %s?", name, near);
-    return tw_bad_use(NULL, "unknown command \"%s\"; to watch a job: twinrun check -- COMMAND", name);
+    return tw_bad_use(NULL, "unknown command \"%s\"; to watch a job: twinrun check -- COMMAND",
+                      name);
 }
 
-static int print_page(const char *name, void (*whole)(FILE *), void (*one)(FILE *, const struct tw_command *))
+static int print_page(const char *name, void (*whole)(FILE *),
+                      void (*one)(FILE *, const struct tw_command *))
 {
     if (!name) {
         whole(stdout);
@@ -52,7 +60,8 @@ static int print_completion(const char *shell)
     else if (shell && strcmp(shell, "zsh") == 0)
         tw_complete_zsh(stdout);
     else
-        return tw_bad_use(NULL, "--completion: expected bash or zsh, found %s", shell ? shell : "nothing");
+        return tw_bad_use(NULL, "--completion: expected bash or zsh, found %s",
+                          shell ? shell : "nothing");
     return 0;
 }
 
@@ -84,8 +93,9 @@ static void nothing(int signal)
     (void)signal;
 }
 
-/* A file of ours beyond the user's limit (ulimit -f) is a failed write, not our end. A handler, since
- * exec gives the job back what it would have had; ignored, the signal would be ignored by the job, too. */
+/* A file of ours beyond the user's limit (ulimit -f) is a failed write, not our end. A handler,
+ * since exec gives the job back what it would have had; ignored, the signal would be ignored by the
+ * job, too. */
 static void outlive_file_limits(void)
 {
     struct sigaction now;

@@ -10,9 +10,11 @@
 #include <string.h>
 #include <twin/compare.h>
 
-const struct tw_option tw_option_help = {"help", 'h', TW_OPT_FLAG, NULL, NULL, "Other", "print this help"};
+const struct tw_option tw_option_help = {"help", 'h',     TW_OPT_FLAG,      NULL,
+                                         NULL,   "Other", "print this help"};
 
-#define FIRST_LONG 256 /* getopt's value of option i is FIRST_LONG + i, out of the way of every character */
+/* getopt's value of option i is FIRST_LONG + i, out of the way of every character */
+#define FIRST_LONG 256
 enum { MAX_OPTIONS = 64 };
 
 const struct tw_command *tw_command_find(const char *name)
@@ -85,7 +87,8 @@ static int parse_window(const char *s, struct tw_window *out)
         return TWIN_EINVAL;
     memcpy(first, s, (size_t)(colon - s));
     first[colon - s] = '\0';
-    if (tw_parse_u64(first, UINT32_MAX - 1, &a) != 0 || tw_parse_u64(colon + 1, UINT32_MAX - 1, &b) != 0 || b < a)
+    if (tw_parse_u64(first, UINT32_MAX - 1, &a) != 0 ||
+        tw_parse_u64(colon + 1, UINT32_MAX - 1, &b) != 0 || b < a)
         return TWIN_EINVAL;
     *out = (struct tw_window){(uint32_t)a, (uint32_t)b, true};
     return 0;
@@ -118,7 +121,8 @@ static int store(const struct tw_option *o, const char *value, void *args, char 
         break;
     case TW_OPT_COUNT: {
         uint64_t max = o->max ? o->max : UINT64_MAX - 1, v = 0;
-        snprintf(text, 96, o->max ? "a whole number from %llu to %llu" : "a whole number, %llu or more",
+        snprintf(text, 96,
+                 o->max ? "a whole number from %llu to %llu" : "a whole number, %llu or more",
                  (unsigned long long)o->min, (unsigned long long)max);
         rc = tw_parse_u64(value, max, &v);
         if (rc == 0 && v < o->min)
@@ -142,7 +146,8 @@ static int store(const struct tw_option *o, const char *value, void *args, char 
     case TW_OPT_LIST:
         snprintf(text, 96, "a text (and memory to keep it)");
         rc = append(field, value);
-        if (rc == 0 && strcmp(o->name, "ignore") == 0 && (rc = twin_ignore_check(&value, 1, NULL)) != 0)
+        if (rc == 0 && strcmp(o->name, "ignore") == 0 &&
+            (rc = twin_ignore_check(&value, 1, NULL)) != 0)
             snprintf(text, 96, "an extended regular expression behind \"line:\"");
         break;
     case TW_OPT_LEVEL:
@@ -172,8 +177,8 @@ static void table_add(struct table *t, const struct tw_option *o, size_t *s)
     size_t i = t->count++;
     t->rows[i] = o;
     t->names[i] = o->name;
-    t->longs[i] =
-        (struct option){o->name, o->type == TW_OPT_FLAG ? no_argument : required_argument, NULL, FIRST_LONG + (int)i};
+    t->longs[i] = (struct option){o->name, o->type == TW_OPT_FLAG ? no_argument : required_argument,
+                                  NULL, FIRST_LONG + (int)i};
     if (o->short_name) {
         t->shorts[(*s)++] = o->short_name;
         if (o->type != TW_OPT_FLAG)
@@ -201,7 +206,9 @@ static const struct tw_option *table_find(const struct table *t, int value)
     return NULL;
 }
 
-/* getopt said '?': an unknown short option (optopt), or a long one that is unknown, ambiguous, or a flag given a value.
+/*
+ * getopt said '?': an unknown short option (optopt), or a long one that is unknown, ambiguous, or a
+ * flag given a value.
  */
 static int complain_unknown(const struct tw_command *c, const struct table *t, const char *word)
 {
@@ -215,10 +222,11 @@ static int complain_unknown(const struct tw_command *c, const struct table *t, c
         if (tw_starts(t->names[i], name) && matches < 3)
             match[matches++] = t->names[i];
     if (optopt >= FIRST_LONG)
-        return tw_bad_use(c->name, "option --%s takes no value, found \"%s\"", table_find(t, optopt)->name, word);
+        return tw_bad_use(c->name, "option --%s takes no value, found \"%s\"",
+                          table_find(t, optopt)->name, word);
     if (matches > 1)
-        return tw_bad_use(c->name, "option --%s is ambiguous: --%s, --%s%s", name, match[0], match[1],
-                          match[2] ? ", ..." : "");
+        return tw_bad_use(c->name, "option --%s is ambiguous: --%s, --%s%s", name, match[0],
+                          match[1], match[2] ? ", ..." : "");
     const char *near = tw_nearest(name, t->names);
     if (near)
         return tw_bad_use(c->name, "unknown option --%s; did you mean --%s?", name, near);
@@ -241,7 +249,8 @@ static int check_operands(const struct tw_command *c, const struct tw_operands *
         if (rest->count && !rest->is_job) {
             char *job = tw_shell_quote(rest->items, rest->count);
             int rc = tw_bad_use(c->name,
-                                "expected -- before the job's command, found \"%s\"; write: twinrun %s [options] -- %s",
+                                "expected -- before the job's command, found \"%s\"; write: "
+                                "twinrun %s [options] -- %s",
                                 rest->items[0], c->name, job ? job : rest->items[0]);
             tw_free(job);
             return rc;
@@ -253,9 +262,10 @@ static int check_operands(const struct tw_command *c, const struct tw_operands *
         /* fallthrough */
     case TW_OPERANDS_RUNS:
         if (rest->count < c->operands_min || rest->count > c->operands_max)
-            return tw_bad_use(c->name, "expected %zu%s run%s (a path, an id, last, last~1), found %zu", c->operands_min,
-                              c->operands_max > c->operands_min ? " or more" : "", c->operands_max == 1 ? "" : "s",
-                              rest->count);
+            return tw_bad_use(c->name,
+                              "expected %zu%s run%s (a path, an id, last, last~1), found %zu",
+                              c->operands_min, c->operands_max > c->operands_min ? " or more" : "",
+                              c->operands_max == 1 ? "" : "s", rest->count);
         break;
     case TW_OPERANDS_FILES: break;
     case TW_OPERANDS_NONE:
@@ -275,7 +285,8 @@ static int find_dashes(int argc, char **argv)
     return argc;
 }
 
-int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *args, struct tw_operands *rest)
+int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *args,
+                     struct tw_operands *rest)
 {
     struct table t;
     char text[96];

@@ -2,8 +2,8 @@
 #ifndef TW_CMD_OPTIONS_H
 #define TW_CMD_OPTIONS_H
 /*
- * One table per command. From it come parsing, --help, the man page and the completion scripts, so that they cannot
- * disagree (help.c prints, tests/cli/cases/options-agree.sh checks).
+ * One table per command. From it come parsing, --help, the man page and the completion scripts, so
+ * that they cannot disagree (help.c prints, tests/cli/cases/options-agree.sh checks).
  */
 #include "base.h" /* struct tw_strings */
 
@@ -15,11 +15,20 @@
 #include <twin/run.h>
 
 /* Exit codes of the commands that give a verdict. */
-enum { TW_EXIT_SAME = 0, TW_EXIT_DIFFER = 1, TW_EXIT_TROUBLE = 2, TW_EXIT_INCONCLUSIVE = 3, TW_EXIT_INTERRUPTED = 130 };
+enum {
+    TW_EXIT_SAME = 0,
+    TW_EXIT_DIFFER = 1,
+    TW_EXIT_TROUBLE = 2,
+    TW_EXIT_INCONCLUSIVE = 3,
+    TW_EXIT_INTERRUPTED = 130
+};
 
 #define TW_NOT_GIVEN UINT64_MAX /* initial value of a count whose absence means something */
 
-struct tw_window { uint32_t first, last; bool given; };
+struct tw_window {
+    uint32_t first, last;
+    bool given;
+};
 
 /* What an option's argument is, and the type of the field it is stored in. */
 enum tw_option_type {
@@ -37,54 +46,66 @@ enum tw_option_type {
 };
 
 struct tw_option {
-    const char *name;     /* long name, without dashes; NULL ends the table */
-    char short_name;      /* 0 = none */
+    const char *name; /* long name, without dashes; NULL ends the table */
+    char short_name;  /* 0 = none */
     enum tw_option_type type;
     const char *argument; /* its name in the help; NULL for flags */
     const char *initial;  /* default, as text for the same parser; NULL = none */
     const char *group;    /* heading in help and man page */
     const char *help;
-    size_t offset;        /* of the field in the command's argument struct */
-    uint64_t min, max;    /* counts; max 0 = no limit but the type's */
+    size_t offset;     /* of the field in the command's argument struct */
+    uint64_t min, max; /* counts; max 0 = no limit but the type's */
 };
 
-enum tw_operand_kind { TW_OPERANDS_NONE, TW_OPERANDS_FILES, TW_OPERANDS_RUNS, TW_OPERANDS_JOB, TW_OPERANDS_RUNS_OR_JOB };
+enum tw_operand_kind {
+    TW_OPERANDS_NONE,
+    TW_OPERANDS_FILES,
+    TW_OPERANDS_RUNS,
+    TW_OPERANDS_JOB,
+    TW_OPERANDS_RUNS_OR_JOB
+};
 
 struct tw_operands {
     char **items; /* NULL-terminated; point into argv */
     size_t count;
-    bool is_job;  /* came after "--" */
+    bool is_job; /* came after "--" */
 };
 
 /* One line of a command's exit status or examples section. */
-struct tw_pair { const char *left, *right; };
+struct tw_pair {
+    const char *left, *right;
+};
 
 struct tw_command {
     const char *name, *summary;
-    const char *const *synopsis;     /* usage lines behind "twinrun NAME "; NULL-terminated */
-    const char *description;         /* paragraphs, separated by an empty line */
+    const char *const *synopsis; /* usage lines behind "twinrun NAME "; NULL-terminated */
+    const char *description;     /* paragraphs, separated by an empty line */
     const struct tw_option *options;
     enum tw_operand_kind operands;
     size_t operands_min, operands_max; /* number of runs */
-    const struct tw_pair *exits;     /* ended by left == NULL */
+    const struct tw_pair *exits;       /* ended by left == NULL */
     const struct tw_pair *examples;
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 };
 
-extern const struct tw_command tw_command_check, tw_command_record, tw_command_diff, tw_command_zoom, tw_command_show,
-    tw_command_ls, tw_command_gc, tw_command_doctor, tw_command_run, tw_command_factors, tw_command_isolate, tw_command_ops, tw_command_shrink,
-    tw_command_spread, tw_command_simulate, tw_command_report, tw_command_lab, tw_command_significant, tw_command_scale, tw_command_digest, tw_command_snapshot, tw_command_sign, tw_command_pack, tw_command_replay, tw_command_audit, tw_command_verify;
+extern const struct tw_command tw_command_check, tw_command_record, tw_command_diff,
+    tw_command_zoom, tw_command_show, tw_command_ls, tw_command_gc, tw_command_doctor,
+    tw_command_run, tw_command_factors, tw_command_isolate, tw_command_ops, tw_command_shrink,
+    tw_command_spread, tw_command_simulate, tw_command_report, tw_command_lab,
+    tw_command_significant, tw_command_scale, tw_command_digest, tw_command_snapshot,
+    tw_command_sign, tw_command_pack, tw_command_replay, tw_command_audit, tw_command_verify;
 
 /* All commands in the order of the help; ended by NULL. */
 extern const struct tw_command *const tw_commands[];
 const struct tw_command *tw_command_find(const char *name);
 
 /*
- * Fills *args (zeroed or preset by the caller) from defaults and argv. Returns -1 when the command should go on, else
- * the exit code to leave with: --help was printed, or a complaint was (what was expected, found, what to try).
- * List fields are allocated once and belong to the process.
+ * Fills *args (zeroed or preset by the caller) from defaults and argv. Returns -1 when the command
+ * should go on, else the exit code to leave with: --help was printed, or a complaint was (what was
+ * expected, found, what to try). List fields are allocated once and belong to the process.
  */
-int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *args, struct tw_operands *rest);
+int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *args,
+                     struct tw_operands *rest);
 
 /* The option every command has besides its table. */
 extern const struct tw_option tw_option_help;

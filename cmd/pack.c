@@ -23,28 +23,43 @@ struct pack_args {
 #define FIELD(f) offsetof(struct pack_args, f)
 
 static const struct tw_option options[] = {
-    {"data", 'd', TW_OPT_STRING, "HOW", "auto", "What", "embed: the data's files go into the package; fetch=URL: only their addresses, below URL; omit: only their snapshot; "
-     "none: you say that the job reads none; auto: embed up to 64 MiB, omit more", FIELD(data)},
-    {"code", 'c', TW_OPT_LIST, "PATH", NULL, "What", "also pack this file or folder, which git does not track; may be repeated", FIELD(code)},
-    {"study", 0, TW_OPT_FILE, "FILE", NULL, "What", "also the result.json of a study of twinrun scale: a stranger draws its curve again with twinrun scale --from PACKAGE", FIELD(study)},
-    {"pip-option", 0, TW_OPT_LIST, "OPTION", NULL, "What", "an option that pip needs to find the packages again (--pip-option=--extra-index-url=https://...); may be repeated", FIELD(pip)},
-    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Signature", "sign the package with it, as twinrun sign does; may be repeated", FIELD(keys)},
-    {"out", 'o', TW_OPT_DIR, "FOLDER", NULL, "Output", "folder to make (default: RUN.package in the working folder)", FIELD(out)},
+    {"data", 'd', TW_OPT_STRING, "HOW", "auto", "What",
+     "embed: the data's files go into the package; fetch=URL: only their addresses, below URL; "
+     "omit: only their snapshot; none: you say that the job reads none; auto: embed up to 64 MiB, "
+     "omit more",
+     FIELD(data)},
+    {"code", 'c', TW_OPT_LIST, "PATH", NULL, "What",
+     "also pack this file or folder, which git does not track; may be repeated", FIELD(code)},
+    {"study", 0, TW_OPT_FILE, "FILE", NULL, "What",
+     "also the result.json of a study of twinrun scale: a stranger draws its curve again with "
+     "twinrun scale --from PACKAGE",
+     FIELD(study)},
+    {"pip-option", 0, TW_OPT_LIST, "OPTION", NULL, "What",
+     "an option that pip needs to find the packages again "
+     "(--pip-option=--extra-index-url=https://...); may be repeated",
+     FIELD(pip)},
+    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Signature",
+     "sign the package with it, as twinrun sign does; may be repeated", FIELD(keys)},
+    {"out", 'o', TW_OPT_DIR, "FOLDER", NULL, "Output",
+     "folder to make (default: RUN.package in the working folder)", FIELD(out)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"RUN [-o FOLDER] [--key KEY] [--data embed|fetch=URL|omit|none]", NULL};
+static const char *const synopsis[] = {
+    "RUN [-o FOLDER] [--key KEY] [--data embed|fetch=URL|omit|none]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "packed; what could not be packed was named"},
     {"2", "trouble: bad use, no such run, a folder that is there already, a key that cannot sign"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun record --data mnist -- python train.py", "a run whose data were verified before the start"},
-    {"twinrun pack last -o paper-table-2 --key team.key", "what a stranger needs to repeat it, signed"},
+    {"twinrun record --data mnist -- python train.py",
+     "a run whose data were verified before the start"},
+    {"twinrun pack last -o paper-table-2 --key team.key",
+     "what a stranger needs to repeat it, signed"},
     {"twinrun pack last --data fetch=https://example.org/mnist", "the data by address"},
     {NULL, NULL},
 };
@@ -60,19 +75,30 @@ static void progress(void *user, const char *what)
 
 static int data_option(const char *text, struct twin_pack_options *o)
 {
-    static const struct { const char *name; enum twin_pack_data how; } words[] = {
-        {"auto", TWIN_PACK_DATA_AUTO}, {"embed", TWIN_PACK_DATA_EMBED}, {"omit", TWIN_PACK_DATA_OMIT}, {"none", TWIN_PACK_DATA_NONE}};
+    static const struct {
+        const char *name;
+        enum twin_pack_data how;
+    } words[] = {{"auto", TWIN_PACK_DATA_AUTO},
+                 {"embed", TWIN_PACK_DATA_EMBED},
+                 {"omit", TWIN_PACK_DATA_OMIT},
+                 {"none", TWIN_PACK_DATA_NONE}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(words[i].name, text) == 0) {
             o->data = words[i].how;
             return -1;
         }
-    if (tw_starts(text, "fetch=") && (tw_starts(text + 6, "https://") || tw_starts(text + 6, "http://") || tw_starts(text + 6, "file:///")) && !strpbrk(text + 6, " \t\r\n")) {
+    if (tw_starts(text, "fetch=") &&
+        (tw_starts(text + 6, "https://") || tw_starts(text + 6, "http://") ||
+         tw_starts(text + 6, "file:///")) &&
+        !strpbrk(text + 6, " \t\r\n")) {
         o->data = TWIN_PACK_DATA_FETCH;
         o->url = text + 6;
         return -1;
     }
-    return tw_bad_use("pack", "--data: expected embed, fetch=URL (https://, http:// or file:///), omit, none or auto, found \"%s\"", text);
+    return tw_bad_use("pack",
+                      "--data: expected embed, fetch=URL (https://, http:// or file:///), omit, "
+                      "none or auto, found \"%s\"",
+                      text);
 }
 
 static int report(const struct twin_packed *p, bool json)
@@ -82,11 +108,15 @@ static int report(const struct twin_packed *p, bool json)
         json_t *areas = json_array();
         for (size_t i = 0; i < TWIN_AREAS; i++)
             json_array_append_new(areas, tw_area_json((enum twin_area)i, p->area[i]));
-        return tw_json_print(json_pack("{s:s, s:o, s:I, s:I, s:s, s:b, s:o}", "schema", "twinrun.pack/1", "package", tw_json_text(p->path), "files", (json_int_t)p->files, "bytes",
-                                       (json_int_t)p->bytes, "tagmanifest_sha256", p->tagmanifest, "signed", p->is_signed, "areas", areas));
+        return tw_json_print(json_pack(
+            "{s:s, s:o, s:I, s:I, s:s, s:b, s:o}", "schema", "twinrun.pack/1", "package",
+            tw_json_text(p->path), "files", (json_int_t)p->files, "bytes", (json_int_t)p->bytes,
+            "tagmanifest_sha256", p->tagmanifest, "signed", p->is_signed, "areas", areas));
     }
     char *path = tw_printable(p->path, strlen(p->path));
-    tw_put("packed  %s\n        %s files, %s, %s\n", path ? path : "?", tw_human_count(p->files, count), tw_human_bytes(p->bytes, size), p->is_signed ? "signed" : "not signed");
+    tw_put("packed  %s\n        %s files, %s, %s\n", path ? path : "?",
+           tw_human_count(p->files, count), tw_human_bytes(p->bytes, size),
+           p->is_signed ? "signed" : "not signed");
     tw_free(path);
     for (size_t i = 0; i < TWIN_AREAS; i++)
         tw_area_print(stdout, (enum twin_area)i, p->area[i], false);
@@ -131,7 +161,9 @@ static int run(int argc, char **argv)
         tw_free(out);
         return TW_EXIT_TROUBLE;
     }
-    rc = r->in_progress ? tw_bad_use("pack", "%s is still going on", given.items[0]) : !out ? tw_bad_use("pack", "out of memory") : -1;
+    rc = r->in_progress ? tw_bad_use("pack", "%s is still going on", given.items[0])
+         : !out         ? tw_bad_use("pack", "out of memory")
+                        : -1;
     if (rc < 0 && twin_pack(r, &o, &packed, &err) != 0)
         rc = tw_trouble(&err, "nothing was packed");
     tw_progress_clear();
@@ -147,11 +179,14 @@ const struct tw_command tw_command_pack = {
     "pack",
     "a run as a folder that a stranger can verify, audit and run again",
     synopsis,
-    "Makes a folder (BagIt 1.0, RO-Crate 1.1) with the code as it was (a git bundle of the commit, the changes, untracked files), the snapshots of the data and the data themselves "
-    "when they are small, lock lists of the environment, command and configuration, seeds, everything that the run's record says, and what was observed, to which a replay is compared. "
-    "Its README.md has two commands: one verifies, one runs it again.\n\n"
-    "What seems to hold a secret is left out, and so is what has changed since the run; each is named. Outside a git repository the script is packed, and the modules beside "
-    "it that it imports.",
+    "Makes a folder (BagIt 1.0, RO-Crate 1.1) with the code as it was (a git bundle of the commit, "
+    "the changes, untracked files), the snapshots of the data and the data themselves when they "
+    "are small, lock lists of the environment, command and configuration, seeds, everything that "
+    "the run's record says, and what was observed, to which a replay is compared. Its README.md "
+    "has two commands: one verifies, one runs it again.\n\n"
+    "What seems to hold a secret is left out, and so is what has changed since the run; each is "
+    "named. Outside a git repository the script is packed, and the modules beside it that it "
+    "imports.",
     options,
     TW_OPERANDS_RUNS,
     1,

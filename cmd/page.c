@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --html of every command: says what keeps a page from being written (src/report/page/page_file.c writes it). */
+/* --html of every command: says what keeps a page from being written (src/report/page/page_file.c
+ * writes it). */
 #include "page.h"
 
 #include "page_file.h"

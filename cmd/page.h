@@ -4,11 +4,20 @@
 /* --html FILE of every command. */
 #include <twin/page.h>
 
-#define TW_HTML_OPTION(args, field) \
-    {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the report as one HTML file that opens offline", offsetof(struct args, field)}
+#define TW_HTML_OPTION(args, field)                               \
+    {"html",                                                      \
+     0,                                                           \
+     TW_OPT_FILE,                                                 \
+     "FILE",                                                      \
+     NULL,                                                        \
+     "Output",                                                    \
+     "also write the report as one HTML file that opens offline", \
+     offsetof(struct args, field)}
 
-/* A page that cannot be written is found out now and not after an hour of runs. path may be NULL. 0, or an exit code; said. */
+/* A page that cannot be written is found out now and not after an hour of runs. path may be NULL.
+ * 0, or an exit code; said. */
 int tw_page_check(const char *verb, const char *path);
-/* Ends and closes the page (NULL: there was no memory for it) and writes it. 0, or an exit code; said. */
+/* Ends and closes the page (NULL: there was no memory for it) and writes it. 0, or an exit code;
+ * said. */
 int tw_page_write(const char *verb, struct twin_page *p, const char *path);
 #endif

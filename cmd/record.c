@@ -11,11 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-struct record_options { struct tw_record_args record; };
+struct record_options {
+    struct tw_record_args record;
+};
 
 static const struct tw_option options[] = {
     TW_RECORD_OPTIONS(record_options, record),
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "do not name the run folder at the end", offsetof(struct record_options, record.quiet)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "do not name the run folder at the end",
+     offsetof(struct record_options, record.quiet)},
     {NULL},
 };
 
@@ -33,7 +36,8 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* Our trouble must not become the job's: it runs all the same, unwatched. Only before the job was ever started. */
+/* Our trouble must not become the job's: it runs all the same, unwatched. Only before the job was
+ * ever started. */
 static int run_unwatched(char **argv, const char *how, const struct twin_error *err)
 {
     tw_trouble(err, "cannot record, so the job runs %s", how);
@@ -43,7 +47,8 @@ static int run_unwatched(char **argv, const char *how, const struct twin_error *
     return code;
 }
 
-struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv, struct tw_transparent *t)
+struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv,
+                                            struct tw_transparent *t)
 {
     t->code = -1;
     return (struct twin_launch_options){
@@ -67,7 +72,8 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
     };
 }
 
-int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how, const struct twin_error *err)
+int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how,
+                     const struct twin_error *err)
 {
     if (!t->trial.started) /* trouble before the job was started is told from trouble afterwards */
         return run_unwatched(argv, how, err);
@@ -78,7 +84,8 @@ int tw_record_failed(const struct tw_transparent *t, char **argv, const char *ho
 int tw_record_exit(const struct twin_run *r)
 {
     bool ours = r->outcome == TWIN_RUN_STOPPED; /* ended by --steps, as asked */
-    bool killed_by_us = r->outcome == TWIN_RUN_INTERRUPTED && r->signal == SIGKILL; /* it did not end when asked to */
+    /* it did not end when asked to */
+    bool killed_by_us = r->outcome == TWIN_RUN_INTERRUPTED && r->signal == SIGKILL;
     return ours ? 0 : killed_by_us ? TW_EXIT_INTERRUPTED : r->exit_code;
 }
 
@@ -92,7 +99,9 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     if (job.count == 0)
-        return tw_bad_use("record", "expected the job's command after --; write: twinrun record -- python train.py");
+        return tw_bad_use(
+            "record",
+            "expected the job's command after --; write: twinrun record -- python train.py");
     if ((rc = tw_data_verify("record", &a.record.data, a.record.quiet, &a.record.verified)) >= 0)
         return rc;
     struct twin_launch_options o = tw_record_launch(&a.record, job.items, &t);
@@ -113,10 +122,10 @@ const struct tw_command tw_command_record = {
     "record",
     "run a job once and record what it computed",
     synopsis,
-    "Runs COMMAND, unchanged, and records fingerprints of what it computed into a run folder below the home. The job's "
-    "output passes through unchanged, its standard input is ours, and twinrun ends with the job's own exit code. "
-    "Trouble of twinrun's own never changes that code: a home that cannot be written makes the job run unwatched, and "
-    "says so.\n\n"
+    "Runs COMMAND, unchanged, and records fingerprints of what it computed into a run folder below "
+    "the home. The job's output passes through unchanged, its standard input is ours, and twinrun "
+    "ends with the job's own exit code. Trouble of twinrun's own never changes that code: a home "
+    "that cannot be written makes the job run unwatched, and says so.\n\n"
     "Run folders may be copied to another machine and compared there with twinrun diff.",
     options,
     TW_OPERANDS_JOB,

@@ -13,39 +13,104 @@ struct tw_record_args {
     uint64_t steps, sketch_every;
     struct tw_window window;
     struct tw_strings data;
-    struct tw_data verified;     /* of data */
+    struct tw_data verified; /* of data */
     bool lossless, no_telemetry, fresh_dir, quiet;
 };
 
 /* The rows of an option table for a struct tw_record_args that is member `m` of struct `s`. */
-#define TW_RECORD_OPTIONS(s, m)                                                                                                   \
-    {"level", 'l', TW_OPT_LEVEL, "LEVEL", "tensors", "Recording",                                                                 \
-     "what is recorded: steps, tensors, modules or ops (every operation; slow)", offsetof(struct s, m.level)},                    \
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Recording", "end the job after N steps (exit code 0)", offsetof(struct s, m.steps), 1, \
-     UINT32_MAX},                                                                                                                 \
-    {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Recording", "with --level ops: only in these steps",                      \
-     offsetof(struct s, m.window)},                                                                                               \
-    {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",                                                                     \
-     "keep a sketch of each tensor every K steps, for distances; 10 unless given", offsetof(struct s, m.sketch_every), 1,         \
-     UINT32_MAX},                                                                                                                 \
-    {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "make the job wait rather than lose a record",                          \
-     offsetof(struct s, m.lossless)},                                                                                             \
-    {"no-telemetry", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "no counters of processes and machine",                             \
-     offsetof(struct s, m.no_telemetry)},                                                                                           \
-    TW_DATA_OPTION(offsetof(struct s, m.data)),                                                                                   \
-    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in a scratch copy of the working folder",                               \
-     offsetof(struct s, m.fresh_dir)},                                                                                            \
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", offsetof(struct s, m.home)},                     \
-    {"label", 0, TW_OPT_STRING, "TEXT", NULL, "Output", "part of the run folder's name", offsetof(struct s, m.label)},              \
-    TW_LEDGER_OPTION(s, m.ledger)
+#define TW_RECORD_OPTIONS(s, m)                                                        \
+    {"level",                                                                          \
+     'l',                                                                              \
+     TW_OPT_LEVEL,                                                                     \
+     "LEVEL",                                                                          \
+     "tensors",                                                                        \
+     "Recording",                                                                      \
+     "what is recorded: steps, tensors, modules or ops (every operation; slow)",       \
+     offsetof(struct s, m.level)},                                                     \
+        {"steps",                                                                      \
+         's',                                                                          \
+         TW_OPT_COUNT,                                                                 \
+         "N",                                                                          \
+         NULL,                                                                         \
+         "Recording",                                                                  \
+         "end the job after N steps (exit code 0)",                                    \
+         offsetof(struct s, m.steps),                                                  \
+         1,                                                                            \
+         UINT32_MAX},                                                                  \
+        {"window",                                                                     \
+         'w',                                                                          \
+         TW_OPT_WINDOW,                                                                \
+         "FIRST:LAST",                                                                 \
+         NULL,                                                                         \
+         "Recording",                                                                  \
+         "with --level ops: only in these steps",                                      \
+         offsetof(struct s, m.window)},                                                \
+        {"sketch-every",                                                               \
+         0,                                                                            \
+         TW_OPT_COUNT,                                                                 \
+         "K",                                                                          \
+         NULL,                                                                         \
+         "Recording",                                                                  \
+         "keep a sketch of each tensor every K steps, for distances; 10 unless given", \
+         offsetof(struct s, m.sketch_every),                                           \
+         1,                                                                            \
+         UINT32_MAX},                                                                  \
+        {"lossless",                                                                   \
+         0,                                                                            \
+         TW_OPT_FLAG,                                                                  \
+         NULL,                                                                         \
+         NULL,                                                                         \
+         "Recording",                                                                  \
+         "make the job wait rather than lose a record",                                \
+         offsetof(struct s, m.lossless)},                                              \
+        {"no-telemetry",                                                               \
+         0,                                                                            \
+         TW_OPT_FLAG,                                                                  \
+         NULL,                                                                         \
+         NULL,                                                                         \
+         "Recording",                                                                  \
+         "no counters of processes and machine",                                       \
+         offsetof(struct s, m.no_telemetry)},                                          \
+        TW_DATA_OPTION(offsetof(struct s, m.data)),                                    \
+        {"fresh-dir",                                                                  \
+         0,                                                                            \
+         TW_OPT_FLAG,                                                                  \
+         NULL,                                                                         \
+         NULL,                                                                         \
+         "Job",                                                                        \
+         "run in a scratch copy of the working folder",                                \
+         offsetof(struct s, m.fresh_dir)},                                             \
+        {"home",                                                                       \
+         0,                                                                            \
+         TW_OPT_DIR,                                                                   \
+         "DIR",                                                                        \
+         NULL,                                                                         \
+         "Output",                                                                     \
+         "folder that holds the runs",                                                 \
+         offsetof(struct s, m.home)},                                                  \
+        {"label",                                                                      \
+         0,                                                                            \
+         TW_OPT_STRING,                                                                \
+         "TEXT",                                                                       \
+         NULL,                                                                         \
+         "Output",                                                                     \
+         "part of the run folder's name",                                              \
+         offsetof(struct s, m.label)},                                                 \
+        TW_LEDGER_OPTION(s, m.ledger)
 
-/* A run that is to pass for the job itself: nobody in front sees it. Zeroed by the caller; code is set when the job ends. */
-struct tw_transparent { struct tw_trial trial; int code; };
-struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv, struct tw_transparent *t);
+/* A run that is to pass for the job itself: nobody in front sees it. Zeroed by the caller; code is
+ * set when the job ends. */
+struct tw_transparent {
+    struct tw_trial trial;
+    int code;
+};
+struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv,
+                                            struct tw_transparent *t);
 
-/* After a tw_trial_make that failed with err: runs the job all the same when it was not started, and says
- * how ("unwatched"). Returns the exit code. */
-int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how, const struct twin_error *err);
+/* After a tw_trial_make that failed with err: runs the job all the same when it was not started,
+ * and says how ("unwatched"). Returns the exit code. */
+int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how,
+                     const struct twin_error *err);
 /* The exit code that stands for the job's end. */
 int tw_record_exit(const struct twin_run *r);
 

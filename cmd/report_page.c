@@ -12,21 +12,30 @@
 #include <string.h>
 #include <twin/compare.h>
 
-static int page(const struct twin_run *const *runs, size_t count, const char *command, bool arms, const struct tw_report_page *what)
+static int page(const struct twin_run *const *runs, size_t count, const char *command, bool arms,
+                const struct tw_report_page *what)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_verdict *v = NULL;
-    const struct twin_compare_options o = {.arms = arms, .find_shift = arms, .ignore = what->ignore->items, .ignore_count = what->ignore->count,
+    const struct twin_compare_options o = {.arms = arms,
+                                           .find_shift = arms,
+                                           .ignore = what->ignore->items,
+                                           .ignore_count = what->ignore->count,
                                            .tolerance_file = what->tolerance};
     if (twin_compare(runs, count, &o, &v, &err) != 0)
         return tw_trouble(&err, "report: cannot compare the runs");
-    const struct twin_report r = {.verdict = v, .runs = runs, .run_count = count, .verb = "report", .command = arms ? NULL : command};
+    const struct twin_report r = {.verdict = v,
+                                  .runs = runs,
+                                  .run_count = count,
+                                  .verb = "report",
+                                  .command = arms ? NULL : command};
     int rc = tw_verdict_page(&r, &o, what->html);
     twin_verdict_free(v);
     return rc;
 }
 
-int tw_report_page(const char *home, const struct tw_operands *names, const struct tw_report_page *what)
+int tw_report_page(const char *home, const struct tw_operands *names,
+                   const struct tw_report_page *what)
 {
     struct twin_run **runs = tw_calloc(names->count, sizeof *runs);
     char *first = NULL;

@@ -25,12 +25,18 @@ struct run_args {
 
 static const struct tw_option options[] = {
     {"pin", 'p', TW_OPT_STRING, "LIST", "all", "Factors",
-     "what is held still: all, or ids of twinrun factors separated by commas; ID=VALUE, all,-ID, ID=vary:SEED", FIELD(pin)},
-    {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own, in TOML", FIELD(factor_file)},
+     "what is held still: all, or ids of twinrun factors separated by commas; ID=VALUE, all,-ID, "
+     "ID=vary:SEED",
+     FIELD(pin)},
+    {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own, in TOML",
+     FIELD(factor_file)},
     {"cost", 0, TW_OPT_FLAG, NULL, NULL, "Factors",
-     "run the job three times without and three times with the pins, in turn, and say what they cost", FIELD(cost)},
+     "run the job three times without and three times with the pins, in turn, and say what they "
+     "cost",
+     FIELD(cost)},
     TW_RECORD_OPTIONS(run_args, record),
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "say only what could not be pinned although it was asked for", FIELD(record.quiet)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
+     "say only what could not be pinned although it was asked for", FIELD(record.quiet)},
     {NULL},
 };
 
@@ -39,7 +45,8 @@ static const struct tw_pair exits[] = {
     {"N", "the job's own exit code, or 128 + the number of the signal that killed it"},
     {"126", "the command was found but could not be executed"},
     {"127", "the command was not found"},
-    {"2", "bad use of twinrun, such as an unknown factor, or data that are not what --data says; the job was not started"},
+    {"2", "bad use of twinrun, such as an unknown factor, or data that are not what --data says; "
+          "the job was not started"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
@@ -57,7 +64,8 @@ struct world {
     char *left_out;
 };
 
-static int make_world(const struct run_args *a, char **argv, struct world *w, struct twin_error *err)
+static int make_world(const struct run_args *a, char **argv, struct world *w,
+                      struct twin_error *err)
 {
     int rc = twin_factors_load(a->factor_file, &w->factors, err);
     if (rc == 0)
@@ -86,7 +94,8 @@ static bool by_job(const struct twin_world_effect *e)
 }
 
 /* "hash-seed, threads" of one effect; with_why: "threads (process 7 found ...)". */
-static void name_effects(struct tw_buf *b, const char *heading, const struct world *w, const struct twin_world_effect *e, unsigned effects,
+static void name_effects(struct tw_buf *b, const char *heading, const struct world *w,
+                         const struct twin_world_effect *e, unsigned effects,
                          enum twin_factor_mode mode, bool with_why)
 {
     bool any = false;
@@ -95,7 +104,11 @@ static void name_effects(struct tw_buf *b, const char *heading, const struct wor
         unsigned effect = by_job(&e[i]) ? BY_JOB : 1u << e[i].effect;
         if (!(effects & effect) || s->mode != mode)
             continue;
-        tw_buf_printf(b, "%s%s%s", any ? ", " : b->len ? "; " : "", any ? "" : heading, s->factor->id);
+        tw_buf_printf(b, "%s%s%s",
+                      any      ? ", "
+                      : b->len ? "; "
+                               : "",
+                      any ? "" : heading, s->factor->id);
         if (with_why && e[i].text) {
             char *why = tw_printable(e[i].text, strlen(e[i].text));
             tw_buf_printf(b, " (%s)", why ? why : "");
@@ -105,7 +118,8 @@ static void name_effects(struct tw_buf *b, const char *heading, const struct wor
     }
 }
 
-/* One line. What failed is said also when quiet: a pin that did not take effect must not pass for one that did. */
+/* One line. What failed is said also when quiet: a pin that did not take effect must not pass for
+ * one that did. */
 static void report(const struct world *w, const struct twin_run *r, bool quiet)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -120,16 +134,24 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
         name_effects(&b, "shaken: ", w, e, EFFECT(IN_FORCE), TWIN_VARY, false);
     }
     for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
-        name_effects(&b, mode == TWIN_PIN ? "NOT pinned: " : "NOT shaken: ", w, e, EFFECT(FAILED), (enum twin_factor_mode)mode, true);
+        name_effects(&b, mode == TWIN_PIN ? "NOT pinned: " : "NOT shaken: ", w, e, EFFECT(FAILED),
+                     (enum twin_factor_mode)mode, true);
     if (!quiet) {
         for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
-            name_effects(&b, mode == TWIN_PIN ? "not known whether pinned: " : "not known whether shaken: ", w, e, EFFECT(UNKNOWN), (enum twin_factor_mode)mode, true);
+            name_effects(
+                &b,
+                mode == TWIN_PIN ? "not known whether pinned: " : "not known whether shaken: ", w,
+                e, EFFECT(UNKNOWN), (enum twin_factor_mode)mode, true);
         for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
-            name_effects(&b, mode == TWIN_PIN ? "set by the job itself: " : "set by the job itself, though shaken: ", w, e, BY_JOB, (enum twin_factor_mode)mode,
-                         false);
+            name_effects(&b,
+                         mode == TWIN_PIN ? "set by the job itself: "
+                                          : "set by the job itself, though shaken: ",
+                         w, e, BY_JOB, (enum twin_factor_mode)mode, false);
         for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
-            name_effects(&b, mode == TWIN_PIN ? "not used by the job: " : "not used by the job, though shaken: ", w, e, EFFECT(NOT_USED),
-                         (enum twin_factor_mode)mode, false);
+            name_effects(&b,
+                         mode == TWIN_PIN ? "not used by the job: "
+                                          : "not used by the job, though shaken: ",
+                         w, e, EFFECT(NOT_USED), (enum twin_factor_mode)mode, false);
         if (w->left_out)
             tw_buf_printf(&b, "%scannot be pinned here: %s", b.len ? "; " : "", w->left_out);
         tw_buf_printf(&b, "; run in %s", r->dir);
@@ -168,10 +190,10 @@ struct series {
     const struct run_args *a;
     const struct world *w;
     char **argv;
-    char *spool;          /* every run reads the same stdin */
+    char *spool; /* every run reads the same stdin */
     double ratio[PAIRS];
     size_t pairs;
-    int code;             /* of the first pinned run: the one whose output is shown */
+    int code; /* of the first pinned run: the one whose output is shown */
     bool stop;
 };
 
@@ -198,7 +220,8 @@ static double run_timed(struct series *s, bool pinned, bool shown)
     if (shown || code != 0)
         s->code = code;
     if (code != 0 || r->outcome == TWIN_RUN_INTERRUPTED || r->outcome == TWIN_RUN_NOT_STARTED)
-        tw_say("the cost was not measured: the %s run ended with exit code %d: %s", pinned ? "pinned" : "unpinned", code,
+        tw_say("the cost was not measured: the %s run ended with exit code %d: %s",
+               pinned ? "pinned" : "unpinned", code,
                *r->message ? r->message : "see twinrun show last");
     else
         s->stop = false;
@@ -210,8 +233,9 @@ static double run_timed(struct series *s, bool pinned, bool shown)
 static void say_cost(const struct series *s)
 {
     struct twin_estimate e = twin_stats_log_mean_interval(s->ratio, s->pairs, 0.95);
-    tw_say("cost: the pinned job takes %.2f times as long (95%% interval %.2f to %.2f, %zu interleaved pairs on this machine)", e.value, e.interval.low,
-           e.interval.high, s->pairs);
+    tw_say("cost: the pinned job takes %.2f times as long (95%% interval %.2f to %.2f, %zu "
+           "interleaved pairs on this machine)",
+           e.value, e.interval.low, e.interval.high, s->pairs);
 }
 
 static int run_cost(const struct run_args *a, char **argv, const struct world *w)
@@ -247,7 +271,8 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     if (job.count == 0)
-        return tw_bad_use("run", "expected the job's command after --; write: twinrun run -- python train.py");
+        return tw_bad_use(
+            "run", "expected the job's command after --; write: twinrun run -- python train.py");
     if ((rc = tw_data_verify("run", &a.record.data, a.record.quiet, &a.record.verified)) >= 0)
         return rc;
     if (make_world(&a, job.items, &w, &err) != 0)
@@ -262,12 +287,14 @@ const struct tw_command tw_command_run = {
     "run",
     "run a job with its sources of variation held still",
     synopsis,
-    "Runs COMMAND with the factors of --pin held still: seeds, hash salt, threads, instruction set, random bytes of the system, time of "
-    "day, order of folders, address layout and more; twinrun factors lists them. The job's output and exit code are its own. "
-    "At the end one line on stderr says what was pinned, what did not take effect and why, what the job did not use, and what cannot be "
-    "pinned here.\n\n"
-    "Keys and tokens that a job makes while entropy is pinned are known to everyone, and certificates are checked against the pinned "
-    "clock: for jobs that use the network write --pin all,-entropy,-clock.\n\n"
+    "Runs COMMAND with the factors of --pin held still: seeds, hash salt, threads, instruction "
+    "set, random bytes of the system, time of day, order of folders, address layout and more; "
+    "twinrun factors lists them. The job's output and exit code are its own. At the end one line "
+    "on stderr says what was pinned, what did not take effect and why, what the job did not use, "
+    "and what cannot be pinned here.\n\n"
+    "Keys and tokens that a job makes while entropy is pinned are known to everyone, and "
+    "certificates are checked against the pinned clock: for jobs that use the network write --pin "
+    "all,-entropy,-clock.\n\n"
     "The run is recorded as by twinrun record.",
     options,
     TW_OPERANDS_JOB,

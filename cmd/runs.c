@@ -24,7 +24,9 @@ char *tw_home_for_runs(const char *option, const char *command)
     if (twin_home_make(home, &err) == 0 && access(home, W_OK) == 0)
         return home;
     twin_error_system(&err, "%s", home);
-    tw_trouble(&err, "%s: cannot write the run folders; choose another place with --home or TWINRUN_HOME", command);
+    tw_trouble(&err,
+               "%s: cannot write the run folders; choose another place with --home or TWINRUN_HOME",
+               command);
     tw_free(home);
     return NULL;
 }

@@ -64,7 +64,8 @@ int tw_bad_use(const char *command, const char *format, ...)
     va_list ap;
     if (command)
         snprintf(head, sizeof head, "%s: ", command);
-    snprintf(tail, sizeof tail, "\n  try: twinrun help%s%s", command ? " " : "", command ? command : "");
+    snprintf(tail, sizeof tail, "\n  try: twinrun help%s%s", command ? " " : "",
+             command ? command : "");
     va_start(ap, format);
     say(head, format, ap, tail);
     va_end(ap);

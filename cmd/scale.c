@@ -26,30 +26,49 @@
 #define FIELD(f) offsetof(struct tw_scale_args, f)
 
 static const struct tw_option options[] = {
-    {"counts", 'c', TW_OPT_STRING, "LIST", "2,4,8", "Study", "numbers of workers; each stands in for {n} in the command", FIELD(counts)},
-    {"repeats", 'r', TW_OPT_COUNT, "N", "3", "Study", "timed runs of each number", FIELD(repeats), 1, 1000},
+    {"counts", 'c', TW_OPT_STRING, "LIST", "2,4,8", "Study",
+     "numbers of workers; each stands in for {n} in the command", FIELD(counts)},
+    {"repeats", 'r', TW_OPT_COUNT, "N", "3", "Study", "timed runs of each number", FIELD(repeats),
+     1, 1000},
     {"work-per-step", 'w', TW_OPT_STRING, "WORK", NULL, "Study",
-     "useful work of one step of the whole job, as 256,samples (the same with any number of workers: strong scaling) or 32*{n},samples (it grows with them: weak scaling). Unless given: one step",
+     "useful work of one step of the whole job, as 256,samples (the same with any number of "
+     "workers: strong scaling) or 32*{n},samples (it grows with them: weak scaling). Unless given: "
+     "one step",
      FIELD(work_per_step)},
-    {"work-per-run", 0, TW_OPT_STRING, "WORK", NULL, "Study", "useful work of one whole run: for jobs whose steps cannot be seen; speed is then that of whole runs", FIELD(work_per_run)},
-    {"price", 0, TW_OPT_STRING, "P", NULL, "Study", "price of one worker for an hour: adds the price of a unit of work", FIELD(price)},
-    {"warmup", 0, TW_OPT_COUNT, "N", "1", "Study", "steps at the start of each run that do not count", FIELD(warmup), 1, 1000000},
+    {"work-per-run", 0, TW_OPT_STRING, "WORK", NULL, "Study",
+     "useful work of one whole run: for jobs whose steps cannot be seen; speed is then that of "
+     "whole runs",
+     FIELD(work_per_run)},
+    {"price", 0, TW_OPT_STRING, "P", NULL, "Study",
+     "price of one worker for an hour: adds the price of a unit of work", FIELD(price)},
+    {"warmup", 0, TW_OPT_COUNT, "N", "1", "Study",
+     "steps at the start of each run that do not count", FIELD(warmup), 1, 1000000},
     {"seed", 0, TW_OPT_COUNT, "N", "1", "Study", "of the drawn order", FIELD(seed), 0, INT64_MAX},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
-    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget", "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
-    {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget", "go on with the newest study of this job that was interrupted; a larger --repeats adds rounds", FIELD(resume)},
-    {"level", 'l', TW_OPT_LEVEL, "LEVEL", "steps", "Recording", "what timed runs record: steps, tensors, modules or ops. Less disturbs less", FIELD(level)},
-    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording", "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
-    {"from", 0, TW_OPT_FILE, "FILE", NULL, "Output", "run nothing: take the study from a file that --json wrote, or from its package", FIELD(from)},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1,
+     UINT32_MAX - 1},
+    {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget",
+     "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
+    {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
+     "go on with the newest study of this job that was interrupted; a larger --repeats adds rounds",
+     FIELD(resume)},
+    {"level", 'l', TW_OPT_LEVEL, "LEVEL", "steps", "Recording",
+     "what timed runs record: steps, tensors, modules or ops. Less disturbs less", FIELD(level)},
+    {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
+     "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
+    {"from", 0, TW_OPT_FILE, "FILE", NULL, "Output",
+     "run nothing: take the study from a file that --json wrote, or from its package", FIELD(from)},
     {"csv", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the curve as a table", FIELD(csv)},
     TW_HTML_OPTION(tw_scale_args, html),
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.scale/1, with every run's times", FIELD(json)},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the result: no plan, no progress, no line per run", FIELD(quiet)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "print one JSON object, schema twinrun.scale/1, with every run's times", FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
+     "only the result: no plan, no progress, no line per run", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "--from STUDY [--csv FILE] [--html FILE] [--json]", NULL};
+static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]",
+                                       "--from STUDY [--csv FILE] [--html FILE] [--json]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "measured: at least three runs of each number of workers"},
     {"2", "trouble: bad use, the home cannot be written, no run could be timed"},
@@ -58,10 +77,14 @@ static const struct tw_pair exits[] = {
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun scale --work-per-step 256,samples -- torchrun --nproc-per-node={n} train.py", "strong scaling: 256 samples a step, whatever {n}"},
-    {"twinrun scale --counts 1,2,4 --work-per-step '32*{n},samples' -- mpirun -np {n} ./train", "weak scaling: 32 samples for each worker"},
-    {"twinrun scale --repeats 10 --price 2.50 --csv curve.csv -- ./train --threads {n}", "ten runs of each, prices, a table"},
-    {"twinrun scale --from study.json --html curve.html", "the curve from a study's file, or its package: nothing runs"},
+    {"twinrun scale --work-per-step 256,samples -- torchrun --nproc-per-node={n} train.py",
+     "strong scaling: 256 samples a step, whatever {n}"},
+    {"twinrun scale --counts 1,2,4 --work-per-step '32*{n},samples' -- mpirun -np {n} ./train",
+     "weak scaling: 32 samples for each worker"},
+    {"twinrun scale --repeats 10 --price 2.50 --csv curve.csv -- ./train --threads {n}",
+     "ten runs of each, prices, a table"},
+    {"twinrun scale --from study.json --html curve.html",
+     "the curve from a study's file, or its package: nothing runs"},
     {NULL, NULL},
 };
 
@@ -87,7 +110,11 @@ static int parse_counts(struct tw_scale *s)
     }
     tw_free(copy);
     qsort(s->count, s->counts, sizeof *s->count, by_size);
-    return ok ? -1 : tw_bad_use("scale", "--counts: expected up to %d different numbers from 1 on, as 2,4,8, found \"%s\"", TW_SCALE_COUNTS, s->args.counts);
+    return ok ? -1
+              : tw_bad_use("scale",
+                           "--counts: expected up to %d different numbers from 1 on, as 2,4,8, "
+                           "found \"%s\"",
+                           TW_SCALE_COUNTS, s->args.counts);
 }
 
 /* A product of numbers and {n}. */
@@ -106,7 +133,8 @@ static bool parse_product(char *text, struct tw_scale_work *w)
     return isfinite(w->each) && w->each > 0 && w->power <= 9;
 }
 
-static int parse_work(const char *option, const char *given, const char *unit, struct tw_scale_work *w)
+static int parse_work(const char *option, const char *given, const char *unit,
+                      struct tw_scale_work *w)
 {
     char *copy = tw_strdup(given), *comma = copy ? strchr(copy, ',') : NULL;
     snprintf(w->unit, sizeof w->unit, "%s", unit);
@@ -121,7 +149,11 @@ static int parse_work(const char *option, const char *given, const char *unit, s
     }
     ok = ok && parse_product(copy, w);
     tw_free(copy);
-    return ok ? -1 : tw_bad_use("scale", "%s: expected a positive number, also times {n}, and a unit of letters, as 256,samples or 32*{n},samples, found \"%s\"", option, given);
+    return ok ? -1
+              : tw_bad_use("scale",
+                           "%s: expected a positive number, also times {n}, and a unit of letters, "
+                           "as 256,samples or 32*{n},samples, found \"%s\"",
+                           option, given);
 }
 
 static int understand(struct tw_scale *s)
@@ -133,10 +165,12 @@ static int understand(struct tw_scale *s)
         names |= strstr(s->argv[i], "{n}") != NULL;
     int rc = parse_counts(s);
     if (rc < 0 && !names)
-        rc = tw_bad_use("scale", "expected {n} in the command, where the number of workers belongs, as in torchrun --nproc-per-node={n} train.py");
+        rc = tw_bad_use("scale", "expected {n} in the command, where the number of workers "
+                                 "belongs, as in torchrun --nproc-per-node={n} train.py");
     if (rc < 0 && a->work_per_step && a->work_per_run)
         rc = tw_bad_use("scale", "expected --work-per-step or --work-per-run, found both");
-    s->work = (struct tw_scale_work){.each = 1, .per_run = a->work_per_run != NULL, .unit = "steps"};
+    s->work = (struct tw_scale_work){
+        .each = 1, .per_run = a->work_per_run != NULL, .unit = "steps"};
     if (rc < 0 && a->work_per_step)
         rc = parse_work("--work-per-step", a->work_per_step, "units", &s->work);
     if (rc < 0 && a->work_per_run)
@@ -152,7 +186,8 @@ static int understand(struct tw_scale *s)
 static long usable_cores(void)
 {
     cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                       : sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 /* ---- order of events */
@@ -170,7 +205,8 @@ static char *masked_command(const struct tw_scale *s)
     return text;
 }
 
-/* Of the first run that ended well, whose commands and numbers of workers are left out: these are the study's. */
+/* Of the first run that ended well, whose commands and numbers of workers are left out: these are
+ * the study's. */
 static char *configuration(const struct tw_scale *s)
 {
     char *text = NULL;
@@ -209,7 +245,8 @@ static int measure(struct tw_scale *s)
 static int write_text(const char *path, char *text)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    int rc = text ? tw_write_file_atomic(path, text, strlen(text), &err) : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+    int rc = text ? tw_write_file_atomic(path, text, strlen(text), &err)
+                  : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
     tw_free(text);
     return rc ? tw_trouble(&err, "scale: %s was not written", path) : -1;
 }
@@ -231,7 +268,8 @@ static int keep_study(const struct tw_scale *s, json_t *j)
 {
     char *path = tw_path_join(s->journal->folder, "result.json");
     char *text = j ? json_dumps(j, JSON_REAL_PRECISION(17)) : NULL;
-    int rc = path ? write_text(path, text ? tw_strdup(text) : NULL) : tw_trouble(NULL, "scale: no memory");
+    int rc = path ? write_text(path, text ? tw_strdup(text) : NULL)
+                  : tw_trouble(NULL, "scale: no memory");
     free(text);
     tw_free(path);
     return rc;
@@ -263,7 +301,8 @@ static int report(struct tw_scale *s)
     if (tw_scale_compute(s, &err) != 0)
         return tw_trouble(&err, "scale");
     if (!s->args.from && steps_unseen(s))
-        tw_say("scale: fewer than two steps behind the warm-up were seen in runs that ended well; --work-per-run N counts whole runs");
+        tw_say("scale: fewer than two steps behind the warm-up were seen in runs that ended well; "
+               "--work-per-run N counts whole runs");
     json_t *j = tw_scale_json(s);
     int rc = s->journal->folder ? keep_study(s, j) : -1;
     if (rc < 0 && s->args.csv)
@@ -291,9 +330,11 @@ static int run(int argc, char **argv)
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_scale, argc, argv, &s.args, &job);
     if (rc < 0 && !s.args.from && !job.count)
-        rc = tw_bad_use("scale", "expected the job's command after --; write: twinrun scale -- torchrun --nproc-per-node={n} train.py");
+        rc = tw_bad_use("scale", "expected the job's command after --; write: twinrun scale -- "
+                                 "torchrun --nproc-per-node={n} train.py");
     if (rc < 0 && s.args.from && (job.count || s.args.resume))
-        rc = tw_bad_use("scale", "--from runs nothing: expected no command and no --resume beside it");
+        rc = tw_bad_use("scale",
+                        "--from runs nothing: expected no command and no --resume beside it");
     if (rc >= 0)
         return rc;
     s.argv = job.items;
@@ -301,9 +342,9 @@ static int run(int argc, char **argv)
         return TW_EXIT_TROUBLE;
     if (s.args.from) {
         struct twin_error err = TWIN_ERROR_INIT;
-        rc = tw_scale_load(&s, s.args.from, &err) == 0 ? -1 : tw_trouble(&err,
-                                                                         "scale: cannot read the "
-                                                                         "study");
+        rc = tw_scale_load(&s, s.args.from, &err) == 0
+                 ? -1
+                 : tw_trouble(&err, "scale: cannot read the study");
     } else {
         tw_interrupt_hold();
         tw_progress_setup(s.args.quiet);
@@ -321,11 +362,16 @@ const struct tw_command tw_command_scale = {
     "scale",
     "how do speed and cost hang on the number of workers?",
     synopsis,
-    "Runs COMMAND with each number of workers in place of {n}: once to see that it works and what comes out of it, then, timed, several times in drawn order, so that a machine that "
-    "drifts drifts over all of them. Speed is work over the time that the steps behind the warm-up took on the slowest rank; the runs are the observations, and every figure has the "
-    "interval that it has between runs. Efficiency is the speed for each worker, held against the smallest number; cost is worker-seconds for one unit of work.\n\n"
-    "Whether the results are the same is told apart from that: bit for bit among the runs of one number of workers, and how far they are from those of the smallest.\n\n"
-    "A run that fails is named and left out. The study's file has every run's times; --from draws the curve again from it.",
+    "Runs COMMAND with each number of workers in place of {n}: once to see that it works and what "
+    "comes out of it, then, timed, several times in drawn order, so that a machine that drifts "
+    "drifts over all of them. Speed is work over the time that the steps behind the warm-up took "
+    "on the slowest rank; the runs are the observations, and every figure has the interval that it "
+    "has between runs. Efficiency is the speed for each worker, held against the smallest number; "
+    "cost is worker-seconds for one unit of work.\n\n"
+    "Whether the results are the same is told apart from that: bit for bit among the runs of one "
+    "number of workers, and how far they are from those of the smallest.\n\n"
+    "A run that fails is named and left out. The study's file has every run's times; --from draws "
+    "the curve again from it.",
     options,
     TW_OPERANDS_JOB,
     0,

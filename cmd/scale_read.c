@@ -17,7 +17,10 @@ enum { STEPS_MAX = 1 << 24 };
 
 /* ---- times: a step ends with the last record of it */
 
-struct clock { uint64_t *end_ns; size_t steps; };
+struct clock {
+    uint64_t *end_ns;
+    size_t steps;
+};
 
 static int see_time(void *user, const struct twin_trace_record *r)
 {
@@ -29,7 +32,8 @@ static int see_time(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
-/* Seconds that the steps behind the warm-up took. Those without a record, and the one behind them, have no time of their own. */
+/* Seconds that the steps behind the warm-up took. Those without a record, and the one behind them,
+ * have no time of their own. */
 static void take_times(const struct clock *c, uint64_t warmup, struct tw_scale_run *out)
 {
     const size_t first = warmup < 1 ? 1 : (size_t)warmup;
@@ -51,7 +55,8 @@ static void take_times(const struct clock *c, uint64_t warmup, struct tw_scale_r
             out->step[out->step_count++] = (double)(c->end_ns[i] - c->end_ns[i - 1]) * 1e-9;
 }
 
-static int read_times(struct twin_trace *t, uint64_t warmup, struct tw_scale_run *out, struct twin_error *err)
+static int read_times(struct twin_trace *t, uint64_t warmup, struct tw_scale_run *out,
+                      struct twin_error *err)
 {
     const uint64_t steps = twin_trace_info(t)->steps;
     struct clock c = {.steps = steps < STEPS_MAX ? (size_t)steps : STEPS_MAX};
@@ -91,7 +96,8 @@ static char *digest_of(const struct twin_ends *e)
 
 /* ---- one run */
 
-static uint64_t most_ranks(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out, int *rc, struct twin_error *err)
+static uint64_t most_ranks(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out,
+                           int *rc, struct twin_error *err)
 {
     uint64_t ranks = 0;
     for (size_t i = 0; i < r->trace_count && *rc == 0; i++) {
@@ -107,7 +113,8 @@ static uint64_t most_ranks(const struct twin_run *r, uint64_t warmup, struct tw_
     return ranks;
 }
 
-int tw_scale_read_run(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out, struct twin_error *err)
+int tw_scale_read_run(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out,
+                      struct twin_error *err)
 {
     struct tw_run_totals totals;
     struct twin_ends e;
@@ -125,7 +132,9 @@ int tw_scale_read_run(const struct twin_run *r, uint64_t warmup, struct tw_scale
         out->loss = tw_strdup(e.losses ? loss : "");
         twin_ends_free(&e);
     }
-    return rc || !out->weights || !out->loss ? twin_error_set(err, TWIN_ENOMEM, "no memory for what a run shows") : 0;
+    return rc || !out->weights || !out->loss
+               ? twin_error_set(err, TWIN_ENOMEM, "no memory for what a run shows")
+               : 0;
 }
 
 /* ---- the last states of two numbers of workers */
@@ -135,7 +144,8 @@ static bool same_layout(const struct twin_layout *l, const struct twin_layout *m
     return l->ndim == m->ndim && memcmp(l->shape, m->shape, l->ndim * sizeof *l->shape) == 0;
 }
 
-static const char *distance(const struct twin_ends *a, const struct twin_ends *b, struct tw_scale_result *out)
+static const char *distance(const struct twin_ends *a, const struct twin_ends *b,
+                            struct tw_scale_result *out)
 {
     double d2 = 0, n2 = 0;
     bool measured = true;
@@ -150,8 +160,11 @@ static const char *distance(const struct twin_ends *a, const struct twin_ends *b
             return "not the same tensors on rank 0";
         out->equal &= memcmp(&x->digest, &y->digest, sizeof x->digest) == 0;
         measured &= x->measured && y->measured && x->sketch.k == y->sketch.k;
-        const struct twin_sketch zero = {.k = x->sketch.k}; /* statistics are not taken in every step, sketches are: the norm is the distance from nothing */
-        const double d = measured ? twin_sketch_distance(&x->sketch, &y->sketch) : NAN, norm = measured ? twin_sketch_distance(&x->sketch, &zero) : NAN;
+        /* statistics are not taken in every step, sketches are: the norm is the distance from
+         * nothing */
+        const struct twin_sketch zero = {.k = x->sketch.k};
+        const double d = measured ? twin_sketch_distance(&x->sketch, &y->sketch) : NAN;
+        const double norm = measured ? twin_sketch_distance(&x->sketch, &zero) : NAN;
         d2 += d * d;
         n2 += norm * norm;
     }
@@ -173,9 +186,13 @@ static void count_classes(const struct tw_scale *s, struct tw_scale_result *out)
 {
     for (size_t i = 0; i < s->runs; i++) {
         const struct tw_scale_run *r = &s->run[i];
-        bool counts = r->workers == out->workers && r->good && r->round > 0 && r->weights && *r->weights, known = false; /* round 0 shows parts where others show all */
+        /* round 0 shows parts where others show all */
+        bool counts = r->workers == out->workers && r->good && r->round > 0 && r->weights &&
+                      *r->weights;
+        bool known = false;
         for (size_t k = 0; counts && k < i && !known; k++)
-            known = s->run[k].workers == r->workers && s->run[k].good && s->run[k].round > 0 && s->run[k].weights && strcmp(s->run[k].weights, r->weights) == 0;
+            known = s->run[k].workers == r->workers && s->run[k].good && s->run[k].round > 0 &&
+                    s->run[k].weights && strcmp(s->run[k].weights, r->weights) == 0;
         out->runs += counts;
         out->classes += counts && !known;
     }
@@ -199,10 +216,12 @@ void tw_scale_compare_results(struct tw_scale *s)
     bool have_base = false;
     for (size_t i = 0; i < s->counts; i++) {
         struct tw_scale_result *out = &s->result[i];
-        *out = (struct tw_scale_result){.workers = s->count[i], .distance = NAN, .loss = NAN, .loss_distance = NAN};
+        *out = (struct tw_scale_result){
+            .workers = s->count[i], .distance = NAN, .loss = NAN, .loss_distance = NAN};
         count_classes(s, out);
         if (open_ends(s, shows_results(s, s->count[i]), &other) != 0) {
-            out->why = tw_strdup(shows_results(s, s->count[i]) ? "its run is gone from the home" : TW_SCALE_NO_RUN);
+            out->why = tw_strdup(shows_results(s, s->count[i]) ? "its run is gone from the home"
+                                                               : TW_SCALE_NO_RUN);
         } else if (!have_base) {
             out->loss = other.loss;
             out->broken_step = (uint64_t)(other.nonfinite_step + 1);

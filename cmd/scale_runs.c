@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runs of a study. Round 0 makes one of each number of workers at level tensors: it shows whether the job works with so many and what comes out of it,
- * and warms the caches; it is not timed. Each round after it makes one of each in drawn order, so that a machine that drifts drifts over all of them. */
+/* The runs of a study. Round 0 makes one of each number of workers at level tensors: it shows
+ * whether the job works with so many and what comes out of it, and warms the caches; it is not
+ * timed. Each round after it makes one of each in drawn order, so that a machine that drifts drifts
+ * over all of them. */
 #include "scale_runs.h"
 
 #include "interrupt.h"
@@ -31,7 +33,8 @@ static void draw(const struct tw_scale *s, uint64_t round, uint64_t order[TW_SCA
     memcpy(order, s->count, s->counts * sizeof *order);
     for (size_t i = s->counts; round > 0 && i-- > 1;) {
         state = tw_mix64(state + 0x9E3779B97F4A7C15u);
-        const size_t k = (size_t)(state % (i + 1)); /* of at most 32: no bias that anybody could measure */
+        /* of at most 32: no bias that anybody could measure */
+        const size_t k = (size_t)(state % (i + 1));
         const uint64_t other = order[k];
         order[k] = order[i];
         order[i] = other;
@@ -42,12 +45,16 @@ static char *plan_text(const struct tw_scale *s)
 {
     struct tw_buf b = {0};
     uint64_t order[TW_SCALE_COUNTS];
-    tw_buf_printf(&b, "plan: %llu timed runs of each of %zu numbers of workers, and one before them that is not timed\n", (unsigned long long)s->args.repeats, s->counts);
+    tw_buf_printf(&b,
+                  "plan: %llu timed runs of each of %zu numbers of workers, and one before them "
+                  "that is not timed\n",
+                  (unsigned long long)s->args.repeats, s->counts);
     tw_buf_printf(&b, "plan: in drawn order (seed %llu):", (unsigned long long)s->args.seed);
     for (uint64_t round = 1; round <= s->args.repeats && round <= 20; round++) {
         draw(s, round, order);
         for (size_t i = 0; i < s->counts; i++)
-            tw_buf_printf(&b, "%s%llu", i == 0 && round > 1 ? " | " : " ", (unsigned long long)order[i]);
+            tw_buf_printf(&b, "%s%llu", i == 0 && round > 1 ? " | " : " ",
+                          (unsigned long long)order[i]);
     }
     tw_buf_puts(&b, s->args.repeats > 20 ? " | ...\n" : "\n");
     return tw_buf_steal(&b);
@@ -59,9 +66,14 @@ static json_t *describe(const struct tw_scale *s)
     char *cwd = tw_path_absolute(".", NULL);
     for (size_t i = 0; i < s->counts; i++)
         json_array_append_new(counts, json_integer((json_int_t)s->count[i]));
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s}", "schema", "twinrun.study/1", "argv", tw_journal_argv(s->home, s->argv), "cwd", tw_json_text(cwd), "counts",
-                          counts, "seed", (json_int_t)s->args.seed, "warmup", (json_int_t)s->args.warmup, "steps", (json_int_t)s->args.steps, "level", twin_level_name(s->args.level), "work",
-                          s->args.work_per_run ? s->args.work_per_run : s->args.work_per_step ? s->args.work_per_step : "");
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s}", "schema",
+                          "twinrun.study/1", "argv", tw_journal_argv(s->home, s->argv), "cwd",
+                          tw_json_text(cwd), "counts", counts, "seed", (json_int_t)s->args.seed,
+                          "warmup", (json_int_t)s->args.warmup, "steps", (json_int_t)s->args.steps,
+                          "level", twin_level_name(s->args.level), "work",
+                          s->args.work_per_run    ? s->args.work_per_run
+                          : s->args.work_per_step ? s->args.work_per_step
+                                                  : "");
     tw_free(cwd);
     return j;
 }
@@ -129,7 +141,8 @@ static char **command_of(const struct tw_scale *s, uint64_t workers)
     return argv;
 }
 
-static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *t, struct twin_error *err)
+static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *t,
+                  struct twin_error *err)
 {
     char *spool = isatty(STDIN_FILENO) ? NULL : tw_printf("%s/stdin", s->journal->folder);
     char **argv = command_of(s, workers);
@@ -145,18 +158,21 @@ static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct t
         .fresh_dir = s->args.fresh_dir,
         .stdin_spool = spool,
     };
-    int rc = argv ? tw_trial_make(t, &o, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a command");
+    int rc = argv ? tw_trial_make(t, &o, err)
+                  : twin_error_set(err, TWIN_ENOMEM, "no memory for a command");
     free_argv(argv);
     tw_free(spool);
     return rc;
 }
 
 /* Takes from a run what the study needs of it. */
-static int take(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_run *out, struct twin_error *err)
+static int take(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_run *out,
+                struct twin_error *err)
 {
     const struct twin_run *r = t->run;
     char text[32];
-    const bool by_plan = r->outcome == TWIN_RUN_STOPPED && s->args.steps && t->end != TW_TRIAL_OUT_OF_TIME;
+    const bool by_plan = r->outcome == TWIN_RUN_STOPPED && s->args.steps &&
+                         t->end != TW_TRIAL_OUT_OF_TIME;
     out->good = by_plan || (r->outcome == TWIN_RUN_EXITED && r->exit_code == 0);
     out->run = tw_strdup(tw_base_name(r->dir));
     out->state = tw_strdup(by_plan ? "ok" : tw_run_state(r, text));
@@ -181,7 +197,8 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
     struct tw_trial t = {.front = &tw_terminal, .title = title, .deadline_ns = deadline_ns};
     struct tw_scale_run one = {.round = round, .workers = workers};
     if (round)
-        snprintf(title, sizeof title, "round %llu/%llu  %llu workers", (unsigned long long)round, (unsigned long long)s->args.repeats, (unsigned long long)workers);
+        snprintf(title, sizeof title, "round %llu/%llu  %llu workers", (unsigned long long)round,
+                 (unsigned long long)s->args.repeats, (unsigned long long)workers);
     else
         snprintf(title, sizeof title, "not timed  %llu workers", (unsigned long long)workers);
     for (size_t i = 0; i < s->runs; i++)
@@ -208,7 +225,8 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
     tw_scale_run_free(&one);
     twin_run_free(t.run);
     return rc ? tw_trouble(&err, "scale: the study ended; what was measured stands in %s",
-                           s->journal->folder) : -1;
+                           s->journal->folder)
+              : -1;
 }
 
 static int open_journal(struct tw_scale *s)
@@ -216,7 +234,12 @@ static int open_journal(struct tw_scale *s)
     struct twin_error err = TWIN_ERROR_INIT;
     json_t *what = describe(s);
     char *plan = plan_text(s);
-    const struct tw_journal_of of = {.kind = "studies", .name = "study.json", .what = what, .plan = plan, .resume = s->args.resume, .thing = "study of this job with these options"};
+    const struct tw_journal_of of = {.kind = "studies",
+                                     .name = "study.json",
+                                     .what = what,
+                                     .plan = plan,
+                                     .resume = s->args.resume,
+                                     .thing = "study of this job with these options"};
     int rc = tw_journal_open(s->journal, s->home, &of, read_line, s, &err);
     if (rc == 0 && plan && !s->args.quiet)
         tw_put_lines(stderr, plan);
@@ -227,7 +250,10 @@ static int open_journal(struct tw_scale *s)
 
 int tw_scale_make_runs(struct tw_scale *s)
 {
-    uint64_t order[TW_SCALE_COUNTS], deadline_ns = s->args.max_time ? tw_monotonic_ns() + s->args.max_time * UINT64_C(1000000000) : 0;
+    uint64_t order[TW_SCALE_COUNTS];
+    uint64_t deadline_ns = s->args.max_time
+                               ? tw_monotonic_ns() + s->args.max_time * UINT64_C(1000000000)
+                               : 0;
     int rc = open_journal(s);
     for (uint64_t round = 0; round <= s->args.repeats && rc < 0; round++) {
         draw(s, round, order);

@@ -9,7 +9,8 @@ int tw_scale_make_runs(struct tw_scale *s);
 
 /* ---- scale_read.c */
 /* Fills what the traces say. What they do not say stays 0, NaN or "". TWIN_ENOMEM. */
-int tw_scale_read_run(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out, struct twin_error *err);
+int tw_scale_read_run(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out,
+                      struct twin_error *err);
 void tw_scale_compare_results(struct tw_scale *s);
 
 #endif

@@ -26,15 +26,19 @@ struct tw_show_args {
 #define FIELD(f) offsetof(struct tw_show_args, f)
 
 static const struct tw_option options[] = {
-    {"step", 's', TW_OPT_COUNT, "N", NULL, "Records", "list the records of step N", FIELD(step), 0, UINT32_MAX - 1},
+    {"step", 's', TW_OPT_COUNT, "N", NULL, "Records", "list the records of step N", FIELD(step), 0,
+     UINT32_MAX - 1},
     {"record", 'r', TW_OPT_STRING, "PATTERN", NULL, "Records",
      "list the records whose phase/kind/name matches, such as 'backward/*/*embed*'", FIELD(record)},
-    {"verify", 0, TW_OPT_FLAG, NULL, NULL, "Run", "check every checksum, the seal chain and every value hash",
-     FIELD(verify)},
-    {"processes", 'p', TW_OPT_FLAG, NULL, NULL, "Run", "list every process of the job", FIELD(processes)},
+    {"verify", 0, TW_OPT_FLAG, NULL, NULL, "Run",
+     "check every checksum, the seal chain and every value hash", FIELD(verify)},
+    {"processes", 'p', TW_OPT_FLAG, NULL, NULL, "Run", "list every process of the job",
+     FIELD(processes)},
     {"files", 'f', TW_OPT_FLAG, NULL, NULL, "Run", "list every file the job wrote", FIELD(files)},
     {"notes", 'n', TW_OPT_FLAG, NULL, NULL, "Run", "list every note of the agents", FIELD(notes)},
-    {"provenance", 0, TW_OPT_FLAG, NULL, NULL, "Run", "what surrounded the run: code, libraries, settings, machine; do its ranks agree?", FIELD(provenance)},
+    {"provenance", 0, TW_OPT_FLAG, NULL, NULL, "Run",
+     "what surrounded the run: code, libraries, settings, machine; do its ranks agree?",
+     FIELD(provenance)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Other", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(tw_show_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Other", "print one JSON object", FIELD(json)},
@@ -71,9 +75,10 @@ static void text_trace(const char *path, const struct opened *o, bool verify)
     }
     const struct twin_trace_info *i = twin_trace_info(o->trace);
     char *role = tw_printable(i->role, strlen(i->role));
-    tw_put("  %-20s  rank %d of %d  pid %u  %s  %s steps  %s records  %s%s", tw_base_name(path), i->rank, i->world,
-           i->pid, role ? role : "", tw_human_count(i->steps, steps), tw_human_count(i->records, records),
-           tw_human_bytes(i->file_bytes, size), i->closed ? "" : "  not closed");
+    tw_put("  %-20s  rank %d of %d  pid %u  %s  %s steps  %s records  %s%s", tw_base_name(path),
+           i->rank, i->world, i->pid, role ? role : "", tw_human_count(i->steps, steps),
+           tw_human_count(i->records, records), tw_human_bytes(i->file_bytes, size),
+           i->closed ? "" : "  not closed");
     if (i->dropped)
         tw_put("  %s dropped", tw_human_count(i->dropped, records));
     if (i->tail_bytes)
@@ -87,15 +92,19 @@ static void text_trace(const char *path, const struct opened *o, bool verify)
 static json_t *json_trace(const char *path, const struct opened *o, bool verify)
 {
     if (!o->trace)
-        return json_pack("{s:o, s:o}", "path", tw_json_text(path), "error", tw_json_text(o->err.message));
+        return json_pack("{s:o, s:o}", "path", tw_json_text(path), "error",
+                         tw_json_text(o->err.message));
     const struct twin_trace_info *i = twin_trace_info(o->trace);
-    json_t *j = json_pack("{s:o, s:i, s:i, s:I, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "path", tw_json_text(path),
-                          "rank", (int)i->rank, "world", (int)i->world, "pid", (json_int_t)i->pid, "role",
-                          tw_json_text(i->role), "closed", i->closed, "steps", (json_int_t)i->steps, "records",
-                          (json_int_t)i->records, "dropped", (json_int_t)i->dropped, "bytes", (json_int_t)i->file_bytes,
-                          "tail_bytes", (json_int_t)i->tail_bytes, "observer_ns", (json_int_t)i->observer_ns);
+    json_t *j = json_pack("{s:o, s:i, s:i, s:I, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "path",
+                          tw_json_text(path), "rank", (int)i->rank, "world", (int)i->world, "pid",
+                          (json_int_t)i->pid, "role", tw_json_text(i->role), "closed", i->closed,
+                          "steps", (json_int_t)i->steps, "records", (json_int_t)i->records,
+                          "dropped", (json_int_t)i->dropped, "bytes", (json_int_t)i->file_bytes,
+                          "tail_bytes", (json_int_t)i->tail_bytes, "observer_ns",
+                          (json_int_t)i->observer_ns);
     if (verify)
-        json_object_set_new(j, "fault", o->fault.code ? tw_json_text(o->fault.message) : json_null());
+        json_object_set_new(j, "fault",
+                            o->fault.code ? tw_json_text(o->fault.message) : json_null());
     json_t *notes = json_array();
     const char *key, *value;
     for (size_t n = 0; twin_trace_note(o->trace, n, &key, &value); n++)
@@ -112,11 +121,13 @@ static void text_processes(const struct twin_run *r, bool all)
     tw_put("processes %zu, %zu armed\n", r->process_count, armed);
     for (size_t i = 0; i < r->process_count; i++) {
         const struct twin_run_process *p = &r->processes[i];
-        if (!all && p->armed && !p->outlived) /* the short form lists what a reader must know about */
+        /* the short form lists what a reader must know about */
+        if (!all && p->armed && !p->outlived)
             continue;
         char *argv = tw_printable(p->argv ? p->argv : "", p->argv ? strlen(p->argv) : 0);
-        tw_put("  %d  parent %d  %s%s%s%s  %.200s\n", p->pid, p->ppid, p->armed ? "armed" : "not armed",
-               p->why ? ": " : "", p->why ? p->why : "", p->outlived ? "  outlived the job" : "", argv ? argv : "");
+        tw_put("  %d  parent %d  %s%s%s%s  %.200s\n", p->pid, p->ppid,
+               p->armed ? "armed" : "not armed", p->why ? ": " : "", p->why ? p->why : "",
+               p->outlived ? "  outlived the job" : "", argv ? argv : "");
         tw_free(argv);
     }
 }
@@ -124,7 +135,8 @@ static void text_processes(const struct twin_run *r, bool all)
 static void text_files(const struct twin_run *r, bool all)
 {
     char size[16];
-    tw_put("files     %zu written%s\n", r->file_count, r->files_truncated ? " (more than are kept)" : "");
+    tw_put("files     %zu written%s\n", r->file_count,
+           r->files_truncated ? " (more than are kept)" : "");
     for (size_t i = 0; i < r->file_count && (all || i < 5); i++) {
         const struct twin_run_file *f = &r->files[i];
         char *path = tw_printable(f->path, strlen(f->path));
@@ -143,7 +155,8 @@ static void text_notes(const struct twin_run *r, struct opened *traces, bool all
         tw_put("note      %s\n", r->notes[i]);
     for (size_t t = 0; all && t < r->trace_count; t++) {
         tw_put("notes of %s\n", tw_base_name(r->traces[t]));
-        for (size_t i = 0; traces[t].trace && twin_trace_note(traces[t].trace, i, &key, &value); i++) {
+        for (size_t i = 0; traces[t].trace && twin_trace_note(traces[t].trace, i, &key, &value);
+             i++) {
             char *k = tw_printable(key, strlen(key)), *v = tw_printable(value, strlen(value));
             tw_put("  %-24s  %s\n", k ? k : "", v ? v : "");
             tw_free(k);
@@ -157,14 +170,16 @@ static void text_run(const struct twin_run *r, struct opened *traces, const stru
     char state[32], seconds[24], stamp[32], out[16], errors[16];
     char *command = tw_shell_quote(r->argv, r->argc);
     tw_utc_stamp(r->start_realtime_ns, stamp);
-    tw_put("run       %s\nid        %s\ncommand   %s\nin        %s on %s\nstarted   %s, %s\nended     %s%s%s\nlevel    "
-           " %s%s\n",
-           r->dir, r->id, command ? command : "", r->cwd, r->host, stamp, tw_human_seconds(r->wall_s, seconds),
-           tw_run_state(r, state), r->message && *r->message ? ": " : "", r->message ? r->message : "",
+    tw_put("run       %s\nid        %s\ncommand   %s\nin        %s on %s\nstarted   %s, %s\nended  "
+           "   %s%s%s\nlevel     %s%s\n",
+           r->dir, r->id, command ? command : "", r->cwd, r->host, stamp,
+           tw_human_seconds(r->wall_s, seconds), tw_run_state(r, state),
+           r->message && *r->message ? ": " : "", r->message ? r->message : "",
            twin_level_name(r->level), r->agents ? "" : ", unobserved (control run)");
     const char *in_part = r->stdout_truncated || r->stderr_truncated ? " (stored in part)" : "";
     if (r->one_stream)
-        tw_put("printed   %s, stdout and stderr in one%s\n", tw_human_bytes(r->stdout_bytes, out), in_part);
+        tw_put("printed   %s, stdout and stderr in one%s\n", tw_human_bytes(r->stdout_bytes, out),
+               in_part);
     else
         tw_put("printed   %s to stdout, %s to stderr%s\n", tw_human_bytes(r->stdout_bytes, out),
                tw_human_bytes(r->stderr_bytes, errors), in_part);
@@ -177,7 +192,8 @@ static void text_run(const struct twin_run *r, struct opened *traces, const stru
     tw_free(command);
 }
 
-static json_t *json_run(const struct twin_run *r, struct opened *traces, const struct tw_show_args *a)
+static json_t *json_run(const struct twin_run *r, struct opened *traces,
+                        const struct tw_show_args *a)
 {
     char state[32];
     json_t *list = json_array(), *processes = json_array(), *files = json_array();
@@ -185,21 +201,24 @@ static json_t *json_run(const struct twin_run *r, struct opened *traces, const s
         json_array_append_new(list, json_trace(r->traces[i], &traces[i], a->verify));
     for (size_t i = 0; i < r->process_count; i++) {
         const struct twin_run_process *p = &r->processes[i];
-        json_array_append_new(processes, json_pack("{s:i, s:i, s:o, s:b, s:o, s:b}", "pid", p->pid, "ppid", p->ppid,
-                                                   "argv", tw_json_text(p->argv), "armed", p->armed, "why",
-                                                   tw_json_text(p->why), "outlived", p->outlived));
+        json_array_append_new(processes,
+                              json_pack("{s:i, s:i, s:o, s:b, s:o, s:b}", "pid", p->pid, "ppid",
+                                        p->ppid, "argv", tw_json_text(p->argv), "armed", p->armed,
+                                        "why", tw_json_text(p->why), "outlived", p->outlived));
     }
     for (size_t i = 0; i < r->file_count; i++) {
         const struct twin_run_file *f = &r->files[i];
-        json_array_append_new(files, json_pack("{s:o, s:I, s:o, s:o, s:b}", "path", tw_json_text(f->path), "bytes",
-                                               (json_int_t)f->bytes, "sha256",
-                                               f->sha256[0] ? json_string(f->sha256) : json_null(), "why",
-                                               tw_json_text(f->why), "existed_before", f->existed_before));
+        json_array_append_new(files,
+                              json_pack("{s:o, s:I, s:o, s:o, s:b}", "path", tw_json_text(f->path),
+                                        "bytes", (json_int_t)f->bytes, "sha256",
+                                        f->sha256[0] ? json_string(f->sha256) : json_null(), "why",
+                                        tw_json_text(f->why), "existed_before", f->existed_before));
     }
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:f}", "schema", "twinrun.show/1", "id",
-                          tw_json_text(r->id), "dir", tw_json_text(r->dir), "label", tw_json_text(r->label), "argv",
-                          tw_json_texts(r->argv, r->argc), "cwd", tw_json_text(r->cwd), "host", tw_json_text(r->host),
-                          "start_realtime_ns", (json_int_t)r->start_realtime_ns, "wall_s", r->wall_s);
+    json_t *j = json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:f}", "schema", "twinrun.show/1", "id",
+        tw_json_text(r->id), "dir", tw_json_text(r->dir), "label", tw_json_text(r->label), "argv",
+        tw_json_texts(r->argv, r->argc), "cwd", tw_json_text(r->cwd), "host", tw_json_text(r->host),
+        "start_realtime_ns", (json_int_t)r->start_realtime_ns, "wall_s", r->wall_s);
     json_object_set_new(j, "state", json_string(tw_run_state(r, state)));
     json_object_set_new(j, "exit_code", json_integer(r->exit_code));
     json_object_set_new(j, "signal", json_integer(r->signal));
@@ -272,14 +291,15 @@ static int show(const struct twin_run *r, const char *home, const struct tw_show
         .step = (uint32_t)a->step,
     };
     bool records = a->step != TW_NOT_GIVEN || a->record;
-    json_t *j = a->json ? json_run(r, traces, a) : NULL, *rows = a->json && records ? json_array() : NULL;
+    json_t *j = a->json ? json_run(r, traces, a) : NULL;
+    json_t *rows = a->json && records ? json_array() : NULL;
     if (!a->json && !records)
         text_run(r, traces, a);
     if (!records)
         show_comparisons(home, a->ledger, r->id, j);
     for (size_t i = 0; records && i < r->trace_count; i++)
-        if (traces[i].trace && tw_show_records(traces[i].trace, r->traces[i], &asked, stdout, rows,
-                                               &tw_terminal) != 0)
+        if (traces[i].trace &&
+            tw_show_records(traces[i].trace, r->traces[i], &asked, stdout, rows, &tw_terminal) != 0)
             rc = TW_EXIT_TROUBLE;
     if (rows)
         json_object_set_new(j, "records", rows);
@@ -302,7 +322,8 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     if (a.provenance && (a.verify || a.record || a.step != TW_NOT_GIVEN))
-        return tw_bad_use("show", "--provenance is about the run, not about its records: leave out --step, --record and --verify");
+        return tw_bad_use("show", "--provenance is about the run, not about its records: leave out "
+                                  "--step, --record and --verify");
     char *home = tw_home(a.home);
     struct twin_error err = TWIN_ERROR_INIT;
     char *dir = NULL;
@@ -323,10 +344,9 @@ const struct tw_command tw_command_show = {
     "show",
     "show one run and its records",
     synopsis,
-    "Prints what is known of a run: the command, how it ended, its traces, the processes that could not be watched, "
-    "the "
-    "files it wrote and the notes of the agents. With --step or --record it lists records instead: step, phase, kind, "
-    "name, type and shape, digest and statistics.",
+    "Prints what is known of a run: the command, how it ended, its traces, the processes that "
+    "could not be watched, the files it wrote and the notes of the agents. With --step or --record "
+    "it lists records instead: step, phase, kind, name, type and shape, digest and statistics.",
     options,
     TW_OPERANDS_RUNS,
     1,

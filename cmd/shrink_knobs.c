@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The numbers that shrink may make smaller, where they stand, and the command with other ones in their places. */
+/* The numbers that shrink may make smaller, where they stand, and the command with other ones in
+ * their places. */
 #include "shrink_runs.h"
 
 #include "say.h"
@@ -11,8 +12,10 @@
 
 /* ---- where a number stands */
 
-/* Finds `name NUMBER` or `name=NUMBER` in argv[from..to-1]. 0: no such word; -1: no number behind it. */
-static int find_number(char *const *argv, size_t from, size_t to, const char *name, size_t *word, size_t *skip, uint64_t *value)
+/* Finds `name NUMBER` or `name=NUMBER` in argv[from..to-1]. 0: no such word; -1: no number behind
+ * it. */
+static int find_number(char *const *argv, size_t from, size_t to, const char *name, size_t *word,
+                       size_t *skip, uint64_t *value)
 {
     size_t n = strlen(name);
     for (size_t i = from; i < to && argv[i]; i++) {
@@ -39,12 +42,14 @@ static int no_memory(void)
     return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "shrink");
 }
 
-static int add(struct tw_shrink *c, enum tw_knob_kind kind, const char *name, size_t word, size_t skip, uint64_t from, uint64_t to)
+static int add(struct tw_shrink *c, enum tw_knob_kind kind, const char *name, size_t word,
+               size_t skip, uint64_t from, uint64_t to)
 {
     if (c->knob_count == TW_KNOBS_MAX)
         return tw_bad_use("shrink", "expected at most %d knobs", TW_KNOBS_MAX);
     struct tw_knob *k = &c->knob[c->knob_count];
-    *k = (struct tw_knob){.kind = kind, .name = tw_strdup(name), .word = word, .skip = skip, .from = from, .to = to};
+    *k = (struct tw_knob){
+        .kind = kind, .name = tw_strdup(name), .word = word, .skip = skip, .from = from, .to = to};
     if (!k->name)
         return no_memory();
     c->whole.value[c->knob_count++] = from;
@@ -53,7 +58,8 @@ static int add(struct tw_shrink *c, enum tw_knob_kind kind, const char *name, si
 
 /* ---- ranks */
 
-/* Where a launcher's own options end: at a word that is neither an option nor could be the value of one. */
+/* Where a launcher's own options end: at a word that is neither an option nor could be the value of
+ * one. */
 static size_t end_of_options(char *const *argv, size_t from)
 {
     size_t i = from;
@@ -64,19 +70,23 @@ static size_t end_of_options(char *const *argv, size_t from)
 
 static int add_ranks(struct tw_shrink *c)
 {
-    static const char *const torch[] = {"--nproc-per-node", "--nproc_per_node", NULL}, *const mpi[] = {"-np", "--np", "-n", "--n", NULL},
-                             *const slurm[] = {"-n", "--ntasks", NULL};
+    static const char *const torch[] = {"--nproc-per-node", "--nproc_per_node", NULL};
+    static const char *const mpi[] = {"-np", "--np", "-n", "--n", NULL};
+    static const char *const slurm[] = {"-n", "--ntasks", NULL};
     const char *program = tw_base_name(c->argv[0]), *const *names = NULL;
     size_t from = 1, word, skip;
     uint64_t value;
     if (strcmp(program, "torchrun") == 0)
         names = torch;
-    else if (strcmp(program, "mpirun") == 0 || strcmp(program, "mpiexec") == 0 || strcmp(program, "orterun") == 0)
+    else if (strcmp(program, "mpirun") == 0 || strcmp(program, "mpiexec") == 0 ||
+             strcmp(program, "orterun") == 0)
         names = mpi;
     else if (strcmp(program, "srun") == 0)
         names = slurm;
     for (size_t i = 1; !names && c->argv[i] && c->argv[i + 1] && tw_starts(program, "python"); i++)
-        if (strcmp(c->argv[i], "-m") == 0 && (strcmp(c->argv[i + 1], "torch.distributed.run") == 0 || strcmp(c->argv[i + 1], "torch.distributed.launch") == 0)) {
+        if (strcmp(c->argv[i], "-m") == 0 &&
+            (strcmp(c->argv[i + 1], "torch.distributed.run") == 0 ||
+             strcmp(c->argv[i + 1], "torch.distributed.launch") == 0)) {
             names = torch;
             from = i + 2;
         }
@@ -96,7 +106,8 @@ static bool parse_knob(char *text, uint64_t *from, uint64_t *to)
     if (!colon || equals == text)
         return false;
     *equals = *colon = '\0';
-    return tw_parse_u64(equals + 1, UINT32_MAX, from) == 0 && tw_parse_u64(colon + 1, UINT32_MAX, to) == 0 && *to < *from;
+    return tw_parse_u64(equals + 1, UINT32_MAX, from) == 0 &&
+           tw_parse_u64(colon + 1, UINT32_MAX, to) == 0 && *to < *from;
 }
 
 static int add_argument(struct tw_shrink *c, const char *name, uint64_t from, uint64_t to)
@@ -105,14 +116,19 @@ static int add_argument(struct tw_shrink *c, const char *name, uint64_t from, ui
     uint64_t value = 0;
     int found = find_number(c->argv, 1, words(c->argv), name, &word, &skip, &value);
     if (found == 0)
-        return tw_bad_use("shrink", "--knob: the command has no word %s; write it there with its number (%s %llu), or use env:NAME=%llu:%llu", name, name,
-                          (unsigned long long)from, (unsigned long long)from, (unsigned long long)to);
+        return tw_bad_use("shrink",
+                          "--knob: the command has no word %s; write it there with its number (%s "
+                          "%llu), or use env:NAME=%llu:%llu",
+                          name, name, (unsigned long long)from, (unsigned long long)from,
+                          (unsigned long long)to);
     if (found < 0 || value != from)
-        return tw_bad_use("shrink", "--knob: expected %s %llu in the command, found %s %s", name, (unsigned long long)from, name,
+        return tw_bad_use("shrink", "--knob: expected %s %llu in the command, found %s %s", name,
+                          (unsigned long long)from, name,
                           c->argv[word] ? c->argv[word] + skip : "without a number");
     for (size_t i = 0; i < c->knob_count; i++)
         if (c->knob[i].kind != TW_KNOB_ENV && c->knob[i].word == word && c->knob[i].skip == skip) {
-            c->knob[i].to = to; /* the launcher's number of processes, with a limit of the user's own */
+            /* the launcher's number of processes, with a limit of the user's own */
+            c->knob[i].to = to;
             return -1;
         }
     return add(c, TW_KNOB_ARGUMENT, name, word, skip, from, to);
@@ -127,7 +143,10 @@ static int add_declared(struct tw_shrink *c, const char *text)
     int rc;
     bool env = tw_starts(copy, "env:");
     if (!parse_knob(copy, &from, &to) || (env && !copy[4]))
-        rc = tw_bad_use("shrink", "--knob: expected --OPTION=FROM:TO or env:NAME=FROM:TO with whole numbers, TO the smaller one; found \"%s\"", text);
+        rc = tw_bad_use("shrink",
+                        "--knob: expected --OPTION=FROM:TO or env:NAME=FROM:TO with whole numbers, "
+                        "TO the smaller one; found \"%s\"",
+                        text);
     else if (env)
         rc = add(c, TW_KNOB_ENV, copy + 4, 0, 0, from, to);
     else
@@ -157,10 +176,12 @@ void tw_shrink_command_free(struct tw_shrink_command *m)
     *m = (struct tw_shrink_command){0};
 }
 
-static bool put_number(const struct tw_shrink *c, const struct tw_knob *k, uint64_t value, struct tw_shrink_command *m)
+static bool put_number(const struct tw_shrink *c, const struct tw_knob *k, uint64_t value,
+                       struct tw_shrink_command *m)
 {
     char *text = k->kind == TW_KNOB_ENV ? tw_printf("%s=%llu", k->name, (unsigned long long)value)
-                                        : tw_printf("%.*s%llu", (int)k->skip, c->argv[k->word], (unsigned long long)value);
+                                        : tw_printf("%.*s%llu", (int)k->skip, c->argv[k->word],
+                                                    (unsigned long long)value);
     char **slot = m->env;
     if (k->kind != TW_KNOB_ENV) {
         slot = &m->argv[k->word];
@@ -174,10 +195,12 @@ static bool put_number(const struct tw_shrink *c, const struct tw_knob *k, uint6
 }
 
 /* A knob that was not turned leaves the command and the environment as they are. */
-int tw_shrink_command(const struct tw_shrink *c, const struct tw_shrink_setting *s, struct tw_shrink_command *out)
+int tw_shrink_command(const struct tw_shrink *c, const struct tw_shrink_setting *s,
+                      struct tw_shrink_command *out)
 {
     size_t n = words(c->argv);
-    *out = (struct tw_shrink_command){tw_calloc(n + 1, sizeof(char *)), tw_calloc(TW_KNOBS_MAX + 1, sizeof(char *))};
+    *out = (struct tw_shrink_command){tw_calloc(n + 1, sizeof(char *)),
+                                      tw_calloc(TW_KNOBS_MAX + 1, sizeof(char *))};
     bool good = out->argv && out->env;
     for (size_t i = 0; good && i < n; i++)
         good = (out->argv[i] = tw_strdup(c->argv[i])) != NULL;

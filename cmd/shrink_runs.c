@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the divergence stay in a setting? Runs of it, each compared with the first, until the rule gives an answer. */
+/* Does the divergence stay in a setting? Runs of it, each compared with the first, until the rule
+ * gives an answer. */
 #include "shrink_report.h"
 #include "shrink_runs.h"
 
@@ -43,7 +44,9 @@ bool tw_shrink_known(const struct tw_shrink *c, const struct twin_finding *f)
 
 /* ---- one run */
 
-static struct twin_launch_options launch_options(const struct tw_shrink *c, const struct tw_shrink_setting *s, const struct tw_shrink_command *m,
+static struct twin_launch_options launch_options(const struct tw_shrink *c,
+                                                 const struct tw_shrink_setting *s,
+                                                 const struct tw_shrink_command *m,
                                                  const char *label)
 {
     return (struct twin_launch_options){
@@ -66,13 +69,18 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 }
 
 /* NULL after an error. *stuck: it was ended because it stood still. */
-static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setting *s, const struct tw_shrink_command *m, const struct twin_run *reference,
+static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setting *s,
+                               const struct tw_shrink_command *m, const struct twin_run *reference,
                                bool *stuck, struct twin_error *err)
 {
     char title[32];
-    uint64_t halt = c->natural_s > 0 ? tw_patience_ends_ns(&tw_patience_of_less_work, c->natural_s) : 0;
+    uint64_t halt = c->natural_s > 0 ? tw_patience_ends_ns(&tw_patience_of_less_work, c->natural_s)
+                                     : 0;
     snprintf(title, sizeof title, "run %llu", (unsigned long long)c->runs_used + 1);
-    struct tw_trial t = {.front = &tw_terminal, .title = title, .reference = reference, .deadline_ns = sooner(c->deadline_ns, halt)};
+    struct tw_trial t = {.front = &tw_terminal,
+                         .title = title,
+                         .reference = reference,
+                         .deadline_ns = sooner(c->deadline_ns, halt)};
     t.how.ignore = c->args.ignore.items;
     t.how.ignore_count = c->args.ignore.count;
     if (reference)
@@ -99,12 +107,21 @@ static void note_other(struct tw_shrink_evidence *e, const struct twin_finding *
     tw_free(what);
 }
 
-/* Runs that agree. The largest class is the usual one: when the first run is the odd one out, everything parts from it. */
-struct class { struct twin_run *first; uint64_t members; };
-struct classes { struct class at[TW_RUNS_MAX]; size_t count; };
+/* Runs that agree. The largest class is the usual one: when the first run is the odd one out,
+ * everything parts from it. */
+struct class
+{
+    struct twin_run *first;
+    uint64_t members;
+};
+struct classes {
+    struct class at[TW_RUNS_MAX];
+    size_t count;
+};
 
 /* Keeps the verdict when it is among the first. */
-static void count_parted(struct tw_shrink *c, struct tw_shrink_evidence *e, const struct twin_run *reference, struct twin_verdict **v)
+static void count_parted(struct tw_shrink *c, struct tw_shrink_evidence *e,
+                         const struct twin_run *reference, struct twin_verdict **v)
 {
     const char *why;
     uint32_t step = (*v)->first->step_a;
@@ -113,7 +130,9 @@ static void count_parted(struct tw_shrink *c, struct tw_shrink_evidence *e, cons
         i++;
     e->first_step = i && e->first_step < step ? e->first_step : step;
     e->last_step = i && e->last_step > step ? e->last_step : step;
-    c->earliest_step = (e == &c->baseline && !i) || e->first_step < c->earliest_step ? e->first_step : c->earliest_step;
+    c->earliest_step = (e == &c->baseline && !i) || e->first_step < c->earliest_step
+                           ? e->first_step
+                           : c->earliest_step;
     if (!i)
         e->can_zoom = tw_zoom_is_useful(*v, reference, &why);
     if (i < TW_WAYS_MAX) {
@@ -124,8 +143,9 @@ static void count_parted(struct tw_shrink *c, struct tw_shrink_evidence *e, cons
 
 enum pair { AGREE, PARTED, ELSEWHERE };
 
-static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const struct twin_run *a, const struct twin_run *b, struct tw_shrink_evidence *e,
-                   enum pair *pair, struct twin_error *err)
+static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const struct twin_run *a,
+                   const struct twin_run *b, struct tw_shrink_evidence *e, enum pair *pair,
+                   struct twin_error *err)
 {
     const struct twin_run *two[2] = {a, b};
     struct twin_compare_options o = {
@@ -151,8 +171,8 @@ static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const
 }
 
 /* Puts a run into the class of the first run that it agrees with. Takes r. */
-static int sort_in(struct tw_shrink *c, const struct tw_shrink_setting *s, struct classes *k, struct twin_run *r, struct tw_shrink_evidence *e,
-                   struct twin_error *err)
+static int sort_in(struct tw_shrink *c, const struct tw_shrink_setting *s, struct classes *k,
+                   struct twin_run *r, struct tw_shrink_evidence *e, struct twin_error *err)
 {
     enum pair pair = PARTED;
     uint64_t all = 0, largest = 0;
@@ -183,12 +203,14 @@ static int sort_in(struct tw_shrink *c, const struct tw_shrink_setting *s, struc
 static bool may_go_on(struct tw_shrink *c)
 {
     c->interrupted |= tw_interrupted();
-    c->out_of_budget |= c->runs_used >= c->args.max_runs || (c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns);
+    c->out_of_budget |= c->runs_used >= c->args.max_runs ||
+                        (c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns);
     return !c->interrupted && !c->out_of_budget;
 }
 
 /* Of the whole job, one that parts too seldom for the rule is of interest, too. */
-static bool decided(const struct tw_shrink_rule *rule, const struct tw_shrink_evidence *e, bool whole)
+static bool decided(const struct tw_shrink_rule *rule, const struct tw_shrink_evidence *e,
+                    bool whole)
 {
     uint64_t left = rule->trials - e->trials;
     return e->parted >= rule->need || (whole ? left == 0 : e->parted + left < rule->need);
@@ -205,11 +227,13 @@ static bool works(struct tw_shrink_evidence *e, const struct twin_run *r, bool s
         e->seconds = r->wall_s;
         return true;
     }
-    e->other = stuck ? tw_strdup("the job stands still") : tw_printf("the job fails (%s)", tw_run_state(r, text));
+    e->other = stuck ? tw_strdup("the job stands still")
+                     : tw_printf("the job fails (%s)", tw_run_state(r, text));
     return false;
 }
 
-int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s, struct tw_shrink_rule rule, struct tw_shrink_evidence *e,
+int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
+                    struct tw_shrink_rule rule, struct tw_shrink_evidence *e,
                     enum tw_shrink_answer *answer)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -237,10 +261,14 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s, stru
             if (whole)
                 c->natural_s = r->wall_s;
             if (broken && whole)
-                tw_say("shrink: the job does not work as it is: %s%s%s", e->other ? e->other : "", *r->message ? ": " : "", r->message);
+                tw_say("shrink: the job does not work as it is: %s%s%s", e->other ? e->other : "",
+                       *r->message ? ": " : "", r->message);
         }
     }
-    *answer = broken ? TW_SHRINK_FAILS : e->parted >= rule.need ? TW_SHRINK_STAYS : k->count && decided(&rule, e, whole) ? TW_SHRINK_GONE : TW_SHRINK_UNKNOWN;
+    *answer = broken                                 ? TW_SHRINK_FAILS
+              : e->parted >= rule.need               ? TW_SHRINK_STAYS
+              : k->count && decided(&rule, e, whole) ? TW_SHRINK_GONE
+                                                     : TW_SHRINK_UNKNOWN;
     for (size_t i = 0; i < k->count; i++)
         twin_run_free(k->at[i].first);
     tw_free(k);
@@ -250,14 +278,20 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s, stru
 
 /* ---- which operation */
 
-void tw_shrink_name_operation(struct tw_shrink *c, const struct tw_shrink_setting *s, struct tw_shrink_evidence *e)
+void tw_shrink_name_operation(struct tw_shrink *c, const struct tw_shrink_setting *s,
+                              struct tw_shrink_evidence *e)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_shrink_command m;
-    if (c->args.no_zoom || !e->can_zoom || *e->verdict[0]->first->op || !may_go_on(c) || tw_shrink_command(c, s, &m) != 0)
+    if (c->args.no_zoom || !e->can_zoom || *e->verdict[0]->first->op || !may_go_on(c) ||
+        tw_shrink_command(c, s, &m) != 0)
         return;
     struct twin_launch_options o = launch_options(c, s, &m, "zoom");
-    struct tw_zoom z = {.front = &tw_terminal, .base_a = &o, .base_b = &o, .deadline_ns = c->deadline_ns, .quiet = true};
+    struct tw_zoom z = {.front = &tw_terminal,
+                        .base_a = &o,
+                        .base_b = &o,
+                        .deadline_ns = c->deadline_ns,
+                        .quiet = true};
     if (tw_zoom_run(e->verdict[0], &z, &err) != 0)
         tw_trouble(&err, "shrink: the operation cannot be named");
     c->runs_used += z.dir_count;

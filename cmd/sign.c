@@ -25,38 +25,69 @@ struct sign_args {
 #define FIELD(f) offsetof(struct sign_args, f)
 
 static const struct tw_option options[] = {
-    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Keys", "sign with it: a private key in a PEM file, pkcs11:..., or vault:NAME; may be repeated", FIELD(keys)},
-    {"new-key", 0, TW_OPT_FILE, "PATH", NULL, "Keys", "make a key: PATH (private) and PATH.pub", FIELD(new_key)},
-    {"type", 0, TW_OPT_STRING, "TYPE", "ecdsa-p256", "Keys", "of a new key: ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519", FIELD(type)},
-    {"public-key", 0, TW_OPT_FLAG, NULL, NULL, "Keys", "print the public half of --key, for those who verify", FIELD(public_key)},
-    {"model", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operand is a folder with a model: write an OpenSSF model signature, which the client model_signing verifies", FIELD(model)},
-    {"reproduced", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operands are runs: compare them, and state that they are the same, if they are", FIELD(reproduced)},
-    {"tolerance", 0, TW_OPT_FILE, "FILE", NULL, "What", "with --reproduced: also runs within this tolerance (docs of check)", FIELD(tolerance)},
-    {"add", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operand is an envelope: add a signature to it", FIELD(add)},
-    {"home", 0, TW_OPT_DIR, "DIR", NULL, "What", "folder that holds the runs (default: $TWINRUN_HOME, else .twinrun)", FIELD(home)},
-    {"out", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "where to write (default: beside what is signed, with .dsse.json or, of a model, .sig behind its name; of a run, run.dsse.json in its folder); - for stdout", FIELD(out)},
+    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Keys",
+     "sign with it: a private key in a PEM file, pkcs11:..., or vault:NAME; may be repeated",
+     FIELD(keys)},
+    {"new-key", 0, TW_OPT_FILE, "PATH", NULL, "Keys", "make a key: PATH (private) and PATH.pub",
+     FIELD(new_key)},
+    {"type", 0, TW_OPT_STRING, "TYPE", "ecdsa-p256", "Keys",
+     "of a new key: ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519", FIELD(type)},
+    {"public-key", 0, TW_OPT_FLAG, NULL, NULL, "Keys",
+     "print the public half of --key, for those who verify", FIELD(public_key)},
+    {"model", 0, TW_OPT_FLAG, NULL, NULL, "What",
+     "the operand is a folder with a model: write an OpenSSF model signature, which the client "
+     "model_signing verifies",
+     FIELD(model)},
+    {"reproduced", 0, TW_OPT_FLAG, NULL, NULL, "What",
+     "the operands are runs: compare them, and state that they are the same, if they are",
+     FIELD(reproduced)},
+    {"tolerance", 0, TW_OPT_FILE, "FILE", NULL, "What",
+     "with --reproduced: also runs within this tolerance (docs of check)", FIELD(tolerance)},
+    {"add", 0, TW_OPT_FLAG, NULL, NULL, "What", "the operand is an envelope: add a signature to it",
+     FIELD(add)},
+    {"home", 0, TW_OPT_DIR, "DIR", NULL, "What",
+     "folder that holds the runs (default: $TWINRUN_HOME, else .twinrun)", FIELD(home)},
+    {"out", 'o', TW_OPT_FILE, "FILE", NULL, "Output",
+     "where to write (default: beside what is signed, with .dsse.json or, of a model, .sig behind "
+     "its name; of a run, run.dsse.json in its folder); - for stdout",
+     FIELD(out)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"FILE|FOLDER|RUN --key KEY [-o FILE]", "--model FOLDER --key KEY [-o FILE]", "--reproduced RUN RUN... --key KEY -o FILE", "--add ENVELOPE --key KEY", "--new-key PATH [--type TYPE]", "--public-key --key KEY", NULL};
+static const char *const synopsis[] = {"FILE|FOLDER|RUN --key KEY [-o FILE]",
+                                       "--model FOLDER --key KEY [-o FILE]",
+                                       "--reproduced RUN RUN... --key KEY -o FILE",
+                                       "--add ENVELOPE --key KEY",
+                                       "--new-key PATH [--type TYPE]",
+                                       "--public-key --key KEY",
+                                       NULL};
 static const struct tw_pair exits[] = {
     {"0", "signed"},
     {"1", "--reproduced: the runs differ; nothing was signed"},
-    {"2", "trouble: bad use, a key that cannot sign, a file that cannot be read or is there already"},
+    {"2",
+     "trouble: bad use, a key that cannot sign, a file that cannot be read or is there already"},
     {"3", "--reproduced: it cannot be told whether the runs are the same; nothing was signed"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
     {"twinrun sign --new-key team.key", "a key, and its public half in team.key.pub"},
     {"twinrun sign model.pt --key team.key", "a signature, in model.pt.dsse.json"},
-    {"twinrun sign data --key team.key -o data.dsse.json", "each file of a folder, and that there are no others"},
-    {"twinrun sign --model bert --key team.key", "a model's signature in bert.sig, for model_signing verify key"},
-    {"twinrun sign model.pt --key 'pkcs11:token=team;object=ci?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/run/pin'", "by a key that stays in its token"},
+    {"twinrun sign data --key team.key -o data.dsse.json",
+     "each file of a folder, and that there are no others"},
+    {"twinrun sign --model bert --key team.key",
+     "a model's signature in bert.sig, for model_signing verify key"},
+    {"twinrun sign model.pt --key "
+     "'pkcs11:token=team;object=ci?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/"
+     "run/pin'",
+     "by a key that stays in its token"},
     {"twinrun sign model.pt --key vault:ci", "by a key that stays in a Vault"},
-    {"twinrun sign last --key team.key", "how the last run came about (SLSA provenance), and all that it wrote"},
-    {"twinrun sign --reproduced last~1 last --key team.key -o same.dsse.json", "that the last two runs are the same, if they are"},
-    {"twinrun sign --add model.pt.dsse.json --key second.key", "a second signature in the same envelope"},
+    {"twinrun sign last --key team.key",
+     "how the last run came about (SLSA provenance), and all that it wrote"},
+    {"twinrun sign --reproduced last~1 last --key team.key -o same.dsse.json",
+     "that the last two runs are the same, if they are"},
+    {"twinrun sign --add model.pt.dsse.json --key second.key",
+     "a second signature in the same envelope"},
     {NULL, NULL},
 };
 
@@ -68,15 +99,21 @@ static int new_key(const struct sign_args *a)
     enum twin_key_algorithm algorithm;
     struct twin_key *k = NULL;
     if (twin_key_algorithm_parse(a->type, &algorithm) != 0)
-        return tw_bad_use("sign", "--type: expected ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519, found \"%s\"", a->type);
+        return tw_bad_use(
+            "sign", "--type: expected ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519, found \"%s\"",
+            a->type);
     int rc = twin_key_new(a->new_key, algorithm, &err);
     rc = rc ? rc : twin_key_open(a->new_key, &k, &err);
     if (rc != 0)
         return tw_trouble(&err, "no key was made");
     if (a->json)
-        rc = tw_json_print(json_pack("{s:s, s:o, s:s, s:s}", "schema", "twinrun.sign/1", "key", tw_json_text(a->new_key), "type", a->type, "keyid", twin_key_id(k)));
+        rc = tw_json_print(json_pack("{s:s, s:o, s:s, s:s}", "schema", "twinrun.sign/1", "key",
+                                     tw_json_text(a->new_key), "type", a->type, "keyid",
+                                     twin_key_id(k)));
     else
-        tw_put("%s      private: keep it to yourself\n%s.pub  public: for those who verify\nkey id   %s (%s)\n", a->new_key, a->new_key, twin_key_id(k), a->type);
+        tw_put("%s      private: keep it to yourself\n%s.pub  public: for those who verify\nkey id "
+               "  %s (%s)\n",
+               a->new_key, a->new_key, twin_key_id(k), a->type);
     twin_key_close(k);
     return rc;
 }
@@ -96,20 +133,26 @@ static int public_key(const struct sign_args *a)
 
 /* ---- signing */
 
-static int statement_of(const char *path, bool folder, struct twin_envelope *out, struct twin_error *err)
+static int statement_of(const char *path, bool folder, struct twin_envelope *out,
+                        struct twin_error *err)
 {
     struct twin_subjects s = {0};
-    int rc = folder ? tw_signed_folder(path, NULL, &s, err) : twin_subject_file(path, tw_base_name(path), &s, err);
+    int rc = folder ? tw_signed_folder(path, NULL, &s, err)
+                    : twin_subject_file(path, tw_base_name(path), &s, err);
     if (rc == 0 && s.count == 0)
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files, found none: there is nothing to sign", path);
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "%s: expected files, found none: there is nothing to sign", path);
     json_t *predicate = json_pack("{s:s}", "kind", folder ? "folder" : "file");
-    rc = rc ? rc : predicate ? twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
+    rc = rc          ? rc
+         : predicate ? twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err)
+                     : twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
     json_decref(predicate);
     twin_subjects_free(&s);
     return rc;
 }
 
-static int model_of(const char *folder, const char *out, struct twin_envelope *e, struct twin_error *err)
+static int model_of(const char *folder, const char *out, struct twin_envelope *e,
+                    struct twin_error *err)
 {
     char *but = tw_signed_inside(folder, out);
     int rc = twin_model_envelope(folder, but, e, err);
@@ -138,8 +181,10 @@ static char *beside(const char *path, const char *suffix)
     return tw_printf("%.*s%s", (int)n, path, suffix);
 }
 
-/* replace: the file is the envelope that got a signature more. Else one that is there stays: it may hold others' signatures. */
-static int write_out(const struct twin_envelope *e, const char *path, bool bundle, bool replace, struct twin_error *err)
+/* replace: the file is the envelope that got a signature more. Else one that is there stays: it may
+ * hold others' signatures. */
+static int write_out(const struct twin_envelope *e, const char *path, bool bundle, bool replace,
+                     struct twin_error *err)
 {
     char *text;
     size_t n;
@@ -147,58 +192,75 @@ static int write_out(const struct twin_envelope *e, const char *path, bool bundl
     if (rc != 0)
         return rc;
     if (strcmp(path, "-") == 0) {
-        size_t written = fwrite(text, 1, n, stdout); /* exact bytes: an envelope for another program */
+        /* exact bytes: an envelope for another program */
+        size_t written = fwrite(text, 1, n, stdout);
         if (written != n || fflush(stdout) != 0)
             rc = twin_error_system(err, "cannot write to stdout");
     } else if (!replace && access(path, F_OK) == 0)
-        rc = twin_error_set(err, TWIN_EIO, "%s is there already: -o FILE writes elsewhere, --add adds a signature to it", path);
+        rc = twin_error_set(
+            err, TWIN_EIO,
+            "%s is there already: -o FILE writes elsewhere, --add adds a signature to it", path);
     else
         rc = tw_write_file_atomic(path, text, n, err);
     tw_free(text);
     return rc;
 }
 
-static int report(const struct sign_args *a, const char *target, const char *path, const struct twin_envelope *e)
+static int report(const struct sign_args *a, const char *target, const char *path,
+                  const struct twin_envelope *e)
 {
     json_t *ids = json_array();
     for (size_t i = 0; i < e->signature_count; i++)
         json_array_append_new(ids, tw_json_text(e->signature[i].keyid));
     if (a->json)
-        return tw_json_print(json_pack("{s:s, s:o, s:o, s:o}", "schema", "twinrun.sign/1", "signed", tw_json_text(target), "envelope", tw_json_text(path), "keyids", ids));
+        return tw_json_print(json_pack("{s:s, s:o, s:o, s:o}", "schema", "twinrun.sign/1", "signed",
+                                       tw_json_text(target), "envelope", tw_json_text(path),
+                                       "keyids", ids));
     json_decref(ids);
     if (strcmp(path, "-") == 0)
         return 0;
-    tw_put("signed  %s\n  in    %s, %zu signature%s\n  key   %s\n", target, path, e->signature_count, e->signature_count == 1 ? "" : "s",
+    tw_put("signed  %s\n  in    %s, %zu signature%s\n  key   %s\n", target, path,
+           e->signature_count, e->signature_count == 1 ? "" : "s",
            e->signature[e->signature_count - 1].keyid);
     return 0;
 }
 
 /* What is to be signed, without a signature, and where it goes. */
-static int prepare(const struct sign_args *a, const char *target, struct twin_envelope *e, char **path, struct twin_error *err)
+static int prepare(const struct sign_args *a, const char *target, struct twin_envelope *e,
+                   char **path, struct twin_error *err)
 {
     struct stat st;
     struct twin_run *r = NULL;
     const bool there = stat(target, &st) == 0;
     int rc = a->add || a->model ? 0 : tw_signed_run(a->home, target, &r, err);
     if (rc == 0)
-        *path = a->out ? tw_strdup(a->out) : a->add ? tw_strdup(target) : r ? tw_path_join(r->dir, TWIN_RUN_ENVELOPE) : beside(target, a->model ? ".sig" : ".dsse.json");
+        *path = a->out   ? tw_strdup(a->out)
+                : a->add ? tw_strdup(target)
+                : r      ? tw_path_join(r->dir, TWIN_RUN_ENVELOPE)
+                         : beside(target, a->model ? ".sig" : ".dsse.json");
     if (rc == 0 && !*path)
         rc = twin_error_set(err, TWIN_ENOMEM, "no memory");
     else if (rc == 0)
-        rc = a->add ? read_envelope(target, e, err) : a->model ? model_of(target, *path, e, err) : r ? twin_run_envelope(r, e, err) : statement_of(target, there && S_ISDIR(st.st_mode), e, err);
+        rc = a->add     ? read_envelope(target, e, err)
+             : a->model ? model_of(target, *path, e, err)
+             : r        ? twin_run_envelope(r, e, err)
+                        : statement_of(target, there && S_ISDIR(st.st_mode), e, err);
     twin_run_free(r);
     return rc;
 }
 
 /* Each key signs; written; said. The exit code. */
-static int finish(const struct sign_args *a, const char *target, const char *path, struct twin_envelope *e, struct twin_error *err)
+static int finish(const struct sign_args *a, const char *target, const char *path,
+                  struct twin_envelope *e, struct twin_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < a->keys.count && rc == 0; i++) {
         struct twin_key *k = NULL;
         rc = twin_key_open(a->keys.items[i], &k, err);
         if (rc == 0 && a->model && twin_key_algorithm(k) == TWIN_KEY_ED25519)
-            rc = twin_error_set(err, TWIN_EUNSUPPORTED, "%s: model signatures are made with ECDSA keys, found ed25519", a->keys.items[i]);
+            rc = twin_error_set(err, TWIN_EUNSUPPORTED,
+                                "%s: model signatures are made with ECDSA keys, found ed25519",
+                                a->keys.items[i]);
         rc = rc ? rc : twin_envelope_sign(e, k, err);
         twin_key_close(k);
     }
@@ -222,12 +284,19 @@ static int sign(const struct sign_args *a, const char *target)
 
 static int not_reproduced(const struct sign_args *a, const struct twin_verdict *v)
 {
-    const int rc = v->outcome == TWIN_DIFFER ? TW_EXIT_DIFFER : v->outcome == TWIN_INCONCLUSIVE ? TW_EXIT_INCONCLUSIVE : TW_EXIT_TROUBLE;
+    const int rc = v->outcome == TWIN_DIFFER         ? TW_EXIT_DIFFER
+                   : v->outcome == TWIN_INCONCLUSIVE ? TW_EXIT_INCONCLUSIVE
+                                                     : TW_EXIT_TROUBLE;
     if (a->json) {
-        int printed = tw_json_print(json_pack("{s:s, s:s, s:n}", "schema", "twinrun.sign/1", "outcome", twin_verdict_name(v->outcome), "envelope"));
+        int printed = tw_json_print(json_pack("{s:s, s:s, s:n}", "schema", "twinrun.sign/1",
+                                              "outcome", twin_verdict_name(v->outcome),
+                                              "envelope"));
         return printed ? printed : rc;
     }
-    tw_say("nothing was signed: the runs %s; twinrun diff says where and why", rc == TW_EXIT_DIFFER ? "differ" : rc == TW_EXIT_INCONCLUSIVE ? "cannot be told to be the same" : "failed");
+    tw_say("nothing was signed: the runs %s; twinrun diff says where and why",
+           rc == TW_EXIT_DIFFER         ? "differ"
+           : rc == TW_EXIT_INCONCLUSIVE ? "cannot be told to be the same"
+                                        : "failed");
     return rc;
 }
 
@@ -242,13 +311,21 @@ static int reproduced(const struct sign_args *a, char *const *operands, size_t c
     for (size_t i = 0; i < count && rc == 0; i++) {
         rc = tw_signed_run(a->home, operands[i], &runs[i], &err);
         if (rc == 0 && !runs[i])
-            rc = twin_error_set(&err, TWIN_EINVAL, "%s: expected a run, found a file or another folder", operands[i]);
+            rc = twin_error_set(&err, TWIN_EINVAL,
+                                "%s: expected a run, found a file or another folder", operands[i]);
     }
-    rc = rc ? rc : twin_reproduced_envelope((const struct twin_run *const *)runs, count, &o, &v, &e, &err);
+    rc = rc ? rc
+            : twin_reproduced_envelope((const struct twin_run *const *)runs, count, &o, &v, &e,
+                                       &err);
     if (rc != 0)
         rc = tw_trouble(&err, "nothing was signed");
     else
-        rc = e.payload ? finish(a, v->outcome == TWIN_SAME ? "that the runs are the same" : "that the runs agree within the tolerance", a->out, &e, &err) : not_reproduced(a, v);
+        rc = e.payload
+                 ? finish(a,
+                          v->outcome == TWIN_SAME ? "that the runs are the same"
+                                                  : "that the runs agree within the tolerance",
+                          a->out, &e, &err)
+                 : not_reproduced(a, v);
     for (size_t i = 0; runs && i < count; i++)
         twin_run_free(runs[i]);
     tw_free(runs);
@@ -265,23 +342,33 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     if ((a.new_key || a.public_key) && given.count > 0)
-        return tw_bad_use("sign", "%s takes no operand, found \"%s\"", a.new_key ? "--new-key" : "--public-key", given.items[0]);
+        return tw_bad_use("sign", "%s takes no operand, found \"%s\"",
+                          a.new_key ? "--new-key" : "--public-key", given.items[0]);
     if (a.new_key)
-        return a.keys.count || a.public_key ? tw_bad_use("sign", "--new-key makes a key; it does not go with --key or --public-key") : new_key(&a);
+        return a.keys.count || a.public_key
+                   ? tw_bad_use("sign",
+                                "--new-key makes a key; it does not go with --key or --public-key")
+                   : new_key(&a);
     if (a.public_key)
         return public_key(&a);
     if (a.reproduced ? given.count < 2 : given.count != 1)
-        return tw_bad_use("sign", a.reproduced ? "--reproduced: expected two runs or more, found %zu" : "expected one file, folder or run, found %zu", given.count);
+        return tw_bad_use("sign",
+                          a.reproduced ? "--reproduced: expected two runs or more, found %zu"
+                                       : "expected one file, folder or run, found %zu",
+                          given.count);
     if (a.keys.count == 0)
         return tw_bad_use("sign", "expected --key KEY; twinrun sign --new-key PATH makes one");
     if (a.tolerance && !a.reproduced)
         return tw_bad_use("sign", "--tolerance belongs to --reproduced");
     if (a.reproduced && (!a.out || a.add || a.model))
-        return tw_bad_use("sign", a.out ? "--reproduced does not go with --add or --model" : "--reproduced: expected -o FILE: it belongs to no single run");
+        return tw_bad_use("sign",
+                          a.out ? "--reproduced does not go with --add or --model"
+                                : "--reproduced: expected -o FILE: it belongs to no single run");
     if (a.reproduced)
         return reproduced(&a, given.items, given.count);
     if (a.model && (a.add || a.keys.count != 1))
-        return tw_bad_use("sign", "--model: a model's signature is of one key, and nothing is added to it");
+        return tw_bad_use("sign",
+                          "--model: a model's signature is of one key, and nothing is added to it");
     return sign(&a, given.items[0]);
 }
 
@@ -289,14 +376,21 @@ const struct tw_command tw_command_sign = {
     "sign",
     "sign a file, a folder, a run, or that runs are the same; make keys",
     synopsis,
-    "Writes an envelope (DSSE) with an in-toto statement: the SHA-256 of the file, or of each file of the folder, and a signature over it. The thing itself is not changed. "
-    "The same bytes give the same statement at any time. Of a run: SHA-256 of all that is in its folder and of the files that the job wrote, the hash over all that was observed, digests of "
-    "checkpoints' tensors, and how it came about as SLSA provenance v1 (arguments and configuration; environment, seeds and topology; code, programs, data and libraries with their digests).\n\n"
-    "An encrypted key's passphrase is taken from TWINRUN_KEY_PASSPHRASE, or from the first line of the file that TWINRUN_KEY_PASSPHRASE_FILE names; a new key is "
-    "encrypted when one of them is set.\n\n"
-    "A key in a token: pkcs11:token=LABEL;object=LABEL?module-path=LIBRARY&pin-source=file:PATH (RFC 7512; the library may also stand in TWINRUN_PKCS11_MODULE). A key in a HashiCorp "
-    "Vault's transit engine: vault:[MOUNT/]NAME[?version=N], with VAULT_ADDR, VAULT_TOKEN (or VAULT_TOKEN_FILE, or ~/.vault-token), VAULT_NAMESPACE, VAULT_CACERT, VAULT_CAPATH and "
-    "VAULT_CLIENT_TIMEOUT as in Vault's own client. Signatures that come back are verified before they are written.",
+    "Writes an envelope (DSSE) with an in-toto statement: the SHA-256 of the file, or of each file "
+    "of the folder, and a signature over it. The thing itself is not changed. The same bytes give "
+    "the same statement at any time. Of a run: SHA-256 of all that is in its folder and of the "
+    "files that the job wrote, the hash over all that was observed, digests of checkpoints' "
+    "tensors, and how it came about as SLSA provenance v1 (arguments and configuration; "
+    "environment, seeds and topology; code, programs, data and libraries with their digests).\n\n"
+    "An encrypted key's passphrase is taken from TWINRUN_KEY_PASSPHRASE, or from the first line of "
+    "the file that TWINRUN_KEY_PASSPHRASE_FILE names; a new key is encrypted when one of them is "
+    "set.\n\n"
+    "A key in a token: pkcs11:token=LABEL;object=LABEL?module-path=LIBRARY&pin-source=file:PATH "
+    "(RFC 7512; the library may also stand in TWINRUN_PKCS11_MODULE). A key in a HashiCorp Vault's "
+    "transit engine: vault:[MOUNT/]NAME[?version=N], with VAULT_ADDR, VAULT_TOKEN (or "
+    "VAULT_TOKEN_FILE, or ~/.vault-token), VAULT_NAMESPACE, VAULT_CACERT, VAULT_CAPATH and "
+    "VAULT_CLIENT_TIMEOUT as in Vault's own client. Signatures that come back are verified before "
+    "they are written.",
     options,
     TW_OPERANDS_FILES,
     0,

@@ -7,5 +7,6 @@
 #include <twin/sign.h>
 
 /* Whom --key or --trust name, and the time of --at or now. */
-int tw_signed_trust(const struct tw_verify_args *a, struct twin_trust **out, int64_t *at_ns, struct twin_error *err);
+int tw_signed_trust(const struct tw_verify_args *a, struct twin_trust **out, int64_t *at_ns,
+                    struct twin_error *err);
 #endif

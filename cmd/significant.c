@@ -26,19 +26,35 @@ struct significant_args {
 #define FIELD(f) offsetof(struct significant_args, f)
 
 static const struct tw_option options[] = {
-    {"metric", 'm', TW_OPT_STRING, "WHAT", NULL, "Values", "of runs: wall (seconds, unless given), step (mean seconds of a step behind the first), loss (the last one recorded), or printed:REGEX (its last match; the number is the group)", FIELD(metric)},
-    {"question", 'Q', TW_OPT_STRING, "WORD", NULL, "Question", "metric (do the values differ?), speed (the same as a ratio), variance (do they spread differently?), bitwise (is it one value?). Unless given: speed for wall, else metric", FIELD(question)},
-    {"within", 'w', TW_OPT_STRING, "PERCENT", NULL, "Question", "instead: are they equal within so many percent?", FIELD(within)},
-    {"floor", 'f', TW_OPT_STRING, "SIZE", "0", "Question", "differences below it mean nothing: a size in the unit of the values, of a ratio in percent, as 0.5%; or a file that twinrun spread --json wrote, whose relative spread it is then", FIELD(floor)},
+    {"metric", 'm', TW_OPT_STRING, "WHAT", NULL, "Values",
+     "of runs: wall (seconds, unless given), step (mean seconds of a step behind the first), loss "
+     "(the last one recorded), or printed:REGEX (its last match; the number is the group)",
+     FIELD(metric)},
+    {"question", 'Q', TW_OPT_STRING, "WORD", NULL, "Question",
+     "metric (do the values differ?), speed (the same as a ratio), variance (do they spread "
+     "differently?), bitwise (is it one value?). Unless given: speed for wall, else metric",
+     FIELD(question)},
+    {"within", 'w', TW_OPT_STRING, "PERCENT", NULL, "Question",
+     "instead: are they equal within so many percent?", FIELD(within)},
+    {"floor", 'f', TW_OPT_STRING, "SIZE", "0", "Question",
+     "differences below it mean nothing: a size in the unit of the values, of a ratio in percent, "
+     "as 0.5%; or a file that twinrun spread --json wrote, whose relative spread it is then",
+     FIELD(floor)},
     {"alpha", 0, TW_OPT_STRING, "P", "0.05", "Question", "the level of the test", FIELD(alpha)},
-    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Runs to make", "first of two commands to be run in turns; run by sh -c", FIELD(a)},
-    {"b", 0, TW_OPT_STRING, "CMD", NULL, "Runs to make", "the second one: what does it change? Speed, metric and bits are answered apart", FIELD(b)},
-    {"runs", 'n', TW_OPT_COUNT, "N", "5", "Runs to make", "of each command, in drawn order", FIELD(runs), 2, 1000},
+    {"a", 0, TW_OPT_STRING, "CMD", NULL, "Runs to make",
+     "first of two commands to be run in turns; run by sh -c", FIELD(a)},
+    {"b", 0, TW_OPT_STRING, "CMD", NULL, "Runs to make",
+     "the second one: what does it change? Speed, metric and bits are answered apart", FIELD(b)},
+    {"runs", 'n', TW_OPT_COUNT, "N", "5", "Runs to make", "of each command, in drawn order",
+     FIELD(runs), 2, 1000},
     {"seed", 0, TW_OPT_COUNT, "N", "1", "Runs to make", "of that order", FIELD(seed), 0, INT64_MAX},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs to make", "end each run after N steps", FIELD(steps), 1, UINT32_MAX - 1},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs to make", "end each run after N steps",
+     FIELD(steps), 1, UINT32_MAX - 1},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.significant/1", FIELD(json)},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no line per run that is made, no progress", FIELD(quiet)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "print one JSON object, schema twinrun.significant/1", FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no line per run that is made, no progress",
+     FIELD(quiet)},
     {NULL},
 };
 
@@ -52,12 +68,19 @@ static const struct tw_pair exits[] = {
 };
 static const struct tw_pair examples[] = {
     {"twinrun significant old.txt new.txt", "numbers in files, one on a line"},
-    {"twinrun significant label:old label:new", "wall times of runs recorded with --label old and --label new"},
-    {"twinrun significant -m 'printed:accuracy=([0-9.]+)' label:old label:new", "the last accuracy that each run printed"},
-    {"twinrun significant --within 5% times.csv:before times.csv:after", "two columns of a table: equal within 5%?"},
-    {"twinrun significant --within 2% -m loss --a 'python train.py' --b 'python train.py --amp'", "mixed precision: time saved, loss equal within 2%, bits"},
-    {"twinrun spread --json grads.pt > spread.json; twinrun significant --floor spread.json -m loss label:a label:b", "the floor from what spread measured"},
-    {"twinrun significant --floor 3e-7 -m loss label:a label:b", "with the spread of the reduction order as the floor"},
+    {"twinrun significant label:old label:new",
+     "wall times of runs recorded with --label old and --label new"},
+    {"twinrun significant -m 'printed:accuracy=([0-9.]+)' label:old label:new",
+     "the last accuracy that each run printed"},
+    {"twinrun significant --within 5% times.csv:before times.csv:after",
+     "two columns of a table: equal within 5%?"},
+    {"twinrun significant --within 2% -m loss --a 'python train.py' --b 'python train.py --amp'",
+     "mixed precision: time saved, loss equal within 2%, bits"},
+    {"twinrun spread --json grads.pt > spread.json; twinrun significant --floor spread.json -m "
+     "loss label:a label:b",
+     "the floor from what spread measured"},
+    {"twinrun significant --floor 3e-7 -m loss label:a label:b",
+     "with the spread of the reduction order as the floor"},
     {NULL, NULL},
 };
 
@@ -74,7 +97,8 @@ static bool amount(const char *s, double *out, bool *percent)
 
 enum { FLOOR_BYTES_MAX = 16 << 20 };
 
-/* --floor FILE: the relative spread in what twinrun spread --json printed. -1: no such file; else 0, or the exit code after a complaint. */
+/* --floor FILE: the relative spread in what twinrun spread --json printed. -1: no such file; else
+ * 0, or the exit code after a complaint. */
 static int floor_of_file(const char *path, double *relative)
 {
     if (access(path, F_OK) != 0)
@@ -86,10 +110,16 @@ static int floor_of_file(const char *path, double *relative)
     json_t *j = read ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where) : NULL;
     tw_free(text);
     const char *schema = json_string_value(json_object_get(j, "schema"));
-    const json_t *of_sum = json_object_get(json_object_get(j, "sum"), "floor_relative"), *of_vector = json_object_get(j, "floor_relative_l2"), *found = of_sum ? of_sum : of_vector;
+    const json_t *of_sum = json_object_get(json_object_get(j, "sum"), "floor_relative");
+    const json_t *of_vector = json_object_get(j, "floor_relative_l2");
+    const json_t *found = of_sum ? of_sum : of_vector;
     int rc = 0;
-    if (!schema || strcmp(schema, "twinrun.spread/1") != 0 || !json_is_number(found) || !(json_number_value(found) >= 0))
-        rc = tw_bad_use("significant", "--floor: %s: expected what twinrun spread --json prints, with a relative floor in it%s%s", path, j ? "" : "; it is not JSON: ", j ? "" : where.text);
+    if (!schema || strcmp(schema, "twinrun.spread/1") != 0 || !json_is_number(found) ||
+        !(json_number_value(found) >= 0))
+        rc = tw_bad_use("significant",
+                        "--floor: %s: expected what twinrun spread --json prints, with a relative "
+                        "floor in it%s%s",
+                        path, j ? "" : "; it is not JSON: ", j ? "" : where.text);
     else
         *relative = json_number_value(found);
     json_decref(j);
@@ -100,7 +130,8 @@ static int floor_of_file(const char *path, double *relative)
 static int floor_in_units(struct tw_significant *s)
 {
     double median;
-    const bool share = s->asked.question == TWIN_ASK_SPEED || s->asked.question == TWIN_ASK_VARIANCE;
+    const bool share = s->asked.question == TWIN_ASK_SPEED ||
+                       s->asked.question == TWIN_ASK_VARIANCE;
     s->asked.floor = s->floor_relative;
     if (share || s->floor_relative == 0)
         return 0;
@@ -113,31 +144,51 @@ static int floor_in_units(struct tw_significant *s)
 static int understand(const struct significant_args *a, struct tw_significant *s)
 {
     bool percent, given = a->question != NULL;
-    int rc = tw_measure_parse(a->metric, &s->measure), from_file = rc ? 0 : floor_of_file(a->floor, &s->floor_relative);
+    int rc = tw_measure_parse(a->metric, &s->measure);
+    int from_file = rc ? 0 : floor_of_file(a->floor, &s->floor_relative);
     if (rc != 0 || from_file > 0)
         return rc ? rc : from_file;
     s->floor_file = from_file == 0 ? a->floor : NULL;
     if (given && a->within)
-        return tw_bad_use("significant", "--within is a question of its own: it does not go with --question");
-    if (given && (strcmp(a->question, "within") == 0 || twin_question_parse(a->question, &s->asked.question) != 0))
-        return tw_bad_use("significant", "--question: expected metric, speed, variance or bitwise, found \"%s\"%s", a->question, strcmp(a->question, "within") == 0 ? "; --within PERCENT asks that" : "");
-    if (!amount(a->alpha, &s->asked.alpha, &percent) || !(s->asked.alpha > 0 && s->asked.alpha < .5))
-        return tw_bad_use("significant", "--alpha: expected a number above 0 and below 0.5, found \"%s\"", a->alpha);
+        return tw_bad_use("significant",
+                          "--within is a question of its own: it does not go with --question");
+    if (given && (strcmp(a->question, "within") == 0 ||
+                  twin_question_parse(a->question, &s->asked.question) != 0))
+        return tw_bad_use("significant",
+                          "--question: expected metric, speed, variance or bitwise, found \"%s\"%s",
+                          a->question,
+                          strcmp(a->question, "within") == 0 ? "; --within PERCENT asks that" : "");
+    if (!amount(a->alpha, &s->asked.alpha, &percent) ||
+        !(s->asked.alpha > 0 && s->asked.alpha < .5))
+        return tw_bad_use("significant",
+                          "--alpha: expected a number above 0 and below 0.5, found \"%s\"",
+                          a->alpha);
     if (!s->floor_file && !amount(a->floor, &s->asked.floor, &percent))
-        return tw_bad_use("significant", "--floor: expected a number from 0 on, percent, or a file of twinrun spread --json, found \"%s\"", a->floor);
+        return tw_bad_use("significant",
+                          "--floor: expected a number from 0 on, percent, or a file of twinrun "
+                          "spread --json, found \"%s\"",
+                          a->floor);
     const bool floor_is_share = percent;
     if (a->within) {
         s->asked.question = TWIN_ASK_WITHIN;
         if (!amount(a->within, &s->asked.margin, &percent) || !(s->asked.margin > 0))
-            return tw_bad_use("significant", "--within: expected percent, as in --within 5%%, found \"%s\"", a->within);
+            return tw_bad_use("significant",
+                              "--within: expected percent, as in --within 5%%, found \"%s\"",
+                              a->within);
         s->asked.margin = 1 + (percent ? s->asked.margin : s->asked.margin / 100);
     } else if (!given) {
         s->asked.question = tw_measure_is_time(s) ? TWIN_ASK_SPEED : TWIN_ASK_METRIC;
     }
-    const bool share = s->asked.question == TWIN_ASK_SPEED || s->asked.question == TWIN_ASK_VARIANCE;
+    const bool share = s->asked.question == TWIN_ASK_SPEED ||
+                       s->asked.question == TWIN_ASK_VARIANCE;
     if (!s->floor_file && s->asked.floor > 0 && share != floor_is_share)
-        return tw_bad_use("significant", share ? "--floor: the answer to this question is a ratio: expected percent, as in --floor 0.5%%" : "--floor: expected a number in the unit of the values, found percent");
-    if ((s->floor_file || s->asked.floor > 0) && (a->within || s->asked.question == TWIN_ASK_BITWISE))
+        return tw_bad_use(
+            "significant",
+            share ? "--floor: the answer to this question is a ratio: expected percent, as in "
+                    "--floor 0.5%%"
+                  : "--floor: expected a number in the unit of the values, found percent");
+    if ((s->floor_file || s->asked.floor > 0) &&
+        (a->within || s->asked.question == TWIN_ASK_BITWISE))
         return tw_bad_use("significant", "--floor does not go with this question");
     return 0;
 }
@@ -149,7 +200,10 @@ int tw_significant_positive(const struct tw_significant *s)
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < s->set[k].n; i++)
             if (!(s->set[k].x[i] > 0))
-                return tw_bad_use("significant", "%s: value %zu is %g: a ratio needs values above 0 (--question metric takes any)", s->set[k].operand, i + 1, s->set[k].x[i]);
+                return tw_bad_use("significant",
+                                  "%s: value %zu is %g: a ratio needs values above 0 (--question "
+                                  "metric takes any)",
+                                  s->set[k].operand, i + 1, s->set[k].x[i]);
     return 0;
 }
 
@@ -187,14 +241,16 @@ static int significant(const struct significant_args *a, char **operands, struct
         rc = tw_set_read(operands[k], home, &s->measure, &s->set[k]);
     tw_free(home);
     if (rc == 0 && !s->set[0].run != !s->set[1].run)
-        rc = tw_bad_use("significant", "one set is a file and the other one runs: what is in the file can only be compared with a file");
+        rc = tw_bad_use("significant", "one set is a file and the other one runs: what is in the "
+                                       "file can only be compared with a file");
     rc = rc ? rc : understand(a, s);
     rc = rc ? rc : tw_significant_positive(s);
     if (rc == 0 && s->floor_file)
         rc = floor_in_units(s);
     if (rc != 0)
         return rc;
-    if (twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &s->asked, &s->found) != 0)
+    if (twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &s->asked,
+                          &s->found) != 0)
         return tw_trouble(&err, "no memory for so many values");
     rc = a->json ? tw_json_print_exact(tw_significant_object(s)) : tw_significant_print(s);
     return rc ? rc : tw_significant_exit(s);
@@ -203,14 +259,18 @@ static int significant(const struct significant_args *a, char **operands, struct
 static int arms(struct significant_args *a, struct tw_significant *s)
 {
     if (!a->a || !a->b)
-        return tw_bad_use("significant", "expected two commands, found only --%s; give --%s too", a->a ? "a" : "b", a->a ? "b" : "a");
+        return tw_bad_use("significant", "expected two commands, found only --%s; give --%s too",
+                          a->a ? "a" : "b", a->a ? "b" : "a");
     a->metric = a->metric ? a->metric : "loss";
     if (strcmp(a->metric, "wall") == 0 || strcmp(a->metric, "step") == 0)
-        return tw_bad_use("significant", "--a and --b ask for speed in any case; --metric is what the runs compute: loss or printed:REGEX");
+        return tw_bad_use("significant", "--a and --b ask for speed in any case; --metric is what "
+                                         "the runs compute: loss or printed:REGEX");
     int rc = understand(a, s);
     if (rc == 0 && s->floor_file)
-        rc = tw_bad_use("significant", "--floor: with --a and --b a number; sets of runs take a file");
-    const struct tw_significant_arms x = {{a->a, a->b}, a->home, a->runs, a->seed, a->steps, a->json, a->quiet};
+        rc = tw_bad_use("significant",
+                        "--floor: with --a and --b a number; sets of runs take a file");
+    const struct tw_significant_arms x = {{a->a, a->b}, a->home, a->runs, a->seed,
+                                          a->steps,     a->json, a->quiet};
     return rc ? rc : tw_significant_arms(&x, &s->measure, &s->asked);
 }
 
@@ -225,7 +285,10 @@ static int run(int argc, char **argv)
     if ((a.a || a.b) && given.count == 0)
         return arms(&a, &s);
     if (given.count != 2 || a.a || a.b)
-        return tw_bad_use("significant", "expected two sets of values, A and B, or --a CMD --b CMD; found %zu operands", given.count);
+        return tw_bad_use(
+            "significant",
+            "expected two sets of values, A and B, or --a CMD --b CMD; found %zu operands",
+            given.count);
     rc = significant(&a, given.items, &s);
     tw_set_free(&s.set[0]);
     tw_set_free(&s.set[1]);
@@ -236,13 +299,19 @@ const struct tw_command tw_command_significant = {
     "significant",
     "is the difference between two sets of runs real?",
     synopsis,
-    "A set is a file of numbers (text, a JSON list, or FILE.csv:COLUMN), some runs (names with commas between them), or label:NAME for every run with that label. Runs that "
-    "failed are left out and named.\n\n"
-    "The question chooses the method: ranks for values and times, since a handful of runs shows no normal distribution; two one-sided tests for \"equal\", since a "
-    "difference that was not shown is no equality. A difference below the floor does not count, however small its p. When nothing can be said, the runs that "
-    "are missing are named. Whether numbers are bit for bit the same is another question than whether they differ by more than chance: --question bitwise asks it.\n\n"
-    "With --a and --b the runs are made here, in turns and in drawn order, and three questions are answered, each by itself: what the change does to the time of a step, to the metric (equal "
-    "within --within, or does it differ?), and to the bits of the weights at the end. That is the experiment for mixed precision against fp32.",
+    "A set is a file of numbers (text, a JSON list, or FILE.csv:COLUMN), some runs (names with "
+    "commas between them), or label:NAME for every run with that label. Runs that failed are left "
+    "out and named.\n\n"
+    "The question chooses the method: ranks for values and times, since a handful of runs shows no "
+    "normal distribution; two one-sided tests for \"equal\", since a difference that was not shown "
+    "is no equality. A difference below the floor does not count, however small its p. When "
+    "nothing can be said, the runs that are missing are named. Whether numbers are bit for bit the "
+    "same is another question than whether they differ by more than chance: --question bitwise "
+    "asks it.\n\n"
+    "With --a and --b the runs are made here, in turns and in drawn order, and three questions are "
+    "answered, each by itself: what the change does to the time of a step, to the metric (equal "
+    "within --within, or does it differ?), and to the bits of the weights at the end. That is the "
+    "experiment for mixed precision against fp32.",
     options,
     TW_OPERANDS_FILES,
     0,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* significant --a CMD --b CMD: the experiment made ready, as for fp32 against mixed precision. Runs take turns in drawn order; then what the change does to speed, to a
- * metric, and to the bits is answered, each by itself. */
+/* significant --a CMD --b CMD: the experiment made ready, as for fp32 against mixed precision. Runs
+ * take turns in drawn order; then what the change does to speed, to a metric, and to the bits is
+ * answered, each by itself. */
 #include "significant_report.h"
 #include "significant_sets.h"
 
@@ -22,12 +23,17 @@
 #include <string.h>
 #include <unistd.h>
 
-struct bits { char **weights; size_t runs; }; /* digests of the last weights of each good run that shows them */
+/* digests of the last weights of each good run that shows them */
+struct bits {
+    char **weights;
+    size_t runs;
+};
 
 struct arms {
     const struct tw_significant_arms *a;
     char *home;
-    char **dir[2]; size_t made[2];
+    char **dir[2];
+    size_t made[2];
     struct bits bits[2];
     struct tw_significant speed, metric;
     bool interrupted, no_metric;
@@ -62,11 +68,18 @@ static int make(struct arms *x, int arm, uint64_t number)
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64], text[32], *argv[4];
     struct tw_trial t = {.front = &tw_terminal, .title = title};
-    snprintf(title, sizeof title, "%c %llu/%llu", "ab"[arm], (unsigned long long)number, (unsigned long long)x->a->runs);
+    snprintf(title, sizeof title, "%c %llu/%llu", "ab"[arm], (unsigned long long)number,
+             (unsigned long long)x -> a -> runs);
     tw_shell_argv(x->a->command[arm], argv);
     const struct twin_launch_options o = {
-        .argv = argv, .home = x->home, .label = arm ? "b" : "a", .agents = true, .max_steps = (uint32_t)x->a->steps, .window_last = UINT32_MAX,
-        .level = x->metric.measure.metric == TW_METRIC_LOSS ? TWIN_LEVEL_TENSORS : TWIN_LEVEL_STEPS, /* the value of a loss is kept from tensors on */
+        .argv = argv,
+        .home = x->home,
+        .label = arm ? "b" : "a",
+        .agents = true,
+        .max_steps = (uint32_t)x->a->steps,
+        .window_last = UINT32_MAX,
+        /* the value of a loss is kept from tensors on */
+        .level = x->metric.measure.metric == TW_METRIC_LOSS ? TWIN_LEVEL_TENSORS : TWIN_LEVEL_STEPS,
     };
     int rc = tw_trial_make(&t, &o, &err);
     const struct twin_run *r = t.run;
@@ -78,7 +91,9 @@ static int make(struct arms *x, int arm, uint64_t number)
     if (!x->a->quiet)
         tw_trial_line(&tw_terminal, title, r, tw_run_state(r, text));
     if (!x->interrupted) /* else it is no whole run */
-        rc = keep_text(&x->dir[arm], &x->made[arm], tw_strdup(r->dir)) || note_bits(x, arm, r) ? TWIN_ENOMEM : 0;
+        rc = keep_text(&x->dir[arm], &x->made[arm], tw_strdup(r->dir)) || note_bits(x, arm, r)
+                 ? TWIN_ENOMEM
+                 : 0;
     twin_run_free(t.run);
     return rc ? tw_trouble(NULL, "significant: no memory for the runs") : 0;
 }
@@ -118,7 +133,8 @@ static int fill(struct arms *x, struct tw_significant *s)
 static int ask(struct tw_significant *s)
 {
     int rc = tw_significant_positive(s);
-    if (rc == 0 && twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &s->asked, &s->found) != 0)
+    if (rc == 0 && twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &s->asked,
+                                     &s->found) != 0)
         rc = tw_trouble(NULL, "significant: no memory for so many values");
     return rc;
 }
@@ -127,7 +143,8 @@ static int ask(struct tw_significant *s)
 static int ask_speed(struct arms *x)
 {
     x->speed.measure = (struct tw_measure){TW_METRIC_STEP, "step"};
-    x->speed.asked = (struct twin_asked){.question = TWIN_ASK_SPEED, .alpha = x->metric.asked.alpha};
+    x->speed.asked = (struct twin_asked){.question = TWIN_ASK_SPEED,
+                                         .alpha = x->metric.asked.alpha};
     int rc = fill(x, &x->speed);
     if (rc == 0 && (x->speed.set[0].left_out_count || x->speed.set[1].left_out_count)) {
         tw_set_free(&x->speed.set[0]);
@@ -139,7 +156,9 @@ static int ask_speed(struct arms *x)
         return rc;
     for (int arm = 0; arm < 2; arm++)
         if (x->speed.set[arm].n == 0)
-            return tw_trouble(NULL, "significant: no run of %s ended well: %s", arm ? "B" : "A", x->speed.set[arm].left_out_count ? x->speed.set[arm].left_out[0] : "none was made");
+            return tw_trouble(NULL, "significant: no run of %s ended well: %s", arm ? "B" : "A",
+                              x->speed.set[arm].left_out_count ? x->speed.set[arm].left_out[0]
+                                                               : "none was made");
     return ask(&x->speed);
 }
 
@@ -179,33 +198,40 @@ static void put_bits(struct tw_buf *b, const struct arms *x)
             tw_buf_printf(b, "%zu different sets of weights in %zu runs", n, x->bits[arm].runs);
     }
     if (classes(&x->bits[0]) == 1 && classes(&x->bits[1]) == 1)
-        tw_buf_puts(b, strcmp(x->bits[0].weights[0], x->bits[1].weights[0]) == 0 ? "; A's are B's, bit for bit" : "; A's are not B's");
+        tw_buf_puts(b, strcmp(x->bits[0].weights[0], x->bits[1].weights[0]) == 0
+                           ? "; A's are B's, bit for bit"
+                           : "; A's are not B's");
 }
 
 static void not_asked(const struct arms *x)
 {
     const struct tw_set *set = x->metric.set[0].n ? &x->metric.set[1] : &x->metric.set[0];
-    tw_put("NOT ASKED   %s; -m 'printed:REGEX' reads a number that the job prints\n", set->left_out_count ? set->left_out[0] : "no run has it");
+    tw_put("NOT ASKED   %s; -m 'printed:REGEX' reads a number that the job prints\n",
+           set->left_out_count ? set->left_out[0] : "no run has it");
 }
 
 /* Three lines that say it, then each of them with all that it rests on. */
 static int print_text(struct arms *x)
 {
     struct tw_buf bits = {0};
-    char *speed = tw_significant_line(&x->speed), *metric = x->no_metric ? NULL : tw_significant_line(&x->metric);
+    char *speed = tw_significant_line(&x->speed);
+    char *metric = x->no_metric ? NULL : tw_significant_line(&x->metric);
     put_bits(&bits, x);
-    tw_put("speed       %s\nmetric      %s\nbits        %s\n", speed ? speed : "", metric ? metric : "NOT ASKED", bits.data ? bits.data : "");
+    tw_put("speed       %s\nmetric      %s\nbits        %s\n", speed ? speed : "",
+           metric ? metric : "NOT ASKED", bits.data ? bits.data : "");
     tw_buf_free(&bits);
     tw_free(speed);
     tw_free(metric);
-    tw_put("\n== speed: what a %s takes\n\n", x->speed.measure.metric == TW_METRIC_STEP ? "step" : "run");
+    tw_put("\n== speed: what a %s takes\n\n",
+           x->speed.measure.metric == TW_METRIC_STEP ? "step" : "run");
     int rc = tw_significant_print(&x->speed);
     tw_put("\n== metric: %s\n\n", x->metric.measure.text);
     if (rc == 0 && x->no_metric)
         not_asked(x);
     else if (rc == 0)
         rc = tw_significant_print(&x->metric);
-    tw_put("\norder       drawn in each round of one run of A and one of B, seed %llu\n", (unsigned long long)x->a->seed);
+    tw_put("\norder       drawn in each round of one run of A and one of B, seed %llu\n",
+           (unsigned long long)x->a->seed);
     return rc;
 }
 
@@ -213,11 +239,17 @@ static int print_json(struct arms *x)
 {
     struct tw_buf bits = {0};
     put_bits(&bits, x);
-    json_t *speed = tw_significant_object(&x->speed), *metric = x->no_metric ? json_null() : tw_significant_object(&x->metric);
+    json_t *speed = tw_significant_object(&x->speed);
+    json_t *metric = x->no_metric ? json_null() : tw_significant_object(&x->metric);
     const bool both = classes(&x->bits[0]) == 1 && classes(&x->bits[1]) == 1;
-    json_t *j = json_pack("{s:s, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:o, s:o}, s:I}", "schema", "twinrun.significant/1", "speed", speed, "metric", metric, "bits", "a_runs",
-                          (json_int_t)x->bits[0].runs, "a_classes", (json_int_t)classes(&x->bits[0]), "b_runs", (json_int_t)x->bits[1].runs, "b_classes", (json_int_t)classes(&x->bits[1]), "equal",
-                          both ? json_boolean(strcmp(x->bits[0].weights[0], x->bits[1].weights[0]) == 0) : json_null(), "text", tw_json_text(bits.data), "seed", (json_int_t)x->a->seed);
+    json_t *j = json_pack(
+        "{s:s, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:o, s:o}, s:I}", "schema", "twinrun.significant/1",
+        "speed", speed, "metric", metric, "bits", "a_runs", (json_int_t)x->bits[0].runs,
+        "a_classes", (json_int_t)classes(&x->bits[0]), "b_runs", (json_int_t)x->bits[1].runs,
+        "b_classes", (json_int_t)classes(&x->bits[1]), "equal",
+        both ? json_boolean(strcmp(x->bits[0].weights[0], x->bits[1].weights[0]) == 0)
+             : json_null(),
+        "text", tw_json_text(bits.data), "seed", (json_int_t)x->a->seed);
     tw_buf_free(&bits);
     return tw_json_print_exact(j);
 }
@@ -237,7 +269,8 @@ static void fini(struct arms *x)
     tw_free(x->home);
 }
 
-int tw_significant_arms(const struct tw_significant_arms *a, const struct tw_measure *m, const struct twin_asked *asked)
+int tw_significant_arms(const struct tw_significant_arms *a, const struct tw_measure *m,
+                        const struct twin_asked *asked)
 {
     struct arms x = {.a = a, .home = tw_home_for_runs(a->home, "significant")};
     x.metric.measure = *m;
@@ -251,7 +284,10 @@ int tw_significant_arms(const struct tw_significant_arms *a, const struct tw_mea
     rc = rc ? rc : ask_metric(&x);
     if (rc == 0) {
         rc = a->json ? print_json(&x) : print_text(&x);
-        rc = rc ? rc : x.interrupted ? TW_EXIT_INTERRUPTED : x.no_metric ? TW_EXIT_INCONCLUSIVE : tw_significant_exit(&x.metric);
+        rc = rc              ? rc
+             : x.interrupted ? TW_EXIT_INTERRUPTED
+             : x.no_metric   ? TW_EXIT_INCONCLUSIVE
+                             : tw_significant_exit(&x.metric);
     }
     fini(&x);
     return rc;

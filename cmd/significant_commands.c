@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set of runs ought to be of one program. A label may cover others by mistake, and their values are
- * no sample of anything; other arguments (seeds) are usual, and are named.
+ * A set of runs ought to be of one program. A label may cover others by mistake, and their values
+ * are no sample of anything; other arguments (seeds) are usual, and are named.
  */
 #include "significant_sets.h"
 
@@ -16,7 +16,8 @@ enum { SHOWN = 3, COMMAND_BYTES = 80 };
 
 static bool is_interpreter(const char *program)
 {
-    static const char *const names[] = {"python", "sh", "bash", "dash", "zsh", "perl", "julia", "node", "Rscript", NULL};
+    static const char *const names[] = {"python", "sh",    "bash", "dash",    "zsh",
+                                        "perl",   "julia", "node", "Rscript", NULL};
     for (size_t i = 0; names[i]; i++)
         if (strncmp(program, names[i], strlen(names[i])) == 0)
             return true;
@@ -30,7 +31,8 @@ static char *program_of(const struct twin_run *r)
     size_t i = 1;
     if (!is_interpreter(first))
         return tw_strdup(first);
-    while (i < r->argc && r->argv[i][0] == '-' && strcmp(r->argv[i], "-c") != 0 && strcmp(r->argv[i], "-m") != 0)
+    while (i < r->argc && r->argv[i][0] == '-' && strcmp(r->argv[i], "-c") != 0 &&
+           strcmp(r->argv[i], "-m") != 0)
         i++;
     if (i >= r->argc)
         return tw_strdup(first);
@@ -64,9 +66,11 @@ static void count_kind(struct kinds *k, char *name)
     }
 }
 
-static bool kinds_of(const struct tw_set *s, char *(*name)(const struct twin_run *), struct kinds *out)
+static bool kinds_of(const struct tw_set *s, char *(*name)(const struct twin_run *),
+                     struct kinds *out)
 {
-    *out = (struct kinds){tw_calloc(s->n, sizeof *out->name), tw_calloc(s->n, sizeof *out->runs), 0, false};
+    *out = (struct kinds){tw_calloc(s->n, sizeof *out->name), tw_calloc(s->n, sizeof *out->runs), 0,
+                          false};
     for (size_t i = 0; out->name && out->runs && i < s->n; i++)
         count_kind(out, name(s->run[i]));
     return out->name && out->runs && !out->failed;
@@ -103,10 +107,13 @@ int tw_set_one_program(const struct tw_set *s, struct twin_error *err)
         return 0;
     bool known = kinds_of(s, program_of, &k);
     char *text = known && k.count > 1 ? list(&k) : NULL;
-    int rc = known && (text || k.count == 1) ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu commands", s->n);
+    int rc = known && (text || k.count == 1)
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu commands", s->n);
     if (rc == 0 && k.count > 1)
         rc = twin_error_set(err, TWIN_EINVAL,
-                            "%s covers %zu programs, whose values are no sample of one thing: %s; name the runs of one",
+                            "%s covers %zu programs, whose values are no sample of one thing: %s; "
+                            "name the runs of one",
                             s->operand, k.count, text);
     tw_free(text);
     free_kinds(&k);

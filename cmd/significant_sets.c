@@ -34,18 +34,23 @@ int tw_measure_parse(const char *s, struct tw_measure *out)
         return 0;
     }
     if (!tw_starts(s, "printed:"))
-        return tw_bad_use("significant", "--metric: expected wall, step, loss or printed:REGEX, found \"%s\"", s);
+        return tw_bad_use("significant",
+                          "--metric: expected wall, step, loss or printed:REGEX, found \"%s\"", s);
     regex_t r;
     char why[256];
     int rc = regcomp(&r, s + strlen("printed:"), REG_EXTENDED | REG_NEWLINE);
     if (rc != 0) {
         regerror(rc, &r, why, sizeof why);
-        return tw_bad_use("significant", "--metric: \"%s\" is not a regular expression: %s", s + strlen("printed:"), why);
+        return tw_bad_use("significant", "--metric: \"%s\" is not a regular expression: %s",
+                          s + strlen("printed:"), why);
     }
     const size_t groups = r.re_nsub;
     regfree(&r);
     if (groups != 1)
-        return tw_bad_use("significant", "--metric: expected one group, around the number, as in 'printed:accuracy=([0-9.]+)', found %zu", groups);
+        return tw_bad_use("significant",
+                          "--metric: expected one group, around the number, as in "
+                          "'printed:accuracy=([0-9.]+)', found %zu",
+                          groups);
     out->metric = TW_METRIC_PRINTED;
     return 0;
 }
@@ -104,10 +109,13 @@ static bool number(const char *text, size_t n, double *out)
     return *end == '\0' && isfinite(*out);
 }
 
-static int not_a_number(const char *path, size_t line, const char *text, size_t n, struct twin_error *err)
+static int not_a_number(const char *path, size_t line, const char *text, size_t n,
+                        struct twin_error *err)
 {
     char *shown = tw_printable(text, n < 40 ? n : 40);
-    int rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: expected a finite number, found \"%s\"", path, line, shown ? shown : "");
+    int rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: line %zu: expected a finite number, found \"%s\"", path, line,
+                            shown ? shown : "");
     tw_free(shown);
     return rc;
 }
@@ -123,7 +131,8 @@ static int read_text(struct tw_set *s, const char *path, const char *text, struc
             const size_t n = at < used ? strcspn(text + at, " \t\r,;\n#") : 0;
             if (n == 0)
                 break;
-            rc = number(text + at, n, &value) ? add(s, value, NULL, err) : not_a_number(path, line, text + at, n, err);
+            rc = number(text + at, n, &value) ? add(s, value, NULL, err)
+                                              : not_a_number(path, line, text + at, n, err);
             at += n;
         }
         text += whole + (text[whole] == '\n');
@@ -131,7 +140,8 @@ static int read_text(struct tw_set *s, const char *path, const char *text, struc
     return rc;
 }
 
-static int read_json(struct tw_set *s, const char *path, const char *text, size_t bytes, struct twin_error *err)
+static int read_json(struct tw_set *s, const char *path, const char *text, size_t bytes,
+                     struct twin_error *err)
 {
     json_error_t e;
     json_t *list = tw_json_load(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e), *item;
@@ -139,16 +149,22 @@ static int read_json(struct tw_set *s, const char *path, const char *text, size_
     int rc = 0;
     if (!json_is_array(list)) {
         json_decref(list);
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a JSON list of numbers%s", path, list ? ", found another value" : "; it is not JSON (which has no NaN and no infinity)");
+        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a JSON list of numbers%s", path,
+                              list ? ", found another value"
+                                   : "; it is not JSON (which has no NaN and no infinity)");
     }
-    json_array_foreach(list, i, item)
+    json_array_foreach (list, i, item)
         if (rc == 0)
-            rc = json_is_number(item) ? add(s, json_number_value(item), NULL, err) : twin_error_set(err, TWIN_EFORMAT, "%s: item %zu: expected a number", path, i + 1);
+            rc = json_is_number(item)
+                     ? add(s, json_number_value(item), NULL, err)
+                     : twin_error_set(err, TWIN_EFORMAT, "%s: item %zu: expected a number", path,
+                                      i + 1);
     json_decref(list);
     return rc;
 }
 
-/* One field of a line of CSV; quotes around it are taken off (none of ours has a quote or newline inside). */
+/* One field of a line of CSV; quotes around it are taken off (none of ours has a quote or newline
+ * inside). */
 static const char *field(const char *line, size_t n, size_t column, size_t *length)
 {
     const char *end = line + n;
@@ -165,7 +181,8 @@ static const char *field(const char *line, size_t n, size_t column, size_t *leng
     }
 }
 
-static int read_csv(struct tw_set *s, const char *path, const char *column, const char *text, struct twin_error *err)
+static int read_csv(struct tw_set *s, const char *path, const char *column, const char *text,
+                    struct twin_error *err)
 {
     uint64_t index = 0;
     const size_t head = strcspn(text, "\r\n");
@@ -176,7 +193,9 @@ static int read_csv(struct tw_set *s, const char *path, const char *column, cons
         for (index = 0;; index++) {
             const char *name = field(text, head, index, &length);
             if (!name)
-                return twin_error_set(err, TWIN_EFORMAT, "%s: there is no column \"%s\" in its first line: %.*s", path, column, (int)(head < 200 ? head : 200), text);
+                return twin_error_set(err, TWIN_EFORMAT,
+                                      "%s: there is no column \"%s\" in its first line: %.*s", path,
+                                      column, (int)(head < 200 ? head : 200), text);
             if (length == strlen(column) && memcmp(name, column, length) == 0)
                 break;
         }
@@ -201,9 +220,12 @@ static int read_file(struct tw_set *s, const char *path, const char *column, str
     size_t n;
     int rc = tw_read_file(path, FILE_MAX, &text, &n, err);
     if (rc == 0 && strlen(text) != n)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected numbers as text, found a NUL byte", path);
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected numbers as text, found a NUL byte",
+                            path);
     if (rc == 0)
-        rc = column ? read_csv(s, path, column, text, err) : text[strspn(text, " \t\r\n")] == '[' ? read_json(s, path, text, n, err) : read_text(s, path, text, err);
+        rc = column                                 ? read_csv(s, path, column, text, err)
+             : text[strspn(text, " \t\r\n")] == '[' ? read_json(s, path, text, n, err)
+                                                    : read_text(s, path, text, err);
     tw_free(text);
     return rc;
 }
@@ -221,12 +243,17 @@ static int leave_out(struct tw_set *s, const struct twin_run *r, const char *why
     return 0;
 }
 
-struct last_loss { struct twin_trace *t; double value; bool nan; };
+struct last_loss {
+    struct twin_trace *t;
+    double value;
+    bool nan;
+};
 
 static int see_loss(void *user, const struct twin_trace_record *r)
 {
     struct last_loss *l = user;
-    if (twin_trace_series(l->t, r->series)->kind == TWIN_KIND_LOSS && r->flags & TWIN_REC_STATS && r->stats.count) {
+    if (twin_trace_series(l->t, r->series)->kind == TWIN_KIND_LOSS && r->flags & TWIN_REC_STATS &&
+        r->stats.count) {
         l->nan = r->stats.nan + r->stats.pos_inf + r->stats.neg_inf > 0;
         l->value = r->stats.sum / (double)r->stats.count;
     }
@@ -257,8 +284,11 @@ static double last_printed(const struct twin_run *r, const char *pattern)
     regmatch_t match[2];
     if (path && regcomp(&re, pattern, REG_EXTENDED | REG_NEWLINE) == 0) {
         if (tw_read_file(path, FILE_MAX, &text, &n, NULL) == 0)
-            for (const char *at = text; regexec(&re, at, 2, match, at == text ? 0 : REG_NOTBOL) == 0; at += match[0].rm_eo + (match[0].rm_eo == 0)) {
-                if (match[1].rm_so >= 0 && number(at + match[1].rm_so, (size_t)(match[1].rm_eo - match[1].rm_so), &found))
+            for (const char *at = text;
+                 regexec(&re, at, 2, match, at == text ? 0 : REG_NOTBOL) == 0;
+                 at += match[0].rm_eo + (match[0].rm_eo == 0)) {
+                if (match[1].rm_so >= 0 &&
+                    number(at + match[1].rm_so, (size_t)(match[1].rm_eo - match[1].rm_so), &found))
                     value = found;
                 if (at[match[0].rm_eo] == '\0')
                     break;
@@ -270,33 +300,42 @@ static double last_printed(const struct twin_run *r, const char *pattern)
     return value;
 }
 
-/* Mean seconds of the steps behind the first, on the slowest rank. NaN: fewer than two steps were seen. */
+/* Mean seconds of the steps behind the first, on the slowest rank. NaN: fewer than two steps were
+ * seen. */
 static double mean_step(const struct twin_run *r)
 {
     struct tw_scale_run one = {0};
-    const double value = tw_scale_read_run(r, 1, &one, NULL) == 0 && one.timed ? one.timed_s / (double)one.timed : NAN;
+    const double value = tw_scale_read_run(r, 1, &one, NULL) == 0 && one.timed
+                             ? one.timed_s / (double)one.timed
+                             : NAN;
     tw_scale_run_free(&one);
     return value;
 }
 
-int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run *r, struct twin_error *err)
+int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run *r,
+                   struct twin_error *err)
 {
     char state[32];
     const char *why = NULL;
     double value = NAN;
     bool nan = false;
     const bool stopped_by_plan = r->outcome == TWIN_RUN_STOPPED && r->max_steps;
-    if (r->in_progress || ((r->outcome != TWIN_RUN_EXITED || r->exit_code != 0) && !stopped_by_plan))
+    if (r->in_progress ||
+        ((r->outcome != TWIN_RUN_EXITED || r->exit_code != 0) && !stopped_by_plan))
         why = tw_run_state(r, state);
     else if (m->metric == TW_METRIC_WALL || m->metric == TW_METRIC_IN_FILE)
         value = r->wall_s;
     else if (m->metric == TW_METRIC_STEP && isnan(value = mean_step(r)))
         why = "fewer than two steps were seen";
     else if (m->metric == TW_METRIC_LOSS && (isnan(value = last_loss(r, &nan)) || nan))
-        why = nan ? "its last loss is NaN or infinite: this run diverged, and no test of the others' values says so" : "no loss was recorded with its value (level tensors does)";
-    else if (m->metric == TW_METRIC_PRINTED && isnan(value = last_printed(r, m->text + strlen("printed:"))))
+        why = nan ? "its last loss is NaN or infinite: this run diverged, and no test of the "
+                    "others' values says so"
+                  : "no loss was recorded with its value (level tensors does)";
+    else if (m->metric == TW_METRIC_PRINTED &&
+             isnan(value = last_printed(r, m->text + strlen("printed:"))))
         why = "it printed no such number";
-    assert(why || isfinite(value)); /* JSON has no other numbers, and what is read from a job was looked at */
+    /* JSON has no other numbers, and what is read from a job was looked at */
+    assert(why || isfinite(value));
     if (!why)
         return add(s, value, r, err);
     int rc = leave_out(s, r, why);
@@ -304,7 +343,8 @@ int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run
     return rc ? twin_error_set(err, TWIN_ENOMEM, "no memory") : 0;
 }
 
-static int read_label(struct tw_set *s, const char *home, const char *label, const struct tw_measure *m, struct twin_error *err)
+static int read_label(struct tw_set *s, const char *home, const char *label,
+                      const struct tw_measure *m, struct twin_error *err)
 {
     char **dirs = NULL;
     size_t count = 0;
@@ -321,11 +361,14 @@ static int read_label(struct tw_set *s, const char *home, const char *label, con
     }
     tw_free(dirs);
     if (rc == 0 && s->n + s->left_out_count == 0)
-        rc = twin_error_set(err, TWIN_ENOENT, "no run in %s has the label \"%s\" (twinrun record --label %s -- ...)", home, label, label);
+        rc = twin_error_set(err, TWIN_ENOENT,
+                            "no run in %s has the label \"%s\" (twinrun record --label %s -- ...)",
+                            home, label, label);
     return rc;
 }
 
-static int read_runs(struct tw_set *s, const char *home, const char *list, const struct tw_measure *m, struct twin_error *err)
+static int read_runs(struct tw_set *s, const char *home, const char *list,
+                     const struct tw_measure *m, struct twin_error *err)
 {
     char *copy = tw_strdup(list), *rest = copy;
     int rc = copy ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory");
@@ -336,7 +379,9 @@ static int read_runs(struct tw_set *s, const char *home, const char *list, const
         rc = rc ? rc : twin_run_load(dir, &r, err);
         for (size_t i = 0; rc == 0 && i < s->n; i++)
             if (strcmp(s->run[i]->id, r->id) == 0) {
-                rc = twin_error_set(err, TWIN_EINVAL, "the run %s is named twice in %s: it would count twice", tw_base_name(dir), list);
+                rc = twin_error_set(err, TWIN_EINVAL,
+                                    "the run %s is named twice in %s: it would count twice",
+                                    tw_base_name(dir), list);
                 twin_run_free(r);
             }
         rc = rc ? rc : tw_set_add_run(s, m, r, err);
@@ -346,17 +391,21 @@ static int read_runs(struct tw_set *s, const char *home, const char *list, const
     return rc;
 }
 
-int tw_set_read(const char *operand, const char *home, const struct tw_measure *m, struct tw_set *out)
+int tw_set_read(const char *operand, const char *home, const struct tw_measure *m,
+                struct tw_set *out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct stat st;
     *out = (struct tw_set){.operand = operand};
     const char *colon = strrchr(operand, ':');
     char *path = colon ? tw_strndup(operand, (size_t)(colon - operand)) : NULL;
-    const bool file = stat(operand, &st) == 0 && S_ISREG(st.st_mode), column = !file && path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    const bool file = stat(operand, &st) == 0 && S_ISREG(st.st_mode);
+    const bool column = !file && path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
     int rc;
     if ((file || column) && m->metric != TW_METRIC_IN_FILE)
-        rc = twin_error_set(&err, TWIN_EINVAL, "--metric is measured in runs; %s is a file, whose numbers are the values", operand);
+        rc = twin_error_set(
+            &err, TWIN_EINVAL,
+            "--metric is measured in runs; %s is a file, whose numbers are the values", operand);
     else if (file || column)
         rc = read_file(out, column ? path : operand, column ? colon + 1 : NULL, &err);
     else if (tw_starts(operand, "label:"))
@@ -365,7 +414,9 @@ int tw_set_read(const char *operand, const char *home, const struct tw_measure *
         rc = read_runs(out, home, operand, m, &err);
     tw_free(path);
     if (rc == 0 && out->n == 0)
-        rc = twin_error_set(&err, TWIN_EINVAL, "%s: expected at least one value, found none%s%s", operand, out->left_out_count ? "; left out: " : "", out->left_out_count ? out->left_out[0] : "");
+        rc = twin_error_set(&err, TWIN_EINVAL, "%s: expected at least one value, found none%s%s",
+                            operand, out->left_out_count ? "; left out: " : "",
+                            out->left_out_count ? out->left_out[0] : "");
     if (rc == 0)
         rc = tw_set_one_program(out, &err);
     return rc ? tw_trouble(&err, "nothing was compared") : 0;
@@ -380,7 +431,8 @@ static char *configuration(const struct tw_set *set)
         return tw_printf("from %s, which does not say how they were measured", set->operand);
     char *first = tw_configuration(set->run[0]);
     char *commands = tw_set_commands(set);
-    char *text = first && commands ? tw_printf("%s%s%s", first, *commands ? "; " : "", commands) : NULL;
+    char *text = first && commands ? tw_printf("%s%s%s", first, *commands ? "; " : "", commands)
+                                   : NULL;
     tw_free(first);
     tw_free(commands);
     return text;

@@ -18,23 +18,45 @@
 #define FIELD(f) offsetof(struct tw_simulate_args, f)
 
 static const struct tw_option options[] = {
-    {"ranks", 'r', TW_OPT_COUNT, "P", "1024", "Collective", "ranks", FIELD(ranks), 1, TWIN_MAX_RANKS},
+    {"ranks", 'r', TW_OPT_COUNT, "P", "1024", "Collective", "ranks", FIELD(ranks), 1,
+     TWIN_MAX_RANKS},
     {"algorithm", 'a', TW_OPT_LIST, "NAME", NULL, "Collective",
-     "ring (unless given), tree, double-tree, recursive-doubling, arrival, rank-order, or all", FIELD(algorithm)},
-    {"elements", 'n', TW_OPT_COUNT, "N", "100000", "Collective", "elements of the gradient", FIELD(elements), 1, (uint64_t)1 << 40},
-    {"type", 0, TW_OPT_STRING, "TYPE", "f32", "Collective", "of the elements and of every addition: f64, f32, f16 or bf16", FIELD(type)},
-    {"placement", 0, TW_OPT_STRING, "HOW", "random", "Collective", "random: in each trial the ranks stand in another order, as a scheduler places them; fixed", FIELD(placement)},
-    {"data", 'd', TW_OPT_FILE, "FILE", NULL, "Numbers", "draw every contribution from the numbers of this file (.npy, .npz, .safetensors, PyTorch)", FIELD(data)},
-    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers", "only tensors of the file whose name is or matches NAME", FIELD(tensor)},
-    {"draw", 0, TW_OPT_STRING, "HOW", "normal", "Numbers", "without a file: normal (standard normal) or wide (the same times 2^-20 to 2^20)", FIELD(draw)},
-    {"alpha", 0, TW_OPT_STRING, "TIME", NULL, "Network", "latency of a message, such as 5us; measured on this machine's loopback unless given", FIELD(alpha)},
-    {"beta", 0, TW_OPT_STRING, "TIME", NULL, "Network", "time for each byte, such as 0.08ns (100 Gbit/s); measured unless given", FIELD(beta)},
-    {"jitter", 'j', TW_OPT_STRING, "TIME", "1us", "Network", "mean of what a message is late by: TIME or exponential:TIME, uniform:TIME, 0", FIELD(jitter)},
-    {"trials", 'k', TW_OPT_COUNT, "K", "20", "Trials", "how often everything is drawn anew but the numbers", FIELD(trials), 2, 100000},
-    {"sample", 0, TW_OPT_COUNT, "S", NULL, "Trials", "look at S elements, drawn at random; unless given, as many as about 15 seconds of processor time allow", FIELD(sample), 1, 100000000},
-    {"seed", 's', TW_OPT_COUNT, "N", "7", "Trials", "of all draws: the same seed gives the same results", FIELD(seed)},
-    {"threads", 0, TW_OPT_COUNT, "T", NULL, "Trials", "threads; as many as processors unless given. They change no result", FIELD(threads), 1, 64},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.simulate/1", FIELD(json)},
+     "ring (unless given), tree, double-tree, recursive-doubling, arrival, rank-order, or all",
+     FIELD(algorithm)},
+    {"elements", 'n', TW_OPT_COUNT, "N", "100000", "Collective", "elements of the gradient",
+     FIELD(elements), 1, (uint64_t)1 << 40},
+    {"type", 0, TW_OPT_STRING, "TYPE", "f32", "Collective",
+     "of the elements and of every addition: f64, f32, f16 or bf16", FIELD(type)},
+    {"placement", 0, TW_OPT_STRING, "HOW", "random", "Collective",
+     "random: in each trial the ranks stand in another order, as a scheduler places them; fixed",
+     FIELD(placement)},
+    {"data", 'd', TW_OPT_FILE, "FILE", NULL, "Numbers",
+     "draw every contribution from the numbers of this file (.npy, .npz, .safetensors, PyTorch)",
+     FIELD(data)},
+    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers",
+     "only tensors of the file whose name is or matches NAME", FIELD(tensor)},
+    {"draw", 0, TW_OPT_STRING, "HOW", "normal", "Numbers",
+     "without a file: normal (standard normal) or wide (the same times 2^-20 to 2^20)",
+     FIELD(draw)},
+    {"alpha", 0, TW_OPT_STRING, "TIME", NULL, "Network",
+     "latency of a message, such as 5us; measured on this machine's loopback unless given",
+     FIELD(alpha)},
+    {"beta", 0, TW_OPT_STRING, "TIME", NULL, "Network",
+     "time for each byte, such as 0.08ns (100 Gbit/s); measured unless given", FIELD(beta)},
+    {"jitter", 'j', TW_OPT_STRING, "TIME", "1us", "Network",
+     "mean of what a message is late by: TIME or exponential:TIME, uniform:TIME, 0", FIELD(jitter)},
+    {"trials", 'k', TW_OPT_COUNT, "K", "20", "Trials",
+     "how often everything is drawn anew but the numbers", FIELD(trials), 2, 100000},
+    {"sample", 0, TW_OPT_COUNT, "S", NULL, "Trials",
+     "look at S elements, drawn at random; unless given, as many as about 15 seconds of processor "
+     "time allow",
+     FIELD(sample), 1, 100000000},
+    {"seed", 's', TW_OPT_COUNT, "N", "7", "Trials",
+     "of all draws: the same seed gives the same results", FIELD(seed)},
+    {"threads", 0, TW_OPT_COUNT, "T", NULL, "Trials",
+     "threads; as many as processors unless given. They change no result", FIELD(threads), 1, 64},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output",
+     "print one JSON object, schema twinrun.simulate/1", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress line", FIELD(quiet)},
     {NULL},
 };
@@ -47,9 +69,12 @@ static const struct tw_pair exits[] = {
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun simulate --ranks 65536 --algorithm ring --alpha 5us --beta 0.04ns", "65,536 ranks: how many different results, how far apart, how long?"},
-    {"twinrun simulate --ranks 512 --algorithm all --data grads.pt --type bf16", "every algorithm on numbers from a real gradient, added in bf16"},
-    {"twinrun simulate --ranks 64 --algorithm arrival --jitter 0", "without jitter messages arrive in rank order: one result for each placement"},
+    {"twinrun simulate --ranks 65536 --algorithm ring --alpha 5us --beta 0.04ns",
+     "65,536 ranks: how many different results, how far apart, how long?"},
+    {"twinrun simulate --ranks 512 --algorithm all --data grads.pt --type bf16",
+     "every algorithm on numbers from a real gradient, added in bf16"},
+    {"twinrun simulate --ranks 64 --algorithm arrival --jitter 0",
+     "without jitter messages arrive in rank order: one result for each placement"},
     {NULL, NULL},
 };
 
@@ -58,7 +83,10 @@ static const struct tw_pair examples[] = {
 /* "20us", "1.5 ms" -> seconds. TWIN_EINVAL. */
 static int parse_time(const char *s, double *seconds)
 {
-    static const struct { const char *unit; double s; } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+    static const struct {
+        const char *unit;
+        double s;
+    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
     char *end;
     const double v = strtod(s, &end);
     if (end == s || !isfinite(v) || v < 0)
@@ -87,7 +115,10 @@ static int choose_network(const struct tw_simulate_args *a, struct tw_simulation
     else if (colon && !tw_starts(jitter, "exponential:"))
         colon = jitter; /* no time follows */
     if (parse_time(colon ? colon + 1 : jitter, &s->net.jitter_s) != 0)
-        return tw_bad_use("simulate", "--jitter: expected a time such as 1us, exponential:1us, uniform:1us or 0, found \"%s\"", jitter);
+        return tw_bad_use("simulate",
+                          "--jitter: expected a time such as 1us, exponential:1us, uniform:1us or "
+                          "0, found \"%s\"",
+                          jitter);
     if (s->net.jitter_s == 0)
         s->net.jitter = TWIN_JITTER_NONE;
     s->measured_alpha = !a->alpha;
@@ -97,9 +128,12 @@ static int choose_network(const struct tw_simulate_args *a, struct tw_simulation
             return tw_trouble(&err, "simulate");
     }
     if (a->alpha && parse_time(a->alpha, &s->net.alpha_s) != 0)
-        return tw_bad_use("simulate", "--alpha: expected a time such as 5us, found \"%s\"", a->alpha);
+        return tw_bad_use("simulate", "--alpha: expected a time such as 5us, found \"%s\"",
+                          a->alpha);
     if (a->beta && parse_time(a->beta, &s->net.beta_s) != 0)
-        return tw_bad_use("simulate", "--beta: expected a time for each byte such as 0.08ns, found \"%s\"", a->beta);
+        return tw_bad_use("simulate",
+                          "--beta: expected a time for each byte such as 0.08ns, found \"%s\"",
+                          a->beta);
     return -1;
 }
 
@@ -113,7 +147,10 @@ static int choose_algorithms(const struct tw_simulate_args *a, struct tw_simulat
         else if (twin_algorithm_parse(a->algorithm.items[i], &found) == 0)
             wanted[found] = true;
         else
-            return tw_bad_use("simulate", "--algorithm: expected ring, tree, double-tree, recursive-doubling, arrival, rank-order or all, found \"%s\"", a->algorithm.items[i]);
+            return tw_bad_use("simulate",
+                              "--algorithm: expected ring, tree, double-tree, recursive-doubling, "
+                              "arrival, rank-order or all, found \"%s\"",
+                              a->algorithm.items[i]);
     }
     if (a->algorithm.count == 0)
         wanted[TWIN_RING] = true;
@@ -128,11 +165,13 @@ static int choose(const struct tw_simulate_args *a, struct tw_simulation *s)
     s->random_placement = strcmp(a->placement, "random") == 0;
     s->wide = strcmp(a->draw, "wide") == 0;
     if (!s->random_placement && strcmp(a->placement, "fixed") != 0)
-        return tw_bad_use("simulate", "--placement: expected random or fixed, found \"%s\"", a->placement);
+        return tw_bad_use("simulate", "--placement: expected random or fixed, found \"%s\"",
+                          a->placement);
     if (!s->wide && strcmp(a->draw, "normal") != 0)
         return tw_bad_use("simulate", "--draw: expected normal or wide, found \"%s\"", a->draw);
     if (tw_values_type(a->type, &s->dtype) != 0)
-        return tw_bad_use("simulate", "--type: expected f64, f32, f16 or bf16, found \"%s\"", a->type);
+        return tw_bad_use("simulate", "--type: expected f64, f32, f16 or bf16, found \"%s\"",
+                          a->type);
     if (a->tensor.count && !a->data)
         return tw_bad_use("simulate", "--tensor belongs to --data FILE");
     int rc = choose_algorithms(a, s);
@@ -163,7 +202,8 @@ static int run(int argc, char **argv)
     if (rc < 0)
         rc = tw_simulate(&s, &tw_terminal) == 0 ? print_answer(&s) : TW_EXIT_TROUBLE;
     if (rc == TW_EXIT_TROUBLE && a.json && tw_said()[0])
-        tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.simulate/1", "outcome", "error", "message", tw_json_text(tw_said())));
+        tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.simulate/1", "outcome",
+                                "error", "message", tw_json_text(tw_said())));
     tw_simulate_free(&s);
     tw_free(a.algorithm.items);
     tw_free(a.tensor.items);
@@ -174,13 +214,16 @@ const struct tw_command tw_command_simulate = {
     "simulate",
     "simulate an all-reduce of up to 65,536 ranks: its results and its time",
     synopsis,
-    "Adds the contributions of ranks that exist only here in the order of a collective's algorithm, trial after trial, and says how many different results "
-    "there are and how far they lie from each other and from the exact sum. What changes from trial to trial is where the ranks stand and when messages "
-    "arrive; the numbers stay.\n\n"
-    "Time is that of an alpha-beta model: a message of b bytes takes alpha + b beta and is late by a jitter. Give --alpha and --beta of the network that you "
-    "think of: measured are those of this machine's loopback. Adding costs nothing in it.\n\n"
-    "Where all elements would take too long a random sample of them is looked at, and shares come with 95% intervals. The results depend on the options "
-    "and the seed only, not on machine or threads; measured times do.",
+    "Adds the contributions of ranks that exist only here in the order of a collective's "
+    "algorithm, trial after trial, and says how many different results there are and how far they "
+    "lie from each other and from the exact sum. What changes from trial to trial is where the "
+    "ranks stand and when messages arrive; the numbers stay.\n\n"
+    "Time is that of an alpha-beta model: a message of b bytes takes alpha + b beta and is late by "
+    "a jitter. Give --alpha and --beta of the network that you think of: measured are those of "
+    "this machine's loopback. Adding costs nothing in it.\n\n"
+    "Where all elements would take too long a random sample of them is looked at, and shares come "
+    "with 95% intervals. The results depend on the options and the seed only, not on machine or "
+    "threads; measured times do.",
     options,
     TW_OPERANDS_NONE,
     0,

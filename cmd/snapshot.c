@@ -24,11 +24,16 @@ struct snapshot_args {
 #define FIELD(f) offsetof(struct snapshot_args, f)
 
 static const struct tw_option options[] = {
-    {"output", 'o', TW_OPT_FILE, "FILE", NULL, "Output", "the manifest; DIR.snapshot beside the folder unless given", FIELD(output)},
-    {"exclude", 'x', TW_OPT_LIST, "PATTERN", NULL, "What", "leave out what matches; with / at its end only folders", FIELD(exclude)},
-    {"follow", 0, TW_OPT_FLAG, NULL, NULL, "What", "go into folders elsewhere that links lead to", FIELD(follow)},
-    {"paranoid", 0, TW_OPT_FLAG, NULL, NULL, "What", "read every file, also those that look as they did when they were last read", FIELD(paranoid)},
-    {"force", 0, TW_OPT_FLAG, NULL, NULL, "Output", "replace a manifest that says something else", FIELD(force)},
+    {"output", 'o', TW_OPT_FILE, "FILE", NULL, "Output",
+     "the manifest; DIR.snapshot beside the folder unless given", FIELD(output)},
+    {"exclude", 'x', TW_OPT_LIST, "PATTERN", NULL, "What",
+     "leave out what matches; with / at its end only folders", FIELD(exclude)},
+    {"follow", 0, TW_OPT_FLAG, NULL, NULL, "What", "go into folders elsewhere that links lead to",
+     FIELD(follow)},
+    {"paranoid", 0, TW_OPT_FLAG, NULL, NULL, "What",
+     "read every file, also those that look as they did when they were last read", FIELD(paranoid)},
+    {"force", 0, TW_OPT_FLAG, NULL, NULL, "Output", "replace a manifest that says something else",
+     FIELD(force)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
     {NULL},
@@ -37,8 +42,10 @@ static const struct tw_option options[] = {
 static const char *const synopsis[] = {"DIR [options]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "the manifest was written, or is there already and still holds"},
-    {"1", "a manifest is there and says something else: what changed since is listed; nothing was written"},
-    {"2", "trouble: bad use, a file that cannot be read or changes while it is read, a device or pipe among the data"},
+    {"1", "a manifest is there and says something else: what changed since is listed; nothing was "
+          "written"},
+    {"2", "trouble: bad use, a file that cannot be read or changes while it is read, a device or "
+          "pipe among the data"},
     {"130", "interrupted; what was read is remembered"},
     {NULL, NULL},
 };
@@ -46,7 +53,8 @@ static const struct tw_pair examples[] = {
     {"twinrun snapshot data", "writes data.snapshot"},
     {"twinrun verify data.snapshot", "does the folder still hold the same?"},
     {"cd data && sha256sum -c ../data.snapshot", "the same by another tool"},
-    {"twinrun record --data data=data.snapshot -- python train.py", "a run that starts only when it does"},
+    {"twinrun record --data data=data.snapshot -- python train.py",
+     "a run that starts only when it does"},
     {NULL, NULL},
 };
 
@@ -59,9 +67,12 @@ static char *default_output(const char *dir, struct twin_error *err)
     const char *slash = memrchr(dir, '/', n);
     const char *last = slash ? slash + 1 : dir;
     const size_t m = n - (size_t)(last - dir);
-    const bool named = m > 0 && !(m == 1 && last[0] == '.') && !(m == 2 && last[0] == '.' && last[1] == '.');
+    const bool named = m > 0 && !(m == 1 && last[0] == '.') &&
+                       !(m == 2 && last[0] == '.' && last[1] == '.');
     char *real = named ? NULL : realpath(dir, NULL);
-    char *out = named ? tw_printf("%.*s.snapshot", (int)n, dir) : real ? tw_printf("%s.snapshot", real) : NULL;
+    char *out = named  ? tw_printf("%.*s.snapshot", (int)n, dir)
+                : real ? tw_printf("%s.snapshot", real)
+                       : NULL;
     if (!out)
         twin_error_system(err, "the folder %s cannot be read", dir);
     free(real);
@@ -72,8 +83,9 @@ static json_t *ids_json(const struct twin_snapshot *s)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->id_count; i++)
-        json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "scheme", tw_json_text(s->id[i].scheme), "value", tw_json_text(s->id[i].value), "path",
-                                              tw_json_text(s->id[i].path)));
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:o}", "scheme", tw_json_text(s->id[i].scheme), "value",
+                            tw_json_text(s->id[i].value), "path", tw_json_text(s->id[i].path)));
     return list;
 }
 
@@ -87,28 +99,36 @@ static void say_pointers(const struct twin_snapshot *s)
             first = s->id[i].path;
     char *safe = first ? tw_printable(first, strlen(first)) : NULL;
     if (n)
-        tw_say("note: %zu file%s only a pointer of Git LFS, not data (%s%s): git lfs pull", n, n == 1 ? " is" : "s are each", safe ? safe : "?", n > 1 ? ", ..." : "");
+        tw_say("note: %zu file%s only a pointer of Git LFS, not data (%s%s): git lfs pull", n,
+               n == 1 ? " is" : "s are each", safe ? safe : "?", n > 1 ? ", ..." : "");
     tw_free(safe);
 }
 
-static int report_json(const char *dir, const char *output, const struct twin_snapshot *s, const struct twin_snapshot *was, const char *outcome)
+static int report_json(const char *dir, const char *output, const struct twin_snapshot *s,
+                       const struct twin_snapshot *was, const char *outcome)
 {
     size_t n = 0;
-    json_t *o = json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "schema", "twinrun.snapshot/1", "outcome", outcome, "folder", tw_json_text(dir),
-                          "manifest", tw_json_text(output), "root", s->root, "files", (json_int_t)s->files, "links", (json_int_t)s->links, "folders",
-                          (json_int_t)s->folders, "bytes", (json_int_t)s->bytes, "read_files", (json_int_t)s->read_files, "read_bytes", (json_int_t)s->read_bytes,
-                          "ids", ids_json(s));
+    json_t *o = json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "schema",
+                          "twinrun.snapshot/1", "outcome", outcome, "folder", tw_json_text(dir),
+                          "manifest", tw_json_text(output), "root", s->root, "files",
+                          (json_int_t)s->files, "links", (json_int_t)s->links, "folders",
+                          (json_int_t)s->folders, "bytes", (json_int_t)s->bytes, "read_files",
+                          (json_int_t)s->read_files, "read_bytes", (json_int_t)s->read_bytes, "ids",
+                          ids_json(s));
     if (was)
         json_object_set_new(o, "differences", tw_snapshot_json_differences(was, s, &n));
     return tw_json_print(o);
 }
 
-static void report_text(const char *output, const struct twin_snapshot *s, const struct twin_snapshot *was)
+static void report_text(const char *output, const struct twin_snapshot *s,
+                        const struct twin_snapshot *was)
 {
     char holds[160], n[32], size[16];
     size_t modes;
     char *safe = tw_printable(output, strlen(output));
-    tw_put("%s%s\n  root   sha256:%s\n  holds  %s\n", safe ? safe : "?", was ? "  says something else" : "", was ? was->root : s->root, tw_snapshot_holds(was ? was : s, holds));
+    tw_put("%s%s\n  root   sha256:%s\n  holds  %s\n", safe ? safe : "?",
+           was ? "  says something else" : "", was ? was->root : s->root,
+           tw_snapshot_holds(was ? was : s, holds));
     if (was) {
         tw_put("  now    sha256:%s\n", s->root);
         tw_snapshot_print_differences(stdout, was, s, 0, &modes);
@@ -117,21 +137,25 @@ static void report_text(const char *output, const struct twin_snapshot *s, const
         return;
     }
     for (size_t i = 0; i < s->id_count && i < SHOWN_IDS; i++) {
-        char *path = tw_printable(s->id[i].path, strlen(s->id[i].path)), *value = tw_printable(s->id[i].value, strlen(s->id[i].value));
-        tw_put("  id     %s %s%s%s\n", s->id[i].scheme, value ? value : "?", *s->id[i].path ? "  " : "", path ? path : "?");
+        char *path = tw_printable(s->id[i].path, strlen(s->id[i].path));
+        char *value = tw_printable(s->id[i].value, strlen(s->id[i].value));
+        tw_put("  id     %s %s%s%s\n", s->id[i].scheme, value ? value : "?",
+               *s->id[i].path ? "  " : "", path ? path : "?");
         tw_free(path);
         tw_free(value);
     }
     if (s->id_count > SHOWN_IDS)
         tw_put("         and %zu more\n", s->id_count - SHOWN_IDS);
     if (s->read_files < s->files)
-        tw_put("  read   %s file%s, %s; the others have not changed since they were last read\n", tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
+        tw_put("  read   %s file%s, %s; the others have not changed since they were last read\n",
+               tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
                tw_human_bytes(s->read_bytes, size));
     tw_free(safe);
 }
 
 /* The manifest that is there already. *there: it is. An exit code, or -1. */
-static int read_old(const char *output, const struct snapshot_args *a, struct twin_snapshot *old, bool *there)
+static int read_old(const char *output, const struct snapshot_args *a, struct twin_snapshot *old,
+                    bool *there)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     *there = false;
@@ -141,7 +165,12 @@ static int read_old(const char *output, const struct snapshot_args *a, struct tw
         *there = true;
         return -1;
     }
-    return a->force && err.code != TWIN_EVERSION ? -1 : tw_trouble(&err, "snapshot: %s is there and would be replaced; -o names another file, --force replaces it", output);
+    return a->force && err.code != TWIN_EVERSION
+               ? -1
+               : tw_trouble(&err,
+                            "snapshot: %s is there and would be replaced; -o names another file, "
+                            "--force replaces it",
+                            output);
 }
 
 static int take(const struct snapshot_args *a, const char *dir, const char *output)
@@ -171,7 +200,10 @@ static int take(const struct snapshot_args *a, const char *dir, const char *outp
         if (!keep && twin_snapshot_write(&s, output, &err) != 0)
             rc = tw_trouble(&err, "snapshot: no manifest");
         else if (a->json)
-            rc = report_json(dir, output, &s, differs ? &old : NULL, differs ? "differ" : keep ? "unchanged" : "written");
+            rc = report_json(dir, output, &s, differs ? &old : NULL,
+                             differs ? "differ"
+                             : keep  ? "unchanged"
+                                     : "written");
         else
             report_text(output, &s, differs ? &old : NULL);
         rc = rc > 0 ? rc : differs ? TW_EXIT_DIFFER : TW_EXIT_SAME;
@@ -204,12 +236,17 @@ const struct tw_command tw_command_snapshot = {
     "snapshot",
     "what a folder of data holds, as a manifest that can be verified",
     synopsis,
-    "Writes path, size, mode and SHA-256 of every file in DIR into a manifest, with one digest over all of it: the root. Equal data give equal roots "
-    "on any machine: modes and times are not part of it, nor is whether a file is reached by a link. `sha256sum -c` reads the manifest, too.\n\n"
-    "Files are read in parallel. What was read is remembered below the user's cache folder, also when the work is interrupted or killed: next time "
-    "only files are read that are new or whose size, inode or times differ. --paranoid reads all.\n\n"
-    "A link to a file counts as that file; a link to a folder in DIR is recorded as a link; one that leads to a folder elsewhere needs --follow. Left out are .git, .hg, "
-    ".svn, .dvc and .twinrun, and the manifest itself. Pipes, sockets, devices and files that cannot be read are errors.",
+    "Writes path, size, mode and SHA-256 of every file in DIR into a manifest, with one digest "
+    "over all of it: the root. Equal data give equal roots on any machine: modes and times are not "
+    "part of it, nor is whether a file is reached by a link. `sha256sum -c` reads the manifest, "
+    "too.\n\n"
+    "Files are read in parallel. What was read is remembered below the user's cache folder, also "
+    "when the work is interrupted or killed: next time only files are read that are new or whose "
+    "size, inode or times differ. --paranoid reads all.\n\n"
+    "A link to a file counts as that file; a link to a folder in DIR is recorded as a link; one "
+    "that leads to a folder elsewhere needs --follow. Left out are .git, .hg, .svn, .dvc and "
+    ".twinrun, and the manifest itself. Pipes, sockets, devices and files that cannot be read are "
+    "errors.",
     options,
     TW_OPERANDS_FILES,
     0,

@@ -14,20 +14,24 @@
 
 enum { SHOWN_TROUBLES = 20 };
 
-static int progress(void *user, uint64_t files, uint64_t all_files, uint64_t bytes, uint64_t all_bytes)
+static int progress(void *user, uint64_t files, uint64_t all_files, uint64_t bytes,
+                    uint64_t all_bytes)
 {
     const struct tw_looking *l = user;
     char line[200], done[16], of[16], n[32], all[32], left[24], bar[21];
-    const double part = all_bytes ? (double)bytes / (double)all_bytes : 1, s = (double)(tw_monotonic_ns() - l->began_ns) / 1e9;
+    const double part = all_bytes ? (double)bytes / (double)all_bytes : 1;
+    const double s = (double)(tw_monotonic_ns() - l->began_ns) / 1e9;
     if (!tw_progress_on())
         return tw_interrupted();
     for (int i = 0; i < 20; i++)
         bar[i] = i < (int)(part * 20) ? '#' : '-';
     bar[20] = '\0';
-    int at = snprintf(line, sizeof line, "%s  [%s]  %s of %s  %s of %s files", l->what, bar, tw_human_bytes(bytes, done), tw_human_bytes(all_bytes, of),
+    int at = snprintf(line, sizeof line, "%s  [%s]  %s of %s  %s of %s files", l->what, bar,
+                      tw_human_bytes(bytes, done), tw_human_bytes(all_bytes, of),
                       tw_human_count(files, n), tw_human_count(all_files, all));
     if (s > 1 && part > 0.01 && part < 1)
-        snprintf(line + at, sizeof line - (size_t)at, "  about %s left", tw_human_seconds(s / part * (1 - part), left));
+        snprintf(line + at, sizeof line - (size_t)at, "  about %s left",
+                 tw_human_seconds(s / part * (1 - part), left));
     tw_progress_line(line);
     return tw_interrupted();
 }
@@ -58,7 +62,8 @@ int tw_snapshot_failed(const struct tw_looking *l, const struct twin_error *err)
     if (l->troubles > SHOWN_TROUBLES)
         tw_say("and %zu more", l->troubles - SHOWN_TROUBLES);
     if (l->troubles)
-        tw_say("expected files that can be read, found %zu thing%s without a digest: see above", l->troubles, l->troubles == 1 ? "" : "s");
+        tw_say("expected files that can be read, found %zu thing%s without a digest: see above",
+               l->troubles, l->troubles == 1 ? "" : "s");
     else
         tw_trouble(err, "no snapshot");
     return TW_EXIT_TROUBLE;
@@ -66,12 +71,18 @@ int tw_snapshot_failed(const struct tw_looking *l, const struct twin_error *err)
 
 static const char *kind_name(const struct twin_snapshot_entry *e)
 {
-    return e->kind == TWIN_SNAPSHOT_FILE ? "file" : e->kind == TWIN_SNAPSHOT_LINK ? "link" : "empty folder";
+    return e->kind == TWIN_SNAPSHOT_FILE   ? "file"
+           : e->kind == TWIN_SNAPSHOT_LINK ? "link"
+                                           : "empty folder";
 }
 
-struct printing { FILE *out; size_t modes, shown, most; };
+struct printing {
+    FILE *out;
+    size_t modes, shown, most;
+};
 
-static void print_why(FILE *out, const struct twin_snapshot_entry *was, const struct twin_snapshot_entry *is)
+static void print_why(FILE *out, const struct twin_snapshot_entry *was,
+                      const struct twin_snapshot_entry *is)
 {
     char a[32], b[32], *target;
     if (was->kind != is->kind) {
@@ -81,7 +92,8 @@ static void print_why(FILE *out, const struct twin_snapshot_entry *was, const st
         tw_put_to(out, "leads to %s", target ? target : "?");
         tw_free(target);
     } else if (was->bytes != is->bytes) {
-        tw_put_to(out, "%s -> %s bytes", tw_human_count(was->bytes, a), tw_human_count(is->bytes, b));
+        tw_put_to(out, "%s -> %s bytes", tw_human_count(was->bytes, a),
+                  tw_human_count(is->bytes, b));
     } else {
         tw_hex(was->sha256, 6, a);
         tw_hex(is->sha256, 6, b);
@@ -112,7 +124,8 @@ static int print_difference(void *user, const struct twin_snapshot_difference *d
     return 0;
 }
 
-void tw_snapshot_print_differences(FILE *out, const struct twin_snapshot *was, const struct twin_snapshot *is, size_t most, size_t *modes)
+void tw_snapshot_print_differences(FILE *out, const struct twin_snapshot *was,
+                                   const struct twin_snapshot *is, size_t most, size_t *modes)
 {
     struct printing p = {.out = out, .most = most};
     twin_snapshot_compare(was, is, print_difference, &p);
@@ -127,7 +140,8 @@ static int pass_over(void *user, const struct twin_snapshot_difference *d)
     return 0;
 }
 
-size_t tw_snapshot_count_differences(const struct twin_snapshot *was, const struct twin_snapshot *is)
+size_t tw_snapshot_count_differences(const struct twin_snapshot *was,
+                                     const struct twin_snapshot *is)
 {
     return twin_snapshot_compare(was, is, pass_over, NULL);
 }
@@ -138,10 +152,12 @@ static json_t *side(const struct twin_snapshot_entry *e, bool known)
     if (!e)
         return json_null();
     if (e->kind != TWIN_SNAPSHOT_FILE)
-        return json_pack("{s:s, s:o}", "kind", e->kind == TWIN_SNAPSHOT_LINK ? "link" : "folder", "target", tw_json_text(e->target));
+        return json_pack("{s:s, s:o}", "kind", e->kind == TWIN_SNAPSHOT_LINK ? "link" : "folder",
+                         "target", tw_json_text(e->target));
     tw_hex(e->sha256, sizeof e->sha256, hex);
     snprintf(mode, sizeof mode, "%o", e->mode & 07777);
-    return json_pack("{s:s, s:I, s:s, s:o}", "kind", "file", "bytes", (json_int_t)e->bytes, "mode", mode, "sha256", known ? json_string(hex) : json_null());
+    return json_pack("{s:s, s:I, s:s, s:o}", "kind", "file", "bytes", (json_int_t)e->bytes, "mode",
+                     mode, "sha256", known ? json_string(hex) : json_null());
 }
 
 static int add_difference(void *list, const struct twin_snapshot_difference *d)
@@ -149,11 +165,14 @@ static int add_difference(void *list, const struct twin_snapshot_difference *d)
     static const char *const words[] = {"added", "missing", "changed", "mode"};
     static const unsigned char not_read[sizeof d->is->sha256]; /* its size told enough */
     const bool known = d->is && memcmp(d->is->sha256, not_read, sizeof not_read) != 0;
-    return json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o}", "change", words[d->change], "path", tw_json_text((d->was ? d->was : d->is)->path), "was",
-                                                 side(d->was, true), "is", side(d->is, known)));
+    return json_array_append_new(list,
+                                 json_pack("{s:s, s:o, s:o, s:o}", "change", words[d->change],
+                                           "path", tw_json_text((d->was ? d->was : d->is)->path),
+                                           "was", side(d->was, true), "is", side(d->is, known)));
 }
 
-json_t *tw_snapshot_json_differences(const struct twin_snapshot *was, const struct twin_snapshot *is, size_t *differences)
+json_t *tw_snapshot_json_differences(const struct twin_snapshot *was,
+                                     const struct twin_snapshot *is, size_t *differences)
 {
     json_t *list = json_array();
     *differences = twin_snapshot_compare(was, is, add_difference, list);
@@ -163,16 +182,21 @@ json_t *tw_snapshot_json_differences(const struct twin_snapshot *was, const stru
 char *tw_snapshot_holds(const struct twin_snapshot *s, char out[160])
 {
     char n[32], size[16];
-    int at = snprintf(out, 160, "%s file%s, %s", tw_human_count(s->files, n), s->files == 1 ? "" : "s", tw_human_bytes(s->bytes, size));
+    int at = snprintf(out, 160, "%s file%s, %s", tw_human_count(s->files, n),
+                      s->files == 1 ? "" : "s", tw_human_bytes(s->bytes, size));
     if (s->links)
-        at += snprintf(out + at, 160 - (size_t)at, ", %s link%s", tw_human_count(s->links, n), s->links == 1 ? "" : "s");
+        at += snprintf(out + at, 160 - (size_t)at, ", %s link%s", tw_human_count(s->links, n),
+                       s->links == 1 ? "" : "s");
     if (s->folders)
-        snprintf(out + at, 160 - (size_t)at, ", %s empty folder%s", tw_human_count(s->folders, n), s->folders == 1 ? "" : "s");
+        snprintf(out + at, 160 - (size_t)at, ", %s empty folder%s", tw_human_count(s->folders, n),
+                 s->folders == 1 ? "" : "s");
     return out;
 }
 
 char *tw_snapshot_folder(const char *manifest)
 {
     const size_t n = strlen(manifest), m = strlen(".snapshot");
-    return n > m && tw_ends(manifest, ".snapshot") && manifest[n - m - 1] != '/' ? tw_strndup(manifest, n - m) : NULL;
+    return n > m && tw_ends(manifest, ".snapshot") && manifest[n - m - 1] != '/'
+               ? tw_strndup(manifest, n - m)
+               : NULL;
 }

@@ -19,15 +19,22 @@ enum { DEFAULT_RANKS = 8 };
 #define FIELD(f) offsetof(struct tw_spread_args, f)
 
 static const struct tw_option options[] = {
-    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers", "only tensors whose name is or matches NAME (*, ?)", FIELD(tensor)},
-    {"precision", 'p', TW_OPT_STRING, "TYPE", NULL, "Numbers", "round the numbers to fp16, bf16 or tf32 first, as mixed precision does", FIELD(precision)},
+    {"tensor", 't', TW_OPT_LIST, "NAME", NULL, "Numbers",
+     "only tensors whose name is or matches NAME (*, ?)", FIELD(tensor)},
+    {"precision", 'p', TW_OPT_STRING, "TYPE", NULL, "Numbers",
+     "round the numbers to fp16, bf16 or tf32 first, as mixed precision does", FIELD(precision)},
     {"add-in", 'a', TW_OPT_STRING, "TYPE", NULL, "Numbers",
-     "round every addition to f64, f32, f16 or bf16. Unless given: one file's numbers are added in f64 or f32, those of several in their own type", FIELD(add_in)},
-    {"ranks", 'r', TW_OPT_COUNT, "P", NULL, "Orders", "one file: workers that split the numbers (8 unless given). Several files: each is a rank", FIELD(ranks), 1, TWIN_MAX_RANKS},
+     "round every addition to f64, f32, f16 or bf16. Unless given: one file's numbers are added in "
+     "f64 or f32, those of several in their own type",
+     FIELD(add_in)},
+    {"ranks", 'r', TW_OPT_COUNT, "P", NULL, "Orders",
+     "one file: workers that split the numbers (8 unless given). Several files: each is a rank",
+     FIELD(ranks), 1, TWIN_MAX_RANKS},
     {"orders", 'k', TW_OPT_COUNT, "K", "50", "Orders", "random orders", FIELD(orders), 2, 100000},
     {"seed", 's', TW_OPT_COUNT, "N", "7", "Orders", "which random orders", FIELD(seed)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.spread/1", FIELD(json)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object, schema twinrun.spread/1",
+     FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress line", FIELD(quiet)},
     {NULL},
 };
@@ -40,9 +47,13 @@ static const struct tw_pair exits[] = {
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun spread grads.pt", "how far apart are sums of these numbers in 50 random orders and on 8 workers?"},
-    {"twinrun spread grads-0.pt grads-1.pt grads-2.pt grads-3.pt", "one gradient of each rank, added element by element: what does the all-reduce's order change?"},
-    {"twinrun spread checkpoint.safetensors --tensor 'layers.0.*' --precision bf16", "some tensors, rounded to bf16 first"},
+    {"twinrun spread grads.pt",
+     "how far apart are sums of these numbers in 50 random orders and on 8 workers?"},
+    {"twinrun spread grads-0.pt grads-1.pt grads-2.pt grads-3.pt",
+     "one gradient of each rank, added element by element: what does the all-reduce's order "
+     "change?"},
+    {"twinrun spread checkpoint.safetensors --tensor 'layers.0.*' --precision bf16",
+     "some tensors, rounded to bf16 first"},
     {NULL, NULL},
 };
 
@@ -50,20 +61,30 @@ static const struct tw_pair examples[] = {
 
 static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread_found *f)
 {
-    static const struct { const char *name; enum twin_precision p; } precisions[] = {{"fp16", TWIN_TO_F16}, {"bf16", TWIN_TO_BF16}, {"tf32", TWIN_TO_TF32}};
+    static const struct {
+        const char *name;
+        enum twin_precision p;
+    } precisions[] = {{"fp16", TWIN_TO_F16}, {"bf16", TWIN_TO_BF16}, {"tf32", TWIN_TO_TF32}};
     f->precision = TWIN_AS_IS;
     for (size_t i = 0; a->precision && i < 3; i++)
         if (strcmp(a->precision, precisions[i].name) == 0)
             f->precision = precisions[i].p;
     if (a->precision && f->precision == TWIN_AS_IS)
-        return tw_bad_use("spread", "--precision: expected fp16, bf16 or tf32, found \"%s\"", a->precision);
+        return tw_bad_use("spread", "--precision: expected fp16, bf16 or tf32, found \"%s\"",
+                          a->precision);
     if (a->add_in && tw_values_type(a->add_in, &f->add_in) != 0)
-        return tw_bad_use("spread", "--add-in: expected f64, f32, f16 or bf16, found \"%s\"", a->add_in);
+        return tw_bad_use("spread", "--add-in: expected f64, f32, f16 or bf16, found \"%s\"",
+                          a->add_in);
     if (files == 0)
-        return tw_bad_use("spread", "expected a file of numbers (.npy, .npz, .safetensors, PyTorch) or a run; several files: one gradient of each rank");
+        return tw_bad_use("spread", "expected a file of numbers (.npy, .npz, .safetensors, "
+                                    "PyTorch) or a run; several files: one gradient of each rank");
     if (files > TWIN_MAX_RANKS || (files > 1 && a->ranks != TW_NOT_GIVEN && a->ranks != files))
-        return tw_bad_use("spread", "%zu files are %zu ranks; leave --ranks out, or give one file to be split", files, files);
-    f->ranks = files > 1 ? (uint32_t)files : a->ranks != TW_NOT_GIVEN ? (uint32_t)a->ranks : DEFAULT_RANKS;
+        return tw_bad_use(
+            "spread", "%zu files are %zu ranks; leave --ranks out, or give one file to be split",
+            files, files);
+    f->ranks = files > 1                  ? (uint32_t)files
+               : a->ranks != TW_NOT_GIVEN ? (uint32_t)a->ranks
+                                          : DEFAULT_RANKS;
     return -1;
 }
 
@@ -98,7 +119,8 @@ static int run(int argc, char **argv)
         rc = tw_spread_measure(&f, &tw_terminal) == 0 ? print_answer(&f) : TW_EXIT_TROUBLE;
     tw_spread_free(&f);
     if (rc == TW_EXIT_TROUBLE && a.json && tw_said()[0])
-        tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.spread/1", "outcome", "error", "message", tw_json_text(tw_said())));
+        tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.spread/1", "outcome", "error",
+                                "message", tw_json_text(tw_said())));
     for (size_t i = 0; paths && i < rest.count; i++)
         tw_free(paths[i]);
     tw_free(paths);
@@ -110,11 +132,14 @@ const struct tw_command tw_command_spread = {
     "spread",
     "measure how far the order of additions moves real sums",
     synopsis,
-    "One file: all of its numbers are added up to one sum, in random orders and in the orders that P workers use, and every result is held against the exact "
-    "sum. Several files: each is one rank's gradient, and they are added element by element, as an all-reduce does.\n\n"
-    "Files: .npy, .npz, .safetensors, PyTorch checkpoints (nothing in them is executed). A run stands for the one file of tensors that it wrote. A run "
-    "itself keeps fingerprints, not values: to measure gradients, let the job save them.\n\n"
-    "The last line is the point: two results of this sum that differ by less differ by the order of additions alone.",
+    "One file: all of its numbers are added up to one sum, in random orders and in the orders that "
+    "P workers use, and every result is held against the exact sum. Several files: each is one "
+    "rank's gradient, and they are added element by element, as an all-reduce does.\n\n"
+    "Files: .npy, .npz, .safetensors, PyTorch checkpoints (nothing in them is executed). A run "
+    "stands for the one file of tensors that it wrote. A run itself keeps fingerprints, not "
+    "values: to measure gradients, let the job save them.\n\n"
+    "The last line is the point: two results of this sum that differ by less differ by the order "
+    "of additions alone.",
     options,
     TW_OPERANDS_FILES,
     0,

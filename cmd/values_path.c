@@ -72,16 +72,22 @@ static char *file_of(const char *command, const struct twin_run *r)
         found = NULL;
     }
     if (count > 1) {
-        tw_say("%s: the run wrote %zu files of tensors; one of them, or all in one command when each is one rank's gradient:",
+        tw_say("%s: the run wrote %zu files of tensors; one of them, or all in one command when "
+               "each is one rank's gradient:",
                command, count);
         tw_put_lines(stderr, list.data ? list.data : "");
     } else if (count == 0 && changed) {
-        tw_say("%s: the %zu file%s of tensors that the run wrote %s no longer as it left %s (a later run writes to the same place; see --fresh-dir)", command,
-               changed, changed == 1 ? "" : "s", changed == 1 ? "is" : "are", changed == 1 ? "it" : "them");
+        tw_say("%s: the %zu file%s of tensors that the run wrote %s no longer as it left %s (a "
+               "later run writes to the same place; see --fresh-dir)",
+               command, changed, changed == 1 ? "" : "s", changed == 1 ? "is" : "are",
+               changed == 1 ? "it" : "them");
     } else if (count == 0) {
-        tw_say("%s: a run keeps fingerprints, not values. Let the job write what is to be added up, for instance\n"
-               "    torch.save({n: p.grad for n, p in model.named_parameters()}, f\"grads-{rank}.pt\")\n"
-               "and give that file, or the run", command);
+        tw_say("%s: a run keeps fingerprints, not values. Let the job write what is to be added "
+               "up, for instance\n"
+               "    torch.save({n: p.grad for n, p in model.named_parameters()}, "
+               "f\"grads-{rank}.pt\")\n"
+               "and give that file, or the run",
+               command);
     }
     tw_buf_free(&list);
     return found;

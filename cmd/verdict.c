@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hands a verdict out in the forms that were asked for: text, JSON, JUnit, GitHub's summary, a page. */
+/* Hands a verdict out in the forms that were asked for: text, JSON, JUnit, GitHub's summary, a
+ * page. */
 #include "verdict.h"
 
 #include "json.h"
@@ -104,8 +105,10 @@ static int append_summary(const char *path, const struct twin_report *r)
     return rc == 0 ? 0 : tw_trouble(&err, "cannot write the job summary (GITHUB_STEP_SUMMARY)");
 }
 
-/* The verdict with its claims, beside the recordings that it rests on: python -m twinrun.recheck reads it. A verdict that cannot
- * be kept is still a verdict, so that failing is said and no more. */
+/*
+ * The verdict with its claims, beside the recordings that it rests on: python -m twinrun.recheck
+ * reads it. A verdict that cannot be kept is still a verdict, so that failing is said and no more.
+ */
 static void keep_verdict(const struct twin_report *r)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -141,8 +144,8 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
     if (count > 0 && strcmp(o->verb, "check") == 0)
         keep_verdict(&r);
     int rc = print_form(o->json ? twin_report_json : twin_report_text, &r);
-    /* With --json the object stands alone on stdout; the runner of GitHub Actions reads annotations from stderr as
-     * well. */
+    /* With --json the object stands alone on stdout; the runner of GitHub Actions reads annotations
+     * from stderr as well. */
     if (o->github && rc == 0) {
         fflush(stdout);
         if (o->json)
@@ -158,18 +161,21 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
     return rc || junit || html ? TW_EXIT_TROUBLE : twin_report_exit_code(v->outcome);
 }
 
-int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare, const char *path)
+int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare,
+                    const char *path)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     if (tw_verdict_save_page(report, compare, path, &err) != 0)
-        return tw_trouble(&err, "%s: the report is not written as a page", report->verb ? report->verb : "check");
+        return tw_trouble(&err, "%s: the report is not written as a page",
+                          report->verb ? report->verb : "check");
     return 0;
 }
 
 int tw_verdict_json_error(int code)
 {
-    json_t *j = json_pack("{s:s, s:s, s:o, s:i, s:i, s:n, s:[]}", "schema", "twinrun.check/1", "outcome", "error", "message",
-                          tw_json_text(tw_said()), "runs", 0, "differing", 0, "first", "runs_dir");
+    json_t *j = json_pack("{s:s, s:s, s:o, s:i, s:i, s:n, s:[]}", "schema", "twinrun.check/1",
+                          "outcome", "error", "message", tw_json_text(tw_said()), "runs", 0,
+                          "differing", 0, "first", "runs_dir");
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
 }
 

@@ -8,16 +8,19 @@
 #include <twin/report.h>
 
 struct tw_verdict_output {
-    const char *verb;          /* "check", "diff", "zoom" */
-    const char *command;       /* the job, as one could type it; for the "next" line */
-    const char *junit;         /* file to write, or NULL */
-    const char *html;          /* the same, a page */
-    const struct twin_compare_options *compare; /* of the page: how the runs were compared; NULL: as they stand */
+    const char *verb;    /* "check", "diff", "zoom" */
+    const char *command; /* the job, as one could type it; for the "next" line */
+    const char *junit;   /* file to write, or NULL */
+    const char *html;    /* the same, a page */
+    /* of the page: how the runs were compared; NULL: as they stand */
+    const struct twin_compare_options *compare;
     bool json, github;
-    bool can_zoom;             /* a zoom may add to this verdict: suggest it */
-    bool can_isolate;     /* the cause is not known and the job can be run again: suggest twinrun isolate */
-    bool shares_files;         /* a run found files that earlier ones wrote */
-    bool repeats;              /* it is known that this is no matter of chance: do not ask "how often?" */
+    bool can_zoom; /* a zoom may add to this verdict: suggest it */
+    /* the cause is not known and the job can be run again: suggest twinrun isolate */
+    bool can_isolate;
+    bool shares_files; /* a run found files that earlier ones wrote */
+    /* it is known that this is no matter of chance: do not ask "how often?" */
+    bool repeats;
     const struct twin_hint *hint;
     size_t hint_count;
     struct twin_report_again again; /* what suggested commands need (again.h) */
@@ -26,15 +29,19 @@ struct tw_verdict_output {
 /* Prints the verdict in every form that was asked for. Returns the exit code that belongs to it. */
 int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
                      const struct tw_verdict_output *o);
-/* Writes the verdict as a page, with pictures of what the runs recorded. 0, or an exit code; said. */
-int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare, const char *path);
-/* The object that --json prints when no verdict was reached: outcome "error" and what was said. Returns code. */
+/*
+ * Writes the verdict as a page, with pictures of what the runs recorded. 0, or an exit code; said.
+ */
+int tw_verdict_page(const struct twin_report *report, const struct twin_compare_options *compare,
+                    const char *path);
+/* The object that --json prints when no verdict was reached: outcome "error" and what was said.
+ * Returns code. */
 int tw_verdict_json_error(int code);
 /* With --bisect 2 and 3 become 125, so that `git bisect run` skips. */
 int tw_bisect_code(int code, bool bisect);
 
-/* While jobs run whose output is shown, our stdout is theirs. With --json it must hold nothing but the object: theirs
- * then goes to stderr until _restore. */
+/* While jobs run whose output is shown, our stdout is theirs. With --json it must hold nothing but
+ * the object: theirs then goes to stderr until _restore. */
 void tw_stdout_reserve(void);
 void tw_stdout_restore(void);
 

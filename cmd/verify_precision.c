@@ -38,7 +38,8 @@ static void put_breach(struct tw_buf *b, const struct twin_precision_breach *x)
     put(b, "%s: ", x->name);
     put(b, "%s", x->found);
     if (x->is_tensor)
-        tw_buf_printf(b, ", %s record%s", tw_human_count(x->times, count), x->times == 1 ? "" : "s");
+        tw_buf_printf(b, ", %s record%s", tw_human_count(x->times, count),
+                      x->times == 1 ? "" : "s");
     else if (x->in_step)
         tw_buf_printf(b, ", %s step%s", tw_human_count(x->times, count), x->times == 1 ? "" : "s");
     tw_buf_puts(b, "\n");
@@ -52,9 +53,11 @@ static void put_breach(struct tw_buf *b, const struct twin_precision_breach *x)
     tw_free(line);
 }
 
-static int print_text(const struct twin_precision_verdict *v, const char *policy, const struct twin_run *run)
+static int print_text(const struct twin_precision_verdict *v, const char *policy,
+                      const struct twin_run *run)
 {
-    static const char *const heads[] = {"KEPT    ", "BROKEN  ", "UNKNOWN ", "UNKNOWN "}, *const words[] = {"kept   ", "BROKEN ", "unknown", "idle   "};
+    static const char *const heads[] = {"KEPT    ", "BROKEN  ", "UNKNOWN ", "UNKNOWN "};
+    static const char *const words[] = {"kept   ", "BROKEN ", "unknown", "idle   "};
     struct tw_buf b = {0};
     size_t broken = 0, unknown = 0;
     for (size_t i = 0; i < v->count; i++) {
@@ -76,7 +79,8 @@ static int print_text(const struct twin_precision_verdict *v, const char *policy
         put(&b, "%s", r->rule);
         if (*r->reason)
             put(&b, "  (%s)", r->reason);
-        tw_buf_printf(&b, "\n          %s%s", r->why, r->outcome == TWIN_PRECISION_BROKEN ? "" : "\n");
+        tw_buf_printf(&b, "\n          %s%s", r->why,
+                      r->outcome == TWIN_PRECISION_BROKEN ? "" : "\n");
         if (r->outcome == TWIN_PRECISION_BROKEN)
             tw_buf_printf(&b, ", %zu breach%s\n", r->broken, r->broken == 1 ? "" : "es");
         for (size_t k = 0; k < r->breaches && k < SHOWN; k++)
@@ -99,12 +103,17 @@ static int print_text(const struct twin_precision_verdict *v, const char *policy
 
 static json_t *breach_json(const struct twin_precision_breach *x)
 {
-    return json_pack("{s:i, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", (int)x->rank, "step", x->in_step ? json_integer(x->step) : json_null(), "times", (json_int_t)x->times, "phase",
-                     x->is_tensor ? json_string(twin_phase_name(x->phase)) : json_null(), "kind", x->is_tensor ? json_string(twin_kind_name(x->kind)) : json_null(), "name", tw_json_text(x->name),
-                     "scope", tw_json_text(x->scope), "op", tw_json_text(x->op), "source", tw_json_text(x->site), "found", tw_json_text(x->found));
+    return json_pack(
+        "{s:i, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", (int)x->rank, "step",
+        x->in_step ? json_integer(x->step) : json_null(), "times", (json_int_t)x->times, "phase",
+        x->is_tensor ? json_string(twin_phase_name(x->phase)) : json_null(), "kind",
+        x->is_tensor ? json_string(twin_kind_name(x->kind)) : json_null(), "name",
+        tw_json_text(x->name), "scope", tw_json_text(x->scope), "op", tw_json_text(x->op), "source",
+        tw_json_text(x->site), "found", tw_json_text(x->found));
 }
 
-static int print_json(const struct twin_precision_verdict *v, const char *policy, const struct twin_run *run)
+static int print_json(const struct twin_precision_verdict *v, const char *policy,
+                      const struct twin_run *run)
 {
     static const char *const outcomes[] = {"same", "differ", "inconclusive", "inconclusive"};
     json_t *rules = json_array();
@@ -113,19 +122,27 @@ static int print_json(const struct twin_precision_verdict *v, const char *policy
         json_t *breaches = json_array();
         for (size_t k = 0; k < r->breaches; k++)
             json_array_append_new(breaches, breach_json(&r->breach[k]));
-        json_array_append_new(rules, json_pack("{s:I, s:o, s:o, s:s, s:o, s:I, s:I, s:o}", "line", (json_int_t)r->line, "rule", tw_json_text(r->rule), "reason", tw_json_text(r->reason), "outcome",
-                                               twin_precision_name(r->outcome), "why", tw_json_text(r->why), "judged", (json_int_t)r->judged, "broken", (json_int_t)r->broken, "breaches", breaches));
+        json_array_append_new(
+            rules, json_pack("{s:I, s:o, s:o, s:s, s:o, s:I, s:I, s:o}", "line",
+                             (json_int_t)r->line, "rule", tw_json_text(r->rule), "reason",
+                             tw_json_text(r->reason), "outcome", twin_precision_name(r->outcome),
+                             "why", tw_json_text(r->why), "judged", (json_int_t)r->judged, "broken",
+                             (json_int_t)r->broken, "breaches", breaches));
     }
     char *configuration = tw_configuration(run);
-    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "schema", "twinrun.verify/1", "kind", "precision", "outcome", outcomes[v->outcome], "target", tw_json_text(run->dir), "policy",
-                          tw_json_text(policy), "rules", rules, "notes", tw_json_texts(v->note, v->notes), "configuration", tw_json_text(configuration));
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "schema", "twinrun.verify/1",
+                          "kind", "precision", "outcome", outcomes[v->outcome], "target",
+                          tw_json_text(run->dir), "policy", tw_json_text(policy), "rules", rules,
+                          "notes", tw_json_texts(v->note, v->notes), "configuration",
+                          tw_json_text(configuration));
     tw_free(configuration);
     return tw_json_print(j);
 }
 
 int tw_verify_precision(const char *target, const struct tw_verify_args *a)
 {
-    static const int exits[] = {TW_EXIT_SAME, TW_EXIT_DIFFER, TW_EXIT_INCONCLUSIVE, TW_EXIT_INCONCLUSIVE};
+    static const int exits[] = {TW_EXIT_SAME, TW_EXIT_DIFFER, TW_EXIT_INCONCLUSIVE,
+                                TW_EXIT_INCONCLUSIVE};
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_precision_policy *p;
     struct twin_precision_verdict v;

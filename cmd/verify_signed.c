@@ -61,8 +61,7 @@ static void print_digests(const char *label, const json_t *digests)
 {
     const char *algorithm;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)digests, algorithm, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)digests, algorithm, value) {
         tw_put("             %s  ", label);
         tw_put("%s", algorithm);
         tw_put(":");

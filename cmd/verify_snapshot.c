@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun verify SNAPSHOT: the folder is read again, and what differs from the manifest is named. */
+/*
+ * twinrun verify SNAPSHOT: the folder is read again, and what differs from the manifest is named.
+ */
 #include "verify.h"
 
 #include "json.h"
@@ -19,32 +21,39 @@ static bool is(const char *target, const char *head, size_t n)
     return head && twin_snapshot_is(target, head);
 }
 
-static int report_text(const char *manifest, const char *dir, const struct twin_snapshot *was, const struct twin_snapshot *now, size_t differences)
+static int report_text(const char *manifest, const char *dir, const struct twin_snapshot *was,
+                       const struct twin_snapshot *now, size_t differences)
 {
     char holds[160], n[32];
     size_t modes = 0;
     char *folder = tw_printable(dir, strlen(dir)), *name = tw_printable(manifest, strlen(manifest));
     if (differences)
-        tw_put("DIFFER  %s is not what %s says: %s difference%s\n", folder ? folder : "?", name ? name : "?", tw_human_count(differences, n), differences == 1 ? "" : "s");
+        tw_put("DIFFER  %s is not what %s says: %s difference%s\n", folder ? folder : "?",
+               name ? name : "?", tw_human_count(differences, n), differences == 1 ? "" : "s");
     tw_snapshot_print_differences(stdout, was, now, 0, &modes);
     if (!differences)
-        tw_put("OK      %s  %s  sha256:%s\n", folder ? folder : "?", tw_snapshot_holds(was, holds), was->root);
+        tw_put("OK      %s  %s  sha256:%s\n", folder ? folder : "?", tw_snapshot_holds(was, holds),
+               was->root);
     if (modes)
-        tw_put("  note     %s with other permission bits or links, the same bytes\n", tw_human_count(modes, n));
+        tw_put("  note     %s with other permission bits or links, the same bytes\n",
+               tw_human_count(modes, n));
     tw_free(folder);
     tw_free(name);
     return differences ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
-static int report(const char *manifest, const char *dir, const struct twin_snapshot *was, const struct twin_snapshot *now, bool json)
+static int report(const char *manifest, const char *dir, const struct twin_snapshot *was,
+                  const struct twin_snapshot *now, bool json)
 {
     size_t n = tw_snapshot_count_differences(was, now);
     if (!json)
         return report_text(manifest, dir, was, now, n);
     json_t *differences = tw_snapshot_json_differences(was, now, &n);
-    int rc = tw_json_print(json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:o}", "schema", "twinrun.verify/1", "kind", "snapshot", "outcome", n ? "differ" : "same",
-                                     "target", tw_json_text(manifest), "folder", tw_json_text(dir), "root", was->root, "files", (json_int_t)was->files, "bytes",
-                                     (json_int_t)was->bytes, "differences", differences));
+    int rc = tw_json_print(json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:o}", "schema", "twinrun.verify/1", "kind",
+        "snapshot", "outcome", n ? "differ" : "same", "target", tw_json_text(manifest), "folder",
+        tw_json_text(dir), "root", was->root, "files", (json_int_t)was->files, "bytes",
+        (json_int_t)was->bytes, "differences", differences));
     return rc ? rc : n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
@@ -55,7 +64,9 @@ static int verify(char *const *operands, size_t operand_count, const struct tw_v
     struct twin_snapshot was, now;
     char *dir = operand_count > 1 ? tw_strdup(operands[1]) : tw_snapshot_folder(operands[0]);
     if (!dir)
-        return tw_bad_use("verify", "expected the folder behind %s: its name does not end in .snapshot", operands[0]);
+        return tw_bad_use("verify",
+                          "expected the folder behind %s: its name does not end in .snapshot",
+                          operands[0]);
     if (twin_snapshot_read(operands[0], &was, &err) != 0) {
         tw_free(dir);
         return tw_trouble(&err, "verify");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun zoom: the operation behind a divergence, for runs that were recorded, or for a window of a command. */
+/* twinrun zoom: the operation behind a divergence, for runs that were recorded, or for a window of
+ * a command. */
 #include "options.h"
 #include "progress.h"
 #include "runs.h"
@@ -31,16 +32,18 @@ static const struct tw_option options[] = {
      "with a command: the steps to watch at operation level", FIELD(window)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Window",
      "with a command: run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
-    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison", "leave out records whose phase/kind/name match",
-     FIELD(ignore)},
+    {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
+     "leave out records whose phase/kind/name match", FIELD(ignore)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
-    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object", FIELD(json)},
-    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "only the verdict: no progress, no line per run", FIELD(quiet)},
+    {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object",
+     FIELD(json)},
+    {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
+     "only the verdict: no progress, no line per run", FIELD(quiet)},
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] RUN_A RUN_B", "[options] --window FIRST:LAST -- COMMAND [ARG...]",
-                                       NULL};
+static const char *const synopsis[] = {"[options] RUN_A RUN_B",
+                                       "[options] --window FIRST:LAST -- COMMAND [ARG...]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "same"},
     {"1", "the runs differ"},
@@ -50,13 +53,15 @@ static const struct tw_pair exits[] = {
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun zoom last~1 last", "where do the last two runs part? Rerun that step and name the operation"},
-    {"twinrun zoom --window 16:17 -- python train.py", "two runs, every operation of steps 16 and 17"},
+    {"twinrun zoom last~1 last",
+     "where do the last two runs part? Rerun that step and name the operation"},
+    {"twinrun zoom --window 16:17 -- python train.py",
+     "two runs, every operation of steps 16 and 17"},
     {NULL, NULL},
 };
 
-static int print(const struct zoom_args *a, const struct twin_verdict *v, const struct twin_run *const *runs,
-                 bool interrupted)
+static int print(const struct zoom_args *a, const struct twin_verdict *v,
+                 const struct twin_run *const *runs, bool interrupted)
 {
     char *command = tw_shell_quote(runs[0]->argv, runs[0]->argc);
     struct tw_verdict_output o = {.verb = "zoom", .command = command, .json = a->json};
@@ -80,11 +85,12 @@ static int refuse_scratch(const struct twin_run *r)
 {
     if (!tw_starts(r->cwd, r->dir) || strcmp(r->cwd + strlen(r->dir), "/work") != 0)
         return -1;
-    return tw_trouble(&(struct twin_error){.code = TWIN_EINVAL,
-                                           .message = "it ran in a scratch copy of its folder, which is used up"},
-                      "zoom: cannot run the command of %s again; give it, in its folder: "
-                      "twinrun zoom --fresh-dir --window FIRST:LAST -- COMMAND",
-                      tw_base_name(r->dir));
+    return tw_trouble(
+        &(struct twin_error){.code = TWIN_EINVAL,
+                             .message = "it ran in a scratch copy of its folder, which is used up"},
+        "zoom: cannot run the command of %s again; give it, in its folder: twinrun zoom "
+        "--fresh-dir --window FIRST:LAST -- COMMAND",
+        tw_base_name(r->dir));
 }
 
 static int rerun(const struct zoom_args *a, const char *home, struct twin_verdict *v,
@@ -100,8 +106,12 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
     for (size_t i = 0; i < 2; i++)
         for (size_t k = 0; k < runs[i]->argc; k++)
             if (twin_redacted(runs[i]->argv[k]))
-                return tw_trouble(&(struct twin_error){.code = TWIN_EINVAL, .message = "it held a secret, which was not recorded"},
-                                  "zoom: cannot run the command of %s again; give it: twinrun zoom --window FIRST:LAST -- COMMAND", tw_base_name(runs[i]->dir));
+                return tw_trouble(
+                    &(struct twin_error){.code = TWIN_EINVAL,
+                                         .message = "it held a secret, which was not recorded"},
+                    "zoom: cannot run the command of %s again; give it: twinrun zoom --window "
+                    "FIRST:LAST -- COMMAND",
+                    tw_base_name(runs[i]->dir));
     for (size_t i = 0; i < 2; i++)
         if (refuse_scratch(runs[i]) >= 0)
             return TW_EXIT_TROUBLE;
@@ -110,9 +120,12 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
         return tw_trouble(&err, "zoom: cannot rerun the job where it ran");
     }
     char **argv_a = arguments(runs[0]), **argv_b = arguments(runs[1]);
-    struct twin_launch_options base_a = {.argv = argv_a, .home = home, .label = "zoom-a", .agents = true},
-                               base_b = {.argv = argv_b, .home = home, .label = "zoom-b", .agents = true};
-    struct tw_zoom z = {.front = &tw_terminal, .base_a = &base_a, .base_b = &base_b, .quiet = a->quiet};
+    struct twin_launch_options base_a = {
+        .argv = argv_a, .home = home, .label = "zoom-a", .agents = true};
+    struct twin_launch_options base_b = {
+        .argv = argv_b, .home = home, .label = "zoom-b", .agents = true};
+    struct tw_zoom z = {
+        .front = &tw_terminal, .base_a = &base_a, .base_b = &base_b, .quiet = a->quiet};
     int rc;
     if (!argv_a || !argv_b)
         rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "zoom");
@@ -172,7 +185,8 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
             .window_last = a->window.last,
             .fresh_dir = a->fresh_dir,
         };
-        rc = tw_trial_make(&trial, &o, &err) != 0 ? tw_trouble(&err, "zoom: cannot run the job") : -1;
+        rc = tw_trial_make(&trial, &o, &err) != 0 ? tw_trouble(&err, "zoom: cannot run the job")
+                                                  : -1;
         runs[i] = trial.run;
         if (rc >= 0)
             break;
@@ -182,16 +196,20 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
         } else {
             interrupted = trial.end == TW_TRIAL_INTERRUPTED;
             if (!a->quiet)
-                tw_trial_line(&tw_terminal, title, runs[i], runs[i]->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(runs[i], text));
+                tw_trial_line(&tw_terminal, title, runs[i],
+                              runs[i]->outcome == TWIN_RUN_STOPPED ? "ok"
+                                                                   : tw_run_state(runs[i], text));
         }
     }
     if (rc < 0 && interrupted)
         rc = TW_EXIT_INTERRUPTED;
     if (rc < 0) {
         const struct twin_run *const pair[2] = {runs[0], runs[1]};
-        struct twin_compare_options o = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
-        rc = twin_compare(pair, 2, &o, &v, &err) != 0 ? tw_trouble(&err, "zoom: cannot compare the runs")
-                                                      : print(a, v, pair, false);
+        struct twin_compare_options o = {.ignore = a->ignore.items,
+                                         .ignore_count = a->ignore.count};
+        rc = twin_compare(pair, 2, &o, &v, &err) != 0
+                 ? tw_trouble(&err, "zoom: cannot compare the runs")
+                 : print(a, v, pair, false);
     }
     twin_verdict_free(v);
     twin_run_free(runs[0]);
@@ -210,14 +228,17 @@ static int run(int argc, char **argv)
     if (rest.is_job && rest.count == 0)
         return tw_bad_use("zoom", "expected the job's command after --");
     if (rest.is_job && !a.window.given)
-        return tw_bad_use("zoom", "a command needs --window FIRST:LAST; to find the window: twinrun check -- COMMAND");
+        return tw_bad_use(
+            "zoom",
+            "a command needs --window FIRST:LAST; to find the window: twinrun check -- COMMAND");
     if (!rest.is_job && a.window.given)
-        return tw_bad_use("zoom", "--window belongs to a command; for two runs the window is where they part");
+        return tw_bad_use(
+            "zoom", "--window belongs to a command; for two runs the window is where they part");
     if (!rest.is_job && a.fresh_dir)
         return tw_bad_use("zoom", "--fresh-dir belongs to a command");
     tw_progress_setup(a.quiet);
-    char *named = tw_home(a.home),
-         *home = named ? tw_path_absolute(named, &err) : NULL; /* the working folder may change */
+    char *named = tw_home(a.home);
+    char *home = named ? tw_path_absolute(named, &err) : NULL; /* the working folder may change */
     tw_free(named);
     if (!home)
         rc = tw_trouble(&err, "zoom: cannot name the home");
@@ -232,11 +253,11 @@ const struct tw_command tw_command_zoom = {
     "zoom",
     "rerun the suspect steps at operation level and name the operation",
     synopsis,
-    "For two recorded runs that part: runs their commands again, in the folder where they ran, up to the step where "
-    "they "
-    "parted, records every operation of that step and the one before, and names the operation and the source line. "
-    "twinrun check does this by itself.\n\n"
-    "For a command: makes two runs that record every operation of the steps in --window, and compares them.",
+    "For two recorded runs that part: runs their commands again, in the folder where they ran, up "
+    "to the step where they parted, records every operation of that step and the one before, and "
+    "names the operation and the source line. twinrun check does this by itself.\n\n"
+    "For a command: makes two runs that record every operation of the steps in --window, and "
+    "compares them.",
     options,
     TW_OPERANDS_RUNS_OR_JOB,
     2,

@@ -42,10 +42,12 @@ def main():
             text = f.read()
         code = "\n".join(STRING.sub('""', line) for line in text.split("\n"))
         code = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), code).split("\n")
-        for number, line in enumerate(text.split("\n"), 1):
+        lines = text.split("\n")
+        for number, line in enumerate(lines, 1):
             words = code[number - 1]
             breach = PRINTS.search(words) or (name.startswith("src/") and ROOM_PRINTS.search(words))
-            if breach and "exact bytes:" not in line:
+            said = "exact bytes:" in line or (number > 1 and "/* exact bytes:" in lines[number - 2])
+            if breach and not said:
                 print(f"{name}:{number}: prints around src/report/put.h: {line.strip()[:80]}")
                 bad += 1
     print(f"printing: {count} files, {bad} places that print around src/report/put.h")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest instrumented trainer: fits y = 2x + 1 by gradient descent. Explained in docs/c-interface.md. */
+/* The smallest instrumented trainer: fits y = 2x + 1 by gradient descent. Explained in
+ * docs/c-interface.md. */
 #include <stdio.h>
 #include <twin/twin.h>
 

@@ -15,7 +15,8 @@ static uint32_t big_endian(const uint8_t *p)
 }
 
 /* Reads one file whose header holds `dims` sizes; each item has `item` bytes. */
-static uint8_t *load(const char *dir, const char *prefix, const char *kind, uint32_t dims, size_t item, size_t *count)
+static uint8_t *load(const char *dir, const char *prefix, const char *kind, uint32_t dims,
+                     size_t item, size_t *count)
 {
     char path[4096];
     uint8_t header[16], *data = NULL;
@@ -28,17 +29,20 @@ static uint8_t *load(const char *dir, const char *prefix, const char *kind, uint
     }
     if (fread(header, 1, header_bytes, f) != header_bytes || big_endian(header) != (0x800 | dims) ||
         (dims == 3 && (big_endian(header + 8) != 28 || big_endian(header + 12) != 28))) {
-        fprintf(stderr, "trainer: %s: expected an idx file of %s\n", path, dims == 3 ? "28 x 28 images" : "labels");
+        fprintf(stderr, "trainer: %s: expected an idx file of %s\n", path,
+                dims == 3 ? "28 x 28 images" : "labels");
         goto out;
     }
     *count = big_endian(header + 4);
     if (*count == 0 || *count > MAX_COUNT) {
-        fprintf(stderr, "trainer: %s: expected 1 to %u items, found %zu\n", path, MAX_COUNT, *count);
+        fprintf(stderr, "trainer: %s: expected 1 to %u items, found %zu\n", path, MAX_COUNT,
+                *count);
         goto out;
     }
     data = malloc(*count * item);
     if (!data || fread(data, item, *count, f) != *count) {
-        fprintf(stderr, "trainer: %s: %s\n", path, data ? "the file is shorter than its header says" : "out of memory");
+        fprintf(stderr, "trainer: %s: %s\n", path,
+                data ? "the file is shorter than its header says" : "out of memory");
         free(data);
         data = NULL;
     }
@@ -56,7 +60,8 @@ int idx_load(const char *dir, const char *prefix, struct idx_set *out)
     int rc = out->labels ? 0 : -1;
     for (size_t i = 0; rc == 0 && i < labels; i++)
         if (out->labels[i] >= IDX_CLASSES || labels != out->count) {
-            fprintf(stderr, "trainer: %s: labels and images of %s do not fit together\n", dir, prefix);
+            fprintf(stderr, "trainer: %s: labels and images of %s do not fit together\n", dir,
+                    prefix);
             rc = -1;
         }
     if (rc != 0)
@@ -78,7 +83,8 @@ const char *idx_default_folder(void)
     if (n > 0) {
         path[n] = '\0';
         char *slash = strrchr(path, '/');
-        static const char *const places[] = {"/data", "/../../share/twinrun/data"}; /* beside the program, or installed */
+        /* beside the program, or installed */
+        static const char *const places[] = {"/data", "/../../share/twinrun/data"};
         for (size_t i = 0; slash && i < 2; i++) {
             strcpy(slash, places[i]);
             if (access(path, F_OK) == 0)

@@ -19,7 +19,8 @@ static float uniform(uint64_t *state, float limit)
 void model_init(struct model *m, uint64_t *random_state)
 {
     /* Glorot's uniform limits */
-    float limit1 = sqrtf(6.0f / (IDX_PIXELS + HIDDEN)), limit2 = sqrtf(6.0f / (HIDDEN + IDX_CLASSES));
+    float limit1 = sqrtf(6.0f / (IDX_PIXELS + HIDDEN));
+    float limit2 = sqrtf(6.0f / (HIDDEN + IDX_CLASSES));
     *m = (struct model){0};
     for (size_t i = 0; i < IDX_PIXELS; i++)
         for (size_t j = 0; j < HIDDEN; j++)
@@ -29,7 +30,8 @@ void model_init(struct model *m, uint64_t *random_state)
             m->w2[j][k] = uniform(random_state, limit2);
 }
 
-static void forward(const struct model *m, const uint8_t *image, float hidden[HIDDEN], float logits[IDX_CLASSES])
+static void forward(const struct model *m, const uint8_t *image, float hidden[HIDDEN],
+                    float logits[IDX_CLASSES])
 {
     for (size_t j = 0; j < HIDDEN; j++)
         hidden[j] = m->b1[j];
@@ -59,8 +61,8 @@ static double softmax(const float logits[IDX_CLASSES], int label, float probabil
     return log((double)sum) - (double)(logits[label] - top);
 }
 
-double model_gradient(const struct model *m, const uint8_t *const *images, const uint8_t *labels, size_t n, struct model *g,
-                      float (*hidden)[HIDDEN])
+double model_gradient(const struct model *m, const uint8_t *const *images, const uint8_t *labels,
+                      size_t n, struct model *g, float (*hidden)[HIDDEN])
 {
     double loss = 0;
     for (size_t s = 0; s < n; s++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small multi-threaded trainer with a defect that real ones have: its threads add their gradients to the sum in the order in
- * which they finish. Under a lock, so there is no data race; but float addition is not associative, so from three threads on
- * the weights differ from run to run. --ordered makes the threads take turns, and every run gives the same bits.
+ * A small multi-threaded trainer with a defect that real ones have: its threads add their gradients
+ * to the sum in the order in which they finish. Under a lock, so there is no data race; but float
+ * addition is not associative, so from three threads on the weights differ from run to run.
+ * --ordered makes the threads take turns, and every run gives the same bits.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -17,11 +18,19 @@
 #include "idx.h"
 #include "model.h"
 
-enum { BATCH = 300, MAX_THREADS = 64 }; /* a step long enough that watching it costs a few per cent */
+/* a step long enough that watching it costs a few per cent */
+enum { BATCH = 300, MAX_THREADS = 64 };
 
-struct options { unsigned steps, threads; double rate; bool ordered, quiet; unsigned long long seed; const char *data, *checkpoint; };
+struct options {
+    unsigned steps, threads;
+    double rate;
+    bool ordered, quiet;
+    unsigned long long seed;
+    const char *data, *checkpoint;
+};
 
-/* What main and the workers share. Workers read the batch and the model between `begin` and `finish`, and add under `lock`. */
+/* What main and the workers share. Workers read the batch and the model between `begin` and
+ * `finish`, and add under `lock`. */
 struct training {
     struct options options;
     struct idx_set train, test;
@@ -36,7 +45,13 @@ struct training {
     bool done;
 };
 
-struct worker { struct training *t; unsigned id; pthread_t thread; struct model gradient; float hidden[BATCH][HIDDEN]; };
+struct worker {
+    struct training *t;
+    unsigned id;
+    pthread_t thread;
+    struct model gradient;
+    float hidden[BATCH][HIDDEN];
+};
 
 /* ---- what twinrun is shown: nothing below costs more than a branch when it is not there */
 
@@ -49,8 +64,10 @@ static void show_model(const char *const names[4], const struct model *m)
 }
 
 static const char *const init_names[4] = {"init:w1", "init:b1", "init:w2", "init:b2"};
-static const char *const local_names[4] = {"local gradient:w1", "local gradient:b1", "local gradient:w2", "local gradient:b2"};
-static const char *const sum_names[4] = {"gradient:w1", "gradient:b1", "gradient:w2", "gradient:b2"};
+static const char *const local_names[4] = {"local gradient:w1", "local gradient:b1",
+                                           "local gradient:w2", "local gradient:b2"};
+static const char *const sum_names[4] = {"gradient:w1", "gradient:b1", "gradient:w2",
+                                         "gradient:b2"};
 static const char *const weight_names[4] = {"weight:w1", "weight:b1", "weight:w2", "weight:b2"};
 
 /* ---- workers */
@@ -72,7 +89,8 @@ static void *work(void *p)
 {
     struct worker *w = p;
     struct training *t = w->t;
-    unsigned first = BATCH * w->id / t->options.threads, n = BATCH * (w->id + 1) / t->options.threads - first;
+    unsigned first = BATCH * w->id / t->options.threads;
+    unsigned n = BATCH * (w->id + 1) / t->options.threads - first;
     char role[32];
     snprintf(role, sizeof role, "worker %u", w->id);
     twin_thread_role(role);
@@ -81,7 +99,8 @@ static void *work(void *p)
         if (t->done)
             return NULL;
         memset(&w->gradient, 0, sizeof w->gradient);
-        double loss = model_gradient(&t->model, t->images + first, t->labels + first, n, &w->gradient, w->hidden);
+        double loss = model_gradient(&t->model, t->images + first, t->labels + first, n,
+                                     &w->gradient, w->hidden);
         twin_record("activation:hidden", TWIN_F32, 2, (int64_t[]){n, HIDDEN}, NULL, w->hidden, 0);
         show_model(local_names, &w->gradient);
         add_gradient(w, loss);
@@ -164,20 +183,26 @@ static int train(struct training *t)
 
 /* ---- the program around it */
 
-/* As safetensors: the length of a JSON header, the header, the values. The model lies in memory as it is written. */
+/* As safetensors: the length of a JSON header, the header, the values. The model lies in memory as
+ * it is written. */
 static int save(const struct model *m, const char *path)
 {
     FILE *f = fopen(path, "wb");
     char header[512];
     int n = snprintf(header, sizeof header,
-                     "{\"w1\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]},\"b1\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]},"
-                     "\"w2\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]},\"b2\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]}}",
-                     IDX_PIXELS, HIDDEN, offsetof(struct model, w1), offsetof(struct model, b1), HIDDEN, offsetof(struct model, b1), offsetof(struct model, w2),
-                     HIDDEN, IDX_CLASSES, offsetof(struct model, w2), offsetof(struct model, b2), IDX_CLASSES, offsetof(struct model, b2), sizeof *m);
+                     "{\"w1\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]},"
+                     "\"b1\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]},\"w2\":{"
+                     "\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]},\"b2\":{"
+                     "\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]}}",
+                     IDX_PIXELS, HIDDEN, offsetof(struct model, w1), offsetof(struct model, b1),
+                     HIDDEN, offsetof(struct model, b1), offsetof(struct model, w2), HIDDEN,
+                     IDX_CLASSES, offsetof(struct model, w2), offsetof(struct model, b2),
+                     IDX_CLASSES, offsetof(struct model, b2), sizeof *m);
     for (; n % 8; n++)
         header[n] = ' ';
     const uint64_t length = (uint64_t)n;
-    bool good = f && fwrite(&length, sizeof length, 1, f) == 1 && fwrite(header, length, 1, f) == 1 && fwrite(m, sizeof *m, 1, f) == 1;
+    bool good = f && fwrite(&length, sizeof length, 1, f) == 1 &&
+                fwrite(header, length, 1, f) == 1 && fwrite(m, sizeof *m, 1, f) == 1;
     if (f && fclose(f) != 0)
         good = false;
     if (!good)
@@ -190,7 +215,8 @@ static int run(struct training *t)
 {
     struct worker *workers = calloc(t->options.threads, sizeof *workers);
     unsigned threads = t->options.threads;
-    if (!workers || pthread_barrier_init(&t->begin, NULL, threads + 1) != 0 || pthread_barrier_init(&t->finish, NULL, threads + 1) != 0) {
+    if (!workers || pthread_barrier_init(&t->begin, NULL, threads + 1) != 0 ||
+        pthread_barrier_init(&t->finish, NULL, threads + 1) != 0) {
         fprintf(stderr, "trainer: out of memory for %u threads\n", threads);
         free(workers);
         return -1;
@@ -201,8 +227,10 @@ static int run(struct training *t)
         workers[i].t = t;
         workers[i].id = i;
         int rc = pthread_create(&workers[i].thread, NULL, work, &workers[i]);
-        if (rc != 0) { /* the threads that did start wait at the barrier for ever: only the process can end */
-            fprintf(stderr, "trainer: cannot start thread %u of %u: %s\n", i + 1, threads, strerror(rc));
+        /* the threads that did start wait at the barrier for ever: only the process can end */
+        if (rc != 0) {
+            fprintf(stderr, "trainer: cannot start thread %u of %u: %s\n", i + 1, threads,
+                    strerror(rc));
             exit(1);
         }
     }
@@ -223,7 +251,8 @@ static const char usage[] =
     "usage: trainer [options]\n"
     "  --steps N          optimizer steps (300)\n"
     "  --threads N        worker threads, 1 to 64 (4); the order of adding shows from 3 on\n"
-    "  --ordered          threads add their gradients in a fixed order: equal bits in every run; so does TRAINER_ORDERED=1\n"
+    "  --ordered          threads add their gradients in a fixed order: equal bits in every run; "
+    "so does TRAINER_ORDERED=1\n"
     "  --lr RATE          learning rate (0.1)\n"
     "  --seed N           initial weights and order of the samples (1)\n"
     "  --data DIR         folder with the idx files (default: the sample that comes with it)\n"
@@ -240,18 +269,33 @@ static bool number(const char *text, double least, double most, double *out)
 static int parse(int argc, char **argv, struct options *o)
 {
     static const struct option table[] = {
-        {"steps", 1, NULL, 's'}, {"threads", 1, NULL, 't'}, {"ordered", 0, NULL, 'o'}, {"lr", 1, NULL, 'l'}, {"seed", 1, NULL, 'r'},
-        {"data", 1, NULL, 'd'}, {"checkpoint", 1, NULL, 'c'}, {"quiet", 0, NULL, 'q'}, {"help", 0, NULL, 'h'}, {0},
+        {"steps", 1, NULL, 's'},      {"threads", 1, NULL, 't'},
+        {"ordered", 0, NULL, 'o'},    {"lr", 1, NULL, 'l'},
+        {"seed", 1, NULL, 'r'},       {"data", 1, NULL, 'd'},
+        {"checkpoint", 1, NULL, 'c'}, {"quiet", 0, NULL, 'q'},
+        {"help", 0, NULL, 'h'},       {0},
     };
     double v = 0;
     bool good = true;
     *o = (struct options){.steps = 300, .threads = 4, .rate = 0.1, .seed = 1};
     for (int c; good && (c = getopt_long(argc, argv, "", table, NULL)) != -1;) {
         switch (c) {
-        case 's': good = number(optarg, 0, 1e9, &v); o->steps = (unsigned)v; break;
-        case 't': good = number(optarg, 1, MAX_THREADS, &v); o->threads = (unsigned)v; break;
-        case 'l': good = number(optarg, 0, 1e6, &v); o->rate = v; break;
-        case 'r': good = number(optarg, 0, 9e15, &v); o->seed = (unsigned long long)v; break;
+        case 's':
+            good = number(optarg, 0, 1e9, &v);
+            o->steps = (unsigned)v;
+            break;
+        case 't':
+            good = number(optarg, 1, MAX_THREADS, &v);
+            o->threads = (unsigned)v;
+            break;
+        case 'l':
+            good = number(optarg, 0, 1e6, &v);
+            o->rate = v;
+            break;
+        case 'r':
+            good = number(optarg, 0, 9e15, &v);
+            o->seed = (unsigned long long)v;
+            break;
         case 'o': o->ordered = true; break;
         case 'd': o->data = optarg; break;
         case 'c': o->checkpoint = optarg; break;
@@ -276,10 +320,12 @@ int main(int argc, char **argv)
     static struct training t;
     if (parse(argc, argv, &t.options) != 0)
         return 2;
-    if (idx_load(t.options.data, "train", &t.train) != 0 || idx_load(t.options.data, "t10k", &t.test) != 0)
+    if (idx_load(t.options.data, "train", &t.train) != 0 ||
+        idx_load(t.options.data, "t10k", &t.test) != 0)
         return 1;
     if (t.train.count < BATCH) {
-        fprintf(stderr, "trainer: %s: expected at least %d images, found %zu\n", t.options.data, BATCH, t.train.count);
+        fprintf(stderr, "trainer: %s: expected at least %d images, found %zu\n", t.options.data,
+                BATCH, t.train.count);
         return 1;
     }
     int rc = run(&t);
@@ -287,7 +333,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < t.test.count; i++)
         right += model_predict(&t.model, t.test.pixels + i * IDX_PIXELS) == t.test.labels[i];
     if (rc == 0)
-        printf("accuracy %.1f%% of %zu\n", 100.0 * (double)right / (double)t.test.count, t.test.count);
+        printf("accuracy %.1f%% of %zu\n", 100.0 * (double)right / (double)t.test.count,
+               t.test.count);
     if (rc == 0 && t.options.checkpoint)
         rc = save(&t.model, t.options.checkpoint);
     idx_free(&t.train);

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elastic training over MPI: the same weights, bit for bit, on any number of ranks. Three rules do it:
- *   1. A global batch is 24 microbatches, whatever the number of ranks; each one's gradient is computed by itself.
- *   2. What is in a microbatch depends on the seed and the step alone (a random order that every rank can look into).
+ * Elastic training over MPI: the same weights, bit for bit, on any number of ranks. Three rules do
+ * it:
+ *   1. A global batch is 24 microbatches, whatever the number of ranks; each one's gradient is
+ * computed by itself.
+ *   2. What is in a microbatch depends on the seed and the step alone (a random order that every
+ * rank can look into).
  *   3. Gradients are summed without regard to order: twin_allreduce_f32, 24 contributions in all.
- * With --plain each rank adds up its own gradients and MPI_Allreduce adds the ranks', as programs do: other numbers of ranks,
- * other bits. --permute deals the microbatches to the ranks in another way. Every rank shows twinrun what is global: the batch,
- * the summed gradient, the loss, the weights.
+ * With --plain each rank adds up its own gradients and MPI_Allreduce adds the ranks', as programs
+ * do: other numbers of ranks, other bits. --permute deals the microbatches to the ranks in another
+ * way. Every rank shows twinrun what is global: the batch, the summed gradient, the loss, the
+ * weights.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -22,7 +26,13 @@
 
 enum { MICROBATCHES = 24, MICROBATCH = 12, BATCH = MICROBATCHES * MICROBATCH };
 
-struct options { unsigned steps; double rate; bool plain, quiet; unsigned long long seed, permute; const char *data, *checkpoint, *resume; };
+struct options {
+    unsigned steps;
+    double rate;
+    bool plain, quiet;
+    unsigned long long seed, permute;
+    const char *data, *checkpoint, *resume;
+};
 
 struct training {
     struct options options;
@@ -42,9 +52,12 @@ struct training {
 /* Sample i of the step, the same on every rank: position in an order that each epoch draws anew. */
 static void choose_batch(struct training *t)
 {
-    const uint64_t batches = t->train.count / BATCH, epoch = t->step / batches, first = t->step % batches * BATCH;
+    const uint64_t batches = t->train.count / BATCH;
+    const uint64_t epoch = t->step / batches;
+    const uint64_t first = t->step % batches * BATCH;
     struct twin_shuffle order;
-    twin_shuffle_init(&order, t->train.count, twin_seed_index(t->options.seed, "order/epoch", epoch));
+    twin_shuffle_init(&order, t->train.count,
+                      twin_seed_index(t->options.seed, "order/epoch", epoch));
     for (uint64_t i = 0; i < BATCH; i++)
         t->samples[i] = twin_shuffle_at(&order, first + i);
     if (!twin_on())
@@ -56,11 +69,13 @@ static void choose_batch(struct training *t)
     twin_record("batch:images", TWIN_U8, 2, (int64_t[]){BATCH, IDX_PIXELS}, NULL, pixels, 0);
 }
 
-/* Which microbatches this rank computes: an equal share of them, in the order that --permute asks for. */
+/* Which microbatches this rank computes: an equal share of them, in the order that --permute asks
+ * for. */
 static void deal(struct training *t)
 {
     struct twin_shuffle order;
-    const int first = MICROBATCHES * t->rank / t->ranks, end = MICROBATCHES * (t->rank + 1) / t->ranks;
+    const int first = MICROBATCHES * t->rank / t->ranks;
+    const int end = MICROBATCHES * (t->rank + 1) / t->ranks;
     twin_shuffle_init(&order, MICROBATCHES, t->options.permute);
     t->count = end - first;
     for (int i = first; i < end; i++)
@@ -79,7 +94,8 @@ static void compute_gradients(struct training *t)
             labels[i] = t->train.labels[sample];
         }
         memset(&t->gradients[k], 0, sizeof t->gradients[k]);
-        t->losses[k] = model_gradient(&t->model, images, labels, MICROBATCH, &t->gradients[k], hidden);
+        t->losses[k] = model_gradient(&t->model, images, labels, MICROBATCH, &t->gradients[k],
+                                      hidden);
     }
 }
 
@@ -101,7 +117,8 @@ static int sum_plainly(struct training *t, double *loss)
 static int sum_exactly(struct training *t, double *loss)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    if (twin_allreduce_f32((const float *)t->gradients, (float *)&t->sum, MODEL_FLOATS, t->count, MICROBATCHES, MPI_COMM_WORLD, &err) != 0 ||
+    if (twin_allreduce_f32((const float *)t->gradients, (float *)&t->sum, MODEL_FLOATS, t->count,
+                           MICROBATCHES, MPI_COMM_WORLD, &err) != 0 ||
         twin_allreduce_f64(t->losses, loss, 1, t->count, MICROBATCHES, MPI_COMM_WORLD, &err) != 0) {
         fprintf(stderr, "trainer_mpi: rank %d: %s\n", t->rank, err.message);
         return -1;
@@ -143,7 +160,8 @@ static int train(struct training *t)
         model_update(&t->model, &t->sum, (float)(t->options.rate / BATCH));
         show(t, "weight", &t->model);
         twin_step();
-        if (t->rank == 0 && !t->options.quiet && (t->step % 10 == 0 || t->step + 1 == t->options.steps)) {
+        if (t->rank == 0 && !t->options.quiet &&
+            (t->step % 10 == 0 || t->step + 1 == t->options.steps)) {
             printf("step %4u  loss %.6f\n", t->step, loss);
             fflush(stdout);
         }
@@ -159,11 +177,14 @@ static int save(const struct training *t)
 {
     FILE *f = fopen(t->options.checkpoint, "wb");
     const uint32_t step = t->step;
-    bool good = f && fwrite(magic, sizeof magic, 1, f) == 1 && fwrite(&step, sizeof step, 1, f) == 1 && fwrite(&t->model, sizeof t->model, 1, f) == 1;
+    bool good = f && fwrite(magic, sizeof magic, 1, f) == 1 &&
+                fwrite(&step, sizeof step, 1, f) == 1 &&
+                fwrite(&t->model, sizeof t->model, 1, f) == 1;
     if (f && fclose(f) != 0)
         good = false;
     if (!good)
-        fprintf(stderr, "trainer_mpi: cannot write %s: %s\n", t->options.checkpoint, strerror(errno));
+        fprintf(stderr, "trainer_mpi: cannot write %s: %s\n", t->options.checkpoint,
+                strerror(errno));
     return good ? 0 : -1;
 }
 
@@ -172,7 +193,8 @@ static int load(struct training *t)
     FILE *f = fopen(t->options.resume, "rb");
     char found[sizeof magic];
     uint32_t step = 0;
-    const bool good = f && fread(found, sizeof found, 1, f) == 1 && !memcmp(found, magic, sizeof magic) && fread(&step, sizeof step, 1, f) == 1 &&
+    const bool good = f && fread(found, sizeof found, 1, f) == 1 &&
+                      !memcmp(found, magic, sizeof magic) && fread(&step, sizeof step, 1, f) == 1 &&
                       fread(&t->model, sizeof t->model, 1, f) == 1 && fgetc(f) == EOF;
     if (f)
         fclose(f);
@@ -206,19 +228,40 @@ static bool number(const char *text, double most, double *out)
 static int parse(int argc, char **argv, struct options *o)
 {
     static const struct option table[] = {
-        {"steps", 1, NULL, 's'}, {"plain", 0, NULL, 'p'}, {"permute", 1, NULL, 'm'}, {"lr", 1, NULL, 'l'}, {"seed", 1, NULL, 'r'},
-        {"data", 1, NULL, 'd'}, {"checkpoint", 1, NULL, 'c'}, {"resume", 1, NULL, 'u'}, {"quiet", 0, NULL, 'q'}, {"help", 0, NULL, 'h'}, {0},
+        {"steps", 1, NULL, 's'},
+        {"plain", 0, NULL, 'p'},
+        {"permute", 1, NULL, 'm'},
+        {"lr", 1, NULL, 'l'},
+        {"seed", 1, NULL, 'r'},
+        {"data", 1, NULL, 'd'},
+        {"checkpoint", 1, NULL, 'c'},
+        {"resume", 1, NULL, 'u'},
+        {"quiet", 0, NULL, 'q'},
+        {"help", 0, NULL, 'h'},
+        {0},
     };
     double v = 0;
     bool good = true;
     *o = (struct options){.steps = 60, .rate = 0.1, .seed = 1};
     for (int c; good && (c = getopt_long(argc, argv, "", table, NULL)) != -1;) {
         switch (c) {
-        case 's': good = number(optarg, 1e9, &v); o->steps = (unsigned)v; break;
+        case 's':
+            good = number(optarg, 1e9, &v);
+            o->steps = (unsigned)v;
+            break;
         case 'p': o->plain = true; break;
-        case 'm': good = number(optarg, 9e15, &v); o->permute = (unsigned long long)v; break;
-        case 'l': good = number(optarg, 1e6, &v); o->rate = v; break;
-        case 'r': good = number(optarg, 9e15, &v); o->seed = (unsigned long long)v; break;
+        case 'm':
+            good = number(optarg, 9e15, &v);
+            o->permute = (unsigned long long)v;
+            break;
+        case 'l':
+            good = number(optarg, 1e6, &v);
+            o->rate = v;
+            break;
+        case 'r':
+            good = number(optarg, 9e15, &v);
+            o->seed = (unsigned long long)v;
+            break;
         case 'd': o->data = optarg; break;
         case 'c': o->checkpoint = optarg; break;
         case 'u': o->resume = optarg; break;
@@ -238,10 +281,12 @@ static int parse(int argc, char **argv, struct options *o)
 static int start(struct training *t)
 {
     uint64_t random_state = t->options.seed;
-    if (idx_load(t->options.data, "train", &t->train) != 0 || idx_load(t->options.data, "t10k", &t->test) != 0)
+    if (idx_load(t->options.data, "train", &t->train) != 0 ||
+        idx_load(t->options.data, "t10k", &t->test) != 0)
         return -1;
     if (t->train.count < BATCH) {
-        fprintf(stderr, "trainer_mpi: %s: expected at least %d images, found %zu\n", t->options.data, BATCH, t->train.count);
+        fprintf(stderr, "trainer_mpi: %s: expected at least %d images, found %zu\n",
+                t->options.data, BATCH, t->train.count);
         return -1;
     }
     model_init(&t->model, &random_state);
@@ -256,8 +301,9 @@ static void finish(const struct training *t)
     for (size_t i = 0; i < t->test.count; i++)
         right += model_predict(&t->model, t->test.pixels + i * IDX_PIXELS) == t->test.labels[i];
     const struct twin_digest d = twin_digest_bytes(&t->model, sizeof t->model, 0);
-    printf("step %u  accuracy %.1f%% of %zu  weights %016llx%016llx\n", t->step, 100.0 * (double)right / (double)t->test.count, t->test.count,
-           (unsigned long long)d.a, (unsigned long long)d.b);
+    printf("step %u  accuracy %.1f%% of %zu  weights %016llx%016llx\n", t->step,
+           100.0 * (double)right / (double)t->test.count, t->test.count, (unsigned long long)d.a,
+           (unsigned long long)d.b);
 }
 
 int main(int argc, char **argv)
@@ -269,7 +315,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &t.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &t.ranks);
     int rc = start(&t), worst;
-    MPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD); /* one that cannot start must not leave the others waiting */
+    /* one that cannot start must not leave the others waiting */
+    MPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (worst == 0) {
         rc = train(&t);
         if (rc == 0)

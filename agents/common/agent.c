@@ -28,21 +28,27 @@ _Atomic uint32_t *tw_agent_mine = &always_mine;
 __thread int tw_agent_inside __attribute__((tls_model("initial-exec")));
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t opener;             /* who opened the writer */
-static int announced_kind;       /* what `processes` says about this pid */
-static uint32_t children;        /* forks so far: names the children's roles, equally in every run */
+static pid_t opener;       /* who opened the writer */
+static int announced_kind; /* what `processes` says about this pid */
+/* forks so far: names the children's roles, equally in every run */
+static uint32_t children;
 static bool quick_exit_hooked;
 
 static pid_t current_pid(void)
 {
-    return (pid_t)syscall(SYS_getpid); /* glibc before 2.25 caches getpid, wrongly after vfork and clone */
+    /* glibc before 2.25 caches getpid, wrongly after vfork and clone */
+    return (pid_t)syscall(SYS_getpid);
 }
 
-/* A page that children find wiped. Without kernel support only pthread_atfork tells us of a fork. */
+/*
+ * A page that children find wiped. Without kernel support only pthread_atfork tells us of a fork.
+ */
 static void map_mine(void)
 {
     long page = sysconf(_SC_PAGESIZE);
-    void *p = page > 0 ? mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    void *p = page > 0 ? mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                       : MAP_FAILED;
     if (p == MAP_FAILED)
         return;
     if (madvise(p, (size_t)page, MADV_WIPEONFORK) != 0) {
@@ -74,19 +80,21 @@ void tw_agent_announce(int kind)
 static void options_for(struct twin_writer_options *o, const char *path)
 {
     const struct tw_agent_config *c = &tw_agent_config;
-    *o = (struct twin_writer_options){.path = path, .rank = c->rank, .world = c->world, .role = c->role, .lossless = c->lossless};
+    *o = (struct twin_writer_options){
+        .path = path, .rank = c->rank, .world = c->world, .role = c->role, .lossless = c->lossless};
     memcpy(o->run_id, c->run_id, sizeof o->run_id);
 }
 
-/* A pid comes twice in one run after exec, or when two containers count their own: the later file gets a number. */
+/* A pid comes twice in one run after exec, or when two containers count their own: the later file
+ * gets a number. */
 static bool trace_path(char *path, size_t room)
 {
     for (int again = 1; again <= 999; again++) {
         char suffix[8] = "";
         if (again > 1)
             snprintf(suffix, sizeof suffix, "-%d", again);
-        int n = snprintf(path, room, "%s/ranks/%d.%ld%s.twt", tw_agent_config.run_dir, (int)tw_agent_config.rank,
-                         (long)getpid(), suffix);
+        int n = snprintf(path, room, "%s/ranks/%d.%ld%s.twt", tw_agent_config.run_dir,
+                         (int)tw_agent_config.rank, (long)getpid(), suffix);
         if (n < 0 || (size_t)n >= room)
             return false;
         if (access(path, F_OK) != 0)
@@ -133,7 +141,8 @@ struct twin_writer *tw_agent_open_slow(void)
     if (state == TW_STATE_OPEN && atomic_load_explicit(tw_agent_mine, memory_order_relaxed))
         return tw_agent_writer; /* another thread has opened it since the caller looked */
     if (state == TW_STATE_OPEN) {
-        /* The mark is gone though no fork handler ran: a raw clone. Its copy of the writer cannot be trusted. */
+        /* The mark is gone though no fork handler ran: a raw clone. Its copy of the writer cannot
+         * be trusted. */
         atomic_store_explicit(&tw_agent_state, TW_STATE_OFF, memory_order_release);
         tw_folder_fault("recording is off", "this process was made by a raw clone, not by fork");
         return NULL;
@@ -172,7 +181,8 @@ static void close_writer(void)
                 (*agent)->report(tw_agent_writer);
         }
         tw_factors_report(tw_agent_writer);
-        /* Closing waits for the drain thread without limit, flushing does not: a disk that hangs must not hang the job. */
+        /* Closing waits for the drain thread without limit, flushing does not: a disk that hangs
+         * must not hang the job. */
         twin_writer_flush(tw_agent_writer);
         if (twin_writer_counts(tw_agent_writer).failed_errno != ETIMEDOUT)
             twin_writer_close(tw_agent_writer);
@@ -188,8 +198,8 @@ static void close_writer(void)
 void tw_agent_seal(bool close)
 {
     struct tw_guard g;
-    if (atomic_load_explicit(&tw_agent_state, memory_order_acquire) != TW_STATE_OPEN || opener != current_pid() ||
-        !tw_guard_enter(&g))
+    if (atomic_load_explicit(&tw_agent_state, memory_order_acquire) != TW_STATE_OPEN ||
+        opener != current_pid() || !tw_guard_enter(&g))
         return;
     if (close) {
         close_writer();
@@ -204,7 +214,8 @@ void tw_agent_seal(bool close)
 void tw_agent_close(void)
 {
     struct tw_guard g;
-    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF || !tw_guard_enter(&g))
+    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF ||
+        !tw_guard_enter(&g))
         return;
     close_writer();
     tw_guard_leave(&g);
@@ -245,7 +256,8 @@ uint32_t tw_agent_step_end(void)
     struct tw_guard g;
     uint32_t step = 0;
     bool hold = false;
-    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF || !tw_guard_enter(&g))
+    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF ||
+        !tw_guard_enter(&g))
         return 0;
     struct twin_writer *w = tw_agent_open();
     if (w) {
@@ -253,7 +265,8 @@ uint32_t tw_agent_step_end(void)
         step = twin_writer_step_end(w);
         tw_telemetry_row(step);
         if (tw_agent_config.max_steps && step >= tw_agent_config.max_steps) {
-            /* The launcher ends the job when it reads this step in the progress slot: the trace is complete before. */
+            /* The launcher ends the job when it reads this step in the progress slot: the trace is
+             * complete before. */
             close_writer();
             hold = tw_agent_config.hold;
         } else {
@@ -271,8 +284,8 @@ uint32_t tw_agent_step_end(void)
 
 /* ---- fork */
 
-/* A signal handler that forks while its thread is inside the agent finds our locks taken, perhaps by itself: that child
- * records nothing. */
+/* A signal handler that forks while its thread is inside the agent finds our locks taken, perhaps
+ * by itself: that child records nothing. */
 static __thread bool fork_unprepared __attribute__((tls_model("initial-exec")));
 
 static void before_fork(void)
@@ -317,10 +330,13 @@ static void child_after_fork(void)
         twin_writer_child_after_fork(tw_agent_writer);
     if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OPEN)
         atomic_store_explicit(&tw_agent_state, TW_STATE_READY, memory_order_release);
-    /* "child 2", its third child "child 2.3": the same names in every run, where pids would differ. */
+    /*
+     * "child 2", its third child "child 2.3": the same names in every run, where pids would differ.
+     */
     char role[TW_ROLE_BYTES];
     bool nested = strncmp(tw_agent_config.role, "child ", 6) == 0;
-    int n = snprintf(role, sizeof role, "%s%s%u", nested ? tw_agent_config.role : "child ", nested ? "." : "", children);
+    int n = snprintf(role, sizeof role, "%s%s%u", nested ? tw_agent_config.role : "child ",
+                     nested ? "." : "", children);
     if (n > 0 && (size_t)n < sizeof role)
         memcpy(tw_agent_config.role, role, (size_t)n + 1);
     children = 0;
@@ -373,7 +389,8 @@ void tw_agent_identify(int32_t rank, int32_t world, const char *role, int kind)
 {
     struct tw_guard g;
     struct tw_agent_config *c = &tw_agent_config;
-    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) != TW_STATE_READY || !tw_guard_enter(&g))
+    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) != TW_STATE_READY ||
+        !tw_guard_enter(&g))
         return;
     pthread_mutex_lock(&lock);
     if (rank < 0) {

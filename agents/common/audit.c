@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who consumed: a table of (function, thread, call stack), bounded, with counts. Stacks come from glibc's backtrace(), which unwinds
- * code without frame pointers and loads libgcc_s once; so it is used in audit mode only. A stack is named when it is first
- * seen: by the end its library may be gone.
+ * Who consumed: a table of (function, thread, call stack), bounded, with counts. Stacks come from
+ * glibc's backtrace(), which unwinds code without frame pointers and loads libgcc_s once; so it is
+ * used in audit mode only. A stack is named when it is first seen: by the end its library may be
+ * gone.
  */
 #include "factors.h"
 #include "state.h"
@@ -15,13 +16,14 @@
 
 #define ENTRIES 192
 #define DEPTH 12
-#define WALK 40     /* frames looked at: ours on top are left out */
+#define WALK 40 /* frames looked at: ours on top are left out */
 #define TEXT_BYTES 1000
 
 struct entry {
     const char *what;
-    /* Atomic, since find() reads entries while another thread adds one; and because a ThreadSanitizer of the job, which sees our
-     * calls of memcpy and memcmp but not the order that `used` gives them, would report a race of ours as the job's. */
+    /* Atomic, since find() reads entries while another thread adds one; and because a
+     * ThreadSanitizer of the job, which sees our calls of memcpy and memcmp but not the order that
+     * `used` gives them, would report a race of ours as the job's. */
     _Atomic(void *) stack[DEPTH];
     _Atomic int depth;
     _Atomic int factor;
@@ -42,21 +44,25 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path ? path : "?";
 }
 
-/* symbol+offset (module), or module+offset where no exported symbol covers it. The offset is the return address's. */
+/* symbol+offset (module), or module+offset where no exported symbol covers it. The offset is the
+ * return address's. */
 static int name_frame(char *out, size_t room, void *address)
 {
     Dl_info i;
     if (!dladdr(address, &i) || !i.dli_fname)
         return snprintf(out, room, "%p", address);
     if (i.dli_sname)
-        return snprintf(out, room, "%s+0x%zx (%s)", i.dli_sname, (size_t)((char *)address - (char *)i.dli_saddr), base_name(i.dli_fname));
-    return snprintf(out, room, "%s+0x%zx", base_name(i.dli_fname), (size_t)((char *)address - (char *)i.dli_fbase));
+        return snprintf(out, room, "%s+0x%zx (%s)", i.dli_sname,
+                        (size_t)((char *)address - (char *)i.dli_saddr), base_name(i.dli_fname));
+    return snprintf(out, room, "%s+0x%zx", base_name(i.dli_fname),
+                    (size_t)((char *)address - (char *)i.dli_fbase));
 }
 
 /* "what < caller < its caller ...", as many as there is room for. */
 static void name_stack(struct entry *e)
 {
-    int n = snprintf(e->text, sizeof e->text, "%s%s", e->what, e->in_thread ? " in another thread" : "");
+    int n = snprintf(e->text, sizeof e->text, "%s%s", e->what,
+                     e->in_thread ? " in another thread" : "");
     for (int i = 0; i < e->depth && n > 0 && n < TEXT_BYTES; i++) {
         char frame[200];
         if (name_frame(frame, sizeof frame, e->stack[i]) < 0)
@@ -98,7 +104,8 @@ static struct entry *find(enum tw_factor f, const char *what, void *const *stack
     int n = atomic_load_explicit(&used, memory_order_acquire);
     for (int i = 0; i < n; i++) {
         struct entry *e = &entries[i];
-        if (atomic_load_explicit(&e->factor, memory_order_relaxed) == (int)f && e->what == what && same_stack(e, stack, depth))
+        if (atomic_load_explicit(&e->factor, memory_order_relaxed) == (int)f && e->what == what &&
+            same_stack(e, stack, depth))
             return e;
     }
     return NULL;
@@ -106,7 +113,8 @@ static struct entry *find(enum tw_factor f, const char *what, void *const *stack
 
 static struct entry *add(enum tw_factor f, const char *what, void *const *stack, int depth)
 {
-    /* Naming a frame takes a while, once per stack; who waits here consumes entropy for the first time as well. */
+    /* Naming a frame takes a while, once per stack; who waits here consumes entropy for the first
+     * time as well. */
     while (atomic_flag_test_and_set_explicit(&lock, memory_order_acquire))
         sched_yield();
     struct entry *e = find(f, what, stack, depth);
@@ -151,12 +159,14 @@ void tw_audit_report(tw_note_sink *sink, void *user)
     for (int i = 0; i < n; i++) {
         char key[32], text[TEXT_BYTES + 32];
         snprintf(key, sizeof key, "audit.%s", tw_factor_names[atomic_load(&entries[i].factor)]);
-        snprintf(text, sizeof text, "%llux %s", (unsigned long long)atomic_load(&entries[i].calls), entries[i].text);
+        snprintf(text, sizeof text, "%llux %s", (unsigned long long)atomic_load(&entries[i].calls),
+                 entries[i].text);
         sink(user, key, text);
     }
     if (atomic_load(&left_out)) {
         char text[80];
-        snprintf(text, sizeof text, "%llu calls from further places", (unsigned long long)atomic_load(&left_out));
+        snprintf(text, sizeof text, "%llu calls from further places",
+                 (unsigned long long)atomic_load(&left_out));
         sink(user, "audit.left_out", text);
     }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment protocol of docs/format/run-folder.md, agent's side. Values that make no sense count as absent. */
+/* The environment protocol of docs/format/run-folder.md, agent's side. Values that make no sense
+ * count as absent. */
 #include "state.h"
 
 #include <stdlib.h>
@@ -18,7 +19,10 @@ static bool parse_id(const char *hex, uint8_t id[16])
         return false;
     for (int i = 0; i < 32; i++) {
         char c = hex[i];
-        int v = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int v = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
         if (v < 0)
             return false;
         id[i / 2] = (uint8_t)(i % 2 ? id[i / 2] | v : v << 4);
@@ -44,7 +48,8 @@ static bool parse_window(const char *s, uint32_t *first, uint32_t *last)
         return false;
     memcpy(left, s, (size_t)(colon - s));
     left[colon - s] = '\0';
-    if (tw_parse_u64(left, UINT32_MAX, &a) != 0 || tw_parse_u64(colon + 1, UINT32_MAX, &b) != 0 || a > b)
+    if (tw_parse_u64(left, UINT32_MAX, &a) != 0 || tw_parse_u64(colon + 1, UINT32_MAX, &b) != 0 ||
+        a > b)
         return false;
     *first = (uint32_t)a;
     *last = (uint32_t)b;
@@ -53,7 +58,8 @@ static bool parse_window(const char *s, uint32_t *first, uint32_t *last)
 
 void tw_config_rank(int32_t *rank, int32_t *world)
 {
-    /* The order is from the most to the least specific: a torchrun inside mpirun inside srun is torchrun's rank. */
+    /* The order is from the most to the least specific: a torchrun inside mpirun inside srun is
+     * torchrun's rank. */
     static const char *const names[][2] = {
         {"RANK", "WORLD_SIZE"},           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
         {"PMI_RANK", "PMI_SIZE"},         {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE"},

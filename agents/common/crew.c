@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One job at a time. The caller publishes it, wakes the helpers, works itself, and waits until no helper is inside.
+ * One job at a time. The caller publishes it, wakes the helpers, works itself, and waits until no
+ * helper is inside.
  *
- * `turn` counts jobs and wakes helpers. A helper enters by raising `inside` and only then looks at `open`: when the caller has
- * closed the job and seen `inside` at 0, nobody reads it any more. Both are sequentially consistent, so one of the two sees
- * the other.
+ * `turn` counts jobs and wakes helpers. A helper enters by raising `inside` and only then looks at
+ * `open`: when the caller has closed the job and seen `inside` at 0, nobody reads it any more. Both
+ * are sequentially consistent, so one of the two sees the other.
  */
 #include "crew.h"
 
@@ -21,11 +22,16 @@
 #define HELPERS 3
 #define STACK_BYTES (256u << 10)
 
-static atomic_flag taken = ATOMIC_FLAG_INIT;   /* a caller has the crew */
-static int helpers = -1;                       /* -1: not tried yet; only touched by who has the crew */
+static atomic_flag taken = ATOMIC_FLAG_INIT; /* a caller has the crew */
+/* -1: not tried yet; only touched by who has the crew */
+static int helpers = -1;
 static atomic_uint turn, open_job, inside;
 static atomic_size_t next;
-static struct { tw_crew_work *work; void *user; size_t n; } job;
+static struct {
+    tw_crew_work *work;
+    void *user;
+    size_t n;
+} job;
 
 static void futex(atomic_uint *word, int operation, uint32_t value)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TWINRUN_FACTORS: what is armed, how often it acted, and the words about it in the trace and in the run folder. */
+/* TWINRUN_FACTORS: what is armed, how often it acted, and the words about it in the trace and in
+ * the run folder. */
 #include "factors.h"
 #include "hot.h"
 #include "state.h"
@@ -15,15 +16,15 @@
 extern char **environ;
 
 const char *const tw_factor_names[TW_FACTORS] = {
-    [TW_ENTROPY] = "entropy",       [TW_CLOCK] = "clock",    [TW_DIRECTORY] = "dir-order",
+    [TW_ENTROPY] = "entropy",    [TW_CLOCK] = "clock",    [TW_DIRECTORY] = "dir-order",
     [TW_MALLOC] = "malloc-fill", [TW_SCHEDULE] = "noise",
 };
 struct tw_factor_state tw_factors[TW_FACTORS];
 
-static _Atomic int reading;  /* 0 not yet, 1 somebody reads, 2 read */
-static char fault[256];      /* what was not understood, for the constructor to write down */
-static bool watched;         /* TWINRUN_WATCH */
-static pid_t owner;          /* whose counts these are: not a vfork child's */
+static _Atomic int reading; /* 0 not yet, 1 somebody reads, 2 read */
+static char fault[256];     /* what was not understood, for the constructor to write down */
+static bool watched;        /* TWINRUN_WATCH */
+static pid_t owner;         /* whose counts these are: not a vfork child's */
 static bool told;
 
 /* ---- reading */
@@ -31,11 +32,18 @@ static bool told;
 #define MODE(m) (1u << (m))
 
 /* What each factor takes. The defaults stand for values that are not given. */
-static const struct { unsigned modes; uint64_t value, value_max, extra, extra_max; } grammar[TW_FACTORS] = {
-    [TW_ENTROPY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
+static const struct {
+    unsigned modes;
+    uint64_t value, value_max, extra, extra_max;
+} grammar[TW_FACTORS] = {
+    [TW_ENTROPY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0,
+                    UINT64_MAX, 0, 0},
     /* seconds since 1970 (vary: seed), microseconds per call */
-    [TW_CLOCK] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY) | MODE(TW_FACTOR_SCALE), 1700000000, 4000000000u, 1000, 1000000000},
-    [TW_DIRECTORY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
+    [TW_CLOCK] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY) |
+                      MODE(TW_FACTOR_SCALE),
+                  1700000000, 4000000000u, 1000, 1000000000},
+    [TW_DIRECTORY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0,
+                      UINT64_MAX, 0, 0},
     [TW_MALLOC] = {MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 0, 0},
     /* seed, strength */
     [TW_SCHEDULE] = {MODE(TW_FACTOR_VARY), 0, UINT64_MAX, 1, 10},
@@ -43,7 +51,9 @@ static const struct { unsigned modes; uint64_t value, value_max, extra, extra_ma
 
 static bool parse_mode(const char *s, enum tw_factor_mode *mode)
 {
-    static const char *const names[] = {[TW_FACTOR_AUDIT] = "audit", [TW_FACTOR_PIN] = "pin", [TW_FACTOR_VARY] = "vary",
+    static const char *const names[] = {[TW_FACTOR_AUDIT] = "audit",
+                                        [TW_FACTOR_PIN] = "pin",
+                                        [TW_FACTOR_VARY] = "vary",
                                         [TW_FACTOR_SCALE] = "scale"};
     for (int i = TW_FACTOR_AUDIT; i <= TW_FACTOR_SCALE; i++)
         if (strcmp(s, names[i]) == 0) {
@@ -70,12 +80,15 @@ static bool parse_values(enum tw_factor f, enum tw_factor_mode mode, char *first
         return true;
     }
     uint64_t max = f == TW_MALLOC && mode == TW_FACTOR_PIN ? 255 : grammar[f].value_max;
-    if (mode == TW_FACTOR_AUDIT || (f == TW_DIRECTORY && mode == TW_FACTOR_PIN) || tw_parse_u64(first, max, &s->value) != 0)
+    if (mode == TW_FACTOR_AUDIT || (f == TW_DIRECTORY && mode == TW_FACTOR_PIN) ||
+        tw_parse_u64(first, max, &s->value) != 0)
         return false;
-    return !second || (grammar[f].extra_max && tw_parse_u64(second, grammar[f].extra_max, &s->extra) == 0 && s->extra);
+    return !second || (grammar[f].extra_max &&
+                       tw_parse_u64(second, grammar[f].extra_max, &s->extra) == 0 && s->extra);
 }
 
-/* What is in force, with the defaults: "pin 7", "pin 1700000000 by 1000 us", "vary reversed", "vary 3 strength 1". */
+/* What is in force, with the defaults: "pin 7", "pin 1700000000 by 1000 us", "vary reversed", "vary
+ * 3 strength 1". */
 static void describe(enum tw_factor f, const char *mode)
 {
     struct tw_factor_state *s = &tw_factors[f];
@@ -87,7 +100,8 @@ static void describe(enum tw_factor f, const char *mode)
     else if (s->reversed)
         snprintf(s->text, sizeof s->text, "%s reversed", mode);
     else if (extra)
-        snprintf(s->text, sizeof s->text, "%s %llu %s %llu%s", mode, value, f == TW_CLOCK ? "by" : "strength", extra, f == TW_CLOCK ? " us" : "");
+        snprintf(s->text, sizeof s->text, "%s %llu %s %llu%s", mode, value,
+                 f == TW_CLOCK ? "by" : "strength", extra, f == TW_CLOCK ? " us" : "");
     else
         snprintf(s->text, sizeof s->text, "%s %llu", mode, value);
 }
@@ -107,7 +121,8 @@ static bool parse_one(char *item)
         enum tw_factor f = (enum tw_factor)i;
         if (strcmp(item, tw_factor_names[f]) != 0)
             continue;
-        if (!parse_mode(mode_text, &mode) || !(grammar[f].modes & MODE(mode)) || !parse_values(f, mode, value))
+        if (!parse_mode(mode_text, &mode) || !(grammar[f].modes & MODE(mode)) ||
+            !parse_values(f, mode, value))
             return false;
         describe(f, mode_text);
         atomic_store_explicit(&tw_factors[f].mode, mode, memory_order_release);
@@ -129,13 +144,16 @@ static void read_factors(const char *text)
         }
         if (!good && !fault[0])
             snprintf(fault, sizeof fault,
-                     "'%.*s' was not understood and is off; expected factor=mode[:value], such as entropy=pin:7, clock=pin:1700000000, "
-                     "dir-order=pin, malloc-fill=pin:0, noise=vary:3", n < 64 ? (int)n : 64, text);
+                     "'%.*s' was not understood and is off; expected factor=mode[:value], such as "
+                     "entropy=pin:7, clock=pin:1700000000, dir-order=pin, malloc-fill=pin:0, "
+                     "noise=vary:3",
+                     n < 64 ? (int)n : 64, text);
         text += n + (text[n] == ',');
     }
 }
 
-/* Before libc has its environment nothing can be known: the factors stay UNREAD, and the originals answer. */
+/* Before libc has its environment nothing can be known: the factors stay UNREAD, and the originals
+ * answer. */
 static void read_once(void)
 {
     int none = 0;
@@ -153,7 +171,9 @@ static void read_once(void)
 #ifndef TW_LIBC_HOOKS
     for (int f = 0; f < TW_FACTORS; f++)
         if (atomic_exchange(&tw_factors[f].mode, TW_FACTOR_OFF) > TW_FACTOR_OFF)
-            snprintf(fault, sizeof fault, "everything is off: this libtwinrun.so was built with a sanitizer, which has these functions for itself");
+            snprintf(fault, sizeof fault,
+                     "everything is off: this libtwinrun.so was built with a sanitizer, which has "
+                     "these functions for itself");
 #endif
     for (int f = 0; f < TW_FACTORS; f++) {
         int unread = TW_FACTOR_UNREAD;
@@ -174,17 +194,20 @@ bool tw_factor_armed_slow(enum tw_factor f)
 bool tw_factors_any(void)
 {
     for (int f = 0; f < TW_FACTORS; f++)
-        if (tw_factor_armed((enum tw_factor)f) && atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) != TW_FACTOR_COUNT)
+        if (tw_factor_armed((enum tw_factor)f) &&
+            atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) != TW_FACTOR_COUNT)
             return true;
     return false;
 }
 
-/* Said at the first use already: a process may be killed before its end (the workers of multiprocessing's Pool are). */
+/* Said at the first use already: a process may be killed before its end (the workers of
+ * multiprocessing's Pool are). */
 static void say_first(enum tw_factor f)
 {
     struct tw_guard g;
     char key[32];
-    if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_COUNT || !tw_agent_config.run_dir[0] || !tw_guard_enter(&g))
+    if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_COUNT ||
+        !tw_agent_config.run_dir[0] || !tw_guard_enter(&g))
         return;
     snprintf(key, sizeof key, "effect.%s", tw_factor_names[f]);
     tw_folder_factor(key, tw_factors[f].text);
@@ -192,13 +215,15 @@ static void say_first(enum tw_factor f)
 }
 
 /* Of the calling thread. What several threads ask for at one moment is told apart by these. */
-static _Thread_local uint64_t calls_here[TW_DIRECTORY + 1] __attribute__((tls_model("initial-exec")));
+static _Thread_local uint64_t calls_here[TW_DIRECTORY + 1]
+    __attribute__((tls_model("initial-exec")));
 
 void tw_factor_count(enum tw_factor f)
 {
     if (f <= TW_DIRECTORY)
         calls_here[f]++;
-    if (__builtin_expect(atomic_fetch_add_explicit(&tw_factors[f].calls, 1, memory_order_relaxed) == 0, 0))
+    if (__builtin_expect(
+            atomic_fetch_add_explicit(&tw_factors[f].calls, 1, memory_order_relaxed) == 0, 0))
         say_first(f);
 }
 
@@ -220,7 +245,9 @@ uint64_t tw_agent_factor_calls(int f, int here)
 {
     if (here)
         return f >= 0 && f <= TW_DIRECTORY ? calls_here[f] : 0;
-    return f >= 0 && f < TW_FACTORS ? atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed) : 0;
+    return f >= 0 && f < TW_FACTORS
+               ? atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed)
+               : 0;
 }
 
 /* ---- the library of hot functions */
@@ -246,7 +273,8 @@ static void boundary(int kind)
 
 const struct tw_hot_plan *tw_hot_plan(void)
 {
-    static struct tw_hot_plan plan = {.count = count_allocation, .fill_noise = fill_noise, .boundary = boundary};
+    static struct tw_hot_plan plan = {
+        .count = count_allocation, .fill_noise = fill_noise, .boundary = boundary};
     read_once();
     if (atomic_load(&reading) != 2)
         return NULL;
@@ -279,7 +307,9 @@ void tw_factors_start(void)
         tw_hot_plan(); /* which that library has read: the plan is written anew */
     }
     if (!hot && tw_factor_armed(TW_SCHEDULE))
-        tw_folder_fault("TWINRUN_FACTORS", "noise acts at thread and process starts only: libtwinrun_hot.so is not preloaded");
+        tw_folder_fault(
+            "TWINRUN_FACTORS",
+            "noise acts at thread and process starts only: libtwinrun_hot.so is not preloaded");
     for (int f = 0; f < TW_FACTORS; f++) /* used before there was a folder to write to */
         if (atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed))
             say_first((enum tw_factor)f);
@@ -318,10 +348,12 @@ static void report(tw_note_sink *sink, void *user, bool all)
     for (int f = 0; f < TW_FACTORS; f++) {
         char key[32], value[96];
         unsigned long long calls = atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed);
-        if (atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) <= TW_FACTOR_COUNT || (!calls && !all))
+        if (atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) <= TW_FACTOR_COUNT ||
+            (!calls && !all))
             continue;
         snprintf(key, sizeof key, "factor.%s", tw_factor_names[f]);
-        snprintf(value, sizeof value, "%s, %llu call%s", tw_factors[f].text, calls, calls == 1 ? "" : "s");
+        snprintf(value, sizeof value, "%s, %llu call%s", tw_factors[f].text, calls,
+                 calls == 1 ? "" : "s");
         sink(user, key, value);
     }
     tw_audit_report(sink, user);
@@ -352,8 +384,8 @@ static void count(void *user, const char *key, const char *value)
     ++*(unsigned *)user;
 }
 
-/* A program that confined itself to the end of a process (a system call filter) must reach it: who has nothing to tell
- * asks the kernel for nothing, not even for the process id. */
+/* A program that confined itself to the end of a process (a system call filter) must reach it: who
+ * has nothing to tell asks the kernel for nothing, not even for the process id. */
 static bool has_something_to_tell(void)
 {
     unsigned lines = 0;
@@ -365,7 +397,8 @@ static bool has_something_to_tell(void)
 void tw_factors_end(void)
 {
     struct tw_guard g;
-    if (atomic_load(&reading) != 2 || told || !has_something_to_tell() || owner != (pid_t)syscall(SYS_getpid) || !tw_guard_enter(&g))
+    if (atomic_load(&reading) != 2 || told || !has_something_to_tell() ||
+        owner != (pid_t)syscall(SYS_getpid) || !tw_guard_enter(&g))
         return;
     told = true;
     report(into_folder, NULL, false);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's lines in the run folder: `processes`, `faults`, `factors`, `progress` (docs/format/run-folder.md).
- * The progress file is written with pwrite and never mapped: a store to a mapping raises SIGBUS, and kills the job, when the
- * disk is full or the file shrinks.
+ * The agent's lines in the run folder: `processes`, `faults`, `factors`, `progress`
+ * (docs/format/run-folder.md). The progress file is written with pwrite and never mapped: a store
+ * to a mapping raises SIGBUS, and kills the job, when the disk is full or the file shrinks.
  */
 #include "state.h"
 
@@ -49,7 +49,9 @@ static bool append_line(const char *name, const char *line, size_t bytes)
         return false;
     struct tw_file_limit limit;
     tw_file_limit_hold(&limit);
-    /* One write: lines of concurrent processes never mix. A short one (disk full) is not repaired. */
+    /*
+     * One write: lines of concurrent processes never mix. A short one (disk full) is not repaired.
+     */
     ssize_t n = write(fd, line, bytes);
     tw_file_limit_release(&limit);
     close(fd);
@@ -63,7 +65,8 @@ void tw_folder_init(int argc, char **argv)
     for (int i = 0; i < argc && argv && argv[i]; i++) {
         if (i && used < sizeof argv_line - 1)
             argv_line[used++] = ' ';
-        used += tw_secret_mask(&pending, argv[i], strlen(argv[i]), argv_line + used, sizeof argv_line - used);
+        used += tw_secret_mask(&pending, argv[i], strlen(argv[i]), argv_line + used,
+                               sizeof argv_line - used);
     }
     for (size_t i = 0; i < used; i++)
         if ((unsigned char)argv_line[i] < 0x20 || argv_line[i] == 0x7F)
@@ -88,7 +91,8 @@ bool tw_folder_announce(int kind)
 {
     char line[LINE_BYTES];
     int n = snprintf(line, sizeof line, "%ld %ld %llu %s %s", (long)getpid(), (long)getppid(),
-                     (unsigned long long)tw_monotonic_ns(), kind == 2 ? "python" : "native", argv_line);
+                     (unsigned long long)tw_monotonic_ns(), kind == 2 ? "python" : "native",
+                     argv_line);
     if (n < 0)
         return false;
     size_t bytes = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
@@ -113,7 +117,8 @@ void tw_folder_fault(const char *what, const char *why)
 void tw_folder_factor(const char *key, const char *value)
 {
     char line[LINE_BYTES];
-    int n = snprintf(line, sizeof line, "%ld\t%d\t%s\t%s\t%s", (long)getpid(), (int)tw_agent_config.rank, tw_agent_config.role, key, value);
+    int n = snprintf(line, sizeof line, "%ld\t%d\t%s\t%s\t%s", (long)getpid(),
+                     (int)tw_agent_config.rank, tw_agent_config.role, key, value);
     if (n < 0)
         return;
     size_t bytes = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
@@ -143,20 +148,30 @@ static void fill_slot(struct slot *s, enum tw_progress_state state)
         if (!atomic_exchange(&told, true))
             tw_folder_fault("the trace ends early", strerror(c.failed_errno));
     }
-    *s = (struct slot){.pid = (uint32_t)getpid(), .rank = tw_agent_config.rank, .records = c.records, .dropped = c.dropped,
-                       .observer_ns = c.observer_ns, .state = (uint32_t)state, .kind = (uint32_t)tw_agent_config.kind};
+    *s = (struct slot){.pid = (uint32_t)getpid(),
+                       .rank = tw_agent_config.rank,
+                       .records = c.records,
+                       .dropped = c.dropped,
+                       .observer_ns = c.observer_ns,
+                       .state = (uint32_t)state,
+                       .kind = (uint32_t)tw_agent_config.kind};
     if (tw_agent_writer)
         s->steps = twin_writer_step(tw_agent_writer);
 }
 
-/* Takes slot i if it is free (ended: or if its process has ended). Whose lock is on it claims it at this moment: it will not
- * be free, so nobody waits for anybody, however long a process is held up here. */
+/* Takes slot i if it is free (ended: or if its process has ended). Whose lock is on it claims it at
+ * this moment: it will not be free, so nobody waits for anybody, however long a process is held up
+ * here. */
 static bool take_slot(int fd, int i, bool ended)
 {
     struct slot s;
-    struct flock one = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)(sizeof s) * i, .l_len = sizeof s};
+    struct flock one = {.l_type = F_WRLCK,
+                        .l_whence = SEEK_SET,
+                        .l_start = (off_t)(sizeof s) * i,
+                        .l_len = sizeof s};
     for (int look = 0; look < 2; look++) {
-        if (pread(fd, &s, sizeof s, one.l_start) != (ssize_t)sizeof s || (s.pid != 0 && !(ended && s.state >= TW_PROGRESS_CLOSED)))
+        if (pread(fd, &s, sizeof s, one.l_start) != (ssize_t)sizeof s ||
+            (s.pid != 0 && !(ended && s.state >= TW_PROGRESS_CLOSED)))
             return false;
         if (look == 0 && fcntl(fd, F_SETLK, &one) != 0)
             return false;
@@ -165,7 +180,8 @@ static bool take_slot(int fd, int i, bool ended)
     return pwrite(fd, &s, sizeof s, one.l_start) == (ssize_t)sizeof s;
 }
 
-/* A free slot; when there is none, one whose process has ended. None: reported nowhere, the trace is unaffected. */
+/* A free slot; when there is none, one whose process has ended. None: reported nowhere, the trace
+ * is unaffected. */
 void tw_progress_claim(void)
 {
     struct stat st;
@@ -175,7 +191,8 @@ void tw_progress_claim(void)
     struct tw_file_limit limit;
     tw_file_limit_hold(&limit);
     /* Readers may count on the full size. */
-    bool whole = fstat(fd, &st) == 0 && (st.st_size >= (off_t)(SLOTS * sizeof(struct slot)) || ftruncate(fd, SLOTS * sizeof(struct slot)) == 0);
+    bool whole = fstat(fd, &st) == 0 && (st.st_size >= (off_t)(SLOTS * sizeof(struct slot)) ||
+                                         ftruncate(fd, SLOTS * sizeof(struct slot)) == 0);
     for (int i = 0; whole && claimed < 0 && i < 2 * SLOTS; i++)
         if (take_slot(fd, i % SLOTS, i >= SLOTS))
             claimed = i % SLOTS;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run holds still from outside, as it arrived in this process: the variables that TWINRUN_HELD names, the processors, the
- * address layout. A shell between the launcher and us may have set them otherwise; the launcher compares (src/isolate/effects.c).
+ * What a run holds still from outside, as it arrived in this process: the variables that
+ * TWINRUN_HELD names, the processors, the address layout. A shell between the launcher and us may
+ * have set them otherwise; the launcher compares (src/isolate/effects.c).
  */
 #include "state.h"
 

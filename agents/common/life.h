@@ -69,12 +69,12 @@ extern const struct tw_agent_life *const __start_tw_agent_lives[]
 extern const struct tw_agent_life *const __stop_tw_agent_lives[]
     __attribute__((visibility("hidden")));
 
-#define TW_AGENT_REGISTER(life)                                                                    \
-    static const struct tw_agent_life *const registered_##life                                     \
+#define TW_AGENT_REGISTER(life)                                \
+    static const struct tw_agent_life *const registered_##life \
         __attribute__((section("tw_agent_lives"), used)) = &(life)
 
 /* agent: the name of a `const struct tw_agent_life *const *` for the body. */
-#define TW_AGENT_EACH(agent)                                                                       \
-    for (const struct tw_agent_life *const *agent = __start_tw_agent_lives;                        \
+#define TW_AGENT_EACH(agent)                                                \
+    for (const struct tw_agent_life *const *agent = __start_tw_agent_lives; \
          agent < __stop_tw_agent_lives; agent++)
 #endif

@@ -6,7 +6,10 @@
 #include <link.h>
 #include <stddef.h>
 
-struct wanted { const char *symbol; void *own, *found; };
+struct wanted {
+    const char *symbol;
+    void *own, *found;
+};
 
 static int look_into(struct dl_phdr_info *info, size_t size, void *user)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C interface (twin.h) over the agent: per thread a scope stack, a role, and a cache from names to series. */
+/* The C interface (twin.h) over the agent: per thread a scope stack, a role, and a cache from names
+ * to series. */
 #include <twin/twin.h>
 #include "state.h"
 
@@ -18,18 +19,18 @@ struct entry {
     const char *name, *file_line; /* pointers as given: compared before the content */
     uint64_t context;
     uint32_t series, layout, seen_layout;
-    const void *seen_at;          /* all of a contiguous tensor of seen_layout could be read here */
+    const void *seen_at; /* all of a contiguous tensor of seen_layout could be read here */
     uint8_t prefix;
-    uint8_t dtype, ndim;          /* of `layout` */
+    uint8_t dtype, ndim; /* of `layout` */
     int64_t shape[CACHED_NDIM];
     char text[NAME_BYTES];
 };
 
 struct context {
-    uint32_t depth;               /* also counts what is too deep to be named */
-    uint32_t end[DEPTH];          /* length of `scope` before each push */
+    uint32_t depth;      /* also counts what is too deep to be named */
+    uint32_t end[DEPTH]; /* length of `scope` before each push */
     uint32_t length;
-    uint64_t hash;                /* of scope and role: part of the cache's key */
+    uint64_t hash; /* of scope and role: part of the cache's key */
     char scope[SCOPE_BYTES];
     char role[ROLE_BYTES];
     struct entry cache[CACHE];
@@ -71,7 +72,8 @@ static void make_key(void)
 
 static inline bool off(void)
 {
-    return __builtin_expect(atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF, 1);
+    return __builtin_expect(
+        atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF, 1);
 }
 
 /* This thread's context; NULL when there is no memory for it: its records are then not kept. */
@@ -129,7 +131,9 @@ void twin_scope_push(const char *name)
         return;
     if (c->depth < DEPTH) {
         c->end[c->depth] = c->length;
-        size_t room = sizeof c->scope - c->length, slash = c->length > 0, n = name ? strnlen(name, room) : 0;
+        size_t room = sizeof c->scope - c->length;
+        size_t slash = c->length > 0;
+        size_t n = name ? strnlen(name, room) : 0;
         if (n && slash + n < room) {
             if (slash)
                 c->scope[c->length++] = '/';
@@ -180,7 +184,8 @@ static uint8_t split(const char *name, const char **rest)
     return 0;
 }
 
-static uint32_t make_series(const struct context *c, uint8_t prefix, const char *rest, const char *file_line, const char *func)
+static uint32_t make_series(const struct context *c, uint8_t prefix, const char *rest,
+                            const char *file_line, const char *func)
 {
     char site[512];
     const char *shown = NULL;
@@ -191,15 +196,19 @@ static uint32_t make_series(const struct context *c, uint8_t prefix, const char 
         shown = n > 0 && (size_t)n < sizeof site ? site : NULL;
     }
     const struct prefix *p = &prefixes[prefix];
-    return tw_agent_series(p->phase, p->kind, rest, c->length ? c->scope : NULL, c->role[0] ? c->role : NULL, NULL, shown);
+    return tw_agent_series(p->phase, p->kind, rest, c->length ? c->scope : NULL,
+                           c->role[0] ? c->role : NULL, NULL, shown);
 }
 
-/* Fills e, found or made anew. A name too long for the cache uses `scratch` and is interned each time. */
-static struct entry *find(struct context *c, struct entry *scratch, const char *name, const char *file_line, const char *func)
+/* Fills e, found or made anew. A name too long for the cache uses `scratch` and is interned each
+ * time. */
+static struct entry *find(struct context *c, struct entry *scratch, const char *name,
+                          const char *file_line, const char *func)
 {
     uint64_t h = tw_mix64((uintptr_t)name ^ c->hash ^ (uint64_t)(uintptr_t)file_line << 20);
     struct entry *e = &c->cache[h & (CACHE - 1)];
-    if (e->name == name && e->file_line == file_line && e->context == c->hash && e->series && strcmp(e->text, name) == 0)
+    if (e->name == name && e->file_line == file_line && e->context == c->hash && e->series &&
+        strcmp(e->text, name) == 0)
         return e;
     size_t n = strlen(name);
     if (n >= sizeof e->text)
@@ -215,10 +224,12 @@ static struct entry *find(struct context *c, struct entry *scratch, const char *
     return e;
 }
 
-static uint32_t layout_of(struct entry *e, enum twin_dtype dtype, uint32_t ndim, const int64_t *shape)
+static uint32_t layout_of(struct entry *e, enum twin_dtype dtype, uint32_t ndim,
+                          const int64_t *shape)
 {
     bool small = ndim <= CACHED_NDIM;
-    if (small && e->layout && e->dtype == dtype && e->ndim == ndim && (!ndim || memcmp(e->shape, shape, ndim * sizeof *shape) == 0))
+    if (small && e->layout && e->dtype == dtype && e->ndim == ndim &&
+        (!ndim || memcmp(e->shape, shape, ndim * sizeof *shape) == 0))
         return e->layout;
     uint32_t id = tw_agent_layout((int)dtype, ndim, shape);
     if (small && id) {
@@ -231,20 +242,29 @@ static uint32_t layout_of(struct entry *e, enum twin_dtype dtype, uint32_t ndim,
     return id;
 }
 
-void twin_record_at(const char *file_line, const char *func, const char *name, enum twin_dtype dtype, uint32_t ndim,
-                    const int64_t *shape, const int64_t *strides, const void *data, uint64_t global_offset)
+void twin_record_at(const char *file_line, const char *func, const char *name,
+                    enum twin_dtype dtype, uint32_t ndim, const int64_t *shape,
+                    const int64_t *strides, const void *data, uint64_t global_offset)
 {
     struct context *c;
     struct entry scratch, *e;
-    if (off() || !name || !tw_agent_on() || tw_agent_inside || !(c = context()) || !(e = find(c, &scratch, name, file_line, func)))
+    if (off() || !name || !tw_agent_on() || tw_agent_inside || !(c = context()) ||
+        !(e = find(c, &scratch, name, file_line, func)))
         return;
     bool stats = tw_agent_config.level >= TW_LEVEL_TENSORS;
-    struct tw_agent_item item = {.data = data, .shape = shape, .strides = strides, .count = 1, .global_offset = global_offset,
-                                 .series = e->series, .flags = stats ? TW_ITEM_STATS | TW_ITEM_SKETCH : 0,
-                                 .dtype = (uint16_t)dtype, .ndim = (uint16_t)ndim};
+    struct tw_agent_item item = {.data = data,
+                                 .shape = shape,
+                                 .strides = strides,
+                                 .count = 1,
+                                 .global_offset = global_offset,
+                                 .series = e->series,
+                                 .flags = stats ? TW_ITEM_STATS | TW_ITEM_SKETCH : 0,
+                                 .dtype = (uint16_t)dtype,
+                                 .ndim = (uint16_t)ndim};
     if (!ndim)
         item.shape = NULL;
-    if (c->role[0]) /* threads with roles run side by side: their order among each other means nothing */
+    /* threads with roles run side by side: their order among each other means nothing */
+    if (c->role[0])
         item.flags |= (uint32_t)TWIN_REC_UNORDERED << 8;
     if (ndim > TWIN_MAX_NDIM || (ndim && !shape))
         item.flags |= (uint32_t)TWIN_REC_UNOBSERVED << 8;
@@ -260,8 +280,8 @@ void twin_record_at(const char *file_line, const char *func, const char *name, e
     tw_agent_records(&item, 1, NULL, 0);
 }
 
-void(twin_record)(const char *name, enum twin_dtype dtype, uint32_t ndim, const int64_t *shape, const int64_t *strides,
-                  const void *data, uint64_t global_offset)
+void(twin_record)(const char *name, enum twin_dtype dtype, uint32_t ndim, const int64_t *shape,
+                  const int64_t *strides, const void *data, uint64_t global_offset)
 {
     twin_record_at(NULL, NULL, name, dtype, ndim, shape, strides, data, global_offset);
 }

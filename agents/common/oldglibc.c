@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lets a library built on a new glibc load on an old one (2.17). A symbol version that the host's libc does not have ends the
- * user's program at its start, so the agent may name none that is newer. The linker sends each call of a function listed here
- * to its __wrap_ twin (agents/meson.build), which binds to the version of the beginning. Where these lived in libpthread and
- * libdl (before 2.34), those two are loaded along; since then both are empty.
+ * Lets a library built on a new glibc load on an old one (2.17). A symbol version that the host's
+ * libc does not have ends the user's program at its start, so the agent may name none that is
+ * newer. The linker sends each call of a function listed here to its __wrap_ twin
+ * (agents/meson.build), which binds to the version of the beginning. Where these lived in
+ * libpthread and libdl (before 2.34), those two are loaded along; since then both are empty.
  * tests/agents/test_native_library.py asserts the outcome.
  */
 #include <dlfcn.h>
@@ -23,26 +24,27 @@
 #error "agents/meson.build wraps nothing on this machine: do not compile this file"
 #endif
 
-#define WRAP(result, name, parameters, arguments)                                                                                     \
-    result first_##name parameters;                                                                                                   \
-    result __wrap_##name parameters;                                                                                                  \
-    __asm__(".symver first_" #name "," #name "@" FIRST);                                                                              \
-    result __wrap_##name parameters                                                                                                   \
-    {                                                                                                                                 \
-        return first_##name arguments;                                                                                                \
+#define WRAP(result, name, parameters, arguments)        \
+    result first_##name parameters;                      \
+    result __wrap_##name parameters;                     \
+    __asm__(".symver first_" #name "," #name "@" FIRST); \
+    result __wrap_##name parameters                      \
+    {                                                    \
+        return first_##name arguments;                   \
     }
 
 WRAP(int, dladdr, (const void *address, Dl_info *info), (address, info))
 WRAP(int, dlclose, (void *handle), (handle))
 WRAP(void *, dlopen, (const char *path, int mode), (path, mode))
 WRAP(void *, dlsym, (void *handle, const char *name), (handle, name))
-WRAP(int, pthread_attr_setstacksize, (pthread_attr_t *a, size_t bytes), (a, bytes))
-WRAP(int, pthread_create, (pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *p), (t, a, run, p))
+WRAP(int, pthread_attr_setstacksize, (pthread_attr_t * a, size_t bytes), (a, bytes))
+WRAP(int, pthread_create, (pthread_t * t, const pthread_attr_t *a, void *(*run)(void *), void *p),
+     (t, a, run, p))
 WRAP(void *, pthread_getspecific, (pthread_key_t k), (k))
 WRAP(int, pthread_join, (pthread_t t, void **result), (t, result))
-WRAP(int, pthread_key_create, (pthread_key_t *k, void (*end)(void *)), (k, end))
+WRAP(int, pthread_key_create, (pthread_key_t * k, void (*end)(void *)), (k, end))
 WRAP(int, pthread_key_delete, (pthread_key_t k), (k))
-WRAP(int, pthread_once, (pthread_once_t *o, void (*run)(void)), (o, run))
+WRAP(int, pthread_once, (pthread_once_t * o, void (*run)(void)), (o, run))
 WRAP(int, pthread_setspecific, (pthread_key_t k, const void *p), (k, p))
 WRAP(int, pthread_sigmask, (int how, const sigset_t *set, sigset_t *old), (how, set, old))
 
@@ -60,7 +62,8 @@ int __wrap_fcntl64(int fd, int command, ...)
     return first_fcntl(fd, command, argument);
 }
 
-/* Before 2.33 these were inline functions over __xstat; the kernel's structure is glibc's on both machines. */
+/* Before 2.33 these were inline functions over __xstat; the kernel's structure is glibc's on both
+ * machines. */
 int __wrap_fstat64(int fd, struct stat *st);
 int __wrap_fstat64(int fd, struct stat *st)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records: digest on the calling thread, then push. Whatever comes in, nothing here fails visibly. */
+/*
+ * Records: digest on the calling thread, then push. Whatever comes in, nothing here fails visibly.
+ */
 #include "crew.h"
 #include "life.h"
 #include "state.h"
@@ -29,8 +31,10 @@ int tw_agent_window(uint32_t *first, uint32_t *last)
 uint32_t tw_agent_step(void)
 {
     /* READY: nothing yet, or a forked child whose steps begin anew. */
-    return atomic_load_explicit(&tw_agent_state, memory_order_acquire) >= TW_STATE_OPEN && tw_agent_writer
-               ? twin_writer_step(tw_agent_writer) : 0;
+    return atomic_load_explicit(&tw_agent_state, memory_order_acquire) >= TW_STATE_OPEN &&
+                   tw_agent_writer
+               ? twin_writer_step(tw_agent_writer)
+               : 0;
 }
 
 int tw_agent_in_window(void)
@@ -38,7 +42,8 @@ int tw_agent_in_window(void)
     if (!tw_agent_on() || tw_agent_config.level != TW_LEVEL_OPS)
         return 0;
     uint32_t step = tw_agent_step();
-    return !tw_agent_config.window || (step >= tw_agent_config.window_first && step <= tw_agent_config.window_last);
+    return !tw_agent_config.window ||
+           (step >= tw_agent_config.window_first && step <= tw_agent_config.window_last);
 }
 
 uint32_t tw_agent_sketch_every(void)
@@ -60,13 +65,16 @@ uint64_t tw_agent_quick_digest(const void *data, size_t bytes)
 void tw_agent_quick_digests(const uint64_t *regions, size_t n, uint64_t *out)
 {
     for (size_t i = 0; i < n; i++)
-        out[i] = tw_agent_quick_digest((const void *)(uintptr_t)regions[2 * i], (size_t)regions[2 * i + 1]);
+        out[i] = tw_agent_quick_digest((const void *)(uintptr_t)regions[2 * i],
+                                       (size_t)regions[2 * i + 1]);
 }
 
-/* Every entry below: turned away when off or re-entered, else `w` is the writer inside the guard `g`. */
+/* Every entry below: turned away when off or re-entered, else `w` is the writer inside the guard
+ * `g`. */
 static struct twin_writer *enter(struct tw_guard *g)
 {
-    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF || !tw_guard_enter(g))
+    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF ||
+        !tw_guard_enter(g))
         return NULL;
     struct twin_writer *w = tw_agent_open();
     if (!w)
@@ -85,19 +93,27 @@ uint32_t tw_agent_string(const char *s, size_t bytes)
     return id;
 }
 
-uint32_t tw_agent_series(int phase, int kind, const char *name, const char *scope, const char *role, const char *op,
-                         const char *site)
+uint32_t tw_agent_series(int phase, int kind, const char *name, const char *scope, const char *role,
+                         const char *op, const char *site)
 {
     struct tw_guard g;
-    struct twin_writer *w = name && phase >= 0 && phase < TWIN_PHASE_COUNT && kind >= 0 && kind < TWIN_KIND_COUNT ? enter(&g) : NULL;
+    struct twin_writer *w = name && phase >= 0 && phase < TWIN_PHASE_COUNT && kind >= 0 &&
+                                    kind < TWIN_KIND_COUNT
+                                ? enter(&g)
+                                : NULL;
     if (!w)
         return 0;
     const char *const text[] = {name, scope, role, op, site};
     uint32_t id[5];
     for (int i = 0; i < 5; i++)
         id[i] = text[i] ? twin_writer_string(w, text[i], strlen(text[i])) : 0;
-    struct twin_series s = {.phase = (uint8_t)phase, .kind = (uint8_t)kind, .name = id[0], .scope = id[1], .role = id[2],
-                            .op = id[3], .site = id[4]};
+    struct twin_series s = {.phase = (uint8_t)phase,
+                            .kind = (uint8_t)kind,
+                            .name = id[0],
+                            .scope = id[1],
+                            .role = id[2],
+                            .op = id[3],
+                            .site = id[4]};
     uint32_t series = twin_writer_series(w, &s);
     tw_guard_leave(&g);
     return series;
@@ -106,7 +122,10 @@ uint32_t tw_agent_series(int phase, int kind, const char *name, const char *scop
 uint32_t tw_agent_layout(int dtype, uint32_t ndim, const int64_t *shape)
 {
     struct tw_guard g;
-    struct twin_writer *w = twin_dtype_size((enum twin_dtype)dtype) && ndim <= TWIN_MAX_NDIM && (shape || !ndim) ? enter(&g) : NULL;
+    struct twin_writer *w = twin_dtype_size((enum twin_dtype)dtype) && ndim <= TWIN_MAX_NDIM &&
+                                    (shape || !ndim)
+                                ? enter(&g)
+                                : NULL;
     if (!w)
         return 0;
     uint32_t id = twin_writer_layout(w, (uint8_t)dtype, ndim, shape);
@@ -115,7 +134,9 @@ uint32_t tw_agent_layout(int dtype, uint32_t ndim, const int64_t *shape)
 }
 
 /* The flags of an item that are the trace's. */
-#define KNOWN_FLAGS (TWIN_REC_RECOMPUTED | TWIN_REC_UNOBSERVED | TWIN_REC_UNORDERED | TWIN_REC_OFFSET | TWIN_REC_PART)
+#define KNOWN_FLAGS                                                                     \
+    (TWIN_REC_RECOMPUTED | TWIN_REC_UNOBSERVED | TWIN_REC_UNORDERED | TWIN_REC_OFFSET | \
+     TWIN_REC_PART)
 
 /* What is found about one item. */
 struct found {
@@ -129,7 +150,8 @@ static void want(struct found *f, const struct tw_agent_item *item, bool sketch_
 {
     bool digested = item->flags & TW_ITEM_DIGESTED;
     f->want_stats = item->flags & TW_ITEM_STATS && !digested;
-    f->want_sketch = sketch_step && item->flags & TW_ITEM_SKETCH && item->dtype != TWIN_BYTES && !digested;
+    f->want_sketch = sketch_step && item->flags & TW_ITEM_SKETCH && item->dtype != TWIN_BYTES &&
+                     !digested;
     f->failed = false;
 }
 
@@ -142,8 +164,12 @@ static void look(struct found *f, const struct tw_agent_item *item)
         return;
     }
     int64_t count = item->count > INT64_MAX ? INT64_MAX : (int64_t)item->count;
-    struct twin_tensor t = {.data = item->data, .dtype = (enum twin_dtype)item->dtype, .ndim = item->ndim,
-                            .shape = item->shape, .strides = item->strides, .global_offset = item->global_offset};
+    struct twin_tensor t = {.data = item->data,
+                            .dtype = (enum twin_dtype)item->dtype,
+                            .ndim = item->ndim,
+                            .shape = item->shape,
+                            .strides = item->strides,
+                            .global_offset = item->global_offset};
     if (!item->shape) {
         t.ndim = 1;
         t.shape = &count;
@@ -151,14 +177,19 @@ static void look(struct found *f, const struct tw_agent_item *item)
     }
     if (f->want_sketch)
         f->sketch.k = TWIN_SKETCH_DEFAULT;
-    f->failed = twin_fingerprint(&t, &f->digest, f->want_stats ? &f->stats : NULL, f->want_sketch ? &f->sketch : NULL, NULL) != 0;
+    f->failed = twin_fingerprint(&t, &f->digest, f->want_stats ? &f->stats : NULL,
+                                 f->want_sketch ? &f->sketch : NULL, NULL) != 0;
 }
 
-static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *item, const struct found *f, const uint64_t *links,
-                           uint32_t link_count)
+static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *item,
+                           const struct found *f, const uint64_t *links, uint32_t link_count)
 {
-    struct twin_observation o = {.series = item->series, .layout = item->layout, .flags = item->flags >> 8 & KNOWN_FLAGS,
-                                 .global_offset = item->global_offset, .links = links, .link_count = link_count};
+    struct twin_observation o = {.series = item->series,
+                                 .layout = item->layout,
+                                 .flags = item->flags >> 8 & KNOWN_FLAGS,
+                                 .global_offset = item->global_offset,
+                                 .links = links,
+                                 .link_count = link_count};
     if (item->global_offset)
         o.flags |= TWIN_REC_OFFSET;
     if (o.flags & TWIN_REC_PART)
@@ -173,7 +204,8 @@ static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *it
             o.flags |= TWIN_REC_STATS, o.stats = &f->stats;
         if (f->want_sketch)
             o.flags |= TWIN_REC_SKETCH, o.sketch = &f->sketch;
-        if (o.flags & TWIN_REC_OFFSET && !twin_digest_composable((enum twin_dtype)item->dtype, item->global_offset))
+        if (o.flags & TWIN_REC_OFFSET &&
+            !twin_digest_composable((enum twin_dtype)item->dtype, item->global_offset))
             o.flags |= TWIN_REC_NOT_COMPOSABLE;
     }
     return twin_writer_record(w, &o);
@@ -206,7 +238,8 @@ int tw_agent_device(uint64_t stream)
 
 static bool on_device(const struct tw_agent_item *item)
 {
-    return item->flags & TW_ITEM_DEVICE && !(item->flags & TW_ITEM_DIGESTED) && !(item->flags >> 8 & TWIN_REC_UNOBSERVED);
+    return item->flags & TW_ITEM_DEVICE && !(item->flags & TW_ITEM_DIGESTED) &&
+           !(item->flags >> 8 & TWIN_REC_UNOBSERVED);
 }
 
 static size_t count_on_device(const struct tw_agent_item *items, size_t n)
@@ -230,7 +263,8 @@ static void device_free(struct device_batch *b)
 }
 
 /* Looks at those items that lie on the device. */
-static struct device_batch device_look(const struct tw_agent_item *items, size_t n, bool stats, bool sketch_step)
+static struct device_batch device_look(const struct tw_agent_item *items, size_t n, bool stats,
+                                       bool sketch_step)
 {
     struct device_batch b = {.n = count_on_device(items, n)};
     if (b.n == 0)
@@ -242,9 +276,12 @@ static struct device_batch device_look(const struct tw_agent_item *items, size_t
             continue;
         struct found f;
         want(&f, &items[i], sketch_step);
-        b.tensors[at++] = (struct tw_device_tensor){
-            .data = items[i].data, .count = items[i].count, .global_offset = items[i].global_offset,
-            .dtype = (enum twin_dtype)items[i].dtype, .want_stats = stats && f.want_stats, .want_sketch = f.want_sketch};
+        b.tensors[at++] = (struct tw_device_tensor){.data = items[i].data,
+                                                    .count = items[i].count,
+                                                    .global_offset = items[i].global_offset,
+                                                    .dtype = (enum twin_dtype)items[i].dtype,
+                                                    .want_stats = stats && f.want_stats,
+                                                    .want_sketch = f.want_sketch};
     }
     const struct tw_agent_device *there = device_agent();
     if (b.found && !(there && there->look(b.tensors, b.n, device_stream, b.found))) {
@@ -268,8 +305,9 @@ static void device_take(struct device_batch *b, struct found *f)
 
 /* ---- long arrays: digests by several threads, records in order by the caller */
 
-#define LONG_BYTES ((size_t)1 << 20)   /* below that waking a thread costs more than it saves */
-#define PIECE_BYTES ((size_t)1 << 19)  /* of a tensor that is only digested: raw sums of pieces add up */
+#define LONG_BYTES ((size_t)1 << 20) /* below that waking a thread costs more than it saves */
+/* of a tensor that is only digested: raw sums of pieces add up */
+#define PIECE_BYTES ((size_t)1 << 19)
 #define BATCH 64
 
 struct batch {
@@ -285,7 +323,9 @@ static atomic_flag batch_taken = ATOMIC_FLAG_INIT;
 static size_t bytes_of(const struct tw_agent_item *item)
 {
     size_t size = twin_dtype_size((enum twin_dtype)item->dtype);
-    return item->flags >> 8 & TWIN_REC_UNOBSERVED || (size && item->count > SIZE_MAX / 2 / size) ? 0 : (size_t)item->count * size;
+    return item->flags >> 8 & TWIN_REC_UNOBSERVED || (size && item->count > SIZE_MAX / 2 / size)
+               ? 0
+               : (size_t)item->count * size;
 }
 
 /* Where an item begins in the tensor that it is a part of, in bytes. */
@@ -297,8 +337,8 @@ static uint64_t offset_of(const struct tw_agent_item *item)
 /* Whether an item's digest may be put together from pieces. Such an item has at least two. */
 static bool divisible(const struct tw_agent_item *item, const struct found *f)
 {
-    return !f->want_stats && !f->want_sketch && !item->shape && !(item->flags & TW_ITEM_DIGESTED) && offset_of(item) % 16 == 0 && item->data &&
-           bytes_of(item) > PIECE_BYTES;
+    return !f->want_stats && !f->want_sketch && !item->shape && !(item->flags & TW_ITEM_DIGESTED) &&
+           offset_of(item) % 16 == 0 && item->data && bytes_of(item) > PIECE_BYTES;
 }
 
 static void one_piece(void *user, size_t piece)
@@ -314,13 +354,15 @@ static void one_piece(void *user, size_t piece)
     }
     size_t at = (piece - b->first_piece[i]) * PIECE_BYTES, left = bytes_of(item) - at;
     size_t bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
-    struct twin_digest d = twin_digest_bytes((const char *)item->data + at, bytes, offset_of(item) + at);
+    struct twin_digest d = twin_digest_bytes((const char *)item->data + at, bytes,
+                                             offset_of(item) + at);
     atomic_fetch_add(&b->sum_a[i], d.a);
     atomic_fetch_add(&b->sum_b[i], d.b);
 }
 
 /* Digests n <= BATCH items. */
-static void look_at_batch(struct batch *b, const struct tw_agent_item *items, size_t n, bool sketch_step)
+static void look_at_batch(struct batch *b, const struct tw_agent_item *items, size_t n,
+                          bool sketch_step)
 {
     b->items = items;
     b->n = n;
@@ -330,7 +372,9 @@ static void look_at_batch(struct batch *b, const struct tw_agent_item *items, si
         b->first_piece[i] = pieces;
         atomic_store(&b->sum_a[i], 0);
         atomic_store(&b->sum_b[i], 0);
-        pieces += divisible(&items[i], &b->found[i]) ? (bytes_of(&items[i]) + PIECE_BYTES - 1) / PIECE_BYTES : 1;
+        pieces += divisible(&items[i], &b->found[i])
+                      ? (bytes_of(&items[i]) + PIECE_BYTES - 1) / PIECE_BYTES
+                      : 1;
     }
     b->first_piece[n] = pieces;
     if (!tw_crew_run(one_piece, b, pieces))
@@ -338,11 +382,12 @@ static void look_at_batch(struct batch *b, const struct tw_agent_item *items, si
             one_piece(b, k);
     for (size_t i = 0; i < n; i++)
         if (b->first_piece[i + 1] - b->first_piece[i] > 1)
-            b->found[i].digest = (struct twin_digest){atomic_load(&b->sum_a[i]), atomic_load(&b->sum_b[i])};
+            b->found[i].digest = (struct twin_digest){atomic_load(&b->sum_a[i]),
+                                                      atomic_load(&b->sum_b[i])};
 }
 
-static bool record_long(struct twin_writer *w, struct tw_agent_item *items, size_t n, bool sketch_step, const uint64_t *links,
-                        uint32_t link_count)
+static bool record_long(struct twin_writer *w, struct tw_agent_item *items, size_t n,
+                        bool sketch_step, const uint64_t *links, uint32_t link_count)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < n && bytes < LONG_BYTES; i++)
@@ -365,12 +410,15 @@ void tw_record_forget(void)
     tw_crew_forget();
 }
 
-static void record_all(struct twin_writer *w, struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count)
+static void record_all(struct twin_writer *w, struct tw_agent_item *items, size_t n,
+                       const uint64_t *consumed, size_t consumed_count)
 {
     uint64_t t0 = tw_monotonic_ns();
     uint32_t every = tw_agent_config.sketch_every;
     bool sketch_step = every && twin_writer_step(w) % every == 0;
-    uint32_t links = !consumed ? 0 : consumed_count < TWIN_MAX_LINKS ? (uint32_t)consumed_count : TWIN_MAX_LINKS;
+    uint32_t links = !consumed                         ? 0
+                     : consumed_count < TWIN_MAX_LINKS ? (uint32_t)consumed_count
+                                                       : TWIN_MAX_LINKS;
     struct device_batch there = device_look(items, n, true, sketch_step);
     if (there.n || !record_long(w, items, n, sketch_step, consumed, links))
         for (size_t i = 0; i < n; i++) {
@@ -386,7 +434,8 @@ static void record_all(struct twin_writer *w, struct tw_agent_item *items, size_
     twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
 }
 
-/* ---- gathering: what this thread records of a GPU's memory, kept until it is looked at all at once */
+/* ---- gathering: what this thread records of a GPU's memory, kept until it is looked at all at
+ * once */
 
 static __thread struct gathered {
     bool on;
@@ -434,7 +483,8 @@ void tw_agent_gather(int on)
     }
 }
 
-size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *consumed, size_t consumed_count)
+size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *consumed,
+                        size_t consumed_count)
 {
     struct tw_guard g;
     struct twin_writer *w = items && n ? enter(&g) : NULL;
@@ -478,7 +528,12 @@ uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_
     record_gathered(w);
     uint64_t t0 = tw_monotonic_ns();
     int64_t shape = (int64_t)bytes;
-    struct tw_agent_item item = {.data = data, .count = bytes, .series = series, .flags = flags, .dtype = TWIN_BYTES, .ndim = 1,
+    struct tw_agent_item item = {.data = data,
+                                 .count = bytes,
+                                 .series = series,
+                                 .flags = flags,
+                                 .dtype = TWIN_BYTES,
+                                 .ndim = 1,
                                  .layout = twin_writer_layout(w, TWIN_BYTES, 1, &shape)};
     struct found f;
     want(&f, &item, false);
@@ -491,7 +546,8 @@ uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_
 
 void tw_agent_add_observer_ns(uint64_t ns)
 {
-    /* Only what recorded is charged: opening the file for a note of time would change what is measured. */
+    /* Only what recorded is charged: opening the file for a note of time would change what is
+     * measured. */
     if (atomic_load_explicit(&tw_agent_state, memory_order_acquire) == TW_STATE_OPEN)
         twin_writer_add_observer_ns(tw_agent_writer, ns);
 }

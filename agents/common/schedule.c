@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scheduling noise: at thread and process starts, locks, conditions and barriers a thread waits now and then, as its stream
- * says. The same thread in another run with the same seed waits equally long at the same boundaries; what that does to the
- * interleaving is up to the machine. Long series of locks are thinned out, so that a job slows down by a bounded amount.
+ * Scheduling noise: at thread and process starts, locks, conditions and barriers a thread waits now
+ * and then, as its stream says. The same thread in another run with the same seed waits equally
+ * long at the same boundaries; what that does to the interleaving is up to the machine. Long series
+ * of locks are thinned out, so that a job slows down by a bounded amount.
  */
 #include "factors.h"
 #include "state.h"
@@ -44,9 +45,11 @@ static struct diary *my_diary(void)
 }
 
 /* One in how many boundaries of a kind waits, and its longest wait at strength 1. */
-static const struct { uint32_t one_in, rare_one_in, longest_us; } habits[TW_BOUNDARIES] = {
-    [TW_AT_START] = {1, 1, 1000},  [TW_AT_CREATE] = {2, 2, 300},  [TW_AT_LOCK] = {16, 1024, 50},
-    [TW_AT_COND] = {4, 256, 100},  [TW_AT_BARRIER] = {2, 32, 200},
+static const struct {
+    uint32_t one_in, rare_one_in, longest_us;
+} habits[TW_BOUNDARIES] = {
+    [TW_AT_START] = {1, 1, 1000}, [TW_AT_CREATE] = {2, 2, 300},   [TW_AT_LOCK] = {16, 1024, 50},
+    [TW_AT_COND] = {4, 256, 100}, [TW_AT_BARRIER] = {2, 32, 200},
 };
 
 static void wait_ns(uint64_t ns)
@@ -63,7 +66,8 @@ void tw_schedule_boundary(enum tw_boundary kind)
         return;
     int saved_errno = errno;
     struct diary *d = my_diary();
-    uint64_t n = atomic_fetch_add_explicit(&d->boundaries, 1, memory_order_relaxed), w = tw_stream_word(TW_SCHEDULE);
+    uint64_t n = atomic_fetch_add_explicit(&d->boundaries, 1, memory_order_relaxed);
+    uint64_t w = tw_stream_word(TW_SCHEDULE);
     uint32_t one_in = n < DENSE ? habits[kind].one_in : habits[kind].rare_one_in;
     tw_factor_count(TW_SCHEDULE);
     if ((w & 0xFFFF) % one_in == 0) {
@@ -72,7 +76,9 @@ void tw_schedule_boundary(enum tw_boundary kind)
         uint64_t ns = w >> 63 ? (w >> 20) % longest : 0;
         atomic_fetch_add_explicit(&d->delays, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&d->asked_ns, ns, memory_order_relaxed);
-        atomic_store_explicit(&d->digest, tw_mix64(atomic_load_explicit(&d->digest, memory_order_relaxed) + (ns << 24 ^ n << 3 ^ kind) + 1),
+        atomic_store_explicit(&d->digest,
+                              tw_mix64(atomic_load_explicit(&d->digest, memory_order_relaxed) +
+                                       (ns << 24 ^ n << 3 ^ kind) + 1),
                               memory_order_relaxed);
         if (ns)
             wait_ns(ns);
@@ -92,8 +98,10 @@ void tw_schedule_forget(void)
 static void tell(tw_note_sink *sink, void *user, const struct diary *d, const char *name)
 {
     char text[160];
-    snprintf(text, sizeof text, "%s: %" PRIu64 " boundaries, %" PRIu64 " delays, %" PRIu64 " us, digest %016" PRIx64, name,
-             atomic_load(&d->boundaries), atomic_load(&d->delays), atomic_load(&d->asked_ns) / 1000, atomic_load(&d->digest));
+    snprintf(text, sizeof text,
+             "%s: %" PRIu64 " boundaries, %" PRIu64 " delays, %" PRIu64 " us, digest %016" PRIx64,
+             name, atomic_load(&d->boundaries), atomic_load(&d->delays),
+             atomic_load(&d->asked_ns) / 1000, atomic_load(&d->digest));
     sink(user, "schedule.thread", text);
 }
 

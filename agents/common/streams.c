@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams: word i of factor f in the stream `id` is mix(mix(key + i * golden) ^ key'), with keys from (seed, f, id): a counter
- * put through a bijection twice, so that two streams are not windows of one orbit.
+ * Streams: word i of factor f in the stream `id` is mix(mix(key + i * golden) ^ key'), with keys
+ * from (seed, f, id): a counter put through a bijection twice, so that two streams are not windows
+ * of one orbit.
  *
- * The position is raised with one atomic addition although it is the thread's own: a signal handler may draw in between.
+ * The position is raised with one atomic addition although it is the thread's own: a signal handler
+ * may draw in between.
  */
 #include "agent.h"
 #include "factors.h"
@@ -22,7 +24,7 @@ extern char **environ;
 #define GOLDEN 0x9E3779B97F4A7C15u
 
 struct stream {
-    uint64_t id;                        /* 0: this thread has not asked yet */
+    uint64_t id; /* 0: this thread has not asked yet */
     uint64_t clock_ns;
     _Atomic uint64_t drawn[TW_FACTORS]; /* words */
     uint32_t creations;                 /* threads and children so far */
@@ -30,11 +32,12 @@ struct stream {
 
 static __thread struct stream self __attribute__((tls_model("initial-exec")));
 static __thread bool other __attribute__((tls_model("initial-exec"))); /* see tw_factors_other */
-static _Atomic uint64_t process_id;     /* the main thread's stream; 0 not known yet */
+static _Atomic uint64_t process_id; /* the main thread's stream; 0 not known yet */
 static _Atomic uint64_t process_clock;
-static _Atomic uint32_t strangers;      /* threads that were not made by pthread_create */
+static _Atomic uint32_t strangers; /* threads that were not made by pthread_create */
 static pid_t owner;
-static struct tw_stream_seed for_child; /* between the handlers of one fork; they hold agent.c's lock */
+/* between the handlers of one fork; they hold agent.c's lock */
+static struct tw_stream_seed for_child;
 static char entry[TW_STREAM_ENTRY_BYTES];
 
 /* What a stream is derived for. */
@@ -42,7 +45,8 @@ enum { BY_CREATION = 1, BY_RANK, BY_START, BY_STRANGER, BY_CLONE, BY_DEFAULT, BY
 
 static uint64_t derive(uint64_t id, unsigned kind, uint64_t ordinal)
 {
-    uint64_t h = tw_mix64(tw_mix64(id + GOLDEN) ^ (ordinal * 0xD1B54A32D192ED03u + kind * 0x8CB92BA72F3D8DD7u));
+    uint64_t h = tw_mix64(tw_mix64(id + GOLDEN) ^
+                          (ordinal * 0xD1B54A32D192ED03u + kind * 0x8CB92BA72F3D8DD7u));
     return h ? h : 1;
 }
 
@@ -56,7 +60,9 @@ static bool parse(const char *text, struct tw_stream_seed *s)
     return true;
 }
 
-/* The first stream of this program: what its creator assigned, mixed with the rank that it has now. */
+/*
+ * The first stream of this program: what its creator assigned, mixed with the rank that it has now.
+ */
 static void find_process(void)
 {
     struct tw_stream_seed s = {0};
@@ -89,13 +95,15 @@ static void words(enum tw_factor f, void *out, size_t n)
 {
     struct stream *s = mine();
     uint64_t id = s->id, count = n / 8 + (n % 8 != 0);
-    /* A child that no fork handler saw (raw clone, _Fork) must not repeat its parent. A vfork child shares our memory. */
+    /* A child that no fork handler saw (raw clone, _Fork) must not repeat its parent. A vfork child
+     * shares our memory. */
     if (f == TW_ENTROPY && owner != (pid_t)syscall(SYS_getpid))
         id = derive(id, BY_CLONE, 0);
     if (other)
         id = derive(id, BY_OTHER, 0);
     uint64_t at = atomic_fetch_add_explicit(&s->drawn[f], count, memory_order_relaxed);
-    uint64_t key = derive(id, 16 + f, tw_factors[f].value + (tw_factor_varies(f) ? GOLDEN : 0)), second = tw_mix64(~key);
+    uint64_t key = derive(id, 16 + f, tw_factors[f].value + (tw_factor_varies(f) ? GOLDEN : 0));
+    uint64_t second = tw_mix64(~key);
     for (unsigned char *p = out; n > 0; p += 8, n -= n < 8 ? n : 8) {
         uint64_t w = tw_mix64(tw_mix64(key + ++at * GOLDEN) ^ second);
         memcpy(p, &w, n < 8 ? n : 8);
@@ -180,13 +188,15 @@ void tw_stream_child_after_fork(void)
 
 static void write_entry(char out[TW_STREAM_ENTRY_BYTES], struct tw_stream_seed s)
 {
-    snprintf(out, TW_STREAM_ENTRY_BYTES, NAME "=%016llx.%016llx", (unsigned long long)s.id, (unsigned long long)s.clock_ns);
+    snprintf(out, TW_STREAM_ENTRY_BYTES, NAME "=%016llx.%016llx", (unsigned long long)s.id,
+             (unsigned long long)s.clock_ns);
 }
 
 void tw_stream_begin(void)
 {
     mine();
-    /* A child whose start no hook of ours sees inherits this, and not the number that we were given. */
+    /* A child whose start no hook of ours sees inherits this, and not the number that we were
+     * given. */
     write_entry(entry, (struct tw_stream_seed){derive(self.id, BY_DEFAULT, 0), self.clock_ns});
     if (putenv(entry) != 0)
         entry[0] = '\0';

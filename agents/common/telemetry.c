@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One row of counters of this process at the end of a step: `telemetry/<rank>.<pid>` (docs/format/telemetry.md). Nothing of it is in the
- * trace, so that runs which computed the same stay equal whatever the machine did.
- * What it costs is bounded by what it has cost: rows keep a distance of 400 times their own time (0.25%). Steps that end in between are
- * counted, and the next row stands for all of them. Their number grows with the logarithm of the run's length.
+ * One row of counters of this process at the end of a step: `telemetry/<rank>.<pid>`
+ * (docs/format/telemetry.md). Nothing of it is in the trace, so that runs which computed the same
+ * stay equal whatever the machine did. What it costs is bounded by what it has cost: rows keep a
+ * distance of 400 times their own time (0.25%). Steps that end in between are counted, and the next
+ * row stands for all of them. Their number grows with the logarithm of the run's length.
  */
 #include "state.h"
 
@@ -17,13 +18,14 @@
 #include <unistd.h>
 #include "src/base/base.h"
 
-#define SPACING 400             /* times what a row costs */
+#define SPACING 400 /* times what a row costs */
 #define SPACING_MIN_NS 1000000u
-#define ROWS_DENSE 20000        /* rows keep a distance of elapsed / ROWS_DENSE, too */
+#define ROWS_DENSE 20000 /* rows keep a distance of elapsed / ROWS_DENSE, too */
 #define FLUSH_NS 250000000u
 #define ROW_BYTES 320
 
-/* Guards all below. Who finds it taken goes without: a lost row makes the next one stand for more steps. */
+/* Guards all below. Who finds it taken goes without: a lost row makes the next one stand for more
+ * steps. */
 static atomic_flag taken = ATOMIC_FLAG_INIT;
 static struct {
     bool begun, failed;
@@ -40,8 +42,12 @@ static void flush(uint64_t now)
     t.flushed_ns = now;
     if (t.used == 0 || t.failed)
         return;
-    int n = snprintf(path, sizeof path, "%s/telemetry/%d.%ld", c->run_dir, (int)c->rank, (long)getpid());
-    int fd = n > 0 && (size_t)n < sizeof path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0666) : -1;
+    int n = snprintf(path, sizeof path, "%s/telemetry/%d.%ld", c->run_dir, (int)c->rank,
+                     (long)getpid());
+    int fd = n > 0 && (size_t)n < sizeof path
+                 ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW,
+                        0666)
+                 : -1;
     struct tw_file_limit limit;
     tw_file_limit_hold(&limit);
     /* Rows behind one that was cut off (disk full) would be misread: then no more are written. */
@@ -77,21 +83,28 @@ static unsigned long long micros(const struct timeval *v)
     return (unsigned long long)v->tv_sec * 1000000u + (unsigned long long)v->tv_usec;
 }
 
-/* Processor time and waiting for a processor of the thread that ends the steps: every other thread waits for it, or it for them. */
+/* Processor time and waiting for a processor of the thread that ends the steps: every other thread
+ * waits for it, or it for them. */
 static void row(uint64_t now, uint32_t steps)
 {
     struct rusage u = {.ru_maxrss = 0};
     char text[128], wait[24], run[24], rss[24];
     unsigned long long ran = 0, waited = 0, size = 0, resident = 0;
-    bool scheduled = read_small("/proc/thread-self/schedstat", text, sizeof text) && sscanf(text, "%llu %llu", &ran, &waited) == 2;
-    bool sized = read_small("/proc/self/statm", text, sizeof text) && sscanf(text, "%llu %llu", &size, &resident) == 2;
+    bool scheduled = read_small("/proc/thread-self/schedstat", text, sizeof text) &&
+                     sscanf(text, "%llu %llu", &ran, &waited) == 2;
+    bool sized = read_small("/proc/self/statm", text, sizeof text) &&
+                 sscanf(text, "%llu %llu", &size, &resident) == 2;
     getrusage(RUSAGE_SELF, &u);
     if (sizeof t.text - t.used < ROW_BYTES)
         flush(now);
-    int n = snprintf(t.text + t.used, ROW_BYTES, "%llu\t%u\t%ld\t%llu\t%s\t%s\t%ld\t%ld\t%ld\t%ld\t%s\t%llu\t%llu\n", (unsigned long long)now, steps,
-                     (long)syscall(SYS_gettid), (micros(&u.ru_utime) + micros(&u.ru_stime)) * 1000u, number(wait, scheduled, waited), number(run, scheduled, ran), u.ru_minflt, u.ru_majflt,
-                     u.ru_nvcsw, u.ru_nivcsw, number(rss, sized, resident * (unsigned long long)t.page_bytes), (unsigned long long)u.ru_inblock * 512u,
-                     (unsigned long long)u.ru_oublock * 512u);
+    int n = snprintf(
+        t.text + t.used, ROW_BYTES,
+        "%llu\t%u\t%ld\t%llu\t%s\t%s\t%ld\t%ld\t%ld\t%ld\t%s\t%llu\t%llu\n",
+        (unsigned long long)now, steps, (long)syscall(SYS_gettid),
+        (micros(&u.ru_utime) + micros(&u.ru_stime)) * 1000u, number(wait, scheduled, waited),
+        number(run, scheduled, ran), u.ru_minflt, u.ru_majflt, u.ru_nvcsw, u.ru_nivcsw,
+        number(rss, sized, resident * (unsigned long long)t.page_bytes),
+        (unsigned long long)u.ru_inblock * 512u, (unsigned long long)u.ru_oublock * 512u);
     if (n > 0 && n < ROW_BYTES)
         t.used += (size_t)n;
 }
@@ -105,8 +118,10 @@ static void begin(uint64_t now)
     uname(&u);
     int n = snprintf(t.text, sizeof t.text,
                      "twinrun.telemetry/1\tprocess\t%s\t%d\t%d\t%ld\t%s\n"
-                     "t_ns\tsteps\tthread\tcpu_ns\twait_ns\tran_ns\tfaults\tmajor_faults\twaits\tpreempted\trss_bytes\tread_bytes\twritten_bytes\n",
-                     u.nodename, (int)tw_agent_config.rank, (int)tw_agent_config.world, (long)getpid(), tw_agent_config.role);
+                     "t_ns\tsteps\tthread\tcpu_ns\twait_ns\tran_ns\tfaults\tmajor_"
+                     "faults\twaits\tpreempted\trss_bytes\tread_bytes\twritten_bytes\n",
+                     u.nodename, (int)tw_agent_config.rank, (int)tw_agent_config.world,
+                     (long)getpid(), tw_agent_config.role);
     t.used = n > 0 ? (size_t)n : 0;
 }
 
@@ -134,7 +149,8 @@ void tw_telemetry_row(uint32_t steps)
             flush(now);
             t.flush_cost_ns = wrote = thread_cpu_ns() - cpu - cost;
         }
-        /* A row that met a cold cache says nothing about the next one: it counts as four usual ones at most. Writing counts in full. */
+        /* A row that met a cold cache says nothing about the next one: it counts as four usual ones
+         * at most. Writing counts in full. */
         if (t.cost_ns)
             cost = (7 * t.cost_ns + (cost < 4 * t.cost_ns ? cost : 4 * t.cost_ns)) / 8;
         t.cost_ns = cost;

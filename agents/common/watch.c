@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TWINRUN_WATCH: what of the sources of variation a process has met while nothing is held still, so that a search leaves out what
- * cannot be the cause (src/isolate/watch.c reads it). Calls of entropy and clock are counted (factors.c); here are the libraries
- * that are loaded at the end, and the order in which directories were read.
+ * TWINRUN_WATCH: what of the sources of variation a process has met while nothing is held still, so
+ * that a search leaves out what cannot be the cause (src/isolate/watch.c reads it). Calls of
+ * entropy and clock are counted (factors.c); here are the libraries that are loaded at the end, and
+ * the order in which directories were read.
  */
 #include "factors.h"
 #include "state.h"
@@ -14,20 +15,43 @@
 #include "src/base/base.h"
 
 enum { PYTHON, TORCH, NUMPY, OPENMP, BLAS, NCCL, MPI, WORDS };
-static const char *const words[WORDS] = {"python", "torch", "numpy", "openmp", "blas", "nccl", "mpi"};
+static const char *const words[WORDS] = {"python", "torch", "numpy", "openmp",
+                                         "blas",   "nccl",  "mpi"};
 
 /* By the beginning of the file's name. */
-static const struct { const char *file; int word; } known[] = {
-    {"libpython", PYTHON}, {"python", PYTHON}, {"pypy", PYTHON}, {"libtorch", TORCH}, {"_multiarray_umath", NUMPY}, {"multiarray", NUMPY},
-    {"libgomp", OPENMP}, {"libomp", OPENMP}, {"libiomp", OPENMP}, {"libmkl", BLAS}, {"libopenblas", BLAS}, {"libscipy_openblas", BLAS},
-    {"libblas", BLAS}, {"libcblas", BLAS}, {"libnccl", NCCL}, {"librccl", NCCL}, {"libmpi", MPI}, {"libmpich", MPI},
+static const struct {
+    const char *file;
+    int word;
+} known[] = {
+    {"libpython", PYTHON},
+    {"python", PYTHON},
+    {"pypy", PYTHON},
+    {"libtorch", TORCH},
+    {"_multiarray_umath", NUMPY},
+    {"multiarray", NUMPY},
+    {"libgomp", OPENMP},
+    {"libomp", OPENMP},
+    {"libiomp", OPENMP},
+    {"libmkl", BLAS},
+    {"libopenblas", BLAS},
+    {"libscipy_openblas", BLAS},
+    {"libblas", BLAS},
+    {"libcblas", BLAS},
+    {"libnccl", NCCL},
+    {"librccl", NCCL},
+    {"libmpi", MPI},
+    {"libmpich", MPI},
 };
 
-static _Atomic uint64_t orders;  /* sum over directories of a hash of their entries in the order read */
-static _Atomic int unseen;       /* some order was not: scandir(3) reads inside libc */
+/* sum over directories of a hash of their entries in the order read */
+static _Atomic uint64_t orders;
+static _Atomic int unseen; /* some order was not: scandir(3) reads inside libc */
 
 /* The directory that the calling thread is reading. */
-static _Thread_local struct { const void *dir; uint64_t hash; } now __attribute__((tls_model("initial-exec")));
+static _Thread_local struct {
+    const void *dir;
+    uint64_t hash;
+} now __attribute__((tls_model("initial-exec")));
 
 static void finish(void)
 {
@@ -96,13 +120,17 @@ void tw_watch_report(tw_note_sink *sink, void *user)
     if (atomic_load_explicit(&unseen, memory_order_relaxed))
         snprintf(text, sizeof text, "unseen");
     else
-        snprintf(text, sizeof text, "%016llx", (unsigned long long)atomic_load_explicit(&orders, memory_order_relaxed));
+        snprintf(text, sizeof text, "%016llx",
+                 (unsigned long long)atomic_load_explicit(&orders, memory_order_relaxed));
     sink(user, "watch.dir-order", text);
     for (int f = 0; f < TW_FACTORS; f++) {
         char key[32];
         snprintf(key, sizeof key, "watch.%s", tw_factor_names[f]);
-        if (f != TW_DIRECTORY && atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) == TW_FACTOR_COUNT) {
-            snprintf(text, sizeof text, "%llu", (unsigned long long)atomic_load_explicit(&tw_factors[f].calls, memory_order_relaxed));
+        if (f != TW_DIRECTORY &&
+            atomic_load_explicit(&tw_factors[f].mode, memory_order_acquire) == TW_FACTOR_COUNT) {
+            snprintf(text, sizeof text, "%llu",
+                     (unsigned long long)atomic_load_explicit(&tw_factors[f].calls,
+                                                              memory_order_relaxed));
             sink(user, key, text);
         }
     }

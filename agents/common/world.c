@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What surrounds a process that records, in its own words: `worlds/<rank>.<pid>`, lines of KEY TAB VALUE (docs/format/run-folder.md). Once when its
- * trace begins, and its libraries once more at the end, since many are loaded late. Only trainers write it: of a rank's helpers their parent speaks.
+ * What surrounds a process that records, in its own words: `worlds/<rank>.<pid>`, lines of KEY TAB
+ * VALUE (docs/format/run-folder.md). Once when its trace begins, and its libraries once more at the
+ * end, since many are loaded late. Only trainers write it: of a rank's helpers their parent speaks.
  */
 #include "state.h"
 
@@ -19,7 +20,11 @@ extern char **environ;
 
 enum { ROOM = 4096, VALUE = 3000 };
 
-struct out { int fd; size_t used; char text[ROOM]; };
+struct out {
+    int fd;
+    size_t used;
+    char text[ROOM];
+};
 
 static void flush(struct out *o)
 {
@@ -67,7 +72,9 @@ static void mapping(struct out *o, char *text, char *last, size_t room)
     line(o, "library", path);
 }
 
-/* Not dl_iterate_phdr: its lock is held by whoever loads a library just now, perhaps for seconds. */
+/*
+ * Not dl_iterate_phdr: its lock is held by whoever loads a library just now, perhaps for seconds.
+ */
 static void libraries(struct out *o)
 {
     char text[4096 + 1], last[1024] = "";
@@ -106,14 +113,16 @@ static void variables(struct out *o)
     }
 }
 
-/* Versions that a library tells when it is there and asked; the calls are those that may come before its initialisation. */
+/* Versions that a library tells when it is there and asked; the calls are those that may come
+ * before its initialisation. */
 static void versions(struct out *o)
 {
     static char text[8200]; /* MPI wants 8,192; once per process */
     int code = 0, bytes = 0;
     int (*nccl)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "ncclGetVersion");
     int (*cuda)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
-    int (*mpi)(char *, int *) = (int (*)(char *, int *))dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
+    int (*mpi)(char *, int *) = (int (*)(char *, int *))dlsym(RTLD_DEFAULT,
+                                                              "MPI_Get_library_version");
     if (nccl && nccl(&code) == 0) {
         snprintf(text, sizeof text, "nccl %d", code);
         line(o, "version", text);
@@ -130,7 +139,8 @@ static void versions(struct out *o)
 }
 
 /* What stands behind `after` in the line of a file of /proc that has `begin` in it. */
-static void of_machine(struct out *o, const char *path, const char *begin, const char *after, const char *name)
+static void of_machine(struct out *o, const char *path, const char *begin, const char *after,
+                       const char *name)
 {
     char text[2048], told[512];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -192,7 +202,8 @@ void tw_world_report(bool begins)
     const struct tw_agent_config *c = &tw_agent_config;
     if (strcmp(c->role, "main") != 0)
         return;
-    int n = snprintf(path, sizeof path, "%s/worlds/%d.%ld", c->run_dir, (int)c->rank, (long)getpid());
+    int n = snprintf(path, sizeof path, "%s/worlds/%d.%ld", c->run_dir, (int)c->rank,
+                     (long)getpid());
     if (n < 0 || (size_t)n >= sizeof path)
         return;
     o.fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0666);

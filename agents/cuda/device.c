@@ -2,9 +2,9 @@
 /*
  * Launches the kernels of look.cu and turns what they found into fingerprints.
  *
- * A thread takes a place (scratch and result memory in one context) while it works and never waits for another thread: the
- * other may wait for a collective that needs this one. Work is put behind what the stream holds; waiting for it is what
- * a copy to the host would do, too.
+ * A thread takes a place (scratch and result memory in one context) while it works and never waits
+ * for another thread: the other may wait for a collective that needs this one. Work is put behind
+ * what the stream holds; waiting for it is what a copy to the host would do, too.
  */
 #include "device.h"
 #include "driver.h"
@@ -15,23 +15,24 @@
 #include <string.h>
 
 enum {
-    CONTEXTS = 16,               /* one per GPU that the process uses */
-    PLACES = 16,                 /* threads at work at the same time */
-    RESULTS = 256,               /* tensors before the stream is waited for */
-    SCRATCH_BYTES = 4 << 20,     /* rows of 16 million elements, chunks of a billion; longer tensors come in runs */
+    CONTEXTS = 16, /* one per GPU that the process uses */
+    PLACES = 16,   /* threads at work at the same time */
+    RESULTS = 256, /* tensors before the stream is waited for */
+    /* rows of 16 million elements, chunks of a billion; longer tensors come in runs */
+    SCRATCH_BYTES = 4 << 20,
 };
 
 struct context {
     _Atomic(tw_cu_context) at;
-    atomic_int state;            /* 0: not asked, 1: the kernels are loaded, -1: they cannot be */
+    atomic_int state; /* 0: not asked, 1: the kernels are loaded, -1: they cannot be */
     tw_cu_function digest, rows, add_rows, chunks, add_chunks;
 };
 
 struct place {
     atomic_bool taken;
-    tw_cu_context at;            /* NULL: no memory yet */
+    tw_cu_context at; /* NULL: no memory yet */
     tw_cu_address scratch, seen;
-    struct tw_seen *host;        /* pinned */
+    struct tw_seen *host; /* pinned */
 };
 
 static struct context contexts[CONTEXTS];
@@ -59,7 +60,9 @@ static bool load(const struct tw_driver *d, struct context *c)
            d->module_function(&c->add_chunks, module, "tw_add_chunks") == 0;
 }
 
-/* While another thread captures a stream, allocating would break its capture; a relaxed thread may. */
+/*
+ * While another thread captures a stream, allocating would break its capture; a relaxed thread may.
+ */
 static int relax(const struct tw_driver *d)
 {
     int mode = TW_CU_CAPTURE_RELAXED;
@@ -97,7 +100,8 @@ static struct context *slot_of(tw_cu_context at)
 static struct context *current(const struct tw_driver *d)
 {
     tw_cu_context at = NULL;
-    if (atomic_load(&forgotten) || !tw_device_image_bytes || !d || d->context_current(&at) != 0 || !at)
+    if (atomic_load(&forgotten) || !tw_device_image_bytes || !d || d->context_current(&at) != 0 ||
+        !at)
         return NULL;
     for (int i = 0; i < CONTEXTS; i++)
         if (atomic_load(&contexts[i].at) == at && atomic_load(&contexts[i].state))
@@ -132,7 +136,9 @@ static bool make(const struct tw_driver *d, struct place *p, tw_cu_context at)
     return good;
 }
 
-/* A place of this context that no other thread uses; NULL when all are taken or there is no memory. */
+/*
+ * A place of this context that no other thread uses; NULL when all are taken or there is no memory.
+ */
 static struct place *take(const struct tw_driver *d, tw_cu_context at)
 {
     bool room = true; /* what could not be allocated for one place cannot be for the next */
@@ -161,25 +167,29 @@ struct work {
     bool failed;
 };
 
-static void launch(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads, void **arguments)
+static void launch(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads,
+                   void **arguments)
 {
     if (!w->failed && blocks)
         w->failed = blocks > INT32_MAX ||
-                    w->driver->launch(kernel, (unsigned)blocks, 1, 1, threads, 1, 1, 0, w->stream, arguments, NULL) != 0;
+                    w->driver->launch(kernel, (unsigned)blocks, 1, 1, threads, 1, 1, 0, w->stream,
+                                      arguments, NULL) != 0;
 }
 
 /* What a launch is about, filled one tensor after another. */
 struct filling {
-    tw_cu_function kernel, add;  /* `add`: what adds up the places; NULL when the kernel needs no scratch memory */
+    /* `add`: what adds up the places; NULL when the kernel needs no scratch memory */
+    tw_cu_function kernel, add;
     uint32_t length, add_threads; /* of a place, in elements */
-    uint64_t room;               /* how many places the scratch memory has */
+    uint64_t room;                /* how many places the scratch memory has */
     struct tw_looks looks;
     uint64_t blocks, places;
 };
 
 static void send(struct work *w, struct filling *f)
 {
-    void *plain[] = {&f->looks, &w->place->seen}, *with_scratch[] = {&f->looks, &w->place->scratch, &w->place->seen};
+    void *plain[] = {&f->looks, &w->place->seen};
+    void *with_scratch[] = {&f->looks, &w->place->scratch, &w->place->seen};
     if (f->looks.n == 0)
         return;
     launch(w, f->kernel, f->blocks, TW_LOOK_THREADS, f->add ? with_scratch : plain);
@@ -205,7 +215,8 @@ static void add_digest(struct work *w, struct filling *f, struct tw_look look)
     f->blocks += rounded(units, TW_LOOK_UNITS);
 }
 
-/* Rows or chunks, in runs that fit the scratch memory. A run ends where a place ends: sums go on where they were. */
+/* Rows or chunks, in runs that fit the scratch memory. A run ends where a place ends: sums go on
+ * where they were. */
 static void add_places(struct work *w, struct filling *f, struct tw_look look)
 {
     while (look.count && !w->failed) {
@@ -255,7 +266,8 @@ static uint64_t one_nan(double x)
     return (bits & ~((uint64_t)1 << 63)) > 0x7FF0000000000000u ? NAN_BITS : bits;
 }
 
-static void understand(const struct tw_seen *s, const struct tw_device_tensor *t, struct tw_device_found *f)
+static void understand(const struct tw_seen *s, const struct tw_device_tensor *t,
+                       struct tw_device_found *f)
 {
     const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
     f->digest = (struct twin_digest){s->a, s->b};
@@ -263,9 +275,13 @@ static void understand(const struct tw_seen *s, const struct tw_device_tensor *t
         f->stats = (struct twin_stats){.count = t->count};
     } else if (t->want_stats) {
         struct twin_stats *o = &f->stats;
-        *o = (struct twin_stats){.count = complex ? 2 * t->count : t->count, .nan = s->nan, .pos_inf = s->pos_inf,
-                                 .neg_inf = s->neg_inf, .zeros = s->zeros};
-        const uint64_t high = s->max_key ? unkey(s->max_key - 1) : NAN_BITS, low = s->min_key ? unkey(~(s->min_key - 1)) : NAN_BITS;
+        *o = (struct twin_stats){.count = complex ? 2 * t->count : t->count,
+                                 .nan = s->nan,
+                                 .pos_inf = s->pos_inf,
+                                 .neg_inf = s->neg_inf,
+                                 .zeros = s->zeros};
+        const uint64_t high = s->max_key ? unkey(s->max_key - 1) : NAN_BITS;
+        const uint64_t low = s->min_key ? unkey(~(s->min_key - 1)) : NAN_BITS;
         const uint64_t sign = (uint64_t)1 << 63;
         o->max = f64_of(high);
         o->min = f64_of(low);
@@ -284,19 +300,32 @@ static void understand(const struct tw_seen *s, const struct tw_device_tensor *t
 static struct tw_look look_of(const struct tw_device_tensor *t, size_t result)
 {
     const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
-    const enum twin_dtype part = t->dtype == TWIN_C64 ? TWIN_F32 : t->dtype == TWIN_C128 ? TWIN_F64 : t->dtype;
-    return (struct tw_look){.data = t->data, .first = t->global_offset << complex, .count = t->count << complex,
-                            .result = (uint16_t)result, .dtype = (uint8_t)part, .width = (uint8_t)twin_dtype_size(part)};
+    const enum twin_dtype part = t->dtype == TWIN_C64    ? TWIN_F32
+                                 : t->dtype == TWIN_C128 ? TWIN_F64
+                                                         : t->dtype;
+    return (struct tw_look){.data = t->data,
+                            .first = t->global_offset << complex,
+                            .count = t->count << complex,
+                            .result = (uint16_t)result,
+                            .dtype = (uint8_t)part,
+                            .width = (uint8_t)twin_dtype_size(part)};
 }
 
 /* n <= RESULTS tensors. */
-static void some(struct work *w, const struct tw_device_tensor *tensors, size_t n, struct tw_device_found *found)
+static void some(struct work *w, const struct tw_device_tensor *tensors, size_t n,
+                 struct tw_device_found *found)
 {
     const struct context *c = w->context;
     struct filling digests = {.kernel = c->digest};
-    struct filling rows = {.kernel = c->rows, .add = c->add_rows, .add_threads = TW_LOOK_THREADS, .length = TW_LOOK_ROW,
+    struct filling rows = {.kernel = c->rows,
+                           .add = c->add_rows,
+                           .add_threads = TW_LOOK_THREADS,
+                           .length = TW_LOOK_ROW,
                            .room = SCRATCH_BYTES / sizeof(struct tw_row_sums)};
-    struct filling chunks = {.kernel = c->chunks, .add = c->add_chunks, .add_threads = 32, .length = TW_LOOK_CHUNK,
+    struct filling chunks = {.kernel = c->chunks,
+                             .add = c->add_chunks,
+                             .add_threads = 32,
+                             .length = TW_LOOK_CHUNK,
                              .room = SCRATCH_BYTES / sizeof(struct tw_chunk_sums)};
     const size_t bytes = n * sizeof(struct tw_seen);
     w->failed |= w->driver->clear(w->place->seen, 0, bytes, w->stream) != 0;
@@ -319,14 +348,16 @@ static void some(struct work *w, const struct tw_device_tensor *tensors, size_t 
         understand(&w->place->host[i], &tensors[i], &found[i]);
 }
 
-bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stream, struct tw_device_found *found)
+bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stream,
+                    struct tw_device_found *found)
 {
     const struct tw_driver *d = tw_driver();
     const struct context *c = current(d);
     int capturing = TW_CU_CAPTURE_NONE;
     if (!c || d->is_capturing(stream, &capturing) != 0 || capturing != TW_CU_CAPTURE_NONE)
         return false;
-    struct work w = {.driver = d, .context = c, .stream = stream, .place = take(d, atomic_load(&c->at))};
+    struct work w = {
+        .driver = d, .context = c, .stream = stream, .place = take(d, atomic_load(&c->at))};
     if (!w.place)
         return false;
     int mode = relax(d);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the CUDA driver's functions. A driver that is not loaded yet is looked for again at the next call. */
+/* Finds the CUDA driver's functions. A driver that is not loaded yet is looked for again at the
+ * next call. */
 #include "driver.h"
 
 #include <dlfcn.h>
@@ -7,9 +8,10 @@
 #include <stdatomic.h>
 
 static const char *const names[] = {
-    "cuCtxGetCurrent", "cuModuleLoadData", "cuModuleGetFunction", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc",
-    "cuMemsetD8Async", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuStreamIsCapturing",
-    "cuThreadExchangeStreamCaptureMode",
+    "cuCtxGetCurrent",     "cuModuleLoadData",    "cuModuleGetFunction",
+    "cuMemAlloc_v2",       "cuMemFree_v2",        "cuMemHostAlloc",
+    "cuMemsetD8Async",     "cuLaunchKernel",      "cuMemcpyDtoHAsync_v2",
+    "cuStreamSynchronize", "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode",
 };
 
 static int (*allocate_flags)(void **, size_t, unsigned);
@@ -21,7 +23,8 @@ static int allocate_host(void **memory, size_t bytes)
 
 static bool find(struct tw_driver *d)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *at[sizeof names / sizeof names[0]];
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *at[sizeof names / sizeof names[0]];
     if (!library)
         return false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -29,9 +32,12 @@ static bool find(struct tw_driver *d)
             return false;
     *(void **)&allocate_flags = at[5];
     void **const to[] = {
-        (void **)&d->context_current, (void **)&d->module_load, (void **)&d->module_function, (void **)&d->allocate,
-        (void **)&d->release, NULL, (void **)&d->clear, (void **)&d->launch, (void **)&d->to_host, (void **)&d->wait,
-        (void **)&d->is_capturing, (void **)&d->exchange_capture_mode,
+        (void **)&d->context_current, (void **)&d->module_load,
+        (void **)&d->module_function, (void **)&d->allocate,
+        (void **)&d->release,         NULL,
+        (void **)&d->clear,           (void **)&d->launch,
+        (void **)&d->to_host,         (void **)&d->wait,
+        (void **)&d->is_capturing,    (void **)&d->exchange_capture_mode,
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (to[i])

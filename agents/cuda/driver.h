@@ -2,8 +2,9 @@
 #ifndef TW_AGENT_DRIVER_H
 #define TW_AGENT_DRIVER_H
 /*
- * The functions of the CUDA driver that are used, found in the libcuda.so.1 that the job has loaded. Types as in the
- * driver's documented interface (CUDA Driver API); no header of CUDA is needed to build.
+ * The functions of the CUDA driver that are used, found in the libcuda.so.1 that the job has
+ * loaded. Types as in the driver's documented interface (CUDA Driver API); no header of CUDA is
+ * needed to build.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,8 +24,9 @@ struct tw_driver {
     int (*release)(tw_cu_address);
     int (*allocate_host)(void **, size_t bytes);
     int (*clear)(tw_cu_address, unsigned char value, size_t bytes, void *stream);
-    int (*launch)(tw_cu_function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                  unsigned block_z, unsigned shared_bytes, void *stream, void **arguments, void **extra);
+    int (*launch)(tw_cu_function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                  void *stream, void **arguments, void **extra);
     int (*to_host)(void *host, tw_cu_address device, size_t bytes, void *stream);
     int (*wait)(void *stream);
     int (*is_capturing)(void *stream, int *status);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Digest, statistics and sketch of tensors in GPU memory: the same bits as src/fingerprint gives on the host.
+ * Digest, statistics and sketch of tensors in GPU memory: the same bits as src/fingerprint gives on
+ * the host.
  *
- * The digest is a sum of integers, so thread blocks add their shares in any order. Sums of floating-point numbers have
- * the order that docs/format/fingerprint.md gives them: a thread is one lane of a row (sketch) or of a chunk (statistics),
- * and what rows and chunks found is added up one after another by a second kernel. Products are rounded before they are
- * added: __dmul_rn and __dadd_rn are never fused.
+ * The digest is a sum of integers, so thread blocks add their shares in any order. Sums of
+ * floating-point numbers have the order that docs/format/fingerprint.md gives them: a thread is one
+ * lane of a row (sketch) or of a chunk (statistics), and what rows and chunks found is added up one
+ * after another by a second kernel. Products are rounded before they are added: __dmul_rn and
+ * __dadd_rn are never fused.
  */
 #include <twin/fingerprint.h>
 #include "look.h"
@@ -42,8 +44,10 @@ __device__ static uint64_t sum_of_block(uint64_t v, uint64_t *shared)
 
 /* ---- digest */
 
-/* The 16 bytes at p, of which those from `low` to before `high` belong to the tensor; the others count as zero. */
-__device__ static void load_unit(const unsigned char *p, int low, int high, uint64_t *w0, uint64_t *w1)
+/* The 16 bytes at p, of which those from `low` to before `high` belong to the tensor; the others
+ * count as zero. */
+__device__ static void load_unit(const unsigned char *p, int low, int high, uint64_t *w0,
+                                 uint64_t *w1)
 {
     const uintptr_t at = (uintptr_t)p;
     if (low == 0 && high == 16 && at % 16 == 0) {
@@ -61,7 +65,8 @@ __device__ static void load_unit(const unsigned char *p, int low, int high, uint
     }
 }
 
-extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS) tw_digest(const __grid_constant__ struct tw_looks looks, struct tw_seen *seen)
+extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
+    tw_digest(const __grid_constant__ struct tw_looks looks, struct tw_seen *seen)
 {
     __shared__ uint64_t shared[TW_LOOK_THREADS / 32];
     const struct tw_look *t = mine(looks);
@@ -71,7 +76,8 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS) tw_digest(const __
     const uint64_t start = (uint64_t)(blockIdx.x - t->block) * TW_LOOK_UNITS;
     const uint64_t end = start + TW_LOOK_UNITS < units ? start + TW_LOOK_UNITS : units;
     uint64_t a = 0, b = 0;
-    if ((uintptr_t)base % 16 == 0 && cut == 0 && start + TW_LOOK_UNITS <= bytes / 16) { /* whole units: several loads under way */
+    /* whole units: several loads under way */
+    if ((uintptr_t)base % 16 == 0 && cut == 0 && start + TW_LOOK_UNITS <= bytes / 16) {
         const ulonglong2 *from = (const ulonglong2 *)base + start + threadIdx.x;
         enum { AHEAD = 8 };
         for (uint32_t i = 0; i < TW_LOOK_UNITS / TW_LOOK_THREADS; i += AHEAD) {
@@ -81,7 +87,9 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS) tw_digest(const __
                 v[j] = from[(i + j) * TW_LOOK_THREADS];
 #pragma unroll
             for (uint32_t j = 0; j < AHEAD; j++)
-                tw_mix_block(v[j].x, v[j].y, tw_block_key(unit + start + threadIdx.x + (i + j) * TW_LOOK_THREADS), &a, &b);
+                tw_mix_block(v[j].x, v[j].y,
+                             tw_block_key(unit + start + threadIdx.x + (i + j) * TW_LOOK_THREADS),
+                             &a, &b);
         }
     } else {
         for (uint64_t u = start + threadIdx.x; u < end; u += TW_LOOK_THREADS) {
@@ -110,10 +118,13 @@ __device__ static double small_float(uint32_t bits, int exponent, int fraction)
     if (e == (1u << exponent) - 1)
         return __longlong_as_double((long long)(sign | 0x7FF0000000000000u | f << (52 - fraction)));
     if (e == 0) { /* zero or subnormal: an integer number of smallest steps */
-        const double step = __longlong_as_double((long long)((uint64_t)(1024 - bias - fraction) << 52));
-        return __longlong_as_double((long long)(sign | (uint64_t)__double_as_longlong(__dmul_rn((double)f, step))));
+        const double step = __longlong_as_double(
+            (long long)((uint64_t)(1024 - bias - fraction) << 52));
+        return __longlong_as_double(
+            (long long)(sign | (uint64_t)__double_as_longlong(__dmul_rn((double)f, step))));
     }
-    return __longlong_as_double((long long)(sign | (e + 1023 - (uint64_t)bias) << 52 | f << (52 - fraction)));
+    return __longlong_as_double(
+        (long long)(sign | (e + 1023 - (uint64_t)bias) << 52 | f << (52 - fraction)));
 }
 
 __device__ static double from_e4m3fn(uint32_t b) /* no infinities; only S.1111.111 is a NaN */
@@ -148,14 +159,15 @@ template <int DTYPE> __device__ static double element(int dtype, const void *p, 
     }
 }
 
-/* Calls function<type>(...) for the tensor's type: those that training computes in have code of their own. */
-#define BY_TYPE(type, function, ...)                                                                                   \
-    switch (type) {                                                                                                    \
-    case TWIN_F16: function<TWIN_F16>(__VA_ARGS__); break;                                                             \
-    case TWIN_BF16: function<TWIN_BF16>(__VA_ARGS__); break;                                                           \
-    case TWIN_F32: function<TWIN_F32>(__VA_ARGS__); break;                                                             \
-    case TWIN_F64: function<TWIN_F64>(__VA_ARGS__); break;                                                             \
-    default: function<OTHER>(__VA_ARGS__);                                                                             \
+/* Calls function<type>(...) for the tensor's type: those that training computes in have code of
+ * their own. */
+#define BY_TYPE(type, function, ...)                         \
+    switch (type) {                                          \
+    case TWIN_F16: function<TWIN_F16>(__VA_ARGS__); break;   \
+    case TWIN_BF16: function<TWIN_BF16>(__VA_ARGS__); break; \
+    case TWIN_F32: function<TWIN_F32>(__VA_ARGS__); break;   \
+    case TWIN_F64: function<TWIN_F64>(__VA_ARGS__); break;   \
+    default: function<OTHER>(__VA_ARGS__);                   \
     }
 
 static __device__ const uint64_t INFINITE = 0x7FF0000000000000u, SIGN = (uint64_t)1 << 63;
@@ -183,11 +195,13 @@ __device__ static void count(uint32_t n, uint64_t *all)
 
 /* This thread's lane of one row, with its signs; counts the elements that are not finite. */
 template <int DTYPE>
-__device__ static void lane_of_row(const struct tw_look *t, uint64_t row, uint32_t lane, struct tw_row_sums *out, uint32_t *skipped)
+__device__ static void lane_of_row(const struct tw_look *t, uint64_t row, uint32_t lane,
+                                   struct tw_row_sums *out, uint32_t *skipped)
 {
     const uint64_t begin = row * TW_LOOK_ROW, end = t->first + t->count;
     const bool whole = begin >= t->first && begin + TW_LOOK_ROW <= end;
-    const void *data = (const char *)t->data - (t->first - begin) * t->width; /* of the row's first element, if there is one */
+    /* of the row's first element, if there is one */
+    const void *data = (const char *)t->data - (t->first - begin) * t->width;
     double sum = 0;
 #pragma unroll(DTYPE == OTHER ? 1 : 4)
     for (int quarter = 0; quarter < 4; quarter++) {
@@ -209,21 +223,25 @@ __device__ static void lane_of_row(const struct tw_look *t, uint64_t row, uint32
 }
 
 extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
-tw_rows(const __grid_constant__ struct tw_looks looks, struct tw_row_sums *scratch, struct tw_seen *seen)
+    tw_rows(const __grid_constant__ struct tw_looks looks, struct tw_row_sums *scratch,
+            struct tw_seen *seen)
 {
     const struct tw_look *t = mine(looks);
     const uint32_t place = my_place(t);
     const uint64_t row = t->first / TW_LOOK_ROW + place;
     uint32_t skipped = 0;
     if (row <= (t->first + t->count - 1) / TW_LOOK_ROW)
-        BY_TYPE(t->dtype, lane_of_row, t, row, threadIdx.x % TW_LOOK_LANES, scratch + t->place + place, &skipped);
+        BY_TYPE(t->dtype, lane_of_row, t, row, threadIdx.x % TW_LOOK_LANES,
+                scratch + t->place + place, &skipped);
     __syncwarp();
     count(skipped, &seen[t->result].skipped);
 }
 
-/* One thread block a tensor: adds its rows to the buckets, in their order. One warp adds while the others fetch the next ones. */
+/* One thread block a tensor: adds its rows to the buckets, in their order. One warp adds while the
+ * others fetch the next ones. */
 extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
-tw_add_rows(const __grid_constant__ struct tw_looks looks, const struct tw_row_sums *scratch, struct tw_seen *seen)
+    tw_add_rows(const __grid_constant__ struct tw_looks looks, const struct tw_row_sums *scratch,
+                struct tw_seen *seen)
 {
     enum { TILE = 128, FETCHERS = TW_LOOK_THREADS - 32 };
     __shared__ struct tw_row_sums tile[2][TILE];
@@ -233,7 +251,8 @@ tw_add_rows(const __grid_constant__ struct tw_looks looks, const struct tw_row_s
     double *bucket = &seen[t->result].bucket[threadIdx.x % TW_LOOK_LANES];
     double v = *bucket;
     __syncthreads();
-    for (uint64_t at = 0; at < count + TILE; at += TILE) { /* the tile at `at` is fetched, that before it is added */
+    /* the tile at `at` is fetched, that before it is added */
+    for (uint64_t at = 0; at < count + TILE; at += TILE) {
         const uint32_t turn = at / TILE % 2;
         if (threadIdx.x >= 32) {
             const uint64_t end = (at + TILE < count ? at + TILE : count) * TW_LOOK_LANES;
@@ -242,7 +261,8 @@ tw_add_rows(const __grid_constant__ struct tw_looks looks, const struct tw_row_s
             for (uint64_t i = at * TW_LOOK_LANES + threadIdx.x - 32; i < end; i += FETCHERS)
                 to[i - at * TW_LOOK_LANES] = from[i];
         } else if (at && threadIdx.x < TW_LOOK_LANES) {
-            const uint32_t some = count - (at - TILE) < TILE ? (uint32_t)(count - (at - TILE)) : TILE;
+            const uint32_t some = count - (at - TILE) < TILE ? (uint32_t)(count - (at - TILE))
+                                                             : TILE;
             const struct tw_row_sums *row = tile[1 - turn];
             if (some == TILE) {
 #pragma unroll 32
@@ -285,7 +305,8 @@ __device__ static bool count_element(double x, struct counts *c)
 
 /* This thread's lane of one chunk: every 16th element. */
 template <int DTYPE>
-__device__ static void lane_of_chunk(const struct tw_look *t, uint64_t chunk, uint32_t lane, double *sum, double *sumsq, struct counts *c)
+__device__ static void lane_of_chunk(const struct tw_look *t, uint64_t chunk, uint32_t lane,
+                                     double *sum, double *sumsq, struct counts *c)
 {
     const uint64_t begin = chunk * TW_LOOK_CHUNK, end = t->first + t->count;
     const bool whole = begin >= t->first && begin + TW_LOOK_CHUNK <= end;
@@ -312,7 +333,8 @@ __device__ static void largest(uint64_t key, uint64_t *all)
 }
 
 extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
-tw_chunks(const __grid_constant__ struct tw_looks looks, struct tw_chunk_sums *scratch, struct tw_seen *seen)
+    tw_chunks(const __grid_constant__ struct tw_looks looks, struct tw_chunk_sums *scratch,
+              struct tw_seen *seen)
 {
     const struct tw_look *t = mine(looks);
     const uint32_t lane = threadIdx.x % TW_LOOK_LANES, place = my_place(t);
@@ -340,14 +362,16 @@ tw_chunks(const __grid_constant__ struct tw_looks looks, struct tw_chunk_sums *s
 
 /* One warp a tensor: adds up its chunks, in their order. */
 extern "C" __global__ void __launch_bounds__(32)
-tw_add_chunks(const __grid_constant__ struct tw_looks looks, const struct tw_chunk_sums *scratch, struct tw_seen *seen)
+    tw_add_chunks(const __grid_constant__ struct tw_looks looks,
+                  const struct tw_chunk_sums *scratch, struct tw_seen *seen)
 {
     __shared__ struct tw_chunk_sums tile[32];
     const struct tw_look *t = &looks.look[blockIdx.x];
     const uint64_t count = (t->first + t->count - 1) / TW_LOOK_CHUNK - t->first / TW_LOOK_CHUNK + 1;
     struct tw_seen *all = seen + t->result;
     double sum = all->sum, sumsq = all->sumsq;
-    struct tw_chunk_sums ahead = threadIdx.x < count ? scratch[t->place + threadIdx.x] : tw_chunk_sums{};
+    struct tw_chunk_sums ahead = threadIdx.x < count ? scratch[t->place + threadIdx.x]
+                                                     : tw_chunk_sums{};
     for (uint64_t at = 0; at < count; at += 32) {
         tile[threadIdx.x] = ahead;
         __syncwarp();

@@ -2,22 +2,28 @@
 #ifndef TW_AGENT_LOOK_H
 #define TW_AGENT_LOOK_H
 /*
- * What the agent and its kernels on a GPU say to each other. Compiles as C and as CUDA: a kernel's argument has the same
- * layout for both. Definitions of digest, statistics and sketch: docs/format/fingerprint.md.
+ * What the agent and its kernels on a GPU say to each other. Compiles as C and as CUDA: a kernel's
+ * argument has the same layout for both. Definitions of digest, statistics and sketch:
+ * docs/format/fingerprint.md.
  */
 #include <stdint.h>
 
 enum {
-    TW_LOOK_MOST = 64,       /* tensors in one launch: their descriptions are the kernel's argument, at most 4 KiB */
-    TW_LOOK_THREADS = 256,   /* of a thread block */
-    TW_LOOK_LANES = 16,      /* of a row and of a chunk; also the buckets of a sketch. A thread is one lane. */
-    TW_LOOK_UNITS = 4096,    /* 16-byte units that one thread block digests */
-    TW_LOOK_ROW = 512,       /* elements of a sketch's row */
-    TW_LOOK_CHUNK = 4096,    /* elements whose sums are folded together */
-    TW_LOOK_AT_ONCE = TW_LOOK_THREADS / TW_LOOK_LANES, /* rows or chunks that one thread block takes */
+    /* tensors in one launch: their descriptions are the kernel's argument, at most 4 KiB */
+    TW_LOOK_MOST = 64,
+    TW_LOOK_THREADS = 256, /* of a thread block */
+    /* of a row and of a chunk; also the buckets of a sketch. A thread is one lane. */
+    TW_LOOK_LANES = 16,
+    TW_LOOK_UNITS = 4096, /* 16-byte units that one thread block digests */
+    TW_LOOK_ROW = 512,    /* elements of a sketch's row */
+    TW_LOOK_CHUNK = 4096, /* elements whose sums are folded together */
+    /* rows or chunks that one thread block takes */
+    TW_LOOK_AT_ONCE = TW_LOOK_THREADS / TW_LOOK_LANES,
 };
 
-/* A contiguous tensor on the device, or a run of one. Elements of a complex tensor are its parts. */
+/*
+ * A contiguous tensor on the device, or a run of one. Elements of a complex tensor are its parts.
+ */
 struct tw_look {
     const void *data;
     uint64_t first;       /* index of the first element in the global tensor */
@@ -46,19 +52,22 @@ struct tw_chunk_sums {
 
 /* What was found about one tensor. All zeros before the first launch. */
 struct tw_seen {
-    uint64_t a, b;                       /* the raw digest */
-    uint64_t skipped;                    /* by the sketch: elements that are not finite */
+    uint64_t a, b;    /* the raw digest */
+    uint64_t skipped; /* by the sketch: elements that are not finite */
     uint64_t nan, pos_inf, neg_inf, zeros;
-    uint64_t max_key, min_key;           /* 1 + the order of the largest; 1 + that of the smallest's complement; 0: none */
+    /* 1 + the order of the largest; 1 + that of the smallest's complement; 0: none */
+    uint64_t max_key, min_key;
     double sum, sumsq;
     double bucket[TW_LOOK_LANES];
 };
 
-/* A number for a binary64, by its bits, that grows with it, -0 below +0. Less than 2^64 - 1 for all but NaN. */
+/* A number for a binary64, by its bits, that grows with it, -0 below +0. Less than 2^64 - 1 for all
+ * but NaN. */
 #ifdef __CUDACC__
 __host__ __device__
 #endif
-static inline uint64_t tw_look_key(uint64_t bits)
+    static inline uint64_t
+    tw_look_key(uint64_t bits)
 {
     return bits >> 63 ? ~bits : bits | (uint64_t)1 << 63;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wall clock. Pinned, each thread has one of its own that starts where its creator's stood and advances a fixed amount at
- * every reading: it never stands still (a loop that waits for the time to pass ends), and a thread reads the same in another
- * run however the threads interleave. Between threads it is off by their readings, milliseconds as a rule.
- * The monotonic clocks are left alone. vary: another start and uneven steps, by the seed.
+ * The wall clock. Pinned, each thread has one of its own that starts where its creator's stood and
+ * advances a fixed amount at every reading: it never stands still (a loop that waits for the time
+ * to pass ends), and a thread reads the same in another run however the threads interleave. Between
+ * threads it is off by their readings, milliseconds as a rule. The monotonic clocks are left alone.
+ * vary: another start and uneven steps, by the seed.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -31,7 +32,9 @@ int64_t tw_clock_now(bool peek)
 {
     if (tw_clock_scales())
         return tw_clock_scaled_ns(CLOCK_REALTIME);
-    uint64_t *passed = tw_stream_clock(), step = tw_factors[TW_CLOCK].extra * 1000, start = tw_factors[TW_CLOCK].value;
+    uint64_t *passed = tw_stream_clock();
+    uint64_t step = tw_factors[TW_CLOCK].extra * 1000;
+    uint64_t start = tw_factors[TW_CLOCK].value;
     if (tw_factor_varies(TW_CLOCK)) /* any second of the 30 years from September 2001 on */
         start = 1000000000 + tw_mix64(start + 1) % 946080000;
     if (!peek)
@@ -80,7 +83,8 @@ int clock_gettime(clockid_t clock, struct timespec *t)
         return 0;
     }
     clock_gettime_fn *real = real_clock_gettime();
-    return __builtin_expect(real != NULL, 1) ? real(clock, t) : (int)syscall(SYS_clock_gettime, clock, t);
+    return __builtin_expect(real != NULL, 1) ? real(clock, t)
+                                             : (int)syscall(SYS_clock_gettime, clock, t);
 }
 
 int64_t tw_clock_kernel_ns(clockid_t clock)
@@ -92,8 +96,9 @@ int64_t tw_clock_kernel_ns(clockid_t clock)
     return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
 }
 
-/* Python's multiprocessing reads the time for the deadlines of its locks, as often as these happen to be tried. Such a reading is
- * not the program's, and must not move the program's clock by an amount that depends on the interleaving. */
+/* Python's multiprocessing reads the time for the deadlines of its locks, as often as these happen
+ * to be tried. Such a reading is not the program's, and must not move the program's clock by an
+ * amount that depends on the interleaving. */
 static bool only_makes_deadlines(void *caller)
 {
     static _Atomic uintptr_t known;
@@ -142,7 +147,8 @@ bool tw_clock_by_number(long number, const long a[6], long *result)
     *result = 0;
     switch (number) {
     case SYS_clock_gettime:
-        if (!a[1] || !(is_wall(a[0]) || (tw_clock_scales() && tw_clock_is_scaled((clockid_t)a[0]))) ||
+        if (!a[1] ||
+            !(is_wall(a[0]) || (tw_clock_scales() && tw_clock_is_scaled((clockid_t)a[0]))) ||
             !answered("syscall(clock_gettime)"))
             return false;
         *(struct timespec *)a[1] = is_wall(a[0]) ? now() : at(tw_clock_scaled_ns((clockid_t)a[0]));
@@ -153,7 +159,8 @@ bool tw_clock_by_number(long number, const long a[6], long *result)
             return false;
         {
             struct timespec s = now();
-            *(struct timeval *)a[0] = (struct timeval){.tv_sec = s.tv_sec, .tv_usec = s.tv_nsec / 1000};
+            *(struct timeval *)a[0] = (struct timeval){.tv_sec = s.tv_sec,
+                                                       .tv_usec = s.tv_nsec / 1000};
         }
         return true;
 #endif

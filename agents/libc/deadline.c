@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits until a time of day. A program that reads a pinned clock makes its deadlines from it, and the kernel's clock, which is
- * elsewhere, would take them as long past (the wait returns at once) or far away (it hangs). While the clock is pinned such a
- * deadline becomes: the real time, and as much as it lies ahead of what the thread last read.
+ * Waits until a time of day. A program that reads a pinned clock makes its deadlines from it, and
+ * the kernel's clock, which is elsewhere, would take them as long past (the wait returns at once)
+ * or far away (it hangs). While the clock is pinned such a deadline becomes: the real time, and as
+ * much as it lies ahead of what the thread last read.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +18,8 @@ typedef const struct timespec deadline;
 EXPORT int sem_timedwait(sem_t *s, deadline *t);
 EXPORT int sem_clockwait(sem_t *s, clockid_t clock, deadline *t);
 EXPORT int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, deadline *t);
-EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, deadline *t);
+EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
+                                  deadline *t);
 EXPORT int pthread_mutex_timedlock(pthread_mutex_t *m, deadline *t);
 EXPORT int pthread_rwlock_timedrdlock(pthread_rwlock_t *l, deadline *t);
 EXPORT int pthread_rwlock_timedwrlock(pthread_rwlock_t *l, deadline *t);
@@ -34,7 +36,9 @@ TW_REAL(int, clock_nanosleep, (clockid_t, int, deadline *, struct timespec *))
 
 static bool pinned(void)
 {
-    return tw_factor_armed(TW_CLOCK) && atomic_load_explicit(&tw_factors[TW_CLOCK].mode, memory_order_relaxed) != TW_FACTOR_AUDIT;
+    return tw_factor_armed(TW_CLOCK) &&
+           atomic_load_explicit(&tw_factors[TW_CLOCK].mode, memory_order_relaxed) !=
+               TW_FACTOR_AUDIT;
 }
 
 static int64_t distance(int64_t a, int64_t b)
@@ -57,10 +61,12 @@ static int64_t shown_ns(clockid_t clock)
 
 deadline *tw_clock_real_deadline(clockid_t clock, bool either, deadline *t, struct timespec *out)
 {
-    if (!pinned() || !t || t->tv_nsec < 0 || t->tv_nsec >= SECOND || t->tv_sec < 0 || t->tv_sec > INT64_MAX / SECOND - 1)
+    if (!pinned() || !t || t->tv_nsec < 0 || t->tv_nsec >= SECOND || t->tv_sec < 0 ||
+        t->tv_sec > INT64_MAX / SECOND - 1)
         return t;
     int64_t wanted = (int64_t)t->tv_sec * SECOND + t->tv_nsec;
-    if (either && distance(wanted, shown_ns(CLOCK_MONOTONIC)) < distance(wanted, shown_ns(CLOCK_REALTIME)))
+    if (either &&
+        distance(wanted, shown_ns(CLOCK_MONOTONIC)) < distance(wanted, shown_ns(CLOCK_REALTIME)))
         clock = CLOCK_MONOTONIC;
     if (!is_moved(clock))
         return t;
@@ -80,28 +86,33 @@ int sem_timedwait(sem_t *s, deadline *t)
 int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, deadline *t)
 {
     struct timespec real;
-    return real_pthread_cond_timedwait()(c, m, tw_clock_real_deadline(CLOCK_REALTIME, true, t, &real));
+    return real_pthread_cond_timedwait()(c, m,
+                                         tw_clock_real_deadline(CLOCK_REALTIME, true, t, &real));
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *m, deadline *t)
 {
     struct timespec real;
-    return real_pthread_mutex_timedlock()(m, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
+    return real_pthread_mutex_timedlock()(m,
+                                          tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
 }
 
 int pthread_rwlock_timedrdlock(pthread_rwlock_t *l, deadline *t)
 {
     struct timespec real;
-    return real_pthread_rwlock_timedrdlock()(l, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
+    return real_pthread_rwlock_timedrdlock()(
+        l, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
 }
 
 int pthread_rwlock_timedwrlock(pthread_rwlock_t *l, deadline *t)
 {
     struct timespec real;
-    return real_pthread_rwlock_timedwrlock()(l, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
+    return real_pthread_rwlock_timedwrlock()(
+        l, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
 }
 
-/* These two came with glibc 2.30; only a program that tests for the symbols can get here on an older one. */
+/* These two came with glibc 2.30; only a program that tests for the symbols can get here on an
+ * older one. */
 int sem_clockwait(sem_t *s, clockid_t clock, deadline *t)
 {
     struct timespec real;
@@ -124,7 +135,8 @@ int clock_nanosleep(clockid_t clock, int flags, deadline *t, struct timespec *le
 {
     struct timespec real;
     bool until = (flags & TIMER_ABSTIME) != 0;
-    return real_clock_nanosleep()(clock, flags, until ? tw_clock_real_deadline(clock, false, t, &real) : t, left);
+    return real_clock_nanosleep()(clock, flags,
+                                  until ? tw_clock_real_deadline(clock, false, t, &real) : t, left);
 }
 
 void tw_deadline_resolve(void)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entropy by file: /dev/urandom and /dev/random. A pinned open gives a file in memory, filled from the opening thread's stream:
- * so that whatever reads it, also in the child that inherits the descriptor, and below stdio, where no hook of ours is met,
- * reads the stream. Such a file has an end, which the device has not; read() and fread() that meet it fill it again.
- * It has nothing to do with who reads: two readers of one descriptor share it, as they share the device.
+ * Entropy by file: /dev/urandom and /dev/random. A pinned open gives a file in memory, filled from
+ * the opening thread's stream: so that whatever reads it, also in the child that inherits the
+ * descriptor, and below stdio, where no hook of ours is met, reads the stream. Such a file has an
+ * end, which the device has not; read() and fread() that meet it fill it again. It has nothing to
+ * do with who reads: two readers of one descriptor share it, as they share the device.
  */
-/* Both names of each function are defined here, so neither may be renamed to the other or inlined by a header. */
+/* Both names of each function are defined here, so neither may be renamed to the other or inlined
+ * by a header. */
 #undef _FILE_OFFSET_BITS
 #undef _FORTIFY_SOURCE
 #include <errno.h>
@@ -59,10 +61,12 @@ TW_REAL(size_t, __fread_chk, (void *, size_t, size_t, size_t, FILE *))
 
 bool tw_device_is(const char *path)
 {
-    return path && strncmp(path, "/dev/", 5) == 0 && (strcmp(path + 5, "urandom") == 0 || strcmp(path + 5, "random") == 0);
+    return path && strncmp(path, "/dev/", 5) == 0 &&
+           (strcmp(path + 5, "urandom") == 0 || strcmp(path + 5, "random") == 0);
 }
 
-/* Writes the stream's next bytes at the file's start and goes there. False when nothing could be written. */
+/* Writes the stream's next bytes at the file's start and goes there. False when nothing could be
+ * written. */
 static bool refill(int fd)
 {
     char piece[4096];
@@ -83,7 +87,8 @@ static bool refill(int fd)
 
 int tw_device_fd(int flags)
 {
-    int saved_errno = errno, fd = (int)syscall(SYS_memfd_create, DEVICE_NAME, flags & O_CLOEXEC ? 1u : 0u);
+    int saved_errno = errno;
+    int fd = (int)syscall(SYS_memfd_create, DEVICE_NAME, flags & O_CLOEXEC ? 1u : 0u);
     if (fd >= 0 && !refill(fd)) {
         close(fd);
         fd = -1;
@@ -92,7 +97,8 @@ int tw_device_fd(int flags)
     return fd;
 }
 
-/* Did this descriptor come from tw_device_fd, here or in the process that we inherited it from? Asked at ends of files only. */
+/* Did this descriptor come from tw_device_fd, here or in the process that we inherited it from?
+ * Asked at ends of files only. */
 static bool is_ours(int fd)
 {
     char link[32], name[64];
@@ -108,7 +114,9 @@ static bool is_ours(int fd)
 
 static bool seeded(void)
 {
-    return tw_factor_armed(TW_ENTROPY) && atomic_load_explicit(&tw_factors[TW_ENTROPY].mode, memory_order_relaxed) != TW_FACTOR_AUDIT;
+    return tw_factor_armed(TW_ENTROPY) &&
+           atomic_load_explicit(&tw_factors[TW_ENTROPY].mode, memory_order_relaxed) !=
+               TW_FACTOR_AUDIT;
 }
 
 /* ---- opening */
@@ -116,18 +124,19 @@ static bool seeded(void)
 /* The descriptor for a pinned device, or -1: the original opens. */
 static int instead(const char *what, const char *path, int flags)
 {
-    if (!tw_factor_armed(TW_ENTROPY) || !tw_device_is(path) || (flags & O_ACCMODE) == O_WRONLY || !tw_factor_take(TW_ENTROPY, what))
+    if (!tw_factor_armed(TW_ENTROPY) || !tw_device_is(path) || (flags & O_ACCMODE) == O_WRONLY ||
+        !tw_factor_take(TW_ENTROPY, what))
         return -1;
     return tw_device_fd(flags);
 }
 
-#define MODE_OF(mode, flags)                                                                                                          \
-    mode_t mode = 0;                                                                                                                  \
-    if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) {                                                                      \
-        va_list ap_;                                                                                                                  \
-        va_start(ap_, flags);                                                                                                         \
-        mode = va_arg(ap_, mode_t);                                                                                                   \
-        va_end(ap_);                                                                                                                  \
+#define MODE_OF(mode, flags)                                     \
+    mode_t mode = 0;                                             \
+    if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) { \
+        va_list ap_;                                             \
+        va_start(ap_, flags);                                    \
+        mode = va_arg(ap_, mode_t);                              \
+        va_end(ap_);                                             \
     }
 
 int open(const char *path, int flags, ...)
@@ -226,7 +235,8 @@ ssize_t __read_chk(int fd, void *buffer, size_t n, size_t room)
 /* done of n elements were read. */
 static size_t read_on(char *buffer, size_t size, size_t n, FILE *f, size_t done)
 {
-    while (done < n && size && feof(f) && !ferror(f) && seeded() && is_ours(fileno(f)) && refill(fileno(f))) {
+    while (done < n && size && feof(f) && !ferror(f) && seeded() && is_ours(fileno(f)) &&
+           refill(fileno(f))) {
         clearerr(f);
         size_t k = real_fread()(buffer + done * size, size, n - done, f);
         if (k == 0)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of directories, which a file system chooses by its history. An armed DIR is read to its end at the first readdir;
- * its entries are served by name (pin), backwards, or shuffled by a hash of seed and name (vary): the same names always come in
- * the same order, whoever reads them. os.listdir, os.scandir, glob, std::filesystem and the shell's * all come through here;
- * scandir(3) sorts inside libc and gets a comparison from us when the program gives none.
- * Functions of libc that read directories below its surface do not: nftw, fts, glob(3) with GLOB_NOSORT, raw getdents64.
+ * The order of directories, which a file system chooses by its history. An armed DIR is read to its
+ * end at the first readdir; its entries are served by name (pin), backwards, or shuffled by a hash
+ * of seed and name (vary): the same names always come in the same order, whoever reads them.
+ * os.listdir, os.scandir, glob, std::filesystem and the shell's * all come through here; scandir(3)
+ * sorts inside libc and gets a comparison from us when the program gives none. Functions of libc
+ * that read directories below its surface do not: nftw, fts, glob(3) with GLOB_NOSORT, raw
+ * getdents64.
  */
-/* Both names of each function are defined here, so neither may be renamed to the other or inlined by a header. */
+/* Both names of each function are defined here, so neither may be renamed to the other or inlined
+ * by a header. */
 #undef _FILE_OFFSET_BITS
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
@@ -19,21 +22,26 @@
 #include "src/base/base.h"
 
 /* One prototype serves both names: with 64-bit offsets the structures are one. */
-_Static_assert(sizeof(struct dirent) == sizeof(struct dirent64), "readdir and readdir64 are the same function on this machine");
+_Static_assert(sizeof(struct dirent) == sizeof(struct dirent64),
+               "readdir and readdir64 are the same function on this machine");
 
 typedef int filter_fn(const struct dirent *);
 typedef int order_fn(const struct dirent **, const struct dirent **);
 
 EXPORT struct dirent *readdir(DIR *d);
 EXPORT struct dirent64 *readdir64(DIR *d);
-EXPORT int readdir_r(DIR *restrict d, struct dirent *restrict entry, struct dirent **restrict result);
-EXPORT int readdir64_r(DIR *restrict d, struct dirent64 *restrict entry, struct dirent64 **restrict result);
+EXPORT int readdir_r(DIR *restrict d, struct dirent *restrict entry,
+                     struct dirent **restrict result);
+EXPORT int readdir64_r(DIR *restrict d, struct dirent64 *restrict entry,
+                       struct dirent64 **restrict result);
 EXPORT int closedir(DIR *d);
 EXPORT void rewinddir(DIR *d);
 EXPORT void seekdir(DIR *d, long at);
 EXPORT long telldir(DIR *d);
-EXPORT int scandir(const char *restrict path, struct dirent ***restrict list, filter_fn *filter, order_fn *order);
-EXPORT int scandir64(const char *restrict path, struct dirent64 ***restrict list, int (*filter)(const struct dirent64 *),
+EXPORT int scandir(const char *restrict path, struct dirent ***restrict list, filter_fn *filter,
+                   order_fn *order);
+EXPORT int scandir64(const char *restrict path, struct dirent64 ***restrict list,
+                     int (*filter)(const struct dirent64 *),
                      int (*order)(const struct dirent64 **, const struct dirent64 **));
 
 TW_REAL(struct dirent *, readdir, (DIR *))
@@ -44,8 +52,8 @@ TW_REAL(void, seekdir, (DIR *, long))
 TW_REAL(long, telldir, (DIR *))
 TW_REAL(int, scandir, (const char *, struct dirent ***, filter_fn *, order_fn *))
 
-/* An open directory with its entries, in the order in which they are served. Two threads may not use one DIR at a time (POSIX),
- * so only the list of them has a lock. */
+/* An open directory with its entries, in the order in which they are served. Two threads may not
+ * use one DIR at a time (POSIX), so only the list of them has a lock. */
 struct listing {
     struct listing *next;
     DIR *dir;
@@ -106,7 +114,8 @@ static int by_name_backwards(const struct dirent **a, const struct dirent **b)
 static int by_hash(const struct dirent **a, const struct dirent **b)
 {
     uint64_t seed = tw_factors[TW_DIRECTORY].value;
-    uint64_t x = tw_hash_bytes((*a)->d_name, strlen((*a)->d_name), seed).a, y = tw_hash_bytes((*b)->d_name, strlen((*b)->d_name), seed).a;
+    uint64_t x = tw_hash_bytes((*a)->d_name, strlen((*a)->d_name), seed).a;
+    uint64_t y = tw_hash_bytes((*b)->d_name, strlen((*b)->d_name), seed).a;
     return x < y ? -1 : x > y ? 1 : by_name(a, b);
 }
 
@@ -114,14 +123,17 @@ static order_fn *chosen_order(void)
 {
     if (!tw_factor_varies(TW_DIRECTORY) && tw_factors_other())
         return by_name_backwards;
-    return !tw_factor_varies(TW_DIRECTORY) ? by_name : tw_factors[TW_DIRECTORY].reversed ? by_name_backwards : by_hash;
+    return !tw_factor_varies(TW_DIRECTORY)     ? by_name
+           : tw_factors[TW_DIRECTORY].reversed ? by_name_backwards
+                                               : by_hash;
 }
 
 /* ---- reading ahead */
 
 static struct dirent *keep(const struct dirent *e)
 {
-    struct dirent *copy = tw_malloc(sizeof *copy); /* whole: programs copy the structure by its size */
+    /* whole: programs copy the structure by its size */
+    struct dirent *copy = tw_malloc(sizeof *copy);
     if (copy) {
         size_t n = e->d_reclen < sizeof *copy ? e->d_reclen : sizeof *copy;
         memcpy(copy, e, n);
@@ -153,7 +165,8 @@ static bool read_all(struct listing *l)
     }
 }
 
-/* The listing of a DIR, made now when it has none. NULL: the original serves it (no memory, or it was begun before us). */
+/* The listing of a DIR, made now when it has none. NULL: the original serves it (no memory, or it
+ * was begun before us). */
 static struct listing *listing_of(DIR *d)
 {
     struct listing *l = find(d, false);
@@ -170,7 +183,8 @@ static struct listing *listing_of(DIR *d)
         return NULL;
     }
     if (l->n)
-        qsort(l->entries, l->n, sizeof *l->entries, (int (*)(const void *, const void *))chosen_order());
+        qsort(l->entries, l->n, sizeof *l->entries,
+              (int (*)(const void *, const void *))chosen_order());
     pthread_mutex_lock(&lock);
     l->next = *bucket(d);
     *bucket(d) = l;
@@ -198,7 +212,9 @@ static struct listing *serve(DIR *d, const char *what)
 
 static bool counted(void)
 {
-    return atomic_load_explicit(&tw_factors[TW_DIRECTORY].mode, memory_order_relaxed) == TW_FACTOR_COUNT && !tw_agent_inside;
+    return atomic_load_explicit(&tw_factors[TW_DIRECTORY].mode, memory_order_relaxed) ==
+               TW_FACTOR_COUNT &&
+           !tw_agent_inside;
 }
 
 static struct dirent *watched(DIR *d, struct dirent *e)
@@ -281,7 +297,8 @@ void seekdir(DIR *d, long at)
         l->at = (size_t)at;
 }
 
-int scandir(const char *restrict path, struct dirent ***restrict list, filter_fn *filter, order_fn *order)
+int scandir(const char *restrict path, struct dirent ***restrict list, filter_fn *filter,
+            order_fn *order)
 {
     if (!order && ordered("scandir"))
         order = chosen_order();
@@ -290,7 +307,8 @@ int scandir(const char *restrict path, struct dirent ***restrict list, filter_fn
     return real_scandir()(path, list, filter, order);
 }
 
-int scandir64(const char *restrict path, struct dirent64 ***restrict list, int (*filter)(const struct dirent64 *),
+int scandir64(const char *restrict path, struct dirent64 ***restrict list,
+              int (*filter)(const struct dirent64 *),
               int (*order)(const struct dirent64 **, const struct dirent64 **))
 {
     return scandir(path, (struct dirent ***)list, (filter_fn *)filter, (order_fn *)order);

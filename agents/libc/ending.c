@@ -2,12 +2,13 @@
 /*
  * Ways for a process image to end without destructors: _exit, _Exit and the exec family; and the
  * sandboxes after which nothing more may be asked of the kernel. Each seals what was recorded, then
- * does exactly what the original does. (quick_exit: a handler, see agent.c. abort and fatal signals are left alone: what was
- * sealed survives. posix_spawn, system and popen execute in a child of their own, which has recorded nothing.)
+ * does exactly what the original does. (quick_exit: a handler, see agent.c. abort and fatal signals
+ * are left alone: what was sealed survives. posix_spawn, system and popen execute in a child of
+ * their own, which has recorded nothing.)
  *
- * The originals are looked up at the start of an armed process, since _exit may come from a signal handler; a process without
- * twinrun pays nothing before its first call.
- * After vfork the child runs on its parent's memory; tw_agent_seal sees the other pid and touches nothing.
+ * The originals are looked up at the start of an armed process, since _exit may come from a signal
+ * handler; a process without twinrun pays nothing before its first call. After vfork the child runs
+ * on its parent's memory; tw_agent_seal sees the other pid and touches nothing.
  */
 #include <alloca.h>
 #include <dlfcn.h>
@@ -24,12 +25,14 @@
 
 extern char **environ;
 
-/* Prototypes of our own: <unistd.h> and <stdlib.h> declare them with attributes that differ between versions. */
+/* Prototypes of our own: <unistd.h> and <stdlib.h> declare them with attributes that differ between
+ * versions. */
 EXPORT void _exit(int status);
 EXPORT void _Exit(int status);
 
 enum function { EXIT, EXIT_ISO, EXECVE, EXECVPE, FEXECVE, PRCTL, FUNCTIONS };
-static const char *const names[FUNCTIONS] = {"_exit", "_Exit", "execve", "execvpe", "fexecve", "prctl"};
+static const char *const names[FUNCTIONS] = {"_exit",   "_Exit",   "execve",
+                                             "execvpe", "fexecve", "prctl"};
 static void *_Atomic found[FUNCTIONS];
 
 static void *original(enum function f)
@@ -95,20 +98,22 @@ static int exec_failed(int rc, bool derived)
 }
 
 /* envp, or a copy on the caller's stack that tells the new program which stream is its own. */
-#define WITH_STREAM(envp, entry, derived)                                                                                             \
-    size_t size_ = tw_stream_environment_size(envp);                                                                                  \
-    bool derived = size_ != 0;                                                                                                        \
-    char entry[TW_STREAM_ENTRY_BYTES];                                                                                                \
-    if (derived)                                                                                                                      \
-        envp = tw_stream_environment(envp, alloca(size_ * sizeof(char *)), entry)
+#define WITH_STREAM(envp, entry, derived)            \
+    size_t size_ = tw_stream_environment_size(envp); \
+    bool derived = size_ != 0;                       \
+    char entry[TW_STREAM_ENTRY_BYTES];               \
+    if (derived)                                     \
+    envp = tw_stream_environment(envp, alloca(size_ * sizeof(char *)), entry)
 
 /* Also used when libc has no such function: the closest system call. */
 static int replace(enum function f, const char *file, char *const argv[], char *const envp[])
 {
     before_exec();
     WITH_STREAM(envp, entry, derived);
-    int (*next)(const char *, char *const[], char *const[]) = (int (*)(const char *, char *const[], char *const[]))original(f);
-    return exec_failed(next ? next(file, argv, envp) : (int)syscall(SYS_execve, file, argv, envp), derived);
+    int (*next)(const char *, char *const[],
+                char *const[]) = (int (*)(const char *, char *const[], char *const[]))original(f);
+    return exec_failed(next ? next(file, argv, envp) : (int)syscall(SYS_execve, file, argv, envp),
+                       derived);
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
@@ -135,7 +140,8 @@ EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
     before_exec();
     WITH_STREAM(envp, entry, derived);
-    int (*next)(int, char *const[], char *const[]) = (int (*)(int, char *const[], char *const[]))original(FEXECVE);
+    int (*next)(int, char *const[],
+                char *const[]) = (int (*)(int, char *const[], char *const[]))original(FEXECVE);
     int rc = -1;
     if (next)
         rc = next(fd, argv, envp);
@@ -153,17 +159,17 @@ static size_t list_length(va_list ap)
     return n;
 }
 
-#define LIST_TO_ARRAY(argv, arg, ap)                                                                                                  \
-    do {                                                                                                                              \
-        va_list count_;                                                                                                               \
-        va_start(ap, arg);                                                                                                            \
-        va_copy(count_, ap);                                                                                                          \
-        size_t n_ = list_length(count_);                                                                                               \
-        va_end(count_);                                                                                                               \
-        argv = alloca((n_ + 1) * sizeof *argv);                                                                                       \
-        argv[0] = (char *)(uintptr_t)arg;                                                                                             \
-        for (size_t i_ = 1; i_ <= n_; i_++)                                                                                           \
-            argv[i_] = va_arg(ap, char *);                                                                                            \
+#define LIST_TO_ARRAY(argv, arg, ap)            \
+    do {                                        \
+        va_list count_;                         \
+        va_start(ap, arg);                      \
+        va_copy(count_, ap);                    \
+        size_t n_ = list_length(count_);        \
+        va_end(count_);                         \
+        argv = alloca((n_ + 1) * sizeof *argv); \
+        argv[0] = (char *)(uintptr_t)arg;       \
+        for (size_t i_ = 1; i_ <= n_; i_++)     \
+            argv[i_] = va_arg(ap, char *);      \
     } while (0)
 
 EXPORT int execl(const char *path, const char *arg, ...)
@@ -221,7 +227,9 @@ void tw_sandbox_failed(void)
     exec_failed(-1, false);
 }
 
-/* The arguments are passed on as the C library itself reads them: four words, whatever the option. */
+/*
+ * The arguments are passed on as the C library itself reads them: four words, whatever the option.
+ */
 EXPORT int prctl(int option, ...)
 {
     long a[6] = {option};

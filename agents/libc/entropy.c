@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entropy by function call: getrandom, getentropy, arc4random*, std::random_device, and syscall() by number. */
+/* Entropy by function call: getrandom, getentropy, arc4random*, std::random_device, and syscall()
+ * by number. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -9,8 +10,9 @@
 #include <unistd.h>
 #include "hooks.h"
 
-#define GETRANDOM_FLAGS 7u           /* those of Linux 6: with others the kernel decides what is wrong */
-#define GETRANDOM_MAX 33554431u      /* as the kernel's */
+/* those of Linux 6: with others the kernel decides what is wrong */
+#define GETRANDOM_FLAGS 7u
+#define GETRANDOM_MAX 33554431u /* as the kernel's */
 
 EXPORT ssize_t getrandom(void *buffer, size_t n, unsigned flags);
 EXPORT int getentropy(void *buffer, size_t n);
@@ -54,7 +56,9 @@ int getentropy(void *buffer, size_t n)
     return n <= 256 && syscall(SYS_getrandom, buffer, n, 0) == (long)n ? 0 : -1;
 }
 
-/* Where libc has no arc4random (before 2.36) only a program that tests for the symbol can get here. */
+/*
+ * Where libc has no arc4random (before 2.36) only a program that tests for the symbol can get here.
+ */
 static void natural(void *buffer, size_t n)
 {
     int fd = -1;
@@ -63,7 +67,9 @@ static void natural(void *buffer, size_t n)
         if (k > 0) {
             buffer = (char *)buffer + k;
             n -= (size_t)k;
-        } else if (fd < 0 && errno != EINTR && (fd = (int)syscall(SYS_openat, AT_FDCWD, "/dev/urandom", O_RDONLY | O_CLOEXEC)) < 0) {
+        } else if (fd < 0 && errno != EINTR &&
+                   (fd = (int)syscall(SYS_openat, AT_FDCWD, "/dev/urandom", O_RDONLY | O_CLOEXEC)) <
+                       0) {
             return;
         }
     }
@@ -102,7 +108,8 @@ uint32_t arc4random_uniform(uint32_t bound)
         return real(bound);
     if (bound < 2)
         return 0;
-    for (uint32_t low = (0u - bound) % bound;;) { /* the values below 2^32 mod bound would favour the small results */
+    /* the values below 2^32 mod bound would favour the small results */
+    for (uint32_t low = (0u - bound) % bound;;) {
         uint32_t v = low;
         if (ours)
             tw_stream_bytes(TW_ENTROPY, &v, sizeof v);
@@ -113,8 +120,9 @@ uint32_t arc4random_uniform(uint32_t bound)
     }
 }
 
-/* std::random_device::_M_getval(): libstdc++ reads the CPU's generator, getentropy or a device, depending on its version and on
- * the token; all of it ends here. Programs call it through their PLT (it is not inline). */
+/* std::random_device::_M_getval(): libstdc++ reads the CPU's generator, getentropy or a device,
+ * depending on its version and on the token; all of it ends here. Programs call it through their
+ * PLT (it is not inline). */
 #define GETVAL _ZNSt13random_device9_M_getvalEv
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -126,7 +134,8 @@ unsigned GETVAL(void *device)
     unsigned v = 0;
     if (answered("std::random_device", &v, sizeof v))
         return v;
-    unsigned (*real)(void *) = (unsigned (*)(void *))tw_lookup_anywhere(&cache, TEXT(GETVAL), (void *)GETVAL);
+    unsigned (*real)(void *) = (unsigned (*)(void *))tw_lookup_anywhere(&cache, TEXT(GETVAL),
+                                                                        (void *)GETVAL);
     if (real)
         return real(device);
     natural(&v, sizeof v); /* a libstdc++ that nobody loaded cannot have called us */

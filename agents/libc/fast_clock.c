@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A clock that runs faster, for the clock experiment (clock=scale:FACTOR:SECOND): every clock that a
- * program reads shows, since SECOND of the machine's monotonic clock, FACTOR times the time that
+ * A clock that runs faster, for the clock experiment (clock=scale:FACTOR:SECOND): every clock that
+ * a program reads shows, since SECOND of the machine's monotonic clock, FACTOR times the time that
  * passed. All processes of a run count from the same second, so their clocks agree.
  *
  * Waits are left as they are: one that is given as an amount of time goes to the kernel untouched,
- * one until a moment is translated (deadline.c) to as much real time as lies ahead of what the clocks show.
+ * one until a moment is translated (deadline.c) to as much real time as lies ahead of what the
+ * clocks show.
  */
 #include <linux/futex.h>
 #include <sys/resource.h>
@@ -22,7 +23,8 @@
 EXPORT clock_t clock(void);
 EXPORT clock_t times(struct tms *t);
 EXPORT int getrusage(__rusage_who_t who, struct rusage *u);
-EXPORT int timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old);
+EXPORT int timerfd_settime(int fd, int flags, const struct itimerspec *value,
+                           struct itimerspec *old);
 
 TW_REAL(clock_t, clock, (void))
 TW_REAL(clock_t, times, (struct tms *))
@@ -32,7 +34,8 @@ TW_REAL(int, timerfd_settime, (int, int, const struct itimerspec *, struct itime
 bool tw_clock_scales(void)
 {
     return tw_factor_armed(TW_CLOCK) &&
-           atomic_load_explicit(&tw_factors[TW_CLOCK].mode, memory_order_relaxed) == TW_FACTOR_SCALE;
+           atomic_load_explicit(&tw_factors[TW_CLOCK].mode, memory_order_relaxed) ==
+               TW_FACTOR_SCALE;
 }
 
 static int64_t factor(void)
@@ -43,19 +46,24 @@ static int64_t factor(void)
 /* How far the shown clocks are ahead of the machine's. */
 static int64_t ahead(void)
 {
-    int64_t passed = tw_clock_kernel_ns(CLOCK_MONOTONIC) - (int64_t)tw_factors[TW_CLOCK].extra * SECOND;
+    int64_t passed = tw_clock_kernel_ns(CLOCK_MONOTONIC) -
+                     (int64_t)tw_factors[TW_CLOCK].extra * SECOND;
     return passed > 0 ? passed * (factor() - 1) : 0;
 }
 
 bool tw_clock_is_scaled(clockid_t clock)
 {
     switch (clock) {
-    case CLOCK_REALTIME: case CLOCK_REALTIME_COARSE: case CLOCK_TAI:
-    case CLOCK_MONOTONIC: case CLOCK_MONOTONIC_RAW: case CLOCK_MONOTONIC_COARSE: case CLOCK_BOOTTIME:
-    case CLOCK_PROCESS_CPUTIME_ID: case CLOCK_THREAD_CPUTIME_ID:
-        return true;
-    default:
-        return false;
+    case CLOCK_REALTIME:
+    case CLOCK_REALTIME_COARSE:
+    case CLOCK_TAI:
+    case CLOCK_MONOTONIC:
+    case CLOCK_MONOTONIC_RAW:
+    case CLOCK_MONOTONIC_COARSE:
+    case CLOCK_BOOTTIME:
+    case CLOCK_PROCESS_CPUTIME_ID:
+    case CLOCK_THREAD_CPUTIME_ID: return true;
+    default: return false;
     }
 }
 
@@ -108,10 +116,13 @@ int getrusage(__rusage_who_t who, struct rusage *u)
 
 /* ---- until a moment */
 
-/* A timer does not tell which clock it was made for; the moment does, the two being decades apart. */
+/*
+ * A timer does not tell which clock it was made for; the moment does, the two being decades apart.
+ */
 static const struct itimerspec *real_timer(const struct itimerspec *value, struct itimerspec *out)
 {
-    if (!tw_clock_scales() || !value || (value->it_value.tv_sec == 0 && value->it_value.tv_nsec == 0))
+    if (!tw_clock_scales() || !value ||
+        (value->it_value.tv_sec == 0 && value->it_value.tv_nsec == 0))
         return value;
     *out = *value;
     const struct timespec *until = tw_clock_real_deadline(CLOCK_REALTIME, true, &value->it_value,
@@ -123,8 +134,8 @@ static const struct itimerspec *real_timer(const struct itimerspec *value, struc
 int timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old)
 {
     struct itimerspec real;
-    return real_timerfd_settime()(fd, flags, flags & TFD_TIMER_ABSTIME ? real_timer(value, &real) : value,
-                                  old);
+    return real_timerfd_settime()(
+        fd, flags, flags & TFD_TIMER_ABSTIME ? real_timer(value, &real) : value, old);
 }
 
 /* Rust's and abseil's conditions wait on a futex until a moment. */

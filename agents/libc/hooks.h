@@ -2,11 +2,11 @@
 #ifndef TW_LIBC_HOOKS_H
 #define TW_LIBC_HOOKS_H
 /*
- * What the interposed functions share. Each stands in front of one function of libc, with its exact prototype; when its factor
- * is not armed it is one branch and a jump to the original.
+ * What the interposed functions share. Each stands in front of one function of libc, with its exact
+ * prototype; when its factor is not armed it is one branch and a jump to the original.
  *
- * A process of a run finds all originals in its constructor, because a hook may be called from a signal handler later; any
- * other process finds each at its first call.
+ * A process of a run finds all originals in its constructor, because a hook may be called from a
+ * signal handler later; any other process finds each at its first call.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +28,8 @@ void tw_directory_resolve(void);
 void tw_threads_resolve(void);
 
 /* /dev/random and /dev/urandom (devices.c). */
-int tw_device_fd(int flags);         /* a descriptor that reads as the thread's stream; -1: none to be had */
+/* a descriptor that reads as the thread's stream; -1: none to be had */
+int tw_device_fd(int flags);
 bool tw_device_is(const char *path); /* is it one of the two? */
 
 /* A file that was opened for writing is told to the run folder; returns fd, or f. (written.c) */
@@ -51,7 +52,8 @@ static inline FILE *tw_written_stream(FILE *f, const char *mode, const char *pat
     return f;
 }
 
-/* The pinned wall clock of the calling thread, nanoseconds since 1970. peek: without moving on. (clock.c) */
+/* The pinned wall clock of the calling thread, nanoseconds since 1970. peek: without moving on.
+ * (clock.c) */
 int64_t tw_clock_now(bool peek);
 int64_t tw_clock_kernel_ns(clockid_t clock); /* the original clock */
 
@@ -59,16 +61,20 @@ int64_t tw_clock_kernel_ns(clockid_t clock); /* the original clock */
 bool tw_clock_scales(void);
 bool tw_clock_is_scaled(clockid_t clock);
 int64_t tw_clock_scaled_ns(clockid_t clock);
-/* The kernel's moment for a shown one: `out`, or t itself where its clock is shown as it is. either: t may also be on
- * the monotonic clock (a condition keeps its clock to itself): then the nearer is meant; they are decades apart. */
-const struct timespec *tw_clock_real_deadline(clockid_t clock, bool either, const struct timespec *t,
-                                              struct timespec *out);
+/* The kernel's moment for a shown one: `out`, or t itself where its clock is shown as it is.
+ * either: t may also be on the monotonic clock (a condition keeps its clock to itself): then the
+ * nearer is meant; they are decades apart. */
+const struct timespec *tw_clock_real_deadline(clockid_t clock, bool either,
+                                              const struct timespec *t, struct timespec *out);
 bool tw_clock_futex(const long a[6], struct timespec *out); /* true: out is its deadline */
 
-/* getrandom, clock_gettime, gettimeofday and time by number: true and *result when it was answered here. */
+/* getrandom, clock_gettime, gettimeofday and time by number: true and *result when it was answered
+ * here. */
 bool tw_clock_by_number(long number, const long a[6], long *result);
 
-/* Before and after a call that may set up a sandbox (ending.c), by the number of the system call. */
+/*
+ * Before and after a call that may set up a sandbox (ending.c), by the number of the system call.
+ */
 bool tw_sandbox_begins(long number, const long a[6]);
 void tw_sandbox_failed(void);
 #endif

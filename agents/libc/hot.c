@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libtwinrun_hot.so: stands in front of allocation and locks, which programs call millions of times. It is preloaded beside
- * libtwinrun.so only when the factors `malloc` or `schedule` are asked for; in every other job these functions are untouched.
+ * libtwinrun_hot.so: stands in front of allocation and locks, which programs call millions of
+ * times. It is preloaded beside libtwinrun.so only when the factors `malloc` or `schedule` are
+ * asked for; in every other job these functions are untouched.
  *
- * calloc and free are not wrapped: what calloc gives is filled already, and a free that is nobody's but libc's (or that of the
- * allocator the program brought along) needs no table of who allocated what. dlsym allocates by calloc, if at all; an allocation
- * that comes back in while we look for the original is served by glibc's malloc under its other name.
+ * calloc and free are not wrapped: what calloc gives is filled already, and a free that is nobody's
+ * but libc's (or that of the allocator the program brought along) needs no table of who allocated
+ * what. dlsym allocates by calloc, if at all; an allocation that comes back in while we look for
+ * the original is served by glibc's malloc under its other name.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -46,7 +48,8 @@ EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t *l);
 EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t *l);
 EXPORT int pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
 EXPORT int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *t);
-EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const struct timespec *t);
+EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
+                                  const struct timespec *t);
 EXPORT int pthread_cond_signal(pthread_cond_t *c);
 EXPORT int pthread_cond_broadcast(pthread_cond_t *c);
 EXPORT int pthread_barrier_wait(pthread_barrier_t *b);
@@ -87,13 +90,14 @@ static void *look_up(void *_Atomic *cache, const char *name)
     return p;
 }
 
-#define REAL(result, name, parameters)                                                                                                \
-    typedef result name##_fn parameters;                                                                                              \
-    static void *_Atomic name##_cache;                                                                                                \
-    static inline name##_fn *real_##name(void)                                                                                        \
-    {                                                                                                                                 \
-        void *p_ = atomic_load_explicit(&name##_cache, memory_order_relaxed);                                                         \
-        return (name##_fn *)(__builtin_expect(p_ != NULL, 1) ? p_ : look_up(&name##_cache, #name));                                   \
+#define REAL(result, name, parameters)                                                         \
+    typedef result name##_fn parameters;                                                       \
+    static void *_Atomic name##_cache;                                                         \
+    static inline name##_fn *real_##name(void)                                                 \
+    {                                                                                          \
+        void *p_ = atomic_load_explicit(&name##_cache, memory_order_relaxed);                  \
+        return (name##_fn *)(__builtin_expect(p_ != NULL, 1) ? p_                              \
+                                                             : look_up(&name##_cache, #name)); \
     }
 
 REAL(void *, malloc, (size_t))
@@ -108,7 +112,8 @@ REAL(int, pthread_rwlock_rdlock, (pthread_rwlock_t *))
 REAL(int, pthread_rwlock_wrlock, (pthread_rwlock_t *))
 REAL(int, pthread_cond_wait, (pthread_cond_t *, pthread_mutex_t *))
 REAL(int, pthread_cond_timedwait, (pthread_cond_t *, pthread_mutex_t *, const struct timespec *))
-REAL(int, pthread_cond_clockwait, (pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *))
+REAL(int, pthread_cond_clockwait,
+     (pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *))
 REAL(int, pthread_cond_signal, (pthread_cond_t *))
 REAL(int, pthread_cond_broadcast, (pthread_cond_t *))
 REAL(int, pthread_barrier_wait, (pthread_barrier_t *))
@@ -117,14 +122,17 @@ REAL(int, sem_wait, (sem_t *))
 /* ---- fresh memory */
 
 #define LARGE ((size_t)4 << 20)
-#define NOISE_MAX ((size_t)1 << 30) /* of one allocation: who reserves more does not mean to touch it all */
+/* of one allocation: who reserves more does not mean to touch it all */
+#define NOISE_MAX ((size_t)1 << 30)
 
-/* Zeros for a large block without touching it: the kernel gives zero pages at the next access. An allocator of private anonymous
- * memory only; elsewhere, and where pages are locked, it is refused or not tried. */
+/* Zeros for a large block without touching it: the kernel gives zero pages at the next access. An
+ * allocator of private anonymous memory only; elsewhere, and where pages are locked, it is refused
+ * or not tried. */
 static bool zero_pages(char *p, size_t n)
 {
     const size_t page = 4096;
-    char *first = (char *)(((uintptr_t)p + page - 1) & ~(uintptr_t)(page - 1)), *end = (char *)((uintptr_t)(p + n) & ~(uintptr_t)(page - 1));
+    char *first = (char *)(((uintptr_t)p + page - 1) & ~(uintptr_t)(page - 1));
+    char *end = (char *)((uintptr_t)(p + n) & ~(uintptr_t)(page - 1));
     if (!__libc_malloc || (void *)real_malloc() != (void *)__libc_malloc || first >= end ||
         madvise(first, (size_t)(end - first), MADV_DONTNEED) != 0)
         return false;
@@ -133,8 +141,8 @@ static bool zero_pages(char *p, size_t n)
     return true;
 }
 
-/* Whether memory is filled. Where not, each function ends in a jump to the original: an allocation then looks as if the program
- * had called it (LeakSanitizer, for one, judges by the caller). */
+/* Whether memory is filled. Where not, each function ends in a jump to the original: an allocation
+ * then looks as if the program had called it (LeakSanitizer, for one, judges by the caller). */
 static inline bool filling(void)
 {
     return __builtin_expect(plan()->fill, 0);
@@ -274,7 +282,8 @@ int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct t
     return real_pthread_cond_timedwait()(c, m, t);
 }
 
-int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const struct timespec *t)
+int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
+                           const struct timespec *t)
 {
     pthread_cond_clockwait_fn *real = real_pthread_cond_clockwait();
     boundary(COND);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where threads and programs begin: each gets the next stream of its creator (and, with scheduling noise, a delay). Threads that
- * the agent makes for itself are marked as its own for life: no hook answers them.
+ * Where threads and programs begin: each gets the next stream of its creator (and, with scheduling
+ * noise, a delay). Threads that the agent makes for itself are marked as its own for life: no hook
+ * answers them.
  */
 #include <errno.h>
 #include <alloca.h>
@@ -12,20 +13,29 @@
 #include "agents/common/state.h"
 #include "hooks.h"
 
-EXPORT int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict a, void *(*run)(void *), void *restrict argument);
+EXPORT int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict a,
+                          void *(*run)(void *), void *restrict argument);
 EXPORT int system(const char *command);
 EXPORT FILE *popen(const char *command, const char *mode);
-EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *actions,
-                       const posix_spawnattr_t *restrict a, char *const argv[restrict], char *const envp[restrict]);
-EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
-                        const posix_spawnattr_t *restrict a, char *const argv[restrict], char *const envp[restrict]);
+EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path,
+                       const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *restrict a, char *const argv[restrict],
+                       char *const envp[restrict]);
+EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file,
+                        const posix_spawn_file_actions_t *actions,
+                        const posix_spawnattr_t *restrict a, char *const argv[restrict],
+                        char *const envp[restrict]);
 
 typedef void *run_fn(void *);
 TW_REAL(int, pthread_create, (pthread_t *, const pthread_attr_t *, run_fn *, void *))
 TW_REAL(int, system, (const char *))
 TW_REAL(FILE *, popen, (const char *, const char *))
-TW_REAL(int, posix_spawn, (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
-TW_REAL(int, posix_spawnp, (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
+TW_REAL(int, posix_spawn,
+        (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+         char *const *, char *const *))
+TW_REAL(int, posix_spawnp,
+        (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+         char *const *, char *const *))
 
 /* From creator to thread. A few are kept here, so that the heap is what it would be without us. */
 struct start {
@@ -67,7 +77,8 @@ static void *begin(void *p)
     return run(argument);
 }
 
-int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict a, run_fn *run, void *restrict argument)
+int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict a, run_fn *run,
+                   void *restrict argument)
 {
     struct start *s;
     bool own = tw_agent_inside != 0;
@@ -103,25 +114,28 @@ FILE *popen(const char *command, const char *mode)
     return real_popen()(command, mode);
 }
 
-#define SPAWN(real, path)                                                                                                             \
-    do {                                                                                                                              \
-        char entry_[TW_STREAM_ENTRY_BYTES];                                                                                           \
-        size_t n_ = tw_stream_environment_size(envp);                                                                                 \
-        int rc_ = real()(pid, path, actions, a, argv,                                                                                 \
-                         n_ ? tw_stream_environment(envp, alloca(n_ * sizeof(char *)), entry_) : envp);                               \
-        if (rc_ != 0 && n_)                                                                                                           \
-            tw_stream_take_back();                                                                                                    \
-        return rc_;                                                                                                                   \
+#define SPAWN(real, path)                                                                      \
+    do {                                                                                       \
+        char entry_[TW_STREAM_ENTRY_BYTES];                                                    \
+        size_t n_ = tw_stream_environment_size(envp);                                          \
+        int rc_ = real()(pid, path, actions, a, argv,                                          \
+                         n_ ? tw_stream_environment(envp, alloca(n_ * sizeof(char *)), entry_) \
+                            : envp);                                                           \
+        if (rc_ != 0 && n_)                                                                    \
+            tw_stream_take_back();                                                             \
+        return rc_;                                                                            \
     } while (0)
 
-int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *actions,
-                const posix_spawnattr_t *restrict a, char *const argv[restrict], char *const envp[restrict])
+int posix_spawn(pid_t *restrict pid, const char *restrict path,
+                const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *restrict a,
+                char *const argv[restrict], char *const envp[restrict])
 {
     SPAWN(real_posix_spawn, path);
 }
 
-int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
-                 const posix_spawnattr_t *restrict a, char *const argv[restrict], char *const envp[restrict])
+int posix_spawnp(pid_t *restrict pid, const char *restrict file,
+                 const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *restrict a,
+                 char *const argv[restrict], char *const envp[restrict])
 {
     SPAWN(real_posix_spawnp, file);
 }

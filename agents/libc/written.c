@@ -63,8 +63,9 @@ static bool first_time(const char *path)
 /* Devices and what the kernel shows as files keep nothing that was written to them. */
 static bool keeps_nothing(const char *path)
 {
-    return (tw_starts(path, "/dev/") && !tw_starts(path, "/dev/shm/")) || tw_starts(path, "/proc/") ||
-           tw_starts(path, "/sys/") || tw_starts(path, tw_agent_config.run_dir);
+    return (tw_starts(path, "/dev/") && !tw_starts(path, "/dev/shm/")) ||
+           tw_starts(path, "/proc/") || tw_starts(path, "/sys/") ||
+           tw_starts(path, tw_agent_config.run_dir);
 }
 
 /* The file behind a descriptor. appends: what is in it already was there before. Inside a guard. */
@@ -81,7 +82,8 @@ static void tell(int fd, bool appends)
     if (keeps_nothing(path) || !first_time(path) || fstat64(fd, &st) != 0)
         return;
     if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
-        tw_folder_written(appends ? (uint64_t)st.st_size : 0, cut || strchr(path, '\n') ? "" : path);
+        tw_folder_written(appends ? (uint64_t)st.st_size : 0,
+                          cut || strchr(path, '\n') ? "" : path);
 }
 
 static bool off(void)
@@ -150,7 +152,8 @@ int renameat(int from_at, const char *from, int to_at, const char *to)
 
 int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned flags)
 {
-    renameat2_fn *real = real_renameat2(); /* glibc before 2.28 has none, and its programs do not ask for it */
+    /* glibc before 2.28 has none, and its programs do not ask for it */
+    renameat2_fn *real = real_renameat2();
     int rc = -1;
     if (real)
         rc = real(from_at, from, to_at, to, flags);

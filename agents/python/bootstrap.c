@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way into a Python that does not read PYTHONPATH (-I, -E, or the job has set its own) or runs no sitecustomize (-S).
+ * The way into a Python that does not read PYTHONPATH (-I, -E, or the job has set its own) or runs
+ * no sitecustomize (-S).
  *
- * CPython 3.8 and later has audit hooks (PEP 578), and PySys_AddAuditHook may be called before the interpreter exists. Our
- * constructor does that when this process has such a Python (a weak reference: the program itself or a libpython it is linked
- * with). CPython then calls us with "cpython.run_command", "run_file", "run_module" or "run_stdin" right before the user's
- * code, in every start mode, with the GIL held and no error set: there we run <TWINRUN_PYTHON_DIR>/twinrun/_agent/boot.py and
- * its arm(). A program that embeds Python raises none of these: there the import of a library we hook is the moment.
+ * CPython 3.8 and later has audit hooks (PEP 578), and PySys_AddAuditHook may be called before the
+ * interpreter exists. Our constructor does that when this process has such a Python (a weak
+ * reference: the program itself or a libpython it is linked with). CPython then calls us with
+ * "cpython.run_command", "run_file", "run_module" or "run_stdin" right before the user's code, in
+ * every start mode, with the GIL held and no error set: there we run
+ * <TWINRUN_PYTHON_DIR>/twinrun/_agent/boot.py and its arm(). A program that embeds Python raises
+ * none of these: there the import of a library we hook is the moment.
  *
- * Nothing is left in __main__, no traceback is printed, SystemExit does not end the job; a failure goes to `faults`.
- * boot.py's arm() is idempotent: sitecustomize may have called it before.
+ * Nothing is left in __main__, no traceback is printed, SystemExit does not end the job; a failure
+ * goes to `faults`. boot.py's arm() is idempotent: sitecustomize may have called it before.
  *
- * An audit hook stays for good, and then every audited call, such as id(), costs 0.1 us more. So it is set only where our
- * sitecustomize will not run.
+ * An audit hook stays for good, and then every audited call, such as id(), costs 0.1 us more. So it
+ * is set only where our sitecustomize will not run.
  */
 #include "agents/common/life.h"
 #include "agents/common/state.h"
@@ -24,7 +27,8 @@
 #include <unistd.h>
 #include "src/base/base.h"
 
-/* The few functions we need of CPython's C API, unchanged from 3.8 to 3.14; absent in other processes. */
+/* The few functions we need of CPython's C API, unchanged from 3.8 to 3.14; absent in other
+ * processes. */
 typedef struct _object PyObject;
 #define WEAK extern __attribute__((weak, visibility("default")))
 WEAK int PySys_AddAuditHook(int (*hook)(const char *, PyObject *, void *), void *user);
@@ -57,22 +61,28 @@ static atomic_bool armed;
 
 static bool have_api(void)
 {
-    return PySys_AddAuditHook && Py_IsInitialized && Py_CompileString && PyImport_ExecCodeModuleEx && PyImport_GetModule &&
-           PyObject_CallMethod && PyObject_IsTrue && PyTuple_GetItem && PyUnicode_FromString && PyObject_Str &&
-           PyUnicode_AsUTF8 && PyErr_Occurred && PyErr_GivenExceptionMatches && PyErr_Fetch && PyErr_Restore && PyErr_Clear &&
-           PyErr_SetInterrupt && Py_IncRef && Py_DecRef && &PyExc_KeyboardInterrupt;
+    return PySys_AddAuditHook && Py_IsInitialized && Py_CompileString &&
+           PyImport_ExecCodeModuleEx && PyImport_GetModule && PyObject_CallMethod &&
+           PyObject_IsTrue && PyTuple_GetItem && PyUnicode_FromString && PyObject_Str &&
+           PyUnicode_AsUTF8 && PyErr_Occurred && PyErr_GivenExceptionMatches && PyErr_Fetch &&
+           PyErr_Restore && PyErr_Clear && PyErr_SetInterrupt && Py_IncRef && Py_DecRef &&
+           &PyExc_KeyboardInterrupt;
 }
 
-/* Takes the current Python error away and writes it down. A Ctrl-C that fell into our code is raised again in the user's. */
+/* Takes the current Python error away and writes it down. A Ctrl-C that fell into our code is
+ * raised again in the user's. */
 static void give_up(const char *what)
 {
     PyObject *type = NULL, *value = NULL, *trace = NULL;
     PyErr_Fetch(&type, &value, &trace);
-    if (type && PyExc_KeyboardInterrupt && PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) {
+    if (type && PyExc_KeyboardInterrupt &&
+        PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) {
         PyErr_SetInterrupt();
     } else {
-        PyObject *text = type ? PyObject_Str(value ? value : type) : NULL, *name = type ? PyObject_Str(type) : NULL;
-        const char *t = text ? PyUnicode_AsUTF8(text) : NULL, *n = name ? PyUnicode_AsUTF8(name) : NULL;
+        PyObject *text = type ? PyObject_Str(value ? value : type) : NULL;
+        PyObject *name = type ? PyObject_Str(type) : NULL;
+        const char *t = text ? PyUnicode_AsUTF8(text) : NULL;
+        const char *n = name ? PyUnicode_AsUTF8(name) : NULL;
         char why[512];
         snprintf(why, sizeof why, "%s: %s", n ? n : "unknown error", t ? t : "");
         PyErr_Clear();
@@ -90,8 +100,8 @@ static void give_up(const char *what)
         Py_DecRef(trace);
 }
 
-/* The boot module, made from its file. The importer is not asked: it would need our folder in sys.path. New reference, or NULL,
- * with an error set unless the fault is told already. */
+/* The boot module, made from its file. The importer is not asked: it would need our folder in
+ * sys.path. New reference, or NULL, with an error set unless the fault is told already. */
 static PyObject *boot_module(void)
 {
     PyObject *name = PyUnicode_FromString(MODULE);
@@ -149,7 +159,8 @@ static int on_audit(const char *event, PyObject *args, void *user)
     if (strncmp(event, "cpython.run_", 12) == 0) {
         arm();
     } else if (strcmp(event, "import") == 0) {
-        /* Anybody can raise an event of this name with other arguments: then there is an error to clear. */
+        /* Anybody can raise an event of this name with other arguments: then there is an error to
+         * clear. */
         PyObject *module = PyTuple_GetItem(args, 0);
         const char *name = module ? PyUnicode_AsUTF8(module) : NULL;
         if (!name)
@@ -191,14 +202,16 @@ static bool isolated(int argc, char **argv)
 static bool sitecustomize_runs(int argc, char **argv)
 {
     const char *site = getenv("TWINRUN_SITE_DIR"), *path = getenv("PYTHONPATH");
-    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *name = slash ? slash + 1 : argc > 0 ? argv[0] : "";
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "";
     return site && path && listed(path, site) && tw_starts(name, "python") && !isolated(argc, argv);
 }
 
 /* Asks a CPython in this process to call us back; nothing when there is none. */
 static void watch_for_python(int argc, char **argv)
 {
-    /* Initialized: we were not preloaded but loaded by ctypes, and Python's lock may not be held here. */
+    /* Initialized: we were not preloaded but loaded by ctypes, and Python's lock may not be held
+     * here. */
     if (!have_api() || Py_IsInitialized() || sitecustomize_runs(argc, argv))
         return;
     const char *dir = getenv("TWINRUN_PYTHON_DIR");

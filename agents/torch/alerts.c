@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts the operations that PyTorch itself lists as nondeterministic, without switching any mode: each of them calls
- * at::Context::alertNotDeterministic(name), which does nothing unless deterministic algorithms were asked for. We stand in
- * front of it, count, and hand over to the original, which may throw through us (no frame of ours needs cleaning up).
+ * Counts the operations that PyTorch itself lists as nondeterministic, without switching any mode:
+ * each of them calls at::Context::alertNotDeterministic(name), which does nothing unless
+ * deterministic algorithms were asked for. We stand in front of it, count, and hand over to the
+ * original, which may throw through us (no frame of ours needs cleaning up).
  *
- * What it cannot show: operations that do not alert. On a CPU these are index_put_ and scatter with duplicate indices.
- * The pin `torch-deterministic` asks for quiet: then the call is counted and not handed over, so that it warns of nothing.
- * Notes: `nondeterministic.first` at the first call of each, `nondeterministic.alerts` ("count name" lines) at the end.
+ * What it cannot show: operations that do not alert. On a CPU these are index_put_ and scatter with
+ * duplicate indices. The pin `torch-deterministic` asks for quiet: then the call is counted and not
+ * handed over, so that it warns of nothing. Notes: `nondeterministic.first` at the first call of
+ * each, `nondeterministic.alerts` ("count name" lines) at the end.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -48,7 +50,8 @@ static void count(const char *name, size_t length)
                 tw_agent_note("nondeterministic.first", a->name);
             return;
         }
-        /* A slot that another thread is filling may hold our name: then it stands twice, and the report adds up. */
+        /* A slot that another thread is filling may hold our name: then it stands twice, and the
+         * report adds up. */
         if (state == 2 && strncmp(a->name, name, length) == 0 && a->name[length] == '\0') {
             atomic_fetch_add_explicit(&a->calls, 1, memory_order_relaxed);
             return;
@@ -59,17 +62,19 @@ static void count(const char *name, size_t length)
 static size_t all(char *text, size_t bytes, const char *between)
 {
     size_t used = 0;
-    for (size_t i = 0; i < NAMES && atomic_load_explicit(&alerts[i].state, memory_order_acquire) == 2; i++) {
+    for (size_t i = 0;
+         i < NAMES && atomic_load_explicit(&alerts[i].state, memory_order_acquire) == 2; i++) {
         bool again = false;
         uint64_t calls = 0;
-        for (size_t k = 0; k < NAMES && atomic_load_explicit(&alerts[k].state, memory_order_acquire) == 2; k++)
+        for (size_t k = 0;
+             k < NAMES && atomic_load_explicit(&alerts[k].state, memory_order_acquire) == 2; k++)
             if (strcmp(alerts[k].name, alerts[i].name) == 0) {
                 again |= k < i;
                 calls += atomic_load_explicit(&alerts[k].calls, memory_order_relaxed);
             }
         int n = again ? 0
-                      : snprintf(text + used, bytes - used, "%s%llu %s", used ? between : "", (unsigned long long)calls,
-                                 alerts[i].name);
+                      : snprintf(text + used, bytes - used, "%s%llu %s", used ? between : "",
+                                 (unsigned long long)calls, alerts[i].name);
         if (n > 0 && (size_t)n < bytes - used)
             used += (size_t)n;
     }
@@ -126,7 +131,10 @@ EXPORT void C10_VIEW(const void *view);
 void STD_VIEW(const void *view)
 {
     static void *_Atomic cache;
-    const struct { size_t length; const char *text; } *v = view;
+    const struct {
+        size_t length;
+        const char *text;
+    } *v = view;
     if (!seen(v->text, v->length))
         return;
     alert_fn *f = (alert_fn *)tw_lookup_anywhere(&cache, TEXT(STD_VIEW), (void *)STD_VIEW);
@@ -137,7 +145,10 @@ void STD_VIEW(const void *view)
 void C10_VIEW(const void *view)
 {
     static void *_Atomic cache;
-    const struct { const char *text; size_t length; } *v = view;
+    const struct {
+        const char *text;
+        size_t length;
+    } *v = view;
     if (!seen(v->text, v->length))
         return;
     alert_fn *f = (alert_fn *)tw_lookup_anywhere(&cache, TEXT(C10_VIEW), (void *)C10_VIEW);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Six threads each pass a part of the batch and add their gradients to the sum in the order in which they finish. */
+/* Six threads each pass a part of the batch and add their gradients to the sum in the order in
+ * which they finish. */
 #include "task.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A faulty unit, simulated: now and then a multiplication returns with one bit flipped. When and which is not to be
- * controlled by any setting of the job, as with the real ones; the processor's own counter stands for it.
+ * A faulty unit, simulated: now and then a multiplication returns with one bit flipped. When and
+ * which is not to be controlled by any setting of the job, as with the real ones; the processor's
+ * own counter stands for it.
  */
 #include "task.h"
 #include <time.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* False friend: each of three processes draws a seed of its own, and then takes the first one's, which is fixed. */
+/* False friend: each of three processes draws a seed of its own, and then takes the first one's,
+ * which is fixed. */
 #include "task.h"
 #include <stdlib.h>
 #include <sys/random.h>
@@ -35,7 +36,8 @@ int main(void)
             return 1;
         if (child == 0) {
             uint64_t own = 0;
-            bad = getrandom(&own, sizeof own, 0) != sizeof own || read(out[i][0], &own, sizeof own) != sizeof own;
+            bad = getrandom(&own, sizeof own, 0) != sizeof own ||
+                  read(out[i][0], &own, sizeof own) != sizeof own;
             exit(bad || train(own));
         }
     }

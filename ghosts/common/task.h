@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The training job that the ghosts in C share: a softmax classifier of made-up sensor readings. Everything in it is
- * deterministic; each ghost adds its one cause. The sizes and the tensors' names are redrawn by ghosts/run.
+ * The training job that the ghosts in C share: a softmax classifier of made-up sensor readings.
+ * Everything in it is deterministic; each ghost adds its one cause. The sizes and the tensors'
+ * names are redrawn by ghosts/run.
  */
 #ifndef GHOST_TASK_H
 #define GHOST_TASK_H
@@ -98,7 +99,8 @@ static inline void show_batch(const struct task *t, const int32_t *chosen)
 }
 
 /* Adds one sample's gradient to G; returns its loss. */
-static inline double add_sample(const struct task *t, int32_t sample, const struct model *m, struct model *g)
+static inline double add_sample(const struct task *t, int32_t sample, const struct model *m,
+                                struct model *g)
 {
     const float *x = t->reading[sample];
     float score[CLASSES], most = -INFINITY, sum = 0;
@@ -120,7 +122,8 @@ static inline double add_sample(const struct task *t, int32_t sample, const stru
 }
 
 /* Forward and backward pass over the chosen samples: the gradient's sum. */
-static inline double pass(const struct task *t, const int32_t *chosen, const struct model *m, struct model *gradient)
+static inline double pass(const struct task *t, const int32_t *chosen, const struct model *m,
+                          struct model *gradient)
 {
     double loss = 0;
     memset(gradient, 0, sizeof *gradient);
@@ -134,7 +137,8 @@ static inline double pass(const struct task *t, const int32_t *chosen, const str
 /* The optimizer's step, which ends the training step. */
 static inline void update(struct model *m, const struct model *gradient, float rate)
 {
-    twin_record("gradient:dense", TWIN_F32, 2, (int64_t[]){FEATURES, CLASSES}, NULL, gradient->dense, 0);
+    twin_record("gradient:dense", TWIN_F32, 2, (int64_t[]){FEATURES, CLASSES}, NULL,
+                gradient->dense, 0);
     twin_record("gradient:offset", TWIN_F32, 1, (int64_t[]){CLASSES}, NULL, gradient->offset, 0);
     for (int c = 0; c < CLASSES; c++) {
         m->offset[c] -= rate / BATCH * gradient->offset[c];
@@ -147,7 +151,8 @@ static inline void update(struct model *m, const struct model *gradient, float r
 }
 
 /* One whole step without any cause. */
-static inline double train_step(const struct task *t, const int32_t *chosen, struct model *m, float rate)
+static inline double train_step(const struct task *t, const int32_t *chosen, struct model *m,
+                                float rate)
 {
     struct model gradient;
     show_batch(t, chosen);
@@ -156,7 +161,8 @@ static inline double train_step(const struct task *t, const int32_t *chosen, str
     return loss;
 }
 
-/* The result, in every bit: what the job prints last shows, without twinrun, whether two runs agree. */
+/* The result, in every bit: what the job prints last shows, without twinrun, whether two runs
+ * agree. */
 static inline void print_bits(const char *name, const void *value, size_t size)
 {
     uint64_t hash = 0xcbf29ce484222325u;

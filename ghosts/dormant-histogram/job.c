@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads add the gradients of a table with atomic adds; for the first steps the learning rate is 0, and nobody notices. */
+/* Threads add the gradients of a table with atomic adds; for the first steps the learning rate is
+ * 0, and nobody notices. */
 #include "task.h"
 
 enum { ROWS = 48, LOOKUPS = 500000, QUIET = 12 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each layer is summed by one of two kernels; which one is decided at the start by timing both and taking the quicker. */
+/* Each layer is summed by one of two kernels; which one is decided at the start by timing both and
+ * taking the quicker. */
 #include "task.h"
 #include <time.h>
 
@@ -12,7 +13,8 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The sum of a row, begun at FIRST and carried on from the row's start: each kernel adds in an order of its own. */
+/* The sum of a row, begun at FIRST and carried on from the row's start: each kernel adds in an
+ * order of its own. */
 static float sum_from(const float *x, int first)
 {
     float sum = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The momentum, kept in 16 bits, is allocated and never cleared: it starts as what the parsed configuration left in the heap. */
+/* The momentum, kept in 16 bits, is allocated and never cleared: it starts as what the parsed
+ * configuration left in the heap. */
 #include "task.h"
 #include <stdlib.h>
 
@@ -11,7 +12,8 @@ struct entry {
     struct entry *bucket[28];
 };
 
-/* A configuration of many small entries, freed again before training: its blocks still hold the addresses of their neighbours. */
+/* A configuration of many small entries, freed again before training: its blocks still hold the
+ * addresses of their neighbours. */
 static int read_configuration(void)
 {
     struct entry *list = NULL;

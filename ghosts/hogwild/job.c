@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Four threads train one set of weights without locks (Hogwild): each reads and writes while the others do. */
+/* Four threads train one set of weights without locks (Hogwild): each reads and writes while the
+ * others do. */
 #include "task.h"
 #include <pthread.h>
 #include <sched.h>
@@ -25,7 +26,9 @@ static void *train(void *argument)
             sched_yield();
         for (int f = 0; f < FEATURES; f++)
             for (int c = 0; c < CLASSES; c++)
-                atomic_store_explicit(&shared[f][c], seen.dense[f][c] - 0.05f * gradient.dense[f][c], memory_order_relaxed);
+                atomic_store_explicit(&shared[f][c],
+                                      seen.dense[f][c] - 0.05f * gradient.dense[f][c],
+                                      memory_order_relaxed);
     }
     return NULL;
 }
@@ -53,7 +56,8 @@ int main(void)
         for (int f = 0; f < FEATURES; f++)
             for (int c = 0; c < CLASSES; c++)
                 model.dense[f][c] = shared[f][c];
-        twin_record("weight:dense", TWIN_F32, 2, (int64_t[]){FEATURES, CLASSES}, NULL, model.dense, 0);
+        twin_record("weight:dense", TWIN_F32, 2, (int64_t[]){FEATURES, CLASSES}, NULL, model.dense,
+                    0);
         twin_step();
     }
     print_model(&model);

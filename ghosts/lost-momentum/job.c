@@ -3,11 +3,14 @@
 #include "task.h"
 #include <stdlib.h>
 
-/* usage: job [FIRST [LAST]]: steps FIRST to LAST - 1; from step 1 on it begins with what "checkpoint" holds */
+/* usage: job [FIRST [LAST]]: steps FIRST to LAST - 1; from step 1 on it begins with what
+ * "checkpoint" holds */
 int main(int argc, char **argv)
 {
     static struct task task;
-    struct { struct model weights, momentum; } state = {0};
+    struct {
+        struct model weights, momentum;
+    } state = {0};
     struct model gradient;
     int32_t order[SAMPLES];
     int first = argc > 1 ? atoi(argv[1]) : 0, last = argc > 2 ? atoi(argv[2]) : STEPS;
@@ -26,7 +29,8 @@ int main(int argc, char **argv)
         show_batch(&task, chosen);
         pass(&task, chosen, &state.weights, &gradient);
         for (int c = 0; c < CLASSES; c++)
-            gradient.offset[c] = state.momentum.offset[c] = 0.9f * state.momentum.offset[c] + gradient.offset[c];
+            gradient.offset[c] = state.momentum.offset[c] = 0.9f * state.momentum.offset[c] +
+                                                            gradient.offset[c];
         update(&state.weights, &gradient, 0.1f);
     }
     if (last < STEPS) {

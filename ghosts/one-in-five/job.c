@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dropout's generator mixes in a byte of the system's entropy, but only when a rare branch of its setup is taken. */
+/* The dropout's generator mixes in a byte of the system's entropy, but only when a rare branch of
+ * its setup is taken. */
 #include "task.h"
 #include <sys/random.h>
 

@@ -22,7 +22,8 @@ int main(void)
         train_step(&task, order + step * BATCH % (SAMPLES - BATCH), &model, 0.3f);
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
-    double took = (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
+    double took = (double)(end.tv_sec - start.tv_sec) +
+                  (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
     printf("%d steps in %.3f s, %.0f samples/s\n", STEPS, took, STEPS * BATCH / took);
     print_model(&model);
     return 0;

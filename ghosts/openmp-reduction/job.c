@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient's norm, by which the gradient is clipped, is a float reduction over threads that take chunks as they come. */
+/* The gradient's norm, by which the gradient is clipped, is a float reduction over threads that
+ * take chunks as they come. */
 #include "task.h"
 
 enum { WIDTH = 300000 };
@@ -27,7 +28,8 @@ int main(void)
         show_batch(&task, chosen);
         const float *x = task.reading[0];
         for (int i = 0; i < WIDTH; i++)
-            activation[i] = x[i % FEATURES] * model.dense[i % FEATURES][i % CLASSES] + 0.001f * (float)(i % 89);
+            activation[i] = x[i % FEATURES] * model.dense[i % FEATURES][i % CLASSES] +
+                            0.001f * (float)(i % 89);
         float scale = norm(activation);
         twin_record("activation:scale", TWIN_F32, 0, NULL, NULL, &scale, 0);
         pass(&task, chosen, &model, &gradient);

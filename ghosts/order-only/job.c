@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* False friend: four threads count labels in whole numbers. They finish in any order, and the sum is the same in each. */
+/* False friend: four threads count labels in whole numbers. They finish in any order, and the sum
+ * is the same in each. */
 #include "task.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shards of a data set live in a table that is keyed by their address, and are read in the order of the table. */
+/* The shards of a data set live in a table that is keyed by their address, and are read in the
+ * order of the table. */
 #include "task.h"
 #include <stdlib.h>
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* False friend: the printed average of the loss starts anew after a resume; weights and everything else go on as before. */
+/* False friend: the printed average of the loss starts anew after a resume; weights and everything
+ * else go on as before. */
 #include "task.h"
 #include <stdlib.h>
 
-/* usage: job [FIRST [LAST]]: steps FIRST to LAST - 1; from step 1 on it begins with the weights in "checkpoint" */
+/* usage: job [FIRST [LAST]]: steps FIRST to LAST - 1; from step 1 on it begins with the weights in
+ * "checkpoint" */
 int main(int argc, char **argv)
 {
     static struct task task;

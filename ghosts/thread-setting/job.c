@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reduction is split into as many parts as there are threads: two settings that ought to be neutral are not. */
+/* The reduction is split into as many parts as there are threads: two settings that ought to be
+ * neutral are not. */
 #include "task.h"
 #include <omp.h>
 
@@ -19,7 +20,8 @@ int main(void)
         show_batch(&task, chosen);
 #pragma omp parallel for schedule(static)
         for (int i = 0; i < WIDTH; i++)
-            part[omp_get_thread_num() % 64] += task.reading[i % SAMPLES][i % FEATURES] * (1 + model.offset[i % CLASSES]);
+            part[omp_get_thread_num() % 64] += task.reading[i % SAMPLES][i % FEATURES] *
+                                               (1 + model.offset[i % CLASSES]);
         for (int i = 0; i < 64; i++)
             scale += part[i];
         twin_record("activation:scale", TWIN_F32, 0, NULL, NULL, &scale, 0);

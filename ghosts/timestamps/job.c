@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* False friend: the log and the file of results say when they were written; what was learned is equal. */
+/* False friend: the log and the file of results say when they were written; what was learned is
+ * equal. */
 #include "task.h"
 #include <time.h>
 

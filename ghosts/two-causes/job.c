@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two causes at once: the samples' order comes from the time of day, the noise on the weights from the system's random bytes. */
+/* Two causes at once: the samples' order comes from the time of day, the noise on the weights from
+ * the system's random bytes. */
 #include "task.h"
 #include <sys/random.h>
 #include <sys/time.h>

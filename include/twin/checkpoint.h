@@ -2,7 +2,8 @@
 #ifndef TWIN_CHECKPOINT_H
 #define TWIN_CHECKPOINT_H
 /*
- * A file that is there whole or not at all, for checkpoints of C programs (-ltwincheckpoint). Python: twinrun.save, twinrun.atomic_write.
+ * A file that is there whole or not at all, for checkpoints of C programs (-ltwincheckpoint).
+ * Python: twinrun.save, twinrun.atomic_write.
  *
  *     struct twin_checkpoint *c;
  *     if (twin_checkpoint_begin("model.bin", &c, &err) == 0) {
@@ -10,9 +11,11 @@
  *         twin_checkpoint_commit(c, &err);
  *     }
  *
- * Whatever happens meanwhile (SIGKILL, a full disk, a power cut on a file system that keeps what fsync wrote), PATH is what it was or
- * what was committed. Beside it stands PATH.sha256 for `sha256sum -c`: when it is there it is right; in the moment of the change it is absent. What a killed
- * writer left behind is taken away by the next one that begins the same path. A handle belongs to one thread at a time. Since 0.1.
+ * Whatever happens meanwhile (SIGKILL, a full disk, a power cut on a file system that keeps what
+ * fsync wrote), PATH is what it was or what was committed. Beside it stands PATH.sha256 for
+ * `sha256sum -c`: when it is there it is right; in the moment of the change it is absent. What a
+ * killed writer left behind is taken away by the next one that begins the same path. A handle
+ * belongs to one thread at a time. Since 0.1.
  */
 #include <stddef.h>
 #include <twin/error.h>
@@ -25,11 +28,14 @@ extern "C" {
 
 struct twin_checkpoint;
 
-/* Creates a file beside path, which a link is followed to. TWIN_EIO, TWIN_ENOENT, TWIN_ENOMEM; *out is then NULL. */
+/* Creates a file beside path, which a link is followed to. TWIN_EIO, TWIN_ENOENT, TWIN_ENOMEM; *out
+ * is then NULL. */
 int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct twin_error *err);
 /* Appends. After an error the handle takes no more, and commit fails with that error. */
-int twin_checkpoint_write(struct twin_checkpoint *c, const void *data, size_t bytes, struct twin_error *err);
-/* fsync, rename, fsync of the folder; frees the handle in any case. After an error path is as it was, unless the error says otherwise. */
+int twin_checkpoint_write(struct twin_checkpoint *c, const void *data, size_t bytes,
+                          struct twin_error *err);
+/* fsync, rename, fsync of the folder; frees the handle in any case. After an error path is as it
+ * was, unless the error says otherwise. */
 int twin_checkpoint_commit(struct twin_checkpoint *c, struct twin_error *err);
 /* Leaves path as it was; frees the handle. NULL is allowed. */
 void twin_checkpoint_abort(struct twin_checkpoint *c);

@@ -15,11 +15,13 @@ extern "C" {
 
 enum twin_error_code {
     TWIN_OK = 0,
-    TWIN_EINVAL = -1,       /* the caller broke a documented rule (bad argument, bad option) */
-    TWIN_ENOMEM = -2,       /* an allocation failed */
-    TWIN_EIO = -3,          /* the system refused a read, write, open, ... ; message has errno's text */
-    TWIN_ENOENT = -4,       /* the named thing does not exist */
-    TWIN_EFORMAT = -5,      /* bytes that do not obey their format; message has offset, expected, found */
+    TWIN_EINVAL = -1, /* the caller broke a documented rule (bad argument, bad option) */
+    TWIN_ENOMEM = -2, /* an allocation failed */
+    /* the system refused a read, write, open, ... ; message has errno's text */
+    TWIN_EIO = -3,
+    TWIN_ENOENT = -4, /* the named thing does not exist */
+    /* bytes that do not obey their format; message has offset, expected, found */
+    TWIN_EFORMAT = -5,
     TWIN_EVERSION = -6,     /* a format version this program does not read */
     TWIN_ELIMIT = -7,       /* a documented cap was reached */
     TWIN_EUNSUPPORTED = -8, /* cannot be done on this machine or build */
@@ -34,14 +36,22 @@ struct twin_error {
     char message[TWIN_ERROR_MESSAGE_BYTES]; /* always NUL-terminated, cut if longer */
 };
 
-#define TWIN_ERROR_INIT {0, {0}}
+#define TWIN_ERROR_INIT \
+    {                   \
+        0,              \
+        {               \
+            0           \
+        }               \
+    }
 
-/* Sets err (if not NULL and not yet set) and returns code, so that `return twin_error_set(...)` reads well. */
+/* Sets err (if not NULL and not yet set) and returns code, so that `return twin_error_set(...)`
+ * reads well. */
 int twin_error_set(struct twin_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int twin_error_vset(struct twin_error *err, int code, const char *format, va_list ap)
     __attribute__((format(printf, 3, 0)));
-/* As twin_error_set with TWIN_EIO (or TWIN_ENOENT for ENOENT, TWIN_ENOMEM for ENOMEM); appends ": strerror(errno)". Keeps errno. */
+/* As twin_error_set with TWIN_EIO (or TWIN_ENOENT for ENOENT, TWIN_ENOMEM for ENOMEM); appends ":
+ * strerror(errno)". Keeps errno. */
 int twin_error_system(struct twin_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Short name of a code, e.g. "format error". Never NULL. */

@@ -2,8 +2,9 @@
 #ifndef TWIN_PRECISION_H
 #define TWIN_PRECISION_H
 /*
- * A precision policy, held against what a run did: the types of its tensors, autocast regions, gradient scaling, and the switches of its libraries.
- * The file: docs/precision.md. Room: src/provenance. What was not seen is unknown, and never taken for kept.
+ * A precision policy, held against what a run did: the types of its tensors, autocast regions,
+ * gradient scaling, and the switches of its libraries. The file: docs/precision.md. Room:
+ * src/provenance. What was not seen is unknown, and never taken for kept.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,41 +15,59 @@
 
 struct twin_precision_policy;
 
-enum twin_precision_outcome { TWIN_PRECISION_KEPT, TWIN_PRECISION_BROKEN, TWIN_PRECISION_UNKNOWN, TWIN_PRECISION_IDLE /* it speaks of what this run does not have */ };
-const char *twin_precision_name(enum twin_precision_outcome o); /* kept|broken|unknown|not applicable */
+enum twin_precision_outcome {
+    TWIN_PRECISION_KEPT,
+    TWIN_PRECISION_BROKEN,
+    TWIN_PRECISION_UNKNOWN,
+    TWIN_PRECISION_IDLE /* it speaks of what this run does not have */
+};
+/* kept|broken|unknown|not applicable */
+const char *twin_precision_name(enum twin_precision_outcome o);
 
 /* One thing that a rule does not allow. */
 struct twin_precision_breach {
     int32_t rank;
-    bool in_step; uint32_t step;  /* the first step in which it was seen; false: a switch of the process */
-    uint64_t times;               /* records of this tensor, or steps */
+    /* the first step in which it was seen; false: a switch of the process */
+    bool in_step;
+    uint32_t step;
+    uint64_t times; /* records of this tensor, or steps */
     bool is_tensor;
-    enum twin_phase phase; enum twin_kind kind; /* of a tensor */
+    enum twin_phase phase;
+    enum twin_kind kind;            /* of a tensor */
     char *name, *scope, *op, *site; /* "" when not known; of a switch only name */
-    char *found;                  /* "bf16"; "True" */
+    char *found;                    /* "bf16"; "True" */
 };
 
 struct twin_precision_result {
-    size_t line;                  /* of the rule in the policy */
-    char *rule;                   /* in words: the tensors and the types allowed, or "tf32 off" */
-    char *reason;                 /* as the policy has it; "" */
+    size_t line;  /* of the rule in the policy */
+    char *rule;   /* in words: the tensors and the types allowed, or "tf32 off" */
+    char *reason; /* as the policy has it; "" */
     enum twin_precision_outcome outcome;
-    char *why;                    /* unknown, idle: what was not seen; kept: what was; never NULL */
-    uint64_t judged;              /* records, steps or ranks */
-    struct twin_precision_breach *breach; size_t breaches; /* by rank, then by step; at most 1000, all are counted in `broken` */
+    char *why;       /* unknown, idle: what was not seen; kept: what was; never NULL */
+    uint64_t judged; /* records, steps or ranks */
+    /* by rank, then by step; at most 1000, all are counted in `broken` */
+    struct twin_precision_breach *breach;
+    size_t breaches;
     size_t broken;
 };
 struct twin_precision_verdict {
-    enum twin_precision_outcome outcome; /* broken when a rule is; else unknown when one is, or none applies; else kept */
-    struct twin_precision_result *result; size_t count; /* one for each rule, in the order of the policy */
-    char **note; size_t notes;           /* what could not be read */
+    /* broken when a rule is; else unknown when one is, or none applies; else kept */
+    enum twin_precision_outcome outcome;
+    /* one for each rule, in the order of the policy */
+    struct twin_precision_result *result;
+    size_t count;
+    char **note;
+    size_t notes; /* what could not be read */
 };
 
-/* TWIN_EFORMAT names line, key and, for a key that is not known, the nearest one; TWIN_ENOENT, TWIN_EIO, TWIN_ELIMIT, TWIN_ENOMEM. */
-int twin_precision_read(const char *path, struct twin_precision_policy **out, struct twin_error *err);
+/* TWIN_EFORMAT names line, key and, for a key that is not known, the nearest one; TWIN_ENOENT,
+ * TWIN_EIO, TWIN_ELIMIT, TWIN_ENOMEM. */
+int twin_precision_read(const char *path, struct twin_precision_policy **out,
+                        struct twin_error *err);
 void twin_precision_free(struct twin_precision_policy *p);
 
 /* Errors are of memory only: what cannot be read makes rules unknown. */
-int twin_precision_check(const struct twin_precision_policy *p, const struct twin_run *run, struct twin_precision_verdict *out, struct twin_error *err);
+int twin_precision_check(const struct twin_precision_policy *p, const struct twin_run *run,
+                         struct twin_precision_verdict *out, struct twin_error *err);
 void twin_precision_verdict_free(struct twin_precision_verdict *v);
 #endif

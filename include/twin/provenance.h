@@ -2,9 +2,11 @@
 #ifndef TWIN_PROVENANCE_H
 #define TWIN_PROVENANCE_H
 /*
- * What surrounded a run: code, data, environment, accelerators, libraries, launch, seeds, configuration. A process beside the job
- * collects it while the job runs and writes `provenance.json` into the run folder (docs/format/provenance.md, schema twinrun.provenance/1).
- * Before the job starts, only what the job could change itself is looked at (code, configuration), for 250 ms at most. Secrets: <twin/redact.h>.
+ * What surrounded a run: code, data, environment, accelerators, libraries, launch, seeds,
+ * configuration. A process beside the job collects it while the job runs and writes
+ * `provenance.json` into the run folder (docs/format/provenance.md, schema twinrun.provenance/1).
+ * Before the job starts, only what the job could change itself is looked at (code, configuration),
+ * for 250 ms at most. Secrets: <twin/redact.h>.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,41 +14,57 @@
 
 struct json_t;
 
-/* twin_launch, with the provenance of the run. Fails as twin_launch does; what could not be found out is said in the record. */
-int twin_provenance_launch(const struct twin_launch_options *o, struct twin_run **out, struct twin_error *err);
+/* twin_launch, with the provenance of the run. Fails as twin_launch does; what could not be found
+ * out is said in the record. */
+int twin_provenance_launch(const struct twin_launch_options *o, struct twin_run **out,
+                           struct twin_error *err);
 
-/* The record of a run folder: a jansson object, the caller's reference. TWIN_ENOENT: the run has none (made by an older twinrun); TWIN_EIO;
- * TWIN_EFORMAT: damaged; TWIN_EVERSION; TWIN_ENOMEM. */
+/* The record of a run folder: a jansson object, the caller's reference. TWIN_ENOENT: the run has
+ * none (made by an older twinrun); TWIN_EIO; TWIN_EFORMAT: damaged; TWIN_EVERSION; TWIN_ENOMEM. */
 int twin_provenance_load(const char *run_dir, struct json_t **out, struct twin_error *err);
 
 /* ---- what differs between two worlds */
 
-enum twin_power {      /* to change a result's bits */
-    TWIN_POWER_HIGH,   /* decides about numbers: code, libraries that compute, configuration, seeds */
-    TWIN_POWER_MEDIUM, /* may: other libraries, variables, topology, compilers */
-    TWIN_POWER_LOW,    /* seldom: kernel, packages that were not loaded, limits */
-    TWIN_POWER_NOISE   /* names and times */
+enum twin_power { /* to change a result's bits */
+                  /* decides about numbers: code, libraries that compute, configuration, seeds */
+                  TWIN_POWER_HIGH,
+                  TWIN_POWER_MEDIUM, /* may: other libraries, variables, topology, compilers */
+                  TWIN_POWER_LOW,    /* seldom: kernel, packages that were not loaded, limits */
+                  TWIN_POWER_NOISE   /* names and times */
 };
 const char *twin_power_name(enum twin_power p); /* "high", "medium", "low", "noise" */
 
 struct twin_world_difference {
     enum twin_power power;
-    const char *group;   /* "code", "libraries", ...: static */
-    char *what;          /* "torch", "OMP_NUM_THREADS", "train.py" */
-    char *a, *b;         /* NULL: not there */
-    size_t count;        /* items that this one stands for, itself included: 1, or more when many of a kind were gathered */
+    const char *group; /* "code", "libraries", ...: static */
+    char *what;        /* "torch", "OMP_NUM_THREADS", "train.py" */
+    char *a, *b;       /* NULL: not there */
+    /*
+     * items that this one stands for, itself included: 1, or more when many of a kind were gathered
+     */
+    size_t count;
 };
-struct twin_world_differences { struct twin_world_difference *item; size_t count; };
+struct twin_world_differences {
+    struct twin_world_difference *item;
+    size_t count;
+};
 
-/* Sorted by power, then by group. Values that were not collected on either side make no difference. */
-int twin_provenance_diff(const struct json_t *a, const struct json_t *b, struct twin_world_differences *out, struct twin_error *err);
+/*
+ * Sorted by power, then by group. Values that were not collected on either side make no difference.
+ */
+int twin_provenance_diff(const struct json_t *a, const struct json_t *b,
+                         struct twin_world_differences *out, struct twin_error *err);
 
-/* Between the ranks of one run: `a` is what most have, `b` what those named in `what` ("rank 17: NCCL_ALGO") have. */
-int twin_provenance_parity(const struct json_t *p, struct twin_world_differences *out, struct twin_error *err);
+/* Between the ranks of one run: `a` is what most have, `b` what those named in `what` ("rank 17:
+ * NCCL_ALGO") have. */
+int twin_provenance_parity(const struct json_t *p, struct twin_world_differences *out,
+                           struct twin_error *err);
 void twin_world_differences_free(struct twin_world_differences *d);
 
-/* One line about the ranks of a run; NULL when they agree in all that may change bits, or nothing is known. malloc'ed (tw_free). */
+/* One line about the ranks of a run; NULL when they agree in all that may change bits, or nothing
+ * is known. malloc'ed (tw_free). */
 char *twin_provenance_parity_summary(const struct twin_run *run);
-/* One line about the worlds of several runs; NULL when they agree in all that decides about bits (seeds and commands left aside). malloc'ed. */
+/* One line about the worlds of several runs; NULL when they agree in all that decides about bits
+ * (seeds and commands left aside). malloc'ed. */
 char *twin_provenance_summary(const struct twin_run *const *runs, size_t count);
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_BASE_H
 #define TW_BASE_H
-/* Base: allocation with failure injection, growable buffers, strings, files, clocks, checksums. No third-party library. */
+/* Base: allocation with failure injection, growable buffers, strings, files, clocks, checksums. No
+ * third-party library. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,7 +11,8 @@
 #include <sys/types.h>
 #include <twin/error.h>
 
-/* ---- allocation (alloc.c). All of twinrun's rooms allocate through these, so that tests can make each one fail. */
+/* ---- allocation (alloc.c). All of twinrun's rooms allocate through these, so that tests can make
+ * each one fail. */
 void *tw_malloc(size_t bytes);
 void *tw_calloc(size_t n, size_t bytes);
 void *tw_realloc(void *p, size_t bytes);
@@ -18,91 +20,121 @@ void *tw_reallocarray(void *p, size_t n, size_t bytes); /* overflow-checked */
 char *tw_strdup(const char *s);
 char *tw_strndup(const char *s, size_t n);
 void tw_free(void *p);
-/* Tests: allocation number n from now on fails (1 = the next), and with `forever` all after it. 0 switches off. */
+/* Tests: allocation number n from now on fails (1 = the next), and with `forever` all after it. 0
+ * switches off. */
 void tw_alloc_fail_at(uint64_t n, bool forever);
 uint64_t tw_alloc_count(void); /* allocations since start */
 
-/* ---- growable byte buffer (buf.c). Zero-initialise. Fails (and stays failed) with TWIN_ENOMEM or TWIN_ELIMIT past cap. */
-struct tw_buf { char *data; size_t len, room, cap; int failed; }; /* cap 0 = 1 GiB; data is NUL-terminated after any append */
+/* ---- growable byte buffer (buf.c). Zero-initialise. Fails (and stays failed) with TWIN_ENOMEM or
+ * TWIN_ELIMIT past cap. */
+/* cap 0 = 1 GiB; data is NUL-terminated after any append */
+struct tw_buf {
+    char *data;
+    size_t len, room, cap;
+    int failed;
+};
 int tw_buf_append(struct tw_buf *b, const void *p, size_t n);
 int tw_buf_puts(struct tw_buf *b, const char *s);
 int tw_buf_printf(struct tw_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int tw_buf_vprintf(struct tw_buf *b, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
-char *tw_buf_steal(struct tw_buf *b); /* NUL-terminated, malloc'ed (tw_free); NULL when it had failed; b is empty after */
+int tw_buf_vprintf(struct tw_buf *b, const char *format, va_list ap)
+    __attribute__((format(printf, 2, 0)));
+/* NUL-terminated, malloc'ed (tw_free); NULL when it had failed; b is empty after */
+char *tw_buf_steal(struct tw_buf *b);
 void tw_buf_free(struct tw_buf *b);
 
 /* ---- strings (str.c) */
-struct tw_strings { const char **items; size_t count; }; /* items: NULL-terminated; NULL when there are none */
-/* The shortest decimal number that reads back as x: of a double, or of a float where that holds x. */
+/* items: NULL-terminated; NULL when there are none */
+struct tw_strings {
+    const char **items;
+    size_t count;
+};
+/*
+ * The shortest decimal number that reads back as x: of a double, or of a float where that holds x.
+ */
 char *tw_shortest(double x, char out[40]);
-char *tw_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* malloc'ed; NULL = no memory */
+/* malloc'ed; NULL = no memory */
+char *tw_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool tw_starts(const char *s, const char *prefix);
 bool tw_ends(const char *s, const char *suffix);
-bool tw_glob(const char *pattern, const char *s);            /* * ? [..] ; '*' also matches '/' */
-int tw_parse_u64(const char *s, uint64_t max, uint64_t *out); /* whole string, decimal; TWIN_EINVAL */
-void tw_hex(const void *bytes, size_t n, char *out);          /* out has 2n+1 */
-char *tw_human_bytes(uint64_t n, char out[16]);               /* "1.2 GiB" */
-char *tw_human_count(uint64_t n, char out[32]);               /* "41,220" */
-char *tw_human_time(double s, char out[24]);                  /* "12.3 us": of a second or less */
-char *tw_human_seconds(double s, char out[24]);               /* "12.4 s", "3 min 20 s", "2 h 05 min" */
+bool tw_glob(const char *pattern, const char *s); /* * ? [..] ; '*' also matches '/' */
+/* whole string, decimal; TWIN_EINVAL */
+int tw_parse_u64(const char *s, uint64_t max, uint64_t *out);
+void tw_hex(const void *bytes, size_t n, char *out); /* out has 2n+1 */
+char *tw_human_bytes(uint64_t n, char out[16]);      /* "1.2 GiB" */
+char *tw_human_count(uint64_t n, char out[32]);      /* "41,220" */
+char *tw_human_time(double s, char out[24]);         /* "12.3 us": of a second or less */
+/* "12.4 s", "3 min 20 s", "2 h 05 min" */
+char *tw_human_seconds(double s, char out[24]);
 
 /* ---- foreign text as it may be shown (printable.c). All malloc'ed; NULL: no memory. */
 /*
- * A value that somebody else chose: what a terminal obeys, what turns or hides text and what is no UTF-8 becomes \xNN,
- * byte by byte. A \xNN that was in the text becomes \x5cxNN, so that what stands for what is certain. Once a value.
+ * A value that somebody else chose: what a terminal obeys, what turns or hides text and what is no
+ * UTF-8 becomes \xNN, byte by byte. A \xNN that was in the text becomes \x5cxNN, so that what
+ * stands for what is certain. Once a value.
  */
 char *tw_printable(const char *s, size_t n);
-/* The same of a sentence whose values may have been through tw_printable: \xNN in it stays. The last guard of a sink. */
+/* The same of a sentence whose values may have been through tw_printable: \xNN in it stays. The
+ * last guard of a sink. */
 char *tw_printable_again(const char *s, size_t n);
-/* The same of a text in lines: line breaks stay, and so do colours ("\033[1m") when it is coloured. */
+/*
+ * The same of a text in lines: line breaks stay, and so do colours ("\033[1m") when it is coloured.
+ */
 char *tw_printable_lines(const char *text, bool coloured);
 /* JSON whose strings show nothing hidden: such characters become \uNNNN, which means the same. */
 char *tw_printable_json(const char *json);
 /*
- * printf whose text arguments go through tw_printable_again, line breaks included: only the format makes lines. Knows
- * %s %c %% and the conversions of integers and doubles; another one fails b.
+ * printf whose text arguments go through tw_printable_again, line breaks included: only the format
+ * makes lines. Knows %s %c %% and the conversions of integers and doubles; another one fails b.
  */
-int tw_buf_vprint_safe(struct tw_buf *b, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
-int tw_buf_print_safe(struct tw_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int tw_buf_vprint_safe(struct tw_buf *b, const char *format, va_list ap)
+    __attribute__((format(printf, 2, 0)));
+int tw_buf_print_safe(struct tw_buf *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* The nearest of some words, for "did you mean" (nearest.c); NULL when none is near. names: NULL-terminated. */
+/* The nearest of some words, for "did you mean" (nearest.c); NULL when none is near. names:
+ * NULL-terminated. */
 const char *tw_nearest(const char *word, const char *const *names);
 
 /* ---- secrets (secret.c): what is not written down, or not as it is */
 #define TW_SECRET_MASK "[redacted]"
-/* May the value of this variable be kept? Those that decide about numbers and places; never one with a secret's name. */
+/* May the value of this variable be kept? Those that decide about numbers and places; never one
+ * with a secret's name. */
 bool tw_secret_variable_kept(const char *name, size_t n);
 /* What a search carries from one argument of a command to the next; TW_SECRET_NONE at first. */
 enum tw_secret_pending {
     TW_SECRET_NONE,
-    TW_SECRET_VALUE,       /* `--token`: the next argument is one */
-    TW_SECRET_LOGIN,       /* `-u`: behind the colon of the next argument */
-    TW_SECRET_SSHPASS,     /* `sshpass`: what its -p gives */
-    TW_SECRET_IN_FILE = 256 /* a file's text, no command: random texts and short options are everyday things there */
+    TW_SECRET_VALUE,   /* `--token`: the next argument is one */
+    TW_SECRET_LOGIN,   /* `-u`: behind the colon of the next argument */
+    TW_SECRET_SSHPASS, /* `sshpass`: what its -p gives */
+    /* a file's text, no command: random texts and short options are everyday things there */
+    TW_SECRET_IN_FILE = 256
 };
 /*
- * The next part of s[*at, n) that looks like a secret: bytes *from to *to; *at moves on. False: there is none. What is
- * redacted already is left alone. *at is 0 at the beginning of each argument.
+ * The next part of s[*at, n) that looks like a secret: bytes *from to *to; *at moves on. False:
+ * there is none. What is redacted already is left alone. *at is 0 at the beginning of each
+ * argument.
  */
 bool tw_secret_next(int *pending, const char *s, size_t n, size_t *at, size_t *from, size_t *to);
-/* The length of a service's token that begins at s; of a random text, no name or digest, that does (secret_shape.c). */
+/* The length of a service's token that begins at s; of a random text, no name or digest, that does
+ * (secret_shape.c). */
 size_t tw_secret_shape(const char *s, size_t n);
 size_t tw_secret_random(const char *s, size_t n);
-/* Copies s with each secret replaced by TW_SECRET_MASK, cut at room; returns the bytes written (before a NUL). Allocates nothing. */
+/* Copies s with each secret replaced by TW_SECRET_MASK, cut at room; returns the bytes written
+ * (before a NUL). Allocates nothing. */
 size_t tw_secret_mask(int *pending, const char *s, size_t n, char *out, size_t room);
 
 /* ---- error.c */
-char *tw_error_tail(const struct twin_error *err); /* ": what went wrong", printable; malloc'ed; NULL: no error, or no memory */
+/* ": what went wrong", printable; malloc'ed; NULL: no error, or no memory */
+char *tw_error_tail(const struct twin_error *err);
 
 /* ---- shell.c */
 /*
- * A command as one could type it into a shell, to be shown: secrets in it are replaced. malloc'ed (tw_free); NULL when
- * out of memory. count 0: up to NULL.
+ * A command as one could type it into a shell, to be shown: secrets in it are replaced. malloc'ed
+ * (tw_free); NULL when out of memory. count 0: up to NULL.
  */
 char *tw_shell_quote(char *const *argv, size_t count);
 /* argv of `sh -c TEXT`, for a launch: it holds text itself. */
 void tw_shell_argv(const char *text, char *argv[4]);
-
 
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);
@@ -110,85 +142,114 @@ int64_t tw_realtime_ns(void);
 void tw_utc_stamp(int64_t realtime_ns, char out[32]); /* 2026-11-21T08-00-00Z */
 
 /* ---- files (file.c). Paths are byte strings. */
-char *tw_path_join(const char *a, const char *b);              /* malloc'ed; b absolute wins */
-const char *tw_base_name(const char *path);                   /* its last part; points into path */
-char *tw_cache_folder(void);                                  /* the user's, of twinrun; malloc'ed; NULL: none, or no memory */
+char *tw_path_join(const char *a, const char *b); /* malloc'ed; b absolute wins */
+const char *tw_base_name(const char *path);       /* its last part; points into path */
+/* the user's, of twinrun; malloc'ed; NULL: none, or no memory */
+char *tw_cache_folder(void);
 char *tw_path_absolute(const char *path, struct twin_error *err);
 
-/* ---- paths that somebody else wrote (path.c): of a package, a run folder, a manifest, a JSON file, a checkout */
+/* ---- paths that somebody else wrote (path.c): of a package, a run folder, a manifest, a JSON
+ * file, a checkout */
 enum {
-    TW_PATH_ANY_NAME = 1, /* any bytes but NUL and '/': where names are data, compared and never made */
-    TW_PATH_GIT = 2,      /* also what git keeps for itself: nothing is written there */
+    /* any bytes but NUL and '/': where names are data, compared and never made */
+    TW_PATH_ANY_NAME = 1,
+    TW_PATH_GIT = 2, /* also what git keeps for itself: nothing is written there */
 };
 /*
- * NULL: a path of n bytes that stays below its folder, and that git, Windows and macOS take for what it is. Else what
- * is wrong with it, for a message: "a part \"..\"".
+ * NULL: a path of n bytes that stays below its folder, and that git, Windows and macOS take for
+ * what it is. Else what is wrong with it, for a message: "a part \"..\"".
  */
 const char *tw_path_fault(const char *path, size_t n, unsigned allow);
 bool tw_path_ok(const char *path); /* the strict form; NULL is none */
 /*
- * May a link at `path` lead to `target`, both below one folder? "../" may only begin it: behind a name it would be taken
- * back from where that name leads, which may be another link. Names as in the strict form.
+ * May a link at `path` lead to `target`, both below one folder? "../" may only begin it: behind a
+ * name it would be taken back from where that name leads, which may be another link. Names as in
+ * the strict form.
  */
 bool tw_path_link_ok(const char *path, const char *target);
 enum { TW_PATH_PART_BYTES = 255 };
-/* Copies the first part of a path and moves *path behind it: to a slash, or the end. False: it is empty or too long. */
+/* Copies the first part of a path and moves *path behind it: to a slash, or the end. False: it is
+ * empty or too long. */
 bool tw_path_part(const char **path, char part[TW_PATH_PART_BYTES + 1]);
-/* A file below an open folder; no part of the path may be a link. A descriptor, or -1 with errno (ELOOP, ENOTDIR: a link). */
+/* A file below an open folder; no part of the path may be a link. A descriptor, or -1 with errno
+ * (ELOOP, ENOTDIR: a link). */
 int tw_open_below(int root, const char *path, int flags);
 
-int tw_mkdirs(const char *path, struct twin_error *err);       /* like mkdir -p, mode 0777 & ~umask */
-/* NUL-terminated too. What is no regular file is refused, but below /dev and /proc, where only a person's words lead. */
+/* like mkdir -p, mode 0777 & ~umask */
+int tw_mkdirs(const char *path, struct twin_error *err);
+/* NUL-terminated too. What is no regular file is refused, but below /dev and /proc, where only a
+ * person's words lead. */
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err);
-int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err); /* temp + fsync + rename */
-int tw_write_all(int fd, const void *data, size_t bytes);       /* 0 or -1 with errno; retries EINTR and short writes */
+/* temp + fsync + rename */
+int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err);
+/* 0 or -1 with errno; retries EINTR and short writes */
+int tw_write_all(int fd, const void *data, size_t bytes);
 
-/* ---- limits.c. Between the two a write beyond the user's limit on file sizes (ulimit -f) fails with EFBIG and kills nobody.
- * For threads of the watched program. errno is kept. */
-struct tw_file_limit { sigset_t before; bool held, was_waiting; };
+/* ---- limits.c. Between the two a write beyond the user's limit on file sizes (ulimit -f) fails
+ * with EFBIG and kills nobody. For threads of the watched program. errno is kept. */
+struct tw_file_limit {
+    sigset_t before;
+    bool held, was_waiting;
+};
 void tw_file_limit_hold(struct tw_file_limit *l);
 void tw_file_limit_release(struct tw_file_limit *l);
-ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset); /* bytes read (short at EOF), -1 with errno */
-int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err); /* never follows links, stays on one device */
+/* bytes read (short at EOF), -1 with errno */
+ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset);
+/* never follows links, stays on one device */
+int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err);
 
 /* ---- a child process that works beside its parent (apart.c)
- * Called first thing in the child after fork. Nothing of the parent's stays open: an end of its pipes held here would keep
- * somebody waiting. The descriptor `keep` becomes TW_CHILD_KEEPS; 0, 1 and 2 lead nowhere. Signals are as at the start of a
- * program, the terminal's Ctrl-C is not for the child, and what it leaves behind is buried by init: it must not look like the job's. */
+ * Called first thing in the child after fork. Nothing of the parent's stays open: an end of its
+ * pipes held here would keep somebody waiting. The descriptor `keep` becomes TW_CHILD_KEEPS; 0, 1
+ * and 2 lead nowhere. Signals are as at the start of a program, the terminal's Ctrl-C is not for
+ * the child, and what it leaves behind is buried by init: it must not look like the job's. */
 enum { TW_CHILD_KEEPS = 3 };
 void tw_child_leaves_parent(int keep, const char *name);
 
 /* ---- checksums and mixing (hash.c) */
-uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes); /* Castagnoli, SSE4.2 when there; seed 0; chainable */
-uint64_t tw_mix64(uint64_t x);                                     /* bijective finaliser (splitmix64) */
-struct tw_hash128 { uint64_t a, b; };
-struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed); /* for tables and keys; stable: stored in traces */
+/* Castagnoli, SSE4.2 when there; seed 0; chainable */
+uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes);
+/* bijective finaliser (splitmix64) */
+uint64_t tw_mix64(uint64_t x);
+struct tw_hash128 {
+    uint64_t a, b;
+};
+/* for tables and keys; stable: stored in traces */
+struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed);
 
 /* ---- base64 (base64.c): RFC 4648 with padding; malloc'ed, NUL-terminated (tw_free) */
 char *tw_base64(const void *data, size_t n);
-/* Only what tw_base64 would have written; foreign: also the URL alphabet, and without padding. -> NULL: not such text, or no memory. */
+/* Only what tw_base64 would have written; foreign: also the URL alphabet, and without padding. ->
+ * NULL: not such text, or no memory. */
 unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes);
 
 /* ---- what foreign JSON may cost (json_cost.c; src/base/json_load.h reads it) */
 #define TW_JSON_FREE_BYTES ((uint64_t)128 << 20) /* of a tree, whatever its text */
-#define TW_JSON_BYTES_EACH 16                    /* of a tree, for each byte of its text beyond that */
+/* of a tree, for each byte of its text beyond that */
+#define TW_JSON_BYTES_EACH 16
 uint64_t tw_json_cost(const char *text, size_t n); /* bytes of the tree, about, and not less */
 bool tw_json_too_costly(const char *text, size_t n);
 
-/* ---- small TOML files (toml.c): [[NAME]] tables of strings, numbers, lists of strings and inline tables of strings, a line each */
+/* ---- small TOML files (toml.c): [[NAME]] tables of strings, numbers, lists of strings and inline
+ * tables of strings, a line each */
 enum tw_toml_type { TW_TOML_STRING, TW_TOML_NUMBER, TW_TOML_STRINGS, TW_TOML_TABLE };
 struct tw_toml_value {
     enum tw_toml_type type;
     double number;
-    char **text;  /* string: one; list: its items; inline table: key, value, key, value, ... Lives as long as the call of key() */
+    /* string: one; list: its items; inline table: key, value, key, value, ... Lives as long as the
+     * call of key() */
+    char **text;
     size_t count; /* of text */
 };
 struct tw_toml_handler {
     const char *table; /* NAME */
     int (*begin)(void *user, size_t line, struct twin_error *err);
-    int (*key)(void *user, const char *key, const struct tw_toml_value *v, size_t line, struct twin_error *err);
+    int (*key)(void *user, const char *key, const struct tw_toml_value *v, size_t line,
+               struct twin_error *err);
     void *user;
 };
-/* data (text, ending in NUL) is changed. TWIN_EFORMAT names path and line; also what a handler returns. A key twice in a table is an error. */
-int tw_toml_read(char *data, const char *path, const struct tw_toml_handler *h, struct twin_error *err);
+/* data (text, ending in NUL) is changed. TWIN_EFORMAT names path and line; also what a handler
+ * returns. A key twice in a table is an error. */
+int tw_toml_read(char *data, const char *path, const struct tw_toml_handler *h,
+                 struct twin_error *err);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RFC 4648, both alphabets. OpenSSL's own decoder passes over blanks and does not look at the unused bits. */
+/* RFC 4648, both alphabets. OpenSSL's own decoder passes over blanks and does not look at the
+ * unused bits. */
 #include "base.h"
 
 #include <string.h>
@@ -13,7 +14,8 @@ char *tw_base64(const void *data, size_t n)
     if (!out)
         return NULL;
     for (size_t i = 0; i < n; i += 3) {
-        const unsigned v = (unsigned)d[i] << 16 | (i + 1 < n ? (unsigned)d[i + 1] << 8 : 0) | (i + 2 < n ? d[i + 2] : 0);
+        const unsigned v = (unsigned)d[i] << 16 | (i + 1 < n ? (unsigned)d[i + 1] << 8 : 0) |
+                           (i + 2 < n ? d[i + 2] : 0);
         *o++ = standard[v >> 18];
         *o++ = standard[v >> 12 & 63];
         *o++ = i + 1 < n ? standard[v >> 6 & 63] : '=';
@@ -37,7 +39,8 @@ static int value_of(char c, bool url)
 unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes)
 {
     size_t n = strlen(text), pad = 0;
-    const bool url = foreign && strpbrk(text, "-_") != NULL; /* one alphabet or the other, not both */
+    /* one alphabet or the other, not both */
+    const bool url = foreign && strpbrk(text, "-_") != NULL;
     while (pad < 2 && n > 0 && text[n - 1] == '=')
         n--, pad++;
     if (n % 4 == 1 || ((pad || !foreign) && (n + pad) % 4 != 0))

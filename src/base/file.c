@@ -67,8 +67,8 @@ int tw_mkdirs(const char *path, struct twin_error *err)
 }
 
 /*
- * A FIFO, a device or a socket in a folder that somebody else made would hold us up or never end. Those that a person
- * names are below /dev and /proc: /dev/stdin, and the shell's <(command).
+ * A FIFO, a device or a socket in a folder that somebody else made would hold us up or never end.
+ * Those that a person names are below /dev and /proc: /dev/stdin, and the shell's <(command).
  */
 static bool may_be_read(const char *path, int fd)
 {
@@ -77,7 +77,8 @@ static bool may_be_read(const char *path, int fd)
         return false;
     if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
         return true; /* reading a folder says that it is one */
-    return (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0) && fcntl(fd, F_SETFL, 0) == 0;
+    return (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0) &&
+           fcntl(fd, F_SETFL, 0) == 0;
 }
 
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err)
@@ -89,7 +90,8 @@ int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struc
         return twin_error_system(err, "cannot open %s", path);
     if (!may_be_read(path, fd)) {
         close(fd);
-        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, found a pipe, device or socket", path);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%s: expected a file, found a pipe, device or socket", path);
     }
     int rc = 0;
     for (;;) {
@@ -102,7 +104,8 @@ int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struc
             break;
         int failed = tw_buf_append(&b, chunk, (size_t)n);
         if (failed) {
-            rc = twin_error_set(err, failed, "%s: %s (at most %zu bytes are read)", path, twin_error_name(failed), cap);
+            rc = twin_error_set(err, failed, "%s: %s (at most %zu bytes are read)", path,
+                                twin_error_name(failed), cap);
             break;
         }
     }
@@ -177,8 +180,8 @@ out:
     return rc;
 }
 
-static int remove_at(int parent, const char *name, const char *shown, dev_t device, int depth, uint64_t *bytes,
-                     struct twin_error *err)
+static int remove_at(int parent, const char *name, const char *shown, dev_t device, int depth,
+                     uint64_t *bytes, struct twin_error *err)
 {
     struct stat st;
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
@@ -190,7 +193,9 @@ static int remove_at(int parent, const char *name, const char *shown, dev_t devi
         return 0;
     }
     if (st.st_dev != device || depth > 200)
-        return twin_error_set(err, TWIN_EINVAL, "%s in %s is another file system or too deep: left alone", name, shown);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%s in %s is another file system or too deep: left alone", name,
+                              shown);
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {

@@ -15,19 +15,25 @@
 
 struct tw_front {
     void *user;
-    void (*say)(void *user, const char *message);   /* one whole message, printable; NULL: not heard */
-    void (*line)(void *user, const char *line);     /* stays, and stands by itself; printable; NULL: not heard */
-    void (*progress)(void *user, const char *line); /* replaces the line before; NULL for line: nothing goes on now */
-    bool (*stop)(void *user);                       /* true from the moment on at which the person wants an end */
+    /* one whole message, printable; NULL: not heard */
+    void (*say)(void *user, const char *message);
+    /* stays, and stands by itself; printable; NULL: not heard */
+    void (*line)(void *user, const char *line);
+    /* replaces the line before; NULL for line: nothing goes on now */
+    void (*progress)(void *user, const char *line);
+    /* true from the moment on at which the person wants an end */
+    bool (*stop)(void *user);
 };
 
 /* As printf: what the text arguments hold is made printable first (tw_buf_vprint_safe). */
-void tw_front_say(const struct tw_front *front, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tw_front_say(const struct tw_front *front, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* The same with ": " and the message of err behind it. */
-void tw_front_trouble(const struct tw_front *front, const struct twin_error *err, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void tw_front_trouble(const struct tw_front *front, const struct twin_error *err,
+                      const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A line that stays, formatted as by tw_front_say, without a line break. */
-void tw_front_line(const struct tw_front *front, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tw_front_line(const struct tw_front *front, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void tw_front_progress(const struct tw_front *front, const char *line);
 bool tw_front_stops(const struct tw_front *front);
 

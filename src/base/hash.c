@@ -11,11 +11,13 @@ uint64_t tw_mix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Two multiply-fold lanes over 8-byte words; length and seed enter first. Not for hostile input: tables and keys only. */
+/* Two multiply-fold lanes over 8-byte words; length and seed enter first. Not for hostile input:
+ * tables and keys only. */
 struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed)
 {
     const unsigned char *p = data;
-    uint64_t a = tw_mix64(seed ^ 0x9E3779B97F4A7C15u) ^ bytes, b = tw_mix64(seed + 0xD1B54A32D192ED03u) + bytes;
+    uint64_t a = tw_mix64(seed ^ 0x9E3779B97F4A7C15u) ^ bytes;
+    uint64_t b = tw_mix64(seed + 0xD1B54A32D192ED03u) + bytes;
     while (bytes > 0) {
         uint64_t w = 0;
         size_t n = bytes < 8 ? bytes : 8;
@@ -47,9 +49,11 @@ __attribute__((constructor)) static void make_crc_table(void)
 static uint32_t crc_portable(uint32_t c, const unsigned char *p, size_t n)
 {
     for (; n >= 8; n -= 8, p += 8) {
-        uint32_t low = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
-        c = crc_table[7][low & 255] ^ crc_table[6][(low >> 8) & 255] ^ crc_table[5][(low >> 16) & 255] ^ crc_table[4][low >> 24] ^
-            crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^ crc_table[0][p[7]];
+        uint32_t low = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+                            (uint32_t)p[3] << 24);
+        c = crc_table[7][low & 255] ^ crc_table[6][(low >> 8) & 255] ^
+            crc_table[5][(low >> 16) & 255] ^ crc_table[4][low >> 24] ^ crc_table[3][p[4]] ^
+            crc_table[2][p[5]] ^ crc_table[1][p[6]] ^ crc_table[0][p[7]];
     }
     for (; n; n--, p++)
         c = (c >> 8) ^ crc_table[0][(c ^ *p) & 255];
@@ -57,7 +61,8 @@ static uint32_t crc_portable(uint32_t c, const unsigned char *p, size_t n)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t c, const unsigned char *p, size_t n)
+__attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t c, const unsigned char *p,
+                                                            size_t n)
 {
     uint64_t wide = c;
     for (; n >= 8; n -= 8, p += 8) {

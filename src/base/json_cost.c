@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a JSON text will cost in memory once it is a tree, before anything is allocated: "{}," has three bytes and
- * becomes an object of more than two hundred. The figures are those of jansson 2.14 with glibc's malloc on 64 bits.
+ * What a JSON text will cost in memory once it is a tree, before anything is allocated: "{}," has
+ * three bytes and becomes an object of more than two hundred. The figures are those of jansson 2.14
+ * with glibc's malloc on 64 bits.
  */
 #include "base.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The word that was probably meant. Edit distance with transpositions (optimal string alignment), three rows. */
+/* The word that was probably meant. Edit distance with transpositions (optimal string alignment),
+ * three rows. */
 #include "base.h"
 
 #include <string.h>
@@ -18,7 +19,8 @@ static unsigned edit_distance(const char *a, const char *b)
             unsigned best = prev[j - 1] + (a[i - 1] != b[j - 1]);
             best = prev[j] + 1 < best ? prev[j] + 1 : best;
             best = cur[j - 1] + 1 < best ? cur[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best)
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < best)
                 best = before[j - 2] + 1;
             cur[j] = best;
         }
@@ -29,7 +31,8 @@ static unsigned edit_distance(const char *a, const char *b)
 const char *tw_nearest(const char *word, const char *const *names)
 {
     const char *best = NULL;
-    unsigned slips = (unsigned)strlen(word) / 3, best_distance = slips ? slips : 1; /* one per three letters */
+    /* one per three letters */
+    unsigned slips = (unsigned)strlen(word) / 3, best_distance = slips ? slips : 1;
     for (; *names; names++) {
         unsigned d = strlen(word) >= 2 && tw_starts(*names, word) ? 1 : edit_distance(word, *names);
         if (d <= best_distance && (!best || d < best_distance)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one check of paths that somebody else wrote: of a package, a run folder, a manifest, a JSON file, a checkout.
- * Whoever opens, makes or prints such a path asks here first; opening then follows no link (tw_open_below), since what
- * a path leads to is not in its text.
+ * The one check of paths that somebody else wrote: of a package, a run folder, a manifest, a JSON
+ * file, a checkout. Whoever opens, makes or prints such a path asks here first; opening then
+ * follows no link (tw_open_below), since what a path leads to is not in its text.
  */
 #include "base.h"
 
@@ -15,8 +15,8 @@
 enum { PATH_BYTES = 4096 };
 
 /*
- * Characters that HFS+ leaves out when it compares names, in UTF-8: U+200C to U+200F, U+202A to U+202E, U+206A to
- * U+206F, U+FEFF. The number of bytes of one that begins at p, or 0.
+ * Characters that HFS+ leaves out when it compares names, in UTF-8: U+200C to U+200F, U+202A to
+ * U+202E, U+206A to U+206F, U+FEFF. The number of bytes of one that begins at p, or 0.
  */
 static size_t ignored_by_hfs(const unsigned char *p, size_t n)
 {
@@ -30,8 +30,9 @@ static size_t ignored_by_hfs(const unsigned char *p, size_t n)
 }
 
 /*
- * Would git, on some file system, take this name for its own folder? ".git" in any case, with what Windows drops at
- * the end (dots, blanks, a stream's name) or macOS leaves out, and its short name "git~1".
+ * Would git, on some file system, take this name for its own folder? ".git" in any case, with what
+ * Windows drops at the end (dots, blanks, a stream's name) or macOS leaves out, and its short name
+ * "git~1".
  */
 static bool is_git(const char *name, size_t n)
 {

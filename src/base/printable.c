@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Foreign text as it may be shown. Whatever others chose (names of files, tensors and hosts, messages, notes, key ids)
- * is escaped here before a person sees it: what a terminal would obey, what turns the text around, and what nobody
- * sees. One table says which characters these are; the functions differ only in how they write them.
+ * Foreign text as it may be shown. Whatever others chose (names of files, tensors and hosts,
+ * messages, notes, key ids) is escaped here before a person sees it: what a terminal would obey,
+ * what turns the text around, and what nobody sees. One table says which characters these are; the
+ * functions differ only in how they write them.
  */
 #include "base.h"
 
@@ -12,7 +13,9 @@
 /* Length of the well-formed UTF-8 sequence at p (at most n bytes), or 0. RFC 3629. */
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
-    static const struct { unsigned char low, high, second_low, second_high, length; } rows[] = {
+    static const struct {
+        unsigned char low, high, second_low, second_high, length;
+    } rows[] = {
         {0x00, 0x7F, 0x00, 0x00, 1}, {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
         {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
         {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
@@ -42,18 +45,22 @@ static unsigned code_point(const unsigned char *p, size_t length)
 }
 
 /*
- * Characters that are not shown as they are: controls (C0, DEL, C1); the line and paragraph separators; all that
- * Unicode 15 calls Default_Ignorable_Code_Point, which is drawn as nothing (zero-width characters, the bidirectional
- * marks, embeddings, overrides and isolates, the byte order mark, variation selectors, tags); the interlinear
- * annotations; and the noncharacters U+FFFE and U+FFFF, which XML forbids.
+ * Characters that are not shown as they are: controls (C0, DEL, C1); the line and paragraph
+ * separators; all that Unicode 15 calls Default_Ignorable_Code_Point, which is drawn as nothing
+ * (zero-width characters, the bidirectional marks, embeddings, overrides and isolates, the byte
+ * order mark, variation selectors, tags); the interlinear annotations; and the noncharacters U+FFFE
+ * and U+FFFF, which XML forbids.
  */
 static bool is_hidden(unsigned code)
 {
-    static const struct { unsigned from, to; } rows[] = {
-        {0x0000, 0x001F}, {0x007F, 0x009F}, {0x00AD, 0x00AD}, {0x034F, 0x034F}, {0x061C, 0x061C}, {0x115F, 0x1160},
-        {0x17B4, 0x17B5}, {0x180B, 0x180F}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0x3164, 0x3164},
-        {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF},
-        {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
+    static const struct {
+        unsigned from, to;
+    } rows[] = {
+        {0x0000, 0x001F}, {0x007F, 0x009F},   {0x00AD, 0x00AD},   {0x034F, 0x034F},
+        {0x061C, 0x061C}, {0x115F, 0x1160},   {0x17B4, 0x17B5},   {0x180B, 0x180F},
+        {0x200B, 0x200F}, {0x2028, 0x202E},   {0x2060, 0x206F},   {0x3164, 0x3164},
+        {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF},   {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFFB},
+        {0xFFFE, 0xFFFF}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
         if (code >= rows[r].from && code <= rows[r].to)
@@ -61,7 +68,8 @@ static bool is_hidden(unsigned code)
     return false;
 }
 
-/* How many bytes at p (of n > 0) are one character that is shown as it is; 0: its first byte must be escaped. */
+/* How many bytes at p (of n > 0) are one character that is shown as it is; 0: its first byte must
+ * be escaped. */
 static size_t shown_length(const unsigned char *p, size_t n)
 {
     size_t length = utf8_length(p, n);
@@ -158,7 +166,8 @@ char *tw_printable_json(const char *json)
     tw_buf_puts(&b, "");
     for (size_t i = 0; i < n;) {
         size_t length = utf8_length(p + i, n - i);
-        unsigned code = length ? code_point(p + i, length) : 0xFFFD; /* a JSON writer makes only UTF-8 */
+        /* a JSON writer makes only UTF-8 */
+        unsigned code = length ? code_point(p + i, length) : 0xFFFD;
         bool layout = length == 1 && (p[i] == '\n' || p[i] == '\t' || p[i] == '\r');
         if (length && (layout || !is_hidden(code)))
             tw_buf_append(&b, json + i, length);
@@ -173,7 +182,8 @@ char *tw_printable_json(const char *json)
 
 /* ---- printf for foreign text */
 
-/* One conversion of a format: "%-*.3s". The stars have been read: width and precision are what they stood for. */
+/* One conversion of a format: "%-*.3s". The stars have been read: width and precision are what they
+ * stood for. */
 struct conversion {
     char flags[8];
     int width, precision; /* precision < 0: none given */
@@ -226,7 +236,8 @@ static void print_value(struct tw_buf *b, const struct conversion *c, const char
     tw_free(safe);
 }
 
-/* The same conversion as text, now with numbers for its stars. length: of the argument that goes with it. */
+/* The same conversion as text, now with numbers for its stars. length: of the argument that goes
+ * with it. */
 static void spell(const struct conversion *c, const char *length, char out[64])
 {
     if (c->precision >= 0)
@@ -266,18 +277,32 @@ static void print_conversion(struct tw_buf *b, const struct conversion *c, va_li
     switch (c->letter) {
     case '%': tw_buf_puts(b, "%"); return;
     case 's': print_value(b, c, va_arg(*ap, const char *)); return;
-    case 'd': case 'i': case 'u': case 'x': case 'X': case 'o': print_integer(b, c, ap); return;
+    case 'd':
+    case 'i':
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o': print_integer(b, c, ap); return;
     case 'c': {
         char one[2] = {(char)va_arg(*ap, int), '\0'};
         print_value(b, c, one);
         return;
     }
-    case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': case 'a': case 'A':
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G':
+    case 'a':
+    case 'A':
         spell(c, "", spec);
         tw_buf_printf(b, spec, va_arg(*ap, double));
         return;
-    default: /* a format of ours that this function does not know: a mistake that the first test of it shows */
-        b->failed = TWIN_EINVAL;
+    /*
+     * a format of ours that this function does not know: a mistake that the first test of it shows
+     */
+    default: b->failed = TWIN_EINVAL;
     }
 }
 #pragma GCC diagnostic pop

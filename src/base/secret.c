@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must not be written down. Values of variables are kept by an allow-list; in command lines and addresses, which have to be
- * kept, the parts that look like a secret are found by the name before them, by their place in an address or by their shape.
- * docs/provenance.md says what is found and what is not.
+ * What must not be written down. Values of variables are kept by an allow-list; in command lines
+ * and addresses, which have to be kept, the parts that look like a secret are found by the name
+ * before them, by their place in an address or by their shape. docs/provenance.md says what is
+ * found and what is not.
  */
 #include "base.h"
 
@@ -56,18 +57,26 @@ bool tw_secret_variable_kept(const char *name, size_t n)
 enum kind { NO_SECRET, MAYBE_SECRET, SECRET }; /* MAYBE: not when the value is a number or a flag */
 
 /* The last two words of a name, split where it changes case and at signs. */
-struct words { const char *last, *before; size_t last_n, before_n; bool strong; };
+struct words {
+    const char *last, *before;
+    size_t last_n, before_n;
+    bool strong;
+};
 
 static void split(const char *s, size_t n, struct words *w)
 {
-    static const char *const strong[] = {"password", "passwd", "passwort", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials",
-                                         "auth", "authorization", "cookie", "cookies", "apikey", "authtoken", "accesstoken", "secretkey", NULL};
+    static const char *const strong[] = {"password",    "passwd",      "passwort", "passphrase",
+                                         "passcode",    "pwd",         "secret",   "secrets",
+                                         "credential",  "credentials", "auth",     "authorization",
+                                         "cookie",      "cookies",     "apikey",   "authtoken",
+                                         "accesstoken", "secretkey",   NULL};
     *w = (struct words){NULL};
     for (size_t i = 0; i < n;) {
         while (i < n && !isalnum((unsigned char)s[i]))
             i++;
         size_t from = i;
-        while (i < n && isalnum((unsigned char)s[i]) && !(i > from && isupper((unsigned char)s[i]) && islower((unsigned char)s[i - 1])))
+        while (i < n && isalnum((unsigned char)s[i]) &&
+               !(i > from && isupper((unsigned char)s[i]) && islower((unsigned char)s[i - 1])))
             i++;
         if (i == from)
             continue;
@@ -82,14 +91,20 @@ static void split(const char *s, size_t n, struct words *w)
 static enum kind kind_of(const char *name, size_t n)
 {
     /* What a secret's name is followed by when the value is only about it. */
-    static const char *const about[] = {"file", "path", "dir", "type", "method", "mode", "backend", "length", "len", "size", "dim", "dims", "count",
-                                        "index", "num", "policy", "provider", "scheme", "enabled", "required", NULL};
+    static const char *const about[] = {
+        "file",   "path",   "dir",      "type",   "method",  "mode",     "backend",
+        "length", "len",    "size",     "dim",    "dims",    "count",    "index",
+        "num",    "policy", "provider", "scheme", "enabled", "required", NULL};
     /* Tokens and keys that every training job has. */
-    static const char *const harmless[] = {"pad", "bos", "eos", "unk", "sep", "cls", "mask", "special", "image", "audio", "start", "end", "stop", "new",
-                                           "next", "first", "last", "per", "sort", "primary", "foreign", "public", "dict", "state", "cache", "group",
-                                           "partition", "label", "feature", "input", "output", "column", "text", "target", "batch", "metric", "monitor",
-                                           "query", "head", "attention", "data", "prompt", "by", "task", "class", "weight", "loss", "json", "num",
-                                           "single", "two", "multi", "forward", "backward", "low", "high", "band", "second", "max", "min", NULL};
+    static const char *const harmless[] = {
+        "pad",   "bos",    "eos",       "unk",     "sep",     "cls",      "mask",   "special",
+        "image", "audio",  "start",     "end",     "stop",    "new",      "next",   "first",
+        "last",  "per",    "sort",      "primary", "foreign", "public",   "dict",   "state",
+        "cache", "group",  "partition", "label",   "feature", "input",    "output", "column",
+        "text",  "target", "batch",     "metric",  "monitor", "query",    "head",   "attention",
+        "data",  "prompt", "by",        "task",    "class",   "weight",   "loss",   "json",
+        "num",   "single", "two",       "multi",   "forward", "backward", "low",    "high",
+        "band",  "second", "max",       "min",     NULL};
     static const char *const weak[] = {"token", "key", "pass", NULL};
     struct words w;
     split(name, n, &w);
@@ -97,7 +112,8 @@ static enum kind kind_of(const char *name, size_t n)
         return NO_SECRET;
     if (w.strong)
         return SECRET;
-    if (!is_one_of(w.last, w.last_n, weak) || (w.before && is_one_of(w.before, w.before_n, harmless)))
+    if (!is_one_of(w.last, w.last_n, weak) ||
+        (w.before && is_one_of(w.before, w.before_n, harmless)))
         return NO_SECRET;
     return MAYBE_SECRET;
 }
@@ -105,7 +121,8 @@ static enum kind kind_of(const char *name, size_t n)
 /* Numbers, flags and nothing are no tokens. */
 static bool is_harmless_value(const char *s, size_t n)
 {
-    static const char *const flags[] = {"true", "false", "none", "null", "yes", "no", "on", "off", "auto", NULL};
+    static const char *const flags[] = {"true", "false", "none", "null", "yes",
+                                        "no",   "on",    "off",  "auto", NULL};
     size_t digits = 0;
     for (size_t i = 0; i < n; i++)
         digits += isdigit((unsigned char)s[i]) || strchr("+-.eE", s[i]);
@@ -138,7 +155,8 @@ static size_t skip_space(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* From the value's first character on: quotes and the scheme of an Authorization header are not part of it. */
+/* From the value's first character on: quotes and the scheme of an Authorization header are not
+ * part of it. */
 static void bound_value(const char *s, size_t n, bool whole, size_t *from, size_t *to)
 {
     static const char *const schemes[] = {"bearer ", "basic ", "token ", NULL};
@@ -159,7 +177,8 @@ static size_t redacted_end(const char *s, size_t n, size_t from)
 {
     static const char mask[] = "[redacted";
     size_t i = from + sizeof mask - 1;
-    if (n - from < sizeof mask || memcmp(s + from, mask, sizeof mask - 1) != 0 || (s[i] != ']' && s[i] != ':'))
+    if (n - from < sizeof mask || memcmp(s + from, mask, sizeof mask - 1) != 0 ||
+        (s[i] != ']' && s[i] != ':'))
         return 0;
     while (i < n && s[i] != ']')
         i++;
@@ -187,13 +206,20 @@ static bool in_address(const char *s, size_t n, size_t i, size_t *from, size_t *
 /* Of an address: what signs it may use it. */
 static bool is_signature(const char *name, size_t n)
 {
-    static const char *const names[] = {"sig", "signature", "x-amz-signature", "x-goog-signature", "x-amz-credential",
-                                        "x-amz-security-token", "awsaccesskeyid", NULL};
+    static const char *const names[] = {"sig",
+                                        "signature",
+                                        "x-amz-signature",
+                                        "x-goog-signature",
+                                        "x-amz-credential",
+                                        "x-amz-security-token",
+                                        "awsaccesskeyid",
+                                        NULL};
     return is_one_of(name, n, names);
 }
 
 /* A secret that a name announces; the name begins at i and ends before `end`. */
-static bool named(const char *s, size_t n, size_t i, size_t end, int *pending, size_t *from, size_t *to)
+static bool named(const char *s, size_t n, size_t i, size_t end, int *pending, size_t *from,
+                  size_t *to)
 {
     static const char *const pass[] = {"pass", NULL};
     enum kind kind = kind_of(s + i, end - i);
@@ -234,7 +260,8 @@ static bool login(const char *s, size_t n, size_t from, size_t *begin, size_t *e
     *end = value_end(s, n, from);
     const char *colon = memchr(s + from, ':', *end - from);
     size_t digits = 0;
-    if (!colon || s[from] == '-' || memmem(s + from, *end - from, "://", 3) || redacted_end(s, n, (size_t)(colon - s) + 1))
+    if (!colon || s[from] == '-' || memmem(s + from, *end - from, "://", 3) ||
+        redacted_end(s, n, (size_t)(colon - s) + 1))
         return false;
     *begin = (size_t)(colon - s) + 1;
     while (*begin + digits < *end && isdigit((unsigned char)s[*begin + digits]))
@@ -257,7 +284,8 @@ static bool sshpass(const char *s, size_t n, size_t i, int *pending, size_t *fro
 }
 
 /* Options that only a command has: s[i, end) is a word of it. */
-static bool of_command(const char *s, size_t n, size_t i, size_t end, int *pending, size_t *from, size_t *to)
+static bool of_command(const char *s, size_t n, size_t i, size_t end, int *pending, size_t *from,
+                       size_t *to)
 {
     static const char *const logins[] = {"-u", "--user", "--proxy-user", NULL};
     static const char *const programs[] = {"sshpass", NULL};
@@ -298,14 +326,16 @@ static bool by_shape(const char *s, size_t n, size_t i, bool in_file, size_t *fr
     if (n - i > 3 && memcmp(s + i, "://", 3) == 0 && in_address(s, n, i, from, to))
         return !redacted_end(s, n, *from);
     *from = i;
-    if (n - i > 10 && memcmp(s + i, "-----BEGIN", 10) == 0 && memmem(s + i, n - i, "PRIVATE KEY", 11)) {
+    if (n - i > 10 && memcmp(s + i, "-----BEGIN", 10) == 0 &&
+        memmem(s + i, n - i, "PRIVATE KEY", 11)) {
         *to = n;
         return true;
     }
     if (!in_name(s[i]))
         return false;
     size_t length = tw_secret_shape(s + i, n - i);
-    bool digest = i >= 7 && s[i - 1] == ':' && strncasecmp(s + i - 7, "sha", 3) == 0; /* SHA256:..., of a key */
+    /* SHA256:..., of a key */
+    bool digest = i >= 7 && s[i - 1] == ':' && strncasecmp(s + i - 7, "sha", 3) == 0;
     if (length == 0 && !in_file && !digest)
         length = tw_secret_random(s + i, n - i);
     *to = i + length;
@@ -317,7 +347,8 @@ static bool bearer(const char *s, size_t n, size_t i, size_t end, size_t *from, 
     static const char *const words[] = {"bearer", NULL};
     *from = skip_space(s, n, end);
     *to = value_end(s, n, *from);
-    return is_one_of(s + i, end - i, words) && *from > end && *to >= *from + 8 && !redacted_end(s, n, *from);
+    return is_one_of(s + i, end - i, words) && *from > end && *to >= *from + 8 &&
+           !redacted_end(s, n, *from);
 }
 
 bool tw_secret_next(int *pending, const char *s, size_t n, size_t *at, size_t *from, size_t *to)
@@ -343,7 +374,8 @@ bool tw_secret_next(int *pending, const char *s, size_t n, size_t *at, size_t *f
         }
         while (end < n && in_name(s[end]))
             end++;
-        bool found = named(s, n, i, end, pending, from, to) || of_command(s, n, i, end, pending, from, to);
+        bool found = named(s, n, i, end, pending, from, to) ||
+                     of_command(s, n, i, end, pending, from, to);
         if (found || bearer(s, n, i, end, from, to)) {
             *at = *to;
             return true;

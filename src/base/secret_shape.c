@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Secrets that are known by how they look: tokens of services (secret_shapes.h), and random texts that look like
- * nothing else. Digests, commits, UUIDs and run ids are hex: they name things and stay readable.
+ * Secrets that are known by how they look: tokens of services (secret_shapes.h), and random texts
+ * that look like nothing else. Digests, commits, UUIDs and run ids are hex: they name things and
+ * stay readable.
  */
 #include "base.h"
 
@@ -46,7 +47,8 @@ size_t tw_secret_shape(const char *s, size_t n)
             lower += islower((unsigned char)s[at]) != 0;
             digit += isdigit((unsigned char)s[at]) != 0;
         }
-        /* A name that only begins like a token (sk-learn-intelex-patch) is a word in one case without digits. */
+        /* A name that only begins like a token (sk-learn-intelex-patch) is a word in one case
+         * without digits. */
         bool mixed = upper ? lower || digit : lower && digit;
         if (at - head >= k->least && mixed)
             return at;
@@ -60,19 +62,16 @@ enum { RANDOM_LEAST = 32, WORD_MOST = 9 };
 
 enum class { NO_CLASS, LOWER_CASE, UPPER_CASE, DIGIT };
 
-static enum class class_of(char c)
-{
-    unsigned char u = (unsigned char)c;
-    if (isdigit(u))
-        return DIGIT;
-    if (isupper(u))
-        return UPPER_CASE;
+static enum class class_of(char c) {
+    unsigned char u = (unsigned char)c; if (isdigit(u)) return DIGIT;
+    if (isupper(u)) return UPPER_CASE;
     return islower(u) ? LOWER_CASE : NO_CLASS;
 }
 
 /*
- * Is this run of characters as mixed as random ones? Names and paths are made of words: long runs of one class of
- * characters. In random base 62 the class changes at 62 of 100 places, in random base 36 at 40.
+ * Is this run of characters as mixed as random ones? Names and paths are made of words: long runs
+ * of one class of characters. In random base 62 the class changes at 62 of 100 places, in random
+ * base 36 at 40.
  */
 static bool is_mixed(const char *s, size_t n)
 {
@@ -98,7 +97,8 @@ static bool is_mixed(const char *s, size_t n)
 size_t tw_secret_random(const char *s, size_t n)
 {
     /* What these announce is a digest, which names something. */
-    static const char *const digests[] = {"sha1", "sha256", "sha384", "sha512", "SHA256", "SHA512", "md5", "blake3"};
+    static const char *const digests[] = {"sha1",   "sha256", "sha384", "sha512",
+                                          "SHA256", "SHA512", "md5",    "blake3"};
     size_t end = 0;
     for (size_t i = 0; i < sizeof digests / sizeof digests[0]; i++)
         if (n > strlen(digests[i]) && memcmp(s, digests[i], strlen(digests[i])) == 0)

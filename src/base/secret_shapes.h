@@ -2,13 +2,15 @@
 #ifndef TW_SECRET_SHAPES_H
 #define TW_SECRET_SHAPES_H
 /*
- * The shapes of tokens as services publish them: one row each, with a test vector that no service ever gave out.
+ * The shapes of tokens as services publish them: one row each, with a test vector that no service
+ * ever gave out.
  *
  *   TW_SHAPE(service, beginning, characters, least, vector)
  *
- * `characters` names what follows the beginning: WORD letters, digits, '_' and '-'; DOTTED the same and '.'; HEX hex
- * digits; UPPER capital letters and digits; BASE64 WORD and "+/=". `least` is how many of them make a token. A vector
- * is what follows the beginning. To add a service, add a row: tests/unit/test_secret.c runs over them all.
+ * `characters` names what follows the beginning: WORD letters, digits, '_' and '-'; DOTTED the same
+ * and '.'; HEX hex digits; UPPER capital letters and digits; BASE64 WORD and "+/=". `least` is how
+ * many of them make a token. A vector is what follows the beginning. To add a service, add a row:
+ * tests/unit/test_secret.c runs over them all.
  */
 #define TW_VECTOR_UPPER "Q7RW2KXZ5M3T9PLB"
 #define TW_VECTOR_HEX "0c3d9ab14f7e62858d90b1c2a3f4e5d6"

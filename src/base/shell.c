@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands as one could type them into a shell: quoted so that any POSIX shell reads the same words again. */
+/* Commands as one could type them into a shell: quoted so that any POSIX shell reads the same words
+ * again. */
 #include "base.h"
 
 #include <string.h>
@@ -7,7 +8,8 @@
 /* Characters that no shell gives a meaning to, anywhere in a word. */
 static bool plain_word(const char *s)
 {
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+^";
+    static const char safe[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+^";
     return *s && strspn(s, safe) == strlen(s);
 }
 
@@ -40,7 +42,8 @@ static void quote_by_printf(struct tw_buf *b, const char *s)
     tw_buf_puts(b, "')\"");
 }
 
-/* $(...) takes newlines off its end. Of such words only shells that know $'...' make the same again. */
+/* $(...) takes newlines off its end. Of such words only shells that know $'...' make the same
+ * again. */
 static void quote_with_last_newline(struct tw_buf *b, const char *s)
 {
     tw_buf_puts(b, "$'");

@@ -26,7 +26,8 @@ bool tw_ends(const char *s, const char *suffix)
     return n >= k && memcmp(s + n - k, suffix, k) == 0;
 }
 
-/* Matches one [...] class at p (just after '['); *end is set behind the ']' or to NULL when it is not closed. */
+/* Matches one [...] class at p (just after '['); *end is set behind the ']' or to NULL when it is
+ * not closed. */
 static bool glob_class(const char *p, unsigned char c, const char **end)
 {
     bool negate = *p == '!' || *p == '^', hit = false;
@@ -43,7 +44,8 @@ static bool glob_class(const char *p, unsigned char c, const char **end)
     return hit != negate;
 }
 
-/* Iterative with one backtrack point: linear in practice, never exponential, no recursion on hostile patterns. */
+/* Iterative with one backtrack point: linear in practice, never exponential, no recursion on
+ * hostile patterns. */
 bool tw_glob(const char *pattern, const char *s)
 {
     const char *star = NULL, *resume = NULL;
@@ -90,7 +92,8 @@ int tw_parse_u64(const char *s, uint64_t max, uint64_t *out)
     for (; *s; s++) {
         if (*s < '0' || *s > '9')
             return TWIN_EINVAL;
-        if (__builtin_mul_overflow(v, 10u, &v) || __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v))
+        if (__builtin_mul_overflow(v, 10u, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v))
             return TWIN_EINVAL;
     }
     if (v > max)
@@ -144,7 +147,8 @@ char *tw_human_seconds(double s, char out[24])
     else if (s < 3600)
         snprintf(out, 24, "%d min %02d s", (int)(s + 0.5) / 60, (int)(s + 0.5) % 60);
     else
-        snprintf(out, 24, "%.0f h %02d min", (double)((long long)s / 3600), (int)((long long)s % 3600 / 60));
+        snprintf(out, 24, "%.0f h %02d min", (double)((long long)s / 3600),
+                 (int)((long long)s % 3600 / 60));
     return out;
 }
 

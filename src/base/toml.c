@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of TOML that our own small files need: [[NAME]] tables whose values are strings, numbers, lists of strings, and inline
- * tables of strings, each on one line; comments. What is outside of it is refused by line, never guessed.
+ * The part of TOML that our own small files need: [[NAME]] tables whose values are strings,
+ * numbers, lists of strings, and inline tables of strings, each on one line; comments. What is
+ * outside of it is refused by line, never guessed.
  */
 #include "base.h"
 
@@ -22,7 +23,8 @@ struct reader {
 static int refuse(const struct reader *r, const char *expected)
 {
     char *found = tw_printable(r->p, strnlen(r->p, 60));
-    int rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: line %zu: expected %s, found \"%s\"", r->path, r->line, expected, found ? found : "");
+    int rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: line %zu: expected %s, found \"%s\"",
+                            r->path, r->line, expected, found ? found : "");
     tw_free(found);
     return rc;
 }
@@ -84,17 +86,23 @@ static int read_key(struct reader *r, char key[KEY_BYTES])
 
 static int push(const struct reader *r, struct tw_toml_value *v, char *text)
 {
-    char **grown = text && v->count < ITEMS_MAX ? tw_reallocarray(v->text, v->count + 1, sizeof *grown) : NULL;
+    char **grown = text && v->count < ITEMS_MAX
+                       ? tw_reallocarray(v->text, v->count + 1, sizeof *grown)
+                       : NULL;
     if (!grown) {
         tw_free(text);
-        return v->count < ITEMS_MAX ? no_memory(r) : twin_error_set(r->err, TWIN_ELIMIT, "%s: line %zu: more than %d items", r->path, r->line, ITEMS_MAX);
+        return v->count < ITEMS_MAX
+                   ? no_memory(r)
+                   : twin_error_set(r->err, TWIN_ELIMIT, "%s: line %zu: more than %d items",
+                                    r->path, r->line, ITEMS_MAX);
     }
     v->text = grown;
     v->text[v->count++] = text;
     return 0;
 }
 
-/* ["a", "b"] or {a = "x", b = "y"}; a comma behind the last one is allowed in lists only, as TOML 1.0 has it. */
+/* ["a", "b"] or {a = "x", b = "y"}; a comma behind the last one is allowed in lists only, as
+ * TOML 1.0 has it. */
 static int read_group(struct reader *r, struct tw_toml_value *v)
 {
     bool table = *r->p == '{';
@@ -118,7 +126,8 @@ static int read_group(struct reader *r, struct tw_toml_value *v)
         if (*r->p == close)
             break;
         if (*r->p != ',')
-            return refuse(r, table ? "a comma or } on the same line" : "a comma or ] on the same line");
+            return refuse(r, table ? "a comma or } on the same line"
+                                   : "a comma or ] on the same line");
         r->p++;
     }
     r->p++;
@@ -156,9 +165,11 @@ static int remember(struct reader *r, const char *key)
 {
     for (size_t i = 0; i < r->seen_count; i++)
         if (strcmp(r->seen[i], key) == 0)
-            return twin_error_set(r->err, TWIN_EFORMAT, "%s: line %zu: key %s is given twice", r->path, r->line, key);
+            return twin_error_set(r->err, TWIN_EFORMAT, "%s: line %zu: key %s is given twice",
+                                  r->path, r->line, key);
     if (r->seen_count == KEYS_MAX)
-        return twin_error_set(r->err, TWIN_ELIMIT, "%s: line %zu: more than %d keys in one table", r->path, r->line, KEYS_MAX);
+        return twin_error_set(r->err, TWIN_ELIMIT, "%s: line %zu: more than %d keys in one table",
+                              r->path, r->line, KEYS_MAX);
     memcpy(r->seen[r->seen_count++], key, strlen(key) + 1);
     return 0;
 }
@@ -171,8 +182,11 @@ static int read_line(struct reader *r, const struct tw_toml_handler *h)
     if (at_end(r))
         return 0;
     if (*r->p == '[') {
-        if (!tw_starts(r->p, "[[") || !tw_starts(r->p + 2, h->table) || !tw_starts(r->p + 2 + n, "]]"))
-            return twin_error_set(r->err, TWIN_EFORMAT, "%s: line %zu: expected [[%s]], found \"%.60s\"", r->path, r->line, h->table, r->p);
+        if (!tw_starts(r->p, "[[") || !tw_starts(r->p + 2, h->table) ||
+            !tw_starts(r->p + 2 + n, "]]"))
+            return twin_error_set(r->err, TWIN_EFORMAT,
+                                  "%s: line %zu: expected [[%s]], found \"%.60s\"", r->path,
+                                  r->line, h->table, r->p);
         r->p += n + 4;
         skip_blank(r);
         if (!at_end(r))
@@ -182,7 +196,9 @@ static int read_line(struct reader *r, const struct tw_toml_handler *h)
         return h->begin(h->user, r->line, r->err);
     }
     if (!r->in_table)
-        return twin_error_set(r->err, TWIN_EFORMAT, "%s: line %zu: expected [[%s]] before the first key, found \"%.60s\"", r->path, r->line, h->table, r->p);
+        return twin_error_set(r->err, TWIN_EFORMAT,
+                              "%s: line %zu: expected [[%s]] before the first key, found \"%.60s\"",
+                              r->path, r->line, h->table, r->p);
     struct tw_toml_value v = {.type = TW_TOML_NUMBER};
     int rc = read_key(r, key);
     if (rc == 0)
@@ -191,13 +207,15 @@ static int read_line(struct reader *r, const struct tw_toml_handler *h)
         rc = read_value(r, &v);
     if (rc == 0) {
         skip_blank(r);
-        rc = at_end(r) ? h->key(h->user, key, &v, r->line, r->err) : refuse(r, "nothing behind the value");
+        rc = at_end(r) ? h->key(h->user, key, &v, r->line, r->err)
+                       : refuse(r, "nothing behind the value");
     }
     free_value(&v);
     return rc;
 }
 
-int tw_toml_read(char *data, const char *path, const struct tw_toml_handler *h, struct twin_error *err)
+int tw_toml_read(char *data, const char *path, const struct tw_toml_handler *h,
+                 struct twin_error *err)
 {
     struct reader *r = tw_calloc(1, sizeof *r);
     if (!r)

@@ -69,7 +69,8 @@ static int copy_list(const struct tw_toml_value *v, char ***list, size_t *count)
     return *list ? 0 : TWIN_ENOMEM;
 }
 
-static int set_text(struct reading *r, const char *key, char **field, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int set_text(struct reading *r, const char *key, char **field, const struct tw_toml_value *v,
+                    size_t line, struct twin_error *err)
 {
     if (v->type != TW_TOML_STRING || !*v->text[0])
         return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s is a text", r->path, line, key);
@@ -77,19 +78,23 @@ static int set_text(struct reading *r, const char *key, char **field, const stru
     return *field ? 0 : no_memory(r->path, err);
 }
 
-static int set_list(struct reading *r, const char *key, char ***list, size_t *count, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int set_list(struct reading *r, const char *key, char ***list, size_t *count,
+                    const struct tw_toml_value *v, size_t line, struct twin_error *err)
 {
     if ((v->type != TW_TOML_STRING && v->type != TW_TOML_STRINGS) || v->count == 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s is a text or a list of texts", r->path, line, key);
+        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s is a text or a list of texts",
+                              r->path, line, key);
     return copy_list(v, list, count) == 0 ? 0 : no_memory(r->path, err);
 }
 
-static int on_key(void *user, const char *key, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int on_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
+                  struct twin_error *err)
 {
     struct reading *r = user;
     struct twin_case *c = &r->out->one[r->out->count - 1];
     enum { OTHERS = 6 };
-    const char *names[TWIN_CASE_KEYS + OTHERS + 1] = {"id", "title", "cause", "fix", "references", "unless"};
+    const char *names[TWIN_CASE_KEYS + OTHERS + 1] = {"id",  "title",      "cause",
+                                                      "fix", "references", "unless"};
     char **const texts[] = {&c->id, &c->title, &c->cause, &c->fix};
     for (int i = 0; i < 4; i++)
         if (strcmp(key, names[i]) == 0)
@@ -104,8 +109,8 @@ static int on_key(void *user, const char *key, const struct tw_toml_value *v, si
             return set_list(r, key, &c->accepts[k].text, &c->accepts[k].count, v, line, err);
     }
     const char *near = tw_nearest(key, names);
-    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: unknown key %s%s%s%s", r->path, line, key, near ? "; did you mean " : "", near ? near : "",
-                          near ? "?" : "");
+    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: unknown key %s%s%s%s", r->path, line,
+                          key, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 /* Is the case that was read last complete, and does it match anything in particular? */
@@ -114,17 +119,26 @@ static int finish(struct reading *r, struct twin_error *err)
     if (!r->began)
         return 0;
     const struct twin_case *c = &r->out->one[r->out->count - 1];
-    const char *missing = !c->id ? "id" : !c->title ? "title" : !c->cause ? "cause" : !c->fix ? "fix" : NULL;
+    const char *missing = !c->id      ? "id"
+                          : !c->title ? "title"
+                          : !c->cause ? "cause"
+                          : !c->fix   ? "fix"
+                                      : NULL;
     bool asked[TWIN_CASE_KEYS];
     if (missing)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: the case has no %s", r->path, r->began, missing);
+        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: the case has no %s", r->path,
+                              r->began, missing);
     if (!twin_case_id_ok(c->id))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: an id has letters, digits, - _ . (%d at most), found \"%s\"", r->path, r->began, ID_MAX, c->id);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: line %zu: an id has letters, digits, - _ . (%d at most), found \"%s\"", r->path,
+            r->began, ID_MAX, c->id);
     for (int k = 0; k < TWIN_CASE_KEYS; k++)
         asked[k] = c->accepts[k].count > 0;
     if (!tw_case_worth(asked))
         return twin_error_set(err, TWIN_EFORMAT,
-                              "%s: line %zu: case %s matches nothing in particular: its keys must be worth %d points, one of factors, op, stack or arms among them",
+                              "%s: line %zu: case %s matches nothing in particular: its keys must "
+                              "be worth %d points, one of factors, op, stack or arms among them",
                               r->path, r->began, c->id, TWIN_CASE_POINTS);
     return 0;
 }
@@ -136,7 +150,8 @@ static int on_begin(void *user, size_t line, struct twin_error *err)
     if (rc != 0)
         return rc;
     if (r->out->count >= CASES_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d cases", r->path, line, CASES_MAX);
+        return twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d cases", r->path, line,
+                              CASES_MAX);
     struct twin_case *grown = tw_reallocarray(r->out->one, r->out->count + 1, sizeof *grown);
     if (!grown)
         return no_memory(r->path, err);
@@ -158,7 +173,9 @@ static bool known_id(const struct twin_cases *c, const char *id)
 static int take(struct twin_cases *all, struct twin_cases *from)
 {
     for (size_t i = 0; i < from->count; i++) {
-        struct twin_case *grown = known_id(all, from->one[i].id) ? NULL : tw_reallocarray(all->one, all->count + 1, sizeof *grown);
+        struct twin_case *grown = known_id(all, from->one[i].id)
+                                      ? NULL
+                                      : tw_reallocarray(all->one, all->count + 1, sizeof *grown);
         if (!grown && !known_id(all, from->one[i].id))
             return TWIN_ENOMEM;
         if (!grown)
@@ -172,7 +189,8 @@ static int take(struct twin_cases *all, struct twin_cases *from)
 
 static int add_problem(struct twin_cases *c, const char *message)
 {
-    char *copy = tw_strdup(message), **grown = tw_reallocarray(c->problem, c->problem_count + 1, sizeof *grown);
+    char *copy = tw_strdup(message);
+    char **grown = tw_reallocarray(c->problem, c->problem_count + 1, sizeof *grown);
     if (grown)
         c->problem = grown;
     if (!grown || !copy) {
@@ -188,7 +206,8 @@ static int read_one(const char *path, struct twin_cases *all, struct twin_error 
     struct twin_error wrong = TWIN_ERROR_INIT;
     struct twin_cases file = {0};
     struct reading r = {.path = path, .out = &file};
-    const struct tw_toml_handler h = {.table = "case", .begin = on_begin, .key = on_key, .user = &r};
+    const struct tw_toml_handler h = {
+        .table = "case", .begin = on_begin, .key = on_key, .user = &r};
     char *data = NULL;
     size_t bytes = 0;
     int rc = tw_read_file(path, FILE_BYTES_MAX, &data, &bytes, &wrong);
@@ -212,7 +231,8 @@ static int is_case_file(const struct dirent *e)
     return e->d_name[0] != '.' && tw_ends(e->d_name, ".toml");
 }
 
-int twin_cases_load(const char *const *folders, size_t count, struct twin_cases *out, struct twin_error *err)
+int twin_cases_load(const char *const *folders, size_t count, struct twin_cases *out,
+                    struct twin_error *err)
 {
     int rc = 0;
     *out = (struct twin_cases){0};
@@ -258,7 +278,8 @@ static void put_text(struct tw_buf *b, const char *key, const char *value)
     tw_buf_puts(b, "\n");
 }
 
-/* What would be a pattern's special characters stands for itself: any character will do there. Takes shape. */
+/* What would be a pattern's special characters stands for itself: any character will do there.
+ * Takes shape. */
 static void put_shape(struct tw_buf *b, char *shape)
 {
     for (char *p = shape; p && *p; p++)
@@ -284,18 +305,28 @@ static void put_stack(struct tw_buf *b, const char *site)
     }
 }
 
-int twin_case_text(const struct twin_signature *s, const char *id, const char *title, const char *cause, const char *fix, char **out,
-                   struct twin_error *err)
+int twin_case_text(const struct twin_signature *s, const char *id, const char *title,
+                   const char *cause, const char *fix, char **out, struct twin_error *err)
 {
     struct tw_buf b = {0};
-    const bool asked[TWIN_CASE_KEYS] = {[TWIN_CASE_FACTORS] = s->factor_count > 0, [TWIN_CASE_OP] = *s->op, [TWIN_CASE_STACK] = *s->site,
-                                        [TWIN_CASE_ARMS] = *s->arms && strcmp(s->arms, "same") != 0, [TWIN_CASE_KIND] = *s->kind,
-                                        [TWIN_CASE_PHASE] = *s->phase, [TWIN_CASE_LAYER] = *s->layer, [TWIN_CASE_NAME] = *s->name};
+    const bool asked[TWIN_CASE_KEYS] = {[TWIN_CASE_FACTORS] = s->factor_count > 0,
+                                        [TWIN_CASE_OP] = *s->op,
+                                        [TWIN_CASE_STACK] = *s->site,
+                                        [TWIN_CASE_ARMS] = *s->arms && strcmp(s->arms, "same") != 0,
+                                        [TWIN_CASE_KIND] = *s->kind,
+                                        [TWIN_CASE_PHASE] = *s->phase,
+                                        [TWIN_CASE_LAYER] = *s->layer,
+                                        [TWIN_CASE_NAME] = *s->name};
     *out = NULL;
     if (!twin_case_id_ok(id))
-        return twin_error_set(err, TWIN_EINVAL, "a case's id has letters, digits, - _ . (%d at most, no dot first), found \"%s\"", ID_MAX, id);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "a case's id has letters, digits, - _ . (%d at most, no dot first), found \"%s\"",
+            ID_MAX, id);
     if (!tw_case_worth(asked))
-        return twin_error_set(err, TWIN_EINVAL, "too little is known of this divergence for a case that would match it and nothing else");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "too little is known of this divergence for a case that would match "
+                              "it and nothing else");
     tw_buf_puts(&b, "[[case]]\n");
     put_text(&b, "id", id);
     put_text(&b, "title", title);

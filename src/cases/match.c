@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a verdict look like a known case? Points are summed, contradictions rule out, and too few points are none. */
+/* Does a verdict look like a known case? Points are summed, contradictions rule out, and too few
+ * points are none. */
 #include "internal.h"
 
 #include "base.h"
@@ -9,8 +10,9 @@
 #include <string.h>
 
 const struct tw_case_key tw_case_keys[TWIN_CASE_KEYS] = {
-    [TWIN_CASE_FACTORS] = {"factors", 4, true}, [TWIN_CASE_OP] = {"op", 3, true},      [TWIN_CASE_STACK] = {"stack", 3, true},
-    [TWIN_CASE_ARMS] = {"arms", 3, true},       [TWIN_CASE_KIND] = {"kind", 2, false}, [TWIN_CASE_PHASE] = {"phase", 1, false},
+    [TWIN_CASE_FACTORS] = {"factors", 4, true}, [TWIN_CASE_OP] = {"op", 3, true},
+    [TWIN_CASE_STACK] = {"stack", 3, true},     [TWIN_CASE_ARMS] = {"arms", 3, true},
+    [TWIN_CASE_KIND] = {"kind", 2, false},      [TWIN_CASE_PHASE] = {"phase", 1, false},
     [TWIN_CASE_LAYER] = {"layer", 1, false},    [TWIN_CASE_NAME] = {"name", 1, false},
 };
 
@@ -75,7 +77,8 @@ static enum answer ask_text(const struct twin_case *c, enum twin_case_key key, c
     return a;
 }
 
-/* All that was isolated must be among the case's factors: two causes are another case than one of them. */
+/* All that was isolated must be among the case's factors: two causes are another case than one of
+ * them. */
 static enum answer ask_factors(const struct twin_case *c, const struct twin_signature *s)
 {
     for (size_t i = 0; i < s->factor_count; i++)
@@ -108,7 +111,8 @@ static enum answer ask_name(const struct twin_case *c, const char *name)
     return a;
 }
 
-static enum answer ask(const struct twin_case *c, enum twin_case_key key, const struct twin_signature *s)
+static enum answer ask(const struct twin_case *c, enum twin_case_key key,
+                       const struct twin_signature *s)
 {
     switch (key) {
     case TWIN_CASE_FACTORS: return ask_factors(c, s);
@@ -125,16 +129,25 @@ static enum answer ask(const struct twin_case *c, enum twin_case_key key, const 
 
 /* ---- a case */
 
-static void explain(struct twin_case_match *m, enum twin_case_key key, const struct twin_signature *s)
+static void explain(struct twin_case_match *m, enum twin_case_key key,
+                    const struct twin_signature *s)
 {
-    const char *const values[TWIN_CASE_KEYS] = {[TWIN_CASE_FACTORS] = s->factor_count ? s->factors[0] : "", [TWIN_CASE_OP] = s->op, [TWIN_CASE_ARMS] = s->arms,
-                                                [TWIN_CASE_KIND] = s->kind, [TWIN_CASE_PHASE] = s->phase, [TWIN_CASE_LAYER] = s->layer};
+    const char *const values[TWIN_CASE_KEYS] = {
+        [TWIN_CASE_FACTORS] = s->factor_count ? s->factors[0] : "",
+        [TWIN_CASE_OP] = s->op,
+        [TWIN_CASE_ARMS] = s->arms,
+        [TWIN_CASE_KIND] = s->kind,
+        [TWIN_CASE_PHASE] = s->phase,
+        [TWIN_CASE_LAYER] = s->layer};
     size_t n = strlen(m->why);
-    snprintf(m->why + n, sizeof m->why - n, "%s%s%s%s", n ? ", " : "", key == TWIN_CASE_FACTORS ? "factor" : tw_case_keys[key].name, values[key] ? " " : "",
+    snprintf(m->why + n, sizeof m->why - n, "%s%s%s%s", n ? ", " : "",
+             key == TWIN_CASE_FACTORS ? "factor" : tw_case_keys[key].name, values[key] ? " " : "",
              values[key] ? values[key] : "");
 }
 
-/* Advice that the job follows already is none, and where it is followed this case is not the cause. */
+/*
+ * Advice that the job follows already is none, and where it is followed this case is not the cause.
+ */
 static bool is_followed(const struct twin_case *c, const struct twin_signature *s)
 {
     for (size_t i = 0; i < c->unless_count; i++)
@@ -144,7 +157,8 @@ static bool is_followed(const struct twin_case *c, const struct twin_signature *
     return false;
 }
 
-static bool match(const struct twin_case *c, const struct twin_signature *s, struct twin_case_match *out)
+static bool match(const struct twin_case *c, const struct twin_signature *s,
+                  struct twin_case_match *out)
 {
     bool agrees[TWIN_CASE_KEYS] = {false};
     *out = (struct twin_case_match){.one = c};
@@ -165,7 +179,8 @@ static bool match(const struct twin_case *c, const struct twin_signature *s, str
     return out->points > 0;
 }
 
-size_t twin_cases_match(const struct twin_cases *c, const struct twin_signature *s, struct twin_case_match *out, size_t room)
+size_t twin_cases_match(const struct twin_cases *c, const struct twin_signature *s,
+                        struct twin_case_match *out, size_t room)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->count; i++) {

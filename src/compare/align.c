@@ -7,20 +7,26 @@
 #include "base.h"
 
 struct task {
-    const uint64_t *a, *b;   /* the sequences without elements that occur on one side only */
+    const uint64_t *a, *b;         /* the sequences without elements that occur on one side only */
     ptrdiff_t *forward, *backward; /* furthest x per diagonal; index = diagonal + offset */
     ptrdiff_t offset;
     size_t max_cost;
-    size_t *to_b;            /* over the reduced sequences */
+    size_t *to_b; /* over the reduced sequences */
 };
 
-struct box { ptrdiff_t a0, a1, b0, b1; };
-struct split { ptrdiff_t x, y; bool found; };
+struct box {
+    ptrdiff_t a0, a1, b0, b1;
+};
+struct split {
+    ptrdiff_t x, y;
+    bool found;
+};
 
 /*
- * Finds a point on a shortest edit path of the box by searching from both ends at once. The forward search on
- * diagonal k = x - y holds the furthest x reached with d edits, the backward search the smallest; when they meet, the
- * meeting point halves the problem. Diagonals that ran out of the box are dropped from the range.
+ * Finds a point on a shortest edit path of the box by searching from both ends at once. The forward
+ * search on diagonal k = x - y holds the furthest x reached with d edits, the backward search the
+ * smallest; when they meet, the meeting point halves the problem. Diagonals that ran out of the box
+ * are dropped from the range.
  */
 static struct split middle(const struct task *t, struct box q)
 {
@@ -67,7 +73,8 @@ static struct split middle(const struct task *t, struct box q)
     return (struct split){0, 0, false};
 }
 
-/* Too many edits: takes the first equal token at or after y for each x, in order. Valid, not longest. Bounded. */
+/* Too many edits: takes the first equal token at or after y for each x, in order. Valid, not
+ * longest. Bounded. */
 static void greedy(const struct task *t, struct box q)
 {
     ptrdiff_t y = q.b0;
@@ -83,8 +90,8 @@ static void greedy(const struct task *t, struct box q)
     }
 }
 
-/* Recursion depth is at most log2 of the box on balanced splits and bounded by the edits of the larger half; the loop
- * takes the second half without recursion. */
+/* Recursion depth is at most log2 of the box on balanced splits and bounded by the edits of the
+ * larger half; the loop takes the second half without recursion. */
 static void solve(const struct task *t, struct box q)
 {
     for (;;) {
@@ -100,14 +107,19 @@ static void solve(const struct task *t, struct box q)
             return;
         }
         struct box first = {q.a0, s.x, q.b0, s.y}, second = {s.x, q.a1, s.y, q.b1};
-        bool first_smaller = (first.a1 - first.a0) + (first.b1 - first.b0) < (second.a1 - second.a0) + (second.b1 - second.b0);
+        bool first_smaller = (first.a1 - first.a0) + (first.b1 - first.b0) <
+                             (second.a1 - second.a0) + (second.b1 - second.b0);
         solve(t, first_smaller ? first : second);
         q = first_smaller ? second : first;
     }
 }
 
 /* An open-addressing set of tokens, to leave out elements that cannot match. */
-struct token_set { uint64_t *slot; unsigned char *used; size_t mask; };
+struct token_set {
+    uint64_t *slot;
+    unsigned char *used;
+    size_t mask;
+};
 
 static size_t slot_of(const struct token_set *s, uint64_t token)
 {
@@ -135,9 +147,11 @@ static int set_fill(struct token_set *s, const uint64_t *token, size_t n)
     return 0;
 }
 
-/* Keeps the elements of `from` that occur in the other sequence: leaving the others out never changes the longest
- * common subsequence, and makes the edit count, which the run time grows with, small. */
-static int reduce(const uint64_t *from, size_t n, const uint64_t *other, size_t m, uint64_t *kept, size_t *where, size_t *count)
+/* Keeps the elements of `from` that occur in the other sequence: leaving the others out never
+ * changes the longest common subsequence, and makes the edit count, which the run time grows with,
+ * small. */
+static int reduce(const uint64_t *from, size_t n, const uint64_t *other, size_t m, uint64_t *kept,
+                  size_t *where, size_t *count)
 {
     struct token_set s = {0};
     int rc = set_fill(&s, other, m);
@@ -153,19 +167,23 @@ static int reduce(const uint64_t *from, size_t n, const uint64_t *other, size_t 
     return rc;
 }
 
-int tw_align(const uint64_t *a, size_t n, const uint64_t *b, size_t m, size_t max_cost, size_t *to_b)
+int tw_align(const uint64_t *a, size_t n, const uint64_t *b, size_t m, size_t max_cost,
+             size_t *to_b)
 {
     int rc = TWIN_ENOMEM;
     size_t ka = 0, kb = 0, diagonals;
-    uint64_t *short_a = tw_reallocarray(NULL, n, sizeof *short_a), *short_b = tw_reallocarray(NULL, m, sizeof *short_b);
-    size_t *where_a = tw_reallocarray(NULL, n, sizeof *where_a), *where_b = tw_reallocarray(NULL, m, sizeof *where_b);
+    uint64_t *short_a = tw_reallocarray(NULL, n, sizeof *short_a);
+    uint64_t *short_b = tw_reallocarray(NULL, m, sizeof *short_b);
+    size_t *where_a = tw_reallocarray(NULL, n, sizeof *where_a);
+    size_t *where_b = tw_reallocarray(NULL, m, sizeof *where_b);
     size_t *match = tw_reallocarray(NULL, n, sizeof *match);
     ptrdiff_t *work = NULL;
     for (size_t i = 0; i < n; i++)
         to_b[i] = TW_ALIGN_NONE;
     if (!short_a || !short_b || !where_a || !where_b || !match)
         goto out;
-    if (reduce(a, n, b, m, short_a, where_a, &ka) != 0 || reduce(b, m, a, n, short_b, where_b, &kb) != 0)
+    if (reduce(a, n, b, m, short_a, where_a, &ka) != 0 ||
+        reduce(b, m, a, n, short_b, where_b, &kb) != 0)
         goto out;
     diagonals = ka + kb + 3;
     work = tw_reallocarray(NULL, 2 * diagonals, sizeof *work);
@@ -173,8 +191,13 @@ int tw_align(const uint64_t *a, size_t n, const uint64_t *b, size_t m, size_t ma
         goto out;
     for (size_t i = 0; i < ka; i++)
         match[i] = TW_ALIGN_NONE;
-    struct task t = {.a = short_a, .b = short_b, .forward = work, .backward = work + diagonals, .offset = (ptrdiff_t)kb + 1,
-                     .max_cost = max_cost ? max_cost : 4096, .to_b = match};
+    struct task t = {.a = short_a,
+                     .b = short_b,
+                     .forward = work,
+                     .backward = work + diagonals,
+                     .offset = (ptrdiff_t)kb + 1,
+                     .max_cost = max_cost ? max_cost : 4096,
+                     .to_b = match};
     solve(&t, (struct box){0, (ptrdiff_t)ka, 0, (ptrdiff_t)kb});
     for (size_t i = 0; i < ka; i++)
         if (match[i] != TW_ALIGN_NONE)

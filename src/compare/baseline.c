@@ -6,10 +6,12 @@
 
 #define WORLD_MAX 1000u
 
-int twin_baseline_add_world(struct twin_baseline *b, const char *name, const char *value, struct twin_error *err)
+int twin_baseline_add_world(struct twin_baseline *b, const char *name, const char *value,
+                            struct twin_error *err)
 {
     if (b->world_count >= WORLD_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "a baseline holds up to %u names of its world", WORLD_MAX);
+        return twin_error_set(err, TWIN_ELIMIT, "a baseline holds up to %u names of its world",
+                              WORLD_MAX);
     struct tw_bl_pair *grown = tw_reallocarray(b->world, b->world_count + 1, sizeof *grown);
     if (grown)
         b->world = grown;
@@ -23,7 +25,8 @@ int twin_baseline_add_world(struct twin_baseline *b, const char *name, const cha
     return 0;
 }
 
-size_t twin_baseline_world(const struct twin_baseline *b, size_t index, const char **name, const char **value)
+size_t twin_baseline_world(const struct twin_baseline *b, size_t index, const char **name,
+                           const char **value)
 {
     if (index < b->world_count) {
         *name = b->world[index].name;
@@ -35,8 +38,16 @@ size_t twin_baseline_world(const struct twin_baseline *b, size_t index, const ch
 struct twin_baseline_info twin_baseline_info(const struct twin_baseline *b)
 {
     struct twin_baseline_info i = {
-        .twinrun = b->twinrun, .made = b->made, .command = b->command, .command_count = b->command_count, .runs = b->runs, .level = b->level,
-        .max_steps = b->max_steps, .ignore = b->ignore, .ignore_count = b->ignore_count, .processes = b->procs,
+        .twinrun = b->twinrun,
+        .made = b->made,
+        .command = b->command,
+        .command_count = b->command_count,
+        .runs = b->runs,
+        .level = b->level,
+        .max_steps = b->max_steps,
+        .ignore = b->ignore,
+        .ignore_count = b->ignore_count,
+        .processes = b->procs,
     };
     for (size_t k = 0; k < b->procs; k++) {
         i.steps = b->proc[k].steps > i.steps ? b->proc[k].steps : i.steps;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Holds a run against a baseline. The hashes say in which steps they part; where the baseline keeps the records of such a step, a view
- * of them is put together from the run's own (equal ones are copied, others are marked), so that the first tensor, its origin and what
- * was equal before it are found by the same rules as between two runs.
+ * Holds a run against a baseline. The hashes say in which steps they part; where the baseline keeps
+ * the records of such a step, a view of them is put together from the run's own (equal ones are
+ * copied, others are marked), so that the first tensor, its origin and what was equal before it are
+ * found by the same rules as between two runs.
  */
 #include "baseline.h"
 
@@ -17,13 +18,13 @@ struct judging {
     struct tw_cmp *c;
     const struct twin_baseline *b;
     struct tw_side *side;
-    struct tw_scan *scan;      /* for the coverage: one per process that both have */
+    struct tw_scan *scan; /* for the coverage: one per process that both have */
     size_t scans;
     struct tw_judged tolerance;
-    struct tw_scan best;       /* the first difference; found: there is one with a name */
+    struct tw_scan best; /* the first difference; found: there is one with a name */
     bool differs;
-    uint64_t differing;        /* steps in spans that differ */
-    bool exact;                /* all of those spans were single steps */
+    uint64_t differing; /* steps in spans that differ */
+    bool exact;         /* all of those spans were single steps */
 };
 
 static int no_memory(struct twin_error *err)
@@ -41,7 +42,8 @@ static const struct tw_bl_detail *detail_of(const struct tw_bl_proc *p, uint32_t
     return NULL;
 }
 
-static const struct tw_bl_number *number_of(const struct tw_bl_proc *p, uint32_t step, uint32_t name)
+static const struct tw_bl_number *number_of(const struct tw_bl_proc *p, uint32_t step,
+                                            uint32_t name)
 {
     for (size_t i = 0; i < p->numbers; i++)
         if (p->number[i].step == step && p->number[i].name == name)
@@ -49,7 +51,12 @@ static const struct tw_bl_number *number_of(const struct tw_bl_proc *p, uint32_t
     return NULL;
 }
 
-struct expected { uint64_t key; uint32_t occurrence; const struct tw_bl_record *rec; bool met; };
+struct expected {
+    uint64_t key;
+    uint32_t occurrence;
+    const struct tw_bl_record *rec;
+    bool met;
+};
 
 static int by_key(const void *x, const void *y)
 {
@@ -72,7 +79,8 @@ static struct expected *expectations(const struct twin_baseline *b, const struct
 }
 
 /* What the baseline knows of the numbers of a record that has another content now. */
-static void old_numbers(struct tw_cmp *c, const struct tw_bl_number *n, struct tw_view *v, struct tw_rec *r)
+static void old_numbers(struct tw_cmp *c, const struct tw_bl_number *n, struct tw_view *v,
+                        struct tw_rec *r)
 {
     r->flags &= ~(uint32_t)(TWIN_REC_STATS | TWIN_REC_SKETCH);
     r->stats = (struct twin_stats){.min = NAN, .max = NAN, .absmax = NAN};
@@ -92,13 +100,19 @@ static void old_numbers(struct tw_cmp *c, const struct tw_bl_number *n, struct t
     }
 }
 
-/* The same process, its records as the baseline has them. What only the baseline has is counted in *missing; the first one is named. */
-static int old_view(struct judging *j, const struct tw_bl_proc *p, const struct tw_bl_detail *d, const struct tw_view *now, struct tw_view *then,
-                    size_t *missing, const struct tw_bl_name **first_missing)
+/* The same process, its records as the baseline has them. What only the baseline has is counted in
+ * *missing; the first one is named. */
+static int old_view(struct judging *j, const struct tw_bl_proc *p, const struct tw_bl_detail *d,
+                    const struct tw_view *now, struct tw_view *then, size_t *missing,
+                    const struct tw_bl_name **first_missing)
 {
     struct expected *e = expectations(j->b, d);
-    *then = (struct tw_view){.proc = now->proc, .room = now->count + 1, .rec = tw_calloc(now->count + 1, sizeof *then->rec),
-                             .links = now->links, .link_room = now->links + 1, .link = tw_calloc(now->links + 1, sizeof *then->link)};
+    *then = (struct tw_view){.proc = now->proc,
+                             .room = now->count + 1,
+                             .rec = tw_calloc(now->count + 1, sizeof *then->rec),
+                             .links = now->links,
+                             .link_room = now->links + 1,
+                             .link = tw_calloc(now->links + 1, sizeof *then->link)};
     *missing = 0;
     *first_missing = NULL;
     if (!e || !then->rec || !then->link) {
@@ -110,11 +124,13 @@ static int old_view(struct judging *j, const struct tw_bl_proc *p, const struct 
         memcpy(then->link, now->link, now->links * sizeof *now->link);
     for (size_t i = 0; i < now->count; i++) {
         struct tw_rec r = now->rec[i];
-        struct expected *x = bsearch(&(struct expected){.key = r.key, .occurrence = r.occurrence}, e, d->n, sizeof *e, by_key);
+        struct expected *x = bsearch(&(struct expected){.key = r.key, .occurrence = r.occurrence},
+                                     e, d->n, sizeof *e, by_key);
         if (!x)
             continue;
         x->met = true;
-        if (x->rec->hash != tw_bl_record_hash(r.key, r.occurrence, r.content, r.flags & TWIN_REC_UNOBSERVED)) {
+        if (x->rec->hash !=
+            tw_bl_record_hash(r.key, r.occurrence, r.content, r.flags & TWIN_REC_UNOBSERVED)) {
             r.content ^= OTHER;
             old_numbers(j->c, number_of(p, d->step, x->rec->name), then, &r);
         } else {
@@ -134,24 +150,31 @@ static bool keep_compared(const struct tw_view *v, const struct tw_rec *r, void 
     return !tw_bl_skip(user, v->proc, r->series, r->key);
 }
 
-static struct twin_finding *missing_record(struct tw_cmp *c, const struct tw_bl_proc *p, const struct tw_bl_name *n, uint32_t step, size_t missing)
+static struct twin_finding *missing_record(struct tw_cmp *c, const struct tw_bl_proc *p,
+                                           const struct tw_bl_name *n, uint32_t step,
+                                           size_t missing)
 {
-    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_ONLY_A, (enum twin_phase)n->phase, (enum twin_kind)n->kind);
+    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_ONLY_A, (enum twin_phase)n->phase,
+                                            (enum twin_kind)n->kind);
     if (!f)
         return NULL;
     tw_finding_set(c, &f->name, tw_cmp_copy(c, n->name));
     tw_finding_set(c, &f->scope, tw_cmp_copy(c, n->scope));
-    tw_finding_set(c, &f->text, missing > 1 ? tw_cmp_text(c, "only in the baseline, with %zu other records of this step", missing - 1)
-                                            : tw_cmp_copy(c, "only in the baseline"));
+    tw_finding_set(c, &f->text,
+                   missing > 1
+                       ? tw_cmp_text(c, "only in the baseline, with %zu other records of this step",
+                                     missing - 1)
+                       : tw_cmp_copy(c, "only in the baseline"));
     f->occurrence = n->occurrence;
     f->rank = p->rank;
     f->step_a = f->step_b = step;
     return f;
 }
 
-/* What the baseline keeps of this step, held against the run's. scan->found: a difference that counts, by name. */
-static int name_tensor(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q, const struct tw_bl_detail *d, struct tw_scan *scan,
-                       struct twin_error *err)
+/* What the baseline keeps of this step, held against the run's. scan->found: a difference that
+ * counts, by name. */
+static int name_tensor(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
+                       const struct tw_bl_detail *d, struct tw_scan *scan, struct twin_error *err)
 {
     struct tw_view now, then;
     struct tw_bl_left_out skip = {j->c, j->b, p};
@@ -165,12 +188,14 @@ static int name_tensor(struct judging *j, const struct tw_bl_proc *p, struct tw_
     if (rc == 0)
         rc = tw_scan_views(j->c, &then, &now, NULL, NULL, scan, err);
     if (rc == 0 && missing && !scan->found) {
-        tw_findings_take(j->c, &scan->origins, missing_record(j->c, p, first_missing, d->step, missing));
+        tw_findings_take(j->c, &scan->origins,
+                         missing_record(j->c, p, first_missing, d->step, missing));
         scan->found = true;
         scan->cls = tw_cause_class(first_missing->phase, first_missing->kind);
     } else if (rc == 0 && missing) {
-        tw_cmp_note(j->c, "%zu record%s of step %u %s only in the baseline, the first: %s", missing, missing == 1 ? "" : "s", d->step,
-                    missing == 1 ? "is" : "are", first_missing->name);
+        tw_cmp_note(j->c, "%zu record%s of step %u %s only in the baseline, the first: %s", missing,
+                    missing == 1 ? "" : "s", d->step, missing == 1 ? "is" : "are",
+                    first_missing->name);
     }
     scan->step = d->step;
     tw_view_free(&now);
@@ -178,17 +203,21 @@ static int name_tensor(struct judging *j, const struct tw_bl_proc *p, struct tw_
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;
 }
 
-/* Which phase, where no tensor can be named. Phases in the order in which a step goes through them. */
+/*
+ * Which phase, where no tensor can be named. Phases in the order in which a step goes through them.
+ */
 static enum twin_phase first_phase(const struct tw_bl_span *x, const struct tw_bl_span *y)
 {
     int best = -1;
     for (int p = 0; p < TWIN_PHASE_COUNT; p++)
-        if (x->phase[p] != y->phase[p] && (best < 0 || tw_cause_class((uint8_t)p, 0) < tw_cause_class((uint8_t)best, 0)))
+        if (x->phase[p] != y->phase[p] &&
+            (best < 0 || tw_cause_class((uint8_t)p, 0) < tw_cause_class((uint8_t)best, 0)))
             best = p;
     return best < 0 ? TWIN_PHASE_NONE : (enum twin_phase)best;
 }
 
-static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struct tw_bl_span *then, const struct tw_bl_span *now, struct tw_scan *scan)
+static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struct tw_bl_span *then,
+                      const struct tw_bl_span *now, struct tw_scan *scan)
 {
     /* Of a stretch the phases say little: what parts late in one step parts early in the next. */
     enum twin_phase phase = then->first == then->last ? first_phase(then, now) : TWIN_PHASE_NONE;
@@ -197,9 +226,13 @@ static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struc
         return TWIN_ENOMEM;
     tw_finding_set(j->c, &f->name, tw_cmp_copy(j->c, "one of its tensors"));
     if (then->first != then->last)
-        tw_finding_set(j->c, &f->text, tw_cmp_text(j->c, "somewhere in steps %u to %u, which the baseline keeps as one hash", then->first, then->last));
+        tw_finding_set(
+            j->c, &f->text,
+            tw_cmp_text(j->c, "somewhere in steps %u to %u, which the baseline keeps as one hash",
+                        then->first, then->last));
     else
-        tw_finding_set(j->c, &f->text, tw_cmp_copy(j->c, "the baseline keeps no tensors of this step"));
+        tw_finding_set(j->c, &f->text,
+                       tw_cmp_copy(j->c, "the baseline keeps no tensors of this step"));
     f->rank = p->rank;
     f->step_a = f->step_b = then->first;
     scan->found = true;
@@ -212,7 +245,8 @@ static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struc
 /* ---- one process */
 
 /* A step of which the baseline keeps no records, but a loss or two. */
-static void measure_numbers(struct judging *j, const struct tw_bl_proc *p, const struct tw_view *now, uint32_t step)
+static void measure_numbers(struct judging *j, const struct tw_bl_proc *p,
+                            const struct tw_view *now, uint32_t step)
 {
     j->tolerance.unmeasured++;
     j->tolerance.open_weights++;
@@ -224,18 +258,21 @@ static void measure_numbers(struct judging *j, const struct tw_bl_proc *p, const
             struct tw_view then = {.proc = now->proc};
             struct tw_rec old = *r;
             struct tw_measure m;
-            if (r->key != name->key || r->occurrence != name->occurrence || !(r->flags & TWIN_REC_STATS) || r->stats.sum == n->value)
+            if (r->key != name->key || r->occurrence != name->occurrence ||
+                !(r->flags & TWIN_REC_STATS) || r->stats.sum == n->value)
                 continue;
             old_numbers(j->c, n, &then, &old);
             tw_rec_measure(&then, &old, now, r, &m);
-            tw_tolerance_measure(j->c, twin_phase_name((enum twin_phase)r->phase), twin_kind_name((enum twin_kind)r->kind), name->name, step, &m,
+            tw_tolerance_measure(j->c, twin_phase_name((enum twin_phase)r->phase),
+                                 twin_kind_name((enum twin_kind)r->kind), name->name, step, &m,
                                  &j->tolerance);
         }
     }
 }
 
 /* The number that the baseline has of a record, as a measure of how far it is now. */
-static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q, uint32_t step, struct twin_error *err)
+static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
+                        uint32_t step, struct twin_error *err)
 {
     struct tw_view now, then;
     struct tw_bl_left_out skip = {j->c, j->b, p};
@@ -265,11 +302,14 @@ static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw
             continue;
         if (!m.missing)
             tw_rec_measure(&then, &then.rec[diff.d[i].a], &now, &now.rec[diff.d[i].b], &m);
-        tw_tolerance_measure(j->c, twin_phase_name((enum twin_phase)r->phase), twin_kind_name((enum twin_kind)r->kind), tw_rec_name(v, r), step, &m,
+        tw_tolerance_measure(j->c, twin_phase_name((enum twin_phase)r->phase),
+                             twin_kind_name((enum twin_kind)r->kind), tw_rec_name(v, r), step, &m,
                              &j->tolerance);
     }
     if (rc == 0 && missing)
-        tw_judged_outside(j->c, &j->tolerance, tw_cmp_text(j->c, "%s at step %u is only in the baseline", first_missing->name, step));
+        tw_judged_outside(
+            j->c, &j->tolerance,
+            tw_cmp_text(j->c, "%s at step %u is only in the baseline", first_missing->name, step));
     tw_stepdiff_free(&diff);
     tw_view_free(&now);
     tw_view_free(&then);
@@ -292,8 +332,9 @@ static void take_best(struct judging *j, struct tw_scan *scan)
 }
 
 /* A span that parts: its first tensor, as far as the baseline can tell. */
-static int part(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q, const struct tw_bl_span *then, const struct tw_bl_span *now,
-                bool *counts, struct twin_error *err)
+static int part(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
+                const struct tw_bl_span *then, const struct tw_bl_span *now, bool *counts,
+                struct twin_error *err)
 {
     struct tw_scan scan = {0};
     const struct tw_bl_detail *d = then->first == then->last ? detail_of(p, then->first) : NULL;
@@ -307,7 +348,8 @@ static int part(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q
 }
 
 /* The baseline's process did nothing behind its last step, and this one did. */
-static int extra_tail(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q, struct twin_error *err)
+static int extra_tail(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
+                      struct twin_error *err)
 {
     struct tw_view now, then = {.proc = q};
     struct tw_bl_left_out skip = {j->c, j->b, p};
@@ -328,7 +370,8 @@ static int extra_tail(struct judging *j, const struct tw_bl_proc *p, struct tw_p
 }
 
 /* How many steps of this process can be held against each other. */
-static uint64_t common_steps(const struct judging *j, const struct tw_bl_proc *p, const struct tw_proc *q)
+static uint64_t common_steps(const struct judging *j, const struct tw_bl_proc *p,
+                             const struct tw_proc *q)
 {
     uint64_t n = p->steps < q->info->steps ? p->steps : q->info->steps;
     return j->c->o->steps_given && j->c->o->steps < n ? j->c->o->steps : n;
@@ -341,7 +384,8 @@ static char *say_span(struct tw_cmp *c, const struct tw_bl_span *s, int rank)
     return tw_cmp_text(c, "somewhere in steps %u to %u of rank %d", s->first, s->last, rank);
 }
 
-static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q, struct tw_scan *cover, struct twin_error *err)
+static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
+                 struct tw_scan *cover, struct twin_error *err)
 {
     struct tw_bl_sums sums;
     struct tw_bl_left_out skip = {j->c, j->b, p};
@@ -350,10 +394,13 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
         return rc;
     uint64_t n = common_steps(j, p, q), unknown = 0;
     cover->end = n;
-    uint64_t before_last = UINT64_MAX; /* differences that were measured before the last step that differs */
+    /* differences that were measured before the last step that differs */
+    uint64_t before_last = UINT64_MAX;
     uint64_t open_weights = UINT64_MAX;
     const struct tw_bl_span *differs_last = NULL;
-    bool named = false, all = n == p->steps && n == q->info->steps && tw_side_complete(j->side) && !j->c->o->steps_given;
+    bool named = false;
+    bool all = n == p->steps && n == q->info->steps && tw_side_complete(j->side) &&
+               !j->c->o->steps_given;
     for (size_t i = 0; rc == 0 && i < p->spans; i++) {
         const struct tw_bl_span *then = &p->span[i];
         bool tail = then->first == p->steps, counts = true;
@@ -385,7 +432,8 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
             differs_last = then;
         }
     }
-    bool end_open = j->tolerance.measured == before_last || j->tolerance.open_weights > open_weights;
+    bool end_open = j->tolerance.measured == before_last ||
+                    j->tolerance.open_weights > open_weights;
     if (differs_last && !j->tolerance.end_open && end_open)
         j->tolerance.end_open = say_span(j->c, differs_last, p->rank);
     if (rc == 0 && all && !p->tail && sums.n > p->steps && sums.step[p->steps].count > 0)
@@ -393,7 +441,9 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
     if (p->tail && !all && tw_side_complete(j->side) && n == p->steps && !j->c->o->steps_given)
         cover->tail_unknown = true;
     if (unknown)
-        tw_cmp_unseen(j->c, "%llu steps of rank %d, whose records were lost in part (--lossless keeps them)", (unsigned long long)unknown, p->rank);
+        tw_cmp_unseen(
+            j->c, "%llu steps of rank %d, whose records were lost in part (--lossless keeps them)",
+            (unsigned long long)unknown, p->rank);
     tw_bl_sums_free(&sums);
     return rc;
 }
@@ -415,14 +465,16 @@ static bool all_equal(struct judging *j, const struct tw_bl_proc *p, struct tw_p
     return equal;
 }
 
-/* Processes that started at once have no order of their own: one whose records agree comes first, then the first that is left. */
+/* Processes that started at once have no order of their own: one whose records agree comes first,
+ * then the first that is left. */
 static struct tw_proc *counterpart(struct judging *j, const struct tw_bl_proc *p)
 {
     struct tw_proc *left = NULL, *only = NULL;
     size_t candidates = 0;
     for (size_t i = 0; i < j->side->count; i++) {
         struct tw_proc *q = &j->side->proc[i];
-        if (q->taken || q->rank != p->rank || strcmp(tw_proc_role(q), p->role) != 0 || !tw_bl_wanted(j->side, q))
+        if (q->taken || q->rank != p->rank || strcmp(tw_proc_role(q), p->role) != 0 ||
+            !tw_bl_wanted(j->side, q))
             continue;
         candidates++;
         only = q;
@@ -430,7 +482,8 @@ static struct tw_proc *counterpart(struct judging *j, const struct tw_bl_proc *p
     }
     for (size_t i = 0; candidates > 1 && i < j->side->count; i++) {
         struct tw_proc *q = &j->side->proc[i];
-        if (!q->taken && q->rank == p->rank && strcmp(tw_proc_role(q), p->role) == 0 && tw_bl_wanted(j->side, q) && all_equal(j, p, q))
+        if (!q->taken && q->rank == p->rank && strcmp(tw_proc_role(q), p->role) == 0 &&
+            tw_bl_wanted(j->side, q) && all_equal(j, p, q))
             return q;
     }
     return candidates == 1 ? only : left;
@@ -448,15 +501,15 @@ static void take_finding(struct judging *j, struct twin_finding *f)
     tw_findings_take(j->c, &j->best.origins, f);
 }
 
-/* A baseline may be older than the rule that keeps every process that computes: of such a one it is not known whether
- * it was there. */
+/* A baseline may be older than the rule that keeps every process that computes: of such a one it is
+ * not known whether it was there. */
 static void take_extra(struct judging *j, const struct tw_proc *p, struct tw_buf *extra)
 {
     if (tw_starts(tw_proc_role(p), "main") && (p->info->steps > 0 || j->side->steps == 0))
         tw_buf_printf(extra, "%srank %d", extra->len ? ", " : "", p->rank);
     else
-        tw_cmp_unseen(j->c, "rank %d (%s), number %zu: the baseline does not have this process", p->rank, tw_proc_role(p),
-                      p->ordinal + 1);
+        tw_cmp_unseen(j->c, "rank %d (%s), number %zu: the baseline does not have this process",
+                      p->rank, tw_proc_role(p), p->ordinal + 1);
 }
 
 static int processes(struct judging *j, struct twin_error *err)
@@ -487,8 +540,9 @@ static int processes(struct judging *j, struct twin_error *err)
         if (made == kept)
             continue;
         const bool wanted = !tw_side_stopped(j->side) && (made > kept || q->info->closed);
-        char *text = tw_cmp_text(j->c, "rank %d made %llu step%s, the baseline has %llu", p->rank, (unsigned long long)made,
-                                 made == 1 ? "" : "s", (unsigned long long)kept);
+        char *text = tw_cmp_text(j->c, "rank %d made %llu step%s, the baseline has %llu", p->rank,
+                                 (unsigned long long)made, made == 1 ? "" : "s",
+                                 (unsigned long long)kept);
         if (text && !wanted)
             tw_cmp_unseen(j->c, "%s", text);
         else if (text && steps.len == 0)
@@ -501,11 +555,17 @@ static int processes(struct judging *j, struct twin_error *err)
         if (!j->side->proc[i].taken && tw_bl_wanted(j->side, &j->side->proc[i]))
             take_extra(j, &j->side->proc[i], &extra);
     if (rc == 0 && !tw_side_failed(j->side) && (lost.len || extra.len))
-        take_finding(j, tw_outcome_new(j->c, TWIN_FINDING_RANKS, "processes",
-                                       tw_cmp_text(j->c, "%s%s%s%s%s", lost.len ? "only in the baseline: " : "", lost.len ? lost.data : "",
-                                                   lost.len && extra.len ? "; " : "", extra.len ? "not in the baseline: " : "", extra.len ? extra.data : ""), 0));
+        take_finding(
+            j,
+            tw_outcome_new(j->c, TWIN_FINDING_RANKS, "processes",
+                           tw_cmp_text(j->c, "%s%s%s%s%s", lost.len ? "only in the baseline: " : "",
+                                       lost.len ? lost.data : "", lost.len && extra.len ? "; " : "",
+                                       extra.len ? "not in the baseline: " : "",
+                                       extra.len ? extra.data : ""),
+                           0));
     if (rc == 0 && steps.len && !tw_side_failed(j->side))
-        take_finding(j, tw_outcome_new(j->c, TWIN_FINDING_OUTCOME, "how the job ended", tw_cmp_copy(j->c, steps.data), ends));
+        take_finding(j, tw_outcome_new(j->c, TWIN_FINDING_OUTCOME, "how the job ended",
+                                       tw_cmp_copy(j->c, steps.data), ends));
     tw_buf_free(&lost);
     tw_buf_free(&extra);
     tw_buf_free(&steps);
@@ -537,24 +597,32 @@ static void decide(struct judging *j)
     struct tw_cmp *c = j->c;
     struct twin_verdict *v = c->v;
     const struct twin_run *r = j->side->run;
-    bool failed = tw_side_failed(j->side), value = v->first && v->first->type != TWIN_FINDING_OUTCOME && v->first->type != TWIN_FINDING_RANKS;
+    bool failed = tw_side_failed(j->side);
+    bool value = v->first && v->first->type != TWIN_FINDING_OUTCOME &&
+                 v->first->type != TWIN_FINDING_RANKS;
     if (r->outcome == TWIN_RUN_INTERRUPTED || r->in_progress)
-        tw_cmp_unseen(c, r->in_progress ? "the run is still going on" : "the run was interrupted after %llu steps", (unsigned long long)j->side->steps);
+        tw_cmp_unseen(c,
+                      r->in_progress ? "the run is still going on"
+                                     : "the run was interrupted after %llu steps",
+                      (unsigned long long)j->side->steps);
     if (failed && !value)
         v->bitwise = TWIN_FAILED;
     else if (j->differs)
         v->bitwise = TWIN_DIFFER;
     else
         v->bitwise = c->unseen.n ? TWIN_INCONCLUSIVE : TWIN_SAME;
-    bool only_values = value && v->origin_count && v->origins[v->origin_count - 1].type == TWIN_FINDING_VALUE;
-    bool within = v->bitwise == TWIN_DIFFER && c->tolerance && tw_judged_inside(c, &j->tolerance) && only_values && !failed;
+    bool only_values = value && v->origin_count &&
+                       v->origins[v->origin_count - 1].type == TWIN_FINDING_VALUE;
+    bool within = v->bitwise == TWIN_DIFFER && c->tolerance && tw_judged_inside(c, &j->tolerance) &&
+                  only_values && !failed;
     if (within && c->unseen.n)
         tw_cmp_note(c, "not judged by the tolerance: %s", c->unseen.s[0]);
     within &= c->unseen.n == 0;
     v->outcome = within ? TWIN_WITHIN_TOLERANCE : v->bitwise;
     if (failed) {
         char *text = tw_outcome_text(c, r);
-        tw_cmp_note(c, "the run failed: %s, %llu steps recorded", text ? text : "", (unsigned long long)j->side->steps);
+        tw_cmp_note(c, "the run failed: %s, %llu steps recorded", text ? text : "",
+                    (unsigned long long)j->side->steps);
         tw_free(text);
     }
     v->differing = v->bitwise == TWIN_DIFFER;
@@ -572,15 +640,20 @@ static struct twin_against *new_against(struct tw_cmp *c, const struct twin_base
     return a;
 }
 
-int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *run, const struct twin_compare_options *given,
-                        struct twin_verdict **out, struct twin_error *err)
+int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *run,
+                        const struct twin_compare_options *given, struct twin_verdict **out,
+                        struct twin_error *err)
 {
     struct twin_compare_options o = given ? *given : (struct twin_compare_options){0};
     o.ignore = (const char *const *)b->ignore; /* what a baseline leaves out is written in it */
     o.ignore_count = b->ignore_count;
     struct tw_cmp c = {.o = &o, .run_b = o.number};
     struct tw_side side = {0};
-    struct judging j = {.c = &c, .b = b, .side = &side, .exact = true, .tolerance = {.worst = -1, .few_kept = true}};
+    struct judging j = {.c = &c,
+                        .b = b,
+                        .side = &side,
+                        .exact = true,
+                        .tolerance = {.worst = -1, .few_kept = true}};
     *out = NULL;
     int rc = o.tolerance_file ? tw_tolerance_load(o.tolerance_file, &c.tolerance, err) : 0;
     if (rc != 0)
@@ -598,7 +671,8 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     }
     if (rc == 0) {
         adopt(&j);
-        const bool judged = j.differs && c.tolerance && !j.tolerance.outside; /* what "same" needs, "within tolerance" needs, too */
+        /* what "same" needs, "within tolerance" needs, too */
+        const bool judged = j.differs && c.tolerance && !j.tolerance.outside;
         if (!j.differs || judged)
             tw_coverage(&c, &side, j.scan, j.scans);
         tw_account_side(&c, &side, NULL, j.differs && !judged);

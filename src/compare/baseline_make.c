@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a baseline of runs that were found to be the same. Every step of every process becomes a hash; as many steps as there is room
- * for keep a short hash for each record, so that a tensor can be named; numbers are kept for tolerances. The room is fixed
- * (docs/format/baseline.md): the file goes into a repository.
+ * Makes a baseline of runs that were found to be the same. Every step of every process becomes a
+ * hash; as many steps as there is room for keep a short hash for each record, so that a tensor can
+ * be named; numbers are kept for tolerances. The room is fixed (docs/format/baseline.md): the file
+ * goes into a repository.
  */
 #include "baseline.h"
 
@@ -15,11 +16,16 @@ enum {
     DETAIL_BYTES = 48 << 10, /* for the short hashes of records, their names included */
     NUMBER_BYTES = 12 << 10, /* for single numbers */
     SKETCH_BYTES = 24 << 10,
-    RECORD_BYTES = 8, NAME_BYTES = 48, VALUE_BYTES = 34, BUCKET_BYTES = 17,
-    LOOK_BACK = 64,          /* steps before the last one in which sketches are looked for */
+    RECORD_BYTES = 8,
+    NAME_BYTES = 48,
+    VALUE_BYTES = 34,
+    BUCKET_BYTES = 17,
+    LOOK_BACK = 64, /* steps before the last one in which sketches are looked for */
 };
 
-struct room { long details, numbers, sketches; };
+struct room {
+    long details, numbers, sketches;
+};
 
 static int no_memory(struct twin_error *err)
 {
@@ -63,7 +69,8 @@ static int64_t find_name(const struct twin_baseline *b, uint64_t key, uint32_t o
 }
 
 /* Index of the name; -1 when there is no memory. */
-static int64_t name_of(struct tw_cmp *c, struct twin_baseline *b, struct tw_proc *p, uint32_t series, uint32_t occurrence, long *room)
+static int64_t name_of(struct tw_cmp *c, struct twin_baseline *b, struct tw_proc *p,
+                       uint32_t series, uint32_t occurrence, long *room)
 {
     uint64_t key = tw_proc_key(p, series);
     int64_t known = find_name(b, key, occurrence);
@@ -73,18 +80,31 @@ static int64_t name_of(struct tw_cmp *c, struct twin_baseline *b, struct tw_proc
         return -1;
     const struct twin_series *s = twin_trace_series(p->trace, series);
     struct tw_bl_name *n = &b->name[b->names];
-    *n = (struct tw_bl_name){.phase = s->phase, .kind = s->kind, .occurrence = occurrence, .key = key,
-                             .name = tw_cmp_copy(c, twin_trace_string(p->trace, s->name)), .scope = tw_cmp_copy(c, twin_trace_string(p->trace, s->scope)),
+    *n = (struct tw_bl_name){.phase = s->phase,
+                             .kind = s->kind,
+                             .occurrence = occurrence,
+                             .key = key,
+                             .name = tw_cmp_copy(c, twin_trace_string(p->trace, s->name)),
+                             .scope = tw_cmp_copy(c, twin_trace_string(p->trace, s->scope)),
                              .role = tw_cmp_copy(c, twin_trace_string(p->trace, s->role))};
     *room -= NAME_BYTES;
     b->names++;
     return c->oom || !index_name(b, (uint32_t)b->names - 1) ? -1 : (int64_t)b->names - 1;
 }
 
-/* ---- what did not repeat, though the runs are the same: generators that nobody draws from and the like */
+/* ---- what did not repeat, though the runs are the same: generators that nobody draws from and the
+ * like */
 
-struct key_sum { uint64_t key, a, b; uint32_t series; };
-struct key_sums { struct key_sum *k; size_t n, room; struct tw_proc *p; struct tw_cmp *c; };
+struct key_sum {
+    uint64_t key, a, b;
+    uint32_t series;
+};
+struct key_sums {
+    struct key_sum *k;
+    size_t n, room;
+    struct tw_proc *p;
+    struct tw_cmp *c;
+};
 
 static struct key_sum *sum_of(struct key_sums *s, uint64_t key, uint32_t series)
 {
@@ -118,28 +138,36 @@ static int add_key(void *user, const struct twin_trace_record *r)
 {
     struct key_sums *s = user;
     const struct twin_series *series = twin_trace_series(s->p->trace, r->series);
-    if (s->c->o->ignore_count && tw_cmp_ignored(s->c, series->phase, series->kind, twin_trace_string(s->p->trace, series->name)))
+    if (s->c->o->ignore_count && tw_cmp_ignored(s->c, series->phase, series->kind,
+                                                twin_trace_string(s->p->trace, series->name)))
         return 0;
     uint64_t key = tw_proc_key(s->p, r->series);
     struct key_sum *k = key ? sum_of(s, key, r->series) : NULL;
     if (!k)
         return TWIN_ENOMEM;
-    struct tw_hash128 h = tw_bl_record_hash128(key, r->occurrence, tw_record_content(s->p, r), r->flags & TWIN_REC_UNOBSERVED);
+    struct tw_hash128 h = tw_bl_record_hash128(key, r->occurrence, tw_record_content(s->p, r),
+                                               r->flags & TWIN_REC_UNOBSERVED);
     k->a += tw_mix64(h.a + r->step);
     k->b += tw_mix64(h.b ^ r->step);
     return 0;
 }
 
-static int leave_out(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_proc *out, struct tw_proc *p, const struct key_sum *k, struct twin_error *err)
+static int leave_out(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_proc *out,
+                     struct tw_proc *p, const struct key_sum *k, struct twin_error *err)
 {
     const struct twin_series *s = twin_trace_series(p->trace, k->series);
     const char *name = twin_trace_string(p->trace, s->name);
     long room = 0;
-    if (s->phase != TWIN_PHASE_RNG && s->phase != TWIN_PHASE_ENVIRONMENT && s->phase != TWIN_PHASE_OUTPUT)
-        return twin_error_set(err, TWIN_EINVAL, "%s %s %s of rank %d did not repeat from run to run, step for step, so there is nothing to expect of it; "
-                              "leave it out with --ignore", twin_phase_name((enum twin_phase)s->phase), twin_kind_name((enum twin_kind)s->kind), name, p->rank);
+    if (s->phase != TWIN_PHASE_RNG && s->phase != TWIN_PHASE_ENVIRONMENT &&
+        s->phase != TWIN_PHASE_OUTPUT)
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%s %s %s of rank %d did not repeat from run to run, step for step, "
+                              "so there is nothing to expect of it; leave it out with --ignore",
+                              twin_phase_name((enum twin_phase)s->phase),
+                              twin_kind_name((enum twin_kind)s->kind), name, p->rank);
     int64_t index = name_of(c, b, p, k->series, 0, &room);
-    if (index < 0 || !tw_cmp_room(c, &out->left_out, out->left_out_count, &out->left_out_room, sizeof *out->left_out))
+    if (index < 0 || !tw_cmp_room(c, &out->left_out, out->left_out_count, &out->left_out_room,
+                                  sizeof *out->left_out))
         return no_memory(err);
     for (size_t i = 0; i < out->left_out_count; i++)
         if (out->left_out[i] == (uint32_t)index)
@@ -148,7 +176,8 @@ static int leave_out(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_pro
     return 0;
 }
 
-static int compare_keys(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_proc *out, struct tw_proc *x, struct tw_proc *y, struct twin_error *err)
+static int compare_keys(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_proc *out,
+                        struct tw_proc *x, struct tw_proc *y, struct twin_error *err)
 {
     struct key_sums sx = {.p = x, .c = c}, sy = {.p = y, .c = c};
     int rc = twin_trace_walk(x->trace, add_key, NULL, &sx, err);
@@ -161,7 +190,8 @@ static int compare_keys(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_
         else if (k->key && (other->a != k->a || other->b != k->b))
             rc = leave_out(c, b, out, x, k, err);
     }
-    for (size_t i = 0; rc == 0 && i < sy.room; i++) { /* only in the later run; where both have it, this adds nothing */
+    /* only in the later run; where both have it, this adds nothing */
+    for (size_t i = 0; rc == 0 && i < sy.room; i++) {
         const struct key_sum *k = sy.k[i].key ? sum_of(&sx, sy.k[i].key, sy.k[i].series) : NULL;
         if (k && k->a == 0 && k->b == 0 && (sy.k[i].a | sy.k[i].b))
             rc = leave_out(c, b, out, y, &sy.k[i], err);
@@ -175,7 +205,8 @@ static bool sums_equal(const struct tw_bl_sums *x, const struct tw_bl_sums *y)
 {
     bool equal = x->n == y->n;
     for (size_t i = 0; equal && i < x->n; i++)
-        equal = x->step[i].a == y->step[i].a && x->step[i].b == y->step[i].b && x->step[i].count == y->step[i].count;
+        equal = x->step[i].a == y->step[i].a && x->step[i].b == y->step[i].b &&
+                x->step[i].count == y->step[i].count;
     return equal;
 }
 
@@ -195,16 +226,21 @@ static bool single(const struct tw_view *v, const struct tw_rec *r)
     uint64_t n = 1;
     for (unsigned i = 0; i < l->ndim && i < TWIN_MAX_NDIM; i++)
         n *= (uint64_t)l->shape[i];
-    return r->flags & TWIN_REC_STATS && r->stats.count == 1 && n == 1 && !r->stats.nan && !r->stats.pos_inf && !r->stats.neg_inf;
+    return r->flags & TWIN_REC_STATS && r->stats.count == 1 && n == 1 && !r->stats.nan &&
+           !r->stats.pos_inf && !r->stats.neg_inf;
 }
 
-static int add_number(struct maker *m, struct tw_bl_proc *out, const struct tw_view *v, const struct tw_rec *r, bool sketch)
+static int add_number(struct maker *m, struct tw_bl_proc *out, const struct tw_view *v,
+                      const struct tw_rec *r, bool sketch)
 {
-    int64_t name = name_of(m->c, m->b, v->proc, r->series, r->occurrence, sketch ? &m->room.sketches : &m->room.numbers);
-    if (name < 0 || !tw_cmp_room(m->c, &out->number, out->numbers, &out->number_room, sizeof *out->number))
+    int64_t name = name_of(m->c, m->b, v->proc, r->series, r->occurrence,
+                           sketch ? &m->room.sketches : &m->room.numbers);
+    if (name < 0 ||
+        !tw_cmp_room(m->c, &out->number, out->numbers, &out->number_room, sizeof *out->number))
         return no_memory(m->err);
     struct tw_bl_number *n = &out->number[out->numbers];
-    *n = (struct tw_bl_number){.step = r->step, .name = (uint32_t)name, .count = r->stats.count, .value = r->stats.sum};
+    *n = (struct tw_bl_number){
+        .step = r->step, .name = (uint32_t)name, .count = r->stats.count, .value = r->stats.sum};
     if (sketch) {
         n->sketch = tw_malloc(sizeof *n->sketch);
         if (!n->sketch)
@@ -218,13 +254,15 @@ static int add_number(struct maker *m, struct tw_bl_proc *out, const struct tw_v
     return 0;
 }
 
-static bool left_out(const struct maker *m, const struct tw_bl_proc *out, const struct tw_view *v, const struct tw_rec *r)
+static bool left_out(const struct maker *m, const struct tw_bl_proc *out, const struct tw_view *v,
+                     const struct tw_rec *r)
 {
     struct tw_bl_left_out l = {m->c, m->b, out};
     return tw_bl_skip(&l, v->proc, r->series, r->key);
 }
 
-static int add_detail(struct maker *m, struct tw_bl_proc *out, const struct tw_view *v, uint32_t step)
+static int add_detail(struct maker *m, struct tw_bl_proc *out, const struct tw_view *v,
+                      uint32_t step)
 {
     if (!tw_cmp_room(m->c, &out->detail, out->details, &out->detail_room, sizeof *out->detail))
         return no_memory(m->err);
@@ -240,24 +278,29 @@ static int add_detail(struct maker *m, struct tw_bl_proc *out, const struct tw_v
         int64_t name = name_of(m->c, m->b, v->proc, r->series, r->occurrence, &m->room.details);
         if (name < 0)
             return no_memory(m->err);
-        d->rec[d->n++] = (struct tw_bl_record){(uint32_t)name, tw_bl_record_hash(r->key, r->occurrence, r->content, r->flags & TWIN_REC_UNOBSERVED)};
+        d->rec[d->n++] = (struct tw_bl_record){
+            (uint32_t)name,
+            tw_bl_record_hash(r->key, r->occurrence, r->content, r->flags & TWIN_REC_UNOBSERVED)};
     }
     m->room.details -= RECORD_BYTES * (long)d->n + 24;
     return 0;
 }
 
-/* Losses and the job's own values of every step that stands alone; all records of those steps that there is room for. */
+/* Losses and the job's own values of every step that stands alone; all records of those steps that
+ * there is room for. */
 static int one_step(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p, uint32_t step)
 {
     struct tw_view v;
     int rc = tw_view_load(m->c, p, step, step, &v, m->err);
     if (rc != 0)
         return rc;
-    if (m->room.details > (RECORD_BYTES + (out->details ? 0 : NAME_BYTES)) * (long)v.count && v.count)
+    if (m->room.details > (RECORD_BYTES + (out->details ? 0 : NAME_BYTES)) * (long)v.count &&
+        v.count)
         rc = add_detail(m, out, &v, step);
     for (size_t i = 0; rc == 0 && i < v.count && m->room.numbers > 0; i++) {
         const struct tw_rec *r = &v.rec[i];
-        if ((r->kind == TWIN_KIND_LOSS || r->kind == TWIN_KIND_VALUE) && single(&v, r) && !left_out(m, out, &v, r))
+        if ((r->kind == TWIN_KIND_LOSS || r->kind == TWIN_KIND_VALUE) && single(&v, r) &&
+            !left_out(m, out, &v, r))
             rc = add_number(m, out, &v, r, false);
     }
     tw_view_free(&v);
@@ -266,7 +309,8 @@ static int one_step(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p, 
 
 static bool has_sketch(const struct tw_view *v, const struct tw_rec *r)
 {
-    return r->sketch && (r->flags & TWIN_REC_STATS) && v->sketch[r->sketch - 1].skipped == 0 && v->sketch[r->sketch - 1].k <= TWIN_SKETCH_MAX;
+    return r->sketch && (r->flags & TWIN_REC_STATS) && v->sketch[r->sketch - 1].skipped == 0 &&
+           v->sketch[r->sketch - 1].k <= TWIN_SKETCH_MAX;
 }
 
 /* The latest weights that were sketched: what a tolerance is measured by. */
@@ -282,7 +326,8 @@ static int sketches(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p, 
             break;
         for (size_t i = 0; i < v.count && rc == 0; i++) {
             const struct tw_rec *r = &v.rec[i];
-            bool wanted = r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_VALUE || r->kind == TWIN_KIND_GRADIENT;
+            bool wanted = r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_VALUE ||
+                          r->kind == TWIN_KIND_GRADIENT;
             if (!wanted || !has_sketch(&v, r) || left_out(m, out, &v, r) || single(&v, r))
                 continue;
             found = true;
@@ -313,7 +358,8 @@ static int details(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p)
     size_t n = out->spans;
     bool *done = tw_calloc(n + 1, sizeof *done);
     int rc = done ? 0 : no_memory(m->err);
-    /* The first steps, the last, every power of two; then the rest in order: where a divergence begins is told best from the front. */
+    /* The first steps, the last, every power of two; then the rest in order: where a divergence
+     * begins is told best from the front. */
     for (int round = 0; rc == 0 && round < 3; round++)
         for (size_t i = 0; i < n && rc == 0; i++) {
             bool chosen = round == 0 ? i < 8 || i + 1 == n : round == 1 ? (i & (i - 1)) == 0 : true;
@@ -332,13 +378,17 @@ static int details(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p)
     return rc;
 }
 
-static int spans(struct maker *m, struct tw_bl_proc *out, const struct tw_bl_sums *s, size_t processes)
+static int spans(struct maker *m, struct tw_bl_proc *out, const struct tw_bl_sums *s,
+                 size_t processes)
 {
-    size_t singles = TW_BL_SINGLE / processes < TW_BL_SINGLE_MIN ? TW_BL_SINGLE_MIN : TW_BL_SINGLE / processes;
+    size_t singles = TW_BL_SINGLE / processes < TW_BL_SINGLE_MIN ? TW_BL_SINGLE_MIN
+                                                                 : TW_BL_SINGLE / processes;
     uint64_t steps = s->n - 1, first = 0;
-    uint64_t each = steps > singles + 1 ? (steps - singles - 1 + TW_BL_RANGES - 1) / TW_BL_RANGES : 1;
+    uint64_t each = steps > singles + 1 ? (steps - singles - 1 + TW_BL_RANGES - 1) / TW_BL_RANGES
+                                        : 1;
     while (first < steps) {
-        uint64_t length = first < singles || first + 1 == steps ? 1 : each, last = first + length - 1;
+        uint64_t length = first < singles || first + 1 == steps ? 1 : each;
+        uint64_t last = first + length - 1;
         last = last + 1 >= steps && length > 1 ? steps - 2 : last; /* the last step stands alone */
         if (!tw_cmp_room(m->c, &out->span, out->spans, &out->span_room, sizeof *out->span))
             return no_memory(m->err);
@@ -356,15 +406,16 @@ static int spans(struct maker *m, struct tw_bl_proc *out, const struct tw_bl_sum
 
 /* ---- one process */
 
-static int process(struct maker *m, size_t n, struct tw_pair *const *pairs, const size_t *pair_counts, struct tw_proc *p,
-                   size_t processes)
+static int process(struct maker *m, size_t n, struct tw_pair *const *pairs,
+                   const size_t *pair_counts, struct tw_proc *p, size_t processes)
 {
     struct twin_baseline *b = m->b;
     struct tw_bl_sums sums = {0};
     if (!tw_cmp_room(m->c, &b->proc, b->procs, &b->proc_room, sizeof *b->proc))
         return no_memory(m->err);
     struct tw_bl_proc *out = &b->proc[b->procs++];
-    *out = (struct tw_bl_proc){.rank = p->rank, .role = tw_cmp_copy(m->c, tw_proc_role(p)), .steps = p->info->steps};
+    *out = (struct tw_bl_proc){
+        .rank = p->rank, .role = tw_cmp_copy(m->c, tw_proc_role(p)), .steps = p->info->steps};
     struct tw_bl_left_out skip = {m->c, b, out};
     int rc = tw_bl_sums_load(m->c, p, tw_bl_skip, &skip, &sums, m->err);
     for (size_t i = 1; rc == 0 && i < n; i++)
@@ -386,8 +437,10 @@ static int process(struct maker *m, size_t n, struct tw_pair *const *pairs, cons
     for (size_t i = 0; rc == 0 && i < sums.n; i++) {
         out->records += sums.step[i].count;
         if (sums.step[i].dropped)
-            rc = twin_error_set(m->err, TWIN_EINVAL, "the details of %u records of step %zu were lost, so there is nothing to expect of them; "
-                                "make the runs again with --lossless", sums.step[i].dropped, i);
+            rc = twin_error_set(m->err, TWIN_EINVAL,
+                                "the details of %u records of step %zu were lost, so there is "
+                                "nothing to expect of them; make the runs again with --lossless",
+                                sums.step[i].dropped, i);
     }
     if (rc == 0)
         rc = spans(m, out, &sums, processes);
@@ -403,9 +456,12 @@ static int processes(struct maker *m, struct tw_side *side, size_t n, struct twi
     for (size_t i = 0; i < side[0].count; i++)
         wanted += tw_bl_wanted(&side[0], &side[0].proc[i]);
     if (wanted == 0)
-        return twin_error_set(err, TWIN_EINVAL, "nothing was recorded, so there is nothing to expect; `twinrun doctor` says what can be seen here");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "nothing was recorded, so there is nothing to expect; `twinrun "
+                              "doctor` says what can be seen here");
     if (wanted > TW_BL_PROCESSES_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%zu processes recorded; a baseline holds up to %u", wanted, TW_BL_PROCESSES_MAX);
+        return twin_error_set(err, TWIN_ELIMIT, "%zu processes recorded; a baseline holds up to %u",
+                              wanted, TW_BL_PROCESSES_MAX);
     struct tw_pair **pairs = tw_calloc(n, sizeof *pairs);
     size_t *counts = tw_calloc(n, sizeof *counts);
     int rc = pairs && counts ? 0 : no_memory(err);
@@ -421,7 +477,8 @@ static int processes(struct maker *m, struct tw_side *side, size_t n, struct twi
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;
 }
 
-static void describe(struct tw_cmp *c, struct twin_baseline *b, const struct twin_run *r, size_t n, const char *version)
+static void describe(struct tw_cmp *c, struct twin_baseline *b, const struct twin_run *r, size_t n,
+                     const char *version)
 {
     time_t now = time(NULL);
     struct tm utc;
@@ -447,7 +504,8 @@ static void describe(struct tw_cmp *c, struct twin_baseline *b, const struct twi
             b->ignore_count++;
 }
 
-int twin_baseline_make(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o, const char *version,
+int twin_baseline_make(const struct twin_run *const *runs, size_t n,
+                       const struct twin_compare_options *o, const char *version,
                        struct twin_baseline **out, struct twin_error *err)
 {
     static const struct twin_compare_options none;
@@ -461,7 +519,11 @@ int twin_baseline_make(const struct twin_run *const *runs, size_t n, const struc
     int rc = side && b ? 0 : no_memory(err);
     for (; rc == 0 && opened < n; opened += rc == 0)
         rc = tw_side_open(&c, runs[opened], opened, &side[opened], err);
-    struct maker m = {.c = &c, .b = b, .side = side, .room = {DETAIL_BYTES, NUMBER_BYTES, SKETCH_BYTES}, .err = err};
+    struct maker m = {.c = &c,
+                      .b = b,
+                      .side = side,
+                      .room = {DETAIL_BYTES, NUMBER_BYTES, SKETCH_BYTES},
+                      .err = err};
     if (rc == 0) {
         describe(&c, b, runs[0], n, version);
         rc = processes(&m, side, n, err);

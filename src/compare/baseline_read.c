@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a baseline. It comes out of a repository, so out of anybody's hands: every number is checked before it is used. */
+/* Reads a baseline. It comes out of a repository, so out of anybody's hands: every number is
+ * checked before it is used. */
 #include "baseline.h"
 
 #include "json_load.h"
@@ -8,9 +9,14 @@
 #include <math.h>
 #include <string.h>
 
-struct reading { const char *path; struct twin_baseline *b; struct twin_error *err; };
+struct reading {
+    const char *path;
+    struct twin_baseline *b;
+    struct twin_error *err;
+};
 
-static int bad(const struct reading *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int bad(const struct reading *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static int bad(const struct reading *r, const char *format, ...)
 {
     char text[400];
@@ -19,7 +25,10 @@ static int bad(const struct reading *r, const char *format, ...)
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     char *safe = tw_printable(text, strlen(text));
-    twin_error_set(r->err, TWIN_EFORMAT, "%s is not a baseline: %s; make it again: twinrun check --save-baseline FILE -- COMMAND", r->path, safe ? safe : "");
+    twin_error_set(
+        r->err, TWIN_EFORMAT,
+        "%s is not a baseline: %s; make it again: twinrun check --save-baseline FILE -- COMMAND",
+        r->path, safe ? safe : "");
     tw_free(safe);
     return TWIN_EFORMAT;
 }
@@ -83,7 +92,8 @@ static int field_text(const struct reading *r, const json_t *root, const char *k
     return *out ? 0 : bad(r, "expected a string in \"%s\"", key);
 }
 
-static int field_texts(const struct reading *r, const json_t *root, const char *key, char ***out, size_t *count)
+static int field_texts(const struct reading *r, const json_t *root, const char *key, char ***out,
+                       size_t *count)
 {
     const json_t *list = json_object_get(root, key);
     if (!json_is_array(list))
@@ -138,9 +148,10 @@ static int read_names(struct reading *r, const json_t *root)
         n->name = text_of(json_array_get(row, 2));
         n->scope = text_of(json_array_get(row, 3));
         n->role = text_of(json_array_get(row, 4));
-        if (json_array_size(row) != 6 || !phase_of(json_string_value(json_array_get(row, 0)), &n->phase) ||
-            !kind_of(json_string_value(json_array_get(row, 1)), &n->kind) || !n->name || !n->scope || !n->role ||
-            !whole(json_array_get(row, 5), UINT32_MAX, &occurrence))
+        if (json_array_size(row) != 6 ||
+            !phase_of(json_string_value(json_array_get(row, 0)), &n->phase) ||
+            !kind_of(json_string_value(json_array_get(row, 1)), &n->kind) || !n->name ||
+            !n->scope || !n->role || !whole(json_array_get(row, 5), UINT32_MAX, &occurrence))
             return bad(r, "name %zu: expected [phase, kind, name, scope, role, occurrence]", i);
         n->occurrence = (uint32_t)occurrence;
         n->key = tw_key_hash(n->phase, n->kind, n->name, n->scope, n->role);
@@ -166,30 +177,42 @@ static int read_spans(struct reading *r, const json_t *j, struct tw_bl_proc *p)
         return no_memory(r);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
-        const char *hash = json_string_value(json_array_get(row, 2)), *marks = json_string_value(json_array_get(row, 3));
+        const char *hash = json_string_value(json_array_get(row, 2));
+        const char *marks = json_string_value(json_array_get(row, 3));
         struct tw_bl_span *s = &p->span[p->spans++];
-        bool good = json_array_size(row) == 4 && hash && marks && strlen(hash) == 32 && strlen(marks) == 8 * n &&
-                    whole(json_array_get(row, 0), UINT32_MAX, &first) && whole(json_array_get(row, 1), UINT32_MAX, &last) &&
+        bool good = json_array_size(row) == 4 && hash && marks && strlen(hash) == 32 &&
+                    strlen(marks) == 8 * n && whole(json_array_get(row, 0), UINT32_MAX, &first) &&
+                    whole(json_array_get(row, 1), UINT32_MAX, &last) &&
                     hex_number(hash, 16, &s->hash.a) && hex_number(hash + 16, 16, &s->hash.b);
         for (size_t k = 0; good && k < n; k++) {
             good = hex_number(marks + 8 * k, 8, &x);
             s->phase[phase[k]] = (uint32_t)x;
         }
         if (!good)
-            return bad(r, "rank %d, entry %zu of \"hashes\": expected [first, last, 32 hex digits, %zu hex digits]", p->rank, i, 8 * n);
-        if (first != expected || last < first || last > p->steps || (last == p->steps && (!p->tail || first != last)))
-            return bad(r, "rank %d: \"hashes\" go from step %llu to %llu where %llu was expected to begin, of %llu steps", p->rank,
-                       (unsigned long long)first, (unsigned long long)last, (unsigned long long)expected, (unsigned long long)p->steps);
+            return bad(r,
+                       "rank %d, entry %zu of \"hashes\": expected [first, last, 32 hex digits, "
+                       "%zu hex digits]",
+                       p->rank, i, 8 * n);
+        if (first != expected || last < first || last > p->steps ||
+            (last == p->steps && (!p->tail || first != last)))
+            return bad(r,
+                       "rank %d: \"hashes\" go from step %llu to %llu where %llu was expected to "
+                       "begin, of %llu steps",
+                       p->rank, (unsigned long long)first, (unsigned long long)last,
+                       (unsigned long long)expected, (unsigned long long)p->steps);
         s->first = (uint32_t)first;
         s->last = (uint32_t)last;
         expected = last + 1;
     }
-    return expected == p->steps + p->tail ? 0 : bad(r, "rank %d: \"hashes\" end at step %llu of %llu", p->rank, (unsigned long long)expected,
-                                                    (unsigned long long)p->steps);
+    return expected == p->steps + p->tail
+               ? 0
+               : bad(r, "rank %d: \"hashes\" end at step %llu of %llu", p->rank,
+                     (unsigned long long)expected, (unsigned long long)p->steps);
 }
 
 /* "0-41,43" and 8 hex digits for each. */
-static bool read_records(const struct twin_baseline *b, const char *names, const char *hashes, struct tw_bl_detail *d)
+static bool read_records(const struct twin_baseline *b, const char *names, const char *hashes,
+                         struct tw_bl_detail *d)
 {
     size_t room = strlen(hashes) / 8;
     uint64_t next = 0, from, to, hash;
@@ -205,7 +228,8 @@ static bool read_records(const struct twin_baseline *b, const char *names, const
                 return false;
             to = strtoull(end + 1, &end, 10);
         }
-        if (from < next || to < from || to >= b->names || (*end && *end != ',') || (*end == ',' && !end[1]))
+        if (from < next || to < from || to >= b->names || (*end && *end != ',') ||
+            (*end == ',' && !end[1]))
             return false;
         for (; from <= to; from++) {
             if (d->n == room || !hex_number(hashes + 8 * d->n, 8, &hash))
@@ -229,11 +253,16 @@ static int read_details(struct reading *r, const json_t *j, struct tw_bl_proc *p
         return no_memory(r);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
-        const char *names = json_string_value(json_array_get(row, 1)), *hashes = json_string_value(json_array_get(row, 2));
+        const char *names = json_string_value(json_array_get(row, 1));
+        const char *hashes = json_string_value(json_array_get(row, 2));
         struct tw_bl_detail *d = &p->detail[p->details++];
-        if (json_array_size(row) != 3 || !names || !hashes || !whole(json_array_get(row, 0), p->steps, &step) ||
+        if (json_array_size(row) != 3 || !names || !hashes ||
+            !whole(json_array_get(row, 0), p->steps, &step) ||
             (i > 0 && step <= p->detail[i - 1].step) || !read_records(r->b, names, hashes, d))
-            return bad(r, "rank %d, entry %zu of \"tensors\": expected [step, names such as \"0-4,7\", 8 hex digits for each]", p->rank, i);
+            return bad(r,
+                       "rank %d, entry %zu of \"tensors\": expected [step, names such as "
+                       "\"0-4,7\", 8 hex digits for each]",
+                       p->rank, i);
         d->step = (uint32_t)step;
     }
     return 0;
@@ -244,7 +273,8 @@ static bool read_sketch(const json_t *j, struct tw_bl_number *n)
     const char *s = json_string_value(j);
     size_t k = s ? strlen(s) / 16 : 0;
     uint64_t bits;
-    if (!s || strlen(s) % 16 || k == 0 || k > TWIN_SKETCH_MAX || (k & (k - 1)) || !(n->sketch = tw_calloc(1, sizeof *n->sketch)))
+    if (!s || strlen(s) % 16 || k == 0 || k > TWIN_SKETCH_MAX || (k & (k - 1)) ||
+        !(n->sketch = tw_calloc(1, sizeof *n->sketch)))
         return false;
     n->sketch->k = (uint32_t)k;
     for (size_t i = 0; i < k; i++) {
@@ -270,10 +300,14 @@ static int read_numbers(struct reading *r, const json_t *j, struct tw_bl_proc *p
         const json_t *row = json_array_get(list, i), *value = json_array_get(row, 3);
         struct tw_bl_number *n = &p->number[p->numbers++];
         size_t size = json_array_size(row);
-        if ((size != 4 && size != 5) || !whole(json_array_get(row, 0), p->steps, &step) || r->b->names == 0 ||
-            !whole(json_array_get(row, 1), r->b->names - 1, &name) || !whole(json_array_get(row, 2), INT64_MAX, &count) || !json_is_number(value) ||
+        if ((size != 4 && size != 5) || !whole(json_array_get(row, 0), p->steps, &step) ||
+            r->b->names == 0 || !whole(json_array_get(row, 1), r->b->names - 1, &name) ||
+            !whole(json_array_get(row, 2), INT64_MAX, &count) || !json_is_number(value) ||
             (size == 5 && !read_sketch(json_array_get(row, 4), n)))
-            return bad(r, "rank %d, entry %zu of \"numbers\": expected [step, name, elements, value] and a sketch of 16 hex digits each", p->rank, i);
+            return bad(r,
+                       "rank %d, entry %zu of \"numbers\": expected [step, name, elements, value] "
+                       "and a sketch of 16 hex digits each",
+                       p->rank, i);
         n->step = (uint32_t)step;
         n->name = (uint32_t)name;
         n->count = count;
@@ -286,15 +320,19 @@ static int read_process(struct reading *r, const json_t *j, struct tw_bl_proc *p
 {
     const json_t *rank = json_object_get(j, "rank"), *left_out = json_object_get(j, "left_out");
     uint64_t x;
-    if (!json_is_integer(rank) || json_integer_value(rank) < INT32_MIN || json_integer_value(rank) > INT32_MAX)
+    if (!json_is_integer(rank) || json_integer_value(rank) < INT32_MIN ||
+        json_integer_value(rank) > INT32_MAX)
         return bad(r, "expected a whole number in \"rank\" of a process");
     p->rank = (int32_t)json_integer_value(rank);
     int rc = field_text(r, j, "role", &p->role);
     if (rc != 0)
         return rc;
-    if (!whole(json_object_get(j, "steps"), TW_BL_STEPS_MAX, &p->steps) || !whole(json_object_get(j, "records"), INT64_MAX, &p->records) ||
+    if (!whole(json_object_get(j, "steps"), TW_BL_STEPS_MAX, &p->steps) ||
+        !whole(json_object_get(j, "records"), INT64_MAX, &p->records) ||
         !json_is_boolean(json_object_get(j, "tail")) || !json_is_array(left_out))
-        return bad(r, "rank %d: expected whole numbers in \"steps\" (up to %llu) and \"records\", true or false in \"tail\", a list in \"left_out\"",
+        return bad(r,
+                   "rank %d: expected whole numbers in \"steps\" (up to %llu) and \"records\", "
+                   "true or false in \"tail\", a list in \"left_out\"",
                    p->rank, (unsigned long long)TW_BL_STEPS_MAX);
     p->tail = json_is_true(json_object_get(j, "tail"));
     p->left_out = tw_calloc(json_array_size(left_out) + 1, sizeof *p->left_out);
@@ -316,7 +354,8 @@ static int read_processes(struct reading *r, const json_t *root)
     const json_t *list = json_object_get(root, "processes");
     size_t n = json_array_size(list);
     if (n == 0 || n > TW_BL_PROCESSES_MAX)
-        return bad(r, "expected 1 to %u entries in \"processes\", found %zu", TW_BL_PROCESSES_MAX, n);
+        return bad(r, "expected 1 to %u entries in \"processes\", found %zu", TW_BL_PROCESSES_MAX,
+                   n);
     r->b->proc = tw_calloc(n, sizeof *r->b->proc);
     if (!r->b->proc)
         return no_memory(r);
@@ -343,17 +382,18 @@ static int read_head(struct reading *r, json_t *root)
         rc = field_texts(r, root, "ignore", &b->ignore, &b->ignore_count);
     if (rc == 0 && (!level || twin_level_parse(level, &b->level) != 0))
         rc = bad(r, "expected steps, tensors, modules or ops in \"level\"");
-    if (rc == 0 && (!whole(json_object_get(root, "runs"), INT64_MAX, &b->runs) || !whole(json_object_get(root, "max_steps"), UINT32_MAX - 1, &max_steps)))
+    if (rc == 0 && (!whole(json_object_get(root, "runs"), INT64_MAX, &b->runs) ||
+                    !whole(json_object_get(root, "max_steps"), UINT32_MAX - 1, &max_steps)))
         rc = bad(r, "expected whole numbers in \"runs\" and \"max_steps\"");
     if (rc == 0)
         b->max_steps = (uint32_t)max_steps;
     if (rc == 0 && !json_is_object(world))
         rc = bad(r, "expected an object in \"world\"");
-    json_object_foreach(world, key, value)
-    {
+    json_object_foreach (world, key, value) {
         char *text = rc == 0 ? text_of(value) : NULL;
         if (rc == 0)
-            rc = text ? twin_baseline_add_world(b, key, text, r->err) : bad(r, "expected strings in \"world\"");
+            rc = text ? twin_baseline_add_world(b, key, text, r->err)
+                      : bad(r, "expected strings in \"world\"");
         tw_free(text);
     }
     return rc;
@@ -363,23 +403,29 @@ static int check_schema(const struct reading *r, const json_t *root)
 {
     const char *schema = json_string_value(json_object_get(root, "schema"));
     if (!schema || !tw_starts(schema, "twinrun.baseline/"))
-        return bad(r, "expected \"schema\": \"twinrun.baseline/1\", found %s", schema ? schema : "none");
+        return bad(r, "expected \"schema\": \"twinrun.baseline/1\", found %s",
+                   schema ? schema : "none");
     if (strcmp(schema, "twinrun.baseline/1") == 0)
         return 0;
     char *safe = tw_printable(schema, strlen(schema));
-    int rc = twin_error_set(r->err, TWIN_EVERSION, "%s is a %.60s, which this program does not read (it reads twinrun.baseline/1)", r->path, safe ? safe : "");
+    int rc = twin_error_set(
+        r->err, TWIN_EVERSION,
+        "%s is a %.60s, which this program does not read (it reads twinrun.baseline/1)", r->path,
+        safe ? safe : "");
     tw_free(safe);
     return rc;
 }
 
-int twin_baseline_read(const char *text, size_t bytes, const char *path, struct twin_baseline **out, struct twin_error *err)
+int twin_baseline_read(const char *text, size_t bytes, const char *path, struct twin_baseline **out,
+                       struct twin_error *err)
 {
     struct twin_error ours = TWIN_ERROR_INIT;
     struct reading r = {.path = path, .err = err ? err : &ours};
     json_error_t e;
     *out = NULL;
     if (bytes > TW_BL_FILE_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%s has %zu bytes; a baseline has up to %zu", path, bytes, TW_BL_FILE_MAX);
+        return twin_error_set(err, TWIN_ELIMIT, "%s has %zu bytes; a baseline has up to %zu", path,
+                              bytes, TW_BL_FILE_MAX);
     json_t *root = tw_json_load(text, bytes, JSON_REJECT_DUPLICATES, &e);
     if (!root)
         return bad(&r, "line %d: %s", e.line, e.text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes for baselines. Definitions are frozen: files of different versions of twinrun are compared (docs/format/baseline.md). */
+/* Hashes for baselines. Definitions are frozen: files of different versions of twinrun are compared
+ * (docs/format/baseline.md). */
 #include "baseline.h"
 
 #include <string.h>
@@ -8,7 +9,8 @@
 #define SEED_STEP UINT64_C(0x62617365737470)
 #define SEED_SPAN UINT64_C(0x6261736573706e)
 
-struct tw_hash128 tw_bl_record_hash128(uint64_t key, uint32_t occurrence, uint64_t content, bool unobserved)
+struct tw_hash128 tw_bl_record_hash128(uint64_t key, uint32_t occurrence, uint64_t content,
+                                       bool unobserved)
 {
     uint64_t w[3] = {key, (uint64_t)occurrence << 1 | unobserved, content};
     return tw_hash_bytes(w, sizeof w, SEED_RECORD);
@@ -19,8 +21,8 @@ uint32_t tw_bl_record_hash(uint64_t key, uint32_t occurrence, uint64_t content, 
     return (uint32_t)tw_bl_record_hash128(key, occurrence, content, unobserved).a;
 }
 
-/* Trainers, their children that step, and whatever else computed something. What a loader's workers made is what the trainer
- * got of them. */
+/* Trainers, their children that step, and whatever else computed something. What a loader's workers
+ * made is what the trainer got of them. */
 bool tw_bl_wanted(const struct tw_side *s, struct tw_proc *p)
 {
     if (tw_proc_is_loader(p))
@@ -37,7 +39,8 @@ bool tw_bl_skip(void *user, struct tw_proc *p, uint32_t series, uint64_t key)
     for (size_t i = 0; i < l->proc->left_out_count; i++)
         if (l->b->name[l->proc->left_out[i]].key == key)
             return true;
-    return l->c->o->ignore_count && tw_cmp_ignored(l->c, s->phase, s->kind, twin_trace_string(p->trace, s->name));
+    return l->c->o->ignore_count &&
+           tw_cmp_ignored(l->c, s->phase, s->kind, twin_trace_string(p->trace, s->name));
 }
 
 /* ---- the walk over a trace. Whether a series is skipped is asked once. */
@@ -83,7 +86,8 @@ static int add(void *user, const struct twin_trace_record *r)
     if (key == 0 || !takes(w, r->series, key))
         return w->oom || key == 0 ? TWIN_ENOMEM : 0;
     const struct twin_series *s = twin_trace_series(w->p->trace, r->series);
-    struct tw_hash128 h = tw_bl_record_hash128(key, r->occurrence, tw_record_content(w->p, r), r->flags & TWIN_REC_UNOBSERVED);
+    struct tw_hash128 h = tw_bl_record_hash128(key, r->occurrence, tw_record_content(w->p, r),
+                                               r->flags & TWIN_REC_UNOBSERVED);
     struct tw_bl_sum *sum = &w->out->step[r->step];
     sum->a += h.a;
     sum->b += h.b;
@@ -93,13 +97,15 @@ static int add(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
-int tw_bl_sums_load(struct tw_cmp *c, struct tw_proc *p, tw_bl_skip_fn *skip, void *user, struct tw_bl_sums *out, struct twin_error *err)
+int tw_bl_sums_load(struct tw_cmp *c, struct tw_proc *p, tw_bl_skip_fn *skip, void *user,
+                    struct tw_bl_sums *out, struct twin_error *err)
 {
     uint32_t step, dropped;
     struct walk w = {.p = p, .out = out, .skip = skip, .user = user};
     *out = (struct tw_bl_sums){0};
     if (p->info->steps >= TW_BL_STEPS_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%s has %llu steps; a baseline holds up to %llu", p->path, (unsigned long long)p->info->steps,
+        return twin_error_set(err, TWIN_ELIMIT, "%s has %llu steps; a baseline holds up to %llu",
+                              p->path, (unsigned long long)p->info->steps,
                               (unsigned long long)TW_BL_STEPS_MAX);
     out->n = (size_t)p->info->steps + 1;
     out->step = tw_calloc(out->n, sizeof *out->step);
@@ -132,7 +138,8 @@ struct tw_bl_span tw_bl_span_of(const struct tw_bl_sums *s, uint32_t first, uint
         span.hash = tw_hash_bytes(chain, sizeof chain, SEED_SPAN);
         for (unsigned p = 0; p < TWIN_PHASE_COUNT; p++)
             if (sum->phase[p] || span.phase[p])
-                span.phase[p] = (uint32_t)tw_mix64((uint64_t)span.phase[p] << 32 | sum->phase[p]) | 1u;
+                span.phase[p] = (uint32_t)tw_mix64((uint64_t)span.phase[p] << 32 | sum->phase[p]) |
+                                1u;
     }
     return span;
 }

@@ -38,7 +38,9 @@ static void put_names(struct tw_buf *b, const struct twin_baseline *x)
 {
     for (size_t i = 0; i < x->names; i++) {
         const struct tw_bl_name *n = &x->name[i];
-        tw_buf_printf(b, "%s  [\"%s\", \"%s\", ", i ? ",\n" : "", twin_phase_name((enum twin_phase)n->phase), twin_kind_name((enum twin_kind)n->kind));
+        tw_buf_printf(b, "%s  [\"%s\", \"%s\", ", i ? ",\n" : "",
+                      twin_phase_name((enum twin_phase)n->phase),
+                      twin_kind_name((enum twin_kind)n->kind));
         put_text(b, n->name);
         tw_buf_puts(b, ", ");
         put_text(b, n->scope);
@@ -67,8 +69,8 @@ static void put_spans(struct tw_buf *b, const struct tw_bl_proc *p)
     tw_buf_puts(b, "],\n   \"hashes\": [");
     for (size_t i = 0; i < p->spans; i++) {
         const struct tw_bl_span *s = &p->span[i];
-        tw_buf_printf(b, "%s\n    [%u, %u, \"%016llx%016llx\", \"", i ? "," : "", s->first, s->last, (unsigned long long)s->hash.a,
-                      (unsigned long long)s->hash.b);
+        tw_buf_printf(b, "%s\n    [%u, %u, \"%016llx%016llx\", \"", i ? "," : "", s->first, s->last,
+                      (unsigned long long)s->hash.a, (unsigned long long)s->hash.b);
         for (unsigned k = 0; k < TWIN_PHASE_COUNT; k++)
             if (seen >> k & 1)
                 tw_buf_printf(b, "%08x", s->phase[k]);
@@ -115,7 +117,8 @@ static void put_numbers(struct tw_buf *b, const struct tw_bl_proc *p)
     tw_buf_puts(b, "   \"numbers\": [");
     for (size_t i = 0; i < p->numbers; i++) {
         const struct tw_bl_number *n = &p->number[i];
-        tw_buf_printf(b, "%s\n    [%u, %u, %llu, %.17g", i ? "," : "", n->step, n->name, (unsigned long long)n->count, n->value);
+        tw_buf_printf(b, "%s\n    [%u, %u, %llu, %.17g", i ? "," : "", n->step, n->name,
+                      (unsigned long long)n->count, n->value);
         if (n->sketch) {
             tw_buf_puts(b, ", \"");
             for (uint32_t k = 0; k < n->sketch->k; k++) {
@@ -134,8 +137,9 @@ static void put_process(struct tw_buf *b, const struct tw_bl_proc *p)
 {
     tw_buf_printf(b, "  {\"rank\": %d, \"role\": ", p->rank);
     put_text(b, p->role);
-    tw_buf_printf(b, ", \"steps\": %llu, \"records\": %llu, \"tail\": %s, \"left_out\": [", (unsigned long long)p->steps,
-                  (unsigned long long)p->records, p->tail ? "true" : "false");
+    tw_buf_printf(b, ", \"steps\": %llu, \"records\": %llu, \"tail\": %s, \"left_out\": [",
+                  (unsigned long long)p->steps, (unsigned long long)p->records,
+                  p->tail ? "true" : "false");
     for (size_t i = 0; i < p->left_out_count; i++)
         tw_buf_printf(b, "%s%u", i ? ", " : "", p->left_out[i]);
     tw_buf_puts(b, "],\n");
@@ -152,8 +156,9 @@ int twin_baseline_write(const struct twin_baseline *x, char **text, struct twin_
     put_text(&b, x->twinrun);
     tw_buf_printf(&b, ",\n \"made\": \"%s\",\n \"command\": ", x->made);
     put_texts(&b, x->command, x->command_count);
-    tw_buf_printf(&b, ",\n \"runs\": %llu,\n \"level\": \"%s\",\n \"max_steps\": %u,\n \"ignore\": ", (unsigned long long)x->runs,
-                  twin_level_name(x->level), x->max_steps);
+    tw_buf_printf(&b,
+                  ",\n \"runs\": %llu,\n \"level\": \"%s\",\n \"max_steps\": %u,\n \"ignore\": ",
+                  (unsigned long long)x->runs, twin_level_name(x->level), x->max_steps);
     put_texts(&b, x->ignore, x->ignore_count);
     tw_buf_puts(&b, ",\n \"world\": {");
     for (size_t i = 0; i < x->world_count; i++) {
@@ -174,6 +179,9 @@ int twin_baseline_write(const struct twin_baseline *x, char **text, struct twin_
     *text = tw_buf_steal(&b);
     if (*text)
         return 0;
-    return failed == TWIN_ELIMIT ? twin_error_set(err, failed, "the baseline is larger than %zu MiB: too many processes", TW_BL_FILE_MAX >> 20)
-                                 : twin_error_set(err, TWIN_ENOMEM, "out of memory writing a baseline");
+    return failed == TWIN_ELIMIT
+               ? twin_error_set(err, failed,
+                                "the baseline is larger than %zu MiB: too many processes",
+                                TW_BL_FILE_MAX >> 20)
+               : twin_error_set(err, TWIN_ENOMEM, "out of memory writing a baseline");
 }

@@ -1,23 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Origin or carrier: a difference is a carrier when something it was made from differs too. Where the trace has links
- * (which records were consumed) they decide; else what came earlier in the step may be a cause, except between records of
- * which we know that they do not feed each other (two parameters' initial values, two gradients of one backward pass).
+ * Origin or carrier: a difference is a carrier when something it was made from differs too. Where
+ * the trace has links (which records were consumed) they decide; else what came earlier in the step
+ * may be a cause, except between records of which we know that they do not feed each other (two
+ * parameters' initial values, two gradients of one backward pass).
  */
 #include "internal.h"
 
 #include <string.h>
 
 enum category {
-    CAT_INIT, CAT_WRITTEN, CAT_INDICES, CAT_BATCH, CAT_RNG, CAT_ACTIVATION, CAT_LOSS, CAT_LOCAL, CAT_GRADIENT, CAT_MOMENT, CAT_WEIGHT,
-    CAT_HYPER, CAT_COLLECTIVE, CAT_KERNEL, CAT_FILE, CAT_OTHER, CAT_COUNT
+    CAT_INIT,
+    CAT_WRITTEN,
+    CAT_INDICES,
+    CAT_BATCH,
+    CAT_RNG,
+    CAT_ACTIVATION,
+    CAT_LOSS,
+    CAT_LOCAL,
+    CAT_GRADIENT,
+    CAT_MOMENT,
+    CAT_WEIGHT,
+    CAT_HYPER,
+    CAT_COLLECTIVE,
+    CAT_KERNEL,
+    CAT_FILE,
+    CAT_OTHER,
+    CAT_COUNT
 };
 #define BIT(c) (1u << (c))
 
 /* What an earlier difference of the same step cannot have caused. */
 static const uint32_t not_a_cause[CAT_COUNT] = {
-    [CAT_INIT] = BIT(CAT_INIT) | BIT(CAT_INDICES) | BIT(CAT_BATCH), /* drawn before any batch was seen, recorded after */
-    [CAT_WRITTEN] = BIT(CAT_WRITTEN), /* weights or gradients that a line of the job wrote: several at once */
+    /* drawn before any batch was seen, recorded after */
+    [CAT_INIT] = BIT(CAT_INIT) | BIT(CAT_INDICES) | BIT(CAT_BATCH),
+    /* weights or gradients that a line of the job wrote: several at once */
+    [CAT_WRITTEN] = BIT(CAT_WRITTEN),
     [CAT_INDICES] = BIT(CAT_INDICES) | BIT(CAT_BATCH) | BIT(CAT_INIT) | BIT(CAT_WRITTEN),
     [CAT_BATCH] = BIT(CAT_BATCH) | BIT(CAT_INIT) | BIT(CAT_WRITTEN),
     [CAT_LOCAL] = BIT(CAT_LOCAL),
@@ -28,23 +46,27 @@ static const uint32_t not_a_cause[CAT_COUNT] = {
     [CAT_FILE] = BIT(CAT_FILE),
 };
 
-/* What causes it wherever it stands: the post-hook lists weights before the moments they were made from. */
+/* What causes it wherever it stands: the post-hook lists weights before the moments they were made
+ * from. */
 static const uint32_t always_a_cause[CAT_COUNT] = {
     [CAT_WEIGHT] = BIT(CAT_MOMENT) | BIT(CAT_HYPER),
     [CAT_MOMENT] = BIT(CAT_HYPER),
     [CAT_BATCH] = BIT(CAT_INDICES),
 };
 
-/* What was found changed where it was about to be used, so that something has written to it in between: a weight that a forward, a
- * backward or an optimizer uses, a gradient that an optimizer reads. */
+/* What was found changed where it was about to be used, so that something has written to it in
+ * between: a weight that a forward, a backward or an optimizer uses, a gradient that an optimizer
+ * reads. */
 bool tw_is_written(uint8_t phase, uint8_t kind)
 {
     if (kind == TWIN_KIND_GRADIENT)
         return phase == TWIN_PHASE_OPTIMIZER;
-    return kind == TWIN_KIND_WEIGHT && (phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD);
+    return kind == TWIN_KIND_WEIGHT &&
+           (phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD);
 }
 
-/* What a module was given, and lines of the job had computed: no batch. It shows when the module is called. */
+/* What a module was given, and lines of the job had computed: no batch. It shows when the module is
+ * called. */
 bool tw_is_handed(uint8_t phase, uint8_t kind)
 {
     return phase == TWIN_PHASE_DATA && kind == TWIN_KIND_IN;
@@ -58,7 +80,8 @@ bool tw_is_data(uint8_t phase, uint8_t kind)
 static enum category category(uint8_t phase, uint8_t kind)
 {
     switch (phase) {
-    case TWIN_PHASE_INIT: return kind == TWIN_KIND_STATE ? CAT_RNG : kind == TWIN_KIND_MOMENT ? CAT_MOMENT : CAT_INIT;
+    case TWIN_PHASE_INIT:
+        return kind == TWIN_KIND_STATE ? CAT_RNG : kind == TWIN_KIND_MOMENT ? CAT_MOMENT : CAT_INIT;
     case TWIN_PHASE_RNG: return CAT_RNG;
     case TWIN_PHASE_COLLECTIVE: return CAT_COLLECTIVE;
     case TWIN_PHASE_KERNEL: return CAT_KERNEL;
@@ -83,22 +106,25 @@ static enum category category(uint8_t phase, uint8_t kind)
 int tw_cause_class(uint8_t phase, uint8_t kind)
 {
     static const int class_of[CAT_COUNT] = {
-        [CAT_RNG] = 1, [CAT_INDICES] = 2, [CAT_BATCH] = 3, [CAT_INIT] = 4, [CAT_WRITTEN] = 4, [CAT_ACTIVATION] = 5, [CAT_KERNEL] = 5,
-        [CAT_OTHER] = 5, [CAT_LOSS] = 6, [CAT_LOCAL] = 7, [CAT_COLLECTIVE] = 8, [CAT_GRADIENT] = 9, [CAT_HYPER] = 10,
-        [CAT_MOMENT] = 11, [CAT_WEIGHT] = 12, [CAT_FILE] = 13,
+        [CAT_RNG] = 1,     [CAT_INDICES] = 2,    [CAT_BATCH] = 3,      [CAT_INIT] = 4,
+        [CAT_WRITTEN] = 4, [CAT_ACTIVATION] = 5, [CAT_KERNEL] = 5,     [CAT_OTHER] = 5,
+        [CAT_LOSS] = 6,    [CAT_LOCAL] = 7,      [CAT_COLLECTIVE] = 8, [CAT_GRADIENT] = 9,
+        [CAT_HYPER] = 10,  [CAT_MOMENT] = 11,    [CAT_WEIGHT] = 12,    [CAT_FILE] = 13,
     };
     if (kind == TWIN_KIND_GRADIENT && tw_is_written(phase, kind))
         return class_of[CAT_GRADIENT];
     if (phase == TWIN_PHASE_ENVIRONMENT)
         return 0;
-    return phase == TWIN_PHASE_OUTPUT && kind != TWIN_KIND_VALUE ? 14 : class_of[category(phase, kind)];
+    return phase == TWIN_PHASE_OUTPUT && kind != TWIN_KIND_VALUE ? 14
+                                                                 : class_of[category(phase, kind)];
 }
 
 const char *tw_layer(enum twin_phase phase, enum twin_kind kind)
 {
     if (kind == TWIN_KIND_STATE)
         return "rng";
-    if (kind == TWIN_KIND_VALUE) /* what the job itself records with twin_record: the result of computing */
+    /* what the job itself records with twin_record: the result of computing */
+    if (kind == TWIN_KIND_VALUE)
         return "forward";
     if (kind == TWIN_KIND_GRADIENT && tw_is_written(phase, kind))
         return "backward";
@@ -118,14 +144,16 @@ const char *tw_layer(enum twin_phase phase, enum twin_kind kind)
     }
 }
 
-static enum category category_of(const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b)
+static enum category category_of(const struct tw_diff *d, const struct tw_view *a,
+                                 const struct tw_view *b)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
     return category(r->phase, r->kind);
 }
 
-/* The index in the view of a link, or TW_NONE when it points to another step (equal: we are at the first that parts). */
+/* The index in the view of a link, or TW_NONE when it points to another step (equal: we are at the
+ * first that parts). */
 static size_t find_link(const struct tw_view *v, uint64_t link)
 {
     uint32_t step = (uint32_t)(link >> 32), seq = (uint32_t)link;
@@ -141,7 +169,8 @@ static size_t find_link(const struct tw_view *v, uint64_t link)
     return low < v->count && v->rec[low].step == step && v->rec[low].seq == seq ? low : TW_NONE;
 }
 
-static bool linked_to_difference(const struct tw_view *v, const struct tw_rec *r, const bool *differs)
+static bool linked_to_difference(const struct tw_view *v, const struct tw_rec *r,
+                                 const bool *differs)
 {
     for (size_t i = 0; i < r->link_count; i++) {
         size_t cause = find_link(v, v->link[r->link + i]);
@@ -153,20 +182,23 @@ static bool linked_to_difference(const struct tw_view *v, const struct tw_rec *r
 
 bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const struct tw_rec *r)
 {
-    enum category cause = category(earlier->phase, earlier->kind), made = category(r->phase, r->kind);
+    enum category cause = category(earlier->phase, earlier->kind);
+    enum category made = category(r->phase, r->kind);
     if (cause == CAT_RNG && made == CAT_RNG)
         return strcmp(tw_rec_name(v, earlier), tw_rec_name(v, r)) == 0;
     return !(not_a_cause[made] & BIT(cause));
 }
 
 /* An earlier difference in a generator: another generator does not matter to this one. */
-static bool same_generator_before(const struct tw_stepdiff *d, size_t index, const struct tw_view *a, const struct tw_view *b)
+static bool same_generator_before(const struct tw_stepdiff *d, size_t index,
+                                  const struct tw_view *a, const struct tw_view *b)
 {
     const struct tw_view *v, *w;
     const struct tw_rec *r = tw_diff_rec(&d->d[index], a, b, &v);
     for (size_t i = 0; i < index; i++) {
         const struct tw_rec *x = tw_diff_rec(&d->d[i], a, b, &w);
-        if (tw_diff_significant(&d->d[i]) && x->kind == TWIN_KIND_STATE && strcmp(tw_rec_name(w, x), tw_rec_name(v, r)) == 0)
+        if (tw_diff_significant(&d->d[i]) && x->kind == TWIN_KIND_STATE &&
+            strcmp(tw_rec_name(w, x), tw_rec_name(v, r)) == 0)
             return true;
     }
     return false;
@@ -174,7 +206,8 @@ static bool same_generator_before(const struct tw_stepdiff *d, size_t index, con
 
 void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b)
 {
-    bool *differs_a = tw_calloc(a->count, sizeof *differs_a), *differs_b = tw_calloc(b->count, sizeof *differs_b);
+    bool *differs_a = tw_calloc(a->count, sizeof *differs_a);
+    bool *differs_b = tw_calloc(b->count, sizeof *differs_b);
     uint32_t present = 0, before = 0;
     for (size_t i = 0; i < d->count; i++) {
         if (!tw_diff_significant(&d->d[i]))
@@ -208,19 +241,22 @@ void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct
     tw_free(differs_b);
 }
 
-size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b)
+size_t tw_causes_first(const struct tw_stepdiff *d, const struct tw_view *a,
+                       const struct tw_view *b)
 {
     size_t first = TW_NONE;
     for (size_t i = 0; i < d->count && first == TW_NONE; i++)
         if (tw_diff_significant(&d->d[i]) && !d->d[i].carrier)
             first = i;
-    for (size_t i = 0; i < d->count && first == TW_NONE; i++) /* links in a circle: damage; name something */
+    /* links in a circle: damage; name something */
+    for (size_t i = 0; i < d->count && first == TW_NONE; i++)
         if (tw_diff_significant(&d->d[i]))
             first = i;
     if (first == TW_NONE)
         return first;
-    /* Gradients read out in the parameters' order, not in the order they were made in: the backward pass went from the
-     * last to the first, so the last one that differs is the nearest to where it began. */
+    /* Gradients read out in the parameters' order, not in the order they were made in: the backward
+     * pass went from the last to the first, so the last one that differs is the nearest to where it
+     * began. */
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(&d->d[first], a, b, &v);
     if (!(r->flags & TWIN_REC_UNORDERED) || category(r->phase, r->kind) != CAT_GRADIENT)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arms: at which step of arm A each process of arm B begins. Usually that is one place for all of them, found by the weights
- * of the first trainer or given by --b-starts-at. But `train 5 && train 10 --resume` is one arm with two trainers, one after
- * the other: the first is A's beginning, and each later one goes on where its own first weights stand in A.
+ * Arms: at which step of arm A each process of arm B begins. Usually that is one place for all of
+ * them, found by the weights of the first trainer or given by --b-starts-at. But `train 5 && train
+ * 10 --resume` is one arm with two trainers, one after the other: the first is A's beginning, and
+ * each later one goes on where its own first weights stand in A.
  */
 #include "internal.h"
 
@@ -39,14 +40,18 @@ static bool is_last(const struct tw_side *side, const struct tw_proc *p)
 static void say_place(struct tw_cmp *c, const struct tw_place *p)
 {
     if (!p->found && p->weights == 0)
-        tw_cmp_note(c, "no initial weights were recorded, so where %s goes on from %s was not looked for; --b-starts-at K says it",
+        tw_cmp_note(c,
+                    "no initial weights were recorded, so where %s goes on from %s was not looked "
+                    "for; --b-starts-at K says it",
                     c->label_b, c->label_a);
     else if (!p->found)
-        tw_cmp_note(c, "the weights %s starts with are not those after any step of %s; compared from step 0; --b-starts-at K says otherwise",
+        tw_cmp_note(c,
+                    "the weights %s starts with are not those after any step of %s; compared from "
+                    "step 0; --b-starts-at K says otherwise",
                     c->label_b, c->label_a);
     else if (p->step > 0)
-        tw_cmp_note(c, "%s goes on where %s was after step %lld: found by its weights", c->label_b, c->label_a,
-                    (long long)p->step - 1);
+        tw_cmp_note(c, "%s goes on where %s was after step %lld: found by its weights", c->label_b,
+                    c->label_a, (long long)p->step - 1);
 }
 
 static void place_at(struct tw_pair *p, int64_t step)
@@ -55,7 +60,8 @@ static void place_at(struct tw_pair *p, int64_t step)
     p->resumed = step > 0;
 }
 
-/* In A's count, the step behind the last one of the trainers of B that ran before q; 0: there were none. */
+/* In A's count, the step behind the last one of the trainers of B that ran before q; 0: there were
+ * none. */
 static int64_t end_before(const struct tw_pair *pairs, size_t count, const struct tw_proc *q)
 {
     int64_t end = 0;
@@ -68,12 +74,13 @@ static int64_t end_before(const struct tw_pair *pairs, size_t count, const struc
 }
 
 /*
- * Looks for the place of a trainer of B that has no counterpart. When its weights have the names of A's and are none that A
- * ever had, it was not resumed as it was left: then it is held against the step behind its predecessor's last one, and the
- * seam shows what it lost. *p->a stays NULL when there is no place.
+ * Looks for the place of a trainer of B that has no counterpart. When its weights have the names of
+ * A's and are none that A ever had, it was not resumed as it was left: then it is held against the
+ * step behind its predecessor's last one, and the seam shows what it lost. *p->a stays NULL when
+ * there is no place.
  */
-static int place_later(struct tw_cmp *c, struct tw_side *a, const struct tw_pair *pairs, size_t count, struct tw_proc *q,
-                       struct tw_pair *p, struct twin_error *err)
+static int place_later(struct tw_cmp *c, struct tw_side *a, const struct tw_pair *pairs,
+                       size_t count, struct tw_proc *q, struct tw_pair *p, struct twin_error *err)
 {
     const int64_t expected = end_before(pairs, count, q);
     struct tw_proc *known_in = NULL;
@@ -96,19 +103,22 @@ static int place_later(struct tw_cmp *c, struct tw_side *a, const struct tw_pair
     if (!p->a && known_in) {
         p->a = known_in;
         place_at(p, expected);
-        tw_cmp_note(c, "the weights that process %zu of rank %d in %s starts with are not those after any step of %s: "
-                       "held against step %lld, where the process before it ended",
+        tw_cmp_note(c,
+                    "the weights that process %zu of rank %d in %s starts with are not those after "
+                    "any step of %s: held against step %lld, where the process before it ended",
                     q->ordinal + 1, q->rank, c->label_b, c->label_a, (long long)expected);
     }
     if (p->a && p->shift == 0)
-        tw_cmp_note(c, "process %zu of rank %d in %s begins anew, with the weights that %s begins with", q->ordinal + 1, q->rank,
-                    c->label_b, c->label_a);
-    p->resumed |= p->a != NULL; /* one that began anew: no more than what it trained was asked for */
+        tw_cmp_note(
+            c, "process %zu of rank %d in %s begins anew, with the weights that %s begins with",
+            q->ordinal + 1, q->rank, c->label_b, c->label_a);
+    /* one that began anew: no more than what it trained was asked for */
+    p->resumed |= p->a != NULL;
     return 0;
 }
 
-static int add_later(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count,
-                     struct twin_error *err)
+static int add_later(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs,
+                     size_t *count, struct twin_error *err)
 {
     for (size_t i = 0; i < b->count; i++) {
         struct tw_proc *q = &b->proc[i];
@@ -148,8 +158,8 @@ static void mark_continued(const struct tw_cmp *c, struct tw_pair *pairs, size_t
     }
 }
 
-int tw_chain(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count,
-             struct tw_place *place, struct twin_error *err)
+int tw_chain(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs,
+             size_t *count, struct tw_place *place, struct twin_error *err)
 {
     const struct tw_pair *first = main_pair(*pairs, *count);
     const bool find = c->o->arms && c->o->find_shift;

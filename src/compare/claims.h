@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_COMPARE_CLAIMS_H
 #define TW_COMPARE_CLAIMS_H
-/* How the files of claims put JSON together. A NULL value means that memory ran out, and makes all that it is put into NULL. */
+/* How the files of claims put JSON together. A NULL value means that memory ran out, and makes all
+ * that it is put into NULL. */
 #include <jansson.h>
 
 #include "internal.h"
 
-json_t *tw_claim_text(const char *s);       /* any bytes, made printable */
+json_t *tw_claim_text(const char *s); /* any bytes, made printable */
 json_t *tw_claim_count(uint64_t n);
-json_t *tw_claim_real(double x);            /* null for what is no finite number */
-json_t *tw_claim_share(double share); /* of what a tolerance allows; below 0: nothing was measured */
+json_t *tw_claim_real(double x); /* null for what is no finite number */
+/* of what a tolerance allows; below 0: nothing was measured */
+json_t *tw_claim_share(double share);
 void tw_claim_put(json_t **object, const char *key, json_t *value);
 void tw_claim_append(json_t **list, json_t *item);
 /* Keeps a claim that is made while comparing; takes the evidence. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims behind the numbers of a verdict: the size of the first difference, what parts when, how fast it grows, NaN and Inf. */
+/* Claims behind the numbers of a verdict: the size of the first difference, what parts when, how
+ * fast it grows, NaN and Inf. */
 #include "claims.h"
 
 #include <math.h>
@@ -24,19 +25,25 @@ void tw_claim_size(json_t **list, const struct twin_verdict *v)
     const struct twin_finding *f = v->first;
     if (!f || f->type != TWIN_FINDING_VALUE || f->kind == TWIN_KIND_STATE || f->elements == 0)
         return;
-    const bool single = f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan && !f->stats_b.nan;
-    json_t *claim = json_pack("{s:s,s:[o,o],s:i,s:[o,o],s:o,s:o,s:o,s:o,s:b}", "claim", "size", "runs",
-                              v->against ? json_null() : tw_claim_count(f->run_a + 1), tw_claim_count(f->run_b + 1), "rank",
-                              (int)f->rank, "at", v->against ? json_null() : tw_claim_evidence(f, &f->at_a),
-                              tw_claim_evidence(f, &f->at_b), "elements", tw_claim_count(f->elements), "changed",
-                              f->changed_known ? tw_claim_count(f->changed) : json_null(), "max_ulp", ulps(f), "rel_l2",
-                              tw_claim_real(f->rel_l2), "exact", (int)f->rel_l2_exact);
-    tw_claim_put(&claim, "values", single ? json_pack("[o,o]", tw_claim_real(f->stats_a.sum), tw_claim_real(f->stats_b.sum))
-                                          : json_null());
-    tw_claim_put(&claim, "not_finite", json_pack("[o,o]", tw_claim_count(not_finite(&f->stats_a)),
-                                                 tw_claim_count(not_finite(&f->stats_b))));
+    const bool single = f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 &&
+                        !f->stats_a.nan && !f->stats_b.nan;
+    json_t *claim = json_pack(
+        "{s:s,s:[o,o],s:i,s:[o,o],s:o,s:o,s:o,s:o,s:b}", "claim", "size", "runs",
+        v->against ? json_null() : tw_claim_count(f->run_a + 1), tw_claim_count(f->run_b + 1),
+        "rank", (int)f->rank, "at", v->against ? json_null() : tw_claim_evidence(f, &f->at_a),
+        tw_claim_evidence(f, &f->at_b), "elements", tw_claim_count(f->elements), "changed",
+        f->changed_known ? tw_claim_count(f->changed) : json_null(), "max_ulp", ulps(f), "rel_l2",
+        tw_claim_real(f->rel_l2), "exact", (int)f->rel_l2_exact);
+    tw_claim_put(
+        &claim, "values",
+        single ? json_pack("[o,o]", tw_claim_real(f->stats_a.sum), tw_claim_real(f->stats_b.sum))
+               : json_null());
+    tw_claim_put(&claim, "not_finite",
+                 json_pack("[o,o]", tw_claim_count(not_finite(&f->stats_a)),
+                           tw_claim_count(not_finite(&f->stats_b))));
     if (f->zoom[0] && f->zoom[1])
-        tw_claim_put(&claim, "zoom", json_pack("[o,o]", tw_claim_text(f->zoom[0]), tw_claim_text(f->zoom[1])));
+        tw_claim_put(&claim, "zoom",
+                     json_pack("[o,o]", tw_claim_text(f->zoom[0]), tw_claim_text(f->zoom[1])));
     tw_claim_append(list, claim);
 }
 
@@ -49,7 +56,8 @@ static json_t *steps_of(struct tw_cmp *c, const struct tw_scan *s)
     return claim;
 }
 
-void tw_claim_onset(struct tw_cmp *c, const struct tw_scan *s, const struct twin_onset *o, bool every_step)
+void tw_claim_onset(struct tw_cmp *c, const struct tw_scan *s, const struct twin_onset *o,
+                    bool every_step)
 {
     json_t *claim = steps_of(c, s);
     tw_claim_put(&claim, "what", tw_claim_text(o->what));
@@ -61,16 +69,20 @@ void tw_claim_onset(struct tw_cmp *c, const struct tw_scan *s, const struct twin
     tw_claim_add(c, "then", claim);
 }
 
-void tw_claim_printed(struct tw_cmp *c, const char *stream, const struct twin_onset *o, size_t line_a, size_t line_b)
+void tw_claim_printed(struct tw_cmp *c, const char *stream, const struct twin_onset *o,
+                      size_t line_a, size_t line_b)
 {
     tw_claim_add(c, "then",
-                 json_pack("{s:[o,o],s:o,s:s,s:s,s:o,s:o,s:[o,o]}", "runs", tw_claim_count(c->run_a + 1),
-                           tw_claim_count(c->run_b + 1), "what", tw_claim_text(o->what), "phase", twin_phase_name(o->phase), "kind",
-                           twin_kind_name(o->kind), "step", tw_claim_count(o->step), "stream", tw_claim_text(stream), "lines",
-                           tw_claim_count(line_a + 1), tw_claim_count(line_b + 1)));
+                 json_pack("{s:[o,o],s:o,s:s,s:s,s:o,s:o,s:[o,o]}", "runs",
+                           tw_claim_count(c->run_a + 1), tw_claim_count(c->run_b + 1), "what",
+                           tw_claim_text(o->what), "phase", twin_phase_name(o->phase), "kind",
+                           twin_kind_name(o->kind), "step", tw_claim_count(o->step), "stream",
+                           tw_claim_text(stream), "lines", tw_claim_count(line_a + 1),
+                           tw_claim_count(line_b + 1)));
 }
 
-void tw_claim_drift(struct tw_cmp *c, const struct tw_scan *s, const char *what, const double *step, size_t points, double factor)
+void tw_claim_drift(struct tw_cmp *c, const struct tw_scan *s, const char *what, const double *step,
+                    size_t points, double factor)
 {
     json_t *claim = steps_of(c, s), *steps = json_array();
     for (size_t i = 0; i < points; i++)
@@ -81,15 +93,17 @@ void tw_claim_drift(struct tw_cmp *c, const struct tw_scan *s, const char *what,
     tw_claim_add(c, "drift", claim);
 }
 
-void tw_claim_nonfinite(struct tw_cmp *c, const struct tw_proc *p, const struct tw_nonfinite_at *at, const size_t *runs, size_t n,
-                        size_t have)
+void tw_claim_nonfinite(struct tw_cmp *c, const struct tw_proc *p, const struct tw_nonfinite_at *at,
+                        const size_t *runs, size_t n, size_t have)
 {
     json_t *looked = json_array();
     for (size_t i = 0; i < n; i++)
         tw_claim_append(&looked, tw_claim_count(runs[i] + 1));
     tw_claim_add(c, "nan",
-                 json_pack("{s:o,s:o,s:i,s:o,s:o,s:o,s:s,s:o,s:o,s:o}", "run", tw_claim_count(p->run + 1), "looked", looked, "rank",
-                           (int)p->rank, "trace", tw_claim_text(tw_claim_trace(p)), "step", tw_claim_count(at->step), "record",
-                           tw_claim_count(at->number), "what", at->nan ? "NaN" : "Inf", "kind",
-                           json_string(twin_kind_name(at->kind)), "name", tw_claim_text(at->name), "have", tw_claim_count(have)));
+                 json_pack("{s:o,s:o,s:i,s:o,s:o,s:o,s:s,s:o,s:o,s:o}", "run",
+                           tw_claim_count(p->run + 1), "looked", looked, "rank", (int)p->rank,
+                           "trace", tw_claim_text(tw_claim_trace(p)), "step",
+                           tw_claim_count(at->step), "record", tw_claim_count(at->number), "what",
+                           at->nan ? "NaN" : "Inf", "kind", json_string(twin_kind_name(at->kind)),
+                           "name", tw_claim_text(at->name), "have", tw_claim_count(have)));
 }

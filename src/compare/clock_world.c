@@ -2,11 +2,11 @@
 /*
  * The clock experiment. Of a number that differs between runs it may not be known whether it is a
  * time or a result. Two more runs, in which every clock that the job reads ran faster, can tell: a
- * time grows, and a rate shrinks, as the clock does. A column (the number at one place of lines that
- * say the same) is a time when it follows both clocks in every line in which it stands, within a
- * factor of three, and has no name of a result. The experiment counts only where the two runs
- * computed and showed all the rest as run 1 did: a job whose results hang on the time it had (a loop
- * until a deadline) changes in more than such numbers.
+ * time grows, and a rate shrinks, as the clock does. A column (the number at one place of lines
+ * that say the same) is a time when it follows both clocks in every line in which it stands, within
+ * a factor of three, and has no name of a result. The experiment counts only where the two runs
+ * computed and showed all the rest as run 1 did: a job whose results hang on the time it had (a
+ * loop until a deadline) changes in more than such numbers.
  */
 #include "lines.h"
 
@@ -17,38 +17,40 @@
 
 #include "claims.h"
 
-#define WITHIN 3.0     /* machines are not steady */
-#define UNDISTURBED 3  /* runs under the real clock agree at least that well */
+#define WITHIN 3.0    /* machines are not steady */
+#define UNDISTURBED 3 /* runs under the real clock agree at least that well */
 #define COLUMNS_MAX 4096u
 
 struct column {
-    uint64_t said;   /* what its lines say, numbers left out */
+    uint64_t said; /* what its lines say, numbers left out */
     size_t token;
     bool denied;
     bool grows[2], shrinks[2]; /* in every line so far, under either clock */
     bool decided[2];           /* at least one line could show it */
     size_t lines[2];
     const char *stream;
-    size_t line;               /* of run 1, its first */
-    char *text;                /* the number there */
-    char *quoted;              /* the line */
+    size_t line;  /* of run 1, its first */
+    char *text;   /* the number there */
+    char *quoted; /* the line */
 };
 
 struct tw_clock {
     struct column *column;
     size_t count, room;
-    size_t which;              /* of the two runs, while they are looked at */
+    size_t which; /* of the two runs, while they are looked at */
     bool learning, failed;
     const struct tw_lines *lines;
-    const struct line *line;   /* of run 1 */
+    const struct line *line; /* of run 1 */
     const struct tw_facts *facts;
     double factor[2];
-    bool followed;             /* result of tw_clock_take for one pair of lines */
+    bool followed; /* result of tw_clock_take for one pair of lines */
 };
 
 /* ---- what a printed number can have been before it was rounded */
 
-struct span { double low, high; };
+struct span {
+    double low, high;
+};
 
 static double half_a_digit(const char *p, size_t n)
 {
@@ -124,7 +126,8 @@ static uint64_t said_by(struct tw_cmp *c, const struct line *l, const struct tw_
 {
     const char *stream = c->clock->lines->name;
     char *said = tw_noise_mask(l->text, l->n, f, TW_MASK_NUMBERS);
-    uint64_t h = said ? tw_hash_bytes(said, strlen(said), tw_hash_bytes(stream, strlen(stream), 17).a).a : 0;
+    uint64_t h =
+        said ? tw_hash_bytes(said, strlen(said), tw_hash_bytes(stream, strlen(stream), 17).a).a : 0;
     c->oom |= !said;
     tw_free(said);
     return h;
@@ -133,14 +136,19 @@ static uint64_t said_by(struct tw_cmp *c, const struct line *l, const struct tw_
 static struct column *new_column(struct tw_cmp *c, uint64_t said, const struct tw_noise_pair *p)
 {
     struct tw_clock *k = c->clock;
-    if (k->count == COLUMNS_MAX || !tw_cmp_room(c, &k->column, k->count, &k->room, sizeof *k->column)) {
+    if (k->count == COLUMNS_MAX ||
+        !tw_cmp_room(c, &k->column, k->count, &k->room, sizeof *k->column)) {
         k->failed = true;
         return NULL;
     }
     struct column *col = &k->column[k->count++];
     size_t shown = k->line->n < 100 ? k->line->n : 100;
-    *col = (struct column){.said = said, .token = p->token, .grows = {true, true},
-                           .shrinks = {true, true}, .stream = k->lines->name, .line = k->line->number,
+    *col = (struct column){.said = said,
+                           .token = p->token,
+                           .grows = {true, true},
+                           .shrinks = {true, true},
+                           .stream = k->lines->name,
+                           .line = k->line->number,
                            .text = tw_strndup(p->a, p->a_bytes),
                            .quoted = tw_strndup(k->line->text, shown)};
     c->oom |= !col->text || !col->quoted;
@@ -172,11 +180,12 @@ static void learn(void *user, const struct tw_noise_pair *p)
     col->shrinks[k->which] &= shrinks;
     /* "0.0" and "0.0" fits anything; "0.2" and "12.8" does not */
     const struct span *moved = grows ? &up : &down;
-    col->decided[k->which] |= (grows || shrinks) && moved->low >= f / WITHIN / 2 && moved->high <= f * WITHIN * 2;
+    col->decided[k->which] |= (grows || shrinks) && moved->low >= f / WITHIN / 2 &&
+                              moved->high <= f * WITHIN * 2;
 }
 
-void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
-                   size_t x, size_t y)
+void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                   const struct text *b, size_t x, size_t y)
 {
     struct tw_clock *k = c->clock;
     if (!k || !k->learning || l->grows)
@@ -184,8 +193,8 @@ void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text
     k->lines = l;
     k->line = &a->line[x];
     k->facts = a->facts;
-    c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text, b->line[y].n,
-                                  b->facts, learn, c);
+    c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text,
+                                  b->line[y].n, b->facts, learn, c);
 }
 
 static bool follows(const struct column *col)
@@ -209,8 +218,8 @@ static void take(void *user, const struct tw_noise_pair *p)
     k->followed &= equal || (near && col && follows(col));
 }
 
-bool tw_clock_takes(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
-                    size_t x, size_t y)
+bool tw_clock_takes(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                    const struct text *b, size_t x, size_t y)
 {
     struct tw_clock *k = c->clock;
     if (!k || k->learning || k->failed || l->grows)
@@ -219,8 +228,8 @@ bool tw_clock_takes(struct tw_cmp *c, const struct tw_lines *l, const struct tex
     k->lines = l;
     k->line = &a->line[x];
     k->facts = a->facts;
-    c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text, b->line[y].n,
-                                  b->facts, take, c);
+    c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text,
+                                  b->line[y].n, b->facts, take, c);
     return k->followed;
 }
 
@@ -243,8 +252,8 @@ static void put_back(struct tw_cmp *c, const struct tw_cmp *saved)
     c->oom = oom;
 }
 
-static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin_run *run, size_t which,
-                      struct twin_error *err)
+static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin_run *run,
+                      size_t which, struct twin_error *err)
 {
     struct tw_clock *k = c->clock;
     struct tw_side side;
@@ -257,7 +266,9 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
     c->notes = c->unseen = c->armed = c->unarmed = c->open_texts = (struct tw_texts){0};
     c->claims = (struct tw_claims){0};
     c->v = tw_verdict_new(c, 2);
-    /* A run under a faster clock is one more run of A: their steps and lines correspond one to one. */
+    /*
+     * A run under a faster clock is one more run of A: their steps and lines correspond one to one.
+     */
     struct twin_compare_options alike = *c->o;
     alike.arms = alike.find_shift = false;
     alike.shift = 0;
@@ -271,8 +282,8 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the clock experiment");
     k->learning = c->quick = false;
     if (rc == 0) {
-        k->failed |= r.differs || r.unknown.n > 0 || c->doubts != saved.doubts || run->clock_factor < 4 ||
-                     !tw_side_complete(&side) || tw_side_failed(&side);
+        k->failed |= r.differs || r.unknown.n > 0 || c->doubts != saved.doubts ||
+                     run->clock_factor < 4 || !tw_side_complete(&side) || tw_side_failed(&side);
         tw_pair_result_free(&r);
     }
     put_back(c, &saved);
@@ -286,7 +297,8 @@ static size_t place_among_equal(const struct tw_clock *k, size_t which)
     const struct column *col = &k->column[which];
     size_t n = 0;
     for (size_t i = 0; i < which; i++)
-        n += k->column[i].said == col->said && strtod(k->column[i].text, NULL) == strtod(col->text, NULL);
+        n += k->column[i].said == col->said &&
+             strtod(k->column[i].text, NULL) == strtod(col->text, NULL);
     return n;
 }
 
@@ -297,11 +309,11 @@ static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
     for (size_t i = 0; i < k->count; i++) {
         const struct column *col = &k->column[i];
         if (follows(col))
-            tw_claim_append(&list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "stream", tw_claim_text(col->stream),
-                                             "line", tw_claim_count(col->line + 1), "number",
-                                             tw_claim_text(col->text), "lines",
-                                             tw_claim_count(col->lines[0]), "place",
-                                             tw_claim_count(place_among_equal(k, i))));
+            tw_claim_append(
+                &list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "stream", tw_claim_text(col->stream),
+                                 "line", tw_claim_count(col->line + 1), "number",
+                                 tw_claim_text(col->text), "lines", tw_claim_count(col->lines[0]),
+                                 "place", tw_claim_count(place_among_equal(k, i))));
     }
     const char *name[2];
     for (size_t i = 0; i < 2; i++) {
@@ -309,8 +321,9 @@ static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
         name[i] = slash ? slash + 1 : faster[i]->dir;
     }
     tw_claim_add(c, "clock",
-                 json_pack("{s:[o,o],s:[o,o],s:o}", "faster", tw_claim_text(name[0]), tw_claim_text(name[1]),
-                           "factors", tw_claim_count(faster[0]->clock_factor),
+                 json_pack("{s:[o,o],s:[o,o],s:o}", "faster", tw_claim_text(name[0]),
+                           tw_claim_text(name[1]), "factors",
+                           tw_claim_count(faster[0]->clock_factor),
                            tw_claim_count(faster[1]->clock_factor), "columns", list));
 }
 
@@ -326,15 +339,21 @@ static void say(struct tw_cmp *c)
         }
     int f = (int)k->factor[0], g = (int)k->factor[1];
     if (k->failed)
-        tw_cmp_note(c, "clock experiment: under clocks %d and %d times as fast the job did not compute and show the same, so "
-                    "it says nothing about its numbers", f, g);
+        tw_cmp_note(c,
+                    "clock experiment: under clocks %d and %d times as fast the job did not "
+                    "compute and show the same, so it says nothing about its numbers",
+                    f, g);
     else if (!first)
-        tw_cmp_note(c, "clock experiment: in two more runs, under clocks %d and %d times as fast, no number in question "
-                    "followed the clock", f, g);
+        tw_cmp_note(c,
+                    "clock experiment: in two more runs, under clocks %d and %d times as fast, no "
+                    "number in question followed the clock",
+                    f, g);
     else
-        tw_cmp_note(c, "clock experiment: in two more runs, under clocks %d and %d times as fast, %zu number%s followed the "
-                    "clock in every line, within a factor of 3: times of the run, no results, first \"%s\" in \"%s\"", f, g,
-                    followed, followed == 1 ? "" : "s", first->text, first->quoted);
+        tw_cmp_note(c,
+                    "clock experiment: in two more runs, under clocks %d and %d times as fast, %zu "
+                    "number%s followed the clock in every line, within a factor of 3: times of the "
+                    "run, no results, first \"%s\" in \"%s\"",
+                    f, g, followed, followed == 1 ? "" : "s", first->text, first->quoted);
 }
 
 int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_error *err)

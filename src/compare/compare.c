@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* N runs: each is held against the first, then they are sorted into classes; the verdict is put together. */
+/* N runs: each is held against the first, then they are sorted into classes; the verdict is put
+ * together. */
 #include "internal.h"
 
 #include <math.h>
@@ -22,7 +23,8 @@ struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs)
     return v;
 }
 
-/* What the first comparison that parts shows in detail goes into the verdict; later ones only count. */
+/* What the first comparison that parts shows in detail goes into the verdict; later ones only
+ * count. */
 static void adopt(struct tw_cmp *c, struct tw_pair_result *r)
 {
     struct twin_verdict *v = c->v;
@@ -45,8 +47,10 @@ static void adopt_benign(struct tw_cmp *c, struct tw_pair_result *r)
     for (size_t i = 0; i < r->benign.n; i++) {
         bool known = false;
         for (size_t k = 0; k < v->benign_count && !known; k++)
-            known = strcmp(v->benign[k].text, r->benign.f[i].text) == 0 && strcmp(v->benign[k].name, r->benign.f[i].name) == 0;
-        struct twin_finding *grown = known ? NULL : tw_reallocarray(v->benign, v->benign_count + 1, sizeof *grown);
+            known = strcmp(v->benign[k].text, r->benign.f[i].text) == 0 &&
+                    strcmp(v->benign[k].name, r->benign.f[i].name) == 0;
+        struct twin_finding *grown =
+            known ? NULL : tw_reallocarray(v->benign, v->benign_count + 1, sizeof *grown);
         if (!grown) {
             c->oom |= !known;
             continue;
@@ -67,7 +71,8 @@ static uint64_t steps_in(const struct twin_range *r, size_t n)
     return sum;
 }
 
-/* Of several comparisons the verdict shows the range of the one that it describes, or of the one in which least was compared. */
+/* Of several comparisons the verdict shows the range of the one that it describes, or of the one in
+ * which least was compared. */
 static void adopt_ranges(struct twin_verdict *v, struct tw_pair_result *r, bool described)
 {
     bool fewer = steps_in(r->ranges, r->range_count) < steps_in(v->ranges, v->range_count);
@@ -82,10 +87,16 @@ static void adopt_ranges(struct twin_verdict *v, struct tw_pair_result *r, bool 
 
 /* ---- classes */
 
-struct classes { size_t *of; size_t *representative; bool *unsure; size_t n; }; /* class of each run; first run of each class */
+/* class of each run; first run of each class */
+struct classes {
+    size_t *of;
+    size_t *representative;
+    bool *unsure;
+    size_t n;
+};
 
-static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, bool *equal, bool *unsure, int64_t *step,
-                         struct twin_error *err)
+static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, bool *equal,
+                         bool *unsure, int64_t *step, struct twin_error *err)
 {
     struct tw_pair_result r;
     const size_t doubts = c->doubts;
@@ -104,7 +115,8 @@ static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     return 0;
 }
 
-static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool *differs, struct classes *k, struct twin_error *err)
+static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool *differs,
+                    struct classes *k, struct twin_error *err)
 {
     k->of[0] = 0;
     k->representative[0] = 0;
@@ -114,7 +126,8 @@ static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool
         int64_t step;
         size_t class = 0;
         while (!equal && ++class < k->n) {
-            int rc = quick_compare(c, &side[k->representative[class]], &side[i], &equal, &unsure, &step, err);
+            int rc = quick_compare(c, &side[k->representative[class]], &side[i], &equal, &unsure,
+                                   &step, err);
             if (rc != 0)
                 return rc;
         }
@@ -128,8 +141,8 @@ static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool
     return 0;
 }
 
-static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const struct classes *k, const int64_t *parts_from_first,
-                         struct twin_error *err)
+static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const struct classes *k,
+                         const int64_t *parts_from_first, struct twin_error *err)
 {
     struct twin_verdict *v = c->v;
     size_t modal = 0;
@@ -159,10 +172,12 @@ static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const
         bool equal, unsure;
         if (modal == 0)
             cl->parts_at_step = parts_from_first[k->representative[i]];
-        else if (quick_compare(c, &side[k->representative[modal]], &side[k->representative[i]], &equal, &unsure, &cl->parts_at_step, err) != 0)
+        else if (quick_compare(c, &side[k->representative[modal]], &side[k->representative[i]],
+                               &equal, &unsure, &cl->parts_at_step, err) != 0)
             return err && err->code ? err->code : TWIN_ENOMEM;
         if (cl->parts_at_step < 0)
-            cl->parts_at_step = 0; /* -1 is the modal class's; these part in how they ended or what they printed */
+            /* -1 is the modal class's; these part in how they ended or what they printed */
+            cl->parts_at_step = 0;
     }
     return 0;
 }
@@ -175,7 +190,8 @@ static void bounds(struct twin_verdict *v)
     v->rate = v->comparisons ? (double)v->differing / (double)v->comparisons : 0;
     v->rate_low = i.low;
     v->rate_high = i.high;
-    v->p_diverge_upper = v->differing == 0 ? twin_stats_zero_bound(v->comparisons, CONFIDENCE) : i.high;
+    v->p_diverge_upper = v->differing == 0 ? twin_stats_zero_bound(v->comparisons, CONFIDENCE)
+                                           : i.high;
 }
 
 static void note_failures(struct tw_cmp *c, const struct tw_side *side, size_t n)
@@ -183,7 +199,8 @@ static void note_failures(struct tw_cmp *c, const struct tw_side *side, size_t n
     for (size_t i = 0; i < n; i++) {
         char *text = tw_outcome_text(c, side[i].run);
         if (text)
-            tw_cmp_note(c, "run %zu: %s, %llu steps recorded", i + 1, text, (unsigned long long)side[i].steps);
+            tw_cmp_note(c, "run %zu: %s, %llu steps recorded", i + 1, text,
+                        (unsigned long long)side[i].steps);
         tw_free(text);
     }
 }
@@ -194,7 +211,9 @@ static void say_failed(struct tw_cmp *c, const struct tw_side *side, size_t n)
     for (size_t i = 0; i < n; i++) {
         char *text = tw_side_failed(&side[i]) ? tw_outcome_text(c, side[i].run) : NULL;
         if (text)
-            tw_cmp_unseen(c, "run %zu failed (%s), and another run was stopped before its end: whether they end alike is not known",
+            tw_cmp_unseen(c,
+                          "run %zu failed (%s), and another run was stopped before its end: "
+                          "whether they end alike is not known",
                           i + 1, text);
         tw_free(text);
     }
@@ -236,7 +255,8 @@ static bool allowed(struct tw_cmp *c, const struct tw_side *side, size_t n)
     return tw_judged_inside(c, j) && !missing;
 }
 
-static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ, bool within, bool value)
+static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ, bool within,
+                   bool value)
 {
     struct twin_verdict *v = c->v;
     bool all_failed = true, interrupted = false;
@@ -244,7 +264,8 @@ static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool 
         all_failed &= tw_side_failed(&side[i]);
         interrupted |= side[i].run->outcome == TWIN_RUN_INTERRUPTED || side[i].run->in_progress;
         if (side[i].run->outcome == TWIN_RUN_INTERRUPTED)
-            tw_cmp_unseen(c, "run %zu was interrupted after %llu steps", i + 1, (unsigned long long)side[i].steps);
+            tw_cmp_unseen(c, "run %zu was interrupted after %llu steps", i + 1,
+                          (unsigned long long)side[i].steps);
         if (side[i].run->in_progress)
             tw_cmp_unseen(c, "run %zu is still going on", i + 1);
     }
@@ -303,13 +324,14 @@ int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out)
     return rc;
 }
 
-static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct classes *k, bool *differs, int64_t *parts,
-                       struct twin_error *err)
+static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct classes *k,
+                       bool *differs, int64_t *parts, struct twin_error *err)
 {
     struct twin_verdict *v = c->v;
     bool any = false, within = true, value = false;
     size_t detailed = 0;
-    const bool blurred = c->doubts > 0; /* by what a run itself says: then no two of them are sure to agree */
+    /* by what a run itself says: then no two of them are sure to agree */
+    const bool blurred = c->doubts > 0;
     for (size_t i = 1; i < n; i++) {
         struct tw_pair_result r;
         const size_t doubts = c->doubts;
@@ -359,7 +381,8 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     if (any && c->unseen.n > 0 && !value)
         tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
     decide(c, side, n, any, any && within, value);
-    if (v->bitwise == TWIN_FAILED && v->first) { /* all failed: how they did is in the notes, and not a finding */
+    /* all failed: how they did is in the notes, and not a finding */
+    if (v->bitwise == TWIN_FAILED && v->first) {
         tw_finding_free(v->first);
         v->first = NULL;
     }
@@ -372,12 +395,13 @@ static void records_of_reference(struct twin_verdict *v, const struct tw_side *a
     v->steps_a = a->steps;
     for (size_t i = 0; i < a->count; i++)
         v->records_a += a->proc[i].info->records + a->proc[i].info->dropped;
-    if (v->records_compared > 0 && v->runs > 2) /* counted once per comparison; they are the same records */
+    /* counted once per comparison; they are the same records */
+    if (v->records_compared > 0 && v->runs > 2)
         v->records_compared /= v->runs - 1;
 }
 
-int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o, struct twin_verdict **out,
-                 struct twin_error *err)
+int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o,
+                 struct twin_verdict **out, struct twin_error *err)
 {
     static const struct twin_compare_options none;
     struct tw_judged judged = {.worst = -1, .worst_of_step = -1};
@@ -395,7 +419,8 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
     struct tw_side *side = tw_calloc(n, sizeof *side);
     bool *differs = tw_calloc(n, sizeof *differs);
     int64_t *parts = tw_calloc(n, sizeof *parts);
-    struct classes k = {.of = tw_calloc(n, sizeof *k.of), .representative = tw_calloc(n, sizeof *k.representative),
+    struct classes k = {.of = tw_calloc(n, sizeof *k.of),
+                        .representative = tw_calloc(n, sizeof *k.representative),
                         .unsure = tw_calloc(n, sizeof *k.unsure)};
     c.v = tw_verdict_new(&c, n);
     if (!side || !differs || !parts || !k.of || !k.representative || !k.unsure || !c.v) {

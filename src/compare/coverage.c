@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Was enough seen to say "same"? Inputs and results (weights, gradients, outputs, or values that the job records itself)
- * at every step of every process that has steps; in a job without steps, in its records as a whole.
+ * Was enough seen to say "same"? Inputs and results (weights, gradients, outputs, or values that
+ * the job records itself) at every step of every process that has steps; in a job without steps, in
+ * its records as a whole.
  */
 #include "internal.h"
 
@@ -10,19 +11,22 @@
 #include <string.h>
 
 #define BIT(p) (1u << (p))
-#define RESULTS (BIT(TWIN_PHASE_FORWARD) | BIT(TWIN_PHASE_BACKWARD) | BIT(TWIN_PHASE_OPTIMIZER) | BIT(TWIN_PHASE_KERNEL))
+#define RESULTS                                                                       \
+    (BIT(TWIN_PHASE_FORWARD) | BIT(TWIN_PHASE_BACKWARD) | BIT(TWIN_PHASE_OPTIMIZER) | \
+     BIT(TWIN_PHASE_KERNEL))
 #define INPUTS (BIT(TWIN_PHASE_DATA) | BIT(TWIN_PHASE_KERNEL))
 
 struct kinds {
     const struct tw_cmp *c;
     struct tw_proc *p;
-    uint64_t first, end;                /* steps that were compared: [first, end) */
-    bool tail;                          /* and what came after the last one */
+    uint64_t first, end; /* steps that were compared: [first, end) */
+    bool tail;           /* and what came after the last one */
     uint32_t inputs, results, values;
     size_t unread, ignored;
-    size_t out_of_equal;                /* of the ignored ones: those of steps that are equal as a whole */
+    /* of the ignored ones: those of steps that are equal as a whole */
+    size_t out_of_equal;
     const struct tw_scan *scan;
-    size_t next;                        /* in scan->shared */
+    size_t next; /* in scan->shared */
 };
 
 static bool was_compared(const struct kinds *k, uint32_t step)
@@ -31,8 +35,9 @@ static bool was_compared(const struct kinds *k, uint32_t step)
     return after_the_last ? k->tail : k->first <= step && step < k->end;
 }
 
-/* What a process showed, where it was compared. Values of the job's own (twin_record) stand for inputs and results alike: it
- * chose them. Every record is looked at: one that could not be read may be the last. */
+/* What a process showed, where it was compared. Values of the job's own (twin_record) stand for
+ * inputs and results alike: it chose them. Every record is looked at: one that could not be read
+ * may be the last. */
 static int look(void *user, const struct twin_trace_record *r)
 {
     struct kinds *k = user;
@@ -43,8 +48,10 @@ static int look(void *user, const struct twin_trace_record *r)
     if (r->flags & TWIN_REC_UNOBSERVED || s->phase >= TWIN_PHASE_COUNT)
         return 0;
     if (BIT(s->phase) & INPUTS)
-        k->inputs |= BIT(s->phase); /* also one that --ignore names: whoever names it answers for it */
-    if (k->c->o->ignore_count && tw_cmp_ignored(k->c, s->phase, s->kind, twin_trace_string(k->p->trace, s->name))) {
+        /* also one that --ignore names: whoever names it answers for it */
+        k->inputs |= BIT(s->phase);
+    if (k->c->o->ignore_count &&
+        tw_cmp_ignored(k->c, s->phase, s->kind, twin_trace_string(k->p->trace, s->name))) {
         const struct tw_scan *scan = k->scan;
         while (k->next + 1 < scan->shares && scan->shared[k->next].step < r->step)
             k->next++;
@@ -59,7 +66,10 @@ static int look(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
-struct holes { size_t inputs, results, unknown; uint32_t first_input, first_result; };
+struct holes {
+    size_t inputs, results, unknown;
+    uint32_t first_input, first_result;
+};
 
 static void count_hole(size_t *count, uint32_t *first, size_t step)
 {
@@ -67,9 +77,10 @@ static void count_hole(size_t *count, uint32_t *first, size_t step)
         *first = (uint32_t)step;
 }
 
-/* What a step shows in both runs: all of it where its hashes are equal, else what both have of it. *next: in s->shared. */
-static struct tw_shared shared_in(const struct tw_scan *s, const struct tw_steps *t, const struct kinds *k, size_t step,
-                                  size_t *next)
+/* What a step shows in both runs: all of it where its hashes are equal, else what both have of it.
+ * *next: in s->shared. */
+static struct tw_shared shared_in(const struct tw_scan *s, const struct tw_steps *t,
+                                  const struct kinds *k, size_t step, size_t *next)
 {
     const struct tw_step_entry *e = &t->step[step];
     while (*next < s->shares && s->shared[*next].step < step)
@@ -78,11 +89,14 @@ static struct tw_shared shared_in(const struct tw_scan *s, const struct tw_steps
         return s->shared[*next];
     if (s->weights_only)
         return (struct tw_shared){0};
-    return (struct tw_shared){.records = e->records, .phases = e->phases & (INPUTS | k->results | k->values | BIT(TWIN_PHASE_FORWARD)),
+    return (struct tw_shared){.records = e->records,
+                              .phases = e->phases &
+                                        (INPUTS | k->results | k->values | BIT(TWIN_PHASE_FORWARD)),
                               .values = (uint16_t)(e->phases & k->values)};
 }
 
-/* A step without a forward pass of its own (the second optimizer of an iteration) needs no batch of its own. */
+/* A step without a forward pass of its own (the second optimizer of an iteration) needs no batch of
+ * its own. */
 static struct holes find_holes(struct tw_scan *s, const struct tw_steps *t, const struct kinds *k)
 {
     struct holes h = {0};
@@ -97,7 +111,9 @@ static struct holes find_holes(struct tw_scan *s, const struct tw_steps *t, cons
         }
         const struct tw_shared x = shared_in(s, t, k, i, &next);
         /* Where the numbers of ranks differ, so do the batches: only weights are compared. */
-        bool own = x.values != 0, inputs = x.phases & INPUTS || s->weights_only, forward = x.phases & BIT(TWIN_PHASE_FORWARD);
+        bool own = x.values != 0;
+        bool inputs = x.phases & INPUTS || s->weights_only;
+        bool forward = x.phases & BIT(TWIN_PHASE_FORWARD);
         if (counts && !own && !(inputs || (inputs_before && !forward)))
             count_hole(&h.inputs, &h.first_input, i);
         if (counts && !own && !(x.phases & RESULTS & (k->results | k->values)))
@@ -117,11 +133,14 @@ static void say_holes(struct tw_cmp *c, const struct tw_proc *p, const struct ho
     if (h->inputs == n)
         tw_cmp_unseen(c, "batches or inputs: at no step%s", where);
     else if (h->inputs)
-        tw_cmp_unseen(c, "batches or inputs: not at %zu of %zu steps%s, first at step %u", h->inputs, n, where, h->first_input);
+        tw_cmp_unseen(c, "batches or inputs: not at %zu of %zu steps%s, first at step %u",
+                      h->inputs, n, where, h->first_input);
     if (h->results == n)
         tw_cmp_unseen(c, "weights, gradients or outputs: at no step%s", where);
     else if (h->results)
-        tw_cmp_unseen(c, "weights, gradients or outputs: not at %zu of %zu steps%s, first at step %u", h->results, n, where, h->first_result);
+        tw_cmp_unseen(c,
+                      "weights, gradients or outputs: not at %zu of %zu steps%s, first at step %u",
+                      h->results, n, where, h->first_result);
     if (h->unknown)
         tw_cmp_unseen(c, "%zu of %zu steps%s lie in damaged bytes", h->unknown, n, where);
 }
@@ -143,15 +162,20 @@ static void stepping(struct tw_cmp *c, struct tw_scan *s, const struct kinds *k)
         return;
     struct holes h = find_holes(s, &t, k);
     if (s->tail_seen)
-        s->records += s->shares && c->o->arms ? s->shared[s->shares - 1].records : records_of_tail(s, &t);
+        s->records += s->shares && c->o->arms ? s->shared[s->shares - 1].records
+                                              : records_of_tail(s, &t);
     say_holes(c, s->pair->a, &h, (size_t)(k->end - k->first));
     if (t.n < k->end)
-        tw_cmp_unseen(c, "rank %d: whether inputs and results were seen, for more than the first %zu of %llu steps", s->pair->a->rank,
-                      t.n, (unsigned long long)k->end);
+        tw_cmp_unseen(c,
+                      "rank %d: whether inputs and results were seen, for more than the first %zu "
+                      "of %llu steps",
+                      s->pair->a->rank, t.n, (unsigned long long)k->end);
     tw_steps_free(&t);
 }
 
-/* Records of a job without steps count as one step. What only one of two arms has was not compared. */
+/*
+ * Records of a job without steps count as one step. What only one of two arms has was not compared.
+ */
 static void as_one(struct tw_cmp *c, struct tw_scan *s, struct kinds *k)
 {
     const struct tw_shared *tail = s->tail_seen && s->shares ? &s->shared[s->shares - 1] : NULL;
@@ -169,8 +193,8 @@ static bool is_stepping(const struct tw_scan *s)
     return tw_pair_steps(s->pair) && s->end > s->first && !s->recut;
 }
 
-/* While a CUDA graph is captured tensors have no values, and a replay shows nothing of what it computes: this is why records
- * could not be read, and unseen also where none was made. */
+/* While a CUDA graph is captured tensors have no values, and a replay shows nothing of what it
+ * computes: this is why records could not be read, and unseen also where none was made. */
 static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
 {
     const char *key, *value;
@@ -179,8 +203,10 @@ static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
         if (strcmp(key, "cuda.graph") != 0)
             continue;
         unsigned long replays = strtoul(value, &line, 10);
-        tw_cmp_unseen(c, "rank %d captured a CUDA graph at%.200s: what its %lu replay%s computed was not seen step by step", p->rank, line,
-                      replays, replays == 1 ? "" : "s");
+        tw_cmp_unseen(c,
+                      "rank %d captured a CUDA graph at%.200s: what its %lu replay%s computed was "
+                      "not seen step by step",
+                      p->rank, line, replays, replays == 1 ? "" : "s");
         return true;
     }
     return false;
@@ -192,8 +218,12 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
     size_t ignored = 0, equal = 0;
     for (size_t i = 0; i < count; i++) {
         struct tw_scan *s = &scans[i];
-        const bool by_step = is_stepping(s), all = s->recut || (!by_step && s->pair->a->info->steps == 0);
-        struct kinds k = {.c = c, .p = s->pair->a, .scan = s, .first = s->first,
+        const bool by_step = is_stepping(s);
+        const bool all = s->recut || (!by_step && s->pair->a->info->steps == 0);
+        struct kinds k = {.c = c,
+                          .p = s->pair->a,
+                          .scan = s,
+                          .first = s->first,
                           .end = s->recut ? UINT64_MAX : s->end};
         k.tail = s->tail_seen || all;
         twin_trace_walk(k.p->trace, look, NULL, &k, NULL);
@@ -208,9 +238,11 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         own |= k.values != 0;
         one |= s->recut;
         if (!say_graph(c, k.p) && k.unread)
-            tw_cmp_unseen(c, "%zu records of rank %d whose contents could not be read", k.unread, k.p->rank);
+            tw_cmp_unseen(c, "%zu records of rank %d whose contents could not be read", k.unread,
+                          k.p->rank);
         if (s->tail_unknown && (!s->pair->auxiliary || tw_pair_steps(s->pair)))
-            tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", k.p->rank, tw_proc_role(k.p));
+            tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", k.p->rank,
+                          tw_proc_role(k.p));
         c->v->records_compared += s->records;
     }
     tw_whole(c, scans, count);
@@ -230,7 +262,8 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         tw_cmp_note(c, "values that the job records itself were compared, too");
 }
 
-/* Is this a process that trains, as far as can be told: python, or the program that the job was started as? */
+/* Is this a process that trains, as far as can be told: python, or the program that the job was
+ * started as? */
 static bool is_trainer(const struct twin_run *run, const struct twin_run_process *p)
 {
     const char *argv = p->argv ? p->argv : "";
@@ -239,7 +272,8 @@ static bool is_trainer(const struct twin_run *run, const struct twin_run_process
         start--;
     const char *job = run->argc ? strrchr(run->argv[0], '/') : NULL;
     job = job ? job + 1 : run->argc ? run->argv[0] : "";
-    return strncmp(argv + start, "python", 6) == 0 || (strlen(job) == n - start && strncmp(argv + start, job, n - start) == 0);
+    return strncmp(argv + start, "python", 6) == 0 ||
+           (strlen(job) == n - start && strncmp(argv + start, job, n - start) == 0);
 }
 
 static void from_notes(struct tw_cmp *c, const struct tw_side *side, struct twin_trace *t)
@@ -247,11 +281,14 @@ static void from_notes(struct tw_cmp *c, const struct tw_side *side, struct twin
     const char *key, *value;
     for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++) {
         bool armed = strcmp(key, "armed") == 0, unarmed = strcmp(key, "unarmed") == 0;
-        if (strcmp(key, "unseen") == 0 || strcmp(key, "agent.error") == 0 || strcmp(key, "agent.off") == 0)
-            tw_cmp_unseen(c, "run %zu: %s%s", side->index + 1, strcmp(key, "unseen") == 0 ? "" : "the agent reported: ", value);
+        if (strcmp(key, "unseen") == 0 || strcmp(key, "agent.error") == 0 ||
+            strcmp(key, "agent.off") == 0)
+            tw_cmp_unseen(c, "run %zu: %s%s", side->index + 1,
+                          strcmp(key, "unseen") == 0 ? "" : "the agent reported: ", value);
         while ((armed || unarmed) && *value) { /* one per line */
             size_t n = strcspn(value, "\n");
-            tw_texts_add(c, armed ? &c->armed : &c->unarmed, tw_cmp_text(c, "%.*s", (int)(n < 4000 ? n : 4000), value));
+            tw_texts_add(c, armed ? &c->armed : &c->unarmed,
+                         tw_cmp_text(c, "%.*s", (int)(n < 4000 ? n : 4000), value));
             value += n + (value[n] == '\n');
         }
     }
@@ -268,14 +305,16 @@ void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side)
         from_notes(c, side, p->trace);
         v->lost_records += p->info->dropped;
         hooks_ns = p->info->observer_ns > hooks_ns ? p->info->observer_ns : hooks_ns;
-        for (size_t g = 0; twin_trace_gap(p->trace, g, &step, &dropped) && v->gap_count < 1000; g++) {
+        for (size_t g = 0; twin_trace_gap(p->trace, g, &step, &dropped) && v->gap_count < 1000;
+             g++) {
             struct twin_gap_range *last = v->gap_count ? &v->gaps[v->gap_count - 1] : NULL;
             if (g > 0 && last && last->rank == p->rank && last->last_step + 1 >= step) {
                 last->last_step = step;
                 last->records += dropped;
                 continue;
             }
-            struct twin_gap_range *grown = tw_reallocarray(v->gaps, v->gap_count + 1, sizeof *grown);
+            struct twin_gap_range *grown = tw_reallocarray(v->gaps, v->gap_count + 1,
+                                                           sizeof *grown);
             if (!grown) {
                 c->oom = true;
                 break;
@@ -292,7 +331,8 @@ void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side)
         const struct twin_run_process *p = &run->processes[i];
         if (p->armed)
             continue;
-        char *text = tw_cmp_text(c, "%.200s%s%s", p->argv ? p->argv : "a process", p->why ? ": " : "", p->why ? p->why : "");
+        char *text = tw_cmp_text(c, "%.200s%s%s", p->argv ? p->argv : "a process",
+                                 p->why ? ": " : "", p->why ? p->why : "");
         if (run->agents && text && is_trainer(run, p))
             tw_cmp_unseen(c, "agent not armed: %s", text);
         tw_texts_add(c, &c->unarmed, text);

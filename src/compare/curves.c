@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs recorded as single numbers, step by step, and the norms of gradients and weights: for plots. */
+/* What runs recorded as single numbers, step by step, and the norms of gradients and weights: for
+ * plots. */
 #include "internal.h"
 
 #include <math.h>
@@ -7,11 +8,18 @@
 #include <string.h>
 #include <twin/field.h>
 
-enum { CURVES = 512 };                        /* more names than anybody could look at are left out */
+/* more names than anybody could look at are left out */
+enum { CURVES = 512 };
 #define STEPS_MAX (UINT64_C(1) << 20)
 #define BYTES_MAX (UINT64_C(512) << 20)
 
-struct growing { struct twin_curve c; uint32_t *n; size_t step_room; uint32_t series; bool norm; };
+struct growing {
+    struct twin_curve c;
+    uint32_t *n;
+    size_t step_room;
+    uint32_t series;
+    bool norm;
+};
 
 struct reading {
     struct tw_proc *proc;
@@ -19,7 +27,7 @@ struct reading {
     struct growing *g;
     size_t count, room;
     uint64_t left_out;
-    size_t from;      /* curves of this process begin here */
+    size_t from; /* curves of this process begin here */
     struct tw_cmp *cmp;
 };
 
@@ -36,7 +44,8 @@ static bool kind_of(const struct twin_series *s, enum twin_curve_kind *kind)
 }
 
 /* The curve that a record belongs to; NULL: too many, or no memory. */
-static struct growing *curve_of(struct reading *r, const struct twin_trace_record *t, const struct twin_series *s, enum twin_curve_kind kind)
+static struct growing *curve_of(struct reading *r, const struct twin_trace_record *t,
+                                const struct twin_series *s, enum twin_curve_kind kind)
 {
     const bool norm = kind == TWIN_CURVE_GRADIENT || kind == TWIN_CURVE_WEIGHT;
     for (size_t i = r->from; i < r->count; i++)
@@ -51,7 +60,10 @@ static struct growing *curve_of(struct reading *r, const struct twin_trace_recor
     char *copy = tw_cmp_copy(r->cmp, name);
     if (!copy)
         return NULL;
-    r->g[r->count] = (struct growing){.c = {.kind = kind, .name = copy, .run = r->run, .rank = r->proc->rank}, .series = t->series, .norm = norm};
+    r->g[r->count] = (struct growing){
+        .c = {.kind = kind, .name = copy, .run = r->run, .rank = r->proc->rank},
+        .series = t->series,
+        .norm = norm};
     return &r->g[r->count++];
 }
 
@@ -59,7 +71,8 @@ static bool reach(struct reading *r, struct growing *g, uint32_t step)
 {
     while (g->c.steps <= step) {
         size_t room = g->step_room;
-        if (!tw_cmp_room(r->cmp, &g->c.y, g->c.steps, &room, sizeof *g->c.y) || !tw_cmp_room(r->cmp, &g->n, g->c.steps, &g->step_room, sizeof *g->n))
+        if (!tw_cmp_room(r->cmp, &g->c.y, g->c.steps, &room, sizeof *g->c.y) ||
+            !tw_cmp_room(r->cmp, &g->n, g->c.steps, &g->step_room, sizeof *g->n))
             return false;
         g->c.y[g->c.steps] = 0;
         g->n[g->c.steps++] = 0;
@@ -75,7 +88,8 @@ static int take(void *user, const struct twin_trace_record *t)
     enum twin_curve_kind kind;
     if (!(t->flags & TWIN_REC_STATS) || !kind_of(s, &kind))
         return 0;
-    const bool norm = kind == TWIN_CURVE_GRADIENT || kind == TWIN_CURVE_WEIGHT, bad = x->nan | x->pos_inf | x->neg_inf;
+    const bool norm = kind == TWIN_CURVE_GRADIENT || kind == TWIN_CURVE_WEIGHT;
+    const bool bad = x->nan | x->pos_inf | x->neg_inf;
     if (!norm && x->count != 1)
         return 0;
     struct growing *g = t->step < STEPS_MAX ? curve_of(r, t, s, kind) : NULL;
@@ -83,7 +97,9 @@ static int take(void *user, const struct twin_trace_record *t)
     if (!g || !reach(r, g, t->step))
         return r->cmp->oom ? TWIN_ENOMEM : 0;
     g->c.not_finite += bad;
-    double share = t->flags & TWIN_REC_PART && x->count > 0 ? (double)t->whole / (double)x->count : 1; /* a part stands for all */
+    /* a part stands for all */
+    double share = t->flags & TWIN_REC_PART && x->count > 0 ? (double)t->whole / (double)x->count
+                                                            : 1;
     g->c.y[t->step] += bad ? NAN : norm ? share * x->sumsq : x->sum;
     g->n[t->step]++;
     return 0;
@@ -103,10 +119,14 @@ static int by_name(const void *x, const void *y)
     if (a->kind != b->kind)
         return a->kind < b->kind ? -1 : 1;
     int c = strcmp(a->name, b->name);
-    return c ? c : a->run != b->run ? (a->run < b->run ? -1 : 1) : a->rank < b->rank ? -1 : a->rank > b->rank;
+    return c                   ? c
+           : a->run != b->run  ? (a->run < b->run ? -1 : 1)
+           : a->rank < b->rank ? -1
+                               : a->rank > b->rank;
 }
 
-static int read_run(struct reading *r, const struct twin_run *run, uint64_t *budget, struct twin_curves *out, struct twin_error *err)
+static int read_run(struct reading *r, const struct twin_run *run, uint64_t *budget,
+                    struct twin_curves *out, struct twin_error *err)
 {
     struct tw_side side;
     int rc = tw_side_open(r->cmp, run, r->run, &side, err);
@@ -130,7 +150,8 @@ static int read_run(struct reading *r, const struct twin_run *run, uint64_t *bud
     return rc;
 }
 
-int twin_compare_curves(const struct twin_run *const *runs, size_t n, struct twin_curves *out, struct twin_error *err)
+int twin_compare_curves(const struct twin_run *const *runs, size_t n, struct twin_curves *out,
+                        struct twin_error *err)
 {
     static const struct twin_compare_options none;
     struct tw_cmp c = {.o = &none, .quick = true};
@@ -160,7 +181,8 @@ int twin_compare_curves(const struct twin_run *const *runs, size_t n, struct twi
         twin_curves_free(out);
     tw_free(r.g);
     tw_cmp_close(&c, TWIN_EINVAL, NULL); /* there is no verdict to hand over */
-    return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading what runs recorded") : rc;
+    return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading what runs recorded")
+                             : rc;
 }
 
 void twin_curves_free(struct twin_curves *c)

@@ -16,14 +16,18 @@
 #define THREADS_AT_ONCE 64
 #define SLACK_S 60
 
-struct unit_of_time { const char *name; double seconds; };
+struct unit_of_time {
+    const char *name;
+    double seconds;
+};
 
 static const struct unit_of_time units[] = {
-    {"s", 1}, {"sec", 1}, {"secs", 1}, {"second", 1}, {"seconds", 1},
-    {"min", 60}, {"mins", 60}, {"minute", 60}, {"minutes", 60},
-    {"h", 3600}, {"hr", 3600}, {"hrs", 3600}, {"hour", 3600}, {"hours", 3600},
+    {"s", 1},     {"sec", 1},    {"secs", 1},    {"second", 1},   {"seconds", 1},
+    {"min", 60},  {"mins", 60},  {"minute", 60}, {"minutes", 60}, {"h", 3600},
+    {"hr", 3600}, {"hrs", 3600}, {"hour", 3600}, {"hours", 3600},
 };
-static const char *const of_other_times[] = {"eta", "remaining", "left", "estimated", "expected", "uptime", "timeout"};
+static const char *const of_other_times[] = {"eta",      "remaining", "left",   "estimated",
+                                             "expected", "uptime",    "timeout"};
 
 static bool speaks_of_other_times(const char *line)
 {
@@ -51,7 +55,8 @@ static double seconds_of(const char *behind)
 bool tw_duration_fits(const char *line, size_t at, size_t n, const struct tw_facts *f)
 {
     double unit = seconds_of(line + at + n);
-    double longest = f->elapsed * THREADS_AT_ONCE + SLACK_S; /* infinite where the run's own is not known */
+    /* infinite where the run's own is not known */
+    double longest = f->elapsed * THREADS_AT_ONCE + SLACK_S;
     if (unit == 0 || speaks_of_other_times(line))
         return true;
     double seconds = strtod(line + at, NULL) * unit;

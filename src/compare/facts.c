@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What explains a divergence in one line, because it is a fact of the runs and no guess: the parameters reached an optimizer
- * in another order; weights lie in memory that several processes train at once; numbers were drawn before any seed was set.
- * The agents note them (python/twinrun/_agent/facts.py, optim.py); here they are laid beside what differs.
+ * What explains a divergence in one line, because it is a fact of the runs and no guess: the
+ * parameters reached an optimizer in another order; weights lie in memory that several processes
+ * train at once; numbers were drawn before any seed was set. The agents note them
+ * (python/twinrun/_agent/facts.py, optim.py); here they are laid beside what differs.
  */
 #include "internal.h"
 
@@ -21,7 +22,8 @@ static const char *note_of(struct twin_trace *t, const char *wanted)
     return NULL;
 }
 
-/* The first record of an order that is another one in the other run; false: there is none in this step. */
+/* The first record of an order that is another one in the other run; false: there is none in this
+ * step. */
 static bool find_order(const struct tw_view *a, const struct tw_view *b, struct tw_diff *out)
 {
     for (size_t i = 0; i < a->count; i++) {
@@ -55,18 +57,22 @@ static void say_orders(struct tw_cmp *c, const struct tw_scan *s, bool differs)
 {
     const char *a = note_of(s->pair->a->trace, "order"), *b = note_of(s->pair->b->trace, "order");
     if (!differs)
-        tw_cmp_note(c, "the parameters reach the optimizer in another order; nothing that was computed from them differs");
+        tw_cmp_note(c, "the parameters reach the optimizer in another order; nothing that was "
+                       "computed from them differs");
     else if (a && b)
-        tw_cmp_note(c, "the parameters reach the optimizer in another order: %.*s in %s, %.*s in %s", SHOWN, a, c->label_a, SHOWN, b,
-                    c->label_b);
+        tw_cmp_note(c,
+                    "the parameters reach the optimizer in another order: %.*s in %s, %.*s in %s",
+                    SHOWN, a, c->label_a, SHOWN, b, c->label_b);
 }
 
-void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw_pair_result *r, struct twin_error *err)
+void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw_pair_result *r,
+                            struct twin_error *err)
 {
     struct tw_view a = {0}, b = {0};
     struct tw_diff d;
     uint32_t step = s->reordered_at;
-    bool follows = s->found && step <= s->step && s->cls >= tw_cause_class(TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT);
+    bool follows = s->found && step <= s->step &&
+                   s->cls >= tw_cause_class(TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT);
     if (!s->reordered || c->quick)
         return;
     say_orders(c, s, r->differs);
@@ -74,7 +80,8 @@ void tw_order_of_parameters(struct tw_cmp *c, const struct tw_scan *s, struct tw
         return; /* what differs first comes before any optimizer */
     int rc = tw_view_load(c, s->pair->a, step, step, &a, err);
     if (rc == 0)
-        rc = tw_view_load(c, s->pair->b, (uint32_t)(step + s->shift), (uint32_t)(step + s->shift), &b, err);
+        rc = tw_view_load(c, s->pair->b, (uint32_t)(step + s->shift), (uint32_t)(step + s->shift),
+                          &b, err);
     if (rc == 0 && find_order(&a, &b, &d)) {
         struct twin_finding *f = tw_finding_from(c, &d, &a, &b);
         if (f) {
@@ -96,7 +103,8 @@ static bool same_place(const char *value, const char *other)
     const char *at = strstr(value, " in ");
     for (at = at ? at + 4 : ""; *at; at += *at == ' ') {
         size_t n = strcspn(at, " ");
-        for (const char *found = strstr(other, " in "); n > 1 && found && *found; found += 1 + strcspn(found + 1, " "))
+        for (const char *found = strstr(other, " in "); n > 1 && found && *found;
+             found += 1 + strcspn(found + 1, " "))
             if (strncmp(found + 1, at, n) == 0 && (found[1 + n] == ' ' || found[1 + n] == '\0'))
                 return true;
         at += n;
@@ -108,10 +116,14 @@ static size_t sharing(const struct tw_side *side)
 {
     size_t most = 0;
     for (size_t i = 0; i < side->count; i++) {
-        const char *mine = side->proc[i].info->steps ? note_of(side->proc[i].trace, "weights.shared") : NULL;
+        const char *mine = side->proc[i].info->steps
+                               ? note_of(side->proc[i].trace, "weights.shared")
+                               : NULL;
         size_t n = mine != NULL;
         for (size_t k = 0; mine && k < side->count; k++) {
-            const char *other = k != i && side->proc[k].info->steps ? note_of(side->proc[k].trace, "weights.shared") : NULL;
+            const char *other = k != i && side->proc[k].info->steps
+                                    ? note_of(side->proc[k].trace, "weights.shared")
+                                    : NULL;
             n += other && same_place(mine, other);
         }
         most = n > most ? n : most;
@@ -119,21 +131,26 @@ static size_t sharing(const struct tw_side *side)
     return most;
 }
 
-/* Whatever is computed of weights that another process writes to at any time was not made of what was seen of them. */
+/* Whatever is computed of weights that another process writes to at any time was not made of what
+ * was seen of them. */
 static void no_origin_of_shared(struct tw_cmp *c, struct twin_finding *f, size_t processes)
 {
-    bool from_outside = tw_is_data(f->phase, f->kind) || f->phase == TWIN_PHASE_RNG || f->kind == TWIN_KIND_STATE ||
-                        f->kind == TWIN_KIND_HYPER || f->kind == TWIN_KIND_ORDER;
+    bool from_outside = tw_is_data(f->phase, f->kind) || f->phase == TWIN_PHASE_RNG ||
+                        f->kind == TWIN_KIND_STATE || f->kind == TWIN_KIND_HYPER ||
+                        f->kind == TWIN_KIND_ORDER;
     if (f->role != TWIN_ORIGIN || from_outside)
         return;
-    tw_finding_between(c, f, tw_cmp_text(c, "the memory that %zu processes share", processes),
-                       tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(f->kind), f->name, f->step_a));
+    tw_finding_between(
+        c, f, tw_cmp_text(c, "the memory that %zu processes share", processes),
+        tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(f->kind), f->name, f->step_a));
 }
 
 /* Which generators were drawn from before any seed, by whom first, and what sets it. */
 static void say_unseeded(struct tw_cmp *c, const struct tw_side *sides, size_t n)
 {
-    static const struct { const char *key, *what, *seed; } all[] = {
+    static const struct {
+        const char *key, *what, *seed;
+    } all[] = {
         {"unseeded", "torch", "torch.manual_seed"},
         {"unseeded.python.random", "random", "random.seed"},
         {"unseeded.numpy", "numpy.random", "numpy.random.seed"},
@@ -144,8 +161,10 @@ static void say_unseeded(struct tw_cmp *c, const struct tw_side *sides, size_t n
             for (size_t k = 0; k < sides[i].count && !first; k++)
                 first = note_of(sides[i].proc[k].trace, all[g].key);
         if (first)
-            tw_cmp_note(c, "%s was drawn from before any seed was set (%s): %s at the start would hold that still", all[g].what,
-                        first, all[g].seed);
+            tw_cmp_note(c,
+                        "%s was drawn from before any seed was set (%s): %s at the start would "
+                        "hold that still",
+                        all[g].what, first, all[g].seed);
     }
 }
 
@@ -161,6 +180,9 @@ void tw_facts(struct tw_cmp *c, const struct tw_side *sides, size_t n)
     for (size_t i = 0; processes > 1 && i < c->v->origin_count; i++)
         no_origin_of_shared(c, &c->v->origins[i], processes);
     if (processes > 1)
-        tw_cmp_note(c, "the weights lie in memory that %zu processes share and train at once: a data race, which no seed holds still", processes);
+        tw_cmp_note(c,
+                    "the weights lie in memory that %zu processes share and train at once: a data "
+                    "race, which no seed holds still",
+                    processes);
     say_unseeded(c, sides, n);
 }

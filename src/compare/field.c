@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far every tensor of two runs is apart at every step: what a heatmap shows. Steps whose hashes agree are equal without a look at b. */
+/* How far every tensor of two runs is apart at every step: what a heatmap shows. Steps whose hashes
+ * agree are equal without a look at b. */
 #include "internal.h"
 
 #include <math.h>
@@ -7,36 +8,52 @@
 #include <string.h>
 #include <twin/field.h>
 
-enum { DECADES = 40, CELLS = 1000000, ROWS = 16384, LEAST_STEPS = 64, CLOSE_BEFORE = 8, CLOSE_BEHIND = 56 };
+enum {
+    DECADES = 40,
+    CELLS = 1000000,
+    ROWS = 16384,
+    LEAST_STEPS = 64,
+    CLOSE_BEFORE = 8,
+    CLOSE_BEHIND = 56
+};
 
 uint16_t twin_cell_of(double x)
 {
     if (!(x > 0) || isinf(x))
         return TWIN_CELL_DIFFERS;
-    const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES, at = (log10(x) + DECADES) / (2 * DECADES) * top;
+    const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES;
+    const double at = (log10(x) + DECADES) / (2 * DECADES) * top;
     return (uint16_t)(TWIN_CELL_VALUES + lrint(fmin(fmax(at, 0), top)));
 }
 
 double twin_cell_value(uint16_t cell)
 {
     const double top = TWIN_CELL_NOT_FINITE - 1 - TWIN_CELL_VALUES;
-    return cell < TWIN_CELL_VALUES || cell == TWIN_CELL_NOT_FINITE ? NAN : pow(10, (cell - TWIN_CELL_VALUES) / top * (2 * DECADES) - DECADES);
+    return cell < TWIN_CELL_VALUES || cell == TWIN_CELL_NOT_FINITE
+               ? NAN
+               : pow(10, (cell - TWIN_CELL_VALUES) / top * (2 * DECADES) - DECADES);
 }
 
 /* ---- rows, found again by rank and key; cells in the order in which they are seen */
 
-struct seen { uint32_t row, column; uint16_t cell; };
-struct hole { uint32_t column; int32_t rank; };
+struct seen {
+    uint32_t row, column;
+    uint16_t cell;
+};
+struct hole {
+    uint32_t column;
+    int32_t rank;
+};
 
 struct making {
     struct tw_cmp *c;
     struct twin_field *f;
-    uint64_t *key;            /* of each row */
+    uint64_t *key; /* of each row */
     size_t row_room, key_room, slots;
-    uint32_t *slot;           /* row + 1 */
+    uint32_t *slot; /* row + 1 */
     struct seen *seen;
     size_t seen_count, seen_room;
-    struct hole *hole;        /* steps with lost records */
+    struct hole *hole; /* steps with lost records */
     size_t holes, hole_room;
 };
 
@@ -67,17 +84,22 @@ static int64_t row_of(struct making *m, const struct tw_view *v, const struct tw
     struct twin_field *f = m->f;
     const uint64_t key = r->key ^ tw_mix64((uint64_t)(uint32_t)v->proc->rank + 1);
     if (m->slots)
-        for (size_t at = (size_t)tw_mix64(key) & (m->slots - 1); m->slot[at]; at = (at + 1) & (m->slots - 1))
+        for (size_t at = (size_t)tw_mix64(key) & (m->slots - 1); m->slot[at];
+             at = (at + 1) & (m->slots - 1))
             if (m->key[m->slot[at] - 1] == key)
                 return m->slot[at] - 1;
     if (f->rows >= ROWS) {
         f->rows_all++;
         return -1;
     }
-    if (!tw_cmp_room(m->c, &f->row, f->rows, &m->row_room, sizeof *f->row) || !tw_cmp_room(m->c, &m->key, f->rows, &m->key_room, sizeof *m->key))
+    if (!tw_cmp_room(m->c, &f->row, f->rows, &m->row_room, sizeof *f->row) ||
+        !tw_cmp_room(m->c, &m->key, f->rows, &m->key_room, sizeof *m->key))
         return -1;
     m->key[f->rows] = key;
-    f->row[f->rows] = (struct twin_field_row){.rank = v->proc->rank, .phase = r->phase, .kind = r->kind, .name = tw_cmp_copy(m->c, tw_rec_name(v, r))};
+    f->row[f->rows] = (struct twin_field_row){.rank = v->proc->rank,
+                                              .phase = r->phase,
+                                              .kind = r->kind,
+                                              .name = tw_cmp_copy(m->c, tw_rec_name(v, r))};
     if (!index_row(m, (uint32_t)f->rows)) {
         tw_free(f->row[f->rows].name);
         m->c->oom = true;
@@ -86,7 +108,8 @@ static int64_t row_of(struct making *m, const struct tw_view *v, const struct tw
     return (int64_t)f->rows++;
 }
 
-static void see(struct making *m, const struct tw_view *v, const struct tw_rec *r, uint32_t column, uint16_t cell)
+static void see(struct making *m, const struct tw_view *v, const struct tw_rec *r, uint32_t column,
+                uint16_t cell)
 {
     int64_t row = row_of(m, v, r);
     if (row < 0 || !tw_cmp_room(m->c, &m->seen, m->seen_count, &m->seen_room, sizeof *m->seen))
@@ -97,7 +120,8 @@ static void see(struct making *m, const struct tw_view *v, const struct tw_rec *
 
 static void lost(struct making *m, const struct tw_view *v, uint32_t column)
 {
-    if ((v->dropped || v->partial) && tw_cmp_room(m->c, &m->hole, m->holes, &m->hole_room, sizeof *m->hole))
+    if ((v->dropped || v->partial) &&
+        tw_cmp_room(m->c, &m->hole, m->holes, &m->hole_room, sizeof *m->hole))
         m->hole[m->holes++] = (struct hole){column, v->proc->rank};
 }
 
@@ -108,7 +132,8 @@ static bool all_finite(const struct tw_rec *r)
     return !(r->flags & TWIN_REC_STATS) || !(r->stats.nan | r->stats.pos_inf | r->stats.neg_inf);
 }
 
-static uint16_t cell_of(struct making *m, const struct tw_diff *d, const struct tw_view *va, const struct tw_view *vb)
+static uint16_t cell_of(struct making *m, const struct tw_diff *d, const struct tw_view *va,
+                        const struct tw_view *vb)
 {
     double absolute;
     bool exact;
@@ -119,12 +144,15 @@ static uint16_t cell_of(struct making *m, const struct tw_diff *d, const struct 
         return TWIN_CELL_EQUAL;
     if (!all_finite(a) || !all_finite(b))
         return TWIN_CELL_NOT_FINITE;
-    uint16_t cell = d->type == TWIN_FINDING_VALUE ? twin_cell_of(tw_rec_distance(va, a, vb, b, &absolute, &exact)) : TWIN_CELL_DIFFERS;
+    uint16_t cell = d->type == TWIN_FINDING_VALUE
+                        ? twin_cell_of(tw_rec_distance(va, a, vb, b, &absolute, &exact))
+                        : TWIN_CELL_DIFFERS;
     m->f->estimated |= cell >= TWIN_CELL_VALUES && !exact;
     return cell;
 }
 
-static void see_differences(struct making *m, const struct tw_view *va, const struct tw_view *vb, const struct tw_stepdiff *d, uint32_t column)
+static void see_differences(struct making *m, const struct tw_view *va, const struct tw_view *vb,
+                            const struct tw_stepdiff *d, uint32_t column)
 {
     bool *told = tw_calloc(va->count + 1, sizeof *told);
     m->c->oom |= !told;
@@ -137,10 +165,12 @@ static void see_differences(struct making *m, const struct tw_view *va, const st
     }
     for (size_t i = 0; told && i < va->count; i++) {
         const size_t other = d->to_b[i];
-        if (!told[i]) /* without a difference that counts: equal, or left out, or its counterpart is lost */
+        /* without a difference that counts: equal, or left out, or its counterpart is lost */
+        if (!told[i])
             see(m, va, &va->rec[i], column,
                 other == TW_NONE ? vb->dropped || vb->partial ? TWIN_CELL_GAP : TWIN_CELL_LEFT_OUT
-                                 : vb->rec[other].content == va->rec[i].content ? TWIN_CELL_EQUAL : TWIN_CELL_LEFT_OUT);
+                : vb->rec[other].content == va->rec[i].content ? TWIN_CELL_EQUAL
+                                                               : TWIN_CELL_LEFT_OUT);
     }
     tw_free(told);
 }
@@ -148,11 +178,13 @@ static void see_differences(struct making *m, const struct tw_view *va, const st
 static bool step_equal(const struct tw_pair *p, uint32_t step, int64_t shift)
 {
     struct twin_step_hash x, y;
-    return twin_trace_step_hash(p->a->trace, step, &x, NULL) == 0 && twin_trace_step_hash(p->b->trace, (uint32_t)(step + shift), &y, NULL) == 0 &&
+    return twin_trace_step_hash(p->a->trace, step, &x, NULL) == 0 &&
+           twin_trace_step_hash(p->b->trace, (uint32_t)(step + shift), &y, NULL) == 0 &&
            x.records == y.records && memcmp(x.phase, y.phase, sizeof x.phase) == 0;
 }
 
-static int look_at(struct making *m, const struct tw_pair *p, uint32_t column, struct twin_error *err)
+static int look_at(struct making *m, const struct tw_pair *p, uint32_t column,
+                   struct twin_error *err)
 {
     struct tw_scan s = {.pair = p, .shift = m->c->o->shift};
     struct tw_view va, vb = {0};
@@ -215,7 +247,9 @@ static size_t usual_rows(const struct tw_pair *pairs, size_t count)
     size_t rows = 0;
     for (size_t i = 0; i < count; i++) {
         struct twin_step_hash h;
-        if (!pairs[i].auxiliary && pairs[i].a->info->steps && twin_trace_step_hash(pairs[i].a->trace, (uint32_t)(pairs[i].a->info->steps / 2), &h, NULL) == 0)
+        if (!pairs[i].auxiliary && pairs[i].a->info->steps &&
+            twin_trace_step_hash(pairs[i].a->trace, (uint32_t)(pairs[i].a->info->steps / 2), &h,
+                                 NULL) == 0)
             rows += h.records;
     }
     return rows ? rows : 1;
@@ -230,7 +264,8 @@ static int by_flow(const void *x, const void *y, void *user)
     const struct twin_field_row *a = &f->row[i], *b = &f->row[j];
     if (a->rank != b->rank)
         return a->rank < b->rank ? -1 : 1;
-    int p = tw_cause_class((uint8_t)a->phase, (uint8_t)a->kind), q = tw_cause_class((uint8_t)b->phase, (uint8_t)b->kind);
+    int p = tw_cause_class((uint8_t)a->phase, (uint8_t)a->kind);
+    int q = tw_cause_class((uint8_t)b->phase, (uint8_t)b->kind);
     return p != q ? p - q : i < j ? -1 : i > j;
 }
 
@@ -285,20 +320,26 @@ static int assemble(struct making *m, size_t cells, struct twin_error *err)
     }
     for (size_t i = 0; f->cell && i < m->holes; i++)
         for (size_t r = 0; r < f->rows; r++)
-            if (f->row[r].rank == m->hole[i].rank && f->cell[r * f->steps + m->hole[i].column] == TWIN_CELL_NONE)
+            if (f->row[r].rank == m->hole[i].rank &&
+                f->cell[r * f->steps + m->hole[i].column] == TWIN_CELL_NONE)
                 f->cell[r * f->steps + m->hole[i].column] = TWIN_CELL_GAP;
     tw_free(place);
-    return f->cell ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory comparing every tensor of every step");
+    return f->cell ? 0
+                   : twin_error_set(err, TWIN_ENOMEM,
+                                    "out of memory comparing every tensor of every step");
 }
 
-/* The steps that both processes of some pair have; an unfinished last one counts where the runs part in it. */
-static void overlap(const struct tw_pair *pairs, size_t count, const struct twin_compare_options *o, uint32_t from, uint64_t *first, uint64_t *end)
+/* The steps that both processes of some pair have; an unfinished last one counts where the runs
+ * part in it. */
+static void overlap(const struct tw_pair *pairs, size_t count, const struct twin_compare_options *o,
+                    uint32_t from, uint64_t *first, uint64_t *end)
 {
     *first = o->shift < 0 ? (uint64_t)-o->shift : 0;
     *end = 0;
     for (size_t i = 0; i < count; i++) {
         const int64_t b = (int64_t)pairs[i].b->info->steps - o->shift;
-        const uint64_t a = pairs[i].a->info->steps, both = b < 0 ? 0 : a < (uint64_t)b ? a : (uint64_t)b;
+        const uint64_t a = pairs[i].a->info->steps;
+        const uint64_t both = b < 0 ? 0 : a < (uint64_t)b ? a : (uint64_t)b;
         if (!pairs[i].auxiliary && both > *end)
             *end = both;
     }
@@ -308,7 +349,8 @@ static void overlap(const struct tw_pair *pairs, size_t count, const struct twin
         *end = o->steps;
 }
 
-static int make(struct making *m, const struct tw_side *sa, const struct tw_side *sb, const struct tw_pair *pairs, size_t count, uint32_t from, size_t cells,
+static int make(struct making *m, const struct tw_side *sa, const struct tw_side *sb,
+                const struct tw_pair *pairs, size_t count, uint32_t from, size_t cells,
                 struct twin_error *err)
 {
     uint64_t first, end;
@@ -323,10 +365,12 @@ static int make(struct making *m, const struct tw_side *sa, const struct tw_side
         for (size_t i = 0; rc == 0 && i < count; i++)
             if (!pairs[i].auxiliary && m->f->step[column] <= pairs[i].a->info->steps)
                 rc = look_at(m, &pairs[i], column, err);
-    return rc ? twin_error_set(err, rc, "out of memory comparing every tensor of every step") : assemble(m, cells, err);
+    return rc ? twin_error_set(err, rc, "out of memory comparing every tensor of every step")
+              : assemble(m, cells, err);
 }
 
-int twin_compare_field(const struct twin_run *a, const struct twin_run *b, const struct twin_compare_options *o, uint32_t from, size_t cells,
+int twin_compare_field(const struct twin_run *a, const struct twin_run *b,
+                       const struct twin_compare_options *o, uint32_t from, size_t cells,
                        struct twin_field *out, struct twin_error *err)
 {
     static const struct twin_compare_options none;

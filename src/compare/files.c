@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files the job wrote. A file whose bytes are not the same in both runs is a difference, unless it is shown to be none: text by
- * its lines (lines.c), a checkpoint by its recorded tensors, a file of tensors by the list of them that was made when its run
- * ended. Of a format that nobody here reads nothing is known: such a file is named.
+ * Files the job wrote. A file whose bytes are not the same in both runs is a difference, unless it
+ * is shown to be none: text by its lines (lines.c), a checkpoint by its recorded tensors, a file of
+ * tensors by the list of them that was made when its run ended. Of a format that nobody here reads
+ * nothing is known: such a file is named.
  */
 #include "internal.h"
 
@@ -92,18 +93,21 @@ static bool never_matters(const char *path)
 /* Formats in which equal contents are equal bytes: arrays without a container, pictures. */
 static bool is_plain_content(const char *path)
 {
-    static const char *const ends[] = {".npy", ".safetensors", ".bin", ".raw", ".f32", ".f64", ".dat", ".png", ".jpg", ".jpeg", ".bmp",
-                                       ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".wav", ".onnx", NULL};
+    static const char *const ends[] = {
+        ".npy", ".safetensors", ".bin",  ".raw", ".f32", ".f64", ".dat",  ".png", ".jpg",  ".jpeg",
+        ".bmp", ".gif",         ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".wav", ".onnx", NULL};
     for (int i = 0; ends[i]; i++)
         if (tw_ends(path, ends[i]))
             return true;
     return false;
 }
 
-/* Lines of a log come as threads and ranks write them; of every other text the order is part of what it says. */
+/* Lines of a log come as threads and ranks write them; of every other text the order is part of
+ * what it says. */
 static bool is_log(const char *path)
 {
-    static const char *const globs[] = {"*.log", "*.log.*", "*.out", "*.err", "*tfevents*", "*nohup*", NULL};
+    static const char *const globs[] = {"*.log",      "*.log.*", "*.out", "*.err",
+                                        "*tfevents*", "*nohup*", NULL};
     for (int i = 0; globs[i]; i++)
         if (tw_glob(globs[i], path))
             return true;
@@ -117,7 +121,8 @@ struct kept {
     size_t bytes;
 };
 
-static bool load_kept(struct tw_cmp *c, const struct twin_run *run, const struct twin_run_file *f, struct kept *k)
+static bool load_kept(struct tw_cmp *c, const struct twin_run *run, const struct twin_run_file *f,
+                      struct kept *k)
 {
     *k = (struct kept){0};
     if (!f->kept)
@@ -130,10 +135,12 @@ static bool load_kept(struct tw_cmp *c, const struct twin_run *run, const struct
 }
 
 /* Of a file that grows from run to run (a log, a table of results), what this run added. */
-static size_t written_before(const struct kept *whole, const struct kept *earlier, const struct twin_run_file *f)
+static size_t written_before(const struct kept *whole, const struct kept *earlier,
+                             const struct twin_run_file *f)
 {
     /* Of a file outside of the working folder it is not known how long it was before. */
-    bool outside = f->path[0] == '/' && earlier && earlier->bytes > 0 && earlier->bytes < whole->bytes;
+    bool outside = f->path[0] == '/' && earlier && earlier->bytes > 0 &&
+                   earlier->bytes < whole->bytes;
     if (outside && memcmp(earlier->data, whole->data, earlier->bytes) == 0)
         return earlier->bytes;
     if (!f->existed_before || f->bytes_before > whole->bytes)
@@ -141,7 +148,8 @@ static size_t written_before(const struct kept *whole, const struct kept *earlie
     if (!earlier)
         return f->bytes_before;
     /* Other runs may have added to it in between. */
-    bool kept = earlier->bytes <= f->bytes_before && memcmp(earlier->data, whole->data, earlier->bytes) == 0;
+    bool kept = earlier->bytes <= f->bytes_before &&
+                memcmp(earlier->data, whole->data, earlier->bytes) == 0;
     return kept ? f->bytes_before : 0;
 }
 
@@ -150,8 +158,8 @@ static bool is_table(const char *path)
     return tw_ends(path, ".csv") || tw_ends(path, ".tsv");
 }
 
-/* What stands between the cells of a table: a comma in its name's first meaning, and often something else. Of what the line
- * of headings holds the most frequent; ',' when it holds none. */
+/* What stands between the cells of a table: a comma in its name's first meaning, and often
+ * something else. Of what the line of headings holds the most frequent; ',' when it holds none. */
 static char separator_of(const struct kept *k)
 {
     static const char known[] = {',', ';', '\t', '|'};
@@ -181,8 +189,8 @@ static size_t cell_length(const char *p, const char *stop, char separator, const
     return (size_t)(q - p);
 }
 
-/* A table with a line of headings as "loss: 0.5 | time: 1.2": then each number stands behind its name, as in a printed line. A
- * table without one stays as it is. False: no memory. */
+/* A table with a line of headings as "loss: 0.5 | time: 1.2": then each number stands behind its
+ * name, as in a printed line. A table without one stays as it is. False: no memory. */
 static bool name_columns(struct kept *k, char separator)
 {
     enum { COLUMNS_MAX = 1000 };
@@ -205,7 +213,8 @@ static bool name_columns(struct kept *k, char separator)
         cells_end -= cells_end > row && cells_end[-1] == '\r';
         size_t column = 0;
         for (const char *p = row; p < cells_end && column < COLUMNS_MAX; p = end + 1, column++) {
-            size_t n = cell_length(p, cells_end, separator, &end), name = head < head_end ? cell_length(head, head_end, separator, &head_stop) : 0;
+            size_t n = cell_length(p, cells_end, separator, &end);
+            size_t name = head < head_end ? cell_length(head, head_end, separator, &head_stop) : 0;
             if (column > 0)
                 tw_buf_puts(&out, " | ");
             if (name > 0) {
@@ -235,11 +244,12 @@ struct files {
     bool ended; /* both runs, well */
 };
 
-static void say_benign(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x, const struct twin_run_file *y,
-                       const char *what)
+static void say_benign(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x,
+                       const struct twin_run_file *y, const char *what)
 {
-    tw_findings_take(c, &out->benign, tw_lines_finding(c, x->path, y->path, TWIN_KIND_FILE,
-                                                       tw_cmp_text(c, "%s: file bytes differ, %s", x->path, what)));
+    tw_findings_take(c, &out->benign,
+                     tw_lines_finding(c, x->path, y->path, TWIN_KIND_FILE,
+                                      tw_cmp_text(c, "%s: file bytes differ, %s", x->path, what)));
 }
 
 static bool is_json(const char *path)
@@ -281,9 +291,10 @@ static bool equal_objects(struct tw_cmp *c, struct kept *a, struct kept *b)
 
 static void say_hidden(struct tw_cmp *c, const char *path, struct tw_last_resort *out)
 {
-    tw_texts_add(c, &out->unknown,
-                 tw_cmp_text(c, "%s: differs in what was not kept of it (--ignore 'file:%s' leaves it out)",
-                             path, path));
+    tw_texts_add(
+        c, &out->unknown,
+        tw_cmp_text(c, "%s: differs in what was not kept of it (--ignore 'file:%s' leaves it out)",
+                    path, path));
 }
 
 /* Secrets are masked in the copies: whether they are equal is not known. */
@@ -293,26 +304,34 @@ static bool hides_secret(const struct kept *k)
 }
 
 /* Text of both was kept: true, and what its lines say is in `out`. */
-static bool judge_text(struct tw_cmp *c, const struct files *in, const struct twin_run_file *x, const struct twin_run_file *y,
-                       struct tw_last_resort *out)
+static bool judge_text(struct tw_cmp *c, const struct files *in, const struct twin_run_file *x,
+                       const struct twin_run_file *y, struct tw_last_resort *out)
 {
     struct kept a, b;
     bool both = load_kept(c, in->side_a->run, x, &a);
     both &= load_kept(c, in->side_b->run, y, &b);
     both &= x->listing == y->listing;
-    if (both && !x->listing && a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0)) {
+    if (both && !x->listing && a.bytes == b.bytes &&
+        (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0)) {
         say_hidden(c, x->path, out);
     } else if (both && is_json(x->path) && equal_objects(c, &a, &b)) {
         if (hides_secret(&a))
             say_hidden(c, x->path, out);
         else
-            say_benign(c, out, x, y, "equal objects, their keys in another order or on other lines");
+            say_benign(c, out, x, y,
+                       "equal objects, their keys in another order or on other lines");
     } else if (both) {
-        size_t from_b = written_before(&b, &a, y), from_a = from_b > 0 && x->existed_before ? written_before(&a, NULL, x) : 0;
+        size_t from_b = written_before(&b, &a, y);
+        size_t from_a = from_b > 0 && x->existed_before ? written_before(&a, NULL, x) : 0;
         if (from_b == 0 && is_table(x->path)) /* of one that grows, the rows have no headings */
             c->oom |= !name_columns(&a, separator_of(&a)) || !name_columns(&b, separator_of(&b));
-        struct tw_lines l = {.name = x->path, .name_b = y->path, .kind = TWIN_KIND_FILE, .a = {a.data + from_a, a.bytes - from_a, in->side_a->facts},
-                             .b = {b.data + from_b, b.bytes - from_b, in->side_b->facts}, .whole = in->ended, .ordered = !is_log(x->path),
+        struct tw_lines l = {.name = x->path,
+                             .name_b = y->path,
+                             .kind = TWIN_KIND_FILE,
+                             .a = {a.data + from_a, a.bytes - from_a, in->side_a->facts},
+                             .b = {b.data + from_b, b.bytes - from_b, in->side_b->facts},
+                             .whole = in->ended,
+                             .ordered = !is_log(x->path),
                              .shift = out->shift,
                              .grows = from_a > 0 || from_b > 0};
         size_t found = out->findings.n + out->unknown.n;
@@ -328,19 +347,22 @@ static bool judge_text(struct tw_cmp *c, const struct files *in, const struct tw
     return both;
 }
 
-static void say_differs(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x, const struct twin_run_file *y,
-                        const char *what)
+static void say_differs(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x,
+                        const struct twin_run_file *y, const char *what)
 {
-    tw_findings_take(c, &out->findings,
-                     tw_lines_finding(c, x->path, y->path, TWIN_KIND_FILE,
-                                      tw_cmp_text(c, "%s: %s differ (%llu and %llu bytes)", x->path, what, (unsigned long long)x->bytes,
-                                                  (unsigned long long)y->bytes)));
+    tw_findings_take(
+        c, &out->findings,
+        tw_lines_finding(c, x->path, y->path, TWIN_KIND_FILE,
+                         tw_cmp_text(c, "%s: %s differ (%llu and %llu bytes)", x->path, what,
+                                     (unsigned long long)x->bytes, (unsigned long long)y->bytes)));
 }
 
-/* Does torch.distributed keep it for itself? Its ranks meet over it: addresses stand there, other ones in each run. */
+/* Does torch.distributed keep it for itself? Its ranks meet over it: addresses stand there, other
+ * ones in each run. */
 static bool is_store(const struct tw_side *side, const char *path)
 {
-    char *whole = path[0] == '/' || !side->run->cwd ? tw_strdup(path) : tw_path_join(side->run->cwd, path);
+    char *whole = path[0] == '/' || !side->run->cwd ? tw_strdup(path)
+                                                    : tw_path_join(side->run->cwd, path);
     bool found = false;
     for (size_t i = 0; whole && !found && i < side->count; i++) {
         const char *key, *value;
@@ -361,8 +383,8 @@ static bool matters(struct tw_cmp *c, const struct tw_side *side, const char *pa
     return false;
 }
 
-static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct twin_run_file *y, const struct files *in,
-                  struct tw_last_resort *out)
+static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct twin_run_file *y,
+                  const struct files *in, struct tw_last_resort *out)
 {
     bool hashed = x->sha256[0] && y->sha256[0];
     if ((hashed && strcmp(x->sha256, y->sha256) == 0) || !matters(c, in->side_a, x->path))
@@ -380,8 +402,9 @@ static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct 
         if (x->bytes != y->bytes)
             say_differs(c, out, x, y, "sizes");
         else
-            tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: not compared%s%s (--ignore 'file:%s' leaves it out)", x->path, why ? ": " : "",
-                                                       why ? why : "", x->path));
+            tw_texts_add(c, &out->unknown,
+                         tw_cmp_text(c, "%s: not compared%s%s (--ignore 'file:%s' leaves it out)",
+                                     x->path, why ? ": " : "", why ? why : "", x->path));
         return;
     }
     if (judge_text(c, in, x, y, out))
@@ -389,14 +412,18 @@ static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct 
     if (is_plain_content(x->path))
         say_differs(c, out, x, y, "contents");
     else
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: file bytes differ, and its format is not read here (--ignore 'file:%s' leaves it out)",
-                                                   x->path, x->path));
+        tw_texts_add(c, &out->unknown,
+                     tw_cmp_text(c,
+                                 "%s: file bytes differ, and its format is not read here (--ignore "
+                                 "'file:%s' leaves it out)",
+                                 x->path, x->path));
 }
 
 /* ---- which files correspond */
 
 /* By path, else by the path without the facts of its run. */
-static const struct twin_run_file *counterpart(const struct twin_run *run, const char *path, const char *plain, char *const *plain_names,
+static const struct twin_run_file *counterpart(const struct twin_run *run, const char *path,
+                                               const char *plain, char *const *plain_names,
                                                bool *taken)
 {
     size_t found = TW_NONE;
@@ -432,9 +459,10 @@ static void free_names(char **names, size_t n)
 
 /* Files that one run alone wrote. */
 struct singles {
-    size_t count[2];       /* in a, in b */
+    size_t count[2]; /* in a, in b */
     const char *example;
-    size_t earlier;        /* outside of the working folder, by the run that ended before the other began */
+    /* outside of the working folder, by the run that ended before the other began */
+    size_t earlier;
     const char *earlier_example;
 };
 
@@ -445,7 +473,8 @@ static bool came_first(const struct twin_run *run, const struct twin_run *other)
     return run->start_realtime_ns > 0 && end <= other->start_realtime_ns;
 }
 
-static void take_single(struct singles *s, size_t side, const struct twin_run *run, const struct twin_run *other, const char *path)
+static void take_single(struct singles *s, size_t side, const struct twin_run *run,
+                        const struct twin_run *other, const char *path)
 {
     if (path[0] == '/' && came_first(run, other)) {
         s->earlier_example = s->earlier_example ? s->earlier_example : path;
@@ -456,15 +485,20 @@ static void take_single(struct singles *s, size_t side, const struct twin_run *r
     s->count[side]++;
 }
 
-/* What is kept from run to run (a compiled kernel, a list of fonts) is written by the first run
- * alone, which finds nothing. So a file that the later run did not write is no finding by itself. */
+/*
+ * What is kept from run to run (a compiled kernel, a list of fonts) is written by the first run
+ * alone, which finds nothing. So a file that the later run did not write is no finding by itself.
+ */
 static void say_earlier(struct tw_cmp *c, const struct singles *s, const char *label)
 {
-    tw_cmp_note(c, "%zu file%s outside of the working folder written by %s and not written again: not compared, such as %s", s->earlier,
-                s->earlier == 1 ? "" : "s", label, s->earlier_example);
+    tw_cmp_note(c,
+                "%zu file%s outside of the working folder written by %s and not written again: not "
+                "compared, such as %s",
+                s->earlier, s->earlier == 1 ? "" : "s", label, s->earlier_example);
 }
 
-static void say_single(struct tw_cmp *c, const struct files *in, const struct singles *s, struct tw_last_resort *out)
+static void say_single(struct tw_cmp *c, const struct files *in, const struct singles *s,
+                       struct tw_last_resort *out)
 {
     const struct twin_run *x = in->side_a->run, *y = in->side_b->run;
     if (c->o->arms || !in->ended)
@@ -473,18 +507,26 @@ static void say_single(struct tw_cmp *c, const struct files *in, const struct si
         say_earlier(c, s, came_first(x, y) ? c->label_a : c->label_b);
     if (!s->example || x->files_truncated || y->files_truncated)
         return;
-    tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%zu files only in %s, %zu only in %s, such as %s (--ignore 'file:GLOB' leaves files out)",
-                                               s->count[0], c->label_a, s->count[1], c->label_b, s->example));
+    tw_texts_add(c, &out->unknown,
+                 tw_cmp_text(c,
+                             "%zu files only in %s, %zu only in %s, such as %s (--ignore "
+                             "'file:GLOB' leaves files out)",
+                             s->count[0], c->label_a, s->count[1], c->label_b, s->example));
 }
 
-int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out)
+int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                     struct tw_last_resort *out)
 {
-    struct files in = {.side_a = a, .side_b = b,
-                       .ended = tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b)};
+    struct files in = {.side_a = a,
+                       .side_b = b,
+                       .ended = tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) &&
+                                !tw_side_failed(b)};
     const struct twin_run *x = a->run, *y = b->run;
-    if (tw_side_stopped(a) || tw_side_stopped(b)) { /* what was in them at that moment is a matter of chance */
+    /* what was in them at that moment is a matter of chance */
+    if (tw_side_stopped(a) || tw_side_stopped(b)) {
         if (x->file_count + y->file_count > 0)
-            tw_cmp_note(c, "files that the job wrote were not compared: a run was stopped before its end");
+            tw_cmp_note(
+                c, "files that the job wrote were not compared: a run was stopped before its end");
         return 0;
     }
     if (out->other_ends) {
@@ -498,7 +540,8 @@ int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_
     load_saved(c, a, &in.a);
     load_saved(c, b, &in.b);
     for (size_t i = 0; taken && names_a && names_b && i < x->file_count; i++) {
-        const struct twin_run_file *other = counterpart(y, x->files[i].path, names_a[i], names_b, taken);
+        const struct twin_run_file *other = counterpart(y, x->files[i].path, names_a[i], names_b,
+                                                        taken);
         if (other)
             judge(c, &x->files[i], other, &in, out);
         else if (matters(c, a, x->files[i].path))

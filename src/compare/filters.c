@@ -5,7 +5,10 @@
 #include <regex.h>
 #include <string.h>
 
-struct tw_filters { regex_t *regex; size_t count; };
+struct tw_filters {
+    regex_t *regex;
+    size_t count;
+};
 
 int tw_lines_filters(struct tw_cmp *c, struct twin_error *err)
 {
@@ -22,7 +25,9 @@ int tw_lines_filters(struct tw_cmp *c, struct twin_error *err)
         int rc = regcomp(&f->regex[f->count], c->o->ignore[i] + 5, REG_EXTENDED | REG_NOSUB);
         if (rc != 0) {
             regerror(rc, NULL, why, sizeof why);
-            return twin_error_set(err, TWIN_EINVAL, "--ignore '%.200s': not an extended regular expression (%s)", c->o->ignore[i], why);
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "--ignore '%.200s': not an extended regular expression (%s)",
+                                  c->o->ignore[i], why);
         }
         f->count++;
     }

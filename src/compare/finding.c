@@ -6,17 +6,28 @@
 #include <math.h>
 #include <string.h>
 
-struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type, enum twin_phase phase, enum twin_kind kind)
+struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type,
+                                    enum twin_phase phase, enum twin_kind kind)
 {
     struct twin_finding *f = tw_calloc(1, sizeof *f);
     if (!f) {
         c->oom = true;
         return NULL;
     }
-    *f = (struct twin_finding){.type = type, .phase = phase, .kind = kind, .rel_l2 = NAN, .max_ulp = NAN,
-                               .layer = tw_cmp_copy(c, tw_layer(phase, kind)), .process = tw_cmp_copy(c, "main"),
-                               .name = tw_cmp_copy(c, ""), .scope = tw_cmp_copy(c, ""), .op = tw_cmp_copy(c, ""),
-                               .site = tw_cmp_copy(c, ""), .text = tw_cmp_copy(c, ""), .run_a = c->run_a, .run_b = c->run_b};
+    *f = (struct twin_finding){.type = type,
+                               .phase = phase,
+                               .kind = kind,
+                               .rel_l2 = NAN,
+                               .max_ulp = NAN,
+                               .layer = tw_cmp_copy(c, tw_layer(phase, kind)),
+                               .process = tw_cmp_copy(c, "main"),
+                               .name = tw_cmp_copy(c, ""),
+                               .scope = tw_cmp_copy(c, ""),
+                               .op = tw_cmp_copy(c, ""),
+                               .site = tw_cmp_copy(c, ""),
+                               .text = tw_cmp_copy(c, ""),
+                               .run_a = c->run_a,
+                               .run_b = c->run_b};
     if (!f->layer || !f->process || !f->name || !f->scope || !f->op || !f->site || !f->text) {
         tw_finding_free(f);
         return NULL;
@@ -77,7 +88,8 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
     copy->op = blank.op;
     copy->site = blank.site;
     copy->text = blank.text;
-    copy->between[0] = copy->between[1] = copy->zoom[0] = copy->zoom[1] = copy->record = copy->record_scope = NULL;
+    copy->between[0] = copy->between[1] = copy->zoom[0] = copy->zoom[1] = copy->record =
+        copy->record_scope = NULL;
     tw_finding_set(c, &copy->process, tw_cmp_copy(c, f->process));
     tw_finding_set(c, &copy->layer, tw_cmp_copy(c, f->layer));
     tw_finding_set(c, &copy->name, tw_cmp_copy(c, f->name));
@@ -103,7 +115,8 @@ void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, ch
 
 uint64_t tw_rec_elements(const struct tw_view *v, const struct tw_rec *r)
 {
-    if (r->kind == TWIN_KIND_IN && tw_ends(tw_rec_name(v, r), ".arguments")) /* the bytes of their text */
+    /* the bytes of their text */
+    if (r->kind == TWIN_KIND_IN && tw_ends(tw_rec_name(v, r), ".arguments"))
         return 0;
     const struct twin_layout *l = twin_trace_layout(v->proc->trace, r->layout);
     uint64_t n = 1;
@@ -118,12 +131,15 @@ static bool single_value(const struct tw_view *v, const struct tw_rec *r, double
 {
     if (!(r->flags & TWIN_REC_STATS) || r->stats.count != 1 || tw_rec_elements(v, r) != 1)
         return false;
-    *value = r->stats.nan ? NAN : r->stats.pos_inf ? INFINITY : r->stats.neg_inf ? -INFINITY : r->stats.sum;
+    *value = r->stats.nan       ? NAN
+             : r->stats.pos_inf ? INFINITY
+             : r->stats.neg_inf ? -INFINITY
+                                : r->stats.sum;
     return true;
 }
 
-double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b,
-                       double *absolute, bool *exact)
+double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
+                       const struct tw_rec *b, double *absolute, bool *exact)
 {
     double x, y;
     *absolute = NAN;
@@ -138,7 +154,8 @@ double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const s
     if (!a->sketch || !b->sketch)
         return NAN;
     const struct twin_sketch *s = &va->sketch[a->sketch - 1], *t = &vb->sketch[b->sketch - 1];
-    if (s->skipped || t->skipped) /* NaN or Inf were left out: the distance of the rest would say too little */
+    /* NaN or Inf were left out: the distance of the rest would say too little */
+    if (s->skipped || t->skipped)
         return NAN;
     double norm = 0;
     *absolute = twin_sketch_distance(s, t);
@@ -150,7 +167,8 @@ double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const s
     return *absolute == 0 ? 0 : *absolute / sqrt(norm);
 }
 
-/* Units in the last place between two single numbers; NaN for types that have none, or that a double cannot tell. */
+/* Units in the last place between two single numbers; NaN for types that have none, or that a
+ * double cannot tell. */
 static double ulps_of(const struct tw_view *v, const struct tw_rec *r, double x, double y)
 {
     struct tw_exact e;
@@ -163,7 +181,8 @@ static double ulps_of(const struct tw_view *v, const struct tw_rec *r, double x,
     return NAN;
 }
 
-void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb, const struct tw_rec *b, struct tw_measure *m)
+void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
+                    const struct tw_rec *b, struct tw_measure *m)
 {
     double x, y;
     bool exact;
@@ -177,8 +196,8 @@ void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const stru
     }
 }
 
-static void fill_numbers(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
-                         const struct tw_rec *b)
+static void fill_numbers(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a,
+                         const struct tw_view *vb, const struct tw_rec *b)
 {
     double x, y, absolute;
     f->rel_l2 = tw_rec_distance(va, a, vb, b, &absolute, &f->rel_l2_exact);
@@ -187,16 +206,19 @@ static void fill_numbers(struct twin_finding *f, const struct tw_view *va, const
     f->changed = 1;
     f->changed_known = true;
     double ulp = ulps_of(va, a, x, y);
-    if (!isnan(ulp) && !(isnan(x) && isnan(y))) /* of two NaN only the payload differs, which statistics do not hold */
+    /* of two NaN only the payload differs, which statistics do not hold */
+    if (!isnan(ulp) && !(isnan(x) && isnan(y)))
         f->max_ulp = ulp;
 }
 
-/* Same count, sum, extremes and zeros but another digest: most likely the same elements in another order. */
+/* Same count, sum, extremes and zeros but another digest: most likely the same elements in another
+ * order. */
 static bool looks_permuted(const struct tw_rec *a, const struct tw_rec *b)
 {
     const struct twin_stats *s = &a->stats, *t = &b->stats;
-    return a->flags & b->flags & TWIN_REC_STATS && s->count > 1 && s->count == t->count && s->nan == t->nan &&
-           s->zeros == t->zeros && s->min == t->min && s->max == t->max && fabs(s->sum - t->sum) <= 1e-12 * fabs(s->sum) &&
+    return a->flags & b->flags & TWIN_REC_STATS && s->count > 1 && s->count == t->count &&
+           s->nan == t->nan && s->zeros == t->zeros && s->min == t->min && s->max == t->max &&
+           fabs(s->sum - t->sum) <= 1e-12 * fabs(s->sum) &&
            fabs(s->sumsq - t->sumsq) <= 1e-12 * fabs(s->sumsq);
 }
 
@@ -212,8 +234,10 @@ static const char *ordinal_ending(size_t n)
     }
 }
 
-/* Of a record whose name the step holds several times: which of them it is, and what it holds where that is one number. */
-static char *which_of_many(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va, const struct tw_view *vb)
+/* Of a record whose name the step holds several times: which of them it is, and what it holds where
+ * that is one number. */
+static char *which_of_many(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va,
+                           const struct tw_view *vb)
 {
     const struct tw_rec *a = &va->rec[d->a], *b = &vb->rec[d->b];
     size_t count = 0, nth = 0, permuted = 0;
@@ -228,13 +252,15 @@ static char *which_of_many(struct tw_cmp *c, const struct tw_diff *d, const stru
         return NULL;
     const char *moved = permuted ? "; the other run holds it at another place" : "";
     if (single_value(va, a, &x) && single_value(vb, b, &y))
-        return tw_cmp_text(c, "%zu%s of %zu in this step: %.9g and %.9g%s", nth, ordinal_ending(nth), count, x, y, moved);
+        return tw_cmp_text(c, "%zu%s of %zu in this step: %.9g and %.9g%s", nth,
+                           ordinal_ending(nth), count, x, y, moved);
     return tw_cmp_text(c, "%zu%s of %zu in this step%s", nth, ordinal_ending(nth), count, moved);
 }
 
-/* What the two records were made from, where both name as many. Records of steps that are not loaded have no digest here. */
-static void fill_inputs(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a, const struct tw_view *vb,
-                        const struct tw_rec *b)
+/* What the two records were made from, where both name as many. Records of steps that are not
+ * loaded have no digest here. */
+static void fill_inputs(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a,
+                        const struct tw_view *vb, const struct tw_rec *b)
 {
     if (a->link_count != b->link_count)
         return;
@@ -245,8 +271,8 @@ static void fill_inputs(struct twin_finding *f, const struct tw_view *va, const 
     }
 }
 
-static void fill_evidence(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d, const struct tw_view *a,
-                          const struct tw_view *b)
+static void fill_evidence(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d,
+                          const struct tw_view *a, const struct tw_view *b)
 {
     f->run_a = c->run_a;
     f->run_b = c->run_b;
@@ -258,7 +284,8 @@ static void fill_evidence(struct tw_cmp *c, struct twin_finding *f, const struct
         fill_inputs(f, a, &a->rec[d->a], b, &b->rec[d->b]);
 }
 
-static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b)
+static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d,
+                      const struct tw_view *a, const struct tw_view *b)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
@@ -266,7 +293,9 @@ static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_
     const char *where = d->type == TWIN_FINDING_ONLY_A ? c->label_a : c->label_b;
     char *nth;
     if (d->type == TWIN_FINDING_ONLY_A || d->type == TWIN_FINDING_ONLY_B)
-        tw_finding_set(c, &f->text, draws ? tw_cmp_text(c, "drawn by %s only in %s", f->op, where) : tw_cmp_text(c, "only in %s", where));
+        tw_finding_set(c, &f->text,
+                       draws ? tw_cmp_text(c, "drawn by %s only in %s", f->op, where)
+                             : tw_cmp_text(c, "only in %s", where));
     else if (d->type == TWIN_FINDING_ORDER)
         tw_finding_set(c, &f->text, tw_cmp_copy(c, "same records, another order"));
     else if (draws)
@@ -274,10 +303,13 @@ static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_
     else if (d->type == TWIN_FINDING_VALUE && (nth = which_of_many(c, d, a, b)))
         tw_finding_set(c, &f->text, nth);
     else if (d->type == TWIN_FINDING_VALUE && looks_permuted(&a->rec[d->a], &b->rec[d->b]))
-        tw_finding_set(c, &f->text, tw_cmp_copy(c, "same sum, minimum and maximum: the same values in another order?"));
+        tw_finding_set(
+            c, &f->text,
+            tw_cmp_copy(c, "same sum, minimum and maximum: the same values in another order?"));
 }
 
-struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b)
+struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d,
+                                     const struct tw_view *a, const struct tw_view *b)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
@@ -289,12 +321,14 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d, 
     f->occurrence = r->occurrence;
     f->elements = tw_rec_elements(v, r);
     const char *thread = tw_rec_role(v, r), *process = tw_proc_role(v->proc);
-    tw_finding_set(c, &f->process, thread[0] ? tw_cmp_text(c, "%s, %s", process, thread) : tw_cmp_copy(c, process));
+    tw_finding_set(c, &f->process,
+                   thread[0] ? tw_cmp_text(c, "%s, %s", process, thread) : tw_cmp_copy(c, process));
     tw_finding_set(c, &f->name, tw_cmp_copy(c, tw_rec_name(v, r)));
     tw_finding_set(c, &f->scope, tw_cmp_copy(c, tw_rec_scope(v, r)));
     tw_finding_set(c, &f->op, tw_cmp_copy(c, tw_rec_op(v, r)));
     tw_finding_set(c, &f->site, tw_cmp_copy(c, tw_rec_site(v, r)));
-    if (r->phase == TWIN_PHASE_KERNEL && tw_starts(f->scope, "backward")) /* the agent says so: an operation has no phase of its own */
+    /* the agent says so: an operation has no phase of its own */
+    if (r->phase == TWIN_PHASE_KERNEL && tw_starts(f->scope, "backward"))
         tw_finding_set(c, &f->layer, tw_cmp_copy(c, "backward"));
     if (r->phase == TWIN_PHASE_KERNEL && strcmp(f->scope, "optimizer") == 0)
         tw_finding_set(c, &f->layer, tw_cmp_copy(c, "optimizer"));

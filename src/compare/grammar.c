@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The grammar of speeds. A number is a time, a rate or an amount of memory when its unit says so, directly behind it ("0.12s",
- * "1300 it/s", "393 (z/s)") or in its label ("tok/s 51.2", "elapsed time per iteration (ms): 12"), or when the head of its label
- * is a word for one ("train_runtime: 1.2", "Time 0.45 ( 1.2)"). The head is what counts: the head of "time_loss" is a loss, and
- * "num_correct" counts something. A word inside another word is no word.
+ * The grammar of speeds. A number is a time, a rate or an amount of memory when its unit says so,
+ * directly behind it ("0.12s", "1300 it/s", "393 (z/s)") or in its label ("tok/s 51.2", "elapsed
+ * time per iteration (ms): 12"), or when the head of its label is a word for one
+ * ("train_runtime: 1.2", "Time 0.45 ( 1.2)"). The head is what counts: the head of "time_loss" is a
+ * loss, and "num_correct" counts something. A word inside another word is no word.
  */
 #include "grammar.h"
 
@@ -17,18 +18,27 @@ static bool is_word(char ch)
     return isalnum((unsigned char)ch) || ch == '_';
 }
 
-static const char *const seconds[] = {"s", "sec", "secs", "second", "seconds", "min", "minute", "h", "hr", "hour", "ms", NULL};
-static const char *const times[] = {"s", "sec", "secs", "second", "seconds", "ms", "msec", "msecs", "millisecond", "milliseconds", "us",
-                                    "usec", "microseconds", "ns", "nsec", "nanoseconds", "min", "mins", "minute", "minutes", "h", "hr",
-                                    "hrs", "hour", "hours", NULL};
+static const char *const seconds[] = {"s",      "sec", "secs", "second", "seconds", "min",
+                                      "minute", "h",   "hr",   "hour",   "ms",      NULL};
+static const char *const times[] = {
+    "s",     "sec",         "secs",         "second", "seconds", "ms",           "msec",
+    "msecs", "millisecond", "milliseconds", "us",     "usec",    "microseconds", "ns",
+    "nsec",  "nanoseconds", "min",          "mins",   "minute",  "minutes",      "h",
+    "hr",    "hrs",         "hour",         "hours",  NULL};
 /* Behind a blank these are other words: "0.91 min over 3 seeds", "0.3 second moment". */
-static const char *const short_units[] = {"min", "h", "second", "minute", "hour", "millisecond", NULL};
-static const char *const sizes[] = {"kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib", "bytes", NULL};
-static const char *const operations[] = {"flops", "mflops", "gflops", "tflops", "pflops", "mflop", "gflop", "tflop", "fps", "qps", NULL};
+static const char *const short_units[] = {"min",  "h",           "second", "minute",
+                                          "hour", "millisecond", NULL};
+static const char *const sizes[] = {"kb",  "mb",  "gb",  "tb",    "kib",
+                                    "mib", "gib", "tib", "bytes", NULL};
+static const char *const operations[] = {"flops", "mflops", "gflops", "tflops", "pflops", "mflop",
+                                         "gflop", "tflop",  "fps",    "qps",    NULL};
 /* Of a simulated motion or flow: "3.2 m/s", "12 J/s". */
-static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg", "g", "n", "l", "ml", "j", "kj", "mol", NULL};
+static const char *const lengths[] = {"m", "km", "cm", "mm", "rad", "deg", "kg", "g",
+                                      "n", "l",  "ml", "j",  "kj",  "mol", NULL};
 
-/* Simulated time per day of the machine, as molecular dynamics counts its speed: "3500.1 tau/day". */
+/*
+ * Simulated time per day of the machine, as molecular dynamics counts its speed: "3500.1 tau/day".
+ */
 static bool is_simulated_per_day(const char *unit, size_t n, const char *below, size_t m)
 {
     static const char *const simulated[] = {"tau", "fs", "ps", NULL}, *const day[] = {"day", NULL};
@@ -50,10 +60,12 @@ static size_t letters(const char *p)
 /* "s", "it/s", "TFLOP/s/GPU", "us/z/c" and "ms/step": *length of what stands there. */
 static enum unit read_unit(const char *p, size_t *length)
 {
-    bool micro = (unsigned char)p[0] == 0xC2 && (unsigned char)p[1] == 0xB5; /* the micro sign, or the Greek letter */
+    /* the micro sign, or the Greek letter */
+    bool micro = (unsigned char)p[0] == 0xC2 && (unsigned char)p[1] == 0xB5;
     micro |= (unsigned char)p[0] == 0xCE && (unsigned char)p[1] == 0xBC;
     size_t skip = micro ? 2 : 0, n = letters(p + skip), first = n, at = skip + n;
-    bool time = (micro && n == 1 && p[2] == 's') || (!micro && tw_word_in(p, n, times)), rate = false;
+    bool time = (micro && n == 1 && p[2] == 's') || (!micro && tw_word_in(p, n, times));
+    bool rate = false;
     *length = at;
     if (n == 0 && p[0] == '/') { /* "1300/s" */
         size_t m = letters(p + 1);
@@ -64,7 +76,8 @@ static enum unit read_unit(const char *p, size_t *length)
         return UNIT_NONE;
     for (size_t part = 1; p[at] == '/' && letters(p + at + 1) > 0; part++) {
         size_t m = letters(p + at + 1);
-        rate |= tw_word_in(p + at + 1, m, seconds) && !(part == 1 && tw_word_in(p + skip, first, lengths));
+        rate |= tw_word_in(p + at + 1, m, seconds) &&
+                !(part == 1 && tw_word_in(p + skip, first, lengths));
         rate |= part == 1 && time;
         rate |= part == 1 && is_simulated_per_day(p, first, p + at + 1, m);
         at += 1 + m;
@@ -116,7 +129,9 @@ static size_t match_parts_of_time(const char *p)
     return parts > 1 && !is_word(p[at]) ? at : 0;
 }
 
-/* The unit of the number that ends before p; *length with the blank and parentheses between them. */
+/*
+ * The unit of the number that ends before p; *length with the blank and parentheses between them.
+ */
 static enum unit unit_behind(const char *p, size_t *length)
 {
     size_t blank = *p == ' ' || *p == '-', paren = 0, n = 0;
@@ -161,7 +176,8 @@ static void split_word(struct tw_label *l, const char *word, size_t n)
     size_t end = n;
     for (size_t i = n; i-- > 0;) {
         bool letter = isalpha((unsigned char)word[i]);
-        bool hump = letter && i > 0 && isupper((unsigned char)word[i]) && islower((unsigned char)word[i - 1]);
+        bool hump = letter && i > 0 && isupper((unsigned char)word[i]) &&
+                    islower((unsigned char)word[i - 1]);
         if (letter && !hump && i > 0)
             continue;
         size_t from = letter ? i : i + 1;
@@ -172,18 +188,22 @@ static void split_word(struct tw_label *l, const char *word, size_t n)
             size_t left = 0;
             while (left < i && isalpha((unsigned char)word[i - 1 - left]))
                 left++;
-            l->rate |= tw_word_in(unit, strlen(unit), seconds) && !tw_word_in(word + i - left, left, lengths);
-            l->rate |= left > 0 && tw_word_in(word + i - left, left, times) && strcmp(unit, "s") != 0;
+            l->rate |= tw_word_in(unit, strlen(unit), seconds) &&
+                       !tw_word_in(word + i - left, left, lengths);
+            l->rate |= left > 0 && tw_word_in(word + i - left, left, times) &&
+                       strcmp(unit, "s") != 0;
             l->rate_of = word + i - left;
             l->rate_length = left + 1 + strlen(unit);
         }
     }
 }
 
-/* "Time for epoch 3: 12.3": the number of a step belongs to the words before it. Returns where they end. */
+/* "Time for epoch 3: 12.3": the number of a step belongs to the words before it. Returns where they
+ * end. */
 static size_t skip_step(const char *line, size_t end)
 {
-    static const char *const steps[] = {"epoch", "step", "iter", "iteration", "batch", "rank", "round", "fold", NULL};
+    static const char *const steps[] = {"epoch", "step",  "iter", "iteration", "batch",
+                                        "rank",  "round", "fold", NULL};
     size_t from = end;
     while (from > 0 && (isdigit((unsigned char)line[from - 1]) || line[from - 1] == '/'))
         from--;
@@ -192,7 +212,9 @@ static size_t skip_step(const char *line, size_t end)
     size_t word_end = from - 1, word = word_end;
     while (word > 0 && isalpha((unsigned char)line[word - 1]))
         word--;
-    return word > 0 && tw_word_in(line + word, word_end - word, steps) ? word - (line[word - 1] == ' ') : end;
+    return word > 0 && tw_word_in(line + word, word_end - word, steps)
+               ? word - (line[word - 1] == ' ')
+               : end;
 }
 
 static void read_label(const char *line, size_t at, struct tw_label *l)
@@ -218,7 +240,8 @@ static void read_label(const char *line, size_t at, struct tw_label *l)
     for (size_t words = 0; words < LABEL_WORDS && end > 0; words++) {
         size_t from = end;
         bool alphabetic = false;
-        while (from > 0 && (is_word(line[from - 1]) || (strchr("-/.", line[from - 1]) && from < end)))
+        while (from > 0 &&
+               (is_word(line[from - 1]) || (strchr("-/.", line[from - 1]) && from < end)))
             alphabetic |= isalpha((unsigned char)line[--from]) != 0;
         if (from == end || !alphabetic || tw_number_length(line + from) == end - from)
             return;
@@ -234,14 +257,23 @@ static void read_label(const char *line, size_t at, struct tw_label *l)
 }
 
 /* What follows the thing itself in its name: "time avg", "Time taken", "elapsed_ms", "mem usage" */
-static const char *const attributes[] = {"avg", "average", "mean", "std", "stddev", "median", "total", "sum", "max", "min", "peak", "taken",
-                                         "spent", "used", "usage", "is", "was", "of", "in", "so", "far", "about", "approx", "approximately", "now", "cur",
-                                         "current", "last", "for", "the", "s", "sec", "secs", "ms", "us", "ns", "h", "mb", "gb", "kb", "mib", "gib", NULL};
-static const char *const time_heads[] = {"time", "times", "elapsed", "duration", "durations", "took", "walltime", "wallclock", "wall", "runtime", "latency", "uptime",
-                                         "cputime", "seconds", "secs", "sec", "milliseconds", "timestamp", "ms", "uptime", NULL};
-static const char *const rate_heads[] = {"throughput", "fps", "qps", "wps", "mfu", "hfu", "mflops", "gflops", "tflops", "mflop", "gflop", "tflop", NULL};
+static const char *const attributes[] = {
+    "avg",  "average", "mean",  "std",   "stddev", "median",        "total", "sum", "max",
+    "min",  "peak",    "taken", "spent", "used",   "usage",         "is",    "was", "of",
+    "in",   "so",      "far",   "about", "approx", "approximately", "now",   "cur", "current",
+    "last", "for",     "the",   "s",     "sec",    "secs",          "ms",    "us",  "ns",
+    "h",    "mb",      "gb",    "kb",    "mib",    "gib",           NULL};
+static const char *const time_heads[] = {
+    "time",      "times", "elapsed",      "duration",  "durations", "took",    "walltime",
+    "wallclock", "wall",  "runtime",      "latency",   "uptime",    "cputime", "seconds",
+    "secs",      "sec",   "milliseconds", "timestamp", "ms",        "uptime",  NULL};
+static const char *const rate_heads[] = {"throughput", "fps",    "qps",    "wps",    "mfu",
+                                         "hfu",        "mflops", "gflops", "tflops", "mflop",
+                                         "gflop",      "tflop",  NULL};
 static const char *const memory_heads[] = {"memory", "mem", "rss", "vram", "ram", "maxrss", NULL};
-static const char *const memory_words[] = {"memory", "mem", "rss", "vram", "ram", "allocated", "reserved", "cached", "gpu", "heap", "memallocated", NULL};
+static const char *const memory_words[] = {"memory", "mem",       "rss",          "vram",
+                                           "ram",    "allocated", "reserved",     "cached",
+                                           "gpu",    "heap",      "memallocated", NULL};
 static const char *const open_heads[] = {"speed", "dt", "overhead", "load", NULL};
 
 size_t tw_label_head(const struct tw_label *l)
@@ -260,7 +292,8 @@ size_t tw_label_head(const struct tw_label *l)
 static const char *thing_per_second(const struct tw_label *l)
 {
     for (size_t i = 1; i + 1 < l->count; i++)
-        if (strcmp(l->part[i], "per") == 0 && tw_word_in(l->part[i - 1], strlen(l->part[i - 1]), seconds) &&
+        if (strcmp(l->part[i], "per") == 0 &&
+            tw_word_in(l->part[i - 1], strlen(l->part[i - 1]), seconds) &&
             !tw_word_in(l->part[i + 1], strlen(l->part[i + 1]), lengths))
             return l->part[i + 1];
     return NULL;
@@ -285,7 +318,8 @@ static bool is_timer_row(const char *line, size_t at)
     if (!leader || (size_t)(leader - line) > at)
         return false;
     leader += strspn(leader, ".");
-    return strncmp(leader, ": (", 3) == 0 && strspn(leader + 3, "0123456789., ") + 3 == strcspn(leader, ")");
+    return strncmp(leader, ": (", 3) == 0 &&
+           strspn(leader + 3, "0123456789., ") + 3 == strcspn(leader, ")");
 }
 
 static enum tw_worth by_label_alone(const char *line, size_t at, const struct tw_label *l)
@@ -316,14 +350,17 @@ static enum tw_worth by_label_alone(const char *line, size_t at, const struct tw
         return tw_is_simulation(line) ? TW_RESULT : tw_time_of_run(line, at, l, "", 0);
     if (tw_word_in(word, n, rate_heads) || tw_word_in(word, n, memory_heads))
         return TW_NOISE;
-    static const char *const devices[] = {"gpu", "cpu", NULL}, *const uses[] = {"utilization", "util", NULL};
+    static const char *const devices[] = {"gpu", "cpu", NULL};
+    static const char *const uses[] = {"utilization", "util", NULL};
     if (tw_word_in(word, n, uses) && tw_label_has(l, devices))
         return TW_NOISE;
     static const char *const data[] = {"data", NULL};
-    if (l->count == 1 && tw_word_in(word, n, data) && tw_line_says(line, "time")) /* the meters of a loader: "Time 0.5 (0.6) Data 0.1 (0.3)" */
+    /* the meters of a loader: "Time 0.5 (0.6) Data 0.1 (0.3)" */
+    if (l->count == 1 && tw_word_in(word, n, data) && tw_line_says(line, "time"))
         return TW_NOISE;
     static const char *const updates[] = {"ups", NULL};
-    if (tw_word_in(word, n, updates) && tw_line_says(line, "wps")) /* fairseq: words, and updates, per second */
+    /* fairseq: words, and updates, per second */
+    if (tw_word_in(word, n, updates) && tw_line_says(line, "wps"))
         return TW_NOISE;
     static const char *const shares[] = {"allocated", "reserved", "cached", NULL};
     if (tw_word_in(word, n, shares) && (tw_line_says(line, "memory") || tw_line_says(line, "mem")))
@@ -340,8 +377,8 @@ static bool is_time(const struct tw_label *l)
     return head < l->count && tw_word_in(l->part[head], strlen(l->part[head]), time_heads);
 }
 
-/* "took 3 iterations", "elapsed: 12 epochs": a whole number of things, whose name stands behind it. In "time 3 loss 0.5" the
- * word behind it names the next number. */
+/* "took 3 iterations", "elapsed: 12 epochs": a whole number of things, whose name stands behind it.
+ * In "time 3 loss 0.5" the word behind it names the next number. */
 static bool counts_things(const char *p)
 {
     if (*p != ' ' || !isalpha((unsigned char)p[1]))
@@ -352,7 +389,8 @@ static bool counts_things(const char *p)
 }
 
 /* A table's cell has its name in the cell before: "| period | 0.5 s |". */
-static enum tw_worth with_time_unit(const char *line, size_t at, struct tw_label *label, const char *unit)
+static enum tw_worth with_time_unit(const char *line, size_t at, struct tw_label *label,
+                                    const char *unit)
 {
     size_t n = letters(unit);
     if (label->count == 0) {
@@ -365,7 +403,8 @@ static enum tw_worth with_time_unit(const char *line, size_t at, struct tw_label
     return tw_time_of_run(line, at, label, unit, n);
 }
 
-enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length, bool *by_label)
+enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length,
+                               bool *by_label)
 {
     struct tw_label label;
     size_t unit_length = 0, parts = match_parts_of_time(line + at);
@@ -389,7 +428,9 @@ enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *le
         return tw_rate_of_run(&label, unit_at, (size_t)(line + at + *length - unit_at));
     if (is_time(&label) && strspn(line + at, "0123456789") == n && counts_things(line + at + n))
         return TW_RESULT;
-    enum tw_worth worth = under_heading(line, at) || is_timer_row(line, at) ? TW_NOISE : by_label_alone(line, at, &label);
+    enum tw_worth worth = under_heading(line, at) || is_timer_row(line, at)
+                              ? TW_NOISE
+                              : by_label_alone(line, at, &label);
     if (unit == UNIT_SIZE) {
         *length = n + unit_length;
         return worth == TW_NOISE || tw_label_has(&label, memory_words) ? TW_NOISE : TW_RESULT;
@@ -403,10 +444,12 @@ enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *le
 bool tw_grammar_names_result(const char *line, size_t at)
 {
     static const char *const results[] = {
-        "loss", "losses", "acc", "accuracy", "error", "err", "errors", "score", "reward", "return",
-        "f1", "auc", "map", "ppl", "perplexity", "bleu", "rouge", "norm", "grad", "lr", "mse", "mae",
-        "rmse", "r2", "iou", "dice", "psnr", "ssim", "fid", "wer", "cer", "energy", "residual",
-        "precision", "recall", "nll", "kl", "elbo", "correct", "checksum", "hash", "digest", NULL};
+        "loss",     "losses",    "acc",    "accuracy", "error", "err",  "errors",     "score",
+        "reward",   "return",    "f1",     "auc",      "map",   "ppl",  "perplexity", "bleu",
+        "rouge",    "norm",      "grad",   "lr",       "mse",   "mae",  "rmse",       "r2",
+        "iou",      "dice",      "psnr",   "ssim",     "fid",   "wer",  "cer",        "energy",
+        "residual", "precision", "recall", "nll",      "kl",    "elbo", "correct",    "checksum",
+        "hash",     "digest",    NULL};
     struct tw_label label;
     read_label(line, at, &label);
     return tw_label_has(&label, results);

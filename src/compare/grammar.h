@@ -10,11 +10,11 @@ enum { TW_PARTS_MAX = 12, TW_PART_BYTES = 24 };
 struct tw_label {
     char part[TW_PARTS_MAX][TW_PART_BYTES];
     size_t count;
-    bool measured;         /* the nearest word is a number itself: "1.2s" of "Time 1.2s (1.3s)" */
-    bool rate;             /* "tok/s", "samples_per_second" */
-    const char *rate_of;   /* of "tok/s" the "tok", of "ms/batch" the "ms/batch" */
+    bool measured;       /* the nearest word is a number itself: "1.2s" of "Time 1.2s (1.3s)" */
+    bool rate;           /* "tok/s", "samples_per_second" */
+    const char *rate_of; /* of "tok/s" the "tok", of "ms/batch" the "ms/batch" */
     size_t rate_length;
-    const char *unit;      /* what stands in parentheses behind it: "ms" of "time (ms): 3" */
+    const char *unit; /* what stands in parentheses behind it: "ms" of "time (ms): 3" */
     size_t unit_length;
 };
 
@@ -27,9 +27,10 @@ bool tw_label_has(const struct tw_label *l, const char *const *list); /* one of 
 bool tw_line_says(const char *line, const char *word);
 bool tw_is_simulation(const char *line);
 /* Is a time, or a rate, one that the run can have had itself? TW_OPEN: not known. */
-/* The number line[at] has a unit of time, or a name for one; unit: "s" or "ms" of n bytes, "" for none. */
-enum tw_worth tw_time_of_run(const char *line, size_t at, const struct tw_label *l, const char *unit,
-                             size_t n);
+/* The number line[at] has a unit of time, or a name for one; unit: "s" or "ms" of n bytes, "" for
+ * none. */
+enum tw_worth tw_time_of_run(const char *line, size_t at, const struct tw_label *l,
+                             const char *unit, size_t n);
 /* "it/s", "/s", "ms/step", "beats/min": what stands at the number, or in its label. */
 enum tw_worth tw_rate_of_run(const struct tw_label *l, const char *unit, size_t n);
 /* A thing that programs work through: samples, tokens, steps. */

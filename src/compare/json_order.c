@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON without the order of its keys. The members of an object have no order, and programs that make
- * one from a set write another order in each run. Here they are sorted by their keys. Everything else
- * stays as it was written, digit by digit: what stands between the members, and the lines that they
- * stand on, so that the lines of two files can be compared afterwards as those of any text.
+ * JSON without the order of its keys. The members of an object have no order, and programs that
+ * make one from a set write another order in each run. Here they are sorted by their keys.
+ * Everything else stays as it was written, digit by digit: what stands between the members, and the
+ * lines that they stand on, so that the lines of two files can be compared afterwards as those of
+ * any text.
  */
 #include "internal.h"
 
@@ -117,7 +118,7 @@ static bool room_for_member(struct reader *r, struct members *m)
     struct member *grown = tw_reallocarray(m->m, room, sizeof *grown);
     if (grown)
         m->m = grown;
-    struct slice (*gap)[2] = grown ? tw_reallocarray(m->gap, room, sizeof *gap) : NULL;
+    struct slice(*gap)[2] = grown ? tw_reallocarray(m->gap, room, sizeof *gap) : NULL;
     r->oom |= !gap;
     if (!gap)
         return false;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds what differs between two processes against a tolerance, step by step, and claims what was judged with which numbers. */
+/* Holds what differs between two processes against a tolerance, step by step, and claims what was
+ * judged with which numbers. */
 #include "claims.h"
 
 #include <math.h>
 
-uint64_t tw_judge_limit = UINT64_C(1) << 22; /* differing steps that are judged; more leave the rest not judged */
+/* differing steps that are judged; more leave the rest not judged */
+uint64_t tw_judge_limit = UINT64_C(1) << 22;
 
 #define STEPS_LISTED 64u /* of a claim: the numbers of more steps are in its sums */
 
@@ -17,28 +19,40 @@ struct judge {
     uint64_t looked, measured, unmeasured, outside, unknown; /* steps; the sums before this pair */
 };
 
-static void judge_one(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va, const struct tw_view *vb, struct tw_judged *j)
+static void judge_one(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va,
+                      const struct tw_view *vb, struct tw_judged *j)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, va, vb, &v);
     struct tw_measure m = {.missing = d->type != TWIN_FINDING_VALUE};
     if (!m.missing)
         tw_rec_measure(va, &va->rec[d->a], vb, &vb->rec[d->b], &m);
-    tw_tolerance_measure(c, twin_phase_name(r->phase), twin_kind_name(r->kind), tw_rec_name(v, r), r->step, &m, j);
+    tw_tolerance_measure(c, twin_phase_name(r->phase), twin_kind_name(r->kind), tw_rec_name(v, r),
+                         r->step, &m, j);
 }
 
 /* What of a step cannot be held against anything: then nothing is said about the step. */
-static void say_unknown(struct tw_cmp *c, struct tw_judged *j, uint32_t step, const struct tw_view *va, const struct tw_view *vb,
+static void say_unknown(struct tw_cmp *c, struct tw_judged *j, uint32_t step,
+                        const struct tw_view *va, const struct tw_view *vb,
                         const struct tw_stepdiff *d)
 {
     if (va->dropped + vb->dropped)
-        tw_judged_outside(c, j, tw_cmp_text(c, "step %u has dropped records, which cannot be judged", step));
+        tw_judged_outside(
+            c, j, tw_cmp_text(c, "step %u has dropped records, which cannot be judged", step));
     if (va->cut || vb->cut)
-        tw_judged_outside(c, j, tw_cmp_text(c, "step %u has more records than are read, which cannot be judged", step));
+        tw_judged_outside(
+            c, j,
+            tw_cmp_text(c, "step %u has more records than are read, which cannot be judged", step));
     if (d->unread + d->schedule > 0)
-        tw_judged_unknown(c, j, tw_cmp_text(c, "step %u has records that could not be read, or whose order among threads is not known", step));
+        tw_judged_unknown(c, j,
+                          tw_cmp_text(c,
+                                      "step %u has records that could not be read, or whose order "
+                                      "among threads is not known",
+                                      step));
     else if (d->elsewhere > 0)
-        tw_judged_unknown(c, j, tw_cmp_text(c, "step %u has parts of large tensors that only one run recorded", step));
+        tw_judged_unknown(
+            c, j,
+            tw_cmp_text(c, "step %u has parts of large tensors that only one run recorded", step));
 }
 
 /* One step of both, finished or the last one. */
@@ -59,22 +73,29 @@ static int judge_step(struct judge *g, uint32_t step, struct twin_error *err)
     tw_stepdiff_free(&d);
     tw_view_free(&va);
     tw_view_free(&vb);
-    const uint64_t rows[] = {j->measured - measured, j->unmeasured - unmeasured, j->outside_rows - outside};
+    const uint64_t rows[] = {j->measured - measured, j->unmeasured - unmeasured,
+                             j->outside_rows - outside};
     if (rows[0] + rows[1] + rows[2] > 0 && g->looked++ < STEPS_LISTED)
-        tw_claim_append(&g->steps, json_pack("[o,o,o,o,o]", tw_claim_count(step), tw_claim_count(rows[0]), tw_claim_count(rows[1]),
-                                             tw_claim_count(rows[2]), tw_claim_share(j->worst_of_step)));
+        tw_claim_append(&g->steps,
+                        json_pack("[o,o,o,o,o]", tw_claim_count(step), tw_claim_count(rows[0]),
+                                  tw_claim_count(rows[1]), tw_claim_count(rows[2]),
+                                  tw_claim_share(j->worst_of_step)));
     return 0;
 }
 
 static bool known_equal(const struct tw_steps *a, size_t i, const struct tw_steps *b, size_t k)
 {
-    return i < a->n && k < b->n && a->step[i].known && b->step[k].known && a->step[i].hash == b->step[k].hash;
+    return i < a->n && k < b->n && a->step[i].known && b->step[k].known &&
+           a->step[i].hash == b->step[k].hash;
 }
 
 /* Where both end after the same step, what follows it is judged, too. */
-static int64_t last_judged(const struct tw_cmp *c, const struct tw_scan *s, const struct tw_steps *a, const struct tw_steps *b)
+static int64_t last_judged(const struct tw_cmp *c, const struct tw_scan *s,
+                           const struct tw_steps *a, const struct tw_steps *b)
 {
-    int64_t end_a = (int64_t)a->n, end_b = (int64_t)b->n - s->shift, last = end_a < end_b ? end_a : end_b;
+    int64_t end_a = (int64_t)a->n;
+    int64_t end_b = (int64_t)b->n - s->shift;
+    int64_t last = end_a < end_b ? end_a : end_b;
     if (end_a != end_b)
         last--;
     if (c->o->steps_given && last >= (int64_t)c->o->steps)
@@ -112,7 +133,8 @@ static void claim(struct judge *g, int64_t last, bool inside)
 int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
 {
     struct tw_judged *j = c->judged;
-    struct judge g = {c, s, j, json_array(), 0, j->measured, j->unmeasured, j->outside_rows, j->unknown_steps};
+    struct judge g = {
+        c, s, j, json_array(), 0, j->measured, j->unmeasured, j->outside_rows, j->unknown_steps};
     struct tw_steps ta = {0}, tb = {0};
     int rc = tw_steps_load(c, s->pair->a, &ta, err);
     if (rc == 0)
@@ -123,13 +145,15 @@ int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, struct twin_er
         if (known_equal(&ta, (size_t)step, &tb, (size_t)(step + s->shift)))
             continue;
         if (budget-- == 0) {
-            tw_judged_unknown(c, j, tw_cmp_text(c, "from step %lld on, after %llu differing steps, none", (long long)step,
-                                                (unsigned long long)tw_judge_limit));
+            tw_judged_unknown(c, j,
+                              tw_cmp_text(c, "from step %lld on, after %llu differing steps, none",
+                                          (long long)step, (unsigned long long)tw_judge_limit));
             break;
         }
         rc = judge_step(&g, (uint32_t)step, err);
     }
-    const bool inside = rc == 0 && !j->outside && j->unmeasured == g.unmeasured && j->unknown_steps == g.unknown;
+    const bool inside = rc == 0 && !j->outside && j->unmeasured == g.unmeasured &&
+                        j->unknown_steps == g.unknown;
     claim(&g, step - 1, inside);
     tw_steps_free(&ta);
     tw_steps_free(&tb);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two texts that runs wrote, line by line: what was printed, and files of text. Lines are matched as a multiset, since ranks and
- * threads interleave as they like: first byte for byte, then with noise masked, then by what they say (numbers left out), then by
- * the words that they share. A pair that says the same with other numbers, or nearly the same with other words, is a difference.
+ * Two texts that runs wrote, line by line: what was printed, and files of text. Lines are matched
+ * as a multiset, since ranks and threads interleave as they like: first byte for byte, then with
+ * noise masked, then by what they say (numbers left out), then by the words that they share. A pair
+ * that says the same with other numbers, or nearly the same with other words, is a difference.
  * Lines of which it cannot be told whether they matter are quoted, with the option that settles it.
  */
 #include "lines.h"
@@ -14,8 +15,13 @@
 
 #define QUOTED 120
 
-struct pair { size_t a, b; };
-struct pairs { struct pair *p; size_t n, room; };
+struct pair {
+    size_t a, b;
+};
+struct pairs {
+    struct pair *p;
+    size_t n, room;
+};
 
 /* ---- a text as lines */
 
@@ -27,15 +33,17 @@ static const char *line_end(const char *start, size_t n)
     return other ? other : newline;
 }
 
-/* Of a progress bar, which overwrites itself with '\r', only what a terminal would show at the end is kept. Nobody looks at
- * a file of results (bars: false) through a terminal: there, '\r' ends a line. */
+/* Of a progress bar, which overwrites itself with '\r', only what a terminal would show at the end
+ * is kept. Nobody looks at a file of results (bars: false) through a terminal: there, '\r' ends a
+ * line. */
 static void split(struct tw_cmp *c, const struct tw_text *from, bool bars, struct text *t)
 {
     size_t place = 0;
     *t = (struct text){.facts = from->facts};
     for (size_t at = 0; at < from->bytes;) {
         const char *start = from->data + at;
-        const char *end = bars ? memchr(start, '\n', from->bytes - at) : line_end(start, from->bytes - at);
+        const char *end = bars ? memchr(start, '\n', from->bytes - at)
+                               : line_end(start, from->bytes - at);
         size_t n = end ? (size_t)(end - start) : from->bytes - at;
         at += n + 1;
         place++;
@@ -60,8 +68,8 @@ static void split(struct tw_cmp *c, const struct tw_text *from, bool bars, struc
         }
         if (!tw_cmp_room(c, &t->line, t->count, &t->room, sizeof *t->line))
             return;
-        t->line[t->count] = (struct line){.text = start, .n = n, .number = t->count + t->filtered,
-                                             .place = place};
+        t->line[t->count] = (struct line){
+            .text = start, .n = n, .number = t->count + t->filtered, .place = place};
         t->count++;
     }
 }
@@ -90,7 +98,8 @@ static uint64_t text_hash(const char *s, uint64_t seed)
     return tw_hash_bytes(s, strlen(s), seed).a;
 }
 
-/* A resumed arm may count from 0 again: the step that the line names, as the other arm would count it. */
+/* A resumed arm may count from 0 again: the step that the line names, as the other arm would count
+ * it. */
 static uint64_t shifted_hash(const char *s, int64_t shift)
 {
     int64_t step = tw_noise_step(s);
@@ -99,13 +108,15 @@ static uint64_t shifted_hash(const char *s, int64_t shift)
     const char *at = step >= 0 ? strstr(s, number) : NULL;
     if (!at)
         return text_hash(s, 12);
-    char *text = tw_printf("%.*s%lld%s", (int)(at - s), s, (long long)(step + shift), at + strlen(number));
+    char *text = tw_printf("%.*s%lld%s", (int)(at - s), s, (long long)(step + shift),
+                           at + strlen(number));
     uint64_t h = text ? text_hash(text, 12) : 0;
     tw_free(text);
     return h;
 }
 
-static uint64_t line_hash(struct tw_cmp *c, const struct text *t, struct line *l, enum tier tier, int64_t shift)
+static uint64_t line_hash(struct tw_cmp *c, const struct text *t, struct line *l, enum tier tier,
+                          int64_t shift)
 {
     if (tier == RAW)
         return tw_hash_bytes(l->text, l->n, 11).a;
@@ -113,14 +124,18 @@ static uint64_t line_hash(struct tw_cmp *c, const struct text *t, struct line *l
         return text_hash(tw_line_masked(c, t, l), 12);
     if (tier == SHIFTED)
         return shifted_hash(tw_line_masked(c, t, l), shift);
-    char *said = tw_noise_mask(l->text, l->n, t->facts, tier == OPEN ? TW_MASK_OPEN : TW_MASK_NUMBERS);
+    char *said = tw_noise_mask(l->text, l->n, t->facts,
+                               tier == OPEN ? TW_MASK_OPEN : TW_MASK_NUMBERS);
     uint64_t h = said ? text_hash(said, 13) : 0;
     c->oom |= !said;
     tw_free(said);
     return tier == SAME_STEP ? tw_mix64(h ^ (uint64_t)tw_noise_step(tw_line_masked(c, t, l))) : h;
 }
 
-struct ref { uint64_t hash; size_t index; };
+struct ref {
+    uint64_t hash;
+    size_t index;
+};
 
 static int by_hash(const void *x, const void *y)
 {
@@ -139,7 +154,8 @@ static struct ref *refs(struct tw_cmp *c, struct text *t, enum tier tier, int64_
         struct line *l = &t->line[i];
         if (l->matched)
             continue;
-        if (tier == SAME_STEP && tw_noise_step(tw_line_masked(c, t, l)) < 0) /* a step is only told apart when the line names one */
+        /* a step is only told apart when the line names one */
+        if (tier == SAME_STEP && tw_noise_step(tw_line_masked(c, t, l)) < 0)
             continue;
         r[(*n)++] = (struct ref){line_hash(c, t, l, tier, shift), i};
     }
@@ -156,10 +172,11 @@ static size_t run_length(const struct ref *r, size_t from, size_t n)
     return to - from;
 }
 
-/* Matches what is left by the tier's hash; the pairs are appended. even: only where both have as many lines that say the same; of
- * others *uneven counts those of the shorter side. Returns how many matched. */
-static size_t match(struct tw_cmp *c, struct text *a, struct text *b, enum tier tier, int64_t shift, bool even, struct pairs *pairs,
-                    size_t *uneven)
+/* Matches what is left by the tier's hash; the pairs are appended. even: only where both have as
+ * many lines that say the same; of others *uneven counts those of the shorter side. Returns how
+ * many matched. */
+static size_t match(struct tw_cmp *c, struct text *a, struct text *b, enum tier tier, int64_t shift,
+                    bool even, struct pairs *pairs, size_t *uneven)
 {
     size_t n, m, count = 0;
     struct ref *x = refs(c, a, tier, 0, &n), *y = refs(c, b, tier, shift, &m);
@@ -220,43 +237,53 @@ static void match_words(struct tw_cmp *c, struct text *a, struct text *b, struct
 
 /* ---- what is said about it */
 
-/* The word that names the first number in which two lines differ: "loss" of "step 3 loss 0.12". malloc'ed. */
+/* The word that names the first number in which two lines differ: "loss" of "step 3 loss 0.12".
+ * malloc'ed. */
 static char *name_of_difference(const char *x, const char *y)
 {
     size_t at = 0, end, start;
     while (x[at] && x[at] == y[at])
         at++;
-    while (at > 0 && (isdigit((unsigned char)x[at - 1]) || strchr(".+-e", x[at - 1])) && !isspace((unsigned char)x[at - 1]))
+    while (at > 0 && (isdigit((unsigned char)x[at - 1]) || strchr(".+-e", x[at - 1])) &&
+           !isspace((unsigned char)x[at - 1]))
         at--; /* to the number's beginning */
-    for (end = at; end > 0 && !isalpha((unsigned char)x[end - 1]); end--) {}
-    for (start = end; start > 0 && (isalnum((unsigned char)x[start - 1]) || x[start - 1] == '_'); start--) {}
+    for (end = at; end > 0 && !isalpha((unsigned char)x[end - 1]); end--) {
+    }
+    for (start = end; start > 0 && (isalnum((unsigned char)x[start - 1]) || x[start - 1] == '_');
+         start--) {
+    }
     return end > start ? tw_strndup(x + start, end - start) : tw_strdup("line");
 }
 
-static void add_onset(struct tw_cmp *c, const struct tw_lines *l, const struct line *line_a, const struct line *line_b)
+static void add_onset(struct tw_cmp *c, const struct tw_lines *l, const struct line *line_a,
+                      const struct line *line_b)
 {
     const char *x = line_a->masked, *y = line_b->masked;
     struct twin_verdict *v = c->v;
     int64_t step = tw_noise_step(x);
     if (step < 0 || tw_noise_step(y) != step) /* the number that differs may be the step itself */
         return;
-    if (c->quick || c->o->shift != 0 || (c->o->arms && c->o->find_shift)) /* a resumed arm may count anew */
+    /* a resumed arm may count anew */
+    if (c->quick || c->o->shift != 0 || (c->o->arms && c->o->find_shift))
         return;
     char *name = name_of_difference(x, y);
     char *what = name ? tw_cmp_text(c, "printed %s", name) : NULL;
     tw_free(name);
-    struct twin_onset *grown = what ? tw_reallocarray(v->onsets, v->onset_count + 1, sizeof *grown) : NULL;
+    struct twin_onset *grown = what ? tw_reallocarray(v->onsets, v->onset_count + 1, sizeof *grown)
+                                    : NULL;
     if (!grown) {
         c->oom = true;
         tw_free(what);
         return;
     }
     v->onsets = grown;
-    v->onsets[v->onset_count++] = (struct twin_onset){what, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, (uint32_t)step};
+    v->onsets[v->onset_count++] = (struct twin_onset){what, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE,
+                                                      (uint32_t)step};
     tw_claim_printed(c, l->name, &v->onsets[v->onset_count - 1], line_a->number, line_b->number);
 }
 
-struct twin_finding *tw_lines_finding(struct tw_cmp *c, const char *name, const char *name_b, enum twin_kind kind, char *text)
+struct twin_finding *tw_lines_finding(struct tw_cmp *c, const char *name, const char *name_b,
+                                      enum twin_kind kind, char *text)
 {
     enum twin_finding_type type = kind == TWIN_KIND_FILE ? TWIN_FINDING_FILE : TWIN_FINDING_OUTPUT;
     struct twin_finding *f = tw_finding_new(c, type, TWIN_PHASE_OUTPUT, kind);
@@ -287,16 +314,18 @@ static struct pair first_pair(const struct pairs *pairs)
     return first;
 }
 
-static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
-                         const struct pairs *pairs, const char *in, struct tw_last_resort *out)
+static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                         const struct text *b, const struct pairs *pairs, const char *in,
+                         struct tw_last_resort *out)
 {
     if (pairs->n == 0)
         return;
     struct pair first = first_pair(pairs);
     struct line *x = &a->line[first.a], *y = &b->line[first.b];
     const char *said = l->kind == TWIN_KIND_FILE ? "line" : "printed line";
-    char *text = tw_cmp_text(c, "%zu %s%s in %s, first line %zu of %s: \"%.*s\" and \"%.*s\"", pairs->n, said,
-                             pairs->n == 1 ? " differs" : "s differ", in, x->place, l->name, quoted(x), x->text, quoted(y), y->text);
+    char *text = tw_cmp_text(c, "%zu %s%s in %s, first line %zu of %s: \"%.*s\" and \"%.*s\"",
+                             pairs->n, said, pairs->n == 1 ? " differs" : "s differ", in, x->place,
+                             l->name, quoted(x), x->text, quoted(y), y->text);
     int64_t step = x->masked ? tw_noise_step(x->masked) : -1;
     if (x->masked && y->masked && l->kind == TWIN_KIND_LINE)
         add_onset(c, l, x, y);
@@ -310,22 +339,25 @@ static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struc
     tw_findings_take(c, &out->findings, f);
 }
 
-static void report_open(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b, const struct pairs *pairs,
-                        struct tw_last_resort *out)
+static void report_open(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                        const struct text *b, const struct pairs *pairs, struct tw_last_resort *out)
 {
     if (pairs->n == 0 || tw_clock_learns(c))
         return;
     struct pair first = first_pair(pairs);
     struct line *x = &a->line[first.a], *y = &b->line[first.b];
-    char *text = tw_cmp_text(c, "%s: whether %zu line%s in a speed or in a result is not known, first \"%.*s\" and \"%.*s\" "
-                             "(--ignore 'line:REGEX' leaves lines out)", l->name, pairs->n,
-                             pairs->n == 1 ? " differs" : "s differ", quoted(x), x->text, quoted(y), y->text);
+    char *text = tw_cmp_text(c,
+                             "%s: whether %zu line%s in a speed or in a result is not known, first "
+                             "\"%.*s\" and \"%.*s\" (--ignore 'line:REGEX' leaves lines out)",
+                             l->name, pairs->n, pairs->n == 1 ? " differs" : "s differ", quoted(x),
+                             x->text, quoted(y), y->text);
     if (!l->grows && text)
         tw_texts_add(c, &c->open_texts, tw_cmp_copy(c, text));
     tw_texts_add(c, &out->unknown, text);
 }
 
-static void report_singles(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b, struct tw_last_resort *out)
+static void report_singles(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                           const struct text *b, struct tw_last_resort *out)
 {
     size_t single[2] = {0};
     const struct line *first[2] = {NULL, NULL};
@@ -339,13 +371,15 @@ static void report_singles(struct tw_cmp *c, const struct tw_lines *l, const str
     const struct line *shown = first[0] ? first[0] : first[1];
     if (shown)
         tw_texts_add(c, &out->unknown,
-                     tw_cmp_text(c, "%s: text differs (%zu lines only in %s, %zu only in %s), first \"%.*s\" "
-                                 "(--ignore 'line:REGEX' leaves lines out)", l->name, single[0], c->label_a, single[1], c->label_b,
+                     tw_cmp_text(c,
+                                 "%s: text differs (%zu lines only in %s, %zu only in %s), first "
+                                 "\"%.*s\" (--ignore 'line:REGEX' leaves lines out)",
+                                 l->name, single[0], c->label_a, single[1], c->label_b,
                                  quoted(shown), shown->text));
 }
 
-/* Do the lines differ in words alone, without a digit in any that differs? A set in another order, a name: what that means no rule
- * here can tell. A digest or a number in a name is a result. */
+/* Do the lines differ in words alone, without a digit in any that differs? A set in another order,
+ * a name: what that means no rule here can tell. A digest or a number in a name is a result. */
 static bool only_words_differ(const struct line *x, const struct line *y)
 {
     const char *p = x->text, *q = y->text, *p_end = p + x->n, *q_end = q + y->n;
@@ -373,7 +407,8 @@ static bool only_words_differ(const struct line *x, const struct line *y)
     return digits == 0;
 }
 
-static void report_words(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b, const struct pairs *pairs,
+static void report_words(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                         const struct text *b, const struct pairs *pairs,
                          struct tw_last_resort *out)
 {
     struct pairs digits = {0};
@@ -390,15 +425,20 @@ static void report_words(struct tw_cmp *c, const struct tw_lines *l, const struc
     report_pairs(c, l, a, b, &digits, "what they say", out);
     if (words > 0) {
         const struct line *x = &a->line[first.a], *y = &b->line[first.b];
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: text differs in %zu line%s, first line %zu: \"%.*s\" and \"%.*s\" "
-                                                   "(--ignore 'line:REGEX' leaves lines out)", l->name, words, words == 1 ? "" : "s",
-                                                   x->place, quoted(x), x->text, quoted(y), y->text));
+        tw_texts_add(c, &out->unknown,
+                     tw_cmp_text(c,
+                                 "%s: text differs in %zu line%s, first line %zu: \"%.*s\" and "
+                                 "\"%.*s\" (--ignore 'line:REGEX' leaves lines out)",
+                                 l->name, words, words == 1 ? "" : "s", x->place, quoted(x),
+                                 x->text, quoted(y), y->text));
     }
     tw_free(digits.p);
 }
 
-/* Pairs that say the same: noise after all (a result that happens to equal a fact in one run), not known, or a difference. */
-static size_t judge_pairs(const struct text *a, const struct text *b, struct pairs *pairs, struct pairs *open, struct tw_cmp *c)
+/* Pairs that say the same: noise after all (a result that happens to equal a fact in one run), not
+ * known, or a difference. */
+static size_t judge_pairs(const struct text *a, const struct text *b, struct pairs *pairs,
+                          struct pairs *open, struct tw_cmp *c)
 {
     size_t kept = 0, noise = 0;
     for (size_t i = 0; i < pairs->n; i++) {
@@ -416,7 +456,8 @@ static size_t judge_pairs(const struct text *a, const struct text *b, struct pai
 }
 
 /* Every line has its equal: do they stand in the same order? */
-static void report_order(struct tw_cmp *c, const struct tw_lines *l, struct text *a, struct text *b, struct tw_last_resort *out)
+static void report_order(struct tw_cmp *c, const struct tw_lines *l, struct text *a, struct text *b,
+                         struct tw_last_resort *out)
 {
     bool all = a->count == b->count;
     for (size_t i = 0; i < a->count && all; i++)
@@ -427,30 +468,37 @@ static void report_order(struct tw_cmp *c, const struct tw_lines *l, struct text
         if ((x->n == y->n && memcmp(x->text, y->text, x->n) == 0) ||
             tw_noise_equal(x->text, x->n, a->facts, y->text, y->n, b->facts, &unsure) || unsure)
             continue;
-        tw_findings_take(c, &out->findings, tw_lines_finding(c, l->name, l->name_b, l->kind,
-                         tw_cmp_text(c, "%s: the same lines in another order, first line %zu: \"%.*s\" and \"%.*s\"", l->name, i + 1,
-                                     quoted(x), x->text, quoted(y), y->text)));
+        tw_findings_take(
+            c, &out->findings,
+            tw_lines_finding(
+                c, l->name, l->name_b, l->kind,
+                tw_cmp_text(
+                    c, "%s: the same lines in another order, first line %zu: \"%.*s\" and \"%.*s\"",
+                    l->name, i + 1, quoted(x), x->text, quoted(y), y->text)));
         return;
     }
 }
 
-static void say_filtered(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b)
+static void say_filtered(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                         const struct text *b)
 {
     if (a->filtered + b->filtered == 0)
         return;
     if (a->filtered == b->filtered)
-        tw_cmp_note(c, "left out by --ignore 'line:...': %zu line%s of %s of each run", a->filtered, a->filtered == 1 ? "" : "s", l->name);
+        tw_cmp_note(c, "left out by --ignore 'line:...': %zu line%s of %s of each run", a->filtered,
+                    a->filtered == 1 ? "" : "s", l->name);
     else
-        tw_cmp_note(c, "left out by --ignore 'line:...': %zu lines of %s of %s, %zu of %s", a->filtered, l->name, c->label_a, b->filtered,
-                    c->label_b);
+        tw_cmp_note(c, "left out by --ignore 'line:...': %zu lines of %s of %s, %zu of %s",
+                    a->filtered, l->name, c->label_a, b->filtered, c->label_b);
 }
 
 /* The lines that say the same with their noise left out, as evidence. */
-static void claim_noise(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b, const struct pairs *pairs)
+static void claim_noise(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                        const struct text *b, const struct pairs *pairs)
 {
     if (l->kind != TWIN_KIND_LINE || c->quick || pairs->n == 0)
         return;
-    size_t (*numbers)[2] = tw_reallocarray(NULL, pairs->n, sizeof *numbers);
+    size_t(*numbers)[2] = tw_reallocarray(NULL, pairs->n, sizeof *numbers);
     c->oom |= !numbers;
     for (size_t i = 0; numbers && i < pairs->n; i++) {
         numbers[i][0] = a->line[pairs->p[i].a].number;
@@ -461,8 +509,10 @@ static void claim_noise(struct tw_cmp *c, const struct tw_lines *l, const struct
     tw_free(numbers);
 }
 
-/* Arms that end at other steps: what is printed without a step belongs to an end, and says nothing of the steps that both made. */
-static void drop_stepless(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, struct pairs *pairs, size_t *uneven)
+/* Arms that end at other steps: what is printed without a step belongs to an end, and says nothing
+ * of the steps that both made. */
+static void drop_stepless(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                          struct pairs *pairs, size_t *uneven)
 {
     size_t kept = 0, dropped = *uneven;
     for (size_t i = 0; i < pairs->n; i++) {
@@ -475,20 +525,21 @@ static void drop_stepless(struct tw_cmp *c, const struct tw_lines *l, const stru
     pairs->n = kept;
     *uneven = 0;
     if (dropped > 0)
-        tw_cmp_note(c, "%s: numbers in %zu line%s were not compared, because the arms end at other steps", l->name, dropped,
-                    dropped == 1 ? "" : "s");
+        tw_cmp_note(
+            c, "%s: numbers in %zu line%s were not compared, because the arms end at other steps",
+            l->name, dropped, dropped == 1 ? "" : "s");
 }
 
-static void look_at_clock(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
-                          const struct pairs *pairs)
+static void look_at_clock(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                          const struct text *b, const struct pairs *pairs)
 {
     for (size_t i = 0; i < pairs->n; i++)
         tw_clock_look(c, l, a, b, pairs->p[i].a, pairs->p[i].b);
 }
 
 /* Leaves out of `open` what the clock experiment showed to be times; returns how many lines. */
-static size_t take_times(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
-                         struct pairs *open)
+static size_t take_times(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                         const struct text *b, struct pairs *open)
 {
     size_t kept = 0, n = open->n;
     for (size_t i = 0; i < n; i++)
@@ -515,8 +566,10 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     size_t glued = l->several_writers ? tw_lines_unglue(c, &a, &b) : 0;
     size_t mixed = l->several_writers ? tw_lines_mixed(c, &a, &b) : 0;
     if (mixed)
-        tw_cmp_unseen(c, "%s: %zu lines of several processes ran together in the middle, so that it is not known which "
-                      "number is whose (print each line with one write)", l->name, mixed);
+        tw_cmp_unseen(c,
+                      "%s: %zu lines of several processes ran together in the middle, so that it "
+                      "is not known which number is whose (print each line with one write)",
+                      l->name, mixed);
     match(c, &a, &b, OPEN, 0, false, &open, NULL);
     match(c, &a, &b, SAME_STEP, 0, false, &numbers, NULL);
     match(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
@@ -526,16 +579,25 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     look_at_clock(c, l, &a, &b, &open);
     noise += take_times(c, l, &a, &b, &open);
     if (noise)
-        tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
-                         tw_cmp_text(c, "%zu line%s of %s differ%s only in times, pids, speeds or addresses", noise,
-                                     noise == 1 ? "" : "s", l->name, noise == 1 ? "s" : "")));
+        tw_findings_take(
+            c, &out->benign,
+            tw_lines_finding(
+                c, l->name, l->name_b, l->kind,
+                tw_cmp_text(c, "%zu line%s of %s differ%s only in times, pids, speeds or addresses",
+                            noise, noise == 1 ? "" : "s", l->name, noise == 1 ? "s" : "")));
     if (glued)
-        tw_findings_take(c, &out->benign, tw_lines_finding(c, l->name, l->name_b, l->kind,
-                         tw_cmp_text(c, "%zu line%s of %s ran together with others that were printed at the same time", glued,
-                                     glued == 1 ? "" : "s", l->name)));
+        tw_findings_take(
+            c, &out->benign,
+            tw_lines_finding(
+                c, l->name, l->name_b, l->kind,
+                tw_cmp_text(
+                    c,
+                    "%zu line%s of %s ran together with others that were printed at the same time",
+                    glued, glued == 1 ? "" : "s", l->name)));
     if (l->other_ends)
         drop_stepless(c, l, &a, &numbers, &uneven);
-    bool renumbered = arms && l->shift != 0; /* which of its lines mean which of the other arm is not sure */
+    /* which of its lines mean which of the other arm is not sure */
+    bool renumbered = arms && l->shift != 0;
     if (renumbered && numbers.n > 0)
         uneven += numbers.n;
     else
@@ -549,10 +611,15 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     if (l->ordered && numbers.n == 0 && words.n == 0)
         report_order(c, l, &a, &b, out);
     if (uneven)
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: %zu line%s of numbers that the other arm did not print "
-                                                   "(--ignore 'line:REGEX' leaves lines out)", l->name, uneven, uneven == 1 ? "" : "s"));
+        tw_texts_add(c, &out->unknown,
+                     tw_cmp_text(c,
+                                 "%s: %zu line%s of numbers that the other arm did not print "
+                                 "(--ignore 'line:REGEX' leaves lines out)",
+                                 l->name, uneven, uneven == 1 ? "" : "s"));
     if (a.cut || b.cut)
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: more than %u lines, the rest was not compared", l->name, LINES_MAX));
+        tw_texts_add(c, &out->unknown,
+                     tw_cmp_text(c, "%s: more than %u lines, the rest was not compared", l->name,
+                                 LINES_MAX));
     say_filtered(c, l, &a, &b);
     tw_free(numbers.p);
     tw_free(words.p);

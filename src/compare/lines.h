@@ -33,11 +33,11 @@ size_t tw_lines_mixed(struct tw_cmp *c, struct text *a, struct text *b);
 
 /* ---- clock_world.c: what two runs under faster clocks show (tw_clock_experiment) */
 /* Lines x of a and y of b say the same: looks how their numbers moved, while that is learnt. */
-void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
-                   size_t x, size_t y);
+void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                   const struct text *b, size_t x, size_t y);
 /* Are all numbers in which these lines differ, and of which it was not known, times? */
-bool tw_clock_takes(struct tw_cmp *c, const struct tw_lines *l, const struct text *a, const struct text *b,
-                    size_t x, size_t y);
+bool tw_clock_takes(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                    const struct text *b, size_t x, size_t y);
 bool tw_clock_learns(const struct tw_cmp *c);
 
 #endif

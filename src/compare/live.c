@@ -32,7 +32,8 @@ static int list_traces(struct tw_cmp *c, const char *dir, struct tw_texts *out)
 }
 
 /* The hashes of this step differ: does anything that counts? */
-static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint32_t step, bool *parted, struct twin_error *err)
+static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint32_t step,
+                  bool *parted, struct twin_error *err)
 {
     struct tw_scan s = {.pair = p, .shift = shift};
     struct tw_view va, vb;
@@ -40,11 +41,14 @@ static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint
     int rc = tw_scan_step(c, &s, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
-    /* What only one run has so far may be an evaluation between steps, which between arms is no difference, and so may be a
-     * generator that it drew from: the verdict decides. Stopping a run takes a value that both computed. */
+    /* What only one run has so far may be an evaluation between steps, which between arms is no
+     * difference, and so may be a generator that it drew from: the verdict decides. Stopping a run
+     * takes a value that both computed. */
     *parted = va.dropped + vb.dropped > 0 && d.count == 0;
     for (size_t i = 0; i < d.count; i++)
-        *parted |= (d.d[i].type == TWIN_FINDING_VALUE && va.rec[d.d[i].a].kind != TWIN_KIND_STATE) || d.d[i].type == TWIN_FINDING_LAYOUT;
+        *parted |= (d.d[i].type == TWIN_FINDING_VALUE &&
+                    va.rec[d.d[i].a].kind != TWIN_KIND_STATE) ||
+                   d.d[i].type == TWIN_FINDING_LAYOUT;
     tw_stepdiff_free(&d);
     tw_view_free(&va);
     tw_view_free(&vb);
@@ -57,21 +61,26 @@ static int of_a_thread(void *user, const struct twin_trace_record *r)
     return twin_trace_series(p->trace, r->series)->role != 0;
 }
 
-/* Threads that train at once share the count of steps, so which step a record falls into is a matter of schedule. Only whole
- * runs can be held against each other then (streams.c): none is stopped for it. */
+/* Threads that train at once share the count of steps, so which step a record falls into is a
+ * matter of schedule. Only whole runs can be held against each other then (streams.c): none is
+ * stopped for it. */
 static bool several_threads(struct tw_proc *p)
 {
     return twin_trace_walk(p->trace, of_a_thread, NULL, p, NULL) > 0;
 }
 
-static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, bool *parted, uint32_t *first, struct twin_error *err)
+static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, bool *parted,
+                   uint32_t *first, struct twin_error *err)
 {
-    uint32_t from = shift < 0 ? (uint32_t)-shift + 1 : 0; /* the seam's own step holds what only a start has */
-    for (int tries = 0; tries < 64; tries++) { /* generators that nobody draws from may differ at every step: enough is enough */
+    /* the seam's own step holds what only a start has */
+    uint32_t from = shift < 0 ? (uint32_t)-shift + 1 : 0;
+    /* generators that nobody draws from may differ at every step: enough is enough */
+    for (int tries = 0; tries < 64; tries++) {
         bool found = false, here = false;
         uint32_t step;
         uint64_t compared;
-        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, UINT32_MAX, &found, &step, &compared, NULL);
+        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, UINT32_MAX,
+                                             &found, &step, &compared, NULL);
         if (rc == TWIN_ENOMEM)
             return twin_error_set(err, rc, "out of memory comparing traces");
         if (rc != 0 || !found)
@@ -94,7 +103,8 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
     return 0;
 }
 
-/* The facts of a run that goes on: its time is now, and the names of its traces ("0.4711.twt") tell its processes. */
+/* The facts of a run that goes on: its time is now, and the names of its traces ("0.4711.twt") tell
+ * its processes. */
 static void name_processes(struct twin_run *b)
 {
     b->start_realtime_ns = tw_realtime_ns();
@@ -106,8 +116,9 @@ static void name_processes(struct twin_run *b)
     }
 }
 
-int twin_compare_live(const struct twin_run *a, const char *b_dir, const struct twin_compare_options *o, bool *parted,
-                      uint32_t *step, struct twin_error *err)
+int twin_compare_live(const struct twin_run *a, const char *b_dir,
+                      const struct twin_compare_options *o, bool *parted, uint32_t *step,
+                      struct twin_error *err)
 {
     static const struct twin_compare_options none;
     struct tw_cmp c = {.o = o ? o : &none, .quick = true};
@@ -122,7 +133,11 @@ int twin_compare_live(const struct twin_run *a, const char *b_dir, const struct 
         tw_texts_free(&traces);
         return twin_error_set(err, rc, "out of memory listing %s", b_dir);
     }
-    struct twin_run b = {.dir = (char *)b_dir, .traces = traces.s, .trace_count = traces.n, .in_progress = true, .agents = true};
+    struct twin_run b = {.dir = (char *)b_dir,
+                         .traces = traces.s,
+                         .trace_count = traces.n,
+                         .in_progress = true,
+                         .agents = true};
     name_processes(&b);
     rc = tw_side_open(&c, a, 0, &sa, err);
     if (rc == 0)

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which record of one view corresponds to which of the other. Records of one name form a sequence, and the n-th of it is
- * held against the n-th: that they hold the same contents in another order is a difference like any other.
+ * Which record of one view corresponds to which of the other. Records of one name form a sequence,
+ * and the n-th of it is held against the n-th: that they hold the same contents in another order is
+ * a difference like any other.
  *
  * What that needs is known in different ways:
  *  - where records of a name were dropped, their occurrence numbers say which is the n-th;
- *  - where one side has more of a name than the other, something was inserted or left out: the sequences are aligned, with
- *    those of all such names at once, so that a stretch inserted in one run does not shift what follows;
- *  - where several threads recorded one name, which of them came first is a matter of schedule: each thread's own sequence
- *    is looked for in the other view as a whole. Where only their contents agree, their order is not known.
- * Contents are matched without any order only among records that were declared unordered, or came from several threads, and
- * never among values that a job computes with (strict() below).
+ *  - where one side has more of a name than the other, something was inserted or left out: the
+ * sequences are aligned, with those of all such names at once, so that a stretch inserted in one
+ * run does not shift what follows;
+ *  - where several threads recorded one name, which of them came first is a matter of schedule:
+ * each thread's own sequence is looked for in the other view as a whole. Where only their contents
+ * agree, their order is not known. Contents are matched without any order only among records that
+ * were declared unordered, or came from several threads, and never among values that a job computes
+ * with (strict() below).
  */
 #include "match.h"
 
@@ -21,12 +24,15 @@
 
 struct entry {
     uint64_t token;
-    size_t index;     /* in the view */
-    uint32_t thread;  /* what the writer numbered the recording thread */
+    size_t index;    /* in the view */
+    uint32_t thread; /* what the writer numbered the recording thread */
 };
 
 /* The records of one name in one view, in their order: entries [from, end). */
-struct run { struct entry *e; size_t n; };
+struct run {
+    struct entry *e;
+    size_t n;
+};
 
 struct matching {
     struct tw_cmp *c;
@@ -60,7 +66,8 @@ static bool strict(const struct tw_rec *r)
 
 static bool equal_records(const struct tw_rec *x, const struct tw_rec *y)
 {
-    return x->content == y->content && (x->flags & TWIN_REC_UNOBSERVED) == (y->flags & TWIN_REC_UNOBSERVED);
+    return x->content == y->content &&
+           (x->flags & TWIN_REC_UNOBSERVED) == (y->flags & TWIN_REC_UNOBSERVED);
 }
 
 static int by_token(const void *x, const void *y)
@@ -99,7 +106,10 @@ static bool one_thread(const struct run *r)
 
 /* ---- without order: by contents */
 
-struct by_content { uint64_t content; size_t index; };
+struct by_content {
+    uint64_t content;
+    size_t index;
+};
 
 static int content_order(const void *x, const void *y)
 {
@@ -110,7 +120,8 @@ static int content_order(const void *x, const void *y)
 }
 
 /* What is still single of a run, by contents. Returns how many; SIZE_MAX: no memory. */
-static size_t single_contents(const struct tw_view *v, const struct run *r, const size_t *matched, struct by_content **out)
+static size_t single_contents(const struct tw_view *v, const struct run *r, const size_t *matched,
+                              struct by_content **out)
 {
     size_t n = 0;
     *out = tw_reallocarray(NULL, r->n, sizeof **out);
@@ -124,11 +135,15 @@ static size_t single_contents(const struct tw_view *v, const struct run *r, cons
     return n;
 }
 
-/* Pairs what is single and equal, wherever it stands. *left: records of the two runs that have no equal. */
-static int match_contents(struct matching *t, const struct run *a, const struct run *b, size_t *left)
+/* Pairs what is single and equal, wherever it stands. *left: records of the two runs that have no
+ * equal. */
+static int match_contents(struct matching *t, const struct run *a, const struct run *b,
+                          size_t *left)
 {
     struct by_content *x, *y;
-    size_t n = single_contents(t->a, a, t->m->to_b, &x), k = single_contents(t->b, b, t->m->to_a, &y), paired = 0;
+    size_t n = single_contents(t->a, a, t->m->to_b, &x);
+    size_t k = single_contents(t->b, b, t->m->to_a, &y);
+    size_t paired = 0;
     int rc = n == SIZE_MAX || k == SIZE_MAX ? TWIN_ENOMEM : 0;
     for (size_t i = 0, j = 0; rc == 0 && i < n && j < k;) {
         if (x[i].content < y[j].content) {
@@ -162,7 +177,9 @@ static void match_in_order(struct matching *t, const struct run *a, const struct
     }
 }
 
-/* Records were dropped: which is the n-th, its number says. Numbers rise along a run of one thread. */
+/*
+ * Records were dropped: which is the n-th, its number says. Numbers rise along a run of one thread.
+ */
 static void match_numbers(struct matching *t, const struct run *a, const struct run *b)
 {
     for (size_t i = 0, j = 0; i < a->n && j < b->n;) {
@@ -179,7 +196,10 @@ static void match_numbers(struct matching *t, const struct run *a, const struct 
 
 /* ---- several threads */
 
-struct stretch { struct run r; uint64_t hash; }; /* what one thread recorded of a name */
+struct stretch {
+    struct run r;
+    uint64_t hash;
+}; /* what one thread recorded of a name */
 
 static int by_hash(const void *x, const void *y)
 {
@@ -204,8 +224,10 @@ static size_t cut_by_thread(const struct tw_view *v, struct run *r, struct stret
     return n;
 }
 
-/* Pairs threads' sequences that are equal as a whole. Returns how many records of each side these hold. */
-static size_t match_whole_threads(struct matching *t, const struct stretch *x, size_t n, const struct stretch *y, size_t k)
+/* Pairs threads' sequences that are equal as a whole. Returns how many records of each side these
+ * hold. */
+static size_t match_whole_threads(struct matching *t, const struct stretch *x, size_t n,
+                                  const struct stretch *y, size_t k)
 {
     size_t whole = 0;
     for (size_t i = 0, j = 0; i < n && j < k;) {
@@ -232,14 +254,16 @@ static bool equal_in_order(const struct matching *t, const struct run *a, const 
     return equal;
 }
 
-/* Threads' sequences that are equal as a whole, then what is equal by contents, whose order is not known. */
+/* Threads' sequences that are equal as a whole, then what is equal by contents, whose order is not
+ * known. */
 static int match_threads(struct matching *t, struct run *a, struct run *b)
 {
     if (equal_in_order(t, a, b)) {
         match_in_order(t, a, b);
         return 0;
     }
-    struct stretch *x = tw_reallocarray(NULL, a->n, sizeof *x), *y = tw_reallocarray(NULL, b->n, sizeof *y);
+    struct stretch *x = tw_reallocarray(NULL, a->n, sizeof *x);
+    struct stretch *y = tw_reallocarray(NULL, b->n, sizeof *y);
     int rc = x && y ? 0 : TWIN_ENOMEM;
     size_t whole = 0, left = 0;
     if (rc == 0) {
@@ -261,8 +285,10 @@ static int match_threads(struct matching *t, struct run *a, struct run *b)
 
 /* ---- one name */
 
-/* A thread's role declares its order among other threads' records to mean nothing, not the order of its own. */
-static bool declared_unordered(const struct matching *t, const struct run *a, const struct run *b, bool single)
+/* A thread's role declares its order among other threads' records to mean nothing, not the order of
+ * its own. */
+static bool declared_unordered(const struct matching *t, const struct run *a, const struct run *b,
+                               bool single)
 {
     const struct tw_rec *x = &t->a->rec[a->e[0].index], *y = &t->b->rec[b->e[0].index];
     if (strict(x) || !(x->flags & y->flags & TWIN_REC_UNORDERED))
@@ -279,7 +305,8 @@ static void leave(struct matching *t, const struct run *a, const struct run *b)
     t->any_left = true;
 }
 
-/* Numbers say which is the n-th where both runs did the same things. One arm may have done more of them in between. */
+/* Numbers say which is the n-th where both runs did the same things. One arm may have done more of
+ * them in between. */
 static bool numbers_count(const struct matching *t)
 {
     return !t->c->o->arms || (t->a->total > 0 && t->a->total == t->b->total);
@@ -333,7 +360,11 @@ static int match_names(struct matching *t)
 
 /* ---- names of which one side has more */
 
-struct sequence { size_t *index; uint64_t *token; size_t n; };
+struct sequence {
+    size_t *index;
+    uint64_t *token;
+    size_t n;
+};
 
 static void sequence_free(struct sequence *s)
 {
@@ -355,7 +386,8 @@ static int sequence_make(const struct tw_view *v, const bool *left, struct seque
     return 0;
 }
 
-/* Records that agree in name and contents, in the order of all such records, hold the rest in place. */
+/* Records that agree in name and contents, in the order of all such records, hold the rest in
+ * place. */
 static int anchor(struct matching *t)
 {
     struct sequence x = {0}, y = {0};
@@ -376,12 +408,15 @@ static int anchor(struct matching *t)
     return rc;
 }
 
-/* Between two anchors of one name: what is equal in the same order, then the first with the first. */
+/*
+ * Between two anchors of one name: what is equal in the same order, then the first with the first.
+ */
 static int fill_stretch(struct matching *t, const struct run *a, const struct run *b)
 {
     if (a->n == 0 || b->n == 0)
         return 0;
-    uint64_t *x = tw_reallocarray(NULL, a->n, sizeof *x), *y = tw_reallocarray(NULL, b->n, sizeof *y);
+    uint64_t *x = tw_reallocarray(NULL, a->n, sizeof *x);
+    uint64_t *y = tw_reallocarray(NULL, b->n, sizeof *y);
     size_t *to = tw_reallocarray(NULL, a->n, sizeof *to), from_a = 0, from_b = 0;
     int rc = x && y && to ? 0 : TWIN_ENOMEM;
     for (size_t i = 0; rc == 0 && i < a->n; i++)
@@ -396,7 +431,8 @@ static int fill_stretch(struct matching *t, const struct run *a, const struct ru
         size_t end_b = i < a->n ? to[i] : b->n;
         if (i < a->n)
             pair_up(t->m, a->e[i].index, b->e[end_b].index);
-        match_in_order(t, &(struct run){a->e + from_a, i - from_a}, &(struct run){b->e + from_b, end_b - from_b});
+        match_in_order(t, &(struct run){a->e + from_a, i - from_a},
+                       &(struct run){b->e + from_b, end_b - from_b});
         from_a = i + 1;
         from_b = end_b + 1;
     }
@@ -417,7 +453,8 @@ static int fill_name(struct matching *t, const struct run *a, const struct run *
             continue;
         while (j < b->n && b->e[j].index != other)
             j++;
-        rc = fill_stretch(t, &(struct run){a->e + from_a, i - from_a}, &(struct run){b->e + from_b, j - from_b});
+        rc = fill_stretch(t, &(struct run){a->e + from_a, i - from_a},
+                          &(struct run){b->e + from_b, j - from_b});
         from_a = i + 1;
         from_b = j + 1;
     }
@@ -453,7 +490,8 @@ static int match_left(struct matching *t)
 static int mark_moved(struct matching *t)
 {
     size_t n = t->a->count, longest = 0;
-    size_t *tail = tw_reallocarray(NULL, n, sizeof *tail), *before = tw_reallocarray(NULL, n, sizeof *before);
+    size_t *tail = tw_reallocarray(NULL, n, sizeof *tail);
+    size_t *before = tw_reallocarray(NULL, n, sizeof *before);
     int rc = tail && before ? 0 : TWIN_ENOMEM;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         size_t place = t->m->to_b[i], low = 0, high = longest;
@@ -478,10 +516,17 @@ static int mark_moved(struct matching *t)
     return rc;
 }
 
-int tw_match_records(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_match *m)
+int tw_match_records(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                     struct tw_match *m)
 {
-    struct matching t = {.c = c, .a = a, .b = b, .m = m, .x = entries_of(a), .y = entries_of(b),
-                         .left_a = tw_calloc(a->count, sizeof *t.left_a), .left_b = tw_calloc(b->count, sizeof *t.left_b)};
+    struct matching t = {.c = c,
+                         .a = a,
+                         .b = b,
+                         .m = m,
+                         .x = entries_of(a),
+                         .y = entries_of(b),
+                         .left_a = tw_calloc(a->count, sizeof *t.left_a),
+                         .left_b = tw_calloc(b->count, sizeof *t.left_b)};
     int rc = t.x && t.y && t.left_a && t.left_b ? 0 : TWIN_ENOMEM;
     if (rc == 0)
         rc = match_names(&t);
@@ -498,7 +543,8 @@ int tw_match_records(struct tw_cmp *c, const struct tw_view *a, const struct tw_
 
 int tw_match_init(struct tw_match *m, size_t a, size_t b)
 {
-    *m = (struct tw_match){.to_b = tw_reallocarray(NULL, a, sizeof *m->to_b), .to_a = tw_reallocarray(NULL, b, sizeof *m->to_a),
+    *m = (struct tw_match){.to_b = tw_reallocarray(NULL, a, sizeof *m->to_b),
+                           .to_a = tw_reallocarray(NULL, b, sizeof *m->to_a),
                            .moved = tw_calloc(a, sizeof *m->moved)};
     if (!m->to_b || !m->to_a || !m->moved)
         return TWIN_ENOMEM;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Printed lines, and names of files, with their noise masked. What is noise is shown, not guessed: first by the facts of the run
- * (run_facts.c, shape.c), then by the grammar of speeds (grammar.c). Everything else is a result.
+ * Printed lines, and names of files, with their noise masked. What is noise is shown, not guessed:
+ * first by the facts of the run (run_facts.c, shape.c), then by the grammar of speeds (grammar.c).
+ * Everything else is a result.
  */
 #include "internal.h"
 
@@ -36,7 +37,8 @@ static char *plain_copy(const char *line, size_t n)
         size_t sequence = 0;
         if (line[i] == '\033' && i + 1 < n && line[i + 1] == '[') {
             sequence = 2;
-            while (i + sequence < n && (isdigit((unsigned char)line[i + sequence]) || strchr(";?", line[i + sequence])))
+            while (i + sequence < n &&
+                   (isdigit((unsigned char)line[i + sequence]) || strchr(";?", line[i + sequence])))
                 sequence++;
             sequence += i + sequence < n;
         }
@@ -52,12 +54,14 @@ static char *plain_copy(const char *line, size_t n)
     return copy;
 }
 
-/* Does a number begin here? A sign belongs to it where nothing stands before it that it could be joined to. */
+/* Does a number begin here? A sign belongs to it where nothing stands before it that it could be
+ * joined to. */
 static size_t number_at(const char *line, size_t at)
 {
     char before = at > 0 ? line[at - 1] : ' ';
     bool sign = line[at] == '-' || line[at] == '+';
-    if (is_word(before) || (!sign && before == '.' && at > 1 && isdigit((unsigned char)line[at - 2])))
+    if (is_word(before) ||
+        (!sign && before == '.' && at > 1 && isdigit((unsigned char)line[at - 2])))
         return 0;
     if (sign && (before == ')' || before == ']'))
         return 0;
@@ -92,17 +96,21 @@ static size_t unknown_rate_at(const char *line, size_t at)
     size_t n = 1;
     while (isalpha((unsigned char)line[at + n]))
         n++;
-    return n > 1 && line[at + n] == '/' && line[at + n + 1] == 's' && !is_word(line[at + n + 2]) ? n + 2 : 0;
+    return n > 1 && line[at + n] == '/' && line[at + n + 1] == 's' && !is_word(line[at + n + 2])
+               ? n + 2
+               : 0;
 }
 
-/* The spread or the average behind a number of the same meter: "Time 0.45 ( 1.2)", "0.12 +- 0.01", "time 1.2/3.4" */
+/* The spread or the average behind a number of the same meter: "Time 0.45 ( 1.2)", "0.12 +- 0.01",
+ * "time 1.2/3.4" */
 static bool continues(const char *line, const struct token *last, bool by_label, size_t at)
 {
     if (!last || !by_label || last->worth == TW_RESULT)
         return false;
     const char *gap = line + last->at + last->n;
     size_t n = at - (last->at + last->n);
-    static const char *const joins[] = {"(", "(avg", "+-", "+/-", "\xC2\xB1", "/", ",", "\xE2\x80\xA6", NULL};
+    static const char *const joins[] = {"(", "(avg", "+-",           "+/-", "\xC2\xB1",
+                                        "/", ",",    "\xE2\x80\xA6", NULL};
     while (n > 0 && *gap == ' ') {
         gap++;
         n--;
@@ -116,7 +124,8 @@ static bool continues(const char *line, const struct token *last, bool by_label,
     }
     for (int i = 0; joins[i]; i++)
         if (strlen(joins[i]) == n && strncmp(gap, joins[i], n) == 0)
-            return gap[0] != ',' || strchr("[(", line[last->at ? last->at - 1 : 0]) || (last->at > 1 && line[last->at - 1] == ' ' && line[last->at - 2] == ',');
+            return gap[0] != ',' || strchr("[(", line[last->at ? last->at - 1 : 0]) ||
+                   (last->at > 1 && line[last->at - 1] == ' ' && line[last->at - 2] == ',');
     return false;
 }
 
@@ -130,7 +139,8 @@ static bool echoes_option(const char *line, size_t at, size_t n, const struct tw
             continue;
         while (end > 0 && strchr(" :='\"", line[end - 1]))
             end--;
-        if (end >= name && end < at && strncmp(line + end - name, f->option[i], name) == 0 && (end == name || !is_word(line[end - name - 1])))
+        if (end >= name && end < at && strncmp(line + end - name, f->option[i], name) == 0 &&
+            (end == name || !is_word(line[end - name - 1])))
             return true;
     }
     return false;
@@ -158,7 +168,8 @@ static void tokens_free(struct tokens *t)
 }
 
 /* The next token at `at`, which is no blank. names: a path, in which only facts count. */
-static struct token next_token(const struct tokens *t, size_t at, const struct tw_facts *f, bool names, bool *by_label)
+static struct token next_token(const struct tokens *t, size_t at, const struct tw_facts *f,
+                               bool names, bool *by_label)
 {
     const char *line = t->line;
     struct token out = {.at = at, .n = 1};
@@ -202,13 +213,17 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
     if (n > 0)
         return (struct token){at, n, true, TW_RESULT};
     if (is_word(line[at]))
-        while (is_word(line[at + out.n]) && !(out.n < 4096 && !isalnum((unsigned char)line[at + out.n - 1]) && tw_shape_at(line, at + out.n, f)) &&
-               !(isdigit((unsigned char)line[at + out.n]) && isalpha((unsigned char)line[at + out.n - 1]) && tw_shape_at(line, at + out.n, f)))
+        while (is_word(line[at + out.n]) &&
+               !(out.n < 4096 && !isalnum((unsigned char)line[at + out.n - 1]) &&
+                 tw_shape_at(line, at + out.n, f)) &&
+               !(isdigit((unsigned char)line[at + out.n]) &&
+                 isalpha((unsigned char)line[at + out.n - 1]) && tw_shape_at(line, at + out.n, f)))
             out.n++;
     return out;
 }
 
-static bool tokens_make(const char *line, size_t length, const struct tw_facts *f, bool names, struct tokens *t)
+static bool tokens_make(const char *line, size_t length, const struct tw_facts *f, bool names,
+                        struct tokens *t)
 {
     bool by_label = false;
     *t = (struct tokens){.line = plain_copy(line, length)};
@@ -220,7 +235,8 @@ static bool tokens_make(const char *line, size_t length, const struct tw_facts *
             at++;
             continue;
         }
-        struct token next = t->count < TOKENS_MAX ? next_token(t, at, f, names, &by_label) : (struct token){.at = at, .n = n - at};
+        struct token next = t->count < TOKENS_MAX ? next_token(t, at, f, names, &by_label)
+                                                  : (struct token){.at = at, .n = n - at};
         if (!add_token(t, next.at, next.n, next.number, next.worth)) {
             tokens_free(t);
             return false;
@@ -239,7 +255,8 @@ static char mask_of(const struct token *t, enum tw_mask mask)
     return '\0';
 }
 
-/* A blank is kept between two words only: how numbers are padded and lists are spaced means nothing. */
+/* A blank is kept between two words only: how numbers are padded and lists are spaced means
+ * nothing. */
 static bool wants_blank(const struct tokens *t, size_t i, const struct tw_buf *out)
 {
     if (i == 0 || out->len == 0 || t->token[i].at == t->token[i - 1].at + t->token[i - 1].n)
@@ -289,12 +306,14 @@ char *tw_noise_name(const char *name, const struct tw_facts *f)
     return out;
 }
 
-static bool same_text(const struct tokens *x, const struct token *a, const struct tokens *y, const struct token *b)
+static bool same_text(const struct tokens *x, const struct token *a, const struct tokens *y,
+                      const struct token *b)
 {
     return a->n == b->n && memcmp(x->line + a->at, y->line + b->at, a->n) == 0;
 }
 
-bool tw_noise_equal(const char *a, size_t n, const struct tw_facts *fa, const char *b, size_t m, const struct tw_facts *fb, bool *open)
+bool tw_noise_equal(const char *a, size_t n, const struct tw_facts *fa, const char *b, size_t m,
+                    const struct tw_facts *fb, bool *open)
 {
     struct tokens x, y = {0};
     bool equal = true;
@@ -330,7 +349,8 @@ bool tw_noise_each_open(const char *a, size_t n, const struct tw_facts *fa, cons
             continue;
         bool of_result = p->worth == TW_RESULT || q->worth == TW_RESULT ||
                          tw_grammar_names_result(x.line, p->at);
-        each(user, &(struct tw_noise_pair){i, x.line + p->at, y.line + q->at, p->n, q->n, of_result});
+        each(user,
+             &(struct tw_noise_pair){i, x.line + p->at, y.line + q->at, p->n, q->n, of_result});
     }
     tokens_free(&x);
     tokens_free(&y);
@@ -361,7 +381,8 @@ double tw_noise_alike(const char *a, size_t n, const char *b, size_t m)
 
 int64_t tw_noise_step(const char *line)
 {
-    static const char *const words[] = {"step", "steps", "iter", "iteration", "global_step", "batch", "epoch", NULL};
+    static const char *const words[] = {"step",        "steps", "iter",  "iteration",
+                                        "global_step", "batch", "epoch", NULL};
     for (int w = 0; words[w]; w++)
         for (const char *p = line; (p = strcasestr(p, words[w])); p++) {
             const char *q = p + strlen(words[w]);

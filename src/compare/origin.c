@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What may be called an origin: a difference of which everything that it is made from was seen whole, in both runs, and was
- * equal. Where a part was sampled, could not be read, or lies in a gap, the role is unknown, and the finding says between
- * which two places it was made: the one that was not seen whole, and the one that differs.
+ * What may be called an origin: a difference of which everything that it is made from was seen
+ * whole, in both runs, and was equal. Where a part was sampled, could not be read, or lies in a
+ * gap, the role is unknown, and the finding says between which two places it was made: the one that
+ * was not seen whole, and the one that differs.
  */
 #include "internal.h"
 
@@ -10,14 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the tensor's name where the record's says that it is a sample ("w[1/16]", "w.exp_avg[:16384]", as older agents
- * wrote) or a part ("w[0:4096]"); else 0. */
+/* The length of the tensor's name where the record's says that it is a sample ("w[1/16]",
+ * "w.exp_avg[:16384]", as older agents wrote) or a part ("w[0:4096]"); else 0. */
 static size_t sampled_name(const char *name)
 {
     const char *open = strrchr(name, '[');
     if (!open)
         return 0;
-    size_t from = strspn(open + 1, "0123456789"), to = open[1 + from] == ':' ? strspn(open + 2 + from, "0123456789") : 0;
+    size_t from = strspn(open + 1, "0123456789");
+    size_t to = open[1 + from] == ':' ? strspn(open + 2 + from, "0123456789") : 0;
     bool range = to > 0 && strcmp(open + 2 + from + to, "]") == 0;
     return range || strcmp(open, "[1/16]") == 0 ? (size_t)(open - name) : 0;
 }
@@ -35,8 +37,8 @@ static bool whole_beside(const struct tw_view *v, const struct tw_rec *part)
     for (size_t i = 0; n > 0 && i < v->count; i++) {
         const struct tw_rec *r = &v->rec[i];
         const char *other = tw_rec_name(v, r);
-        if (r->phase == part->phase && r->kind == part->kind && strlen(other) == n && strncmp(other, name, n) == 0 &&
-            !tw_rec_in_part(v, r))
+        if (r->phase == part->phase && r->kind == part->kind && strlen(other) == n &&
+            strncmp(other, name, n) == 0 && !tw_rec_in_part(v, r))
             return true;
     }
     return false;
@@ -70,7 +72,8 @@ static char *say_hidden(struct tw_cmp *c, const struct tw_view *v, const struct 
     return text;
 }
 
-/* Made by computing on what stands in the step or entered it; what is drawn or loaded comes from outside. */
+/* Made by computing on what stands in the step or entered it; what is drawn or loaded comes from
+ * outside. */
 static bool is_computed(const struct tw_rec *r)
 {
     switch (r->kind) {
@@ -85,12 +88,14 @@ static bool is_computed(const struct tw_rec *r)
 }
 
 /* What was consumed, where the trace says so: in this step or in an earlier one. */
-static int hidden_link(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r, char **found, struct twin_error *err)
+static int hidden_link(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
+                       char **found, struct twin_error *err)
 {
     struct tw_view other = {0};
     int rc = 0;
     for (size_t i = 0; i < r->link_count && !*found && rc == 0; i++) {
-        uint32_t step = (uint32_t)(v->link[r->link + i] >> 32), seq = (uint32_t)v->link[r->link + i];
+        uint32_t step = (uint32_t)(v->link[r->link + i] >> 32);
+        uint32_t seq = (uint32_t)v->link[r->link + i];
         const struct tw_view *in = step == r->step ? v : &other;
         if (in == &other && (other.count == 0 || other.rec[0].step != step)) {
             tw_view_free(&other);
@@ -137,8 +142,8 @@ bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step)
         return false;
     bool whole = v.dropped == 0;
     for (size_t i = 0; i < v.count && whole; i++)
-        whole = v.rec[i].kind != TWIN_KIND_WEIGHT || v.rec[i].phase == TWIN_PHASE_INIT || v.rec[i].flags & TWIN_REC_PART ||
-                !tw_rec_hidden(&v, &v.rec[i]);
+        whole = v.rec[i].kind != TWIN_KIND_WEIGHT || v.rec[i].phase == TWIN_PHASE_INIT ||
+                v.rec[i].flags & TWIN_REC_PART || !tw_rec_hidden(&v, &v.rec[i]);
     tw_view_free(&v);
     return whole;
 }
@@ -146,13 +151,16 @@ bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step)
 static bool is_fed(const struct tw_view *v, const struct tw_rec *end)
 {
     for (const struct tw_rec *x = v->rec; x < end; x++)
-        if (x->kind == TWIN_KIND_BATCH || x->kind == TWIN_KIND_INDICES || x->kind == TWIN_KIND_IN || x->kind == TWIN_KIND_VALUE)
+        if (x->kind == TWIN_KIND_BATCH || x->kind == TWIN_KIND_INDICES || x->kind == TWIN_KIND_IN ||
+            x->kind == TWIN_KIND_VALUE)
             return true;
     return false;
 }
 
-/* What the step before handed on; its value hash is equal, and covers dropped records, too. *fed: an input was seen there; a second optimizer's step has no batch of its own. */
-static int hidden_in_step_before(struct tw_cmp *c, const struct tw_view *v, uint32_t step, char **found, bool *fed, struct twin_error *err)
+/* What the step before handed on; its value hash is equal, and covers dropped records, too. *fed:
+ * an input was seen there; a second optimizer's step has no batch of its own. */
+static int hidden_in_step_before(struct tw_cmp *c, const struct tw_view *v, uint32_t step,
+                                 char **found, bool *fed, struct twin_error *err)
 {
     struct tw_view before = {0};
     int rc = tw_view_load(c, v->proc, step - 1, step - 1, &before, err);
@@ -167,7 +175,8 @@ static int hidden_in_step_before(struct tw_cmp *c, const struct tw_view *v, uint
 }
 
 /* Sets *found to what entered the step and hides something, or to an input that nobody saw. */
-static int hidden_entry(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r, char **found, struct twin_error *err)
+static int hidden_entry(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
+                        char **found, struct twin_error *err)
 {
     const struct tw_rec *x = hidden_state(v, true);
     bool fed = is_fed(v, r);
@@ -181,11 +190,13 @@ static int hidden_entry(struct tw_cmp *c, const struct tw_view *v, const struct 
     return rc;
 }
 
-static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found, struct twin_error *err)
+static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found,
+                        struct twin_error *err)
 {
     const struct tw_rec *r = &v->rec[index], *x = NULL;
     if (v->dropped) /* what it was made from may be among them */
-        *found = tw_cmp_text(c, "%llu records of step %u without details", (unsigned long long)v->dropped, r->step);
+        *found = tw_cmp_text(c, "%llu records of step %u without details",
+                             (unsigned long long)v->dropped, r->step);
     else if (r->link_count > 0)
         return hidden_link(c, v, r, found, err);
     else
@@ -201,8 +212,10 @@ static bool left_by_backward(const struct tw_view *v, const struct tw_rec *r)
 {
     for (size_t i = 0; i < v->count; i++) {
         const struct tw_rec *x = &v->rec[i];
-        bool gradient = x->phase == TWIN_PHASE_BACKWARD && x->kind == TWIN_KIND_GRADIENT && x->step == r->step;
-        if (gradient && strcmp(tw_rec_name(v, x), tw_rec_name(v, r)) == 0 && strcmp(tw_rec_scope(v, x), tw_rec_scope(v, r)) == 0)
+        bool gradient = x->phase == TWIN_PHASE_BACKWARD && x->kind == TWIN_KIND_GRADIENT &&
+                        x->step == r->step;
+        if (gradient && strcmp(tw_rec_name(v, x), tw_rec_name(v, r)) == 0 &&
+            strcmp(tw_rec_scope(v, x), tw_rec_scope(v, r)) == 0)
             return true;
     }
     return false;
@@ -212,7 +225,8 @@ static bool left_by_backward(const struct tw_view *v, const struct tw_rec *r)
 static char *say_before_writing(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
 {
     if (r->kind == TWIN_KIND_GRADIENT)
-        return tw_cmp_text(c, "the %s of step %u", left_by_backward(v, r) ? "backward" : "forward", r->step);
+        return tw_cmp_text(c, "the %s of step %u", left_by_backward(v, r) ? "backward" : "forward",
+                           r->step);
     if (r->phase == TWIN_PHASE_BACKWARD)
         return tw_cmp_text(c, "the forward of step %u", r->step);
     if (r->step == 0)
@@ -220,11 +234,14 @@ static char *say_before_writing(struct tw_cmp *c, const struct tw_view *v, const
     return tw_cmp_text(c, "the weights as step %u left them", r->step - 1);
 }
 
-/* "12 Net are looked at in part": from step 12 on nobody knows what was written to the weights of a model between the steps. */
-static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const struct tw_rec *r, char **found)
+/* "12 Net are looked at in part": from step 12 on nobody knows what was written to the weights of a
+ * model between the steps. */
+static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const struct tw_rec *r,
+                           char **found)
 {
     const char *key, *value;
-    for (size_t i = 0; is_computed(r) && !*found && twin_trace_note(p->trace, i, &key, &value); i++) {
+    for (size_t i = 0; is_computed(r) && !*found && twin_trace_note(p->trace, i, &key, &value);
+         i++) {
         unsigned long from;
         char *end;
         if (strcmp(key, "written.unseen") != 0)
@@ -235,8 +252,10 @@ static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const stru
     }
 }
 
-/* "16 SGD": from step 16 on a write past PyTorch's version counter, between a backward and what its optimizer reads, can be missed. */
-static void unseen_gradient(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r, char **found)
+/* "16 SGD": from step 16 on a write past PyTorch's version counter, between a backward and what its
+ * optimizer reads, can be missed. */
+static void unseen_gradient(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
+                            char **found)
 {
     const char *key, *value;
     bool its = r->phase == TWIN_PHASE_BACKWARD && r->kind == TWIN_KIND_GRADIENT;
@@ -246,12 +265,16 @@ static void unseen_gradient(struct tw_cmp *c, const struct tw_view *v, const str
     }
 }
 
-/* "3 MSELoss was given what no record shows": from step 3 on nobody saw what this module makes its output of. */
-static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r, char **found)
+/* "3 MSELoss was given what no record shows": from step 3 on nobody saw what this module makes its
+ * output of. */
+static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
+                         char **found)
 {
     const char *key, *value, *scope = tw_rec_scope(v, r);
-    bool made = r->phase == TWIN_PHASE_FORWARD && (r->kind == TWIN_KIND_ACTIVATION || r->kind == TWIN_KIND_LOSS);
-    for (size_t i = 0; made && scope[0] && !*found && twin_trace_note(v->proc->trace, i, &key, &value); i++) {
+    bool made = r->phase == TWIN_PHASE_FORWARD &&
+                (r->kind == TWIN_KIND_ACTIVATION || r->kind == TWIN_KIND_LOSS);
+    for (size_t i = 0;
+         made && scope[0] && !*found && twin_trace_note(v->proc->trace, i, &key, &value); i++) {
         char *label;
         size_t n = strlen(scope);
         if (strcmp(key, "input.unseen") != 0)
@@ -259,16 +282,19 @@ static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct
         unsigned long from = strtoul(value, &label, 10);
         bool its = label != value && strncmp(label + 1, scope, n) == 0 && label[1 + n] == ' ';
         if (its && r->step >= from)
-            *found = tw_cmp_text(c, "the call of %.200s in step %u (which%.200s)", scope, r->step, label + 1 + n);
+            *found = tw_cmp_text(c, "the call of %.200s in step %u (which%.200s)", scope, r->step,
+                                 label + 1 + n);
     }
 }
 
 static char *say_end_of_step_before(struct tw_cmp *c, uint32_t step)
 {
-    return step > 0 ? tw_cmp_text(c, "the end of step %u", step - 1) : tw_cmp_copy(c, "the beginning");
+    return step > 0 ? tw_cmp_text(c, "the end of step %u", step - 1)
+                    : tw_cmp_copy(c, "the beginning");
 }
 
-/* The operation recorded last before the record at `index`; what came before it is equal, since it is the first that differs. */
+/* The operation recorded last before the record at `index`; what came before it is equal, since it
+ * is the first that differs. */
 static char *say_operation_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
 {
     const struct tw_rec *r = &v->rec[index];
@@ -281,11 +307,13 @@ static char *say_operation_before(struct tw_cmp *c, const struct tw_view *v, siz
     return say_end_of_step_before(c, r->step);
 }
 
-/* What a backward starts from and no module gave out: lines of the job computed it, from whatever they had. */
+/* What a backward starts from and no module gave out: lines of the job computed it, from whatever
+ * they had. */
 static bool is_loss_of_lines(const struct tw_view *v, const struct tw_rec *r)
 {
     const char *op = tw_rec_op(v, r);
-    return r->phase == TWIN_PHASE_FORWARD && r->kind == TWIN_KIND_LOSS && (strcmp(op, "backward") == 0 || strcmp(op, "autograd.grad") == 0);
+    return r->phase == TWIN_PHASE_FORWARD && r->kind == TWIN_KIND_LOSS &&
+           (strcmp(op, "backward") == 0 || strcmp(op, "autograd.grad") == 0);
 }
 
 /* The output of a model recorded last before, which is equal. */
@@ -297,7 +325,8 @@ static char *say_output_before(struct tw_cmp *c, const struct tw_view *v, size_t
     return say_end_of_step_before(c, v->rec[index].step);
 }
 
-/* A generator's state that no drawing module, loader or operation is named for: lines of the job have drawn from it, or set it. */
+/* A generator's state that no drawing module, loader or operation is named for: lines of the job
+ * have drawn from it, or set it. */
 static bool is_state_of_lines(const struct tw_view *v, const struct tw_rec *r)
 {
     const char *op = tw_rec_op(v, r);
@@ -310,15 +339,18 @@ static char *say_state_before(struct tw_cmp *c, const struct tw_view *v, size_t 
     const struct tw_rec *r = &v->rec[index];
     for (size_t i = index; i-- > 0;) {
         const struct tw_rec *x = &v->rec[i];
-        if (x->kind == TWIN_KIND_STATE && x->step == r->step && strcmp(tw_rec_name(v, x), tw_rec_name(v, r)) == 0 && tw_rec_op(v, x)[0])
-            return tw_cmp_text(c, "state %.200s of step %u behind %.200s", tw_rec_name(v, x), x->step, tw_rec_op(v, x));
+        if (x->kind == TWIN_KIND_STATE && x->step == r->step &&
+            strcmp(tw_rec_name(v, x), tw_rec_name(v, r)) == 0 && tw_rec_op(v, x)[0])
+            return tw_cmp_text(c, "state %.200s of step %u behind %.200s", tw_rec_name(v, x),
+                               x->step, tw_rec_op(v, x));
     }
-    return r->phase == TWIN_PHASE_INIT ? tw_cmp_copy(c, "the beginning") : say_end_of_step_before(c, r->step);
+    return r->phase == TWIN_PHASE_INIT ? tw_cmp_copy(c, "the beginning")
+                                       : say_end_of_step_before(c, r->step);
 }
 
-/* A record of a thing that was made elsewhere, out of sight: what an operation or a module was given, a module that is first called
- * when steps have passed, tensors that a file is made of. It shows a difference and cannot be where it was made. Sets *found to
- * the last thing seen before. */
+/* A record of a thing that was made elsewhere, out of sight: what an operation or a module was
+ * given, a module that is first called when steps have passed, tensors that a file is made of. It
+ * shows a difference and cannot be where it was made. Sets *found to the last thing seen before. */
 static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found)
 {
     const struct tw_rec *r = &v->rec[index];
@@ -330,7 +362,8 @@ static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, 
         *found = say_output_before(c, v, index);
     else if (tw_is_handed(r->phase, r->kind) && strcmp(tw_rec_op(v, r), "written") == 0)
         *found = tw_cmp_text(c, "the batch of step %u as the loader delivered it", r->step);
-    else if (tw_is_handed(r->phase, r->kind) || (r->phase == TWIN_PHASE_INIT && r->kind != TWIN_KIND_STATE && r->step > 0))
+    else if (tw_is_handed(r->phase, r->kind) ||
+             (r->phase == TWIN_PHASE_INIT && r->kind != TWIN_KIND_STATE && r->step > 0))
         *found = tw_cmp_copy(c, "the beginning");
     else if (r->phase == TWIN_PHASE_CHECKPOINT)
         *found = say_end_of_step_before(c, r->step);
@@ -347,29 +380,38 @@ static bool has_moment(const struct tw_view *v, uint32_t before, bool first)
     return false;
 }
 
-/* The first step of a resumed arm stands beside two steps of the other: what the optimizer had gathered by then is in
- * the one before. With which state the resumed optimizer began, nothing shows. */
-static void hidden_at_seam(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_rec *r, char **found)
+/* The first step of a resumed arm stands beside two steps of the other: what the optimizer had
+ * gathered by then is in the one before. With which state the resumed optimizer began, nothing
+ * shows. */
+static void hidden_at_seam(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                           const struct tw_rec *r, char **found)
 {
-    bool updated = r->phase == TWIN_PHASE_OPTIMIZER && (r->kind == TWIN_KIND_MOMENT || r->kind == TWIN_KIND_WEIGHT);
-    bool seam = updated && a->count > 0 && b->count > 0 && a->rec[0].step < a->rec[a->count - 1].step;
+    bool updated = r->phase == TWIN_PHASE_OPTIMIZER &&
+                   (r->kind == TWIN_KIND_MOMENT || r->kind == TWIN_KIND_WEIGHT);
+    bool seam = updated && a->count > 0 && b->count > 0 &&
+                a->rec[0].step < a->rec[a->count - 1].step;
     if (seam && has_moment(a, a->rec[a->count - 1].step, false) && !has_moment(b, 0, true))
-        *found = tw_cmp_text(c, "the optimizer state with which %s began, which was not recorded", c->label_b);
+        *found = tw_cmp_text(c, "the optimizer state with which %s began, which was not recorded",
+                             c->label_b);
 }
 
-/* One run had failed by then, and its records end: what the other one went on to record was not made of anything new. */
-static void behind_the_end(struct tw_cmp *c, const struct tw_diff *x, const struct tw_view *a, const struct tw_view *b, char **found)
+/* One run had failed by then, and its records end: what the other one went on to record was not
+ * made of anything new. */
+static void behind_the_end(struct tw_cmp *c, const struct tw_diff *x, const struct tw_view *a,
+                           const struct tw_view *b, char **found)
 {
     const struct tw_view *ended = x->a == TW_NONE ? a : b, *v;
     const struct tw_rec *r = tw_diff_rec(x, a, b, &v);
     bool alone = x->type == TWIN_FINDING_ONLY_A || x->type == TWIN_FINDING_ONLY_B;
-    if (!alone || c->o->arms || ended->proc->info->steps > r->step || !(ended == a ? c->failed_a : c->failed_b))
+    if (!alone || c->o->arms || ended->proc->info->steps > r->step ||
+        !(ended == a ? c->failed_a : c->failed_b))
         return;
     *found = tw_cmp_text(c, "the end of %s, which failed", ended == a ? c->label_a : c->label_b);
 }
 
-/* A gradient that one run alone has: in the other one the operation that makes it did not run, so that
- * no inputs of it were seen there. What decided that it runs (a branch, a set to None) lies before it. */
+/* A gradient that one run alone has: in the other one the operation that makes it did not run, so
+ * that no inputs of it were seen there. What decided that it runs (a branch, a set to None) lies
+ * before it. */
 static char *say_before_alone(struct tw_cmp *c, const struct tw_diff *x, const struct tw_rec *r)
 {
     bool alone = x->type == TWIN_FINDING_ONLY_A || x->type == TWIN_FINDING_ONLY_B;
@@ -377,8 +419,8 @@ static char *say_before_alone(struct tw_cmp *c, const struct tw_diff *x, const s
     return alone && gradient ? tw_cmp_text(c, "the forward of step %u", r->step) : NULL;
 }
 
-int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_diff *x, struct twin_finding *f,
-                    struct twin_error *err)
+int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                    const struct tw_diff *x, struct twin_finding *f, struct twin_error *err)
 {
     char *from = NULL;
     const struct tw_view *v;

@@ -9,15 +9,19 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r)
 {
     switch (r->outcome) {
     case TWIN_RUN_EXITED: return tw_cmp_text(c, "exit code %d", r->exit_code);
-    case TWIN_RUN_SIGNALED: return tw_cmp_text(c, "signal %d (%s)", r->signal, strsignal(r->signal));
-    case TWIN_RUN_NOT_STARTED: return tw_cmp_text(c, "not started (%s)", r->message ? r->message : "");
+    case TWIN_RUN_SIGNALED:
+        return tw_cmp_text(c, "signal %d (%s)", r->signal, strsignal(r->signal));
+    case TWIN_RUN_NOT_STARTED:
+        return tw_cmp_text(c, "not started (%s)", r->message ? r->message : "");
     default: return tw_cmp_copy(c, "interrupted");
     }
 }
 
-struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type type, const char *name, char *text, uint64_t step)
+struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type type, const char *name,
+                                    char *text, uint64_t step)
 {
-    struct twin_finding *f = text ? tw_finding_new(c, type, TWIN_PHASE_OUTPUT, TWIN_KIND_STATE) : NULL;
+    struct twin_finding *f = text ? tw_finding_new(c, type, TWIN_PHASE_OUTPUT, TWIN_KIND_STATE)
+                                  : NULL;
     if (!f) {
         tw_free(text);
         return NULL;
@@ -29,25 +33,33 @@ struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type typ
     return f;
 }
 
-struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
+struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *a,
+                                        const struct tw_side *b)
 {
     bool fa = tw_side_failed(a), fb = tw_side_failed(b);
     const struct tw_side *failed = fb ? b : a;
     if (tw_side_stopped(a) || tw_side_stopped(b) ||
-        (a->run->outcome == b->run->outcome && a->run->exit_code == b->run->exit_code && a->run->signal == b->run->signal) || (!fa && !fb))
+        (a->run->outcome == b->run->outcome && a->run->exit_code == b->run->exit_code &&
+         a->run->signal == b->run->signal) ||
+        (!fa && !fb))
         return NULL;
     char *x = tw_outcome_text(c, a->run), *y = tw_outcome_text(c, b->run), *where = NULL;
     if (failed->steps > 0 || failed->count > 0)
-        where = tw_cmp_text(c, "; the records of %s stop in step %llu", failed == a ? c->label_a : c->label_b, (unsigned long long)failed->steps);
+        where = tw_cmp_text(c, "; the records of %s stop in step %llu",
+                            failed == a ? c->label_a : c->label_b,
+                            (unsigned long long)failed->steps);
     else if (a->count + b->count > 0)
         where = tw_cmp_text(c, "; %s left no records", failed == a ? c->label_a : c->label_b);
     else
         where = tw_cmp_copy(c, "");
-    char *text = x && y && where ? tw_cmp_text(c, "%s: %s, %s: %s%s", c->label_a, x, c->label_b, y, where) : NULL;
+    char *text = x && y && where
+                     ? tw_cmp_text(c, "%s: %s, %s: %s%s", c->label_a, x, c->label_b, y, where)
+                     : NULL;
     tw_free(x);
     tw_free(y);
     tw_free(where);
-    struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "how the job ended", text, failed->steps);
+    struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "how the job ended", text,
+                                            failed->steps);
     for (size_t i = 0; f && i < failed->count; i++)
         if (failed->proc[i].info->steps == failed->steps) { /* where it was last seen */
             f->rank = failed->proc[i].rank;
@@ -56,20 +68,23 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
     return f;
 }
 
-/* A process that one run has and the other has not, both of one command and ended as they wanted to. What is less certain
- * than that (arms, runs that were stopped, helpers) is not a finding but unseen: range.c. */
-struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
+/* A process that one run has and the other has not, both of one command and ended as they wanted
+ * to. What is less certain than that (arms, runs that were stopped, helpers) is not a finding but
+ * unseen: range.c. */
+struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
+                                      const struct tw_side *b)
 {
     for (int s = 0; s < 2; s++) {
         const struct tw_side *side = s ? b : a, *other = s ? a : b;
-        const bool other_whole = !other->damaged && !tw_side_failed(other) && !tw_side_stopped(other);
+        const bool other_whole = !other->damaged && !tw_side_failed(other) &&
+                                 !tw_side_stopped(other);
         for (size_t i = 0; i < side->count; i++) {
             const struct tw_proc *p = &side->proc[i];
             const bool works = p->info->steps > 0 || side->steps == 0;
             if (p->taken || !works || !other_whole || c->o->arms)
                 continue;
-            char *text = tw_cmp_text(c, "rank %d (%s, number %zu) recorded only in %s", p->rank, tw_proc_role(p),
-                                     p->ordinal + 1, s ? c->label_b : c->label_a);
+            char *text = tw_cmp_text(c, "rank %d (%s, number %zu) recorded only in %s", p->rank,
+                                     tw_proc_role(p), p->ordinal + 1, s ? c->label_b : c->label_a);
             struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_RANKS, "processes", text, 0);
             if (f)
                 f->rank = p->rank;
@@ -79,16 +94,17 @@ struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
     return NULL;
 }
 
-/* Both processes ended in an orderly way, in runs that nobody stopped and that did not fail: what they did not do, they did
- * not want to do. */
+/* Both processes ended in an orderly way, in runs that nobody stopped and that did not fail: what
+ * they did not do, they did not want to do. */
 static bool ended_well(const struct tw_side *a, const struct tw_side *b, const struct tw_pair *p)
 {
-    return tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b) && p->a->info->closed &&
-           p->b->info->closed;
+    return tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b) &&
+           p->a->info->closed && p->b->info->closed;
 }
 
-struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
-                                      const struct tw_pair *pairs, size_t count)
+struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a,
+                                      const struct tw_side *b, const struct tw_pair *pairs,
+                                      size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct tw_pair *p = &pairs[i];
@@ -96,8 +112,10 @@ struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a,
         const bool enough = c->o->steps_given && x >= c->o->steps && y >= c->o->steps;
         if (x == y || !tw_pair_steps(p) || p->recut || enough || c->o->arms || !ended_well(a, b, p))
             continue;
-        char *text = tw_cmp_text(c, "%s has %lld steps, %s %lld", c->label_a, (long long)x, c->label_b, (long long)y);
-        struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "number of steps", text, (uint64_t)(x < y ? x : y));
+        char *text = tw_cmp_text(c, "%s has %lld steps, %s %lld", c->label_a, (long long)x,
+                                 c->label_b, (long long)y);
+        struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "number of steps", text,
+                                                (uint64_t)(x < y ? x : y));
         if (f)
             f->rank = p->a->rank;
         return f;

@@ -12,7 +12,8 @@ struct stream {
     bool cut; /* longer than is read here, or stored */
 };
 
-static void stream_load(struct tw_cmp *c, const struct twin_run *run, const char *which, bool truncated, struct stream *s)
+static void stream_load(struct tw_cmp *c, const struct twin_run *run, const char *which,
+                        bool truncated, struct stream *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char *path = tw_path_join(run->dir, which);
@@ -53,16 +54,26 @@ static void both_load(struct tw_cmp *c, const struct twin_run *run, struct strea
     tw_free(errors.data);
 }
 
-static void compare_texts(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const char *which, struct stream x,
-                          struct stream y, struct tw_last_resort *out)
+static void compare_texts(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                          const char *which, struct stream x, struct stream y,
+                          struct tw_last_resort *out)
 {
-    struct tw_lines l = {.name = which, .name_b = which, .kind = TWIN_KIND_LINE, .a = {x.data, x.bytes, a->facts}, .b = {y.data, y.bytes, b->facts},
+    struct tw_lines l = {.name = which,
+                         .name_b = which,
+                         .kind = TWIN_KIND_LINE,
+                         .a = {x.data, x.bytes, a->facts},
+                         .b = {y.data, y.bytes, b->facts},
                          .whole = both_ended(a, b) && !x.cut && !y.cut,
-                         .several_writers = a->run->process_count > 1 && b->run->process_count > 1, .shift = out->shift, .other_ends = out->other_ends};
+                         .several_writers = a->run->process_count > 1 && b->run->process_count > 1,
+                         .shift = out->shift,
+                         .other_ends = out->other_ends};
     tw_lines_compare(c, &l, out);
     if (x.cut || y.cut)
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: longer than the %zu MiB that are compared (--ignore %s leaves it out)", which,
-                                                   STREAM_CAP >> 20, which));
+        tw_texts_add(
+            c, &out->unknown,
+            tw_cmp_text(c,
+                        "%s: longer than the %zu MiB that are compared (--ignore %s leaves it out)",
+                        which, STREAM_CAP >> 20, which));
     tw_free(x.data);
     tw_free(y.data);
 }
@@ -73,8 +84,8 @@ static bool has_copy(const char *sha256, bool truncated)
     return *sha256 || !truncated;
 }
 
-static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const char *which, bool cut_a, bool cut_b,
-                           struct tw_last_resort *out)
+static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                           const char *which, bool cut_a, bool cut_b, struct tw_last_resort *out)
 {
     struct stream x, y;
     stream_load(c, a->run, which, cut_a, &x);
@@ -82,8 +93,10 @@ static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const stru
     compare_texts(c, a, b, which, x, y, out);
 }
 
-/* Of one run the streams were one file or terminal, of the other not: which line is whose is known of one run only. */
-static void compare_both(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out)
+/* Of one run the streams were one file or terminal, of the other not: which line is whose is known
+ * of one run only. */
+static void compare_both(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                         struct tw_last_resort *out)
 {
     struct stream x, y;
     bool no_stdout = tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, "stdout");
@@ -91,8 +104,11 @@ static void compare_both(struct tw_cmp *c, const struct tw_side *a, const struct
     if (no_stdout && no_stderr)
         return;
     if (no_stdout || no_stderr) {
-        tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: not compared: in one of the runs stdout and stderr were one "
-                                                   "(--ignore both, or record both runs alike)", no_stdout ? "stderr" : "stdout"));
+        tw_texts_add(c, &out->unknown,
+                     tw_cmp_text(c,
+                                 "%s: not compared: in one of the runs stdout and stderr were one "
+                                 "(--ignore both, or record both runs alike)",
+                                 no_stdout ? "stderr" : "stdout"));
         return;
     }
     both_load(c, a->run, &x);
@@ -100,7 +116,8 @@ static void compare_both(struct tw_cmp *c, const struct tw_side *a, const struct
     compare_texts(c, a, b, "stdout and stderr", x, y, out);
 }
 
-int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct tw_last_resort *out)
+int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                      struct tw_last_resort *out)
 {
     const struct twin_run *x = a->run, *y = b->run;
     if (x->one_stream != y->one_stream) {
@@ -116,8 +133,11 @@ int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw
         if (tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, name[i]))
             continue;
         if (!has_copy(sha_a[i], cut_a[i]) || !has_copy(sha_b[i], cut_b[i]))
-            tw_texts_add(c, &out->unknown, tw_cmp_text(c, "%s: not compared: it went to a device, and no copy was kept "
-                                                       "(--ignore %s leaves it out)", name[i], name[i]));
+            tw_texts_add(c, &out->unknown,
+                         tw_cmp_text(c,
+                                     "%s: not compared: it went to a device, and no copy was kept "
+                                     "(--ignore %s leaves it out)",
+                                     name[i], name[i]));
         else if (strcmp(sha_a[i], sha_b[i]) != 0)
             compare_stream(c, a, b, name[i], cut_a[i], cut_b[i], out);
     }

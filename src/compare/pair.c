@@ -4,7 +4,10 @@
 
 #include <stdio.h>
 
-struct scans { struct tw_scan *s; size_t n; };
+struct scans {
+    struct tw_scan *s;
+    size_t n;
+};
 
 static void scans_free(struct scans *scans)
 {
@@ -19,8 +22,8 @@ static bool other_world(const struct tw_side *a, const struct tw_side *b)
 }
 
 /* One pair of processes, at its shift: the seam first, then everything behind it. */
-static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a, struct tw_side *b, struct tw_scan *s,
-                    struct twin_error *err)
+static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a, struct tw_side *b,
+                    struct tw_scan *s, struct twin_error *err)
 {
     const int64_t shift = p->shift;
     s->pair = p;
@@ -31,7 +34,8 @@ static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a
     if (shift < 0) {
         from = (uint32_t)-shift;
         s->first = from;
-        if (from >= p->a->info->steps || p->b->info->steps == 0 || (c->o->steps_given && from >= c->o->steps))
+        if (from >= p->a->info->steps || p->b->info->steps == 0 ||
+            (c->o->steps_given && from >= c->o->steps))
             return 0; /* no overlap: tw_ranges_account says so */
         if (c->o->arms) {
             int rc = tw_shift_seam(c, p, from, s, err);
@@ -59,14 +63,16 @@ static bool earlier(const struct tw_scan *x, const struct tw_scan *y)
     return x->pair->a->rank < y->pair->a->rank;
 }
 
-/* A loader worker counts no steps. When the trainer parts first in its data, what parted in its worker came before. */
+/* A loader worker counts no steps. When the trainer parts first in its data, what parted in its
+ * worker came before. */
 static struct tw_scan *prefer_worker(struct scans *scans, struct tw_scan *best)
 {
     if (best->pair->auxiliary || best->cls > tw_cause_class(TWIN_PHASE_DATA, TWIN_KIND_BATCH))
         return best;
     for (size_t i = 0; i < scans->n; i++) {
         struct tw_scan *s = &scans->s[i];
-        if (s->found && s->pair->auxiliary && s->pair->a->rank == best->pair->a->rank && s->cls < best->cls)
+        if (s->found && s->pair->auxiliary && s->pair->a->rank == best->pair->a->rank &&
+            s->cls < best->cls)
             return s;
     }
     return best;
@@ -82,11 +88,13 @@ static struct tw_scan *first_of(struct scans *scans)
 }
 
 /* Reduced gradients that part while every rank's own were still equal parted in the reduction. */
-static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const struct tw_scan *best, int32_t world)
+static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const struct tw_scan *best,
+                            int32_t world)
 {
     struct twin_finding *f = best->origins.n ? &best->origins.f[0] : NULL;
     bool seen = false, differs = false;
-    if (!f || world < 2 || tw_is_written(f->phase, f->kind) || (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))
+    if (!f || world < 2 || tw_is_written(f->phase, f->kind) ||
+        (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))
         return;
     for (size_t i = 0; i < scans->n; i++)
         if (scans->s[i].found && scans->s[i].step == best->step) {
@@ -96,20 +104,25 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
     if (seen && !differs) {
         for (size_t i = 0; i < best->origins.n; i++)
             tw_finding_set(c, &best->origins.f[i].layer, tw_cmp_copy(c, "collective"));
-        tw_cmp_note(c, "local gradients of step %u were equal on every rank: they parted in the reduction", best->step);
+        tw_cmp_note(
+            c, "local gradients of step %u were equal on every rank: they parted in the reduction",
+            best->step);
     } else if (!seen) {
-        tw_cmp_note(c, "local gradients were not recorded, so whether they or the reduction parted is not known");
+        tw_cmp_note(c, "local gradients were not recorded, so whether they or the reduction parted "
+                       "is not known");
         for (size_t i = 0; i < best->origins.n; i++) {
             struct twin_finding *g = &best->origins.f[i];
             if (g->role == TWIN_ORIGIN)
                 tw_finding_between(c, g, tw_cmp_text(c, "the backward pass of step %u", best->step),
-                                   tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(g->kind), g->name, best->step));
+                                   tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(g->kind),
+                                               g->name, best->step));
         }
     }
 }
 
 /* The frontier over all ranks: those that part in the same step at the same place of the flow. */
-static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best, struct tw_pair_result *r)
+static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
+                    struct tw_pair_result *r)
 {
     struct tw_texts others = {0};
     r->differs = r->value = true;
@@ -121,7 +134,8 @@ static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
         if (!s->found || s == best || s->pair->auxiliary || s->step != best->step)
             continue;
         tw_texts_add(c, &others, tw_cmp_text(c, "%d", s->pair->a->rank));
-        for (size_t k = 0; s->cls == best->cls && k < s->origins.n && r->origins.n < TW_MAX_FRONTIER; k++)
+        for (size_t k = 0;
+             s->cls == best->cls && k < s->origins.n && r->origins.n < TW_MAX_FRONTIER; k++)
             tw_findings_take(c, &r->origins, tw_finding_copy(c, &s->origins.f[k]));
     }
     if (others.n) {
@@ -129,7 +143,8 @@ static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
         for (size_t i = 0; i < others.n && i < 16; i++)
             tw_buf_printf(&list, "%s%s", i ? ", " : "", others.s[i]);
         char *text = tw_buf_steal(&list);
-        tw_cmp_note(c, "parting in the same step: rank%s %s%s", others.n > 1 ? "s" : "", text ? text : "", others.n > 16 ? ", ..." : "");
+        tw_cmp_note(c, "parting in the same step: rank%s %s%s", others.n > 1 ? "s" : "",
+                    text ? text : "", others.n > 16 ? ", ..." : "");
         c->oom |= !text;
         tw_free(text);
     }
@@ -146,15 +161,18 @@ static int judge_all(struct tw_cmp *c, const struct scans *scans, struct twin_er
     return rc;
 }
 
-/* What came after the last step of processes that differ was judged with the steps. Of a run that did not end as it wanted to
- * more may be missing. */
-static void look_at_tails(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, struct scans *scans)
+/* What came after the last step of processes that differ was judged with the steps. Of a run that
+ * did not end as it wanted to more may be missing. */
+static void look_at_tails(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                          struct scans *scans)
 {
-    const bool partial = !tw_side_complete(a) || tw_side_failed(a) || !tw_side_complete(b) || tw_side_failed(b);
+    const bool partial = !tw_side_complete(a) || tw_side_failed(a) || !tw_side_complete(b) ||
+                         tw_side_failed(b);
     const bool stopped = tw_side_stopped(a) || tw_side_stopped(b);
     for (size_t i = 0; i < scans->n; i++) {
         struct tw_scan *s = &scans->s[i];
-        const bool same_end = (int64_t)s->pair->a->info->steps + s->shift == (int64_t)s->pair->b->info->steps;
+        const bool same_end = (int64_t)s->pair->a->info->steps + s->shift ==
+                              (int64_t)s->pair->b->info->steps;
         if (!s->found || !same_end || (c->o->steps_given && s->end >= c->o->steps))
             continue;
         s->tail_seen = true;
@@ -178,11 +196,15 @@ static void move_findings(struct tw_cmp *c, struct tw_findings *to, struct tw_fi
         tw_findings_take(c, to, tw_finding_copy(c, &from->f[i]));
 }
 
-/* Printed lines and files. With differing values they are consequences: only the onset of printed numbers is of use. */
-static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct scans *scans, struct tw_pair_result *r)
+/* Printed lines and files. With differing values they are consequences: only the onset of printed
+ * numbers is of use. */
+static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                        const struct scans *scans, struct tw_pair_result *r)
 {
-    struct tw_last_resort l = {.shift = c->o->arms ? r->shift : 0,
-                               .other_ends = c->o->arms && (c->o->steps_given || (int64_t)a->steps + r->shift != (int64_t)b->steps)};
+    struct tw_last_resort l = {
+        .shift = c->o->arms ? r->shift : 0,
+        .other_ends = c->o->arms &&
+                      (c->o->steps_given || (int64_t)a->steps + r->shift != (int64_t)b->steps)};
     tw_output_compare(c, a, b, &l);
     tw_files_compare(c, a, b, &l);
     move_findings(c, &r->benign, &l.benign);
@@ -195,14 +217,16 @@ static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct 
             take_one(c, r, f);
         }
         if (r->differs && scans->n > 0)
-            tw_cmp_note(c, "all records are equal: what differs was made by something that was not seen");
+            tw_cmp_note(
+                c, "all records are equal: what differs was made by something that was not seen");
         for (size_t i = 0; i < l.unknown.n; i++)
             tw_texts_add(c, &r->unknown, tw_cmp_copy(c, l.unknown.s[i]));
     }
     tw_last_resort_free(&l);
 }
 
-static void take_benign(struct tw_cmp *c, const struct twin_finding *at, char *text, struct tw_pair_result *r)
+static void take_benign(struct tw_cmp *c, const struct twin_finding *at, char *text,
+                        struct tw_pair_result *r)
 {
     struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_OUTPUT, at->phase, at->kind);
     if (!f) {
@@ -222,21 +246,35 @@ static void take_skipped(struct tw_cmp *c, const struct tw_scan *s, struct tw_pa
 {
     uint32_t first = (uint32_t)-s->shift;
     bool one = s->skipped == 1;
-    const struct twin_finding at = {.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .rank = s->pair->a->rank, .step_a = first, .name = (char *)"batch"};
+    const struct twin_finding at = {.phase = TWIN_PHASE_DATA,
+                                    .kind = TWIN_KIND_BATCH,
+                                    .rank = s->pair->a->rank,
+                                    .step_a = first,
+                                    .name = (char *)"batch"};
     if (s->skipped)
-        take_benign(c, &at, tw_cmp_text(c, "%s read %u batch%s and dropped %s before step %u (its 0)", c->label_b, s->skipped, one ? "" : "es",
-                                        one ? "it" : "them", first), r);
+        take_benign(c, &at,
+                    tw_cmp_text(c, "%s read %u batch%s and dropped %s before step %u (its 0)",
+                                c->label_b, s->skipped, one ? "" : "es", one ? "it" : "them",
+                                first),
+                    r);
 }
 
-/* What one arm did in between is benign when nothing both did differs; else it is a hint at most. */
+/*
+ * What one arm did in between is benign when nothing both did differs; else it is a hint at most.
+ */
 static void take_insertions(struct tw_cmp *c, const struct scans *scans, struct tw_pair_result *r)
 {
     for (size_t i = 0; i < scans->n && !r->value; i++) {
         const struct tw_findings *in = &scans->s[i].inserted;
         take_skipped(c, &scans->s[i], r);
         if (in->n > 0)
-            take_benign(c, &in->f[0], tw_cmp_text(c, "from step %u on one arm did more in between (%s/%s %s and %zu more): nothing that both did differs",
-                                                  in->f[0].step_a, twin_phase_name(in->f[0].phase), twin_kind_name(in->f[0].kind), in->f[0].name, in->n - 1), r);
+            take_benign(c, &in->f[0],
+                        tw_cmp_text(c,
+                                    "from step %u on one arm did more in between (%s/%s %s and %zu "
+                                    "more): nothing that both did differs",
+                                    in->f[0].step_a, twin_phase_name(in->f[0].phase),
+                                    twin_kind_name(in->f[0].kind), in->f[0].name, in->n - 1),
+                        r);
     }
 }
 
@@ -248,21 +286,23 @@ static void take_orders(struct tw_cmp *c, struct scans *scans, struct tw_pair_re
         if (o->n == 0)
             continue;
         if (r->value)
-            tw_cmp_note(c, "records came in another order from step %u on (rank %d, %s)", o->f[0].step_a, o->f[0].rank, o->f[0].name);
+            tw_cmp_note(c, "records came in another order from step %u on (rank %d, %s)",
+                        o->f[0].step_a, o->f[0].rank, o->f[0].name);
         else
             tw_findings_take(c, &r->benign, tw_finding_copy(c, &o->f[0]));
     }
 }
 
-static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair *pairs, size_t n,
-                    struct scans *scans, struct twin_error *err)
+static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair *pairs,
+                    size_t n, struct scans *scans, struct twin_error *err)
 {
     scans->s = tw_calloc(n, sizeof *scans->s);
     if (!scans->s)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing two runs");
     bool worlds_differ = c->o->arms && other_world(a, b);
     if (worlds_differ)
-        tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's weights can be compared", c->label_a, a->world, a->world == 1 ? "" : "s", c->label_b, b->world);
+        tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's weights can be compared", c->label_a,
+                    a->world, a->world == 1 ? "" : "s", c->label_b, b->world);
     for (size_t i = 0; i < n; i++) {
         if (worlds_differ && (pairs[i].a->rank != 0 || pairs[i].auxiliary))
             continue;
@@ -275,7 +315,8 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     return 0;
 }
 
-/* Steps of the process of a of which most were compared: with an arm of several trainers, of all of them together. */
+/* Steps of the process of a of which most were compared: with an arm of several trainers, of all of
+ * them together. */
 static void count_steps(const struct scans *scans, struct tw_pair_result *r)
 {
     for (size_t i = 0; i < scans->n; i++) {
@@ -297,7 +338,8 @@ static void count_steps(const struct scans *scans, struct tw_pair_result *r)
     }
 }
 
-int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair_result *r, struct twin_error *err)
+int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
+                    struct tw_pair_result *r, struct twin_error *err)
 {
     struct tw_pair *pairs = NULL;
     struct scans scans = {0};
@@ -320,8 +362,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     r->shift = -place.step;
     r->shift_found = place.found;
     if (c->o->resumed && r->shift >= 0 && b->steps > 0)
-        tw_cmp_unseen(c, "a resume: %s begins at step 0 of %s, so it found nothing to go on from", c->label_b,
-                      c->label_a);
+        tw_cmp_unseen(c, "a resume: %s begins at step 0 of %s, so it found nothing to go on from",
+                      c->label_b, c->label_a);
     count_steps(&scans, r);
     struct tw_scan *best = first_of(&scans);
     if (best) {
@@ -332,7 +374,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
         if (c->judged)
             rc = judge_all(c, &scans, err);
         if (named != best) {
-            for (size_t i = 0; i < named->origins.n; i++) /* its own numbering means nothing to the reader */
+            /* its own numbering means nothing to the reader */
+            for (size_t i = 0; i < named->origins.n; i++)
                 named->origins.f[i].step_a = named->origins.f[i].step_b = best->step;
             named->step = best->step;
         }
@@ -353,7 +396,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     take_one(c, r, tw_steps_compare(c, a, b, pairs, n));
     if (r->differs && !r->value && r->origins.n)
         r->step = r->origins.f[0].type == TWIN_FINDING_RANKS ? -1 : (int64_t)r->origins.f[0].step_a;
-    r->within = c->judged && !c->judged->outside && r->value && r->origins.n && r->origins.f[r->origins.n - 1].type == TWIN_FINDING_VALUE;
+    r->within = c->judged && !c->judged->outside && r->value && r->origins.n &&
+                r->origins.f[r->origins.n - 1].type == TWIN_FINDING_VALUE;
     r->failed_alike = !r->value && tw_side_failed(a) && tw_side_failed(b);
     if (r->within)
         look_at_tails(c, a, b, &scans);

@@ -26,7 +26,8 @@ static int by_rank_role_start(const void *x, const void *y)
 uint64_t tw_verified_bytes = UINT64_MAX; /* tests make it smaller, to see what is found without */
 
 /* silent: what processes without any record say that they could not see. */
-static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, struct tw_texts *silent, bool *no_memory)
+static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
+                     struct tw_texts *silent, bool *no_memory)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_trace *t = NULL;
@@ -46,54 +47,75 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path, s
     }
     const struct twin_trace_info *info = twin_trace_info(t);
     if (info->records == 0 && info->dropped == 0 && info->steps == 0) {
-        if (!info->closed) { /* opened for a record, so there was one: cut off, or killed before anything was sealed */
+        /* opened for a record, so there was one: cut off, or killed before anything was sealed */
+        if (!info->closed) {
             side->damaged = true;
-            tw_cmp_unseen(c, "run %zu: nothing is left in the trace of a process that recorded (%s)", side->index + 1, path);
+            tw_cmp_unseen(c,
+                          "run %zu: nothing is left in the trace of a process that recorded (%s)",
+                          side->index + 1, path);
         }
         if (info->lost)
-            tw_cmp_unseen(c, "run %zu: all %llu records of rank %d were lost: no memory, or over a limit", side->index + 1,
-                          (unsigned long long)info->lost, info->rank);
-        /* A process in which the agent sat and saw nothing (a shell, a launcher) corresponds to nothing. Its notes count. */
+            tw_cmp_unseen(
+                c, "run %zu: all %llu records of rank %d were lost: no memory, or over a limit",
+                side->index + 1, (unsigned long long)info->lost, info->rank);
+        /* A process in which the agent sat and saw nothing (a shell, a launcher) corresponds to
+         * nothing. Its notes count. */
         const char *key, *value;
         for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
             if (strcmp(key, "unarmed") == 0)
-                tw_texts_add(c, &c->unarmed, tw_cmp_text(c, "%s: %s", tw_starts(info->role, "main") ? "process" : info->role, value));
+                tw_texts_add(c, &c->unarmed,
+                             tw_cmp_text(c, "%s: %s",
+                                         tw_starts(info->role, "main") ? "process" : info->role,
+                                         value));
             else if (strcmp(key, "unseen") == 0)
                 tw_texts_add(c, silent, tw_cmp_text(c, "run %zu: %s", side->index + 1, value));
         twin_trace_close(t);
         return;
     }
-    /* Prefix hashes prove steps equal across a damaged stretch, but a trace that was altered is no evidence for "same". A quick
-     * look says no such thing, and while a run is going on it is repeated at every tick. */
+    /* Prefix hashes prove steps equal across a damaged stretch, but a trace that was altered is no
+     * evidence for "same". A quick look says no such thing, and while a run is going on it is
+     * repeated at every tick. */
     struct twin_error fault = TWIN_ERROR_INIT;
-    rc = !c->quick && info->file_bytes <= tw_verified_bytes && info->tail_bytes == 0 ? twin_trace_verify(t, &fault) : 0;
+    rc = !c->quick && info->file_bytes <= tw_verified_bytes && info->tail_bytes == 0
+             ? twin_trace_verify(t, &fault)
+             : 0;
     if (rc == TWIN_ENOMEM) {
         twin_trace_close(t);
         *no_memory = true;
         return;
     }
     if (rc == 0 && info->file_bytes <= tw_verified_bytes && info->tail_bytes > 0)
-        twin_trace_walk(t, NULL, NULL, NULL, NULL); /* a killed process's tail is no damage, but what lies before it may be */
+        /* a killed process's tail is no damage, but what lies before it may be */
+        twin_trace_walk(t, NULL, NULL, NULL, NULL);
     if (rc == TWIN_EFORMAT)
         tw_cmp_unseen(c, "run %zu: a trace is damaged: %s", side->index + 1, fault.message);
     struct tw_proc *p = &side->proc[side->count++];
-    *p = (struct tw_proc){.trace = t, .info = info, .path = path, .facts = side->facts, .rank = info->rank, .run = side->index};
+    *p = (struct tw_proc){.trace = t,
+                          .info = info,
+                          .path = path,
+                          .facts = side->facts,
+                          .rank = info->rank,
+                          .run = side->index};
     tw_say_damage(c, p);
     if (info->lost > 0)
-        tw_cmp_unseen(c, "run %zu: %llu calls of rank %d (%s) could not be recorded: no memory, or more names than a trace holds",
+        tw_cmp_unseen(c,
+                      "run %zu: %llu calls of rank %d (%s) could not be recorded: no memory, or "
+                      "more names than a trace holds",
                       side->index + 1, (unsigned long long)info->lost, info->rank, tw_proc_role(p));
-    if (tw_starts(tw_proc_role(p), "main")) { /* a worker may be killed with its work done, and counts as it likes */
+    /* a worker may be killed with its work done, and counts as it likes */
+    if (tw_starts(tw_proc_role(p), "main")) {
         side->closed &= info->closed;
         side->steps = info->steps > side->steps ? info->steps : side->steps;
     }
     if (info->world > side->world)
         side->world = info->world;
     if (info->tail_bytes > 0 && info->closed)
-        tw_cmp_note(c, "run %zu: %s has %llu bytes after its last good block", side->index + 1, path,
-                    (unsigned long long)info->tail_bytes);
+        tw_cmp_note(c, "run %zu: %s has %llu bytes after its last good block", side->index + 1,
+                    path, (unsigned long long)info->tail_bytes);
 }
 
-int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side, struct twin_error *err)
+int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side,
+                 struct twin_error *err)
 {
     struct tw_texts silent = {0};
     bool no_memory = false;
@@ -103,7 +125,8 @@ int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, str
     no_memory = !side->facts || !tw_facts_load(run, side->facts);
     for (size_t i = 0; side->proc && !no_memory && i < run->trace_count; i++)
         open_one(c, side, run->traces[i], &silent, &no_memory);
-    for (size_t i = 0; i < silent.n && side->count == 0; i++) /* a launcher's silence means nothing beside its workers' records */
+    /* a launcher's silence means nothing beside its workers' records */
+    for (size_t i = 0; i < silent.n && side->count == 0; i++)
         tw_cmp_unseen(c, "%s", silent.s[i]);
     tw_texts_free(&silent);
     if (!side->proc || no_memory) {
@@ -135,7 +158,8 @@ void tw_side_close(struct tw_side *side)
 
 bool tw_side_stopped(const struct tw_side *s)
 {
-    return s->run->outcome == TWIN_RUN_STOPPED || s->run->outcome == TWIN_RUN_INTERRUPTED || s->run->in_progress;
+    return s->run->outcome == TWIN_RUN_STOPPED || s->run->outcome == TWIN_RUN_INTERRUPTED ||
+           s->run->in_progress;
 }
 
 bool tw_side_failed(const struct tw_side *s)
@@ -165,7 +189,8 @@ static int is_computed(void *user, const struct twin_trace_record *r)
 {
     struct tw_proc *p = user;
     const struct twin_series *s = twin_trace_series(p->trace, r->series);
-    return s->kind != TWIN_KIND_STATE && s->kind != TWIN_KIND_HYPER && s->phase != TWIN_PHASE_ENVIRONMENT;
+    return s->kind != TWIN_KIND_STATE && s->kind != TWIN_KIND_HYPER &&
+           s->phase != TWIN_PHASE_ENVIRONMENT;
 }
 
 bool tw_proc_computes(struct tw_proc *p)
@@ -178,17 +203,20 @@ bool tw_pair_steps(const struct tw_pair *p)
     return !tw_proc_is_loader(p->a) && (p->a->info->steps > 0 || p->b->info->steps > 0);
 }
 
-/* Do the two agree over the steps both have? Processes started at once have no order of their own, but their records do. */
+/* Do the two agree over the steps both have? Processes started at once have no order of their own,
+ * but their records do. */
 static bool agree(struct tw_proc *x, struct tw_proc *y, uint32_t steps)
 {
     bool found = true;
     uint32_t step;
     uint64_t compared = 0;
-    int rc = twin_trace_first_difference(x->trace, y->trace, 0, 0, steps, &found, &step, &compared, NULL);
+    int rc = twin_trace_first_difference(x->trace, y->trace, 0, 0, steps, &found, &step, &compared,
+                                         NULL);
     return rc == 0 && !found && compared > 0;
 }
 
-static bool pair_up(struct tw_cmp *c, struct tw_proc *x, struct tw_proc *y, struct tw_pair **pairs, size_t *count, size_t *room)
+static bool pair_up(struct tw_cmp *c, struct tw_proc *x, struct tw_proc *y, struct tw_pair **pairs,
+                    size_t *count, size_t *room)
 {
     if (!tw_cmp_room(c, pairs, *count, room, sizeof **pairs))
         return false;
@@ -223,9 +251,10 @@ static long loader_workers(const struct tw_side *s, int32_t rank)
     return most;
 }
 
-/* Two workers against three divide the same batches otherwise. What comes of it is what the trainer gets, which is compared. */
-static size_t drop_divided_otherwise(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
-                                     struct tw_pair *pairs, size_t count)
+/* Two workers against three divide the same batches otherwise. What comes of it is what the trainer
+ * gets, which is compared. */
+static size_t drop_divided_otherwise(struct tw_cmp *c, const struct tw_side *a,
+                                     const struct tw_side *b, struct tw_pair *pairs, size_t count)
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
@@ -235,13 +264,16 @@ static size_t drop_divided_otherwise(struct tw_cmp *c, const struct tw_side *a, 
             pairs[kept++] = pairs[i];
             continue;
         }
-        tw_cmp_note(c, "rank %d has %ld loader workers in %s and %ld in %s: not they but the batches that it got were compared",
+        tw_cmp_note(c,
+                    "rank %d has %ld loader workers in %s and %ld in %s: not they but the batches "
+                    "that it got were compared",
                     rank, in_a, c->label_a, in_b, c->label_b);
     }
     return kept;
 }
 
-int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs, size_t *count)
+int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs,
+                  size_t *count)
 {
     size_t room = 0;
     *pairs = NULL;
@@ -250,8 +282,8 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
         a->proc[i].taken = false;
     for (size_t i = 0; i < b->count; i++)
         b->proc[i].taken = false;
-    /* Rounds: whole records agree, the first step agrees, then by ordinal: trainers with trainers first, so that what
-     * prepares the data for one arm alone does not take the trainer's place. */
+    /* Rounds: whole records agree, the first step agrees, then by ordinal: trainers with trainers
+     * first, so that what prepares the data for one arm alone does not take the trainer's place. */
     enum { ALL_AGREES, FIRST_AGREES, BOTH_STEP, LEFT, ROUNDS };
     for (int round = 0; round < ROUNDS; round++)
         for (size_t i = 0; i < a->count; i++) {
@@ -274,7 +306,8 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
         qsort(*pairs, *count, sizeof **pairs, pair_order);
     for (size_t i = 0; i < *count; i++) {
         struct tw_pair *p = &(*pairs)[i];
-        bool stepless = p->a->info->steps == 0 && p->b->info->steps == 0 && (a->steps > 0 || b->steps > 0);
+        bool stepless = p->a->info->steps == 0 && p->b->info->steps == 0 &&
+                        (a->steps > 0 || b->steps > 0);
         p->auxiliary = stepless || !tw_starts(tw_proc_role(p->a), "main");
     }
     return 0;

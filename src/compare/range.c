@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of each process was compared, held against what was asked for. Two runs of one command: all steps of all processes of
- * both. A resumed arm: from the step where it goes on to the end of the shorter arm. Whatever is short of that is named, so
- * that nobody reads "same" where nothing, or too little, was compared.
+ * What of each process was compared, held against what was asked for. Two runs of one command: all
+ * steps of all processes of both. A resumed arm: from the step where it goes on to the end of the
+ * shorter arm. Whatever is short of that is named, so that nobody reads "same" where nothing, or
+ * too little, was compared.
  */
 #include "internal.h"
 
@@ -20,7 +21,8 @@ struct account {
     bool differs;
 };
 
-/* Takes text. Where the runs differ anyway, what is missing is no reason for the verdict, but worth a note. */
+/* Takes text. Where the runs differ anyway, what is missing is no reason for the verdict, but worth
+ * a note. */
 static void missing(struct account *x, char *text)
 {
     if (!text)
@@ -47,10 +49,14 @@ static const char *who(const struct tw_proc *p, char out[96])
 /* Did the user ask for no more steps than this process made? */
 static bool cut_by_user(const struct tw_side *s, const struct tw_proc *p)
 {
-    return s->run->outcome == TWIN_RUN_STOPPED && s->run->max_steps > 0 && p->info->steps >= s->run->max_steps;
+    return s->run->outcome == TWIN_RUN_STOPPED && s->run->max_steps > 0 &&
+           p->info->steps >= s->run->max_steps;
 }
 
-struct span { int64_t from, end_a, end_b; }; /* in a's count: where the comparison begins, and where each process ends */
+/* in a's count: where the comparison begins, and where each process ends */
+struct span {
+    int64_t from, end_a, end_b;
+};
 
 static struct span span_of(const struct tw_cmp *c, const struct tw_pair *p)
 {
@@ -69,12 +75,16 @@ static char *nothing_compared(struct account *x, const struct tw_pair *p, const 
     const ull steps_a = p->a->info->steps, steps_b = p->b->info->steps;
     who(p->b, name);
     if (steps_a == 0 || steps_b == 0)
-        return tw_cmp_text(c, "%s: no step was compared: %s made %llu, %s %llu", name, c->label_a, steps_a, c->label_b, steps_b);
+        return tw_cmp_text(c, "%s: no step was compared: %s made %llu, %s %llu", name, c->label_a,
+                           steps_a, c->label_b, steps_b);
     if (s->from >= (int64_t)steps_a)
-        return tw_cmp_text(c, "%s: no step was compared: %s goes on at step %lld, and %s ends after %llu", name, c->label_b,
-                           (long long)s->from, c->label_a, steps_a);
-    return tw_cmp_text(c, "%s: no step was compared: %s goes on at step %lld, and the first %lld were asked for", name,
-                       c->label_b, (long long)s->from, (long long)(s->end_a < s->end_b ? s->end_a : s->end_b));
+        return tw_cmp_text(
+            c, "%s: no step was compared: %s goes on at step %lld, and %s ends after %llu", name,
+            c->label_b, (long long)s->from, c->label_a, steps_a);
+    return tw_cmp_text(
+        c, "%s: no step was compared: %s goes on at step %lld, and the first %lld were asked for",
+        name, c->label_b, (long long)s->from,
+        (long long)(s->end_a < s->end_b ? s->end_a : s->end_b));
 }
 
 static void account_pair(struct account *x, const struct tw_scan *scan)
@@ -95,25 +105,33 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
     if (s.end_a < s.end_b ? cut_by_user(x->a, p->a) : cut_by_user(x->b, p->b) || p->continued)
         return;
     if (x->differs) {
-        missing(x, tw_cmp_text(c, "rank %d: only the %lld steps both have were compared", p->a->rank, (long long)(end - s.from)));
+        missing(x, tw_cmp_text(c, "rank %d: only the %lld steps both have were compared",
+                               p->a->rank, (long long)(end - s.from)));
         return;
     }
-    missing(x, tw_cmp_text(c, "%s: %s has %llu steps and %s %llu: from step %lld on nothing was compared", who(p->a, name),
-                           c->label_a, (ull)s.end_a, c->label_b, (ull)(s.end_b + p->shift), (long long)end));
+    missing(x, tw_cmp_text(
+                   c, "%s: %s has %llu steps and %s %llu: from step %lld on nothing was compared",
+                   who(p->a, name), c->label_a, (ull)s.end_a, c->label_b, (ull)(s.end_b + p->shift),
+                   (long long)end));
 }
 
-/* Where two processes were compared from beginning to end and nothing was left out, they recorded equally often. That follows
- * from the hashes; it is added up all the same, because "same" hangs on it. */
+/* Where two processes were compared from beginning to end and nothing was left out, they recorded
+ * equally often. That follows from the hashes; it is added up all the same, because "same" hangs on
+ * it. */
 static void account_records(struct account *x, const struct tw_scan *s)
 {
     const struct twin_trace_info *a = s->pair->a->info, *b = s->pair->b->info;
     const bool stopped = tw_side_stopped(x->a) || tw_side_stopped(x->b) || a->steps != b->steps;
-    const bool left_out = x->c->o->arms || stopped || x->c->o->steps_given || x->c->o->ignore_count > 0 || s->elsewhere > 0;
+    const bool left_out = x->c->o->arms || stopped || x->c->o->steps_given ||
+                          x->c->o->ignore_count > 0 || s->elsewhere > 0;
     char name[96];
     if (x->differs || s->found || left_out || !a->closed || !b->closed || a->records == b->records)
         return;
-    missing(x, tw_cmp_text(x->c, "%s: %llu records in %s and %llu in %s, and no difference was found between them",
-                           who(s->pair->a, name), (ull)a->records, x->c->label_a, (ull)b->records, x->c->label_b));
+    missing(
+        x,
+        tw_cmp_text(
+            x->c, "%s: %llu records in %s and %llu in %s, and no difference was found between them",
+            who(s->pair->a, name), (ull)a->records, x->c->label_a, (ull)b->records, x->c->label_b));
 }
 
 static size_t loader_workers(const struct tw_side *s, int32_t rank)
@@ -124,22 +142,29 @@ static size_t loader_workers(const struct tw_side *s, int32_t rank)
     return n;
 }
 
-static void account_alone(struct account *x, const struct tw_side *side, const struct tw_side *other, const char *label)
+static void account_alone(struct account *x, const struct tw_side *side,
+                          const struct tw_side *other, const char *label)
 {
     for (size_t i = 0; i < side->count; i++) {
         struct tw_proc *p = &side->proc[i];
         char name[96];
-        /* Other workers divide the same batches otherwise: what they made is compared where the trainer got it. */
-        if (p->taken || (tw_proc_is_loader(p) && loader_workers(side, p->rank) != loader_workers(other, p->rank)))
+        /* Other workers divide the same batches otherwise: what they made is compared where the
+         * trainer got it. */
+        if (p->taken || (tw_proc_is_loader(p) &&
+                         loader_workers(side, p->rank) != loader_workers(other, p->rank)))
             continue;
         who(p, name);
         if (p->info->steps > 0)
-            missing(x, tw_cmp_text(x->c, "%s recorded only in %s: its %llu steps were compared with nothing", name, label,
-                                   (ull)p->info->steps));
+            missing(x,
+                    tw_cmp_text(x->c,
+                                "%s recorded only in %s: its %llu steps were compared with nothing",
+                                name, label, (ull)p->info->steps));
         else if (tw_proc_computes(p))
-            missing(x, tw_cmp_text(x->c, "%s recorded only in %s: it was compared with nothing", name, label));
+            missing(x, tw_cmp_text(x->c, "%s recorded only in %s: it was compared with nothing",
+                                   name, label));
         else
-            tw_cmp_note(x->c, "%s recorded only in %s, and no more than states of generators", name, label);
+            tw_cmp_note(x->c, "%s recorded only in %s, and no more than states of generators", name,
+                        label);
     }
 }
 
@@ -147,7 +172,13 @@ static void account_alone(struct account *x, const struct tw_side *side, const s
 
 #define THREADS_MAX 1024u
 
-struct roles { struct tw_proc *p; uint64_t id[THREADS_MAX]; uint32_t name[THREADS_MAX]; size_t n; bool too_many; };
+struct roles {
+    struct tw_proc *p;
+    uint64_t id[THREADS_MAX];
+    uint32_t name[THREADS_MAX];
+    size_t n;
+    bool too_many;
+};
 
 static int take_role(void *user, const struct twin_trace_record *r)
 {
@@ -178,7 +209,8 @@ static struct roles *roles_of(struct tw_cmp *c, struct tw_proc *p)
     return t;
 }
 
-static void only_in(struct account *x, const struct roles *t, const struct roles *other, const char *label)
+static void only_in(struct account *x, const struct roles *t, const struct roles *other,
+                    const char *label)
 {
     char name[96];
     for (size_t i = 0; i < t->n; i++) {
@@ -196,7 +228,8 @@ static void account_threads(struct account *x, const struct tw_pair *p)
 {
     struct roles *a = roles_of(x->c, p->a), *b = roles_of(x->c, p->b);
     if (a && b && (a->too_many || b->too_many))
-        missing(x, tw_cmp_text(x->c, "rank %d: which threads both have, for there are more than %u", p->a->rank, THREADS_MAX));
+        missing(x, tw_cmp_text(x->c, "rank %d: which threads both have, for there are more than %u",
+                               p->a->rank, THREADS_MAX));
     else if (a && b) {
         only_in(x, a, b, x->c->label_a);
         only_in(x, b, a, x->c->label_b);
@@ -227,8 +260,9 @@ static void account_silent_ranks(struct account *x)
         silent++;
     }
     if (silent)
-        missing(x, tw_cmp_text(x->c, "rank%s %s%s of %d recorded nothing%s", silent > 1 ? "s" : "", list.data ? list.data : "",
-                               silent > 8 ? ", ..." : "", world, x->b ? " in either run" : ""));
+        missing(x, tw_cmp_text(x->c, "rank%s %s%s of %d recorded nothing%s", silent > 1 ? "s" : "",
+                               list.data ? list.data : "", silent > 8 ? ", ..." : "", world,
+                               x->b ? " in either run" : ""));
     tw_buf_free(&list);
 }
 
@@ -262,20 +296,24 @@ static void account_replicas(struct account *x, const struct tw_side *side)
         if (!zero && p->rank == 0)
             zero = p;
         else if (!zero || !holds_the_same(x->c, zero, p))
-            missing(x, tw_cmp_text(x->c, "run %zu: %s does not hold rank 0's weights: it was compared with nothing",
-                                   side->index + 1, who(p, name)));
+            missing(x,
+                    tw_cmp_text(
+                        x->c,
+                        "run %zu: %s does not hold rank 0's weights: it was compared with nothing",
+                        side->index + 1, who(p, name)));
     }
 }
 
-void tw_account_side(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other, bool differs)
+void tw_account_side(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other,
+                     bool differs)
 {
     struct account x = {.c = c, .a = side, .b = other, .differs = differs};
     if (side->count > 0)
         account_silent_ranks(&x);
 }
 
-void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, const struct tw_scan *scans,
-                       size_t count, bool differs)
+void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                       const struct tw_scan *scans, size_t count, bool differs)
 {
     struct account x = {c, a, b, scans, count, differs};
     const bool worlds_differ = c->o->arms && a->world != b->world;
@@ -308,7 +346,8 @@ static int by_rank(const void *x, const void *y)
     return a->number_b < b->number_b ? -1 : a->number_b > b->number_b;
 }
 
-int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count, struct twin_range **out, size_t *n)
+int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count,
+                   struct twin_range **out, size_t *n)
 {
     *n = 0;
     *out = tw_calloc(count ? count : 1, sizeof **out);
@@ -335,7 +374,8 @@ int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count, 
             .of_records = p->a->info->records,
             .weights_only = s->weights_only,
         };
-        r->whole = !s->weights_only && r->first == 0 && r->first_b == 0 && r->end == r->of && r->end == r->of_b;
+        r->whole = !s->weights_only && r->first == 0 && r->first_b == 0 && r->end == r->of &&
+                   r->end == r->of_b;
         if (!r->process) {
             tw_ranges_free(*out, *n);
             *out = NULL;

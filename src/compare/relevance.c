@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which differences count. A generator's state means nothing until somebody draws from it; and of two arms that ought to
- * compute the same, one may look in between (evaluate, save) where the other does not, as long as nothing both computed
- * is touched by it.
+ * Which differences count. A generator's state means nothing until somebody draws from it; and of
+ * two arms that ought to compute the same, one may look in between (evaluate, save) where the other
+ * does not, as long as nothing both computed is touched by it.
  */
 #include "internal.h"
 
@@ -21,13 +21,15 @@ static bool moved(const struct tw_view *before, const struct tw_view *now, const
 {
     const struct tw_rec *last = NULL;
     for (size_t i = 0; i < before->count; i++)
-        if (before->rec[i].kind == TWIN_KIND_STATE && strcmp(tw_rec_name(before, &before->rec[i]), name) == 0)
+        if (before->rec[i].kind == TWIN_KIND_STATE &&
+            strcmp(tw_rec_name(before, &before->rec[i]), name) == 0)
             last = &before->rec[i];
     for (size_t i = 0; i < now->count; i++) {
         const struct tw_rec *r = &now->rec[i];
         if (r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(now, r), name) != 0)
             continue;
-        if (tw_rec_op(now, r)[0] || (last && (last->digest.a != r->digest.a || last->digest.b != r->digest.b)))
+        if (tw_rec_op(now, r)[0] ||
+            (last && (last->digest.a != r->digest.a || last->digest.b != r->digest.b)))
             return true;
         last = r;
     }
@@ -35,10 +37,12 @@ static bool moved(const struct tw_view *before, const struct tw_view *now, const
 }
 
 /* Did the state move, and never with a consumer's name? */
-static bool moved_silently(const struct tw_view *before, const struct tw_view *now, const char *name)
+static bool moved_silently(const struct tw_view *before, const struct tw_view *now,
+                           const char *name)
 {
     for (size_t i = 0; i < now->count; i++)
-        if (now->rec[i].kind == TWIN_KIND_STATE && tw_rec_op(now, &now->rec[i])[0] && strcmp(tw_rec_name(now, &now->rec[i]), name) == 0)
+        if (now->rec[i].kind == TWIN_KIND_STATE && tw_rec_op(now, &now->rec[i])[0] &&
+            strcmp(tw_rec_name(now, &now->rec[i]), name) == 0)
             return false;
     return moved(before, now, name);
 }
@@ -48,19 +52,23 @@ static bool drawn_by_both(const struct idle *idle, const char *name)
 {
     for (size_t i = 0; i < idle->a->count; i++) {
         const struct tw_rec *r = &idle->a->rec[i];
-        if (r->kind == TWIN_KIND_STATE && idle->d->to_b[i] != TW_NONE && tw_rec_op(idle->a, r)[0] && strcmp(tw_rec_name(idle->a, r), name) == 0)
+        if (r->kind == TWIN_KIND_STATE && idle->d->to_b[i] != TW_NONE && tw_rec_op(idle->a, r)[0] &&
+            strcmp(tw_rec_name(idle->a, r), name) == 0)
             return true;
     }
     return false;
 }
 
-/* Between arms a generator that moved in one of them alone is one that this arm drew from in between. One that moved in both was
- * drawn from by something that both do, though nothing said so. */
+/*
+ * Between arms a generator that moved in one of them alone is one that this arm drew from in
+ * between. One that moved in both was drawn from by something that both do, though nothing said so.
+ */
 static bool drawn_from(const struct idle *idle, const char *name)
 {
     if (!idle->c->o->arms)
         return moved(idle->before_a, idle->a, name) || moved(idle->before_b, idle->b, name);
-    return drawn_by_both(idle, name) || (moved_silently(idle->before_a, idle->a, name) && moved_silently(idle->before_b, idle->b, name));
+    return drawn_by_both(idle, name) || (moved_silently(idle->before_a, idle->a, name) &&
+                                         moved_silently(idle->before_b, idle->b, name));
 }
 
 static const struct tw_rec *last_state(const struct tw_view *v, const char *name)
@@ -74,11 +82,13 @@ static const struct tw_rec *last_state(const struct tw_view *v, const char *name
 /* Then it was spoken of, or counted, in an earlier step. */
 static bool differed_before(const struct idle *idle, const char *name)
 {
-    const struct tw_rec *a = last_state(idle->before_a, name), *b = last_state(idle->before_b, name);
+    const struct tw_rec *a = last_state(idle->before_a, name);
+    const struct tw_rec *b = last_state(idle->before_b, name);
     return a && b && (a->digest.a != b->digest.a || a->digest.b != b->digest.b);
 }
 
-/* Python seeds its generators from the system's entropy: their states differ in all runs, and mean nothing until drawn from. */
+/* Python seeds its generators from the system's entropy: their states differ in all runs, and mean
+ * nothing until drawn from. */
 static bool is_idle(const struct tw_diff *d, void *user)
 {
     struct idle *idle = user;
@@ -93,19 +103,29 @@ static bool is_idle(const struct tw_diff *d, void *user)
     if (drawn_from(idle, name))
         return false;
     if (idle->a->dropped + idle->b->dropped + idle->before_a->dropped + idle->before_b->dropped > 0)
-        tw_cmp_unseen(idle->c, "whether something drew from generator %s before or in step %u, where records were dropped", name, r->step);
+        tw_cmp_unseen(idle->c,
+                      "whether something drew from generator %s before or in step %u, where "
+                      "records were dropped",
+                      name, r->step);
     /* In a zoom pair nobody is told: what the verdict says of generators is about the runs. */
     if (!idle->c->o->arms && !idle->c->zoom[0] && !differed_before(idle, name))
-        tw_cmp_note(idle->c, "generator %s differs too, but nothing was seen to draw from it: not counted", name);
+        tw_cmp_note(idle->c,
+                    "generator %s differs too, but nothing was seen to draw from it: not counted",
+                    name);
     idle->dropped++;
     return true;
 }
 
-int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_view *vb, bool torch_counts, struct tw_stepdiff *d,
-                     size_t *dropped, struct twin_error *err)
+int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_view *vb,
+                 bool torch_counts, struct tw_stepdiff *d, size_t *dropped, struct twin_error *err)
 {
     struct tw_view before_a = {0}, before_b = {0};
-    struct idle idle = {.c = c, .a = va, .b = vb, .before_a = &before_a, .before_b = &before_b, .d = d,
+    struct idle idle = {.c = c,
+                        .a = va,
+                        .b = vb,
+                        .before_a = &before_a,
+                        .before_b = &before_b,
+                        .d = d,
                         .torch_counts = torch_counts};
     bool states = false;
     int rc = 0;
@@ -133,10 +153,12 @@ int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_vie
 
 /* ---- arms: what only one of them recorded */
 
-/* Kinds that an evaluation, a checkpoint or a look at a value may add; a gradient or a weight more is another training. */
+/* Kinds that an evaluation, a checkpoint or a look at a value may add; a gradient or a weight more
+ * is another training. */
 static bool may_be_inserted(const struct tw_rec *r)
 {
-    if (tw_is_written(r->phase, r->kind)) /* evaluated with other weights, and written back: what both compute tells whether it was */
+    /* evaluated with other weights, and written back: what both compute tells whether it was */
+    if (tw_is_written(r->phase, r->kind))
         return true;
     switch (r->kind) {
     case TWIN_KIND_STATE:
@@ -152,20 +174,24 @@ static bool may_be_inserted(const struct tw_rec *r)
     }
 }
 
-bool tw_only_insertions(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, bool tail)
+bool tw_only_insertions(const struct tw_view *a, const struct tw_view *b,
+                        const struct tw_stepdiff *d, bool tail)
 {
     bool trained = false;
     for (size_t i = 0; i < d->count; i++) {
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
         bool both = d->d[i].a != TW_NONE && d->d[i].b != TW_NONE;
-        if (!tw_diff_significant(&d->d[i]) || (both && r->kind == TWIN_KIND_STATE)) /* a generator shows in what is made with it */
+        /* a generator shows in what is made with it */
+        if (!tw_diff_significant(&d->d[i]) || (both && r->kind == TWIN_KIND_STATE))
             continue;
         if (both || !may_be_inserted(r))
             return false;
     }
-    for (size_t i = 0; i < a->count && !trained; i++) /* something that both computed must be left to agree on */
-        trained = d->to_b[i] != TW_NONE && a->rec[i].kind != TWIN_KIND_STATE && a->rec[i].kind != TWIN_KIND_BATCH &&
-                  a->rec[i].kind != TWIN_KIND_INDICES && a->rec[i].kind != TWIN_KIND_HYPER;
+    /* something that both computed must be left to agree on */
+    for (size_t i = 0; i < a->count && !trained; i++)
+        trained = d->to_b[i] != TW_NONE && a->rec[i].kind != TWIN_KIND_STATE &&
+                  a->rec[i].kind != TWIN_KIND_BATCH && a->rec[i].kind != TWIN_KIND_INDICES &&
+                  a->rec[i].kind != TWIN_KIND_HYPER;
     return trained || tail;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of a run itself: when it ran, which processes and threads it had, where it worked. A part of a printed line or
- * of a file's name that equals one of these facts says nothing about what the job computed. Nothing here looks at words.
+ * What is known of a run itself: when it ran, which processes and threads it had, where it worked.
+ * A part of a printed line or of a file's name that equals one of these facts says nothing about
+ * what the job computed. Nothing here looks at words.
  */
 #include "internal.h"
 
@@ -11,7 +12,8 @@
 #include <string.h>
 
 enum { DAY_S = 86400, ZONE_S = 900 }; /* time zones differ by multiples of a quarter of an hour */
-#define CLOCK_SLACK_S 2.0             /* a clock that is printed was read a little before or after */
+/* a clock that is printed was read a little before or after */
+#define CLOCK_SLACK_S 2.0
 
 /* How long a time of this machine was on the job's clocks. */
 static double on_its_clocks(const struct twin_run *run, double seconds)
@@ -26,7 +28,8 @@ struct tw_noise_span tw_noise_span(const struct twin_run *run)
     double shown = run->shown_clock_s ? (double)run->shown_clock_s : start;
     if (run->shown_clock_s < 0) /* a shaken clock: any of the years 2001 to 2033 */
         return (struct tw_noise_span){{start - DAY_S, 1e9}, {start + wall + DAY_S, 2e9}};
-    return (struct tw_noise_span){{start - DAY_S, shown - DAY_S}, {start + wall + DAY_S, shown + wall + DAY_S}};
+    return (struct tw_noise_span){{start - DAY_S, shown - DAY_S},
+                                  {start + wall + DAY_S, shown + wall + DAY_S}};
 }
 
 static int by_value(const void *x, const void *y)
@@ -61,7 +64,8 @@ static bool load_ids(const struct twin_run *run, struct tw_facts *out)
 
 static bool is_option_value(const char *s, size_t n)
 {
-    return n > 0 && (isdigit((unsigned char)s[0]) || ((s[0] == '-' || s[0] == '.') && n > 1 && isdigit((unsigned char)s[1])));
+    return n > 0 && (isdigit((unsigned char)s[0]) ||
+                     ((s[0] == '-' || s[0] == '.') && n > 1 && isdigit((unsigned char)s[1])));
 }
 
 static bool add_option(struct tw_facts *f, const char *name, size_t n, const char *value, size_t m)
@@ -80,7 +84,9 @@ static bool add_option(struct tw_facts *f, const char *name, size_t n, const cha
     return true;
 }
 
-/* A word of the command, also of one that a shell is to split: "sh -c 'python t.py --workers 2'". */
+/*
+ * A word of the command, also of one that a shell is to split: "sh -c 'python t.py --workers 2'".
+ */
 static bool take_words(struct tw_facts *f, const char *text, const char **last, size_t *last_n)
 {
     while (*text) {
@@ -116,7 +122,8 @@ static bool same_command(const struct twin_run *a, const struct twin_run *b)
     return same;
 }
 
-bool tw_facts_options(const struct twin_run *run, const struct twin_run *other, struct tw_facts *out)
+bool tw_facts_options(const struct twin_run *run, const struct twin_run *other,
+                      struct tw_facts *out)
 {
     const char *last = NULL;
     size_t last_n = 0;
@@ -129,11 +136,17 @@ bool tw_facts_options(const struct twin_run *run, const struct twin_run *other, 
 bool tw_facts_load(const struct twin_run *run, struct tw_facts *out)
 {
     bool shaken = run->shown_clock_s < 0;
-    double wall = isfinite(run->wall_s) && run->wall_s > 0 ? on_its_clocks(run, run->wall_s) : INFINITY;
-    *out = (struct tw_facts){.span = tw_noise_span(run), .elapsed = wall, .dir = run->dir, .host = run->host,
+    double wall = isfinite(run->wall_s) && run->wall_s > 0 ? on_its_clocks(run, run->wall_s)
+                                                           : INFINITY;
+    *out = (struct tw_facts){.span = tw_noise_span(run),
+                             .elapsed = wall,
+                             .dir = run->dir,
+                             .host = run->host,
                              .clock = (double)run->start_monotonic_ns / 1e9,
-                             .fresh = run->fresh_names, .fresh_count = run->fresh_count};
-    out->start = run->shown_clock_s > 0 ? (double)run->shown_clock_s : (double)run->start_realtime_ns / 1e9;
+                             .fresh = run->fresh_names,
+                             .fresh_count = run->fresh_count};
+    out->start = run->shown_clock_s > 0 ? (double)run->shown_clock_s
+                                        : (double)run->start_realtime_ns / 1e9;
     out->end = shaken ? -1 : out->start + wall;
     bool ok = load_ids(run, out);
     if (!ok)
@@ -168,10 +181,12 @@ bool tw_facts_has_reading(const struct tw_facts *f, double seconds)
 
 bool tw_facts_has_second(const struct tw_facts *f, double seconds)
 {
-    return (seconds >= f->span.from[0] && seconds <= f->span.to[0]) || (seconds >= f->span.from[1] && seconds <= f->span.to[1]);
+    return (seconds >= f->span.from[0] && seconds <= f->span.to[0]) ||
+           (seconds >= f->span.from[1] && seconds <= f->span.to[1]);
 }
 
-/* Days since 1970 of a date of the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms"). */
+/* Days since 1970 of a date of the Gregorian calendar (Hinnant, "chrono-compatible low-level date
+ * algorithms"). */
 static double days_of(int year, int month, int day)
 {
     int y = year - (month <= 2), era = (y >= 0 ? y : y - 399) / 400;
@@ -209,6 +224,7 @@ bool tw_facts_has_clock(const struct tw_facts *f, int hour, int minute, double s
     if (clock <= f->elapsed + CLOCK_SLACK_S || f->end < f->start)
         return true;
     double from = f->start - CLOCK_SLACK_S, to = f->end + CLOCK_SLACK_S;
-    double next = clock + ceil((from - clock) / ZONE_S) * ZONE_S; /* the first such time at or after the start, in some time zone */
+    /* the first such time at or after the start, in some time zone */
+    double next = clock + ceil((from - clock) / ZONE_S) * ZONE_S;
     return next <= to;
 }

@@ -1,23 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where two processes first part: binary search over value hashes, then the records of that step alone. */
+/* Where two processes first part: binary search over value hashes, then the records of that step
+ * alone. */
 #include "internal.h"
 
 #include <string.h>
 
 /* ---- "equal until then" */
 
-struct label { uint8_t phase, kind; const char *text; }; /* phase 0 = any */
+struct label {
+    uint8_t phase, kind;
+    const char *text;
+}; /* phase 0 = any */
 
 enum { ENTERING = 5 }; /* the label without a kind: weights that entered the step */
 
 static const struct label labels[] = {
-    {0, TWIN_KIND_INDICES, "sample indices"}, {0, TWIN_KIND_BATCH, "batch"}, {TWIN_PHASE_DATA, TWIN_KIND_IN, "inputs of modules"},
+    {0, TWIN_KIND_INDICES, "sample indices"},
+    {0, TWIN_KIND_BATCH, "batch"},
+    {TWIN_PHASE_DATA, TWIN_KIND_IN, "inputs of modules"},
     {0, TWIN_KIND_STATE, "generator states"},
-    {TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "initial weights"}, [ENTERING] = {0, 0, "weights"}, {0, TWIN_KIND_ACTIVATION, "activations"},
-    {0, TWIN_KIND_LOSS, "loss"}, {0, TWIN_KIND_GRADIENT_LOCAL, "local gradients"}, {0, TWIN_KIND_GRADIENT, "gradients"},
-    {0, TWIN_KIND_HYPER, "hyperparameters"}, {0, TWIN_KIND_MOMENT, "optimizer state"},
-    {TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "updated weights"}, {0, TWIN_KIND_VALUE, "recorded values"},
-    {TWIN_PHASE_COLLECTIVE, 0xFF, "collectives"}, {TWIN_PHASE_KERNEL, 0xFF, "operations"},
+    {TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "initial weights"},
+    [ENTERING] = {0, 0, "weights"},
+    {0, TWIN_KIND_ACTIVATION, "activations"},
+    {0, TWIN_KIND_LOSS, "loss"},
+    {0, TWIN_KIND_GRADIENT_LOCAL, "local gradients"},
+    {0, TWIN_KIND_GRADIENT, "gradients"},
+    {0, TWIN_KIND_HYPER, "hyperparameters"},
+    {0, TWIN_KIND_MOMENT, "optimizer state"},
+    {TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "updated weights"},
+    {0, TWIN_KIND_VALUE, "recorded values"},
+    {TWIN_PHASE_COLLECTIVE, 0xFF, "collectives"},
+    {TWIN_PHASE_KERNEL, 0xFF, "operations"},
 };
 #define LABELS (sizeof labels / sizeof labels[0])
 
@@ -25,7 +38,8 @@ static size_t label_of(const struct tw_rec *r)
 {
     for (size_t i = 0; i < LABELS; i++) {
         bool phase = labels[i].phase == 0 || labels[i].phase == r->phase;
-        if (phase && (labels[i].kind == r->kind || (labels[i].kind == 0xFF && labels[i].phase == r->phase)))
+        if (phase &&
+            (labels[i].kind == r->kind || (labels[i].kind == 0xFF && labels[i].phase == r->phase)))
             return i;
     }
     return LABELS;
@@ -46,7 +60,8 @@ static const char *plural(uint8_t phase, uint8_t kind)
 /* Behind the name of what was recorded in parts: how much of it was seen to be equal. */
 static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label *l, uint32_t step)
 {
-    bool entering = l->kind == 0; /* the weights that entered this step are those that left the one before */
+    /* the weights that entered this step are those that left the one before */
+    bool entering = l->kind == 0;
     bool updated = l->phase == TWIN_PHASE_OPTIMIZER && l->kind == TWIN_KIND_WEIGHT;
     if (!entering && !updated && l->kind != TWIN_KIND_MOMENT)
         return;
@@ -72,16 +87,18 @@ static void say_equal(struct tw_scan *out, const char *label, uint64_t records, 
         out->equal[out->equal_count++] = (struct tw_equal){label, records, others};
 }
 
-/* One sentence part that names what was equal in the step before its first difference, and how many records that were. */
-static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d,
-                             const struct tw_diff *first, struct tw_scan *out)
+/* One sentence part that names what was equal in the step before its first difference, and how many
+ * records that were. */
+static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                             const struct tw_stepdiff *d, const struct tw_diff *first,
+                             struct tw_scan *out)
 {
     bool seen[LABELS] = {false}, differs[LABELS] = {false};
     uint64_t records[LABELS] = {0};
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(first, a, b, &v);
-    /* What differs at the seam of a resumed arm stands among records of two steps: others of its kind
-     * are no records of the step that is named (shift.c says what is equal at the seam). */
+    /* What differs at the seam of a resumed arm stands among records of two steps: others of its
+     * kind are no records of the step that is named (shift.c says what is equal at the seam). */
     bool at_seam = v == a && a->rec[a->count - 1].step > r->step;
     size_t siblings = 0;
     out->equal_records = 0;
@@ -95,14 +112,17 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         const struct tw_rec *x = &a->rec[i];
         if (d->to_b[i] == TW_NONE || b->rec[d->to_b[i]].content != x->content)
             continue;
-        if (!(x->flags & TWIN_REC_PART) && tw_rec_hidden(a, x)) { /* not read, or a sample: not all of its kind are equal */
+        /* not read, or a sample: not all of its kind are equal */
+        if (!(x->flags & TWIN_REC_PART) && tw_rec_hidden(a, x)) {
             if (label_of(x) < LABELS)
                 differs[label_of(x)] = true;
             continue;
         }
-        bool sibling = !at_seam && x->phase == r->phase && x->kind == r->kind && plural(r->phase, r->kind);
+        bool sibling = !at_seam && x->phase == r->phase && x->kind == r->kind &&
+                       plural(r->phase, r->kind);
         siblings += sibling;
-        bool first_of_all = x->phase == TWIN_PHASE_INIT && r->phase != TWIN_PHASE_INIT; /* a model is announced when it is called */
+        /* a model is announced when it is called */
+        bool first_of_all = x->phase == TWIN_PHASE_INIT && r->phase != TWIN_PHASE_INIT;
         if (2 * (i + 1) >= first->at && !sibling && !first_of_all)
             continue;
         out->equal_records++;
@@ -113,8 +133,10 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
     }
     struct twin_step_hash h;
     uint32_t step = out->step;
-    bool handed_on = !seen[ENTERING] && step > 0 && twin_trace_step_hash(a->proc->trace, step - 1, &h, NULL) == 0 &&
-                     (h.phase[TWIN_PHASE_OPTIMIZER].lo | h.phase[TWIN_PHASE_OPTIMIZER].hi) && tw_left_whole(c, a->proc, step - 1);
+    bool handed_on = !seen[ENTERING] && step > 0 &&
+                     twin_trace_step_hash(a->proc->trace, step - 1, &h, NULL) == 0 &&
+                     (h.phase[TWIN_PHASE_OPTIMIZER].lo | h.phase[TWIN_PHASE_OPTIMIZER].hi) &&
+                     tw_left_whole(c, a->proc, step - 1);
     seen[ENTERING] |= handed_on; /* what was written to them since is not seen here */
     size_t count = 0, done = 0;
     for (size_t i = 0; i < LABELS; i++)
@@ -131,7 +153,9 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         else
             say_equal(out, labels[i].text, records[i], false);
         if (last)
-            tw_buf_printf(&text, "%zu other %.*s", siblings, (int)(strlen(plural(r->phase, r->kind)) - (siblings == 1)), plural(r->phase, r->kind));
+            tw_buf_printf(&text, "%zu other %.*s", siblings,
+                          (int)(strlen(plural(r->phase, r->kind)) - (siblings == 1)),
+                          plural(r->phase, r->kind));
         else
             tw_buf_puts(&text, labels[i].text);
         if (!last)
@@ -141,22 +165,28 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         done++;
     }
     if (out->equal_records > 0 && done) {
-        tw_buf_printf(&text, " of step %u (%llu record%s)", step, (unsigned long long)out->equal_records, out->equal_records == 1 ? "" : "s");
+        tw_buf_printf(&text, " of step %u (%llu record%s)", step,
+                      (unsigned long long)out->equal_records, out->equal_records == 1 ? "" : "s");
         tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
     } else {
         char *before = steps_before(c, step); /* and what these steps handed on, by name */
-        tw_finding_set(c, &out->equal_before, done && before ? tw_cmp_text(c, "%s of step %u, and %s", text.data ? text.data : "", step, before) : tw_cmp_copy(c, before ? before : ""));
+        tw_finding_set(c, &out->equal_before,
+                       done && before ? tw_cmp_text(c, "%s of step %u, and %s",
+                                                    text.data ? text.data : "", step, before)
+                                      : tw_cmp_copy(c, before ? before : ""));
         tw_free(before);
     }
     tw_buf_free(&text);
 }
 
-void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_diff *first,
-                     int64_t shift, char **text, uint64_t *records)
+void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct tw_view *a,
+                     const struct tw_view *b, const struct tw_stepdiff *d,
+                     const struct tw_diff *first, int64_t shift, char **text, uint64_t *records)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(first, a, b, &v);
-    struct tw_scan s = {.pair = pair, .shift = shift, .step = (uint32_t)(r->step - (v == b ? shift : 0))};
+    struct tw_scan s = {
+        .pair = pair, .shift = shift, .step = (uint32_t)(r->step - (v == b ? shift : 0))};
     say_equal_before(c, a, b, d, first, &s);
     *records = s.equal_records;
     tw_claims_equal(c, &s);
@@ -166,18 +196,20 @@ void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct 
 
 /* ---- from a diff to findings */
 
-static void note_local_gradients(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+static void note_local_gradients(const struct tw_view *a, const struct tw_view *b,
+                                 const struct tw_stepdiff *d, struct tw_scan *out)
 {
     for (size_t i = 0; i < a->count; i++)
         out->local_seen |= a->rec[i].kind == TWIN_KIND_GRADIENT_LOCAL;
     for (size_t i = 0; i < d->count; i++) {
         const struct tw_view *v;
-        out->local_differs |= tw_diff_rec(&d->d[i], a, b, &v)->kind == TWIN_KIND_GRADIENT_LOCAL && tw_diff_significant(&d->d[i]);
+        out->local_differs |= tw_diff_rec(&d->d[i], a, b, &v)->kind == TWIN_KIND_GRADIENT_LOCAL &&
+                              tw_diff_significant(&d->d[i]);
     }
 }
 
-static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *d, struct tw_scan *out,
-                         struct twin_error *err)
+static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                         struct tw_stepdiff *d, struct tw_scan *out, struct twin_error *err)
 {
     size_t first = tw_causes_first(d, a, b), others = 0;
     const struct tw_view *v;
@@ -190,7 +222,8 @@ static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct
     say_equal_before(c, a, b, d, &d->d[first], out);
     for (size_t i = 0; i <= d->count; i++) { /* the one to be named first, then the rest in order */
         const struct tw_diff *x = &d->d[i == 0 ? first : i - 1];
-        if (i > 0 && (i - 1 == first || x->carrier || !tw_diff_significant(x) || ++others >= TW_MAX_FRONTIER))
+        if (i > 0 && (i - 1 == first || x->carrier || !tw_diff_significant(x) ||
+                      ++others >= TW_MAX_FRONTIER))
             continue;
         struct twin_finding *f = tw_finding_from(c, x, a, b);
         if (f && rc == 0)
@@ -205,48 +238,54 @@ static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct
 }
 
 /* One finding per stretch of order-only differences is enough. */
-static void take_order(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+static void take_order(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                       const struct tw_stepdiff *d, struct tw_scan *out)
 {
     for (size_t i = 0; i < d->count && out->order.n == 0; i++)
         if (d->d[i].type == TWIN_FINDING_ORDER)
             tw_findings_take(c, &out->order, tw_finding_from(c, &d->d[i], a, b));
 }
 
-/* Arms: what one of them did in between (an evaluation) and the other did not. Kept: it matters when it moved a generator
- * that both draw from later. */
-static void take_insertions(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+/* Arms: what one of them did in between (an evaluation) and the other did not. Kept: it matters
+ * when it moved a generator that both draw from later. */
+static void take_insertions(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                            const struct tw_stepdiff *d, struct tw_scan *out)
 {
     for (size_t i = 0; i < d->count && out->inserted.n < 64; i++) {
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
         bool known = !tw_diff_significant(&d->d[i]);
         for (size_t k = 0; k < out->inserted.n && !known; k++)
-            known = out->inserted.f[k].kind == r->kind && strcmp(out->inserted.f[k].name, tw_rec_name(v, r)) == 0 &&
+            known = out->inserted.f[k].kind == r->kind &&
+                    strcmp(out->inserted.f[k].name, tw_rec_name(v, r)) == 0 &&
                     strcmp(out->inserted.f[k].scope, tw_rec_scope(v, r)) == 0;
         if (known)
             continue;
         struct twin_finding *f = tw_finding_from(c, &d->d[i], a, b);
         if (f) {
             f->role = TWIN_ORIGIN;
-            f->step_a = f->type == TWIN_FINDING_ONLY_B ? f->step_b - (uint32_t)out->shift : f->step_a;
+            f->step_a = f->type == TWIN_FINDING_ONLY_B ? f->step_b - (uint32_t)out->shift
+                                                       : f->step_a;
             f->step_b = f->step_a + (uint32_t)out->shift;
         }
         tw_findings_take(c, &out->inserted, f);
     }
 }
 
-/* Inside of a step a generator shows in what is made with it. At the seam nothing is made yet: what was not restored would show too late. */
+/* Inside of a step a generator shows in what is made with it. At the seam nothing is made yet: what
+ * was not restored would show too late. */
 static bool same_generators(const struct tw_view *a, const struct tw_stepdiff *d)
 {
     for (size_t i = 0; i < d->count; i++)
-        if (d->d[i].a != TW_NONE && d->d[i].b != TW_NONE && a->rec[d->d[i].a].kind == TWIN_KIND_STATE && tw_diff_significant(&d->d[i]))
+        if (d->d[i].a != TW_NONE && d->d[i].b != TW_NONE &&
+            a->rec[d->d[i].a].kind == TWIN_KIND_STATE && tw_diff_significant(&d->d[i]))
             return false;
     return true;
 }
 
 /* What both have of a step that is not the same in both (or of what came after the last one). */
-static void take_shared(struct tw_cmp *c, uint32_t step, const struct tw_view *a, const struct tw_view *b,
-                        const struct tw_stepdiff *d, struct tw_scan *out)
+static void take_shared(struct tw_cmp *c, uint32_t step, const struct tw_view *a,
+                        const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
 {
     struct tw_shared shared = {.step = step};
     for (size_t i = 0; i < a->count; i++) {
@@ -276,8 +315,9 @@ static void note_unknown_order(struct tw_scan *out, uint32_t step, const struct 
     out->scheduled++;
 }
 
-int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, bool (*drop)(const struct tw_diff *, void *),
-                  void *user, struct tw_scan *out, struct twin_error *err)
+int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                  bool (*drop)(const struct tw_diff *, void *), void *user, struct tw_scan *out,
+                  struct twin_error *err)
 {
     struct tw_stepdiff d = {0};
     size_t idle;
@@ -291,7 +331,8 @@ int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_vie
     note_unknown_order(out, a->count ? a->rec[0].step : 0, &d);
     if (drop)
         tw_stepdiff_drop(&d, drop, user);
-    if (d.count > d.order && c->o->arms && same_generators(a, &d) && tw_only_insertions(a, b, &d, false)) {
+    if (d.count > d.order && c->o->arms && same_generators(a, &d) &&
+        tw_only_insertions(a, b, &d, false)) {
         take_insertions(c, a, b, &d, out);
     } else if (d.count > d.order) {
         tw_causes_mark(&d, a, b);
@@ -303,8 +344,8 @@ int tw_scan_views(struct tw_cmp *c, const struct tw_view *a, const struct tw_vie
     return rc;
 }
 
-int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va, struct tw_view *vb,
-                 struct tw_stepdiff *d, struct twin_error *err)
+int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va,
+                 struct tw_view *vb, struct tw_stepdiff *d, struct twin_error *err)
 {
     size_t idle;
     uint32_t step_b = (uint32_t)(step + s->shift);
@@ -329,7 +370,8 @@ int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struc
 }
 
 /* When a generator differs that an earlier insertion drew from, that insertion is the origin. */
-static bool blame_insertion(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
+static bool blame_insertion(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                            const struct tw_stepdiff *d, struct tw_scan *out)
 {
     for (size_t k = 0; k < out->inserted.n; k++) {
         const struct twin_finding *f = &out->inserted.f[k];
@@ -337,7 +379,8 @@ static bool blame_insertion(struct tw_cmp *c, const struct tw_view *a, const str
         for (size_t i = 0; i < d->count && !blamed && f->kind == TWIN_KIND_STATE; i++) {
             const struct tw_view *v;
             const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
-            blamed = d->d[i].type == TWIN_FINDING_VALUE && r->kind == TWIN_KIND_STATE && strcmp(tw_rec_name(v, r), f->name) == 0;
+            blamed = d->d[i].type == TWIN_FINDING_VALUE && r->kind == TWIN_KIND_STATE &&
+                     strcmp(tw_rec_name(v, r), f->name) == 0;
         }
         if (!blamed)
             continue;
@@ -361,7 +404,8 @@ static int earliest_phase(const struct twin_step_hash *x, const struct twin_step
     return best;
 }
 
-/* The value hash proves a difference, but no record that is left shows it: it lies among those whose details were dropped. */
+/* The value hash proves a difference, but no record that is left shows it: it lies among those
+ * whose details were dropped. */
 static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, struct tw_scan *out)
 {
     struct twin_step_hash x, y;
@@ -371,7 +415,8 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
         phase = earliest_phase(&x, &y);
         phase = phase < 0 ? 0 : phase;
     }
-    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_VALUE, (enum twin_phase)phase, TWIN_KIND_NONE);
+    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_VALUE, (enum twin_phase)phase,
+                                            TWIN_KIND_NONE);
     if (!f)
         return;
     f->step_a = step;
@@ -379,11 +424,15 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
     f->rank = out->pair->a->rank;
     tw_finding_set(c, &f->process, tw_cmp_copy(c, tw_proc_role(out->pair->a)));
     if (dropped) {
-        tw_finding_set(c, &f->name, tw_cmp_text(c, "within %llu dropped records of step %u", (unsigned long long)dropped, step));
-        tw_finding_set(c, &f->text, tw_cmp_copy(c, "proven by the value hash; --lossless keeps the details"));
+        tw_finding_set(c, &f->name,
+                       tw_cmp_text(c, "within %llu dropped records of step %u",
+                                   (unsigned long long)dropped, step));
+        tw_finding_set(c, &f->text,
+                       tw_cmp_copy(c, "proven by the value hash; --lossless keeps the details"));
     } else {
         tw_finding_set(c, &f->name, tw_cmp_text(c, "value hash of step %u", step));
-        tw_finding_set(c, &f->text, tw_cmp_copy(c, "proven by the value hash; no record that was read differs"));
+        tw_finding_set(c, &f->text,
+                       tw_cmp_copy(c, "proven by the value hash; no record that was read differs"));
     }
     tw_findings_take(c, &out->origins, f);
     out->found = true;
@@ -392,7 +441,8 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
     tw_finding_set(c, &out->equal_before, steps_before(c, step));
 }
 
-/* Do the value hashes differ in more than the states of generators, which may be idle ones? Both must be known. */
+/* Do the value hashes differ in more than the states of generators, which may be idle ones? Both
+ * must be known. */
 static bool hashes_prove(const struct tw_scan *s, uint32_t step)
 {
     struct twin_step_hash x, y;
@@ -403,19 +453,25 @@ static bool hashes_prove(const struct tw_scan *s, uint32_t step)
     return memcmp(x.phase, y.phase, sizeof x.phase) != 0;
 }
 
-/* The value hashes of a step differ, and no record that was kept does. Where records are missing, what does not count
- * (a generator that nobody draws from, a name that --ignore leaves out, threads in another order, an arm's evaluation) may
- * be among them: the hashes prove a difference only where there is nothing of the kind. */
-static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, const struct tw_stepdiff *d, struct tw_scan *out)
+/* The value hashes of a step differ, and no record that was kept does. Where records are missing,
+ * what does not count (a generator that nobody draws from, a name that --ignore leaves out, threads
+ * in another order, an arm's evaluation) may be among them: the hashes prove a difference only
+ * where there is nothing of the kind. */
+static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped,
+                         const struct tw_stepdiff *d, struct tw_scan *out)
 {
-    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread + d->elsewhere + d->reordered > 0;
+    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread +
+                         d->elsewhere + d->reordered >
+                     0;
     bool may_not_count = c->o->ignore_count > 0 || c->o->arms || d->unnumbered > 0;
     if (explained && dropped == 0)
         return;
     if (explained || (dropped && may_not_count) || !hashes_prove(out, step)) {
         out->undecided++;
-        tw_cmp_unseen(c, "step %u of rank %d: %llu records have no details, so that what differs in it is not known", step,
-                      out->pair->a->rank, (unsigned long long)dropped);
+        tw_cmp_unseen(c,
+                      "step %u of rank %d: %llu records have no details, so that what differs in "
+                      "it is not known",
+                      step, out->pair->a->rank, (unsigned long long)dropped);
     } else {
         take_hash_only(c, step, dropped, out);
     }
@@ -429,17 +485,20 @@ static void note_reordered(struct tw_scan *out, uint32_t step, const struct tw_s
     out->reordered_at = step;
 }
 
-/* Where steps lie in damaged bytes the search ends at the next one that is known, though the runs parted before it. */
+/* Where steps lie in damaged bytes the search ends at the next one that is known, though the runs
+ * parted before it. */
 static bool parted_before(const struct tw_scan *s, uint32_t step)
 {
     struct twin_step_hash x, y;
     return twin_trace_step_hash(s->pair->a->trace, step, &x, NULL) == 0 &&
-           twin_trace_step_hash(s->pair->b->trace, (uint32_t)(step + s->shift), &y, NULL) == 0 && x.records == y.records &&
-           memcmp(x.phase, y.phase, sizeof x.phase) == 0;
+           twin_trace_step_hash(s->pair->b->trace, (uint32_t)(step + s->shift), &y, NULL) == 0 &&
+           x.records == y.records && memcmp(x.phase, y.phase, sizeof x.phase) == 0;
 }
 
-/* Arms: a generator that both draw from may stand elsewhere where one of them drew from it in between, now or before. */
-static bool generators_explained(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d, const struct tw_scan *out)
+/* Arms: a generator that both draw from may stand elsewhere where one of them drew from it in
+ * between, now or before. */
+static bool generators_explained(const struct tw_view *a, const struct tw_view *b,
+                                 const struct tw_stepdiff *d, const struct tw_scan *out)
 {
     for (size_t i = 0; i < d->count; i++) {
         const struct tw_view *v;
@@ -447,7 +506,8 @@ static bool generators_explained(const struct tw_view *a, const struct tw_view *
         bool explained = r->kind != TWIN_KIND_STATE || d->d[i].type != TWIN_FINDING_VALUE;
         const char *name = tw_rec_name(v, r);
         for (size_t k = 0; k < out->inserted.n && !explained; k++)
-            explained = out->inserted.f[k].kind == TWIN_KIND_STATE && strcmp(out->inserted.f[k].name, name) == 0;
+            explained = out->inserted.f[k].kind == TWIN_KIND_STATE &&
+                        strcmp(out->inserted.f[k].name, name) == 0;
         for (size_t k = 0; k < d->count && !explained; k++) {
             const struct tw_view *w;
             const struct tw_rec *x = tw_diff_rec(&d->d[k], a, b, &w);
@@ -460,16 +520,19 @@ static bool generators_explained(const struct tw_view *a, const struct tw_view *
     return true;
 }
 
-/* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something significant differs. */
-static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a, bool partial_b, struct tw_scan *out,
-                     struct twin_error *err)
+/* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something
+ * significant differs. */
+static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a,
+                     bool partial_b, struct tw_scan *out, struct twin_error *err)
 {
     struct tw_view va = {0}, vb = {0};
     struct tw_stepdiff d = {0};
     size_t idle = 0;
     uint32_t step_b = (uint32_t)(step + out->shift);
     if (hashes_differ && parted_before(out, step)) {
-        tw_cmp_unseen(c, "the value hashes of rank %d part in steps before step %u that lie in damaged bytes", out->pair->a->rank, step);
+        tw_cmp_unseen(
+            c, "the value hashes of rank %d part in steps before step %u that lie in damaged bytes",
+            out->pair->a->rank, step);
         return 0;
     }
     int rc = tw_view_load(c, out->pair->a, step, step, &va, err);
@@ -486,7 +549,8 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         goto out;
     d.ignored += idle;
     uint64_t dropped = va.dropped + vb.dropped;
-    if (d.count > d.order && c->o->arms && generators_explained(&va, &vb, &d, out) && tw_only_insertions(&va, &vb, &d, !hashes_differ)) {
+    if (d.count > d.order && c->o->arms && generators_explained(&va, &vb, &d, out) &&
+        tw_only_insertions(&va, &vb, &d, !hashes_differ)) {
         take_insertions(c, &va, &vb, &d, out);
     } else if (d.count > d.order) {
         tw_causes_mark(&d, &va, &vb);
@@ -498,8 +562,9 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     note_unknown_order(out, step, &d);
     out->unread += d.unread;
     if (d.unread)
-        tw_cmp_unseen(c, "step %u of rank %d: the contents of %zu record%s could be read in one run only", step, out->pair->a->rank,
-                      d.unread, d.unread == 1 ? "" : "s");
+        tw_cmp_unseen(
+            c, "step %u of rank %d: the contents of %zu record%s could be read in one run only",
+            step, out->pair->a->rank, d.unread, d.unread == 1 ? "" : "s");
     take_order(c, &va, &vb, &d, out);
     out->elsewhere += d.elsewhere;
     note_reordered(out, step, &d);
@@ -517,17 +582,20 @@ out:
 }
 
 /* Equal values, but did they come in the same order? */
-static int find_order(struct tw_cmp *c, uint32_t from, uint32_t limit, struct tw_scan *out, struct twin_error *err)
+static int find_order(struct tw_cmp *c, uint32_t from, uint32_t limit, struct tw_scan *out,
+                      struct twin_error *err)
 {
     bool found = false;
     uint32_t step = 0;
     uint64_t compared;
     struct tw_view va, vb;
     struct tw_stepdiff d;
-    int rc = twin_trace_first_order_difference(out->pair->a->trace, out->pair->b->trace, out->shift, from, limit, &found, &step,
-                                               &compared, NULL);
+    int rc = twin_trace_first_order_difference(out->pair->a->trace, out->pair->b->trace, out->shift,
+                                               from, limit, &found, &step, &compared, NULL);
     if (rc != 0 || !found)
-        return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory comparing the order of records") : 0;
+        return rc == TWIN_ENOMEM
+                   ? twin_error_set(err, rc, "out of memory comparing the order of records")
+                   : 0;
     rc = tw_scan_step(c, out, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
@@ -545,14 +613,17 @@ static void take_recut(struct tw_cmp *c, struct tw_scan *out)
     tw_findings_free(&out->order);
     out->found = out->local_seen = out->local_differs = false;
     out->recut = true;
-    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_ORDER, TWIN_PHASE_NONE, TWIN_KIND_ORDER);
+    struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_ORDER, TWIN_PHASE_NONE,
+                                            TWIN_KIND_ORDER);
     if (!f)
         return;
     f->rank = out->pair->a->rank;
     f->step_a = f->step_b = out->step;
     tw_finding_set(c, &f->layer, tw_cmp_copy(c, "schedule"));
     tw_finding_set(c, &f->name, tw_cmp_copy(c, "threads"));
-    tw_finding_set(c, &f->text, tw_cmp_copy(c, "several threads train at once and share the count of steps: their records are equal, the steps they fall into are not"));
+    tw_finding_set(c, &f->text,
+                   tw_cmp_copy(c, "several threads train at once and share the count of steps: "
+                                  "their records are equal, the steps they fall into are not"));
     tw_findings_take(c, &out->order, f);
 }
 
@@ -563,8 +634,9 @@ static uint64_t common_end(const struct tw_pair *p, int64_t shift)
     return (uint64_t)(a < b ? a : b < 0 ? 0 : b);
 }
 
-static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
-                      uint32_t from, struct tw_scan *out, struct twin_error *err)
+static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a,
+                      const struct tw_side *b, int64_t shift, uint32_t from, struct tw_scan *out,
+                      struct twin_error *err)
 {
     uint32_t limit = c->o->steps_given ? c->o->steps : UINT32_MAX;
     uint64_t end = common_end(p, shift);
@@ -579,16 +651,19 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
         uint32_t step = 0;
         uint64_t compared = 0;
         struct twin_error local = TWIN_ERROR_INIT;
-        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, limit, &found, &step, &compared, &local);
+        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, limit, &found,
+                                             &step, &compared, &local);
         if (rc == TWIN_ENOMEM)
             return twin_error_set(err, rc, "%s", local.message);
         if (rc != 0) {
-            tw_cmp_unseen(c, "steps from %u on of rank %d cannot be compared: %s", from, p->a->rank, local.message);
+            tw_cmp_unseen(c, "steps from %u on of rank %d cannot be compared: %s", from, p->a->rank,
+                          local.message);
             return 0;
         }
         if (!found && from + compared < last)
-            tw_cmp_unseen(c, "steps %llu to %llu of rank %d lie in damaged bytes", (unsigned long long)(from + compared),
-                          (unsigned long long)last - 1, p->a->rank);
+            tw_cmp_unseen(c, "steps %llu to %llu of rank %d lie in damaged bytes",
+                          (unsigned long long)(from + compared), (unsigned long long)last - 1,
+                          p->a->rank);
         if (!found)
             break;
         rc = look_into(c, step, true, false, false, out, err);
@@ -603,7 +678,8 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
             return rc;
     }
     bool threads = out->found || out->scheduled > 0;
-    if (threads && shift == 0 && limit == UINT32_MAX && tw_side_complete(a) && tw_side_complete(b)) {
+    if (threads && shift == 0 && limit == UINT32_MAX && tw_side_complete(a) &&
+        tw_side_complete(b)) {
         enum tw_streams_verdict streams = tw_streams_compare(c, p);
         if (streams == TW_STREAMS_UNKNOWN && out->scheduled++ == 0)
             out->scheduled_at = out->step;
@@ -615,23 +691,30 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
         }
     }
     bool same_end = (int64_t)p->a->info->steps + shift == (int64_t)p->b->info->steps;
-    bool partial_a = !tw_side_complete(a) || tw_side_failed(a), partial_b = !tw_side_complete(b) || tw_side_failed(b);
-    bool shorter_partial = (int64_t)p->a->info->steps + shift < (int64_t)p->b->info->steps ? partial_a : partial_b;
+    bool partial_a = !tw_side_complete(a) || tw_side_failed(a);
+    bool partial_b = !tw_side_complete(b) || tw_side_failed(b);
+    bool shorter_partial = (int64_t)p->a->info->steps + shift < (int64_t)p->b->info->steps
+                               ? partial_a
+                               : partial_b;
     if (out->found || end >= limit || end < from || (!same_end && !shorter_partial))
         return 0;
     int rc = look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
     out->tail_compared = !out->tail_unknown;
-    out->tail_unknown &= !tw_side_stopped(a) && !tw_side_stopped(b); /* where we stopped a run, only the overlap counts */
+    /* where we stopped a run, only the overlap counts */
+    out->tail_unknown &= !tw_side_stopped(a) && !tw_side_stopped(b);
     return rc;
 }
 
-int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a, const struct tw_side *b, int64_t shift,
-                 uint32_t from, struct tw_scan *out, struct twin_error *err)
+int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a,
+                 const struct tw_side *b, int64_t shift, uint32_t from, struct tw_scan *out,
+                 struct twin_error *err)
 {
     int rc = scan_steps(c, p, a, b, shift, from, out, err);
     if (rc == 0 && out->scheduled)
-        tw_cmp_unseen(c, "rank %d: from step %u on several threads recorded values under one name, equal ones in another order; a role for "
-                      "each thread (twin_thread_role, threading.Thread(name=...)) tells them apart",
+        tw_cmp_unseen(c,
+                      "rank %d: from step %u on several threads recorded values under one name, "
+                      "equal ones in another order; a role for each thread (twin_thread_role, "
+                      "threading.Thread(name=...)) tells them apart",
                       p->a->rank, out->scheduled_at);
     tw_say_damage(c, p->a);
     tw_say_damage(c, p->b);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Forms in which a fact of the run shows in a text: dates and clocks of its time, seconds since 1970, its processes and threads,
- * addresses of programs, temporary names, its own folder. Each match function returns how many bytes it covers, 0 for none.
- * A form alone is not enough where the fact is known: a date of another year is no noise.
+ * Forms in which a fact of the run shows in a text: dates and clocks of its time, seconds since
+ * 1970, its processes and threads, addresses of programs, temporary names, its own folder. Each
+ * match function returns how many bytes it covers, 0 for none. A form alone is not enough where the
+ * fact is known: a date of another year is no noise.
  */
 #include "internal.h"
 
@@ -44,7 +45,9 @@ size_t tw_number_length(const char *p)
     size_t n = p[0] == '+' || p[0] == '-';
     size_t whole = digits(p + n);
     n += whole;
-    while (whole && whole <= 3 && p[n] == ',' && digits(p + n + 1) == 3 && !isdigit((unsigned char)p[n + 4])) /* 1,234,567 */
+    /* 1,234,567 */
+    while (whole && whole <= 3 && p[n] == ',' && digits(p + n + 1) == 3 &&
+           !isdigit((unsigned char)p[n + 4]))
         n += 4;
     if (p[n] == '.' && (whole || digits(p + n + 1))) {
         size_t fraction = digits(p + n + 1);
@@ -63,8 +66,10 @@ size_t tw_number_length(const char *p)
 
 /* ---- time */
 
-/* 08:30, 08:30:12, 1:02:03.456, 00:12<00:15: *fields says how many. Minutes and seconds have two digits and are below 60. */
-static size_t read_clock(const char *p, char separator, int *hour, int *minute, double *second, int *fields)
+/* 08:30, 08:30:12, 1:02:03.456, 00:12<00:15: *fields says how many. Minutes and seconds have two
+ * digits and are below 60. */
+static size_t read_clock(const char *p, char separator, int *hour, int *minute, double *second,
+                         int *fields)
 {
     size_t n = digits(p), at = n;
     int value[3] = {number_of(p, n < 4 ? n : 4), 0, 0};
@@ -76,7 +81,8 @@ static size_t read_clock(const char *p, char separator, int *hour, int *minute, 
             return 0;
         at += 3;
     }
-    if (*fields == 1 || isdigit((unsigned char)p[at]) || (p[at] == separator && isdigit((unsigned char)p[at + 1])))
+    if (*fields == 1 || isdigit((unsigned char)p[at]) ||
+        (p[at] == separator && isdigit((unsigned char)p[at + 1])))
         return 0;
     *hour = *fields == 3 ? value[0] : 0;
     *minute = *fields == 3 ? value[1] : value[0];
@@ -102,7 +108,8 @@ static size_t match_time_after(const char *p)
         n = read_clock(q, '-', &hour, &minute, &second, &fields);
     if (n == 0 && (digits(q) == 6 || digits(q) == 4)) {
         n = digits(q);
-        bool clock = number_of(q, 2) < 24 && number_of(q + 2, 2) < 60 && (n == 4 || number_of(q + 4, 2) < 60);
+        bool clock = number_of(q, 2) < 24 && number_of(q + 2, 2) < 60 &&
+                     (n == 4 || number_of(q + 4, 2) < 60);
         n = clock && p[0] != ' ' && !is_alnum(q[n]) ? n : 0;
     }
     if (n == 0)
@@ -110,14 +117,16 @@ static size_t match_time_after(const char *p)
     n += gap;
     if (p[n] == 'Z')
         return n + 1;
-    if ((p[n] == '+' || p[n] == '-') && digits(p + n + 1) == 2 && p[n + 3] == ':' && digits(p + n + 4) == 2)
+    if ((p[n] == '+' || p[n] == '-') && digits(p + n + 1) == 2 && p[n + 3] == ':' &&
+        digits(p + n + 4) == 2)
         return n + 6;
     if ((p[n] == '+' || p[n] == '-') && digits(p + n + 1) == 4)
         return n + 5;
     return n;
 }
 
-/* The folder of a time of the run in the folder of its day, as Hydra names them: "/08-30-12", "/083012". */
+/* The folder of a time of the run in the folder of its day, as Hydra names them: "/08-30-12",
+ * "/083012". */
 static size_t match_folder_of_time(const char *p, const struct tw_facts *f)
 {
     int hour, minute, fields = 0;
@@ -136,15 +145,18 @@ static size_t match_folder_of_time(const char *p, const struct tw_facts *f)
     return fits && !is_alnum(p[1 + n]) ? 1 + n : 0;
 }
 
-/* 2026-11-21, 2026/11/21, 2026_11_21, 20261121, 21.11.2026, 21-11-2026, 11/21/2026; with the time behind it. */
+/* 2026-11-21, 2026/11/21, 2026_11_21, 20261121, 21.11.2026, 21-11-2026, 11/21/2026; with the time
+ * behind it. */
 static size_t match_date(const char *p, const struct tw_facts *f)
 {
     size_t n = digits(p), length = 0;
     bool fits = false;
-    if (n == 4 && strchr("-/_.", p[4]) && p[4] && digits(p + 5) == 2 && p[7] == p[4] && digits(p + 8) == 2) {
+    if (n == 4 && strchr("-/_.", p[4]) && p[4] && digits(p + 5) == 2 && p[7] == p[4] &&
+        digits(p + 8) == 2) {
         fits = tw_facts_has_date(f, number_of(p, 4), number_of(p + 5, 2), number_of(p + 8, 2));
         length = 10;
-    } else if (n == 2 && strchr("-/_.", p[2]) && p[2] && digits(p + 3) == 2 && p[5] == p[2] && digits(p + 6) == 4) {
+    } else if (n == 2 && strchr("-/_.", p[2]) && p[2] && digits(p + 3) == 2 && p[5] == p[2] &&
+               digits(p + 6) == 4) {
         int x = number_of(p, 2), y = number_of(p + 3, 2), year = number_of(p + 6, 4);
         fits = tw_facts_has_date(f, year, x, y) || tw_facts_has_date(f, year, y, x);
         length = 10;
@@ -156,9 +168,11 @@ static size_t match_date(const char *p, const struct tw_facts *f)
         return 0;
     size_t time = length == 14 ? 0 : match_time_after(p + length);
     length += time ? time : match_folder_of_time(p + length, f);
-    if (p[length] == '-' || p[length] == '_') { /* the random part of a run's name: 20261122_120846-1a2b3c4d (wandb) */
+    /* the random part of a run's name: 20261122_120846-1a2b3c4d (wandb) */
+    if (p[length] == '-' || p[length] == '_') {
         size_t tail = 0;
-        while (isdigit((unsigned char)p[length + 1 + tail]) || islower((unsigned char)p[length + 1 + tail]))
+        while (isdigit((unsigned char)p[length + 1 + tail]) ||
+               islower((unsigned char)p[length + 1 + tail]))
             tail++;
         if (tail == 8 && !is_alnum(p[length + 9]))
             length += 9;
@@ -168,7 +182,8 @@ static size_t match_date(const char *p, const struct tw_facts *f)
 
 static int month_of(const char *p)
 {
-    static const char *const names[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    static const char *const names[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     for (int i = 0; i < 12; i++)
         if (strncmp(p, names[i], 3) == 0)
             return i + 1;
@@ -184,7 +199,8 @@ static bool is_weekday(const char *p)
     return false;
 }
 
-/* "Sat Nov 21 08:20:05 2026", "Nov 21 08:20:05", "Sun, 22 Nov 2026 08:20:05 GMT", "22 Nov 2026", "Nov22_12-51-22" */
+/* "Sat Nov 21 08:20:05 2026", "Nov 21 08:20:05", "Sun, 22 Nov 2026 08:20:05 GMT", "22 Nov 2026",
+ * "Nov22_12-51-22" */
 static size_t match_named_date(const char *p, const struct tw_facts *f)
 {
     size_t at = 0;
@@ -194,7 +210,9 @@ static size_t match_named_date(const char *p, const struct tw_facts *f)
     int day = 0, month = 0, year = 0;
     if (day_first == 1 || day_first == 2) {
         day = number_of(p + at, day_first);
-        month = p[at + day_first] == ' ' || p[at + day_first] == '-' ? month_of(p + at + day_first + 1) : 0;
+        month = p[at + day_first] == ' ' || p[at + day_first] == '-'
+                    ? month_of(p + at + day_first + 1)
+                    : 0;
         at += day_first + 4;
     } else if ((month = month_of(p + at)) != 0) {
         at += 3;
@@ -218,9 +236,10 @@ static size_t match_named_date(const char *p, const struct tw_facts *f)
     return tw_facts_has_date(f, year, month, day) ? at : 0;
 }
 
-/* A clock on its own counts where it is a time of the run: of day, or since its start. A remaining time is an estimate, which
- * no fact bounds: it stands behind another clock ("00:01<00:09", "0:00:01 • 0:00:09") or says so ("eta: 0:00:10"). Two fields
- * alone may be a ratio, so they need such a place, or the bracket of a progress bar. */
+/* A clock on its own counts where it is a time of the run: of day, or since its start. A remaining
+ * time is an estimate, which no fact bounds: it stands behind another clock ("00:01<00:09",
+ * "0:00:01 • 0:00:09") or says so ("eta: 0:00:10"). Two fields alone may be a ratio, so they need
+ * such a place, or the bracket of a progress bar. */
 static size_t match_clock(const char *line, size_t at, const struct tw_facts *f)
 {
     int hour, minute, fields;
@@ -234,13 +253,16 @@ static size_t match_clock(const char *line, size_t at, const struct tw_facts *f)
     size_t from = end;
     while (from > 0 && isalpha((unsigned char)line[from - 1]))
         from--;
-    static const char *const names[] = {"eta", "time", "elapsed", "remaining", "left", "duration", "took", "runtime", "walltime", NULL};
+    static const char *const names[] = {"eta",      "time", "elapsed", "remaining", "left",
+                                        "duration", "took", "runtime", "walltime",  NULL};
     bool named = false, progress = at > 0 && line[at - 1] == '<';
     for (int i = 0; names[i] && !named; i++)
-        named = strlen(names[i]) == end - from && strncasecmp(names[i], line + from, end - from) == 0;
+        named = strlen(names[i]) == end - from &&
+                strncasecmp(names[i], line + from, end - from) == 0;
     progress |= at > 0 && line[at - 1] == '[' && (p[n] == '<' || p[n] == ',');
     progress |= p[n] == '<' && (isdigit((unsigned char)p[n + 1]) || p[n + 1] == '?');
-    progress |= fields == 3 && at > 4 && strncmp(line + at - 4, "\xE2\x80\xA2 ", 4) == 0 && isdigit((unsigned char)line[at - 6]);
+    progress |= fields == 3 && at > 4 && strncmp(line + at - 4, "\xE2\x80\xA2 ", 4) == 0 &&
+                isdigit((unsigned char)line[at - 6]);
     if (named || progress)
         return n;
     return fields == 3 && tw_facts_has_clock(f, hour, minute, second) ? n : 0;
@@ -260,7 +282,8 @@ static size_t match_epoch(const char *p, const struct tw_facts *f)
     return p[n] == '.' && n == 10 && digits(p + n + 1) ? n + 1 + digits(p + n + 1) : n;
 }
 
-/* The head of a line of glog or abseil: "W1122 12:51:22.014000 8017 run.py:874]", "I0000 00:00:1795352014.805219 16276 port.cc:153]" */
+/* The head of a line of glog or abseil: "W1122 12:51:22.014000 8017 run.py:874]", "I0000
+ * 00:00:1795352014.805219 16276 port.cc:153]" */
 static size_t match_glog(const char *line, size_t at, const struct tw_facts *f)
 {
     const char *p = line + at;
@@ -278,7 +301,8 @@ static size_t match_glog(const char *line, size_t at, const struct tw_facts *f)
         return 0;
     size_t blanks = strspn(p + n, " "), id = digits(p + n + blanks);
     const char *place = p + n + blanks + id;
-    size_t word = place[0] == ' ' ? strcspn(place + 1, " ]") : 0; /* "torch/distributed/run.py:874" and "]" */
+    /* "torch/distributed/run.py:874" and "]" */
+    size_t word = place[0] == ' ' ? strcspn(place + 1, " ]") : 0;
     if (id > 0 && word > 0 && place[1 + word] == ']')
         n += blanks + id;
     return n;
@@ -286,18 +310,21 @@ static size_t match_glog(const char *line, size_t at, const struct tw_facts *f)
 
 /* ---- places */
 
-/* Where the address space of a program begins and ends: stacks, libraries and mapped memory; programs and their heaps. */
+/* Where the address space of a program begins and ends: stacks, libraries and mapped memory;
+ * programs and their heaps. */
 static bool is_address(unsigned long long value)
 {
 #if defined(__aarch64__)
     return (value >> 40) == 0xff || (value >> 40) == 0xaa || (value >> 32) == 0xffff;
 #else
-    return (value >= 0x7e0000000000ULL && value <= 0x7fffffffffffULL) || (value >= 0x550000000000ULL && value <= 0x56ffffffffffULL);
+    return (value >= 0x7e0000000000ULL && value <= 0x7fffffffffffULL) ||
+           (value >= 0x550000000000ULL && value <= 0x56ffffffffffULL);
 #endif
 }
 
-/* "0x7f8a1c2d3e40" where memory is mapped; any where the text says that it is a place: "object at 0x5581a0". What has a place
- * in memory begins at a multiple of four: a checksum of 48 bits that happens to lie in the range is one in four times only. */
+/* "0x7f8a1c2d3e40" where memory is mapped; any where the text says that it is a place: "object at
+ * 0x5581a0". What has a place in memory begins at a multiple of four: a checksum of 48 bits that
+ * happens to lie in the range is one in four times only. */
 static size_t match_address(const char *line, size_t at)
 {
     static const char *const words[] = {"at", "address", "addr", "pointer", "ptr", NULL};
@@ -341,16 +368,19 @@ static bool in_temporary_folder(const char *line, size_t at)
     while (from > 0 && !strchr(" \t\"'`<>,;()[]{}=", line[from - 1]))
         from--;
     for (int i = 0; roots[i]; i++)
-        if (strncmp(line + from, roots[i], strlen(roots[i])) == 0 || strncmp(line + from, "file:///tmp/", 12) == 0)
+        if (strncmp(line + from, roots[i], strlen(roots[i])) == 0 ||
+            strncmp(line + from, "file:///tmp/", 12) == 0)
             return true;
     return false;
 }
 
-/* The random end of a name that mkstemp or Python's tempfile made, below a folder for such: "/tmp/tmpab12cd_x", "/tmp/job.Xy12Ab". */
+/* The random end of a name that mkstemp or Python's tempfile made, below a folder for such:
+ * "/tmp/tmpab12cd_x", "/tmp/job.Xy12Ab". */
 static size_t match_temporary(const char *line, size_t at)
 {
     const char *p = line + at;
-    bool first = at > 0 && line[at - 1] == '/', after = at > 0 && strchr("._-", line[at - 1]) != NULL;
+    bool first = at > 0 && line[at - 1] == '/';
+    bool after = at > 0 && strchr("._-", line[at - 1]) != NULL;
     size_t python = strncmp(p, "tmp", 3) == 0 && first ? 3 : 0, n = 0;
     bool mixed = false;
     if ((!first && !after) || !in_temporary_folder(line, at))
@@ -358,7 +388,8 @@ static size_t match_temporary(const char *line, size_t at)
     while (is_alnum(p[python + n]) || (p[python + n] == '_' && (python || n < 8)))
         n++;
     for (size_t i = 0; i < n; i++)
-        mixed |= isdigit((unsigned char)p[python + i]) || (isupper((unsigned char)p[python + i]) && i > 0);
+        mixed |= isdigit((unsigned char)p[python + i]) ||
+                 (isupper((unsigned char)p[python + i]) && i > 0);
     if (python && (n == 8 || n == 6))
         return python + n;
     return after && (n == 8 || n == 6) && mixed ? n : 0;
@@ -379,7 +410,8 @@ static size_t match_port(const char *line, size_t at, const struct tw_facts *f)
         numbers &= line[i] == '.' || isdigit((unsigned char)line[i]);
     }
     bool local = end - start == 9 && strncmp(line + start, "localhost", 9) == 0;
-    bool own = f->host && strlen(f->host) == end - start && strncmp(line + start, f->host, end - start) == 0;
+    bool own = f->host && strlen(f->host) == end - start &&
+               strncmp(line + start, f->host, end - start) == 0;
     bool url = start > 2 && strncmp(line + start - 3, "://", 3) == 0;
     return line[end - 1] == ']' || (numbers && dots == 3) || local || own || url ? n : 0;
 }
@@ -402,9 +434,11 @@ static size_t match_fresh(const char *line, size_t at, const struct tw_facts *f)
             return n;
         while (number > 0 && isdigit((unsigned char)name[number - 1]))
             number--;
-        bool lightning = at >= 6 && strncmp(line + at - 6, "v_num=", 6) == 0 && tw_starts(name, "version_");
+        bool lightning = at >= 6 && strncmp(line + at - 6, "v_num=", 6) == 0 &&
+                         tw_starts(name, "version_");
         n = lightning ? match_text(line + at, name + number) : 0;
-        size_t one = lightning && strlen(name + number) == 1 && line[at] == name[number] && !is_alnum(line[at + 1]);
+        size_t one = lightning && strlen(name + number) == 1 && line[at] == name[number] &&
+                     !is_alnum(line[at + 1]);
         if (n > 0 || one)
             return n > 0 ? n : one;
     }
@@ -417,7 +451,8 @@ static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
     size_t n = digits(line + at);
     const char *p = line + at;
     bool fraction = p[n] == '.' && isdigit((unsigned char)p[n + 1]);
-    bool one_of_many = at > 1 && line[at - 1] == '.' && isalpha((unsigned char)line[at - 2]); /* "tfevents.vm.8017.0" is no number */
+    /* "tfevents.vm.8017.0" is no number */
+    bool one_of_many = at > 1 && line[at - 1] == '.' && isalpha((unsigned char)line[at - 2]);
     if (n == 0 || n > 7 || is_alnum(p[n]) || (fraction && !one_of_many) ||
         (at > 1 && line[at - 1] == '.' && isdigit((unsigned char)line[at - 2])))
         return 0;
@@ -428,7 +463,9 @@ static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
         return 0;
     static const char *const names[] = {"pid", "tid", "ppid", "process", "thread", "worker", NULL};
     bool meant = at > 0 && line[at - 1] == '[' && p[n] == ']';
-    if (at > 1 && (line[at - 1] == ':' || line[at - 1] == '/') && isdigit((unsigned char)line[at - 2])) { /* "host:8017:8123" */
+    /* "host:8017:8123" */
+    if (at > 1 && (line[at - 1] == ':' || line[at - 1] == '/') &&
+        isdigit((unsigned char)line[at - 2])) {
         size_t from = at - 1;
         while (from > 0 && isdigit((unsigned char)line[from - 1]))
             from--;
@@ -441,15 +478,21 @@ static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
     while (from > 0 && isalpha((unsigned char)line[from - 1]))
         from--;
     for (int i = 0; names[i] && !meant; i++)
-        meant = strlen(names[i]) == end - from && strncasecmp(names[i], line + from, end - from) == 0;
+        meant = strlen(names[i]) == end - from &&
+                strncasecmp(names[i], line + from, end - from) == 0;
     return meant ? n : 0;
 }
 
-/* Of one that stands glued to letters, "pid8017", from its fourth digit on: shorter ones are names. */
+/*
+ * Of one that stands glued to letters, "pid8017", from its fourth digit on: shorter ones are names.
+ */
 static size_t match_glued_id(const char *line, size_t at, const struct tw_facts *f)
 {
     size_t n = digits(line + at);
-    return n >= 4 && n <= 7 && !is_alnum(line[at + n]) && tw_facts_has_id(f, number_of(line + at, n)) ? n : 0;
+    return n >= 4 && n <= 7 && !is_alnum(line[at + n]) &&
+                   tw_facts_has_id(f, number_of(line + at, n))
+               ? n
+               : 0;
 }
 
 /* id(x), threading.get_ident(): an address as a decimal number. Both begin at a multiple of 16. */
@@ -471,15 +514,17 @@ size_t tw_shape_at(const char *line, size_t at, const struct tw_facts *f)
         return match_text(p, f->dir);
     if (digit && isalpha((unsigned char)before))
         return match_glued_id(line, at, f);
-    if (is_alnum(before) || (digit && before == '.' && at > 1 && isdigit((unsigned char)line[at - 2])))
+    if (is_alnum(before) ||
+        (digit && before == '.' && at > 1 && isdigit((unsigned char)line[at - 2])))
         return 0;
-    if ((n = match_temporary(line, at)) || (n = match_uuid(p)) || (n = match_named_date(p, f)) || (n = match_glog(line, at, f)) ||
-        (n = match_text(p, f->host)) || (n = match_fresh(line, at, f)))
+    if ((n = match_temporary(line, at)) || (n = match_uuid(p)) || (n = match_named_date(p, f)) ||
+        (n = match_glog(line, at, f)) || (n = match_text(p, f->host)) ||
+        (n = match_fresh(line, at, f)))
         return n;
     if (!digit)
         return 0;
-    if ((n = match_address(line, at)) || (n = match_date(p, f)) || (n = match_clock(line, at, f)) || (n = match_epoch(p, f)) ||
-        (n = match_port(line, at, f)) || (n = match_decimal_address(p)))
+    if ((n = match_address(line, at)) || (n = match_date(p, f)) || (n = match_clock(line, at, f)) ||
+        (n = match_epoch(p, f)) || (n = match_port(line, at, f)) || (n = match_decimal_address(p)))
         return n;
     return match_id(line, at, f);
 }

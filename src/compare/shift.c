@@ -1,18 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resumed arms. A resumed run counts its steps from 0, so its place in the other arm is found by weights: those it starts
- * with are those the other had after step K - 1. Compared from there; at the seam itself what was restored (weights,
- * generator states, moments where they were recorded) is held against what the other arm ended that step with.
+ * Resumed arms. A resumed run counts its steps from 0, so its place in the other arm is found by
+ * weights: those it starts with are those the other had after step K - 1. Compared from there; at
+ * the seam itself what was restored (weights, generator states, moments where they were recorded)
+ * is held against what the other arm ended that step with.
  */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A weight b starts with, as if it were an updated weight. known: a records it after steps; part: in some of them only. */
-struct start { uint64_t key, content; bool known, part; };
-/* hits: whole weights of a step that are those b starts with; parts: the same of parts of weights; missed: parts that are not. */
-struct hunt { struct tw_proc *a; struct start *w; size_t n; uint32_t *hits, *parts, *missed; size_t steps; uint32_t first_hits; };
+/* A weight b starts with, as if it were an updated weight. known: a records it after steps; part:
+ * in some of them only. */
+struct start {
+    uint64_t key, content;
+    bool known, part;
+};
+/* hits: whole weights of a step that are those b starts with; parts: the same of parts of weights;
+ * missed: parts that are not. */
+struct hunt {
+    struct tw_proc *a;
+    struct start *w;
+    size_t n;
+    uint32_t *hits, *parts, *missed;
+    size_t steps;
+    uint32_t first_hits;
+};
 
 static int by_key(const void *x, const void *y)
 {
@@ -25,10 +38,13 @@ static int count_hit(void *user, const struct twin_trace_record *r)
     struct hunt *h = user;
     const struct twin_series *s = twin_trace_series(h->a->trace, r->series);
     bool initial = s->phase == TWIN_PHASE_INIT;
-    if (s->kind != TWIN_KIND_WEIGHT || (!initial && s->phase != TWIN_PHASE_OPTIMIZER) || r->step >= h->steps)
+    if (s->kind != TWIN_KIND_WEIGHT || (!initial && s->phase != TWIN_PHASE_OPTIMIZER) ||
+        r->step >= h->steps)
         return 0;
-    struct start wanted = {.key = initial ? tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, twin_trace_string(h->a->trace, s->name),
-                                                        twin_trace_string(h->a->trace, s->scope), twin_trace_string(h->a->trace, s->role))
+    struct start wanted = {.key = initial ? tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT,
+                                                        twin_trace_string(h->a->trace, s->name),
+                                                        twin_trace_string(h->a->trace, s->scope),
+                                                        twin_trace_string(h->a->trace, s->role))
                                           : tw_proc_key(h->a, r->series)};
     struct start *found = bsearch(&wanted, h->w, h->n, sizeof *h->w, by_key);
     if (!found)
@@ -54,7 +70,9 @@ static size_t initial_weights(struct tw_view *b, struct start *w)
     for (size_t i = 0; i < b->count; i++) {
         const struct tw_rec *r = &b->rec[i];
         if (r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT)
-            w[n++] = (struct start){tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, tw_rec_name(b, r), tw_rec_scope(b, r), tw_rec_role(b, r)),
+            w[n++] = (struct start){tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT,
+                                                tw_rec_name(b, r), tw_rec_scope(b, r),
+                                                tw_rec_role(b, r)),
                                     r->content, false, false};
     }
     if (n)
@@ -62,12 +80,15 @@ static size_t initial_weights(struct tw_view *b, struct start *w)
     return n;
 }
 
-/* Did a's step k and b's step 0 see the same data? Tells places of equal weights apart (a learning rate of 0). */
+/* Did a's step k and b's step 0 see the same data? Tells places of equal weights apart (a learning
+ * rate of 0). */
 static bool same_data(const struct tw_pair *p, uint32_t k)
 {
     struct twin_step_hash x, y;
-    return twin_trace_step_hash(p->a->trace, k, &x, NULL) == 0 && twin_trace_step_hash(p->b->trace, 0, &y, NULL) == 0 &&
-           x.phase[TWIN_PHASE_DATA].lo == y.phase[TWIN_PHASE_DATA].lo && x.phase[TWIN_PHASE_DATA].hi == y.phase[TWIN_PHASE_DATA].hi;
+    return twin_trace_step_hash(p->a->trace, k, &x, NULL) == 0 &&
+           twin_trace_step_hash(p->b->trace, 0, &y, NULL) == 0 &&
+           x.phase[TWIN_PHASE_DATA].lo == y.phase[TWIN_PHASE_DATA].lo &&
+           x.phase[TWIN_PHASE_DATA].hi == y.phase[TWIN_PHASE_DATA].hi;
 }
 
 /* Among the steps after which all of b's first weights stood, the one b goes on from. */
@@ -102,7 +123,8 @@ static bool choose(const struct tw_pair *p, const struct hunt *h, int64_t *k)
     return found;
 }
 
-int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out, struct twin_error *err)
+int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
+                struct twin_error *err)
 {
     struct tw_view start = {0};
     struct hunt h = {0};
@@ -114,7 +136,8 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
     h.w = tw_reallocarray(NULL, start.count, sizeof *h.w);
     h.hits = tw_calloc(3 * h.steps, sizeof *h.hits);
     if (!h.w || !h.hits) {
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory looking for the place of a resumed run");
+        rc = twin_error_set(err, TWIN_ENOMEM,
+                            "out of memory looking for the place of a resumed run");
         goto out;
     }
     h.parts = h.hits + h.steps;
@@ -148,7 +171,8 @@ bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k)
         const struct tw_rec *r = &before.rec[i];
         if (r->kind != TWIN_KIND_WEIGHT || r->phase != TWIN_PHASE_OPTIMIZER)
             continue;
-        const struct start *found = bsearch(&(struct start){.key = r->key}, w, n, sizeof *w, by_key);
+        const struct start *found = bsearch(&(struct start){.key = r->key}, w, n, sizeof *w,
+                                            by_key);
         known += found != NULL;
         equal += found && found->content == r->content;
     }
@@ -160,37 +184,49 @@ bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k)
 
 /* ---- the seam */
 
-#define SALT UINT64_C(0x5EA3B1D70C2F4E69) /* keeps what belongs to the seam apart from the step itself */
+/* keeps what belongs to the seam apart from the step itself */
+#define SALT UINT64_C(0x5EA3B1D70C2F4E69)
 
-struct seam { const struct tw_view *a, *b; uint32_t before; bool *lost_a; };
+struct seam {
+    const struct tw_view *a, *b;
+    uint32_t before;
+    bool *lost_a;
+};
 
 static bool is_seam_a(const struct tw_rec *r, uint32_t before)
 {
     return r->step == before;
 }
 
-/* Of a's step K - 1 only what a checkpoint carries over: weights, moments and the last state of each generator. */
+/* Of a's step K - 1 only what a checkpoint carries over: weights, moments and the last state of
+ * each generator. */
 static bool keep_a(const struct tw_view *v, const struct tw_rec *r, void *user)
 {
     uint32_t before = *(uint32_t *)user;
     if (!is_seam_a(r, before))
         return r->phase != TWIN_PHASE_INIT;
     if (r->kind == TWIN_KIND_STATE) {
-        for (const struct tw_rec *later = r + 1; later < v->rec + v->count && later->step == before; later++)
-            if (later->kind == TWIN_KIND_STATE && strcmp(tw_rec_name(v, later), tw_rec_name(v, r)) == 0)
+        for (const struct tw_rec *later = r + 1; later < v->rec + v->count && later->step == before;
+             later++)
+            if (later->kind == TWIN_KIND_STATE &&
+                strcmp(tw_rec_name(v, later), tw_rec_name(v, r)) == 0)
                 return false;
         return true;
     }
-    return r->phase == TWIN_PHASE_OPTIMIZER && (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_MOMENT);
+    return r->phase == TWIN_PHASE_OPTIMIZER &&
+           (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_MOMENT);
 }
 
-/* Tokens of both sides of the seam: by kind and name alone, so that "init" on one side meets "optimizer" on the other. */
+/* Tokens of both sides of the seam: by kind and name alone, so that "init" on one side meets
+ * "optimizer" on the other. */
 static void salt(struct tw_view *v, bool a, uint32_t before)
 {
     for (size_t i = 0; i < v->count; i++) {
         struct tw_rec *r = &v->rec[i];
         if (a ? is_seam_a(r, before) : r->phase == TWIN_PHASE_INIT)
-            r->token = SALT ^ tw_key_hash(0, r->kind, tw_rec_name(v, r), r->kind == TWIN_KIND_STATE ? "" : tw_rec_scope(v, r), tw_rec_role(v, r));
+            r->token = SALT ^ tw_key_hash(0, r->kind, tw_rec_name(v, r),
+                                          r->kind == TWIN_KIND_STATE ? "" : tw_rec_scope(v, r),
+                                          tw_rec_role(v, r));
     }
 }
 
@@ -200,7 +236,8 @@ static bool restored_later(const struct seam *s, const char *name)
     size_t equal = 0;
     for (size_t i = 0; i < s->a->count; i++) {
         const struct tw_rec *r = &s->a->rec[i];
-        if (is_seam_a(r, s->before) || r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(s->a, r), name) != 0)
+        if (is_seam_a(r, s->before) || r->kind != TWIN_KIND_STATE ||
+            strcmp(tw_rec_name(s->a, r), name) != 0)
             continue;
         bool here = false;
         for (size_t j = 0; j < s->b->count && !here; j++)
@@ -213,7 +250,8 @@ static bool restored_later(const struct seam *s, const char *name)
 }
 
 /* The next record of this kind and name before *i, the seam left out. */
-static const struct tw_rec *one_before(const struct seam *s, const struct tw_view *v, uint8_t kind, const char *name, size_t *i)
+static const struct tw_rec *one_before(const struct seam *s, const struct tw_view *v, uint8_t kind,
+                                       const char *name, size_t *i)
 {
     while (*i > 0) {
         const struct tw_rec *r = &v->rec[--*i];
@@ -224,8 +262,9 @@ static const struct tw_rec *one_before(const struct seam *s, const struct tw_vie
     return NULL;
 }
 
-/* Does b's step end with a's records of this kind and name? Then it does not matter what b has of them before: a trainer that reads the
- * epoch's batches up to the place where it stopped, and the draws that this took. *more: how many those are. */
+/* Does b's step end with a's records of this kind and name? Then it does not matter what b has of
+ * them before: a trainer that reads the epoch's batches up to the place where it stopped, and the
+ * draws that this took. *more: how many those are. */
 static bool ends_alike(const struct seam *s, uint8_t kind, const char *name, uint32_t *more)
 {
     size_t i = s->a->count, j = s->b->count, equal = 0;
@@ -242,7 +281,9 @@ static bool ends_alike(const struct seam *s, uint8_t kind, const char *name, uin
 static bool leads_there(const struct seam *s, const struct tw_rec *r)
 {
     uint32_t more;
-    return (r->kind == TWIN_KIND_BATCH || r->kind == TWIN_KIND_INDICES || r->kind == TWIN_KIND_STATE) && ends_alike(s, r->kind, tw_rec_name(s->b, r), &more);
+    return (r->kind == TWIN_KIND_BATCH || r->kind == TWIN_KIND_INDICES ||
+            r->kind == TWIN_KIND_STATE) &&
+           ends_alike(s, r->kind, tw_rec_name(s->b, r), &more);
 }
 
 static uint32_t skipped_batches(const struct seam *s)
@@ -250,7 +291,8 @@ static uint32_t skipped_batches(const struct seam *s)
     uint32_t most = 0, more;
     for (size_t j = 0; j < s->b->count; j++) {
         const struct tw_rec *r = &s->b->rec[j];
-        bool first = r->kind == TWIN_KIND_BATCH && r->occurrence == 0; /* for all of its name: a batch may be several records */
+        /* for all of its name: a batch may be several records */
+        bool first = r->kind == TWIN_KIND_BATCH && r->occurrence == 0;
         if (first && ends_alike(s, r->kind, tw_rec_name(s->b, r), &more) && more > most)
             most = more;
     }
@@ -262,14 +304,18 @@ static bool does_not_count(const struct tw_diff *d, void *user)
     const struct seam *s = user;
     const struct tw_rec *r = d->a != TW_NONE ? &s->a->rec[d->a] : &s->b->rec[d->b];
     bool seam = d->a != TW_NONE ? is_seam_a(r, s->before) : r->phase == TWIN_PHASE_INIT;
-    /* The whole run writes here the file from which the other one goes on: that explains no difference. */
+    /* The whole run writes here the file from which the other one goes on: that explains no
+     * difference. */
     if (!seam && r->phase == TWIN_PHASE_CHECKPOINT && (d->a == TW_NONE || d->b == TW_NONE))
         return true;
-    /* The order of parameters is recorded at an optimizer's first step, which is another one in each arm. */
+    /* The order of parameters is recorded at an optimizer's first step, which is another one in
+     * each arm. */
     if (!seam && r->kind == TWIN_KIND_ORDER && (d->a == TW_NONE || d->b == TW_NONE))
         return true;
-    /* Written to since the step before, which is a first step in one arm: its first weights say what it began with. */
-    if (!seam && tw_is_written(r->phase, r->kind) && r->phase != TWIN_PHASE_BACKWARD && (d->a == TW_NONE || d->b == TW_NONE))
+    /* Written to since the step before, which is a first step in one arm: its first weights say
+     * what it began with. */
+    if (!seam && tw_is_written(r->phase, r->kind) && r->phase != TWIN_PHASE_BACKWARD &&
+        (d->a == TW_NONE || d->b == TW_NONE))
         return true;
     if (!seam)
         return d->a == TW_NONE && leads_there(s, r);
@@ -294,8 +340,12 @@ static size_t equal_at_seam(const struct seam *s, uint8_t kind)
 
 static void describe(struct tw_cmp *c, const struct seam *s, uint32_t k, struct tw_scan *out)
 {
-    static const struct { uint8_t kind; const char *text; } part[] = {
-        {TWIN_KIND_WEIGHT, "weights"}, {TWIN_KIND_MOMENT, "optimizer state"}, {TWIN_KIND_STATE, "generator states"}};
+    static const struct {
+        uint8_t kind;
+        const char *text;
+    } part[] = {{TWIN_KIND_WEIGHT, "weights"},
+                {TWIN_KIND_MOMENT, "optimizer state"},
+                {TWIN_KIND_STATE, "generator states"}};
     struct tw_buf text = {0};
     size_t total = 0;
     for (size_t i = 0; i < 3; i++) {
@@ -316,24 +366,33 @@ static void describe(struct tw_cmp *c, const struct seam *s, uint32_t k, struct 
         if (f->step_a != s->before)
             continue;
         f->step_b = 0;
-        f->role = TWIN_ORIGIN; /* a state of its own, held against the one that it should be: nothing lies between */
+        /* a state of its own, held against the one that it should be: nothing lies between */
+        f->role = TWIN_ORIGIN;
         for (size_t n = 0; n < 2; n++) {
             tw_free(f->between[n]);
             f->between[n] = NULL;
         }
-        tw_finding_set(c, &f->text, tw_cmp_text(c, "at the seam: %s after step %u, %s at its start", c->label_a, k - 1, c->label_b));
+        tw_finding_set(c, &f->text,
+                       tw_cmp_text(c, "at the seam: %s after step %u, %s at its start", c->label_a,
+                                   k - 1, c->label_b));
     }
 }
 
-/* The steps up to K in which a said in which order its optimizers hold their parameters: once each, when they begin. */
+/* The steps up to K in which a said in which order its optimizers hold their parameters: once each,
+ * when they begin. */
 #define ORDER_STEPS 64
-struct orders { struct tw_proc *p; uint32_t until, step[ORDER_STEPS]; size_t n; };
+struct orders {
+    struct tw_proc *p;
+    uint32_t until, step[ORDER_STEPS];
+    size_t n;
+};
 
 static int note_order(void *user, const struct twin_trace_record *r)
 {
     struct orders *o = user;
     const struct twin_series *s = twin_trace_series(o->p->trace, r->series);
-    if (s->kind != TWIN_KIND_ORDER || s->phase != TWIN_PHASE_OPTIMIZER || r->step >= o->until || o->n == ORDER_STEPS)
+    if (s->kind != TWIN_KIND_ORDER || s->phase != TWIN_PHASE_OPTIMIZER || r->step >= o->until ||
+        o->n == ORDER_STEPS)
         return 0;
     for (size_t i = 0; i < o->n; i++)
         if (o->step[i] == r->step)
@@ -351,7 +410,8 @@ static bool has_token(const struct tw_view *v, uint64_t token)
 }
 
 /* A resumed job says it anew in its first step: a's word from then stands beside it. */
-static int recall_orders(struct tw_cmp *c, struct tw_proc *p, uint32_t k, struct tw_view *a, struct twin_error *err)
+static int recall_orders(struct tw_cmp *c, struct tw_proc *p, uint32_t k, struct tw_view *a,
+                         struct twin_error *err)
 {
     struct orders o = {.p = p, .until = k};
     int rc = twin_trace_walk(p->trace, note_order, NULL, &o, NULL);
@@ -361,7 +421,8 @@ static int recall_orders(struct tw_cmp *c, struct tw_proc *p, uint32_t k, struct
         for (size_t j = 0; rc == 0 && j < then.count; j++) {
             struct tw_rec r = then.rec[j];
             bool order = r.kind == TWIN_KIND_ORDER && r.phase == TWIN_PHASE_OPTIMIZER;
-            if (!order || has_token(a, r.token) || !tw_cmp_room(c, &a->rec, a->count, &a->room, sizeof *a->rec))
+            if (!order || has_token(a, r.token) ||
+                !tw_cmp_room(c, &a->rec, a->count, &a->room, sizeof *a->rec))
                 continue;
             r.step = k;
             r.sketch = r.link_count = 0;
@@ -373,7 +434,8 @@ static int recall_orders(struct tw_cmp *c, struct tw_proc *p, uint32_t k, struct
     return rc;
 }
 
-int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out, struct twin_error *err)
+int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out,
+                  struct twin_error *err)
 {
     struct tw_view a = {0}, b = {0};
     uint32_t before = k - 1;
@@ -408,10 +470,12 @@ static bool is_updated_weight(const struct tw_view *v, const struct tw_rec *r, v
 {
     (void)v;
     (void)user;
-    return r->kind == TWIN_KIND_WEIGHT && (r->phase == TWIN_PHASE_OPTIMIZER || r->phase == TWIN_PHASE_INIT);
+    return r->kind == TWIN_KIND_WEIGHT &&
+           (r->phase == TWIN_PHASE_OPTIMIZER || r->phase == TWIN_PHASE_INIT);
 }
 
-int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, struct tw_scan *out, struct twin_error *err)
+int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, struct tw_scan *out,
+                    struct twin_error *err)
 {
     int64_t end = (int64_t)p->a->info->steps, end_b = (int64_t)p->b->info->steps - shift;
     int rc = 0;

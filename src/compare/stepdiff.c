@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two views side by side: match.c says which record corresponds to which; what differs between counterparts, and what has
- * none, becomes a list in the order in which the reference ran.
+ * Two views side by side: match.c says which record corresponds to which; what differs between
+ * counterparts, and what has none, becomes a list in the order in which the reference ran.
  */
 #include "match.h"
 
 #include <stdlib.h>
 
-static void push(struct tw_cmp *c, struct tw_stepdiff *out, struct tw_diff d, const struct tw_view *v, const struct tw_rec *r)
+static void push(struct tw_cmp *c, struct tw_stepdiff *out, struct tw_diff d,
+                 const struct tw_view *v, const struct tw_rec *r)
 {
     if (c->o->ignore_count && tw_cmp_ignored(c, r->phase, r->kind, tw_rec_name(v, r))) {
         out->ignored++;
@@ -27,10 +28,14 @@ static int by_position(const void *x, const void *y)
     return a->b < b->b ? -1 : a->b > b->b;
 }
 
-/* Where records that exist on one side only cannot be findings: behind the end of an unfinished trace, or in a gap. */
-struct horizon { size_t a, b; }; /* records with an index beyond are unknown on the other side */
+/* Where records that exist on one side only cannot be findings: behind the end of an unfinished
+ * trace, or in a gap. */
+struct horizon {
+    size_t a, b;
+}; /* records with an index beyond are unknown on the other side */
 
-static struct horizon horizon_of(const struct tw_view *a, const struct tw_view *b, const size_t *to_b)
+static struct horizon horizon_of(const struct tw_view *a, const struct tw_view *b,
+                                 const size_t *to_b)
 {
     struct horizon h = {a->count, b->count};
     size_t last_a = 0, last_b = 0;
@@ -50,8 +55,8 @@ static struct horizon horizon_of(const struct tw_view *a, const struct tw_view *
     return h;
 }
 
-static void list_differences(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, const size_t *to_a,
-                             const bool *moved, struct tw_stepdiff *out)
+static void list_differences(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                             const size_t *to_a, const bool *moved, struct tw_stepdiff *out)
 {
     struct horizon h = horizon_of(a, b, out->to_b);
     for (size_t i = 0; i < a->count; i++) {
@@ -66,7 +71,8 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
             continue;
         }
         const struct tw_rec *y = &b->rec[j];
-        if (x->content == y->content && (x->flags & TWIN_REC_UNOBSERVED) == (y->flags & TWIN_REC_UNOBSERVED)) {
+        if (x->content == y->content &&
+            (x->flags & TWIN_REC_UNOBSERVED) == (y->flags & TWIN_REC_UNOBSERVED)) {
             out->equal++;
             out->renumbered += x->occurrence != y->occurrence;
             if (!moved[i])
@@ -92,14 +98,18 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
         } else if (tw_part_elsewhere(b, &b->rec[j], a)) {
             out->elsewhere++;
         } else if (j < h.b) {
-            push(c, out, (struct tw_diff){.type = TWIN_FINDING_ONLY_B, .a = TW_NONE, .b = j, .at = 2 * before + 1}, b, &b->rec[j]);
+            push(c, out,
+                 (struct tw_diff){
+                     .type = TWIN_FINDING_ONLY_B, .a = TW_NONE, .b = j, .at = 2 * before + 1},
+                 b, &b->rec[j]);
         }
     }
     if (out->count)
         qsort(out->d, out->count, sizeof *out->d, by_position);
 }
 
-int tw_stepdiff_make(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *out)
+int tw_stepdiff_make(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                     struct tw_stepdiff *out)
 {
     struct tw_match m;
     *out = (struct tw_stepdiff){0};
@@ -125,7 +135,8 @@ void tw_stepdiff_free(struct tw_stepdiff *d)
     *d = (struct tw_stepdiff){0};
 }
 
-void tw_stepdiff_drop(struct tw_stepdiff *d, bool (*drop)(const struct tw_diff *, void *), void *user)
+void tw_stepdiff_drop(struct tw_stepdiff *d, bool (*drop)(const struct tw_diff *, void *),
+                      void *user)
 {
     size_t kept = 0;
     for (size_t i = 0; i < d->count; i++) {
@@ -137,7 +148,8 @@ void tw_stepdiff_drop(struct tw_stepdiff *d, bool (*drop)(const struct tw_diff *
     d->count = kept;
 }
 
-const struct tw_rec *tw_diff_rec(const struct tw_diff *d, const struct tw_view *a, const struct tw_view *b, const struct tw_view **view)
+const struct tw_rec *tw_diff_rec(const struct tw_diff *d, const struct tw_view *a,
+                                 const struct tw_view *b, const struct tw_view **view)
 {
     *view = d->a != TW_NONE ? a : b;
     return d->a != TW_NONE ? &a->rec[d->a] : &b->rec[d->b];

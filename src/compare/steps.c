@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table over the finished steps of a trace: its value hash, which phases were seen, how many records. */
+/* A table over the finished steps of a trace: its value hash, which phases were seen, how many
+ * records. */
 #include "internal.h"
 
 #include <string.h>

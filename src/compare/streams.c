@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that train at once share the process's step counter, so which step a record falls into is a matter of schedule; so is
- * which of their optimizers came first and has no number in its name. Their records are the same all the same when every stream
- * (the records of a name in a scope by a role, numbers aside) holds the same ones in the same order from beginning to end: only
- * the cut into steps is forgiven.
+ * Threads that train at once share the process's step counter, so which step a record falls into is
+ * a matter of schedule; so is which of their optimizers came first and has no number in its name.
+ * Their records are the same all the same when every stream (the records of a name in a scope by a
+ * role, numbers aside) holds the same ones in the same order from beginning to end: only the cut
+ * into steps is forgiven.
  *
- * A stream that several threads recorded has no order between them while they ran side by side. It is cut where no thread was
- * between its first and its last record, in either run; between two such cuts each thread's sequence must be found in the other
- * run as a whole. Where only the contents agree, nobody knows whether the order is the schedule's or the job's.
+ * A stream that several threads recorded has no order between them while they ran side by side. It
+ * is cut where no thread was between its first and its last record, in either run; between two such
+ * cuts each thread's sequence must be found in the other run as a whole. Where only the contents
+ * agree, nobody knows whether the order is the schedule's or the job's.
  */
 #include "internal.h"
 
@@ -18,31 +20,37 @@
 #define SCOPE_MAX 256
 #define SHARED_MAX ((size_t)4 << 20) /* records of shared streams that are put in order */
 #define NO_STREAM UINT32_MAX
-#define SERIES_MAX (1u << 21)        /* above what the format allows: damage, and no series */
+#define SERIES_MAX (1u << 21) /* above what the format allows: damage, and no series */
 
 struct stream {
     uint64_t id, records;
-    uint64_t hash;     /* of the sequence; of one thread's it is the order in which that thread recorded */
-    uint64_t sum;      /* of the contents, without order */
-    uint32_t thread;   /* the first */
-    bool shared;       /* several threads recorded it */
-    bool unordered;    /* declared so, outside of any role, and no value of a computation */
+    /* of the sequence; of one thread's it is the order in which that thread recorded */
+    uint64_t hash;
+    uint64_t sum;    /* of the contents, without order */
+    uint32_t thread; /* the first */
+    bool shared;     /* several threads recorded it */
+    bool unordered;  /* declared so, outside of any role, and no value of a computation */
 };
 
-struct state { uint64_t name, content; }; /* of a generator */
-struct piece { uint64_t stream, place, content; uint32_t thread; };
+struct state {
+    uint64_t name, content;
+}; /* of a generator */
+struct piece {
+    uint64_t stream, place, content;
+    uint32_t thread;
+};
 
 struct streams {
     struct tw_cmp *c;
     struct tw_proc *p;
     struct stream *s;
     size_t n, room;
-    uint32_t *of_series;      /* the stream of a series, filled on demand; NO_STREAM = not yet */
+    uint32_t *of_series; /* the stream of a series, filled on demand; NO_STREAM = not yet */
     size_t series_room;
-    uint32_t *slot;           /* open addressing over ids: index + 1 */
+    uint32_t *slot; /* open addressing over ids: index + 1 */
     size_t mask;
     bool threads, failed, too_many;
-    const bool *wanted;       /* second walk: streams whose pieces are kept */
+    const bool *wanted; /* second walk: streams whose pieces are kept */
     struct piece *piece;
     size_t pieces, piece_room;
     struct state *state, *last; /* every state seen; the last one of each generator */
@@ -53,7 +61,8 @@ struct streams {
 static const char *unnumbered(const char *scope, char room[SCOPE_MAX])
 {
     const char *number = strrchr(scope, '#');
-    size_t before = number ? (size_t)(number - scope) : 0, digits = number ? strspn(number + 1, "0123456789") : 0;
+    size_t before = number ? (size_t)(number - scope) : 0;
+    size_t digits = number ? strspn(number + 1, "0123456789") : 0;
     const char *behind = number ? number + 1 + digits : "";
     bool ends_a_label = *behind == '\0' || *behind == '['; /* "SGD#2", "parameters of SGD#2[0]" */
     if (!number || digits == 0 || !ends_a_label || before + strlen(behind) >= SCOPE_MAX)
@@ -69,7 +78,8 @@ static uint64_t stream_id(struct tw_proc *p, const struct twin_series *s)
     const char *name = twin_trace_string(p->trace, s->name);
     if (s->kind == TWIN_KIND_ORDER) /* its name holds that of the optimizer */
         name = unnumbered(name, label);
-    return tw_key_hash(s->phase, s->kind, name, unnumbered(twin_trace_string(p->trace, s->scope), room),
+    return tw_key_hash(s->phase, s->kind, name,
+                       unnumbered(twin_trace_string(p->trace, s->scope), room),
                        twin_trace_string(p->trace, s->role));
 }
 
@@ -102,8 +112,9 @@ static uint32_t *slot_of(const struct streams *t, uint64_t id)
 
 static bool value_of_computation(uint8_t kind)
 {
-    return kind == TWIN_KIND_WEIGHT || kind == TWIN_KIND_GRADIENT || kind == TWIN_KIND_GRADIENT_LOCAL || kind == TWIN_KIND_LOSS ||
-           kind == TWIN_KIND_VALUE || kind == TWIN_KIND_MOMENT || kind == TWIN_KIND_HYPER;
+    return kind == TWIN_KIND_WEIGHT || kind == TWIN_KIND_GRADIENT ||
+           kind == TWIN_KIND_GRADIENT_LOCAL || kind == TWIN_KIND_LOSS || kind == TWIN_KIND_VALUE ||
+           kind == TWIN_KIND_MOMENT || kind == TWIN_KIND_HYPER;
 }
 
 /* The stream of a record's series; NULL: no memory. */
@@ -112,7 +123,8 @@ static struct stream *stream_of(struct streams *t, const struct twin_trace_recor
     uint32_t series = r->series < SERIES_MAX ? r->series : 0;
     while (series >= t->series_room) {
         size_t before = t->series_room;
-        if (!tw_cmp_room(t->c, &t->of_series, t->series_room, &t->series_room, sizeof *t->of_series))
+        if (!tw_cmp_room(t->c, &t->of_series, t->series_room, &t->series_room,
+                         sizeof *t->of_series))
             return NULL;
         memset(t->of_series + before, 0xFF, (t->series_room - before) * sizeof *t->of_series);
     }
@@ -127,7 +139,8 @@ static struct stream *stream_of(struct streams *t, const struct twin_trace_recor
     if (*slot == 0) {
         if (!tw_cmp_room(t->c, &t->s, t->n, &t->room, sizeof *t->s))
             return NULL;
-        bool unordered = (r->flags & TWIN_REC_UNORDERED) && s->role == 0 && !value_of_computation(s->kind);
+        bool unordered = (r->flags & TWIN_REC_UNORDERED) && s->role == 0 &&
+                         !value_of_computation(s->kind);
         t->s[t->n++] = (struct stream){.id = id, .thread = r->thread, .unordered = unordered};
         *slot = (uint32_t)t->n;
     }
@@ -135,12 +148,15 @@ static struct stream *stream_of(struct streams *t, const struct twin_trace_recor
     return &t->s[*known];
 }
 
-/* Generators belong to the process, and whichever thread comes to a boundary looks at them: which of a generator's states are
- * recorded is a matter of schedule. The state that one run ended with must be among those of the other, or the other's among its. */
-static bool note_state(struct streams *t, const struct twin_trace_record *r, const struct twin_series *s)
+/* Generators belong to the process, and whichever thread comes to a boundary looks at them: which
+ * of a generator's states are recorded is a matter of schedule. The state that one run ended with
+ * must be among those of the other, or the other's among its. */
+static bool note_state(struct streams *t, const struct twin_trace_record *r,
+                       const struct twin_series *s)
 {
     char room[SCOPE_MAX];
-    uint64_t name = tw_key_hash(0, s->kind, unnumbered(twin_trace_string(t->p->trace, s->name), room), "", "");
+    uint64_t name = tw_key_hash(0, s->kind,
+                                unnumbered(twin_trace_string(t->p->trace, s->name), room), "", "");
     uint64_t content = tw_record_content(t->p, r);
     if (!tw_cmp_room(t->c, &t->state, t->states, &t->state_room, sizeof *t->state))
         return false;
@@ -148,7 +164,8 @@ static bool note_state(struct streams *t, const struct twin_trace_record *r, con
     size_t i = 0;
     while (i < t->generators && t->last[i].name != name)
         i++;
-    if (i == t->generators && !tw_cmp_room(t->c, &t->last, t->generators, &t->last_room, sizeof *t->last))
+    if (i == t->generators &&
+        !tw_cmp_room(t->c, &t->last, t->generators, &t->last_room, sizeof *t->last))
         return false;
     t->generators += i == t->generators;
     t->last[i] = (struct state){name, content};
@@ -206,7 +223,8 @@ static int add(void *user, const struct twin_trace_record *r)
 static bool load(struct tw_cmp *c, struct tw_proc *p, struct streams *t)
 {
     *t = (struct streams){.c = c, .p = p};
-    return p->info->dropped == 0 && p->info->lost == 0 && twin_trace_walk(p->trace, add, NULL, t, NULL) == 0 && !t->failed && t->threads;
+    return p->info->dropped == 0 && p->info->lost == 0 &&
+           twin_trace_walk(p->trace, add, NULL, t, NULL) == 0 && !t->failed && t->threads;
 }
 
 static void release(struct streams *t)
@@ -229,12 +247,16 @@ static int keep(void *user, const struct twin_trace_record *r)
     struct stream *x = stream_of(t, r);
     if (!x || !t->wanted[x - t->s])
         return 0;
-    if (t->pieces >= SHARED_MAX || !tw_cmp_room(t->c, &t->piece, t->pieces, &t->piece_room, sizeof *t->piece)) {
+    if (t->pieces >= SHARED_MAX ||
+        !tw_cmp_room(t->c, &t->piece, t->pieces, &t->piece_room, sizeof *t->piece)) {
         t->too_many = true;
         return 1;
     }
-    t->piece[t->pieces++] = (struct piece){.stream = x->id, .place = (uint64_t)r->step << 32 | r->seq, .thread = r->thread,
-                                           .content = tw_mix64(tw_record_content(t->p, r) ^ (r->flags & TWIN_REC_UNOBSERVED))};
+    t->piece[t->pieces++] = (struct piece){
+        .stream = x->id,
+        .place = (uint64_t)r->step << 32 | r->seq,
+        .thread = r->thread,
+        .content = tw_mix64(tw_record_content(t->p, r) ^ (r->flags & TWIN_REC_UNOBSERVED))};
     return 0;
 }
 
@@ -264,12 +286,14 @@ static bool load_pieces(struct streams *t, const bool *wanted)
     return true;
 }
 
-/* Threads that are between their first and their last record of a stream, as changes from place to place: no cuts there. */
+/* Threads that are between their first and their last record of a stream, as changes from place to
+ * place: no cuts there. */
 static void mark_passing(struct piece *p, size_t n, int64_t *change)
 {
     qsort(p, n, sizeof *p, by_thread); /* place is an index here */
     for (size_t i = 0; i < n; i++) {
-        bool first = i == 0 || p[i - 1].thread != p[i].thread, last = i + 1 == n || p[i + 1].thread != p[i].thread;
+        bool first = i == 0 || p[i - 1].thread != p[i].thread;
+        bool last = i + 1 == n || p[i + 1].thread != p[i].thread;
         change[p[i].place + 1] += first;
         change[p[i].place + 1] -= last;
     }
@@ -334,7 +358,8 @@ static bool same_order(struct tw_cmp *c, struct piece *a, struct piece *b, size_
     return same;
 }
 
-static bool shared_streams_equal(struct streams *a, struct streams *b, const bool *wanted_a, const bool *wanted_b)
+static bool shared_streams_equal(struct streams *a, struct streams *b, const bool *wanted_a,
+                                 const bool *wanted_b)
 {
     if (!load_pieces(a, wanted_a) || !load_pieces(b, wanted_b) || a->pieces != b->pieces)
         return false;
@@ -347,8 +372,10 @@ static bool shared_streams_equal(struct streams *a, struct streams *b, const boo
     return true;
 }
 
-/* Are the streams' contents equal? Those whose order is not settled by that are marked in wanted_*; *any: there are some. */
-static bool contents_equal(struct streams *a, struct streams *b, bool *wanted_a, bool *wanted_b, bool *any)
+/* Are the streams' contents equal? Those whose order is not settled by that are marked in wanted_*;
+ * *any: there are some. */
+static bool contents_equal(struct streams *a, struct streams *b, bool *wanted_a, bool *wanted_b,
+                           bool *any)
 {
     if (a->n != b->n)
         return false;
@@ -376,8 +403,10 @@ enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pai
         wanted_b = tw_calloc(b.n, sizeof *wanted_b);
     }
     c->oom |= a.failed || b.failed;
-    if (wanted_a && wanted_b && generators_agree(&a, &b) && contents_equal(&a, &b, wanted_a, wanted_b, &any))
-        verdict = !any || shared_streams_equal(&a, &b, wanted_a, wanted_b) ? TW_STREAMS_EQUAL : TW_STREAMS_UNKNOWN;
+    if (wanted_a && wanted_b && generators_agree(&a, &b) &&
+        contents_equal(&a, &b, wanted_a, wanted_b, &any))
+        verdict = !any || shared_streams_equal(&a, &b, wanted_a, wanted_b) ? TW_STREAMS_EQUAL
+                                                                           : TW_STREAMS_UNKNOWN;
     tw_free(wanted_a);
     tw_free(wanted_b);
     release(&a);

@@ -23,7 +23,8 @@ char *tw_cmp_copy(struct tw_cmp *c, const char *s)
     return copy;
 }
 
-bool tw_cmp_room(struct tw_cmp *c, void *array_pointer, size_t count, size_t *room, size_t element_bytes)
+bool tw_cmp_room(struct tw_cmp *c, void *array_pointer, size_t count, size_t *room,
+                 size_t element_bytes)
 {
     void **array = array_pointer;
     if (count < *room)
@@ -44,7 +45,8 @@ void tw_texts_add(struct tw_cmp *c, struct tw_texts *list, char *owned)
     bool known = !owned;
     for (size_t i = 0; i < list->n && !known; i++)
         known = strcmp(list->s[i], owned) == 0;
-    if (known || list->n >= 1000 || !tw_cmp_room(c, &list->s, list->n, &list->room, sizeof *list->s)) {
+    if (known || list->n >= 1000 ||
+        !tw_cmp_room(c, &list->s, list->n, &list->room, sizeof *list->s)) {
         tw_free(owned);
         return;
     }
@@ -119,7 +121,8 @@ bool tw_pattern_fits(const char *pattern, const char *phase, const char *kind, c
     return tw_glob(pattern, full) || tw_glob(pattern, whole);
 }
 
-bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind, const char *name)
+bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind,
+                    const char *name)
 {
     if (c->o->ignore_count == 0)
         return false;

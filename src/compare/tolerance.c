@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tolerance files. JSON:  {"tolerance": [{"pattern": "optimizer/weight/fc.*", "rel_l2": 1e-6, "reason": "..."}]}
- * or the part of TOML that says the same: [[tolerance]] tables with string and number values, and comments.
- * What a rule allows, and what of a tensor can be measured: docs/ci.md.
+ * Tolerance files. JSON:  {"tolerance": [{"pattern": "optimizer/weight/fc.*", "rel_l2": 1e-6,
+ * "reason": "..."}]} or the part of TOML that says the same: [[tolerance]] tables with string and
+ * number values, and comments. What a rule allows, and what of a tensor can be measured:
+ * docs/ci.md.
  */
 #include "internal.h"
 
@@ -32,7 +33,9 @@ static struct tw_tolerance_rule *new_rule(struct tw_tolerance *t)
 {
     if (t->n == t->room) {
         size_t room = t->room ? 2 * t->room : 16;
-        struct tw_tolerance_rule *grown = t->n < RULES_MAX ? tw_reallocarray(t->rule, room, sizeof *grown) : NULL;
+        struct tw_tolerance_rule *grown = t->n < RULES_MAX
+                                              ? tw_reallocarray(t->rule, room, sizeof *grown)
+                                              : NULL;
         if (!grown)
             return NULL;
         t->rule = grown;
@@ -43,7 +46,8 @@ static struct tw_tolerance_rule *new_rule(struct tw_tolerance *t)
 }
 
 /* Sets one key of a rule, from either syntax. text is NULL for numbers. */
-static int set_key(struct tw_tolerance_rule *r, const char *key, const char *text, double number, const char *path, struct twin_error *err)
+static int set_key(struct tw_tolerance_rule *r, const char *key, const char *text, double number,
+                   const char *path, struct twin_error *err)
 {
     if ((strcmp(key, "pattern") == 0 || strcmp(key, "reason") == 0) && text) {
         char **field = key[0] == 'p' ? &r->pattern : &r->reason;
@@ -51,41 +55,54 @@ static int set_key(struct tw_tolerance_rule *r, const char *key, const char *tex
         *field = tw_strdup(text);
         return *field ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
     }
-    const struct { const char *key; double *field; } numbers[] = {
-        {"rel_l2", &r->rel_l2}, {"abs", &r->abs}, {"rtol", &r->rtol}, {"atol", &r->atol}, {"ulp", &r->ulp},
+    const struct {
+        const char *key;
+        double *field;
+    } numbers[] = {
+        {"rel_l2", &r->rel_l2}, {"abs", &r->abs}, {"rtol", &r->rtol},
+        {"atol", &r->atol},     {"ulp", &r->ulp},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !text; i++) {
         if (strcmp(key, numbers[i].key) != 0)
             continue;
         if (!(number >= 0) || !isfinite(number))
-            return twin_error_set(err, TWIN_EFORMAT, "%s: %s = %g: expected a number that is not negative", path, key, number);
+            return twin_error_set(err, TWIN_EFORMAT,
+                                  "%s: %s = %g: expected a number that is not negative", path, key,
+                                  number);
         *numbers[i].field = number;
         return 0;
     }
     return twin_error_set(err, TWIN_EFORMAT,
-                          "%s: unknown key or wrong type: %s; expected pattern and reason (strings), rel_l2, abs, rtol, atol and ulp (numbers)", path, key);
+                          "%s: unknown key or wrong type: %s; expected pattern and reason "
+                          "(strings), rel_l2, abs, rtol, atol and ulp (numbers)",
+                          path, key);
 }
 
-static int read_json(const char *data, size_t bytes, const char *path, struct tw_tolerance *t, struct twin_error *err)
+static int read_json(const char *data, size_t bytes, const char *path, struct tw_tolerance *t,
+                     struct twin_error *err)
 {
     json_error_t e;
     json_t *root = tw_json_load(data, bytes, JSON_REJECT_DUPLICATES, &e);
     if (!root)
         return twin_error_set(err, TWIN_EFORMAT, "%s: line %d: %s", path, e.line, e.text);
     const json_t *list = json_is_array(root) ? root : json_object_get(root, "tolerance");
-    int rc = json_is_array(list) ? 0 : twin_error_set(err, TWIN_EFORMAT, "%s: expected {\"tolerance\": [...]}", path);
+    int rc = json_is_array(list)
+                 ? 0
+                 : twin_error_set(err, TWIN_EFORMAT, "%s: expected {\"tolerance\": [...]}", path);
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         json_t *item = json_array_get(list, i), *value;
         const char *key;
         struct tw_tolerance_rule *r = new_rule(t);
         if (!r)
-            rc = twin_error_set(err, t->n >= RULES_MAX ? TWIN_ELIMIT : TWIN_ENOMEM, "%s: too many rules", path);
+            rc = twin_error_set(err, t->n >= RULES_MAX ? TWIN_ELIMIT : TWIN_ENOMEM,
+                                "%s: too many rules", path);
         else if (!json_is_object(item))
             rc = twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu: expected an object", path, i + 1);
-        json_object_foreach(item, key, value)
-        {
+        json_object_foreach (item, key, value) {
             if (rc == 0 && !json_is_string(value) && !json_is_number(value))
-                rc = twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu: %s is neither a string nor a number", path, i + 1, key);
+                rc = twin_error_set(err, TWIN_EFORMAT,
+                                    "%s: rule %zu: %s is neither a string nor a number", path,
+                                    i + 1, key);
             else if (rc == 0)
                 rc = set_key(r, key, json_string_value(value), json_number_value(value), path, err);
         }
@@ -94,42 +111,59 @@ static int read_json(const char *data, size_t bytes, const char *path, struct tw
     return rc;
 }
 
-struct toml_reading { struct tw_tolerance *t; const char *path; };
+struct toml_reading {
+    struct tw_tolerance *t;
+    const char *path;
+};
 
 static int toml_begin(void *user, size_t line, struct twin_error *err)
 {
     struct toml_reading *r = user;
     if (new_rule(r->t))
         return 0;
-    return twin_error_set(err, r->t->n >= RULES_MAX ? TWIN_ELIMIT : TWIN_ENOMEM, "%s: line %zu: too many rules", r->path, line);
+    return twin_error_set(err, r->t->n >= RULES_MAX ? TWIN_ELIMIT : TWIN_ENOMEM,
+                          "%s: line %zu: too many rules", r->path, line);
 }
 
-static int toml_key(void *user, const char *key, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int toml_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
+                    struct twin_error *err)
 {
     struct toml_reading *r = user;
     if (v->type != TW_TOML_STRING && v->type != TW_TOML_NUMBER)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s is neither a string nor a number", r->path, line, key);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: line %zu: %s is neither a string nor a number", r->path, line,
+                              key);
     struct twin_error why = TWIN_ERROR_INIT;
-    int rc = set_key(&r->t->rule[r->t->n - 1], key, v->type == TW_TOML_STRING ? v->text[0] : NULL, v->number, r->path, &why);
+    int rc = set_key(&r->t->rule[r->t->n - 1], key, v->type == TW_TOML_STRING ? v->text[0] : NULL,
+                     v->number, r->path, &why);
     return rc == 0 ? 0 : twin_error_set(err, rc, "line %zu of %s", line, why.message);
 }
 
 static int read_toml(char *data, const char *path, struct tw_tolerance *t, struct twin_error *err)
 {
     struct toml_reading r = {t, path};
-    return tw_toml_read(data, path, &(struct tw_toml_handler){"tolerance", toml_begin, toml_key, &r}, err);
+    return tw_toml_read(data, path,
+                        &(struct tw_toml_handler){"tolerance", toml_begin, toml_key, &r}, err);
 }
 
 /* A rule that says neither what it is for nor why it may be is one that nobody dares to remove. */
-static int check_rule(const struct tw_tolerance_rule *r, size_t number, const char *path, struct twin_error *err)
+static int check_rule(const struct tw_tolerance_rule *r, size_t number, const char *path,
+                      struct twin_error *err)
 {
     if (!r->pattern)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu has no pattern, such as \"optimizer/weight/*\"", path, number);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: rule %zu has no pattern, such as \"optimizer/weight/*\"", path,
+                              number);
     if (!r->reason || strspn(r->reason, " \t") == strlen(r->reason))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu (%s) gives no reason; say why this may differ: reason = \"...\"", path, number, r->pattern);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: rule %zu (%s) gives no reason; say why this may differ: reason = \"...\"", path,
+            number, r->pattern);
     if (r->rel_l2 + r->abs + r->rtol + r->atol + r->ulp == 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: rule %zu (%s) allows nothing; expected rel_l2, abs, rtol, atol or ulp above 0", path, number,
-                              r->pattern);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: rule %zu (%s) allows nothing; expected rel_l2, abs, rtol, atol or ulp above 0",
+            path, number, r->pattern);
     return 0;
 }
 
@@ -171,9 +205,11 @@ int twin_tolerance_check(const char *path, struct twin_error *err)
     return rc;
 }
 
-struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *phase, const char *kind, const char *name)
+struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *phase,
+                                           const char *kind, const char *name)
 {
-    for (size_t i = 0; i < t->n; i++) /* the first that fits: special rules come before general ones */
+    /* the first that fits: special rules come before general ones */
+    for (size_t i = 0; i < t->n; i++)
         if (tw_pattern_fits(t->rule[i].pattern, phase, kind, name))
             return &t->rule[i];
     return NULL;
@@ -220,7 +256,8 @@ static bool surely_outside(const struct tw_tolerance_rule *r, const struct tw_me
         return true;
     double x = sqrt(a->sumsq), distance = fabs(x - sqrt(b->sumsq));
     double rms = r->atol * sqrt((double)m->elements) + r->rtol * x;
-    return distance > r->abs * (1 + 1e-12) && distance > r->rel_l2 * x * (1 + 1e-12) && distance > rms * (1 + 1e-12);
+    return distance > r->abs * (1 + 1e-12) && distance > r->rel_l2 * x * (1 + 1e-12) &&
+           distance > rms * (1 + 1e-12);
 }
 
 static double smaller(double share, double distance, double allowed)
@@ -228,10 +265,14 @@ static double smaller(double share, double distance, double allowed)
     return allowed > 0 && distance / allowed < share ? distance / allowed : share;
 }
 
-/* How much of what the rule allows is used: inside up to 1. The criteria that a rule gives are alternatives. */
+/* How much of what the rule allows is used: inside up to 1. The criteria that a rule gives are
+ * alternatives. */
 static double share_of(const struct tw_tolerance_rule *r, const struct tw_measure *m)
 {
-    double norm = m->relative > 0 ? m->absolute / m->relative : m->stats_a ? sqrt(m->stats_a->sumsq) : 0, share = INFINITY;
+    double norm = m->relative > 0 ? m->absolute / m->relative
+                  : m->stats_a    ? sqrt(m->stats_a->sumsq)
+                                  : 0;
+    double share = INFINITY;
     share = smaller(share, m->relative, r->rel_l2);
     share = smaller(share, m->absolute, r->abs);
     share = smaller(share, m->absolute, r->atol * sqrt((double)m->elements) + r->rtol * norm);
@@ -240,13 +281,21 @@ static double share_of(const struct tw_tolerance_rule *r, const struct tw_measur
 
 static void say_allowed(struct tw_buf *b, const struct tw_tolerance_rule *r)
 {
-    const struct { const char *name; double value; } all[] = {{"rel_l2", r->rel_l2}, {"abs", r->abs}, {"rtol", r->rtol}, {"atol", r->atol}, {"ulp", r->ulp}};
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"rel_l2", r->rel_l2},
+               {"abs", r->abs},
+               {"rtol", r->rtol},
+               {"atol", r->atol},
+               {"ulp", r->ulp}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].value > 0)
             tw_buf_printf(b, "%s%s %.3g", b->len ? ", " : "", all[i].name, all[i].value);
 }
 
-/* Notes that a difference of this step was judged. Several processes come one after the other, each from its first step on. */
+/* Notes that a difference of this step was judged. Several processes come one after the other, each
+ * from its first step on. */
 static void judged_at(struct tw_judged *j, uint32_t step)
 {
     for (size_t i = 0; i < j->spans; i++) {
@@ -281,21 +330,25 @@ static char *say_steps(struct tw_cmp *c, const struct tw_judged *j)
     return tw_buf_steal(&text);
 }
 
-void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name, uint32_t step, const struct tw_measure *m,
-                          struct tw_judged *j)
+void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name,
+                          uint32_t step, const struct tw_measure *m, struct tw_judged *j)
 {
     struct tw_tolerance_rule *rule = tw_tolerance_for(c->tolerance, phase, kind, name);
     if (!rule || m->missing) {
         if (rule)
             rule->matched++;
         j->outside_rows++;
-        set_once(c, &j->outside, tw_cmp_text(c, "%s/%s/%s at step %u: %s", phase, kind, name, step,
-                                             rule ? "missing or of another shape in one run" : "no rule covers it"));
+        set_once(
+            c, &j->outside,
+            tw_cmp_text(c, "%s/%s/%s at step %u: %s", phase, kind, name, step,
+                        rule ? "missing or of another shape in one run" : "no rule covers it"));
         return;
     }
     rule->matched++;
     if (isnan(m->relative) && !surely_outside(rule, m)) {
-        set_once(c, &j->open, tw_cmp_text(c, "%s/%s/%s at step %u has no sketch, or holds NaN or Inf", phase, kind, name, step));
+        set_once(c, &j->open,
+                 tw_cmp_text(c, "%s/%s/%s at step %u has no sketch, or holds NaN or Inf", phase,
+                             kind, name, step));
         j->unmeasured++;
         rule->unmeasured++;
         j->open_weights += strcmp(kind, twin_kind_name(TWIN_KIND_WEIGHT)) == 0;
@@ -305,10 +358,13 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
     if (!(share <= 1)) {
         struct tw_buf allowed = {0};
         say_allowed(&allowed, rule);
-        bool only_ulp = !isnan(m->relative) && isnan(m->ulp) && rule->ulp > 0 && rule->rel_l2 + rule->abs + rule->rtol + rule->atol == 0;
+        bool only_ulp = !isnan(m->relative) && isnan(m->ulp) && rule->ulp > 0 &&
+                        rule->rel_l2 + rule->abs + rule->rtol + rule->atol == 0;
         set_once(c, &j->outside,
-                 tw_cmp_text(c, "%s/%s/%s at step %u: relative L2 %.3g, allowed %s%s", phase, kind, name, step, m->relative,
-                             allowed.data ? allowed.data : "", only_ulp ? " (ulp is for single numbers: give a tensor rel_l2 or rtol)" : ""));
+                 tw_cmp_text(c, "%s/%s/%s at step %u: relative L2 %.3g, allowed %s%s", phase, kind,
+                             name, step, m->relative, allowed.data ? allowed.data : "",
+                             only_ulp ? " (ulp is for single numbers: give a tensor rel_l2 or rtol)"
+                                      : ""));
         rule->outside++;
         j->outside_rows++;
         tw_buf_free(&allowed);
@@ -320,24 +376,30 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
     rule->measured++;
     if (share > rule->worst) {
         rule->worst = share;
-        tw_finding_set(c, &rule->where, tw_cmp_text(c, "%s/%s/%s at step %u", phase, kind, name, step));
+        tw_finding_set(c, &rule->where,
+                       tw_cmp_text(c, "%s/%s/%s at step %u", phase, kind, name, step));
     }
     if (share > j->worst) {
         j->worst = share;
-        tw_finding_set(c, &j->where, tw_cmp_text(c, "%s/%s/%s at step %u", phase, kind, name, step));
+        tw_finding_set(c, &j->where,
+                       tw_cmp_text(c, "%s/%s/%s at step %u", phase, kind, name, step));
     }
 }
 
 static void say_where(struct tw_cmp *c, const struct tw_judged *j)
 {
     char *steps = say_steps(c, j);
-    tw_cmp_note(c, "within tolerance where the baseline keeps numbers (%s): the largest uses %.2g of what is allowed (%s); %llu difference%s "
-                "measured, %llu not judged", steps ? steps : "", j->worst, j->where ? j->where : "", (unsigned long long)j->measured,
-                j->measured == 1 ? "" : "s", (unsigned long long)j->unmeasured);
+    tw_cmp_note(c,
+                "within tolerance where the baseline keeps numbers (%s): the largest uses %.2g of "
+                "what is allowed (%s); %llu difference%s measured, %llu not judged",
+                steps ? steps : "", j->worst, j->where ? j->where : "",
+                (unsigned long long)j->measured, j->measured == 1 ? "" : "s",
+                (unsigned long long)j->unmeasured);
     tw_free(steps);
 }
 
-/* A distance that is not known is not a small one: with a run as the reference every difference must have been measured. */
+/* A distance that is not known is not a small one: with a run as the reference every difference
+ * must have been measured. */
 bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
 {
     bool enough = (j->unmeasured == 0 || (j->few_kept && !j->end_open)) && !j->unknown;
@@ -345,15 +407,24 @@ bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
     if (j->outside)
         tw_cmp_note(c, "outside the tolerance: %s", j->outside);
     else if (inside && j->unmeasured == 0)
-        tw_cmp_note(c, "within tolerance: the largest uses %.2g of what is allowed (%s); %llu difference%s measured", j->worst,
-                    j->where ? j->where : "", (unsigned long long)j->measured, j->measured == 1 ? "" : "s");
+        tw_cmp_note(c,
+                    "within tolerance: the largest uses %.2g of what is allowed (%s); %llu "
+                    "difference%s measured",
+                    j->worst, j->where ? j->where : "", (unsigned long long)j->measured,
+                    j->measured == 1 ? "" : "s");
     else if (inside)
         say_where(c, j);
     else if (j->end_open)
-        tw_cmp_note(c, "not judged by the tolerance: %s, the last step that differs; the baseline keeps no numbers of its weights", j->end_open);
+        tw_cmp_note(c,
+                    "not judged by the tolerance: %s, the last step that differs; the baseline "
+                    "keeps no numbers of its weights",
+                    j->end_open);
     else if (j->unmeasured)
-        tw_cmp_note(c, "not judged by the tolerance: %s (%llu of %llu differences); check --tolerance, or --sketch-every 1, records what it takes",
-                    j->open ? j->open : "", (unsigned long long)j->unmeasured, (unsigned long long)(j->measured + j->unmeasured));
+        tw_cmp_note(c,
+                    "not judged by the tolerance: %s (%llu of %llu differences); check "
+                    "--tolerance, or --sketch-every 1, records what it takes",
+                    j->open ? j->open : "", (unsigned long long)j->unmeasured,
+                    (unsigned long long)(j->measured + j->unmeasured));
     else if (j->unknown)
         tw_cmp_note(c, "not judged by the tolerance: %s", j->unknown);
     else
@@ -370,8 +441,19 @@ void tw_tolerance_report(struct tw_cmp *c)
     for (size_t i = 0; c->v->rules && i < t->n; i++) {
         struct tw_tolerance_rule *r = &t->rule[i];
         c->v->rules[c->v->rule_count++] = (struct twin_rule_use){
-            .pattern = r->pattern, .reason = r->reason, .rel_l2 = r->rel_l2, .abs = r->abs, .rtol = r->rtol, .atol = r->atol, .ulp = r->ulp,
-            .matched = r->matched, .measured = r->measured, .unmeasured = r->unmeasured, .outside = r->outside, .worst = r->worst, .where = r->where,
+            .pattern = r->pattern,
+            .reason = r->reason,
+            .rel_l2 = r->rel_l2,
+            .abs = r->abs,
+            .rtol = r->rtol,
+            .atol = r->atol,
+            .ulp = r->ulp,
+            .matched = r->matched,
+            .measured = r->measured,
+            .unmeasured = r->unmeasured,
+            .outside = r->outside,
+            .worst = r->worst,
+            .where = r->where,
         };
         r->pattern = r->reason = r->where = NULL;
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs whose steps were made to start as a recorded run's did: each step is judged on its own, so that one divergence does not
- * hide the next. What was replaced (the batch, the states at the start) is cut off: it may differ as recorded, and then is an origin
- * itself, but nothing behind it can come from there.
+ * Runs whose steps were made to start as a recorded run's did: each step is judged on its own, so
+ * that one divergence does not hide the next. What was replaced (the batch, the states at the
+ * start) is cut off: it may differ as recorded, and then is an origin itself, but nothing behind it
+ * can come from there.
  */
 #include "internal.h"
 
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <twin/stats.h>
 
-#define STEPS_MAX 16384u   /* of a window: each takes a few bytes per comparison */
+#define STEPS_MAX 16384u /* of a window: each takes a few bytes per comparison */
 #define ORIGINS_MAX 256u
 #define GENERATORS_MAX 16u
 #define CONFIDENCE 0.95
@@ -33,10 +34,17 @@ int twin_transplant_parse(const char *s, enum twin_transplant_kind *out)
     return TWIN_EINVAL;
 }
 
-/* What an origin is of decides which steps can show it: weights that differ already say nothing about batches. */
+/* What an origin is of decides which steps can show it: weights that differ already say nothing
+ * about batches. */
 enum part { OF_DATA, OF_GENERATORS, OF_COMPUTING, PARTS };
 
-struct hit { uint32_t step; size_t origin; int32_t rank; int cls; bool cut; };
+struct hit {
+    uint32_t step;
+    size_t origin;
+    int32_t rank;
+    int cls;
+    bool cut;
+};
 
 struct judge {
     struct tw_cmp *c;
@@ -44,20 +52,21 @@ struct judge {
     struct twin_transplant *t;
     size_t origin_room;
     enum part part[ORIGINS_MAX];
-    uint32_t steps;              /* of the window that this comparison has */
-    unsigned char *unjudged;     /* per step: bit per part */
+    uint32_t steps;          /* of the window that this comparison has */
+    unsigned char *unjudged; /* per step: bit per part */
     struct hit *hit;
     size_t hits, hit_room;
-    struct tw_seen *see;         /* in the run at hand */
+    struct tw_seen *see; /* in the run at hand */
     size_t seen, see_room;
-    bool uncut;                  /* something differed that was not replaced */
-    uint64_t judged[PARTS];      /* steps, over all comparisons */
+    bool uncut;             /* something differed that was not replaced */
+    uint64_t judged[PARTS]; /* steps, over all comparisons */
 };
 
-/* One process of a transplanted run beside its counterpart: what differs already when a step starts. */
+/* One process of a transplanted run beside its counterpart: what differs already when a step
+ * starts. */
 struct start {
     const struct tw_pair *pair;
-    uint32_t ended;              /* from this step on nothing was transplanted */
+    uint32_t ended; /* from this step on nothing was transplanted */
     bool model;
     char generator[GENERATORS_MAX][64];
     size_t generators;
@@ -91,14 +100,17 @@ static bool has_note(struct twin_trace *t, const char *name)
 
 static bool transplanted(const struct judge *j, const struct start *s, uint32_t step)
 {
-    return step >= j->o->first && step <= j->o->last && step < s->ended && !note_step(s->pair->b->trace, "transplant.left_out", step, NULL);
+    return step >= j->o->first && step <= j->o->last && step < s->ended &&
+           !note_step(s->pair->b->trace, "transplant.left_out", step, NULL);
 }
 
 /* ---- the records of a step */
 
 static bool delivered(const struct tw_rec *r, const struct tw_view *v)
 {
-    return r->phase == TWIN_PHASE_DATA && (r->kind == TWIN_KIND_INDICES || (r->kind == TWIN_KIND_BATCH && tw_starts(tw_rec_name(v, r), "batch")));
+    return r->phase == TWIN_PHASE_DATA &&
+           (r->kind == TWIN_KIND_INDICES ||
+            (r->kind == TWIN_KIND_BATCH && tw_starts(tw_rec_name(v, r), "batch")));
 }
 
 static bool first_state(const struct tw_rec *r)
@@ -112,9 +124,11 @@ static enum part part_of(const struct tw_rec *r, const struct tw_view *v)
 }
 
 /* Is this record's value one that was replaced right behind it? */
-static bool is_cut(const struct judge *j, bool replaced, const struct tw_rec *r, const struct tw_view *v)
+static bool is_cut(const struct judge *j, bool replaced, const struct tw_rec *r,
+                   const struct tw_view *v)
 {
-    bool data = j->o->kind != TWIN_TRANSPLANT_RNG && delivered(r, v), state = j->o->kind != TWIN_TRANSPLANT_DATA && first_state(r);
+    bool data = j->o->kind != TWIN_TRANSPLANT_RNG && delivered(r, v);
+    bool state = j->o->kind != TWIN_TRANSPLANT_DATA && first_state(r);
     return replaced && (data || state);
 }
 
@@ -130,8 +144,9 @@ static bool known_generator(const struct start *s, const char *name)
 
 static bool same_origin(const struct twin_finding *x, const struct twin_finding *y)
 {
-    return x->phase == y->phase && x->kind == y->kind && strcmp(x->layer, y->layer) == 0 && strcmp(x->name, y->name) == 0 &&
-           strcmp(x->scope, y->scope) == 0 && strcmp(x->op, y->op) == 0 && strcmp(x->site, y->site) == 0;
+    return x->phase == y->phase && x->kind == y->kind && strcmp(x->layer, y->layer) == 0 &&
+           strcmp(x->name, y->name) == 0 && strcmp(x->scope, y->scope) == 0 &&
+           strcmp(x->op, y->op) == 0 && strcmp(x->site, y->site) == 0;
 }
 
 /* The index of the origin that f is one more sight of; takes f. TW_NONE: no room. */
@@ -143,7 +158,8 @@ static size_t origin_of(struct judge *j, struct twin_finding *f, enum part part)
             tw_finding_free(f);
             return i;
         }
-    if (t->origin_count == ORIGINS_MAX || !tw_cmp_room(j->c, &t->origin, t->origin_count, &j->origin_room, sizeof *t->origin)) {
+    if (t->origin_count == ORIGINS_MAX ||
+        !tw_cmp_room(j->c, &t->origin, t->origin_count, &j->origin_room, sizeof *t->origin)) {
         tw_finding_free(f);
         return TW_NONE;
     }
@@ -161,7 +177,8 @@ static bool has_kind(const struct tw_view *v, enum twin_kind kind)
 }
 
 /* others: of its phase and kind, which this one stands for. */
-static void take(struct judge *j, const struct tw_diff *d, bool cut, size_t others, const struct tw_view *a, const struct tw_view *b, uint32_t step)
+static void take(struct judge *j, const struct tw_diff *d, bool cut, size_t others,
+                 const struct tw_view *a, const struct tw_view *b, uint32_t step)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
@@ -171,24 +188,30 @@ static void take(struct judge *j, const struct tw_diff *d, bool cut, size_t othe
     f->role = TWIN_ORIGIN;
     if (others)
         tw_finding_set(j->c, &f->text, tw_cmp_text(j->c, "with %zu more of its kind", others));
-    if (r->kind == TWIN_KIND_GRADIENT && !tw_is_written(r->phase, r->kind) && has_kind(a, TWIN_KIND_GRADIENT_LOCAL)) /* which agree, or they would be named */
+    /* which agree, or they would be named */
+    if (r->kind == TWIN_KIND_GRADIENT && !tw_is_written(r->phase, r->kind) &&
+        has_kind(a, TWIN_KIND_GRADIENT_LOCAL))
         tw_finding_set(j->c, &f->layer, tw_cmp_copy(j->c, "collective"));
     size_t origin = origin_of(j, f, part_of(r, v));
     if (origin != TW_NONE && tw_cmp_room(j->c, &j->hit, j->hits, &j->hit_room, sizeof *j->hit))
-        j->hit[j->hits++] = (struct hit){step, origin, v->proc->rank, tw_cause_class(r->phase, r->kind), cut};
+        j->hit[j->hits++] = (struct hit){step, origin, v->proc->rank,
+                                         tw_cause_class(r->phase, r->kind), cut};
 }
 
-/* Was one of this phase and kind (of a generator: this one) taken from the step already? One stands for those behind it. */
-static bool stands_for(const struct tw_diff *x, const struct tw_diff *y, const struct tw_view *a, const struct tw_view *b)
+/* Was one of this phase and kind (of a generator: this one) taken from the step already? One stands
+ * for those behind it. */
+static bool stands_for(const struct tw_diff *x, const struct tw_diff *y, const struct tw_view *a,
+                       const struct tw_view *b)
 {
     const struct tw_view *v, *w;
     const struct tw_rec *r = tw_diff_rec(x, a, b, &v), *q = tw_diff_rec(y, a, b, &w);
-    return r->phase == q->phase && r->kind == q->kind && (r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(v, r), tw_rec_name(w, q)) == 0);
+    return r->phase == q->phase && r->kind == q->kind &&
+           (r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(v, r), tw_rec_name(w, q)) == 0);
 }
 
 /* The part of a step's differences that can depend on each other, marked anew. */
-static bool subset(struct judge *j, const struct tw_stepdiff *d, bool want_cut, bool replaced, const struct tw_view *a, const struct tw_view *b,
-                   struct tw_stepdiff *out)
+static bool subset(struct judge *j, const struct tw_stepdiff *d, bool want_cut, bool replaced,
+                   const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *out)
 {
     *out = (struct tw_stepdiff){.d = tw_calloc(d->count + 1, sizeof *out->d), .room = d->count + 1};
     j->c->oom |= !out->d;
@@ -197,7 +220,8 @@ static bool subset(struct judge *j, const struct tw_stepdiff *d, bool want_cut, 
         const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
         bool cut = is_cut(j, replaced, r, v);
         /* What a loader delivers may come from a generator; nothing else can be behind it. */
-        if (tw_diff_significant(&d->d[i]) && (cut == want_cut || (want_cut && r->kind == TWIN_KIND_STATE)))
+        if (tw_diff_significant(&d->d[i]) &&
+            (cut == want_cut || (want_cut && r->kind == TWIN_KIND_STATE)))
             out->d[out->count++] = d->d[i];
     }
     if (out->d)
@@ -205,18 +229,22 @@ static bool subset(struct judge *j, const struct tw_stepdiff *d, bool want_cut, 
     return out->d != NULL;
 }
 
-static void take_origins(struct judge *j, const struct start *s, const struct tw_stepdiff *d, bool cut, bool replaced, uint32_t step,
-                         const struct tw_view *a, const struct tw_view *b)
+static void take_origins(struct judge *j, const struct start *s, const struct tw_stepdiff *d,
+                         bool cut, bool replaced, uint32_t step, const struct tw_view *a,
+                         const struct tw_view *b)
 {
     struct tw_stepdiff sub;
     if (!subset(j, d, cut, replaced, a, b, &sub))
         return;
-    size_t first = tw_causes_first(&sub, a, b); /* of gradients without an order the one nearest the loss, which is the last */
+    /* of gradients without an order the one nearest the loss, which is the last */
+    size_t first = tw_causes_first(&sub, a, b);
     for (size_t i = 0; i < sub.count; i++) {
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&sub.d[i], a, b, &v);
         enum part part = part_of(r, v);
-        bool stale = (part == OF_COMPUTING && s->model) || (part == OF_GENERATORS && !is_cut(j, replaced, r, v) && known_generator(s, tw_rec_name(v, r)));
+        bool stale = (part == OF_COMPUTING && s->model) ||
+                     (part == OF_GENERATORS && !is_cut(j, replaced, r, v) &&
+                      known_generator(s, tw_rec_name(v, r)));
         bool before = first != TW_NONE && first != i && stands_for(&sub.d[first], &sub.d[i], a, b);
         if (sub.d[i].carrier || stale || before || is_cut(j, replaced, r, v) != cut)
             continue;
@@ -224,7 +252,8 @@ static void take_origins(struct judge *j, const struct start *s, const struct tw
             before = !sub.d[k].carrier && stands_for(&sub.d[k], &sub.d[i], a, b);
         size_t others = 0;
         for (size_t k = 0; k < sub.count; k++)
-            others += k != i && !sub.d[k].carrier && r->kind != TWIN_KIND_STATE && stands_for(&sub.d[k], &sub.d[i], a, b);
+            others += k != i && !sub.d[k].carrier && r->kind != TWIN_KIND_STATE &&
+                      stands_for(&sub.d[k], &sub.d[i], a, b);
         if (!before)
             take(j, &sub.d[i], cut, others, a, b, step);
     }
@@ -235,7 +264,8 @@ static void take_origins(struct judge *j, const struct start *s, const struct tw
 
 /* ---- from step to step */
 
-static void carry_on(struct start *s, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b)
+static void carry_on(struct start *s, const struct tw_stepdiff *d, const struct tw_view *a,
+                     const struct tw_view *b)
 {
     bool weights = false, seen = false;
     for (size_t i = 0; i < a->count; i++)
@@ -245,9 +275,12 @@ static void carry_on(struct start *s, const struct tw_stepdiff *d, const struct 
         const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
         if (!tw_diff_significant(&d->d[i]))
             continue;
-        weights |= r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_MOMENT || r->kind == TWIN_KIND_HYPER;
-        if (r->kind == TWIN_KIND_STATE && !known_generator(s, tw_rec_name(v, r)) && s->generators < GENERATORS_MAX)
-            snprintf(s->generator[s->generators++], sizeof s->generator[0], "%s", tw_rec_name(v, r));
+        weights |= r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_MOMENT ||
+                   r->kind == TWIN_KIND_HYPER;
+        if (r->kind == TWIN_KIND_STATE && !known_generator(s, tw_rec_name(v, r)) &&
+            s->generators < GENERATORS_MAX)
+            snprintf(s->generator[s->generators++], sizeof s->generator[0], "%s",
+                     tw_rec_name(v, r));
     }
     s->model = weights || (s->model && !seen);
 }
@@ -263,7 +296,8 @@ static int judge_step(struct judge *j, struct start *s, uint32_t step, struct tw
     struct tw_scan scan = {.pair = s->pair};
     struct tw_view va, vb;
     struct tw_stepdiff d;
-    bool replaced = transplanted(j, s, step), inside = step >= j->o->first && step - j->o->first < j->steps;
+    bool replaced = transplanted(j, s, step);
+    bool inside = step >= j->o->first && step - j->o->first < j->steps;
     int rc = tw_scan_step(j->c, &scan, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
@@ -273,7 +307,8 @@ static int judge_step(struct judge *j, struct start *s, uint32_t step, struct tw
         s->model = false;
     if (va.dropped + vb.dropped)
         unjudge(j, step, (1u << PARTS) - 1);
-    unjudge(j, step, (s->model ? 1u << OF_COMPUTING : 0u) | (s->generators ? 1u << OF_GENERATORS : 0u));
+    unjudge(j, step,
+            (s->model ? 1u << OF_COMPUTING : 0u) | (s->generators ? 1u << OF_GENERATORS : 0u));
     if (inside && !(va.dropped + vb.dropped) && (replaced || step < s->ended)) {
         take_origins(j, s, &d, true, replaced, step, &va, &vb);
         take_origins(j, s, &d, false, replaced, step, &va, &vb);
@@ -297,13 +332,15 @@ static int judge_pair(struct judge *j, const struct tw_pair *p, struct twin_erro
     uint32_t from = 0, limit = j->o->first + j->steps;
     note_step(p->b->trace, "transplant.ended", 0, &s.ended);
     for (uint32_t step = j->o->first; step < limit; step++)
-        if (step >= s.ended || ((step || j->o->kind == TWIN_TRANSPLANT_DATA) && !transplanted(j, &s, step)))
+        if (step >= s.ended ||
+            ((step || j->o->kind == TWIN_TRANSPLANT_DATA) && !transplanted(j, &s, step)))
             unjudge(j, step, 1u << PARTS | ((1u << PARTS) - 1));
     while (from < limit) {
         bool found = false;
         uint32_t step = 0;
         uint64_t compared;
-        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, 0, from, limit, &found, &step, &compared, err);
+        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, 0, from, limit, &found,
+                                             &step, &compared, err);
         if (rc != 0)
             return rc;
         if (!found)
@@ -330,12 +367,14 @@ static int by_step(const void *x, const void *y)
     return a->origin != b->origin ? (a->origin < b->origin ? -1 : 1) : 0;
 }
 
-/* What another rank sent may be the cause: of what a step computes from the first collective on, only the earliest place counts. */
+/* What another rank sent may be the cause: of what a step computes from the first collective on,
+ * only the earliest place counts. */
 static bool from_another_rank(const struct hit *h, const struct hit *group, size_t n)
 {
     int exchange = tw_cause_class(TWIN_PHASE_COLLECTIVE, TWIN_KIND_NONE);
     for (size_t i = 0; i < n; i++)
-        if (group[i].rank != h->rank && !group[i].cut && group[i].cls < h->cls && h->cls >= exchange)
+        if (group[i].rank != h->rank && !group[i].cut && group[i].cls < h->cls &&
+            h->cls >= exchange)
             return true;
     return false;
 }
@@ -381,7 +420,8 @@ static void count_steps(struct judge *j, struct tw_transplanted_run *r)
         j->judged[p] += r->judged[p];
 }
 
-static int judge_run(struct judge *j, const struct twin_run *reference, const struct twin_run *run, size_t index, struct twin_error *err)
+static int judge_run(struct judge *j, const struct twin_run *reference, const struct twin_run *run,
+                     size_t index, struct twin_error *err)
 {
     struct tw_side a = {0}, b = {0};
     struct tw_pair *pairs = NULL;
@@ -401,7 +441,9 @@ static int judge_run(struct judge *j, const struct twin_run *reference, const st
             trainers++;
         }
     if (rc == 0 && !trainers)
-        rc = twin_error_set(err, TWIN_EINVAL, "nothing was transplanted in %s: no recorded value was taken", run->dir);
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "nothing was transplanted in %s: no recorded value was taken",
+                            run->dir);
     end = trainers && end > j->o->first ? end - j->o->first : 0;
     end = j->o->last - j->o->first < end ? j->o->last - j->o->first + 1 : end;
     j->steps = end < STEPS_MAX ? end : STEPS_MAX;
@@ -413,7 +455,11 @@ static int judge_run(struct judge *j, const struct twin_run *reference, const st
             rc = judge_pair(j, &pairs[i], err);
     if (rc == 0) {
         j->t->last = j->steps ? j->o->first + j->steps - 1 : j->o->first;
-        struct tw_transplanted_run r = {.reference = reference, .run = run, .kind = j->o->kind, .first = j->o->first, .steps = j->steps};
+        struct tw_transplanted_run r = {.reference = reference,
+                                        .run = run,
+                                        .kind = j->o->kind,
+                                        .first = j->o->first,
+                                        .steps = j->steps};
         j->seen = 0;
         count_hits(j);
         count_steps(j, &r);
@@ -448,11 +494,13 @@ static void rates(struct judge *j)
     for (size_t i = 0; i < t->origin_count; i++) {
         struct twin_origin o = t->origin[i];
         o.steps = j->judged[j->part[i]];
-        if (o.steps_differing == 0) { /* seen in steps only that are not judged, or another rank's doing */
+        /* seen in steps only that are not judged, or another rank's doing */
+        if (o.steps_differing == 0) {
             tw_finding_free(o.finding);
             continue;
         }
-        struct twin_interval ci = twin_stats_clopper_pearson(o.steps_differing, o.steps, CONFIDENCE);
+        struct twin_interval ci = twin_stats_clopper_pearson(o.steps_differing, o.steps,
+                                                             CONFIDENCE);
         o.rate = (double)o.steps_differing / (double)o.steps;
         o.low = ci.low;
         o.high = ci.high;
@@ -465,7 +513,8 @@ static void rates(struct judge *j)
 
 static void say(struct judge *j, bool parted_before)
 {
-    static const char *const through[] = {"", "the batches", "the generator states", "what a step starts from"};
+    static const char *const through[] = {"", "the batches", "the generator states",
+                                          "what a step starts from"};
     struct twin_transplant *t = j->t;
     const char *carrier = through[t->kind];
     if (t->kind == TWIN_TRANSPLANT_STEP && t->origin_count) {
@@ -474,21 +523,36 @@ static void say(struct judge *j, bool parted_before)
             data &= t->origin[i].finding->phase == TWIN_PHASE_DATA;
             states &= t->origin[i].finding->kind == TWIN_KIND_STATE;
         }
-        carrier = data ? through[TWIN_TRANSPLANT_DATA] : states ? through[TWIN_TRANSPLANT_RNG] : "the batches and the generator states";
+        carrier = data     ? through[TWIN_TRANSPLANT_DATA]
+                  : states ? through[TWIN_TRANSPLANT_RNG]
+                           : "the batches and the generator states";
     }
     t->stopped = !j->uncut && t->steps > t->left_out && (parted_before || t->origin_count);
     if (t->stopped && (t->kind != TWIN_TRANSPLANT_STEP || t->origin_count))
-        tw_cmp_note(j->c, "the divergence came through %s: with the recorded ones in their place every step agreed", carrier);
+        tw_cmp_note(j->c,
+                    "the divergence came through %s: with the recorded ones in their place every "
+                    "step agreed",
+                    carrier);
     else if (t->stopped)
-        tw_cmp_note(j->c, "the runs part, but no step did that started equal: what makes them part acts before the first step, between steps, or more rarely than in %llu steps", (unsigned long long)t->steps);
+        tw_cmp_note(j->c,
+                    "the runs part, but no step did that started equal: what makes them part acts "
+                    "before the first step, between steps, or more rarely than in %llu steps",
+                    (unsigned long long)t->steps);
     if (t->left_out)
-        tw_cmp_note(j->c, "%llu of %llu steps could not be transplanted and are not judged", (unsigned long long)t->left_out, (unsigned long long)t->steps);
+        tw_cmp_note(j->c, "%llu of %llu steps could not be transplanted and are not judged",
+                    (unsigned long long)t->left_out, (unsigned long long)t->steps);
     if (t->unequal)
-        tw_cmp_note(j->c, "%llu of %llu steps started with weights or optimizer state that differed already: what they compute is not judged%s", (unsigned long long)t->unequal, (unsigned long long)t->steps,
-                    t->kind == TWIN_TRANSPLANT_STEP ? "" : "; --transplant step makes every step start equal");
+        tw_cmp_note(j->c,
+                    "%llu of %llu steps started with weights or optimizer state that differed "
+                    "already: what they compute is not judged%s",
+                    (unsigned long long)t->unequal, (unsigned long long)t->steps,
+                    t->kind == TWIN_TRANSPLANT_STEP
+                        ? ""
+                        : "; --transplant step makes every step start equal");
 }
 
-/* The transplanted runs are runs of the job, too: that a step parts which started equal proves a difference by itself. */
+/* The transplanted runs are runs of the job, too: that a step parts which started equal proves a
+ * difference by itself. */
 static void adopt(struct judge *j)
 {
     struct twin_verdict *v = j->c->v;
@@ -499,21 +563,23 @@ static void adopt(struct judge *j)
     tw_cmp_note(j->c, "the two natural runs agreed; it was the transplanted ones that parted");
 }
 
-int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const *runs, size_t n, const struct twin_transplant_options *o,
-                            struct twin_error *err)
+int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const *runs, size_t n,
+                            const struct twin_transplant_options *o, struct twin_error *err)
 {
     struct twin_compare_options how = {.ignore = o->ignore, .ignore_count = o->ignore_count};
     struct tw_cmp c = {.o = &how, .v = v};
     struct judge j = {.c = &c, .o = o};
     bool parted_before = v->outcome == TWIN_DIFFER;
     if (n < 2 || o->first > o->last || o->kind == TWIN_TRANSPLANT_NONE)
-        return twin_error_set(err, TWIN_EINVAL, "expected a recorded run, transplanted ones and a window");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "expected a recorded run, transplanted ones and a window");
     if (!v->transplant)
         v->transplant = tw_calloc(1, sizeof *v->transplant);
     if (!v->transplant)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory judging %zu runs", n);
     j.t = v->transplant;
-    *j.t = (struct twin_transplant){.kind = o->kind, .first = o->first, .last = o->first, .runs = n - 1};
+    *j.t = (struct twin_transplant){
+        .kind = o->kind, .first = o->first, .last = o->first, .runs = n - 1};
     int rc = 0;
     for (size_t i = 1; rc == 0 && i < n; i++)
         rc = judge_run(&j, runs[0], runs[i], i, err);

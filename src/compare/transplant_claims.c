@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims behind what was set into a run: which steps of a transplanted run showed which origin, and what replaying an operation
- * on its recorded inputs gave. */
+/* Claims behind what was set into a run: which steps of a transplanted run showed which origin, and
+ * what replaying an operation on its recorded inputs gave. */
 #include "claims.h"
 
 #include <string.h>
@@ -26,8 +26,9 @@ static json_t *shown_by(const struct tw_transplanted_run *r, size_t origin)
         json_decref(steps);
         return NULL;
     }
-    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o}", "phase", twin_phase_name(f->phase), "kind", twin_kind_name(f->kind), "name",
-                     tw_claim_text(f->name), "scope", tw_claim_text(f->scope), "count", tw_claim_count(count), "steps", steps);
+    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o}", "phase", twin_phase_name(f->phase), "kind",
+                     twin_kind_name(f->kind), "name", tw_claim_text(f->name), "scope",
+                     tw_claim_text(f->scope), "count", tw_claim_count(count), "steps", steps);
 }
 
 void tw_claim_transplanted(struct tw_cmp *c, const struct tw_transplanted_run *r)
@@ -45,17 +46,21 @@ void tw_claim_transplanted(struct tw_cmp *c, const struct tw_transplanted_run *r
     for (size_t i = 0; i < c->o->ignore_count; i++)
         tw_claim_append(&ignored, tw_claim_text(c->o->ignore[i]));
     tw_claim_add(c, "transplant",
-                 json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "of", "run", "kind", twin_transplant_name(r->kind), "recorded",
-                           tw_claim_text(folder(r->reference->dir)), "given", tw_claim_text(folder(r->run->dir)), "first",
-                           tw_claim_count(r->first), "steps", tw_claim_count(r->steps), "left_out", tw_claim_count(r->left_out), "unequal",
-                           tw_claim_count(r->unequal), "judged", judged, "origins", origins, "ignore", ignored));
+                 json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "of", "run", "kind",
+                           twin_transplant_name(r->kind), "recorded",
+                           tw_claim_text(folder(r->reference->dir)), "given",
+                           tw_claim_text(folder(r->run->dir)), "first", tw_claim_count(r->first),
+                           "steps", tw_claim_count(r->steps), "left_out",
+                           tw_claim_count(r->left_out), "unequal", tw_claim_count(r->unequal),
+                           "judged", judged, "origins", origins, "ignore", ignored));
 }
 
-void tw_claim_replays(struct tw_cmp *c, const struct twin_finding *f, const struct twin_run *a, const struct twin_run *b, unsigned replays,
-                      unsigned disagree)
+void tw_claim_replays(struct tw_cmp *c, const struct twin_finding *f, const struct twin_run *a,
+                      const struct twin_run *b, unsigned replays, unsigned disagree)
 {
     tw_claim_add(c, "transplant",
-                 json_pack("{s:s,s:[o,o],s:i,s:o,s:o,s:o}", "of", "replay", "zoom", tw_claim_text(folder(a->dir)), tw_claim_text(folder(b->dir)),
-                           "rank", (int)f->rank, "op", tw_claim_text(f->op), "replays", tw_claim_count(replays), "disagree",
-                           tw_claim_count(disagree)));
+                 json_pack("{s:s,s:[o,o],s:i,s:o,s:o,s:o}", "of", "replay", "zoom",
+                           tw_claim_text(folder(a->dir)), tw_claim_text(folder(b->dir)), "rank",
+                           (int)f->rank, "op", tw_claim_text(f->op), "replays",
+                           tw_claim_count(replays), "disagree", tw_claim_count(disagree)));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where do N runs split? Runs that part from the usual class at the same step may part from each other later: those are sorted
- * among themselves, until every class stands at its place. */
+/* Where do N runs split? Runs that part from the usual class at the same step may part from each
+ * other later: those are sorted among themselves, until every class stands at its place. */
 #include "internal.h"
 
 #include <string.h>
@@ -17,17 +17,22 @@ static int no_memory(const struct growing *g)
     return twin_error_set(g->err, TWIN_ENOMEM, "out of memory sorting runs");
 }
 
-static int add_branch(const struct growing *g, const size_t *run, size_t n, size_t parent, int64_t step)
+static int add_branch(const struct growing *g, const size_t *run, size_t n, size_t parent,
+                      int64_t step)
 {
     struct twin_class_tree *t = g->tree;
-    while (step >= 0 && t->branch[parent].step == step) /* they leave the same class together, each its own way */
+    /* they leave the same class together, each its own way */
+    while (step >= 0 && t->branch[parent].step == step)
         parent = t->branch[parent].parent;
     struct twin_branch *grown = tw_reallocarray(t->branch, t->count + 1, sizeof *grown);
     if (!grown)
         return no_memory(g);
     t->branch = grown;
     struct twin_branch *b = &t->branch[t->count];
-    *b = (struct twin_branch){.runs = tw_reallocarray(NULL, n, sizeof *b->runs), .members = n, .parent = parent, .step = step};
+    *b = (struct twin_branch){.runs = tw_reallocarray(NULL, n, sizeof *b->runs),
+                              .members = n,
+                              .parent = parent,
+                              .step = step};
     if (!b->runs)
         return no_memory(g);
     memcpy(b->runs, run, n * sizeof *run);
@@ -35,10 +40,13 @@ static int add_branch(const struct growing *g, const size_t *run, size_t n, size
     return 0;
 }
 
-static int sort_among(const struct growing *g, const size_t *run, size_t n, size_t parent, int64_t step);
+static int sort_among(const struct growing *g, const size_t *run, size_t n, size_t parent,
+                      int64_t step);
 
-/* The classes of v that leave the usual one at the same step as class `at`, which has not been placed yet. */
-static int place_together(const struct growing *g, const struct twin_verdict *v, const size_t *run, size_t at, size_t parent, bool *placed)
+/* The classes of v that leave the usual one at the same step as class `at`, which has not been
+ * placed yet. */
+static int place_together(const struct growing *g, const struct twin_verdict *v, const size_t *run,
+                          size_t at, size_t parent, bool *placed)
 {
     int64_t step = v->classes[at].parts_at_step;
     size_t together = 0, classes = 0;
@@ -54,13 +62,15 @@ static int place_together(const struct growing *g, const struct twin_verdict *v,
         for (size_t k = 0; k < c->members; k++)
             members[together++] = run[c->runs[k]];
     }
-    int rc = classes == 1 ? add_branch(g, members, together, parent, step) : sort_among(g, members, together, parent, step);
+    int rc = classes == 1 ? add_branch(g, members, together, parent, step)
+                          : sort_among(g, members, together, parent, step);
     tw_free(members);
     return rc;
 }
 
 /* Ends: the usual class is taken out each time, so every call below has fewer runs. */
-static int sort_among(const struct growing *g, const size_t *run, size_t n, size_t parent, int64_t step)
+static int sort_among(const struct growing *g, const size_t *run, size_t n, size_t parent,
+                      int64_t step)
 {
     struct twin_verdict *v = NULL;
     const struct twin_run **some = tw_reallocarray(NULL, n, sizeof *some);
@@ -95,7 +105,8 @@ static int sort_among(const struct growing *g, const size_t *run, size_t n, size
     return rc;
 }
 
-int twin_compare_tree(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o, struct twin_class_tree *out,
+int twin_compare_tree(const struct twin_run *const *runs, size_t n,
+                      const struct twin_compare_options *o, struct twin_class_tree *out,
                       struct twin_error *err)
 {
     struct growing g = {.runs = runs, .options = o, .tree = out, .err = err};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After the first difference: when each kind of record parts, how many steps differ, how fast the distance grows. */
+/* After the first difference: when each kind of record parts, how many steps differ, how fast the
+ * distance grows. */
 #include "internal.h"
 
 #include <assert.h>
@@ -8,23 +9,26 @@
 #include <string.h>
 #include <twin/stats.h>
 
-#define LOOK_STEPS 4096u         /* how far ahead onsets are looked for */
-#define DENSE_STEPS 64u          /* of them every one is decoded, then only those that can show something new */
+#define LOOK_STEPS 4096u /* how far ahead onsets are looked for */
+/* of them every one is decoded, then only those that can show something new */
+#define DENSE_STEPS 64u
 #define DECODE_STEPS 512u
 #define DECODE_RECORDS 4000000u
-#define SERIES 3                 /* weights, gradients, loss: the first that has enough points is fitted */
+/* weights, gradients, loss: the first that has enough points is fitted */
+#define SERIES 3
 
 uint64_t tw_nonfinite_bytes = UINT64_C(512) << 20; /* read in search of NaN, over all traces */
 
 struct trend {
     bool seen[TWIN_PHASE_COUNT][TWIN_KIND_COUNT];
-    uint16_t phases;             /* that had parted in a decoded step */
+    uint16_t phases; /* that had parted in a decoded step */
     double x[SERIES][DECODE_STEPS], y[SERIES][DECODE_STEPS];
     size_t points[SERIES], decoded;
     uint64_t records;
 };
 
-static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t, uint32_t step, const struct tw_rec *r)
+static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t, uint32_t step,
+                  const struct tw_rec *r)
 {
     struct twin_verdict *v = c->v;
     if (r->phase >= TWIN_PHASE_COUNT || r->kind >= TWIN_KIND_COUNT || t->seen[r->phase][r->kind])
@@ -37,13 +41,23 @@ static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t,
         return;
     }
     v->onsets = grown;
-    const char *what = r->kind == TWIN_KIND_STATE ? "generator state" : r->phase == TWIN_PHASE_INIT ? "initial weights"
-                     : r->kind == TWIN_KIND_MOMENT ? "optimizer state" : r->kind == TWIN_KIND_GRADIENT_LOCAL ? "local gradients"
-                     : r->kind == TWIN_KIND_GRADIENT && tw_is_written(r->phase, r->kind) ? "written gradient"
-                     : r->kind == TWIN_KIND_HYPER ? "hyperparameters" : tw_is_handed(r->phase, r->kind) ? "inputs of modules" : twin_kind_name(r->kind);
-    bool many = r->phase != TWIN_PHASE_INIT && (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_GRADIENT || r->kind == TWIN_KIND_ACTIVATION);
-    v->onsets[v->onset_count++] = (struct twin_onset){.what = tw_cmp_text(c, "%s%s", what, many ? "s" : ""), .phase = r->phase,
-                                                      .kind = r->kind, .step = step};
+    const char *what = r->kind == TWIN_KIND_STATE            ? "generator state"
+                       : r->phase == TWIN_PHASE_INIT         ? "initial weights"
+                       : r->kind == TWIN_KIND_MOMENT         ? "optimizer state"
+                       : r->kind == TWIN_KIND_GRADIENT_LOCAL ? "local gradients"
+                       : r->kind == TWIN_KIND_GRADIENT && tw_is_written(r->phase, r->kind)
+                           ? "written gradient"
+                       : r->kind == TWIN_KIND_HYPER      ? "hyperparameters"
+                       : tw_is_handed(r->phase, r->kind) ? "inputs of modules"
+                                                         : twin_kind_name(r->kind);
+    bool many = r->phase != TWIN_PHASE_INIT &&
+                (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_GRADIENT ||
+                 r->kind == TWIN_KIND_ACTIVATION);
+    v->onsets[v->onset_count++] = (struct twin_onset){
+        .what = tw_cmp_text(c, "%s%s", what, many ? "s" : ""),
+        .phase = r->phase,
+        .kind = r->kind,
+        .step = step};
     if (v->onsets[v->onset_count - 1].what)
         tw_claim_onset(c, scan, &v->onsets[v->onset_count - 1], step - scan->step < DENSE_STEPS);
 }
@@ -58,7 +72,8 @@ static int series_of(const struct tw_rec *r)
 }
 
 /* The distance of all weights (gradients, losses) of a step together, relative to their norm. */
-static void add_points(struct trend *t, uint32_t step, const struct tw_view *va, const struct tw_view *vb, const struct tw_stepdiff *d)
+static void add_points(struct trend *t, uint32_t step, const struct tw_view *va,
+                       const struct tw_view *vb, const struct tw_stepdiff *d)
 {
     double distance[SERIES] = {0}, norm[SERIES] = {0};
     for (size_t i = 0; i < d->count; i++) {
@@ -87,7 +102,8 @@ static void add_points(struct trend *t, uint32_t step, const struct tw_view *va,
         }
 }
 
-static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct trend *t, struct twin_error *err)
+static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct trend *t,
+                  struct twin_error *err)
 {
     struct tw_view va, vb;
     struct tw_stepdiff d;
@@ -111,31 +127,38 @@ static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, stru
 }
 
 /* Would decoding this step show a kind that has not parted yet? */
-static bool new_phase(const struct trend *t, const struct tw_step_entry *a, const struct tw_step_entry *b, struct tw_pair const *p,
-                      uint32_t step, int64_t shift)
+static bool new_phase(const struct trend *t, const struct tw_step_entry *a,
+                      const struct tw_step_entry *b, struct tw_pair const *p, uint32_t step,
+                      int64_t shift)
 {
     struct twin_step_hash x, y;
     if (!a->known || !b->known || a->hash == b->hash)
         return false;
-    if (twin_trace_step_hash(p->a->trace, step, &x, NULL) != 0 || twin_trace_step_hash(p->b->trace, (uint32_t)(step + shift), &y, NULL) != 0)
+    if (twin_trace_step_hash(p->a->trace, step, &x, NULL) != 0 ||
+        twin_trace_step_hash(p->b->trace, (uint32_t)(step + shift), &y, NULL) != 0)
         return false;
     for (unsigned i = 0; i < TWIN_PHASE_COUNT; i++)
-        if (!(t->phases >> i & 1) && (x.phase[i].lo != y.phase[i].lo || x.phase[i].hi != y.phase[i].hi))
+        if (!(t->phases >> i & 1) &&
+            (x.phase[i].lo != y.phase[i].lo || x.phase[i].hi != y.phase[i].hi))
             return true;
     return false;
 }
 
 /* Of the steps i of a and j of b, both known; weights_only: of what the optimizer left. */
-static bool step_differs(const struct tw_scan *s, const struct tw_steps *a, const struct tw_steps *b, size_t i, size_t j)
+static bool step_differs(const struct tw_scan *s, const struct tw_steps *a,
+                         const struct tw_steps *b, size_t i, size_t j)
 {
     struct twin_step_hash x, y;
     if (!s->weights_only || a->step[i].hash == b->step[j].hash)
         return a->step[i].hash != b->step[j].hash;
-    return twin_trace_step_hash(s->pair->a->trace, (uint32_t)i, &x, NULL) != 0 || twin_trace_step_hash(s->pair->b->trace, (uint32_t)j, &y, NULL) != 0 ||
-           memcmp(&x.phase[TWIN_PHASE_OPTIMIZER], &y.phase[TWIN_PHASE_OPTIMIZER], sizeof x.phase[0]) != 0;
+    return twin_trace_step_hash(s->pair->a->trace, (uint32_t)i, &x, NULL) != 0 ||
+           twin_trace_step_hash(s->pair->b->trace, (uint32_t)j, &y, NULL) != 0 ||
+           memcmp(&x.phase[TWIN_PHASE_OPTIMIZER], &y.phase[TWIN_PHASE_OPTIMIZER],
+                  sizeof x.phase[0]) != 0;
 }
 
-static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const struct tw_steps *a, const struct tw_steps *b)
+static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const struct tw_steps *a,
+                            const struct tw_steps *b)
 {
     struct twin_verdict *v = c->v;
     v->steps_differing = 0;
@@ -158,7 +181,8 @@ static void fit(struct tw_cmp *c, const struct tw_scan *scan, const struct trend
     static const char *const what[SERIES] = {"weights", "gradients", "loss"};
     for (int s = 0; s < SERIES; s++) {
         double slope, intercept;
-        if (t->points[s] < 3 || twin_stats_line_fit(t->x[s], t->y[s], t->points[s], &slope, &intercept) != 0)
+        if (t->points[s] < 3 ||
+            twin_stats_line_fit(t->x[s], t->y[s], t->points[s], &slope, &intercept) != 0)
             continue;
         c->v->drift_per_step = exp(slope);
         if (isfinite(c->v->drift_per_step))
@@ -172,13 +196,16 @@ static int by_onset(const void *x, const void *y)
     const struct twin_onset *a = x, *b = y;
     if (a->step != b->step)
         return a->step < b->step ? -1 : 1;
-    return tw_cause_class((uint8_t)a->phase, (uint8_t)a->kind) - tw_cause_class((uint8_t)b->phase, (uint8_t)b->kind);
+    return tw_cause_class((uint8_t)a->phase, (uint8_t)a->kind) -
+           tw_cause_class((uint8_t)b->phase, (uint8_t)b->kind);
 }
 
-static bool differs_later(const struct tw_steps *a, const struct tw_steps *b, int64_t shift, uint64_t from)
+static bool differs_later(const struct tw_steps *a, const struct tw_steps *b, int64_t shift,
+                          uint64_t from)
 {
     for (uint64_t i = from; i < a->n && (int64_t)i + shift < (int64_t)b->n; i++)
-        if (a->step[i].known && b->step[(int64_t)i + shift].known && a->step[i].hash != b->step[(int64_t)i + shift].hash)
+        if (a->step[i].known && b->step[(int64_t)i + shift].known &&
+            a->step[i].hash != b->step[(int64_t)i + shift].hash)
             return true;
     return false;
 }
@@ -187,7 +214,8 @@ void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
 {
     struct tw_steps a = {0}, b = {0};
     struct trend *t = tw_calloc(1, sizeof *t);
-    if (!t || tw_steps_load(c, s->pair->a, &a, err) != 0 || tw_steps_load(c, s->pair->b, &b, err) != 0) {
+    if (!t || tw_steps_load(c, s->pair->a, &a, err) != 0 ||
+        tw_steps_load(c, s->pair->b, &b, err) != 0) {
         c->oom = true;
         goto out;
     }
@@ -200,11 +228,15 @@ void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
             break;
         if (i == LOOK_STEPS || t->decoded == DECODE_STEPS || t->records >= DECODE_RECORDS) {
             if (differs_later(&a, &b, s->shift, step))
-                tw_cmp_note(c, "what parts for the first time after step %llu is not listed: onsets were looked for until there",
+                tw_cmp_note(c,
+                            "what parts for the first time after step %llu is not listed: onsets "
+                            "were looked for until there",
                             (unsigned long long)step - 1);
             break;
         }
-        if (i >= DENSE_STEPS && !new_phase(t, &a.step[step], &b.step[other], s->pair, (uint32_t)step, s->shift) && i % 10 != 0)
+        if (i >= DENSE_STEPS &&
+            !new_phase(t, &a.step[step], &b.step[other], s->pair, (uint32_t)step, s->shift) &&
+            i % 10 != 0)
             continue;
         if (decode(c, s, (uint32_t)step, t, err) != 0)
             break;
@@ -220,7 +252,13 @@ out:
 
 /* ---- NaN and Inf */
 
-struct nonfinite { struct tw_proc *p; uint32_t step, seq; bool found, nan; const char *name; enum twin_kind kind; };
+struct nonfinite {
+    struct tw_proc *p;
+    uint32_t step, seq;
+    bool found, nan;
+    const char *name;
+    enum twin_kind kind;
+};
 
 static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
 {
@@ -228,9 +266,11 @@ static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
     if (!(r->flags & TWIN_REC_STATS) || !(r->stats.nan | r->stats.pos_inf | r->stats.neg_inf))
         return 0;
     const struct twin_series *s = twin_trace_series(n->p->trace, r->series);
-    /* An attention mask or a running minimum holds infinities on purpose: Inf counts where training cannot live with it. */
-    bool matters = s->kind == TWIN_KIND_LOSS || s->kind == TWIN_KIND_GRADIENT || s->kind == TWIN_KIND_GRADIENT_LOCAL ||
-                   s->kind == TWIN_KIND_MOMENT || (s->kind == TWIN_KIND_WEIGHT && s->phase == TWIN_PHASE_OPTIMIZER);
+    /* An attention mask or a running minimum holds infinities on purpose: Inf counts where training
+     * cannot live with it. */
+    bool matters = s->kind == TWIN_KIND_LOSS || s->kind == TWIN_KIND_GRADIENT ||
+                   s->kind == TWIN_KIND_GRADIENT_LOCAL || s->kind == TWIN_KIND_MOMENT ||
+                   (s->kind == TWIN_KIND_WEIGHT && s->phase == TWIN_PHASE_OPTIMIZER);
     if (r->stats.nan == 0 && !matters)
         return 0;
     n->found = true;
@@ -243,10 +283,12 @@ static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
 }
 
 /* Who else has one: of all runs, or, of many, of the two that are shown. */
-static char *say_others(struct tw_cmp *c, const struct tw_side *sides, size_t n, size_t have, size_t best_run)
+static char *say_others(struct tw_cmp *c, const struct tw_side *sides, size_t n, size_t have,
+                        size_t best_run)
 {
     if (c->v->runs > n)
-        return tw_cmp_text(c, have == n ? " (run %zu has one, too)" : " (run %zu has none)", sides[best_run == 0].index + 1);
+        return tw_cmp_text(c, have == n ? " (run %zu has one, too)" : " (run %zu has none)",
+                           sides[best_run == 0].index + 1);
     if (have == n)
         return tw_cmp_copy(c, " (every run has one)");
     return tw_cmp_copy(c, have > 1 ? "" : " (no other run has one)");
@@ -281,17 +323,23 @@ void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
         runs += here;
     }
     if (unread)
-        tw_cmp_note(c, "NaN and Inf were looked for in %zu of %zu traces: the others are larger than %llu MiB together with them", traces - unread,
-                    traces, (unsigned long long)(tw_nonfinite_bytes >> 20));
+        tw_cmp_note(c,
+                    "NaN and Inf were looked for in %zu of %zu traces: the others are larger than "
+                    "%llu MiB together with them",
+                    traces - unread, traces, (unsigned long long)(tw_nonfinite_bytes >> 20));
     char *others = best.found ? say_others(c, sides, n, runs, best_run) : NULL;
     if (!others)
         return;
     tw_finding_set(c, &c->v->nonfinite,
-                   tw_cmp_text(c, "first %s in run %zu, rank %d, step %u: %s %s%s", best.nan ? "NaN" : "Inf",
-                               sides[best_run].index + 1, best.p->rank, best.step, twin_kind_name(best.kind), best.name, others));
+                   tw_cmp_text(c, "first %s in run %zu, rank %d, step %u: %s %s%s",
+                               best.nan ? "NaN" : "Inf", sides[best_run].index + 1, best.p->rank,
+                               best.step, twin_kind_name(best.kind), best.name, others));
     tw_free(others);
     tw_claim_nonfinite(c, best.p,
-                       &(struct tw_nonfinite_at){.step = best.step, .number = best.seq, .kind = best.kind, .nan = best.nan,
+                       &(struct tw_nonfinite_at){.step = best.step,
+                                                 .number = best.seq,
+                                                 .kind = best.kind,
+                                                 .nan = best.nan,
                                                  .name = best.name},
                        numbers, n, runs);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact numbers from values that were kept: changed elements, distance in units of the last place, relative L2. */
+/* Exact numbers from values that were kept: changed elements, distance in units of the last place,
+ * relative L2. */
 #include "ulp.h"
 
 #include <math.h>
 #include <string.h>
 
-struct format { unsigned bytes, exponent_bits, mantissa_bits; }; /* of a float; bytes 0 = not one */
+struct format {
+    unsigned bytes, exponent_bits, mantissa_bits;
+}; /* of a float; bytes 0 = not one */
 
 static struct format format_of(enum twin_dtype dtype)
 {
@@ -23,11 +26,13 @@ static struct format format_of(enum twin_dtype dtype)
 static uint64_t load(const unsigned char *p, unsigned bytes)
 {
     uint64_t x = 0;
-    memcpy(&x, p, bytes); /* traces and kept values are little endian, like every machine we run on */
+    /* traces and kept values are little endian, like every machine we run on */
+    memcpy(&x, p, bytes);
     return x;
 }
 
-/* Floats of one format are ordered like their bits when negatives are mirrored; the distance of two keys is their ulp. */
+/* Floats of one format are ordered like their bits when negatives are mirrored; the distance of two
+ * keys is their ulp. */
 static int64_t ordered(uint64_t bits, struct format f)
 {
     uint64_t sign = UINT64_C(1) << (8 * f.bytes - 1);
@@ -49,7 +54,8 @@ static double value_of(uint64_t bits, struct format f)
         return mantissa ? NAN : sign * INFINITY;
     if (exponent == 0)
         return sign * ldexp((double)mantissa, 1 - bias - (int)f.mantissa_bits);
-    return sign * ldexp((double)(mantissa | UINT64_C(1) << f.mantissa_bits), (int)exponent - bias - (int)f.mantissa_bits);
+    return sign * ldexp((double)(mantissa | UINT64_C(1) << f.mantissa_bits),
+                        (int)exponent - bias - (int)f.mantissa_bits);
 }
 
 static double integer_of(uint64_t bits, enum twin_dtype dtype)
@@ -63,7 +69,8 @@ static double integer_of(uint64_t bits, enum twin_dtype dtype)
     }
 }
 
-bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n, enum twin_dtype dtype)
+bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n,
+                  enum twin_dtype dtype)
 {
     struct format f = format_of(dtype);
     bool complex_pair = dtype == TWIN_C64 || dtype == TWIN_C128;
@@ -80,7 +87,8 @@ bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n
         bool changed = false;
         for (unsigned part = 0; part < parts; part++, x += bytes, y += bytes) {
             uint64_t p = load(x, bytes), q = load(y, bytes);
-            double u = f.bytes ? value_of(p, f) : integer_of(p, dtype), w = f.bytes ? value_of(q, f) : integer_of(q, dtype);
+            double u = f.bytes ? value_of(p, f) : integer_of(p, dtype);
+            double w = f.bytes ? value_of(q, f) : integer_of(q, dtype);
             if (isfinite(u))
                 out->norm += u * u;
             if (p == q)
@@ -89,7 +97,8 @@ bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n
             if (f.bytes && (isnan(u) || isnan(w)))
                 out->max_ulp = INFINITY;
             else if (f.bytes)
-                out->max_ulp = fmax(out->max_ulp, (double)ulp_between(ordered(p, f), ordered(q, f)));
+                out->max_ulp = fmax(out->max_ulp,
+                                    (double)ulp_between(ordered(p, f), ordered(q, f)));
             out->distance += isfinite(u) && isfinite(w) ? (u - w) * (u - w) : INFINITY;
         }
         out->changed += changed;
@@ -99,7 +108,8 @@ bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n
     return f.bytes != 0;
 }
 
-bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype, struct tw_exact *out)
+bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype,
+                      struct tw_exact *out)
 {
     *out = (struct tw_exact){0};
     return tw_exact_add(out, a, b, n, dtype);

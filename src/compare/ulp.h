@@ -8,12 +8,16 @@
 
 struct tw_exact {
     uint64_t elements, changed;
-    double max_ulp, rel_l2;    /* NaN: the type has none */
-    double distance, norm;     /* sums of squares: of the differences, of a */
+    double max_ulp, rel_l2; /* NaN: the type has none */
+    double distance, norm;  /* sums of squares: of the differences, of a */
 };
 
-/* Compares n elements of a dtype. False when the dtype has no ulp (then changed is still counted). */
-bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype, struct tw_exact *out);
+/*
+ * Compares n elements of a dtype. False when the dtype has no ulp (then changed is still counted).
+ */
+bool tw_exact_compare(const void *a, const void *b, uint64_t n, enum twin_dtype dtype,
+                      struct tw_exact *out);
 /* The same for one piece after the other of larger arrays; *sum starts as zeros. */
-bool tw_exact_add(struct tw_exact *sum, const void *a, const void *b, uint64_t n, enum twin_dtype dtype);
+bool tw_exact_add(struct tw_exact *sum, const void *a, const void *b, uint64_t n,
+                  enum twin_dtype dtype);
 #endif

@@ -49,7 +49,8 @@ void twin_verdict_note(struct twin_verdict *v, const char *format, ...)
     va_start(ap, format);
     tw_buf_vprintf(&b, format, ap);
     va_end(ap);
-    char *text = tw_buf_steal(&b), **grown = tw_reallocarray(v->notes, v->note_count + 1, sizeof *grown);
+    char *text = tw_buf_steal(&b);
+    char **grown = tw_reallocarray(v->notes, v->note_count + 1, sizeof *grown);
     if (grown)
         v->notes = grown;
     if (grown && text)

@@ -1,34 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records of a few steps of one process in a compact form, with hashes that mean the same in every trace. */
+/* The records of a few steps of one process in a compact form, with hashes that mean the same in
+ * every trace. */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define READ_AT_ONCE 50000u /* a decoded record is large: steps with more are streamed */
-#define SERIES_MAX (1u << 21) /* above what the format allows: such an id is damage, and means "no series" */
+/* above what the format allows: such an id is damage, and means "no series" */
+#define SERIES_MAX (1u << 21)
 
 size_t tw_view_limit = TW_MAX_STEP_RECORDS;
 
-uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *scope, const char *role)
+uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *scope,
+                     const char *role)
 {
-    struct tw_hash128 n = tw_hash_bytes(name, strlen(name), 1), s = tw_hash_bytes(scope, strlen(scope), 2),
-                      r = tw_hash_bytes(role, strlen(role), 3);
-    uint64_t word[4] = {(uint64_t)phase << 8 | kind, n.a ^ tw_mix64(n.b), s.a ^ tw_mix64(s.b), r.a ^ tw_mix64(r.b)};
+    struct tw_hash128 n = tw_hash_bytes(name, strlen(name), 1);
+    struct tw_hash128 s = tw_hash_bytes(scope, strlen(scope), 2);
+    struct tw_hash128 r = tw_hash_bytes(role, strlen(role), 3);
+    uint64_t word[4] = {(uint64_t)phase << 8 | kind, n.a ^ tw_mix64(n.b), s.a ^ tw_mix64(s.b),
+                        r.a ^ tw_mix64(r.b)};
     uint64_t h = tw_hash_bytes(word, sizeof word, 4).a;
     return h ? h : 1; /* 0 means "not yet computed" */
 }
 
-/* The key of a series. A checkpoint's name is that of a file, which may carry the time of the run, or a process of it: those
- * facts are left out, so that "model_1795349337.pt" is the same checkpoint in both runs. */
+/* The key of a series. A checkpoint's name is that of a file, which may carry the time of the run,
+ * or a process of it: those facts are left out, so that "model_1795349337.pt" is the same
+ * checkpoint in both runs. */
 static uint64_t series_key(const struct tw_proc *p, const struct twin_series *s)
 {
-    const char *scope = twin_trace_string(p->trace, s->scope), *role = twin_trace_string(p->trace, s->role);
+    const char *scope = twin_trace_string(p->trace, s->scope);
+    const char *role = twin_trace_string(p->trace, s->role);
     const char *name = twin_trace_string(p->trace, s->name);
     if (s->phase != TWIN_PHASE_CHECKPOINT || !p->facts)
         return tw_key_hash(s->phase, s->kind, name, scope, role);
     char *plain_name = tw_noise_name(name, p->facts), *plain_scope = tw_noise_name(scope, p->facts);
-    uint64_t key = plain_name && plain_scope ? tw_key_hash(s->phase, s->kind, plain_name, plain_scope, role) : 0;
+    uint64_t key = plain_name && plain_scope
+                       ? tw_key_hash(s->phase, s->kind, plain_name, plain_scope, role)
+                       : 0;
     tw_free(plain_name);
     tw_free(plain_scope);
     return key;
@@ -59,9 +68,11 @@ static bool series_keys(struct tw_proc *p, uint32_t id, uint64_t *key, uint64_t 
         p->key[id] = series_key(p, s);
         if (p->key[id] == 0)
             return false;
-        /* Who drew is part of what a generator's record means: "confirmed at the step's end" is not "DataLoader drew". */
+        /* Who drew is part of what a generator's record means: "confirmed at the step's end" is not
+         * "DataLoader drew". */
         bool draws = s->phase == TWIN_PHASE_RNG && op[0] != '\0';
-        p->token[id] = draws ? tw_mix64(p->key[id] ^ tw_hash_bytes(op, strlen(op), 5).a) | 1 : p->key[id];
+        p->token[id] = draws ? tw_mix64(p->key[id] ^ tw_hash_bytes(op, strlen(op), 5).a) | 1
+                             : p->key[id];
     }
     *key = p->key[id];
     *token = p->token[id];
@@ -86,10 +97,15 @@ uint64_t tw_proc_key(struct tw_proc *p, uint32_t id)
 uint64_t tw_record_content(struct tw_proc *p, const struct twin_trace_record *r)
 {
     uint64_t layout = layout_hash(p, r);
-    return r->flags & TWIN_REC_UNOBSERVED ? layout : tw_mix64(tw_mix64(layout + r->digest.a) ^ r->digest.b);
+    return r->flags & TWIN_REC_UNOBSERVED ? layout
+                                          : tw_mix64(tw_mix64(layout + r->digest.a) ^ r->digest.b);
 }
 
-struct load { struct tw_cmp *c; struct tw_view *v; uint32_t first, last; };
+struct load {
+    struct tw_cmp *c;
+    struct tw_view *v;
+    uint32_t first, last;
+};
 
 static int append(void *user, const struct twin_trace_record *r)
 {
@@ -109,8 +125,16 @@ static int append(void *user, const struct twin_trace_record *r)
         return TWIN_ENOMEM;
     struct tw_rec *out = &v->rec[v->count];
     const struct twin_series *s = twin_trace_series(v->proc->trace, r->series);
-    *out = (struct tw_rec){.step = r->step, .seq = r->seq, .occurrence = r->occurrence, .series = r->series,
-                           .layout = r->layout, .flags = r->flags, .thread = r->thread, .digest = r->digest, .phase = s->phase, .kind = s->kind,
+    *out = (struct tw_rec){.step = r->step,
+                           .seq = r->seq,
+                           .occurrence = r->occurrence,
+                           .series = r->series,
+                           .layout = r->layout,
+                           .flags = r->flags,
+                           .thread = r->thread,
+                           .digest = r->digest,
+                           .phase = s->phase,
+                           .kind = s->kind,
                            .whole = r->flags & TWIN_REC_PART ? r->whole : 0};
     if (!series_keys(v->proc, r->series, &out->key, &out->token)) {
         l->c->oom = true;
@@ -151,7 +175,8 @@ static void count_dropped(struct tw_view *v, uint32_t first, uint32_t last)
             v->dropped += dropped;
 }
 
-/* What the step hashes say of these steps: how many records they had, and how many of these lie in damaged bytes. */
+/* What the step hashes say of these steps: how many records they had, and how many of these lie in
+ * damaged bytes. */
 static void count_missing(struct tw_view *v, uint32_t first, uint32_t last)
 {
     struct twin_step_hash h;
@@ -177,7 +202,8 @@ static void count_holes(struct tw_view *v, uint32_t first, uint32_t last)
 {
     struct twin_trace_hole h;
     for (size_t i = 0; twin_trace_hole(v->proc->trace, i, &h); i++)
-        if (!h.definitions && h.first_step <= last && first <= h.last_step && last >= v->proc->info->steps)
+        if (!h.definitions && h.first_step <= last && first <= h.last_step &&
+            last >= v->proc->info->steps)
             v->dropped++; /* how many there are is known of finished steps only */
 }
 
@@ -191,22 +217,28 @@ void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p)
 {
     struct twin_trace_hole h;
     for (size_t i = 0; twin_trace_hole(p->trace, i, &h); i++)
-        tw_cmp_unseen(c, "run %zu: block %llu of rank %d (%s) is damaged: %s", p->run + 1, (unsigned long long)h.block, p->rank, file_name(p->path),
-                      h.definitions ? "names that it may have held are unknown" : "its records are unknown");
+        tw_cmp_unseen(c, "run %zu: block %llu of rank %d (%s) is damaged: %s", p->run + 1,
+                      (unsigned long long)h.block, p->rank, file_name(p->path),
+                      h.definitions ? "names that it may have held are unknown"
+                                    : "its records are unknown");
 }
 
 static void say_missing(struct tw_cmp *c, const struct tw_view *v, uint32_t step)
 {
     tw_say_damage(c, v->proc);
     if (v->nameless)
-        tw_cmp_unseen(c, "run %zu: %llu records of step %u of rank %d have names that lie in damaged bytes", v->proc->run + 1,
-                      (unsigned long long)v->nameless, step, v->proc->rank);
+        tw_cmp_unseen(
+            c, "run %zu: %llu records of step %u of rank %d have names that lie in damaged bytes",
+            v->proc->run + 1, (unsigned long long)v->nameless, step, v->proc->rank);
     if (v->cut)
-        tw_cmp_unseen(c, "run %zu: step %u of rank %d has more than %zu records: those behind were not compared", v->proc->run + 1, step,
-                      v->proc->rank, tw_view_limit);
+        tw_cmp_unseen(
+            c,
+            "run %zu: step %u of rank %d has more than %zu records: those behind were not compared",
+            v->proc->run + 1, step, v->proc->rank, tw_view_limit);
 }
 
-int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last, struct tw_view *v, struct twin_error *err)
+int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last,
+                 struct tw_view *v, struct twin_error *err)
 {
     struct twin_error local = TWIN_ERROR_INIT;
     struct twin_trace_record *records = NULL;
@@ -227,14 +259,17 @@ int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t l
         rc = rc > 0 ? 0 : rc;
         twin_trace_records_free(records);
     }
-    if (rc == TWIN_EFORMAT || rc == TWIN_EIO || rc == TWIN_ENOENT) { /* damaged here: unknown, never a finding */
-        tw_cmp_unseen(c, "steps %u to %u of rank %d lie in damaged bytes: %s", first, last, p->rank, local.message);
+    /* damaged here: unknown, never a finding */
+    if (rc == TWIN_EFORMAT || rc == TWIN_EIO || rc == TWIN_ENOENT) {
+        tw_cmp_unseen(c, "steps %u to %u of rank %d lie in damaged bytes: %s", first, last, p->rank,
+                      local.message);
         v->dropped++;
         rc = 0;
     }
     if (rc != 0) {
         tw_view_free(v);
-        return twin_error_set(err, rc, "%s", local.code ? local.message : "out of memory reading a trace");
+        return twin_error_set(err, rc, "%s",
+                              local.code ? local.message : "out of memory reading a trace");
     }
     count_dropped(v, first, last);
     v->dropped += v->nameless;
@@ -253,7 +288,8 @@ void tw_view_free(struct tw_view *v)
     *v = (struct tw_view){0};
 }
 
-void tw_view_filter(struct tw_view *v, bool (*keep)(const struct tw_view *, const struct tw_rec *, void *), void *user)
+void tw_view_filter(struct tw_view *v,
+                    bool (*keep)(const struct tw_view *, const struct tw_rec *, void *), void *user)
 {
     size_t kept = 0;
     for (size_t i = 0; i < v->count; i++)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Large tensors that are recorded in parts: in each step another part of them (TWIN_REC_PART). A part that only one run
- * recorded in a step says nothing. Over all steps that were compared it is added up here how many of the elements that exist
- * were looked at, how long an element had to wait for its turn, and whether the end was compared in every element: only then
- * can "the same" be said of tensors, and not of samples of them.
+ * Large tensors that are recorded in parts: in each step another part of them (TWIN_REC_PART). A
+ * part that only one run recorded in a step says nothing. Over all steps that were compared it is
+ * added up here how many of the elements that exist were looked at, how long an element had to wait
+ * for its turn, and whether the end was compared in every element: only then can "the same" be said
+ * of tensors, and not of samples of them.
  */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t tw_whole_limit = 50000000; /* records of one trace: beyond that the counting itself would take minutes */
+/* records of one trace: beyond that the counting itself would take minutes */
+uint64_t tw_whole_limit = 50000000;
 
 /* ---- the tensor that a part belongs to: its name without "[first:end]" */
 
@@ -25,17 +27,20 @@ static size_t base_length(const char *name)
     return name[at] == '[' ? at : n;
 }
 
-static bool same_tensor(const struct tw_view *x, const struct tw_rec *a, const struct tw_view *y, const struct tw_rec *b)
+static bool same_tensor(const struct tw_view *x, const struct tw_rec *a, const struct tw_view *y,
+                        const struct tw_rec *b)
 {
     if (!(b->flags & TWIN_REC_PART) || a->phase != b->phase || a->kind != b->kind)
         return false;
     const char *name = tw_rec_name(x, a), *other = tw_rec_name(y, b);
     size_t n = base_length(name);
-    return n == base_length(other) && memcmp(name, other, n) == 0 && strcmp(tw_rec_scope(x, a), tw_rec_scope(y, b)) == 0 &&
+    return n == base_length(other) && memcmp(name, other, n) == 0 &&
+           strcmp(tw_rec_scope(x, a), tw_rec_scope(y, b)) == 0 &&
            strcmp(tw_rec_role(x, a), tw_rec_role(y, b)) == 0;
 }
 
-bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r, const struct tw_view *other)
+bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r,
+                       const struct tw_view *other)
 {
     if (!(r->flags & TWIN_REC_PART))
         return false;
@@ -74,9 +79,17 @@ bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r)
 /* ---- all parts of one process */
 
 /* A tensor in parts. `seen` and `step` are of the step that was looked at last. */
-struct tensor { uint64_t key, whole, seen, compared, elements; uint32_t step; enum twin_kind kind; };
+struct tensor {
+    uint64_t key, whole, seen, compared, elements;
+    uint32_t step;
+    enum twin_kind kind;
+};
 /* One of its parts. */
-struct part { size_t tensor; uint32_t last; bool known; };
+struct part {
+    size_t tensor;
+    uint32_t last;
+    bool known;
+};
 
 struct book {
     struct tw_cmp *c;
@@ -85,16 +98,19 @@ struct book {
     size_t tensors, tensor_room;
     struct part *part; /* per series */
     size_t part_room;
-    uint64_t *both;    /* (step, key) of parts that b recorded, sorted; NULL: all that a has are in b */
+    /* (step, key) of parts that b recorded, sorted; NULL: all that a has are in b */
+    uint64_t *both;
     size_t both_count, both_room;
-    uint64_t records;  /* read so far */
-    uint32_t first, end, last; /* steps of a that were compared: [first, end); last: where the end is looked for, too */
+    uint64_t records; /* read so far */
+    /* steps of a that were compared: [first, end); last: where the end is looked for, too */
+    uint32_t first, end, last;
     uint32_t every[TWIN_KIND_COUNT];
 };
 
 static bool counts(const struct twin_series *s)
 {
-    return s->phase == TWIN_PHASE_OPTIMIZER && (s->kind == TWIN_KIND_WEIGHT || s->kind == TWIN_KIND_MOMENT);
+    return s->phase == TWIN_PHASE_OPTIMIZER &&
+           (s->kind == TWIN_KIND_WEIGHT || s->kind == TWIN_KIND_MOMENT);
 }
 
 static uint64_t step_and_key(uint32_t step, uint64_t key)
@@ -128,18 +144,21 @@ static size_t tensor_of(struct book *k, const struct twin_series *s, uint64_t wh
     char *base = tw_cmp_text(k->c, "%.*s", (int)base_length(name), name);
     if (!base)
         return TW_NONE;
-    uint64_t key = tw_key_hash(s->phase, s->kind, base, twin_trace_string(t, s->scope), twin_trace_string(t, s->role));
+    uint64_t key = tw_key_hash(s->phase, s->kind, base, twin_trace_string(t, s->scope),
+                               twin_trace_string(t, s->role));
     tw_free(base);
     for (size_t i = 0; i < k->tensors; i++)
         if (k->tensor[i].key == key)
             return i;
     if (!tw_cmp_room(k->c, &k->tensor, k->tensors, &k->tensor_room, sizeof *k->tensor))
         return TW_NONE;
-    k->tensor[k->tensors] = (struct tensor){.key = key, .whole = whole, .step = UINT32_MAX, .kind = (enum twin_kind)s->kind};
+    k->tensor[k->tensors] = (struct tensor){
+        .key = key, .whole = whole, .step = UINT32_MAX, .kind = (enum twin_kind)s->kind};
     return k->tensors++;
 }
 
-static struct part *part_of(struct book *k, const struct twin_trace_record *r, const struct twin_series *s)
+static struct part *part_of(struct book *k, const struct twin_trace_record *r,
+                            const struct twin_series *s)
 {
     while (r->series >= k->part_room) {
         size_t before = k->part_room;
@@ -160,7 +179,8 @@ static int take_part(void *user, const struct twin_trace_record *r)
     if (++k->records > tw_whole_limit)
         return 1;
     const struct twin_series *s = twin_trace_series(k->scan->pair->a->trace, r->series);
-    if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED || !counts(s) || r->step < k->first || r->step > k->last)
+    if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED || !counts(s) ||
+        r->step < k->first || r->step > k->last)
         return 0;
     uint64_t key = step_and_key(r->step, tw_proc_key(k->scan->pair->a, r->series));
     bool compared = !k->both || bsearch(&key, k->both, k->both_count, sizeof key, compare_words);
@@ -224,7 +244,8 @@ static void add_up(struct book *k)
             return;
         bool at_end = t->step != UINT32_MAX && t->step + 1 >= k->end;
         v->tensors++;
-        /* What is wrong at the end of a trainer that is continued is still wrong at the end of the one that goes on. */
+        /* What is wrong at the end of a trainer that is continued is still wrong at the end of the
+         * one that goes on. */
         v->whole_at_end += k->scan->pair->continued || (at_end && t->seen >= t->whole);
         v->compared += t->compared;
         v->elements += t->elements;
@@ -254,8 +275,10 @@ static void one_process(struct tw_cmp *c, const struct tw_scan *s)
     }
     twin_trace_walk(s->pair->a->trace, take_part, NULL, &k, NULL);
     if (k.records > tw_whole_limit)
-        tw_cmp_unseen(c, "rank %d: whether every element of large tensors was looked at: more than %llu records", s->pair->a->rank,
-                      (unsigned long long)tw_whole_limit);
+        tw_cmp_unseen(
+            c,
+            "rank %d: whether every element of large tensors was looked at: more than %llu records",
+            s->pair->a->rank, (unsigned long long)tw_whole_limit);
     wait_to_the_end(&k);
     add_up(&k);
     tw_free(k.tensor);
@@ -271,13 +294,17 @@ static const char *kind_text(enum twin_kind kind)
 static void say(struct tw_cmp *c, const struct twin_cover *v)
 {
     if (v->whole_at_end < v->tensors)
-        tw_cmp_unseen(c, "%s: the end of %llu of %llu large tensors, which were compared in parts only", kind_text(v->kind),
-                      (unsigned long long)(v->tensors - v->whole_at_end), (unsigned long long)v->tensors);
+        tw_cmp_unseen(
+            c, "%s: the end of %llu of %llu large tensors, which were compared in parts only",
+            kind_text(v->kind), (unsigned long long)(v->tensors - v->whole_at_end),
+            (unsigned long long)v->tensors);
     if (v->compared >= v->elements)
         return;
     double share = 100 * (double)v->compared / (double)v->elements;
     const char *end = v->whole_at_end == v->tensors ? ", and all of them at the end" : "";
-    tw_cmp_note(c, "%s: of tensors of 65,536 elements and more %.3g%% of the elements were compared in a step, each at least every %u steps%s",
+    tw_cmp_note(c,
+                "%s: of tensors of 65,536 elements and more %.3g%% of the elements were compared "
+                "in a step, each at least every %u steps%s",
                 kind_text(v->kind), share, v->every, end);
 }
 
@@ -287,7 +314,8 @@ void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count)
         return;
     c->v->cover_count = 0; /* of the comparison at hand */
     for (size_t i = 0; i < count; i++)
-        if ((!scans[i].pair->auxiliary || tw_pair_steps(scans[i].pair)) && scans[i].end > scans[i].first && in_parts(scans[i].pair->a->trace))
+        if ((!scans[i].pair->auxiliary || tw_pair_steps(scans[i].pair)) &&
+            scans[i].end > scans[i].first && in_parts(scans[i].pair->a->trace))
             one_process(c, &scans[i]);
     for (size_t i = 0; i < c->v->cover_count; i++)
         say(c, &c->v->covers[i]);
@@ -296,24 +324,28 @@ void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count)
 /* ---- one step */
 
 /* Is this record a part of the same tensor as one of that name and scope? */
-static bool is_part_of(struct twin_trace *t, const struct twin_trace_record *r, const struct twin_series *wanted)
+static bool is_part_of(struct twin_trace *t, const struct twin_trace_record *r,
+                       const struct twin_series *wanted)
 {
     const struct twin_series *s = twin_trace_series(t, r->series);
     const char *name = twin_trace_string(t, wanted->name), *other = twin_trace_string(t, s->name);
     size_t n = base_length(name);
-    return r->flags & TWIN_REC_PART && s->phase == wanted->phase && s->kind == wanted->kind && s->scope == wanted->scope &&
-           n == base_length(other) && memcmp(name, other, n) == 0;
+    return r->flags & TWIN_REC_PART && s->phase == wanted->phase && s->kind == wanted->kind &&
+           s->scope == wanted->scope && n == base_length(other) && memcmp(name, other, n) == 0;
 }
 
 double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kind)
 {
     struct twin_trace_record *r = NULL;
     size_t n = 0, first = 0;
-    if (!in_parts(p->trace) || twin_trace_read(p->trace, step, step, TW_MAX_STEP_RECORDS, &r, &n, NULL) != 0)
+    if (!in_parts(p->trace) ||
+        twin_trace_read(p->trace, step, step, TW_MAX_STEP_RECORDS, &r, &n, NULL) != 0)
         return 1;
-    for (; first < n; first++) { /* all tensors in parts have the same turn: one of them tells for all */
+    /* all tensors in parts have the same turn: one of them tells for all */
+    for (; first < n; first++) {
         const struct twin_series *s = twin_trace_series(p->trace, r[first].series);
-        if (r[first].flags & TWIN_REC_PART && s->kind == kind && s->phase == TWIN_PHASE_OPTIMIZER && r[first].whole > 0)
+        if (r[first].flags & TWIN_REC_PART && s->kind == kind && s->phase == TWIN_PHASE_OPTIMIZER &&
+            r[first].whole > 0)
             break;
     }
     double seen = 0, whole = first < n ? (double)r[first].whole : 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a zoom pair shows: two reruns of the suspect window in which every operation recorded its inputs and outputs. The
- * zoom is evidence: the first operation that parts there (zoom_call.c) takes the place of what the runs named, with its own
- * tensor, size and line, and what replaying it showed.
+ * What a zoom pair shows: two reruns of the suspect window in which every operation recorded its
+ * inputs and outputs. The zoom is evidence: the first operation that parts there (zoom_call.c)
+ * takes the place of what the runs named, with its own tensor, size and line, and what replaying it
+ * showed.
  */
 #include "zoom.h"
 
@@ -17,10 +18,13 @@
 
 /* ---- exact numbers, when the values of both were kept */
 
-/* Kept values count only where they are what the record says: another operation's may lie under the same name. */
-static bool read_value(const char *dir, const struct twin_finding *f, const struct tw_rec *r, unsigned number, char **data, size_t *bytes)
+/* Kept values count only where they are what the record says: another operation's may lie under the
+ * same name. */
+static bool read_value(const char *dir, const struct twin_finding *f, const struct tw_rec *r,
+                       unsigned number, char **data, size_t *bytes)
 {
-    char *path = tw_printf("%s/values/%d.s%u.o%u.out%u.raw", dir, f->rank, r->step, r->occurrence, number);
+    char *path = tw_printf("%s/values/%d.s%u.o%u.out%u.raw", dir, f->rank, r->step, r->occurrence,
+                           number);
     bool ok = path && tw_read_file(path, VALUE_CAP, data, bytes, NULL) == 0;
     tw_free(path);
     if (!ok)
@@ -29,7 +33,8 @@ static bool read_value(const char *dir, const struct twin_finding *f, const stru
     return d.a == r->digest.a && d.b == r->digest.b;
 }
 
-static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op, const struct tw_view *va, const struct tw_view *vb,
+static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op,
+                          const struct tw_view *va, const struct tw_view *vb,
                           const struct twin_run *za, const struct twin_run *zb)
 {
     char *x = NULL, *y = NULL;
@@ -40,7 +45,8 @@ static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op
     const struct tw_rec *a = &va->rec[op->diff->a], *b = &vb->rec[op->diff->b];
     enum twin_dtype dtype = twin_trace_layout(va->proc->trace, a->layout)->dtype;
     size_t size = twin_dtype_size(dtype);
-    if (size && read_value(za->dir, f, a, op->number, &x, &n) && read_value(zb->dir, f, b, op->number, &y, &m) && n == m && n % size == 0) {
+    if (size && read_value(za->dir, f, a, op->number, &x, &n) &&
+        read_value(zb->dir, f, b, op->number, &y, &m) && n == m && n % size == 0) {
         tw_exact_compare(x, y, n / size, dtype, &e);
         f->changed = e.changed;
         f->changed_known = true;
@@ -53,43 +59,63 @@ static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op
     tw_free(y);
 }
 
-/* Replays of the suspect, over both reruns: a rank whose inputs are small may agree with itself where the suspect one does not. */
-static void count_replays(const struct twin_finding *f, const struct tw_side *side, unsigned *replays, unsigned *disagree)
+/* Replays of the suspect, over both reruns: a rank whose inputs are small may agree with itself
+ * where the suspect one does not. */
+static void count_replays(const struct twin_finding *f, const struct tw_side *side,
+                          unsigned *replays, unsigned *disagree)
 {
     const char *key, *value;
     for (size_t i = 0; i < side->count; i++)
-        for (size_t k = 0; side->proc[i].rank == f->rank && twin_trace_note(side->proc[i].trace, k, &key, &value); k++) {
+        for (size_t k = 0;
+             side->proc[i].rank == f->rank && twin_trace_note(side->proc[i].trace, k, &key, &value);
+             k++) {
             char op[256];
             unsigned n, other;
-            if (strcmp(key, "zoom.replay") != 0 || sscanf(value, "%255s %u %u", op, &n, &other) != 3 || strcmp(op, f->op) != 0)
+            if (strcmp(key, "zoom.replay") != 0 ||
+                sscanf(value, "%255s %u %u", op, &n, &other) != 3 || strcmp(op, f->op) != 0)
                 continue;
             *replays += n;
             *disagree += other;
         }
 }
 
-/* The votes of both reruns. An operation that disagrees with itself anywhere says nothing about a core. */
+/* The votes of both reruns. An operation that disagrees with itself anywhere says nothing about a
+ * core. */
 static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const struct tw_side *side)
 {
     const char *key, *value;
     for (size_t i = 0; i < side->count; i++)
-        for (size_t k = 0; side->proc[i].rank == f->rank && twin_trace_note(side->proc[i].trace, k, &key, &value); k++) {
+        for (size_t k = 0;
+             side->proc[i].rank == f->rank && twin_trace_note(side->proc[i].trace, k, &key, &value);
+             k++) {
             char op[256], what[16];
             int one, two;
             unsigned rounds, here, there;
-            if (strcmp(key, "zoom.vote") != 0 || sscanf(value, "%255s %15s %d %d %u %u %u", op, what, &one, &two, &rounds, &here, &there) != 7 || strcmp(op, f->op) != 0)
+            if (strcmp(key, "zoom.vote") != 0 ||
+                sscanf(value, "%255s %15s %d %d %u %u %u", op, what, &one, &two, &rounds, &here,
+                       &there) != 7 ||
+                strcmp(op, f->op) != 0)
                 continue;
-            enum twin_replay r = strcmp(what, "operation") == 0 ? TWIN_REPLAY_DISAGREES : strcmp(what, "core") == 0 ? TWIN_REPLAY_BY_CORE : TWIN_REPLAY_AGREES;
-            if (c->v->replay == TWIN_REPLAY_DISAGREES || (r != TWIN_REPLAY_DISAGREES && c->v->replay == TWIN_REPLAY_BY_CORE))
+            enum twin_replay r = strcmp(what, "operation") == 0 ? TWIN_REPLAY_DISAGREES
+                                 : strcmp(what, "core") == 0    ? TWIN_REPLAY_BY_CORE
+                                                                : TWIN_REPLAY_AGREES;
+            if (c->v->replay == TWIN_REPLAY_DISAGREES ||
+                (r != TWIN_REPLAY_DISAGREES && c->v->replay == TWIN_REPLAY_BY_CORE))
                 continue;
             c->v->replay = r;
             c->v->replay_core[0] = one;
             c->v->replay_core[1] = two;
             if (r == TWIN_REPLAY_BY_CORE)
-                tw_cmp_note(c, "%s gives one result on core %d and another on core %d, each time, on the same inputs: suspect the hardware, or code that "
-                               "depends on the core it runs on", op, one, two);
+                tw_cmp_note(
+                    c,
+                    "%s gives one result on core %d and another on core %d, each time, on the same "
+                    "inputs: suspect the hardware, or code that depends on the core it runs on",
+                    op, one, two);
             else if (r == TWIN_REPLAY_DISAGREES && (here > 1) != (there > 1))
-                tw_cmp_note(c, "held on one core, %s disagreed with itself on core %d only (%u replays on each of two): that core is suspect, too", op, here > 1 ? one : two, rounds);
+                tw_cmp_note(c,
+                            "held on one core, %s disagreed with itself on core %d only (%u "
+                            "replays on each of two): that core is suspect, too",
+                            op, here > 1 ? one : two, rounds);
         }
 }
 
@@ -105,10 +131,14 @@ static void replace(struct twin_finding *f, struct twin_finding *n)
 /* The operation itself is cleared: what it was given, or what happened around it, is left. */
 static void acquit(struct tw_cmp *c, struct twin_finding *f, unsigned replays)
 {
-    tw_cmp_note(c, "that acquits %s itself as far as %u replays can: what remains is an input that no record shows (a global setting, an "
-                   "address, a number of threads), memory that something else wrote to meanwhile, or a race that is rarer than that",
+    tw_cmp_note(c,
+                "that acquits %s itself as far as %u replays can: what remains is an input that no "
+                "record shows (a global setting, an address, a number of threads), memory that "
+                "something else wrote to meanwhile, or a race that is rarer than that",
                 f->op, replays);
-    tw_finding_between(c, f, tw_cmp_text(c, "the recorded inputs of %.200s in step %u", f->op, f->step_a), tw_cmp_text(c, "its output"));
+    tw_finding_between(c, f,
+                       tw_cmp_text(c, "the recorded inputs of %.200s in step %u", f->op, f->step_a),
+                       tw_cmp_text(c, "its output"));
     if (c->v->origin_count) {
         struct twin_finding *copy = tw_finding_copy(c, f);
         if (copy)
@@ -116,7 +146,8 @@ static void acquit(struct tw_cmp *c, struct twin_finding *f, unsigned replays)
     }
 }
 
-static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a, const struct tw_side *b)
+static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a,
+                         const struct tw_side *b)
 {
     unsigned replays = 0, disagree = 0;
     count_replays(f, a, &replays, &disagree);
@@ -132,40 +163,53 @@ static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct 
             c->v->replay = TWIN_REPLAY_AGREES;
     }
     if (disagree && c->v->replay == TWIN_REPLAY_DISAGREES)
-        tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave another result %u times: it is not deterministic", f->op,
-                    replays, disagree);
+        tw_cmp_note(c,
+                    "%s, run again %u times on its recorded inputs, gave another result %u times: "
+                    "it is not deterministic",
+                    f->op, replays, disagree);
     else if (replays && !disagree)
-        tw_cmp_note(c, "%s, run again %u times on its recorded inputs, gave the same result each time", f->op, replays);
+        tw_cmp_note(c,
+                    "%s, run again %u times on its recorded inputs, gave the same result each time",
+                    f->op, replays);
     if (c->v->replay == TWIN_REPLAY_AGREES && replays && f->role == TWIN_ORIGIN)
         acquit(c, f, replays);
 }
 
-/* What differed before any operation ran, or is set by the job's own lines: operations meet it, and make none of it. */
+/* What differed before any operation ran, or is set by the job's own lines: operations meet it, and
+ * make none of it. */
 static bool comes_from_outside(const struct twin_finding *f)
 {
-    return f->phase == TWIN_PHASE_INIT || tw_is_data(f->phase, f->kind) || f->kind == TWIN_KIND_STATE || f->kind == TWIN_KIND_HYPER;
+    return f->phase == TWIN_PHASE_INIT || tw_is_data(f->phase, f->kind) ||
+           f->kind == TWIN_KIND_STATE || f->kind == TWIN_KIND_HYPER;
 }
 
 /* What a second rerun is told to keep the values of and to replay; see TWINRUN_ZOOM_OP. */
-static char *suspect_text(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *v, size_t index)
+static char *suspect_text(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *v,
+                          size_t index)
 {
     if (index == TW_NONE)
         return NULL;
     const struct tw_rec *r = &v->rec[index];
-    return tw_cmp_text(c, "%u:%u:%s@%s", r->step, r->occurrence, op->op ? op->op : "", tw_rec_scope(v, r));
+    return tw_cmp_text(c, "%u:%u:%s@%s", r->step, r->occurrence, op->op ? op->op : "",
+                       tw_rec_scope(v, r));
 }
 
-struct suspect { char *a, *b; };
+struct suspect {
+    char *a, *b;
+};
 
-/* A tensor that was recorded under a name of its own and holds, in both runs, what the operation made or was given. */
-static const struct tw_diff *named_tensor(const struct tw_stepdiff *d, const struct tw_diff *op, const struct tw_view *a, const struct tw_view *b)
+/* A tensor that was recorded under a name of its own and holds, in both runs, what the operation
+ * made or was given. */
+static const struct tw_diff *named_tensor(const struct tw_stepdiff *d, const struct tw_diff *op,
+                                          const struct tw_view *a, const struct tw_view *b)
 {
     if (op->type != TWIN_FINDING_VALUE)
         return op;
     for (size_t i = 0; i < d->count; i++) {
         const struct tw_diff *x = &d->d[i];
         if (x->type == TWIN_FINDING_VALUE && a->rec[x->a].phase != TWIN_PHASE_KERNEL &&
-            a->rec[x->a].content == a->rec[op->a].content && b->rec[x->b].content == b->rec[op->b].content)
+            a->rec[x->a].content == a->rec[op->a].content &&
+            b->rec[x->b].content == b->rec[op->b].content)
             return x;
     }
     return op;
@@ -173,27 +217,35 @@ static const struct tw_diff *named_tensor(const struct tw_stepdiff *d, const str
 
 static void say_zoom(struct tw_cmp *c, const struct tw_zoom_found *op, const struct twin_finding *f)
 {
-    const char *name = op->op ? op->op : "?", *before = op->before ? op->before : "the beginning of the step";
+    const char *name = op->op ? op->op : "?";
+    const char *before = op->before ? op->before : "the beginning of the step";
     switch (op->how) {
     case TW_ZOOM_ORIGIN:
-        tw_cmp_note(c, "zoom: %s got equal inputs and gave another output (%zu input%s, each compared whole)", name, op->inputs,
-                    op->inputs == 1 ? "" : "s");
+        tw_cmp_note(
+            c,
+            "zoom: %s got equal inputs and gave another output (%zu input%s, each compared whole)",
+            name, op->inputs, op->inputs == 1 ? "" : "s");
         return;
     case TW_ZOOM_UNWRITTEN:
-        tw_cmp_note(c, "zoom: %s gave memory that was used before anything was written to it", name);
+        tw_cmp_note(c, "zoom: %s gave memory that was used before anything was written to it",
+                    name);
         return;
     case TW_ZOOM_DREW:
         tw_cmp_note(c, "zoom: %s drew from a generator whose state already differed", name);
         return;
     case TW_ZOOM_HIDDEN:
-        tw_cmp_note(c, "zoom: %s gave another output, but not all that it was given was seen: %s", name, before);
+        tw_cmp_note(c, "zoom: %s gave another output, but not all that it was given was seen: %s",
+                    name, before);
         return;
     case TW_ZOOM_INPUT:
-        tw_cmp_note(c, "zoom: an input of %s differs, although every operation before it agreed: what made it lies between %s and %s",
+        tw_cmp_note(c,
+                    "zoom: an input of %s differs, although every operation before it agreed: what "
+                    "made it lies between %s and %s",
                     name, before, name);
         return;
     case TW_ZOOM_ALONE:
-        tw_cmp_note(c, "zoom: %s was called %s; all that was seen before it in this step agrees", name, f->text);
+        tw_cmp_note(c, "zoom: %s was called %s; all that was seen before it in this step agrees",
+                    name, f->text);
     }
 }
 
@@ -219,8 +271,8 @@ static void set_role(struct tw_cmp *c, const struct tw_zoom_found *op, struct tw
 /* Is it the same object that the runs named? */
 static bool same_object(const struct twin_finding *x, const struct twin_finding *y)
 {
-    return x->step_a == y->step_a && x->phase == y->phase && x->kind == y->kind && strcmp(x->name, y->name) == 0 &&
-           strcmp(x->scope, y->scope) == 0;
+    return x->step_a == y->step_a && x->phase == y->phase && x->kind == y->kind &&
+           strcmp(x->name, y->name) == 0 && strcmp(x->scope, y->scope) == 0;
 }
 
 static void replace_origins(struct tw_cmp *c, const struct twin_finding *f, bool same)
@@ -239,20 +291,25 @@ struct zoom {
     const struct tw_pair *pair;
     int64_t shift;
     const struct twin_run *a, *b;
-    struct suspect *suspect;  /* when set the operation is only named, not shown in the verdict */
-    bool parted, done, drew;  /* drew: a generator differed in this step or an earlier one */
+    struct suspect *suspect; /* when set the operation is only named, not shown in the verdict */
+    bool parted, done, drew; /* drew: a generator differed in this step or an earlier one */
 };
 
-static void say_moved(struct tw_cmp *c, const struct twin_finding *was, const struct twin_finding *now)
+static void say_moved(struct tw_cmp *c, const struct twin_finding *was,
+                      const struct twin_finding *now)
 {
     if (was->step_a != now->step_a)
-        tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", now->step_a, was->step_a);
-    tw_cmp_note(c, "in the runs themselves, which recorded no operations, the first that differs is %s/%s %.120s of step %u",
+        tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", now->step_a,
+                    was->step_a);
+    tw_cmp_note(c,
+                "in the runs themselves, which recorded no operations, the first that differs is "
+                "%s/%s %.120s of step %u",
                 twin_phase_name(was->phase), twin_kind_name(was->kind), was->name, was->step_a);
 }
 
 /* Where it can be looked up: in the zoom pair, at the operation's own record. */
-static void set_evidence(struct tw_cmp *c, struct twin_finding *n, const struct tw_diff *made, const struct tw_diff *shown, const struct tw_view *va,
+static void set_evidence(struct tw_cmp *c, struct twin_finding *n, const struct tw_diff *made,
+                         const struct tw_diff *shown, const struct tw_view *va,
                          const struct tw_view *vb)
 {
     for (int i = 0; i < 2; i++)
@@ -266,9 +323,10 @@ static void set_evidence(struct tw_cmp *c, struct twin_finding *n, const struct 
     tw_evidence_set(&n->at_b, vb, &vb->rec[made->b]);
 }
 
-/* One object carries the headline, its role, its size and what was equal before: what the zoom pair shows first. */
-static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op, const struct tw_stepdiff *d, const struct tw_view *va,
-                   const struct tw_view *vb)
+/* One object carries the headline, its role, its size and what was equal before: what the zoom pair
+ * shows first. */
+static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op,
+                   const struct tw_stepdiff *d, const struct tw_view *va, const struct tw_view *vb)
 {
     struct twin_verdict *v = c->v;
     struct twin_finding *f = v->first;
@@ -289,19 +347,23 @@ static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_
         exact_numbers(n, op, va, vb, z->a, z->b);
     bool same = same_object(f, n);
     if (same)
-        tw_finding_set(c, &n->layer, tw_cmp_copy(c, f->layer)); /* what other ranks showed is known of the runs only */
+        /* what other ranks showed is known of the runs only */
+        tw_finding_set(c, &n->layer, tw_cmp_copy(c, f->layer));
     else
         say_moved(c, f, n);
     say_zoom(c, op, n);
     if (!same && v->equal_before)
-        tw_equal_before(c, z->pair, va, vb, d, op->diff, z->shift, &v->equal_before, &v->equal_before_records);
+        tw_equal_before(c, z->pair, va, vb, d, op->diff, z->shift, &v->equal_before,
+                        &v->equal_before_records);
     if (n->step_a != f->step_a)
         v->steps_differing_exact = false;
     replace(f, n);
     replace_origins(c, f, same);
 }
 
-struct draw { const char *op, *site; };
+struct draw {
+    const char *op, *site;
+};
 
 static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct draw *draw)
 {
@@ -309,14 +371,17 @@ static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct draw
     tw_finding_set(c, &f->site, tw_cmp_copy(c, draw->site));
 }
 
-/* Sets *draw to the first operation that was given the state of this generator. States of a processor's generators and of a
- * device's have other sizes: by these they are told apart. False: such a state was given to none, but others' were. */
-static bool draw_from(const struct tw_view *v, const struct twin_finding *generator, struct draw *draw)
+/* Sets *draw to the first operation that was given the state of this generator. States of a
+ * processor's generators and of a device's have other sizes: by these they are told apart. False:
+ * such a state was given to none, but others' were. */
+static bool draw_from(const struct tw_view *v, const struct twin_finding *generator,
+                      struct draw *draw)
 {
     bool others = false;
     for (size_t i = 0; i < v->count; i++) {
         const struct tw_rec *r = &v->rec[i];
-        if (r->phase != TWIN_PHASE_KERNEL || r->kind != TWIN_KIND_IN || !tw_ends(tw_rec_name(v, r), ".generator"))
+        if (r->phase != TWIN_PHASE_KERNEL || r->kind != TWIN_KIND_IN ||
+            !tw_ends(tw_rec_name(v, r), ".generator"))
             continue;
         if (tw_rec_elements(v, r) == generator->elements) {
             *draw = (struct draw){tw_rec_op(v, r), tw_rec_site(v, r)};
@@ -327,12 +392,14 @@ static bool draw_from(const struct tw_view *v, const struct twin_finding *genera
     return !others;
 }
 
-/* Of a generator that differs, or an initial weight, the line that drew from it first is where to look. */
+/* Of a generator that differs, or an initial weight, the line that drew from it first is where to
+ * look. */
 static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *v)
 {
     struct twin_finding *f = c->v->first;
     struct draw draw = {op->op, op->site};
-    bool drawn = f->kind == TWIN_KIND_STATE || (f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_WEIGHT);
+    bool drawn = f->kind == TWIN_KIND_STATE ||
+                 (f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_WEIGHT);
     if (!drawn || !op->drew || !op->op || !op->site || !*op->site)
         return false;
     if (f->kind == TWIN_KIND_STATE && !draw_from(v, f, &draw))
@@ -343,8 +410,8 @@ static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const st
     return true;
 }
 
-static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op, const struct tw_stepdiff *d, const struct tw_view *va,
-                 const struct tw_view *vb)
+static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op,
+                 const struct tw_stepdiff *d, const struct tw_view *va, const struct tw_view *vb)
 {
     const char *name = op->op ? op->op : "?";
     if (!comes_from_outside(c->v->first)) {
@@ -353,18 +420,22 @@ static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_fo
     }
     if (show_draw(c, op, va))
         return;
-    size_t line = op->site ? strcspn(op->site, "\n") : 0; /* who meets it first is worth knowing, but did not make it */
-    tw_cmp_note(c, "zoom: the first operation that meets the difference is %s%s%.*s", name, line ? " at " : "", (int)line, op->site ? op->site : "");
+    /* who meets it first is worth knowing, but did not make it */
+    size_t line = op->site ? strcspn(op->site, "\n") : 0;
+    tw_cmp_note(c, "zoom: the first operation that meets the difference is %s%s%.*s", name,
+                line ? " at " : "", (int)line, op->site ? op->site : "");
 }
 
-/* Something other than a generator differs in a step without a record of an operation: what the recorded steps show follows
- * from it, and explains nothing. */
-static bool parts_unrecorded(const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b)
+/* Something other than a generator differs in a step without a record of an operation: what the
+ * recorded steps show follows from it, and explains nothing. */
+static bool parts_unrecorded(const struct tw_stepdiff *d, const struct tw_view *a,
+                             const struct tw_view *b)
 {
     bool differs = false;
     for (size_t i = 0; i < d->count; i++) {
         const struct tw_view *v;
-        differs |= tw_diff_significant(&d->d[i]) && tw_diff_rec(&d->d[i], a, b, &v)->kind != TWIN_KIND_STATE;
+        differs |= tw_diff_significant(&d->d[i]) &&
+                   tw_diff_rec(&d->d[i], a, b, &v)->kind != TWIN_KIND_STATE;
     }
     for (size_t i = 0; i < a->count && differs; i++)
         differs = a->rec[i].phase != TWIN_PHASE_KERNEL;
@@ -374,7 +445,8 @@ static bool parts_unrecorded(const struct tw_stepdiff *d, const struct tw_view *
 }
 
 /* Looks for an operation in one step. A generator that differed in an earlier step still counts. */
-static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashes_differ, struct twin_error *err)
+static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashes_differ,
+                     struct twin_error *err)
 {
     struct tw_scan s = {.pair = z->pair, .shift = z->shift};
     struct tw_view va, vb;
@@ -397,7 +469,10 @@ static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashe
     if (!z->done && parts_unrecorded(&d, &va, &vb)) {
         z->done = true;
         if (!z->suspect)
-            tw_cmp_note(c, "zoom: the reruns parted at step %u already, before the steps in which operations were recorded", step);
+            tw_cmp_note(c,
+                        "zoom: the reruns parted at step %u already, before the steps in which "
+                        "operations were recorded",
+                        step);
     }
     tw_zoom_found_free(&op);
     tw_stepdiff_free(&d);
@@ -406,7 +481,8 @@ static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashe
     return 0;
 }
 
-/* One pair of processes: every step that differs, until one shows an operation, and the step that was going on at the end. */
+/* One pair of processes: every step that differs, until one shows an operation, and the step that
+ * was going on at the end. */
 static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
 {
     const struct tw_pair *p = z->pair;
@@ -416,7 +492,8 @@ static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
         uint32_t step = 0;
         bool found = false;
         uint64_t compared;
-        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, z->shift, from, UINT32_MAX, &found, &step, &compared, NULL);
+        int rc = twin_trace_first_difference(p->a->trace, p->b->trace, z->shift, from, UINT32_MAX,
+                                             &found, &step, &compared, NULL);
         if (rc == TWIN_ENOMEM)
             return twin_error_set(err, rc, "out of memory comparing a zoom pair");
         if (rc != 0 || !found)
@@ -438,13 +515,17 @@ static const char *folder_name(const char *dir)
 }
 
 /* Looks through the processes, the suspect rank first, another one only when that shows nothing. */
-static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb, struct suspect *suspect, struct twin_error *err)
+static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb,
+                    struct suspect *suspect, struct twin_error *err)
 {
     struct twin_verdict *v = c->v;
     struct tw_side a = {0}, b = {0};
     struct tw_pair *pairs = NULL;
     size_t n = 0;
-    struct zoom z = {.shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a, .a = za, .b = zb, .suspect = suspect};
+    struct zoom z = {.shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a,
+                     .a = za,
+                     .b = zb,
+                     .suspect = suspect};
     int rc = tw_side_open(c, za, 0, &a, err);
     c->zoom[0] = folder_name(za->dir);
     c->zoom[1] = folder_name(zb->dir);
@@ -482,7 +563,8 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
 
 static const struct twin_compare_options no_options;
 
-int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err)
+int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb,
+                      struct twin_error *err)
 {
     struct tw_cmp c = {.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
     if (!v->first)
@@ -490,7 +572,8 @@ int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const s
     return zoom_run(&c, za, zb, NULL, err);
 }
 
-int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, struct twin_error *err)
+int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za,
+                         const struct twin_run *zb, struct twin_error *err)
 {
     struct tw_cmp c = {.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
     struct tw_side a = {0}, b = {0};
@@ -515,10 +598,13 @@ int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za, cons
     return rc;
 }
 
-int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb, char **op_a, char **op_b,
+int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za,
+                         const struct twin_run *zb, char **op_a, char **op_b,
                          struct twin_error *err)
 {
-    struct tw_cmp c = {.o = &no_options, .v = (struct twin_verdict *)v, .label_a = "run 1", .label_b = "run 2"}; /* only read here */
+    /* only read here */
+    struct tw_cmp c = {
+        .o = &no_options, .v = (struct twin_verdict *)v, .label_a = "run 1", .label_b = "run 2"};
     struct suspect s = {0};
     *op_a = *op_b = NULL;
     if (!v->first)

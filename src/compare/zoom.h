@@ -14,18 +14,23 @@ enum tw_zoom_how {
 };
 
 struct tw_zoom_found {
-    bool drew;                  /* in: a generator differed in an earlier step. out: or in this one */
-    const struct tw_diff *diff; /* to be named: an output, an input or a call of one run alone; NULL: nothing was found */
+    /* in: a generator differed in an earlier step. out: or in this one */
+    bool drew;
+    /* to be named: an output, an input or a call of one run alone; NULL: nothing was found */
+    const struct tw_diff *diff;
     enum tw_zoom_how how;
     char *op, *site;
-    char *before;               /* what was seen last and agreed; or what was not seen whole; may be NULL */
-    size_t inputs;              /* of an origin: how many were equal */
-    unsigned number;            /* of the output */
+    /* what was seen last and agreed; or what was not seen whole; may be NULL */
+    char *before;
+    size_t inputs;   /* of an origin: how many were equal */
+    unsigned number; /* of the output */
 };
 
-bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct tw_zoom_found *out);
+bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a,
+                  const struct tw_view *b, struct tw_zoom_found *out);
 void tw_zoom_found_free(struct tw_zoom_found *f);
-char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r); /* "aten::mm" of "aten::mm.out0" */
+/* "aten::mm" of "aten::mm.out0" */
+char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r);
 bool tw_zoom_unwritten(const char *op);
 
 #endif

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operation to name in one step of a zoom pair. A call is the records of one operation: its inputs, then its outputs. The
- * first call whose inputs were all seen whole and equal, and whose output is another, is the origin; nothing else is. A
- * call that passes a difference on although nothing before it made one got it from somewhere invisible: from what one run
- * alone called before, or from something that is no operation.
+ * The operation to name in one step of a zoom pair. A call is the records of one operation: its
+ * inputs, then its outputs. The first call whose inputs were all seen whole and equal, and whose
+ * output is another, is the origin; nothing else is. A call that passes a difference on although
+ * nothing before it made one got it from somewhere invisible: from what one run alone called
+ * before, or from something that is no operation.
  */
 #include "zoom.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const drawing[] = {"rand",         "dropout", "bernoulli",  "normal_", "uniform_", "multinomial",
-                                      "exponential_", "poisson", "geometric_", "cauchy_", "rrelu",    NULL};
-static const char *const unwritten[] = {"::empty", "::new_empty", "resize_", NULL}; /* memory with whatever was in it */
+static const char *const drawing[] = {"rand",       "dropout",     "bernoulli",    "normal_",
+                                      "uniform_",   "multinomial", "exponential_", "poisson",
+                                      "geometric_", "cauchy_",     "rrelu",        NULL};
+/* memory with whatever was in it */
+static const char *const unwritten[] = {"::empty", "::new_empty", "resize_", NULL};
 
-/* "aten::mm.out0" -> length of "aten::mm"; the whole name when it has no such end. *number: of the output. */
+/* "aten::mm.out0" -> length of "aten::mm"; the whole name when it has no such end. *number: of the
+ * output. */
 static size_t op_length(const char *name, unsigned *number)
 {
     const char *dot = strrchr(name, '.');
@@ -49,12 +53,17 @@ char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
     return tw_cmp_text(c, "%.*s", (int)(n < 500 ? n : 500), name);
 }
 
-static bool same_operation(const struct tw_view *v, const struct tw_rec *r, const struct tw_view *w, const struct tw_rec *s)
+static bool same_operation(const struct tw_view *v, const struct tw_rec *r, const struct tw_view *w,
+                           const struct tw_rec *s)
 {
     unsigned number;
-    const char *p = tw_rec_op(v, r), *q = tw_rec_op(w, s), *name = tw_rec_name(v, r), *other = tw_rec_name(w, s);
+    const char *p = tw_rec_op(v, r);
+    const char *q = tw_rec_op(w, s);
+    const char *name = tw_rec_name(v, r);
+    const char *other = tw_rec_name(w, s);
     size_t n = op_length(name, &number), m = op_length(other, &number);
-    if (strcmp(tw_rec_scope(v, r), tw_rec_scope(w, s)) != 0 || strcmp(tw_rec_role(v, r), tw_rec_role(w, s)) != 0)
+    if (strcmp(tw_rec_scope(v, r), tw_rec_scope(w, s)) != 0 ||
+        strcmp(tw_rec_role(v, r), tw_rec_role(w, s)) != 0)
         return false;
     if (p[0] || q[0])
         return strcmp(p, q) == 0;
@@ -80,8 +89,9 @@ struct call {
     size_t first, last;            /* of a */
     size_t inputs, records, alone; /* how many; alone: those that b has not */
     const struct tw_diff *in, *out;
-    bool generator;                /* what differs among the inputs is the state that it draws from */
-    const struct tw_rec *hidden;   /* an input that was not seen whole, in view `in_view` */
+    /* what differs among the inputs is the state that it draws from */
+    bool generator;
+    const struct tw_rec *hidden; /* an input that was not seen whole, in view `in_view` */
     const struct tw_view *in_view;
 };
 
@@ -123,7 +133,8 @@ static void take_inputs_of_b(const struct step *s, struct call *out)
     for (size_t i = 0; i < s->d->count && !out->in; i++) {
         const struct tw_diff *d = &s->d->d[i];
         bool inside = d->at > 2 * (out->first + 1) && d->at < 2 * (out->last + 1);
-        if (d->type == TWIN_FINDING_ONLY_B && inside && is_kernel(&s->b->rec[d->b]) && is_input(s->b, &s->b->rec[d->b]) &&
+        if (d->type == TWIN_FINDING_ONLY_B && inside && is_kernel(&s->b->rec[d->b]) &&
+            is_input(s->b, &s->b->rec[d->b]) &&
             same_operation(s->a, &s->a->rec[out->first], s->b, &s->b->rec[d->b]))
             out->in = d;
     }
@@ -134,7 +145,8 @@ static void take_links(const struct step *s, size_t i, struct call *out)
 {
     const struct tw_rec *r = &s->a->rec[i];
     for (size_t k = 0; k < r->link_count; k++) {
-        uint32_t step = (uint32_t)(s->a->link[r->link + k] >> 32), seq = (uint32_t)s->a->link[r->link + k];
+        uint32_t step = (uint32_t)(s->a->link[r->link + k] >> 32);
+        uint32_t seq = (uint32_t)s->a->link[r->link + k];
         for (size_t j = out->first; j-- > 0 && step == r->step;)
             if (s->a->rec[j].seq == seq && s->a->rec[j].step == step) {
                 take_input(s, j, out);
@@ -177,7 +189,8 @@ static bool next_call(const struct step *s, size_t *at, struct call *out)
 
 /* ---- what to name */
 
-static void take(struct tw_cmp *c, const struct step *s, const struct tw_diff *d, enum tw_zoom_how how, struct tw_zoom_found *out)
+static void take(struct tw_cmp *c, const struct step *s, const struct tw_diff *d,
+                 enum tw_zoom_how how, struct tw_zoom_found *out)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, s->a, s->b, &v);
@@ -220,7 +233,8 @@ static const struct tw_diff *alone_before(const struct step *s, size_t at)
     return first;
 }
 
-static void take_passed_on(struct tw_cmp *c, const struct step *s, const struct call *call, struct tw_zoom_found *out)
+static void take_passed_on(struct tw_cmp *c, const struct step *s, const struct call *call,
+                           struct tw_zoom_found *out)
 {
     const struct tw_diff *alone = alone_before(s, 2 * (call->first + 1));
     const struct tw_view *v;
@@ -231,10 +245,12 @@ static void take_passed_on(struct tw_cmp *c, const struct step *s, const struct 
         take(c, s, call->out ? call->out : call->in, TW_ZOOM_DREW, out);
     else
         take(c, s, call->in, TW_ZOOM_INPUT, out);
-    out->before = operation_before(c, s, out->how == TW_ZOOM_ALONE ? alone->at : 2 * (call->first + 1));
+    out->before = operation_before(c, s,
+                                   out->how == TW_ZOOM_ALONE ? alone->at : 2 * (call->first + 1));
 }
 
-static void take_made(struct tw_cmp *c, const struct step *s, const struct call *call, struct tw_zoom_found *out)
+static void take_made(struct tw_cmp *c, const struct step *s, const struct call *call,
+                      struct tw_zoom_found *out)
 {
     uint64_t dropped = s->a->dropped + s->b->dropped;
     if (out->drew && name_has(tw_rec_name(s->a, &s->a->rec[call->first]), drawing)) {
@@ -247,14 +263,17 @@ static void take_made(struct tw_cmp *c, const struct step *s, const struct call 
     if (whole)
         return;
     if (call->hidden)
-        out->before = tw_cmp_text(c, "%.200s (an input that was not seen whole)", tw_rec_name(call->in_view, call->hidden));
+        out->before = tw_cmp_text(c, "%.200s (an input that was not seen whole)",
+                                  tw_rec_name(call->in_view, call->hidden));
     else if (dropped)
         out->before = tw_cmp_text(c, "%llu records without details", (unsigned long long)dropped);
     else
-        out->before = tw_cmp_text(c, "the arguments of %.200s, which were not seen", out->op ? out->op : "?");
+        out->before = tw_cmp_text(c, "the arguments of %.200s, which were not seen",
+                                  out->op ? out->op : "?");
 }
 
-/* In execution order. A call whose input differs and whose output does not has healed it (it was a buffer to write to). */
+/* In execution order. A call whose input differs and whose output does not has healed it (it was a
+ * buffer to write to). */
 static bool find(struct tw_cmp *c, const struct step *s, struct tw_zoom_found *out)
 {
     struct call call, only_input = {0};
@@ -287,7 +306,8 @@ static bool find(struct tw_cmp *c, const struct step *s, struct tw_zoom_found *o
     return out->diff != NULL;
 }
 
-bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b, struct tw_zoom_found *out)
+bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a,
+                  const struct tw_view *b, struct tw_zoom_found *out)
 {
     struct step s = {a, b, d, tw_calloc(a->count, sizeof *s.by_index)};
     c->oom |= !s.by_index;

@@ -2,8 +2,8 @@
 #ifndef TW_FINGERPRINT_CONVERT_H
 #define TW_FINGERPRINT_CONVERT_H
 /*
- * Element conversions and the careful pass. Inline, so that each instruction set's file compiles its own copy.
- * All conversions to f64 are exact, except for 64-bit integers (rounded to nearest).
+ * Element conversions and the careful pass. Inline, so that each instruction set's file compiles
+ * its own copy. All conversions to f64 are exact, except for 64-bit integers (rounded to nearest).
  */
 #include <string.h>
 #include "kernels.h"
@@ -88,7 +88,8 @@ static inline void tw_careful_init(struct tw_careful *c)
 
 /* n elements, one at a time; adds to *c. */
 static inline __attribute__((always_inline)) void
-tw_careful_convert(double (*load)(const void *, size_t), const void *p, size_t n, double *out, struct tw_careful *c)
+tw_careful_convert(double (*load)(const void *, size_t), const void *p, size_t n, double *out,
+                   struct tw_careful *c)
 {
     const uint64_t inf = 0x7FF0000000000000u, minus = 1ull << 63;
     int64_t min = tw_order_key(c->min), max = tw_order_key(c->max);

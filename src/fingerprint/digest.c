@@ -5,20 +5,21 @@
 #include "mixer.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the fingerprint is defined on little-endian bytes; a big-endian port must swap elements first"
+#error \
+    "the fingerprint is defined on little-endian bytes; a big-endian port must swap elements first"
 #endif
 
 /* The bytes at `at` of a block whose other bytes lie outside and count as zero. */
-static void add_cut_block(const struct tw_kernels *k, const unsigned char *p, size_t bytes, size_t at, uint64_t block,
-                          struct twin_digest *sum)
+static void add_cut_block(const struct tw_kernels *k, const unsigned char *p, size_t bytes,
+                          size_t at, uint64_t block, struct twin_digest *sum)
 {
     unsigned char whole[16] = {0};
     memcpy(whole + at, p, bytes);
     k->digest(whole, 1, block, sum);
 }
 
-void tw_digest_add(const struct tw_kernels *k, const unsigned char *p, size_t bytes, uint64_t offset,
-                   struct twin_digest *sum)
+void tw_digest_add(const struct tw_kernels *k, const unsigned char *p, size_t bytes,
+                   uint64_t offset, struct twin_digest *sum)
 {
     uint64_t block = offset / 16;
     size_t at = offset % 16;
@@ -46,7 +47,8 @@ int twin_digest_composable(enum twin_dtype dtype, uint64_t global_offset)
     return global_offset * twin_dtype_size(dtype) % 16 == 0;
 }
 
-/* A permutation of the 128 bits for every word: raw sums that differ stay different under equal metadata. */
+/* A permutation of the 128 bits for every word: raw sums that differ stay different under equal
+ * metadata. */
 static void absorb(struct twin_digest *h, uint64_t word, uint64_t position)
 {
     uint64_t x = tw_scatter(word + position * TW_KEY_STEP);
@@ -55,8 +57,9 @@ static void absorb(struct twin_digest *h, uint64_t word, uint64_t position)
     h->a += h->b;
 }
 
-struct twin_digest twin_digest_finish(struct twin_digest raw, uint64_t byte_length, enum twin_dtype dtype,
-                                      uint32_t ndim, const int64_t *shape, uint64_t seed)
+struct twin_digest twin_digest_finish(struct twin_digest raw, uint64_t byte_length,
+                                      enum twin_dtype dtype, uint32_t ndim, const int64_t *shape,
+                                      uint64_t seed)
 {
     struct twin_digest h = raw;
     uint64_t position = 1;

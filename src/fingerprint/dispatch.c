@@ -36,8 +36,8 @@ static bool has_avx512(void)
 {
     unsigned a, b, c, d;
     const unsigned need = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
-    return has_avx2() && (saved_registers() & 0xE6) == 0xE6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-           (b & need) == need;
+    return has_avx2() && (saved_registers() & 0xE6) == 0xE6 &&
+           __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & need) == need;
 }
 #endif
 
@@ -101,9 +101,10 @@ int twin_fingerprint_force(const char *isa, struct twin_error *err)
 {
     const struct tw_kernels *k = isa ? find(isa) : NULL;
     if (!k)
-        return twin_error_set(err, TWIN_EUNSUPPORTED,
-                              "instruction set \"%s\" is not in this build or not on this CPU; try \"%s\"",
-                              isa ? isa : "(null)", find(NULL)->name);
+        return twin_error_set(
+            err, TWIN_EUNSUPPORTED,
+            "instruction set \"%s\" is not in this build or not on this CPU; try \"%s\"",
+            isa ? isa : "(null)", find(NULL)->name);
     tw_fingerprint_use(k);
     return 0;
 }

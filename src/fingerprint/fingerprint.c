@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Views. Dimensions are merged as far as memory allows; long contiguous runs go to the pass where they lie, short
- * and strided ones through a buffer of fixed size, cut on lane groups so that the results do not depend on the way.
+ * Views. Dimensions are merged as far as memory allows; long contiguous runs go to the pass where
+ * they lie, short and strided ones through a buffer of fixed size, cut on lane groups so that the
+ * results do not depend on the way.
  */
 #include <string.h>
 #include "fpenv.h"
@@ -38,10 +39,11 @@ static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, 
     uint64_t n = 1, end;
     bool overflow = false, empty = false;
     if (size == 0)
-        return twin_error_set(err, TWIN_EINVAL, "dtype %d is not known (0 to %d are)", (int)t->dtype,
-                              TWIN_DTYPE_COUNT - 1);
+        return twin_error_set(err, TWIN_EINVAL, "dtype %d is not known (0 to %d are)",
+                              (int)t->dtype, TWIN_DTYPE_COUNT - 1);
     if (t->ndim > TWIN_MAX_NDIM)
-        return twin_error_set(err, TWIN_EINVAL, "%u dimensions; at most %d are supported", t->ndim, TWIN_MAX_NDIM);
+        return twin_error_set(err, TWIN_EINVAL, "%u dimensions; at most %d are supported", t->ndim,
+                              TWIN_MAX_NDIM);
     if (t->ndim && !t->shape)
         return twin_error_set(err, TWIN_EINVAL, "shape is NULL for %u dimensions", t->ndim);
     for (uint32_t i = 0; i < t->ndim; i++) {
@@ -53,14 +55,19 @@ static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, 
     }
     if (empty)
         n = 0, overflow = false;
-    overflow |= __builtin_add_overflow(n, t->global_offset, &end) || __builtin_mul_overflow(end, (uint64_t)size, &end);
+    overflow |= __builtin_add_overflow(n, t->global_offset, &end) ||
+                __builtin_mul_overflow(end, (uint64_t)size, &end);
     if (overflow || end > INT64_MAX)
-        return twin_error_set(err, TWIN_EINVAL, "the tensor ends beyond 2^63 bytes (offset %llu elements of %zu bytes)",
-                              (unsigned long long)t->global_offset, size);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "the tensor ends beyond 2^63 bytes (offset %llu elements of %zu bytes)",
+            (unsigned long long)t->global_offset, size);
     if (n && !t->data)
-        return twin_error_set(err, TWIN_EINVAL, "data is NULL for %llu elements", (unsigned long long)n);
+        return twin_error_set(err, TWIN_EINVAL, "data is NULL for %llu elements",
+                              (unsigned long long)n);
     if (sketch && (sketch->k == 0 || sketch->k > TWIN_SKETCH_MAX || (sketch->k & (sketch->k - 1))))
-        return twin_error_set(err, TWIN_EINVAL, "a sketch of %u buckets; expected a power of two from 1 to %d",
+        return twin_error_set(err, TWIN_EINVAL,
+                              "a sketch of %u buckets; expected a power of two from 1 to %d",
                               sketch->k, TWIN_SKETCH_MAX);
     *elements = n;
     return 0;
@@ -113,12 +120,12 @@ static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
     f->room = GATHER_BYTES / size - (size_t)(pass->next / f->parts % TW_LANES);
 }
 
-#define GATHER(type)                                                                                                   \
-    for (size_t i = 0; i < n; i++, p += step) {                                                                        \
-        type v;                                                                                                        \
-        memcpy(&v, p, sizeof v);                                                                                       \
-        memcpy(to + i * sizeof v, &v, sizeof v);                                                                       \
-    }                                                                                                                  \
+#define GATHER(type)                             \
+    for (size_t i = 0; i < n; i++, p += step) {  \
+        type v;                                  \
+        memcpy(&v, p, sizeof v);                 \
+        memcpy(to + i * sizeof v, &v, sizeof v); \
+    }                                            \
     break
 
 static void gather(unsigned char *to, const unsigned char *p, size_t n, int64_t stride, size_t size)
@@ -190,7 +197,8 @@ static void walk(const struct view *v, struct tw_pass *pass)
     feeder_flush(&f);
 }
 
-static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t, struct tw_pass *pass)
+static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t,
+                                                   struct tw_pass *pass)
 {
     struct view v = {.data = t->data, .size = twin_dtype_size(t->dtype)};
     merge_axes(t, &v);
@@ -198,7 +206,8 @@ static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t, 
 }
 
 static __attribute__((noinline)) void pass_over(const struct twin_tensor *t, uint64_t elements,
-                                                struct twin_digest *digest, struct twin_stats *stats,
+                                                struct twin_digest *digest,
+                                                struct twin_stats *stats,
                                                 struct twin_sketch *sketch)
 {
     struct tw_pass s;
@@ -216,18 +225,19 @@ static __attribute__((noinline)) void pass_over(const struct twin_tensor *t, uin
         *stats = s.stats;
 }
 
-int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest, struct twin_stats *stats,
-                     struct twin_sketch *sketch, struct twin_error *err)
+int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest,
+                     struct twin_stats *stats, struct twin_sketch *sketch, struct twin_error *err)
 {
     uint64_t n = 0;
     int rc = check(t, sketch, &n, err);
     if (rc)
         return rc;
-    if (!stats && !sketch && contiguous(t)) { /* the common small case: no state, no floating point */
+    /* the common small case: no state, no floating point */
+    if (!stats && !sketch && contiguous(t)) {
         size_t size = twin_dtype_size(t->dtype);
         if (digest)
-            *digest =
-                n ? twin_digest_bytes(t->data, (size_t)n * size, t->global_offset * size) : (struct twin_digest){0, 0};
+            *digest = n ? twin_digest_bytes(t->data, (size_t)n * size, t->global_offset * size)
+                        : (struct twin_digest){0, 0};
         return 0;
     }
     struct tw_fpenv env = tw_fpenv_enter();

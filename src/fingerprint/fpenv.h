@@ -2,9 +2,10 @@
 #ifndef TW_FINGERPRINT_FPENV_H
 #define TW_FINGERPRINT_FPENV_H
 /*
- * The job may have set flush-to-zero, another rounding mode or trapping exceptions. Statistics must not depend on
- * that, nor change it: the default mode is set for the time of a pass, then everything, flags included, is put back.
- * The arithmetic in between must sit in functions of its own, so that the compiler cannot move it across.
+ * The job may have set flush-to-zero, another rounding mode or trapping exceptions. Statistics must
+ * not depend on that, nor change it: the default mode is set for the time of a pass, then
+ * everything, flags included, is put back. The arithmetic in between must sit in functions of its
+ * own, so that the compiler cannot move it across.
  */
 #include <stdint.h>
 
@@ -36,7 +37,10 @@ struct tw_fpenv {
 static inline struct tw_fpenv tw_fpenv_enter(void)
 {
     struct tw_fpenv e;
-    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr\n\tmsr fpcr, xzr" : "=&r"(e.fpcr), "=&r"(e.fpsr) : : "memory");
+    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr\n\tmsr fpcr, xzr"
+                     : "=&r"(e.fpcr), "=&r"(e.fpsr)
+                     :
+                     : "memory");
     return e;
 }
 static inline void tw_fpenv_leave(struct tw_fpenv e)

@@ -8,12 +8,14 @@
 
 #define AHEAD 4096 /* bytes that the digest prefetches ahead */
 
-/* Adds (or xors) the product of from's halves to `to`, and leaves from with its halves exchanged. */
-#define ROUND(combine, to, from)                                                                                       \
-    do {                                                                                                               \
-        __m256i swapped = _mm256_shuffle_epi32(from, 0xB1);                                                            \
-        to = combine(to, _mm256_mul_epu32(from, swapped));                                                             \
-        from = swapped;                                                                                                \
+/*
+ * Adds (or xors) the product of from's halves to `to`, and leaves from with its halves exchanged.
+ */
+#define ROUND(combine, to, from)                            \
+    do {                                                    \
+        __m256i swapped = _mm256_shuffle_epi32(from, 0xB1); \
+        to = combine(to, _mm256_mul_epu32(from, swapped));  \
+        from = swapped;                                     \
     } while (0)
 #define ADD _mm256_add_epi64
 #define XOR _mm256_xor_si256
@@ -33,9 +35,9 @@ static inline void mix(__m256i *w0, __m256i *w1)
 /* The keys from `first` on, in the order in which unpack leaves the words of four blocks. */
 static inline __m256i four_keys(uint64_t first)
 {
-    return ADD(
-        _mm256_set1_epi64x((long long)first),
-        _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP, (long long)(3 * TW_KEY_STEP)));
+    return ADD(_mm256_set1_epi64x((long long)first),
+               _mm256_setr_epi64x(0, (long long)(2 * TW_KEY_STEP), (long long)TW_KEY_STEP,
+                                  (long long)(3 * TW_KEY_STEP)));
 }
 
 static inline uint64_t total(__m256i v)
@@ -59,9 +61,11 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
             __m256i v2 = _mm256_loadu_si256(v + 2), v3 = _mm256_loadu_si256(v + 3);
             _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
             _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
-            __m256i x = ADD(_mm256_unpacklo_epi64(v0, v1), key), y = XOR(_mm256_unpackhi_epi64(v0, v1), key);
+            __m256i x = ADD(_mm256_unpacklo_epi64(v0, v1), key),
+                    y = XOR(_mm256_unpackhi_epi64(v0, v1), key);
             key = ADD(key, step);
-            __m256i u = ADD(_mm256_unpacklo_epi64(v2, v3), key), w = XOR(_mm256_unpackhi_epi64(v2, v3), key);
+            __m256i u = ADD(_mm256_unpacklo_epi64(v2, v3), key),
+                    w = XOR(_mm256_unpackhi_epi64(v2, v3), key);
             key = ADD(key, step);
             mix(&x, &y);
             mix(&u, &w);
@@ -80,7 +84,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
 
 typedef __m256d vd;
 typedef __m256 vf;
-typedef __m256i vz; /* counts in 32-bit or 64-bit elements; their sum as 32-bit ones is right for both */
+/* counts in 32-bit or 64-bit elements; their sum as 32-bit ones is right for both */
+typedef __m256i vz;
 #define D 4
 #define F 8
 #define GD (TW_LANES / D)
@@ -107,10 +112,7 @@ static inline vd vd_square_add(vd acc, vd x)
 
 /* Sign masks of four elements, by the four bits. */
 #define SIGN(bit) ((uint64_t)(bit) << 63)
-#define SIGNS(n)                                                                                                       \
-    {                                                                                                                  \
-        SIGN((n)&1), SIGN((n) >> 1 & 1), SIGN((n) >> 2 & 1), SIGN((n) >> 3 & 1)                                        \
-    }
+#define SIGNS(n) {SIGN((n) & 1), SIGN((n) >> 1 & 1), SIGN((n) >> 2 & 1), SIGN((n) >> 3 & 1)}
 static const _Alignas(32) uint64_t sign_masks[16][4] = {
     SIGNS(0), SIGNS(1), SIGNS(2),  SIGNS(3),  SIGNS(4),  SIGNS(5),  SIGNS(6),  SIGNS(7),
     SIGNS(8), SIGNS(9), SIGNS(10), SIGNS(11), SIGNS(12), SIGNS(13), SIGNS(14), SIGNS(15),
@@ -123,7 +125,8 @@ static inline vd vd_signed(vd x, uint32_t bits, int group)
 
 static inline vz vf_zeros(vz count, vf x)
 {
-    return _mm256_sub_epi32(count, _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ)));
+    return _mm256_sub_epi32(count,
+                            _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ)));
 }
 
 static inline vz vd_count(vz count, vd mask)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AVX-512: F, BW, DQ, VL. TW_SIMDE compiles the same source without the instructions, for the unit test. */
+/* AVX-512: F, BW, DQ, VL. TW_SIMDE compiles the same source without the instructions, for the unit
+ * test. */
 #ifdef TW_SIMDE
 #include "simde_avx512.h"
 #else
@@ -14,12 +15,14 @@
 #define ADD _mm512_add_epi64
 #define XOR _mm512_xor_si512
 
-/* Adds (or xors) the product of from's halves to `to`, and leaves from with its halves exchanged. */
-#define ROUND(combine, to, from)                                                                                       \
-    do {                                                                                                               \
-        __m512i swapped = _mm512_ror_epi64(from, 32);                                                                  \
-        to = combine(to, _mm512_mul_epu32(from, swapped));                                                             \
-        from = swapped;                                                                                                \
+/*
+ * Adds (or xors) the product of from's halves to `to`, and leaves from with its halves exchanged.
+ */
+#define ROUND(combine, to, from)                           \
+    do {                                                   \
+        __m512i swapped = _mm512_ror_epi64(from, 32);      \
+        to = combine(to, _mm512_mul_epu32(from, swapped)); \
+        from = swapped;                                    \
     } while (0)
 
 static inline void mix(__m512i *w0, __m512i *w1)
@@ -34,7 +37,8 @@ static inline void mix(__m512i *w0, __m512i *w1)
     *w1 = y;
 }
 
-/* The keys from `first` on, in the order given: that in which unpack leaves the words of eight blocks, or of four. */
+/* The keys from `first` on, in the order given: that in which unpack leaves the words of eight
+ * blocks, or of four. */
 static inline __m512i keys(uint64_t first, const uint8_t order[8])
 {
     uint64_t k[8];
@@ -64,7 +68,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
             __m512i v0 = _mm512_loadu_si512(p), v1 = _mm512_loadu_si512(p + 64);
             __builtin_prefetch(p + AHEAD);
             __builtin_prefetch(p + AHEAD + 64);
-            __m512i x = ADD(_mm512_unpacklo_epi64(v0, v1), key), y = XOR(_mm512_unpackhi_epi64(v0, v1), key);
+            __m512i x = ADD(_mm512_unpacklo_epi64(v0, v1), key),
+                    y = XOR(_mm512_unpackhi_epi64(v0, v1), key);
             key = ADD(key, step);
             mix(&x, &y);
             a = ADD(a, x);
@@ -82,7 +87,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
 
 typedef __m512d vd;
 typedef __m512 vf;
-typedef __m512i vz; /* counts in 32-bit or 64-bit elements; their sum as 32-bit ones is right for both */
+/* counts in 32-bit or 64-bit elements; their sum as 32-bit ones is right for both */
+typedef __m512i vz;
 #define D 8
 #define F 16
 #define GD (TW_LANES / D)

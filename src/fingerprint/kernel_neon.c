@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advanced SIMD of AArch64. TW_SIMDE compiles the same source for another processor, for the unit test. */
+/* Advanced SIMD of AArch64. TW_SIMDE compiles the same source for another processor, for the unit
+ * test. */
 #ifdef TW_SIMDE
 #include <simde/arm/neon.h>
 #else
@@ -51,7 +52,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
         const uint64x2_t step = vdupq_n_u64(2 * TW_KEY_STEP);
         for (const unsigned char *end = p + 64 * fours; p < end; p += 64) {
             /* Loads of words take apart what the blocks interleave. */
-            uint64x2x2_t v = vld2q_u64((const uint64_t *)p), u = vld2q_u64((const uint64_t *)(p + 32));
+            uint64x2x2_t v = vld2q_u64((const uint64_t *)p);
+            uint64x2x2_t u = vld2q_u64((const uint64_t *)(p + 32));
             __builtin_prefetch(p + 2048);
             uint64x2_t x = vaddq_u64(v.val[0], key), y = veorq_u64(v.val[1], key);
             key = vaddq_u64(key, step);
@@ -74,7 +76,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
 
 typedef float64x2_t vd;
 typedef float32x4_t vf;
-typedef uint32x4_t vz; /* counts in 32-bit or 64-bit elements; their sum as 32-bit ones is right for both */
+/* counts in 32-bit or 64-bit elements; their sum as 32-bit ones is right for both */
+typedef uint32x4_t vz;
 #define D 2
 #define F 4
 #define GD (TW_LANES / D)
@@ -191,7 +194,8 @@ static inline vf load_f16(const unsigned char *p, int g)
 
 static inline vf load_bf16(const unsigned char *p, int g)
 {
-    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16((const uint16_t *)(p + 8 * g))), 16));
+    return vreinterpretq_f32_u32(
+        vshlq_n_u32(vmovl_u16(vld1_u16((const uint16_t *)(p + 8 * g))), 16));
 }
 
 static inline vf load_f32(const unsigned char *p, int g)

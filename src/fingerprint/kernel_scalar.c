@@ -13,8 +13,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
     sum->b += b;
 }
 
-static inline __attribute__((always_inline)) struct tw_extremes moments(double (*load)(const void *, size_t),
-                                                                        const void *p, size_t n, struct tw_lanes *lanes)
+static inline __attribute__((always_inline)) struct tw_extremes
+moments(double (*load)(const void *, size_t), const void *p, size_t n, struct tw_lanes *lanes)
 {
     struct tw_extremes e = {__builtin_inf(), -__builtin_inf(), 0};
     for (size_t i = 0; i < n; i++) {
@@ -28,8 +28,9 @@ static inline __attribute__((always_inline)) struct tw_extremes moments(double (
     return e;
 }
 
-static inline __attribute__((always_inline)) void sketch(double (*load)(const void *, size_t), const void *p, size_t n,
-                                                         uint64_t index, struct tw_rows *rows)
+static inline __attribute__((always_inline)) void sketch(double (*load)(const void *, size_t),
+                                                         const void *p, size_t n, uint64_t index,
+                                                         struct tw_rows *rows)
 {
     uint32_t lanes = TW_SKETCH_LANES(rows->k);
     for (size_t i = 0; i < n; i++, index++) {
@@ -40,18 +41,18 @@ static inline __attribute__((always_inline)) void sketch(double (*load)(const vo
     }
 }
 
-#define KERNELS(name)                                                                                                  \
-    static struct tw_extremes moments_##name(const void *p, size_t n, struct tw_lanes *lanes)                          \
-    {                                                                                                                  \
-        return moments(tw_load_##name, p, n, lanes);                                                                   \
-    }                                                                                                                  \
-    static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)                           \
-    {                                                                                                                  \
-        sketch(tw_load_##name, p, n, index, rows);                                                                     \
-    }                                                                                                                  \
-    static void careful_##name(const void *p, size_t n, double *out, struct tw_careful *c)                             \
-    {                                                                                                                  \
-        tw_careful_convert(tw_load_##name, p, n, out, c);                                                              \
+#define KERNELS(name)                                                                         \
+    static struct tw_extremes moments_##name(const void *p, size_t n, struct tw_lanes *lanes) \
+    {                                                                                         \
+        return moments(tw_load_##name, p, n, lanes);                                          \
+    }                                                                                         \
+    static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)  \
+    {                                                                                         \
+        sketch(tw_load_##name, p, n, index, rows);                                            \
+    }                                                                                         \
+    static void careful_##name(const void *p, size_t n, double *out, struct tw_careful *c)    \
+    {                                                                                         \
+        tw_careful_convert(tw_load_##name, p, n, out, c);                                     \
     }
 
 KERNELS(f16)

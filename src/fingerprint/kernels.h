@@ -9,10 +9,12 @@
 #include <stdint.h>
 #include <twin/fingerprint.h>
 
-/* Element i of the global tensor belongs to lane i mod TW_LANES; lanes are summed per chunk, sketches per row. */
+/* Element i of the global tensor belongs to lane i mod TW_LANES; lanes are summed per chunk,
+ * sketches per row. */
 #define TW_LANES 16
 #define TW_CHUNK 4096 /* elements; lanes are folded into the totals where a chunk ends */
-#define TW_ROW 512    /* elements; sketch lanes are folded, rotated, into the buckets where a row ends */
+/* elements; sketch lanes are folded, rotated, into the buckets where a row ends */
+#define TW_ROW 512
 
 /* Number of lanes of a sketch row: the buckets, but never fewer than a vector group. */
 #define TW_SKETCH_LANES(k) ((k) < TW_LANES ? TW_LANES : (k))
@@ -24,7 +26,8 @@ struct tw_lanes {
     double sum[TW_LANES], sumsq[TW_LANES];
 };
 
-/* What a span's kernel found besides the sums. The sign of a zero minimum or maximum is not meaningful. */
+/* What a span's kernel found besides the sums. The sign of a zero minimum or maximum is not
+ * meaningful. */
 struct tw_extremes {
     double min, max;
     uint64_t zeros;
@@ -46,12 +49,15 @@ struct tw_kernels {
     const char *name;
     /* Adds blocks first..first+blocks-1, which begin at p (any alignment), to *sum. */
     void (*digest)(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum);
-    /* Adds n elements (a multiple of TW_LANES, not 0; the first one belongs to lane 0) to the lanes. When an element
-     * is not finite, some lane of sumsq is not finite afterwards, and the caller starts again with careful. */
+    /* Adds n elements (a multiple of TW_LANES, not 0; the first one belongs to lane 0) to the
+     * lanes. When an element is not finite, some lane of sumsq is not finite afterwards, and the
+     * caller starts again with careful. */
     struct tw_extremes (*moments[TW_KINDS])(const void *p, size_t n, struct tw_lanes *lanes);
-    /* Adds n finite elements (a multiple of TW_LANES; index, that of the first one, too) to the rows. */
+    /* Adds n finite elements (a multiple of TW_LANES; index, that of the first one, too) to the
+     * rows. */
     void (*sketch[TW_KINDS])(const void *p, size_t n, uint64_t index, struct tw_rows *rows);
-    /* Converts n elements (any number) to f64 with non-finite ones replaced by +0, and adds to the counts. */
+    /* Converts n elements (any number) to f64 with non-finite ones replaced by +0, and adds to the
+     * counts. */
     void (*careful[TW_KINDS])(const void *p, size_t n, double *out, struct tw_careful *c);
 };
 
@@ -65,8 +71,9 @@ const struct tw_kernels *tw_fingerprint_kernels(void);
 /* Makes any set the one in use, also one that is not in the list. For tests. */
 void tw_fingerprint_use(const struct tw_kernels *k);
 
-/* Adds bytes that begin at this byte of the global tensor: whole blocks by the kernel, cut ones zero-filled. */
-void tw_digest_add(const struct tw_kernels *k, const unsigned char *p, size_t bytes, uint64_t offset,
-                   struct twin_digest *sum);
+/* Adds bytes that begin at this byte of the global tensor: whole blocks by the kernel, cut ones
+ * zero-filled. */
+void tw_digest_add(const struct tw_kernels *k, const unsigned char *p, size_t bytes,
+                   uint64_t offset, struct twin_digest *sum);
 
 #endif

@@ -2,10 +2,11 @@
 #ifndef TW_FINGERPRINT_MIXER_H
 #define TW_FINGERPRINT_MIXER_H
 /*
- * The mixer: one 16-byte block and its number give two 64-bit values. Five Feistel rounds; a round multiplies the two
- * 32-bit halves of one word by each other, adds or xors the product to the other word, and exchanges the halves, which
- * carries the strong upper bits of a product down to the weak lower ones. For any block number the map is a permutation
- * of the 128 bits: no change within one block can go unseen. Frozen: docs/format/fingerprint.md.
+ * The mixer: one 16-byte block and its number give two 64-bit values. Five Feistel rounds; a round
+ * multiplies the two 32-bit halves of one word by each other, adds or xors the product to the other
+ * word, and exchanges the halves, which carries the strong upper bits of a product down to the weak
+ * lower ones. For any block number the map is a permutation of the 128 bits: no change within one
+ * block can go unseen. Frozen: docs/format/fingerprint.md.
  */
 #include <stdint.h>
 #include <string.h>
@@ -55,8 +56,9 @@ TW_MIXER void tw_mix_bytes(const unsigned char *p, uint64_t key, uint64_t *a, ui
 }
 
 /*
- * The sketch's randomness. The signs of a row of 512 elements are the mixer's output for four empty blocks, numbered
- * after the row and keyed from another base: element 128 t + j of the row has bit j of output t, a set bit is a minus.
+ * The sketch's randomness. The signs of a row of 512 elements are the mixer's output for four empty
+ * blocks, numbered after the row and keyed from another base: element 128 t + j of the row has bit
+ * j of output t, a set bit is a minus.
  */
 #define TW_SIGN_BASE 0x8CB92BA72F3D8DD7u
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver of the kernels. A span is taken chunk by chunk, so that the second reader finds it in the first-level
- * cache. Whole lane groups go to the fast kernels, which know only finite values; a span with others in it is done
- * again by the careful ones. Ragged ends go element by element, into the same lanes.
+ * The driver of the kernels. A span is taken chunk by chunk, so that the second reader finds it in
+ * the first-level cache. Whole lane groups go to the fast kernels, which know only finite values; a
+ * span with others in it is done again by the careful ones. Ragged ends go element by element, into
+ * the same lanes.
  */
 #include "pass.h"
 #include "convert.h"
 
-void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct twin_sketch *sketch, uint64_t first)
+void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct twin_sketch *sketch,
+                  uint64_t first)
 {
     bool complex = dtype == TWIN_C64 || dtype == TWIN_C128;
     s->k = tw_fingerprint_kernels();
@@ -44,7 +46,9 @@ static void merge_max(struct twin_stats *t, double x)
 /* Is a sign bit set (or, with set 0, clear) in any of these elements? */
 static bool any_sign(const unsigned char *p, size_t bytes, size_t size, int set)
 {
-    const uint64_t mask = size == 2 ? 0x8000800080008000u : size == 4 ? 0x8000000080000000u : 0x8000000000000000u;
+    const uint64_t mask = size == 2   ? 0x8000800080008000u
+                          : size == 4 ? 0x8000000080000000u
+                                      : 0x8000000000000000u;
     uint64_t all = ~0ull, any = 0;
     for (size_t i = 0; i < bytes; i += 8) {
         uint64_t w;
@@ -55,11 +59,15 @@ static bool any_sign(const unsigned char *p, size_t bytes, size_t size, int set)
     return set ? (any & mask) != 0 : (all & mask) != mask;
 }
 
-/* A span of finite elements. Vector minima do not tell -0 from +0: looked up in the rare case that it matters. */
-static void merge_extremes(struct twin_stats *t, struct tw_extremes e, const void *p, size_t n, size_t size)
+/* A span of finite elements. Vector minima do not tell -0 from +0: looked up in the rare case that
+ * it matters. */
+static void merge_extremes(struct twin_stats *t, struct tw_extremes e, const void *p, size_t n,
+                           size_t size)
 {
     if (e.min == 0)
-        e.min = t->min > 0 || tw_order_key(t->min) == 0 ? (any_sign(p, n * size, size, 1) ? -0.0 : 0.0) : 0.0;
+        e.min = t->min > 0 || tw_order_key(t->min) == 0
+                    ? (any_sign(p, n * size, size, 1) ? -0.0 : 0.0)
+                    : 0.0;
     if (e.max == 0)
         e.max = t->max < 0 || t->max == 0 ? (any_sign(p, n * size, size, 0) ? 0.0 : -0.0) : -0.0;
     merge_min(t, e.min);
@@ -86,7 +94,8 @@ static bool lanes_finite(const struct tw_lanes *l)
 }
 
 /* Whole lane groups; index is a multiple of TW_LANES. */
-static void groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p, size_t n, uint64_t index)
+static void groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p,
+                   size_t n, uint64_t index)
 {
     struct tw_lanes before = s->lanes;
     struct tw_extremes e = s->k->moments[kind](p, n, &s->lanes);
@@ -110,7 +119,8 @@ static void groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsi
 }
 
 /* Fewer elements than a lane group, in lanes index mod TW_LANES and following. */
-static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p, size_t n, uint64_t index)
+static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p, size_t n,
+                   uint64_t index)
 {
     struct tw_careful c;
     double x[TW_LANES];
@@ -128,7 +138,8 @@ static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p,
     }
 }
 
-static void moments(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p, size_t n, uint64_t index)
+static void moments(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p,
+                    size_t n, uint64_t index)
 {
     size_t head = (size_t)(-index % TW_LANES);
     if (head > n)
@@ -151,12 +162,12 @@ static inline double from_e4m3fn(uint8_t b) /* no infinities; only S.1111.111 is
     return tw_small_float(b, 4, 3);
 }
 
-#define EACH(type, expression)                                                                                         \
-    for (size_t i = 0; i < n; i++) {                                                                                   \
-        type v;                                                                                                        \
-        memcpy(&v, p + i * sizeof v, sizeof v);                                                                        \
-        out[i] = (expression);                                                                                         \
-    }                                                                                                                  \
+#define EACH(type, expression)                  \
+    for (size_t i = 0; i < n; i++) {            \
+        type v;                                 \
+        memcpy(&v, p + i * sizeof v, sizeof v); \
+        out[i] = (expression);                  \
+    }                                           \
     break
 
 static void convert(enum twin_dtype dtype, const unsigned char *p, size_t n, double *out)
@@ -222,7 +233,8 @@ void tw_pass_span(struct tw_pass *s, const unsigned char *p, size_t n)
         return;
     }
     while (n) {
-        size_t most = s->part_bytes == 8 ? TW_CHUNK / 2 : TW_CHUNK; /* at most 16 KiB: half of a first-level cache */
+        /* at most 16 KiB: half of a first-level cache */
+        size_t most = s->part_bytes == 8 ? TW_CHUNK / 2 : TW_CHUNK;
         size_t m = (size_t)(most - s->next % most);
         if (m > n)
             m = n;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_FINGERPRINT_PASS_H
 #define TW_FINGERPRINT_PASS_H
-/* One pass over a tensor's elements, span after span, in logical order: digest, statistics, sketch. */
+/*
+ * One pass over a tensor's elements, span after span, in logical order: digest, statistics, sketch.
+ */
 #include <stdbool.h>
 #include "kernels.h"
 
@@ -22,8 +24,10 @@ struct tw_pass {
 };
 
 /* Leaves the two scratch arrays alone. sketch may be NULL; its buckets are cleared. */
-void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct twin_sketch *sketch, uint64_t first);
-/* The next n parts, at p. A span must end at a multiple of TW_LANES parts, unless it is the last one. */
+void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct twin_sketch *sketch,
+                  uint64_t first);
+/* The next n parts, at p. A span must end at a multiple of TW_LANES parts, unless it is the last
+ * one. */
 void tw_pass_span(struct tw_pass *s, const unsigned char *p, size_t n);
 /* Folds what is open; completes the statistics and the sketch. */
 void tw_pass_finish(struct tw_pass *s);

@@ -3,7 +3,8 @@
 #include "fpenv.h"
 #include "kernels.h"
 
-static __attribute__((noinline)) double distance(const struct twin_sketch *x, const struct twin_sketch *y)
+static __attribute__((noinline)) double distance(const struct twin_sketch *x,
+                                                 const struct twin_sketch *y)
 {
     double sum = 0;
     for (uint32_t j = 0; j < x->k && j < TWIN_SKETCH_MAX; j++) {
@@ -32,7 +33,8 @@ static __attribute__((noinline)) void add(struct twin_sketch *x, const struct tw
 int twin_sketch_add(struct twin_sketch *x, const struct twin_sketch *y, struct twin_error *err)
 {
     if (x->k != y->k)
-        return twin_error_set(err, TWIN_EINVAL, "sketches of %u and %u buckets cannot be added", x->k, y->k);
+        return twin_error_set(err, TWIN_EINVAL, "sketches of %u and %u buckets cannot be added",
+                              x->k, y->k);
     struct tw_fpenv env = tw_fpenv_enter();
     add(x, y);
     tw_fpenv_leave(env);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The statistics and sketch kernels, written once over the small vocabulary that each instruction set's file defines
- * before it includes this one:
+ * The statistics and sketch kernels, written once over the small vocabulary that each instruction
+ * set's file defines before it includes this one:
  *
  *   vd, D          a vector of D doubles              vf, F          a vector of F floats
  *   vd_load, vd_store, vd_set, vd_add, vd_mul, vd_min, vd_max        vf_set, vf_min, vf_max
  *   vd_equal, vd_less, vd_and, vd_or, vd_and_not       masks are vectors; and_not(a, b) is ~a & b
- *   vd_square_add  acc + x*x where x*x is exact (f32 and narrower), so that a fused instruction gives the same bits
- *   vd_signed      flips the signs of element j of group g where bit D*g + j of a 16-bit word is set
- *   vz, vz_none, vf_zeros, vd_count, vz_total          counts of zeros, and of set masks
- *   row_signs      the signs of a row by their first key, element 0 in the lowest bit
+ *   vd_square_add  acc + x*x where x*x is exact (f32 and narrower), so that a fused instruction
+ * gives the same bits vd_signed      flips the signs of element j of group g where bit D*g + j of a
+ * 16-bit word is set vz, vz_none, vf_zeros, vd_count, vz_total          counts of zeros, and of set
+ * masks row_signs      the signs of a row by their first key, element 0 in the lowest bit
  *   vf_lowest, vf_highest, vd_lowest, vd_highest, vd_any_bit   of one vector
  *   load_f16, load_bf16, load_f32  vector number g of the floats at p
- *   vf_widen, vd_widen             D doubles: of a vector of floats, number `part`; of the floats in memory
+ *   vf_widen, vd_widen             D doubles: of a vector of floats, number `part`; of the floats
+ * in memory
  */
 #include "convert.h"
 #include "kernels.h"
@@ -20,28 +21,27 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* While some elements are in the first-level cache, those after them come near: else memory would rest meanwhile. */
+/* While some elements are in the first-level cache, those after them come near: else memory would
+ * rest meanwhile. */
 #define PREFETCH_NEXT(p) __builtin_prefetch((p) + 16384, 0, 2)
 
 static inline void lanes_load(const double *lane, vd v[GD])
 {
-    UNROLL for (int g = 0; g < GD; g++)
-        v[g] = vd_load(lane + g * D);
+    UNROLL for (int g = 0; g < GD; g++) v[g] = vd_load(lane + g * D);
 }
 
 static inline void lanes_store(double *lane, const vd v[GD])
 {
-    UNROLL for (int g = 0; g < GD; g++)
-        vd_store(lane + g * D, v[g]);
+    UNROLL for (int g = 0; g < GD; g++) vd_store(lane + g * D, v[g]);
 }
 
 /*
- * Statistics of the types that are exact in f32: extremes and zeros in f32, sums in f64. Vector by vector, so that
- * the accumulators stay in registers where there are only sixteen.
+ * Statistics of the types that are exact in f32: extremes and zeros in f32, sums in f64. Vector by
+ * vector, so that the accumulators stay in registers where there are only sixteen.
  */
-static inline __attribute__((always_inline)) struct tw_extremes narrow_moments(vf (*load)(const unsigned char *, int),
-                                                                               size_t size, const unsigned char *p,
-                                                                               size_t n, struct tw_lanes *lanes)
+static inline __attribute__((always_inline)) struct tw_extremes
+narrow_moments(vf (*load)(const unsigned char *, int), size_t size, const unsigned char *p,
+               size_t n, struct tw_lanes *lanes)
 {
     vd sum[GD], sumsq[GD];
     vf min = vf_set(__builtin_inff()), max = vf_set(-__builtin_inff());
@@ -50,13 +50,16 @@ static inline __attribute__((always_inline)) struct tw_extremes narrow_moments(v
     lanes_load(lanes->sumsq, sumsq);
     for (const unsigned char *end = p + n * size; p < end; p += TW_LANES * size) {
         PREFETCH_NEXT(p);
-        UNROLL for (int g = 0; g < GF; g++) {
+        UNROLL for (int g = 0; g < GF; g++)
+        {
             vf x = load(p, g);
             min = vf_min(min, x);
             max = vf_max(max, x);
             zeros = vf_zeros(zeros, x);
-            UNROLL for (int part = 0; part < F / D; part++) {
-                vd d = size == 4 ? vd_widen((const float *)p + g * F + part * D) : vf_widen(x, part);
+            UNROLL for (int part = 0; part < F / D; part++)
+            {
+                vd d = size == 4 ? vd_widen((const float *)p + g * F + part * D)
+                                 : vf_widen(x, part);
                 int lane = g * (F / D) + part;
                 sum[lane] = vd_add(sum[lane], d);
                 sumsq[lane] = vd_square_add(sumsq[lane], d);
@@ -78,7 +81,8 @@ static struct tw_extremes moments_f64(const void *data, size_t n, struct tw_lane
     for (const unsigned char *end = p + 8 * n; p < end; p += 8 * TW_LANES) {
         PREFETCH_NEXT(p);
         PREFETCH_NEXT(p + 64);
-        UNROLL for (int g = 0; g < GD; g++) {
+        UNROLL for (int g = 0; g < GD; g++)
+        {
             vd d = vd_load((const double *)p + g * D);
             min = vd_min(min, d);
             max = vd_max(max, d);
@@ -93,16 +97,17 @@ static struct tw_extremes moments_f64(const void *data, size_t n, struct tw_lane
 }
 
 /* Of one row, the lane groups that begin at first, first + step, ... ; load is NULL for f64. */
-static inline __attribute__((always_inline)) void sketch_strip(vf (*load)(const unsigned char *, int), size_t size,
-                                                               const unsigned char *row, size_t first, size_t end,
-                                                               size_t step, const uint16_t *signs, double *lane)
+static inline __attribute__((always_inline)) void
+sketch_strip(vf (*load)(const unsigned char *, int), size_t size, const unsigned char *row,
+             size_t first, size_t end, size_t step, const uint16_t *signs, double *lane)
 {
     vd acc[GD];
     lanes_load(lane, acc);
     for (size_t i = first; i < end; i += step) {
         const unsigned char *p = row + i * size;
         uint32_t bits = signs[i / TW_LANES];
-        UNROLL for (int g = 0; g < GD; g++) {
+        UNROLL for (int g = 0; g < GD; g++)
+        {
             vd d = size == 8   ? vd_load((const double *)p + g * D)
                    : size == 4 ? vd_widen((const float *)p + g * D)
                                : vf_widen(load(p, g / (F / D)), g % (F / D));
@@ -112,9 +117,9 @@ static inline __attribute__((always_inline)) void sketch_strip(vf (*load)(const 
     lanes_store(lane, acc);
 }
 
-static inline __attribute__((always_inline)) void sketch_rows(vf (*load)(const unsigned char *, int), size_t size,
-                                                              const unsigned char *p, size_t n, uint64_t index,
-                                                              struct tw_rows *rows)
+static inline __attribute__((always_inline)) void
+sketch_rows(vf (*load)(const unsigned char *, int), size_t size, const unsigned char *p, size_t n,
+            uint64_t index, struct tw_rows *rows)
 {
     size_t strips = TW_SKETCH_LANES(rows->k) / TW_LANES;
     while (n) {
@@ -126,8 +131,8 @@ static inline __attribute__((always_inline)) void sketch_rows(vf (*load)(const u
             sketch_strip(load, size, row, at, at + m, TW_LANES, signs, rows->lane);
         else
             for (size_t s = 0; s < strips; s++)
-                sketch_strip(load, size, row, at + TW_LANES * ((s - at / TW_LANES) & (strips - 1)), at + m,
-                             TW_LANES * strips, signs, rows->lane + TW_LANES * s);
+                sketch_strip(load, size, row, at + TW_LANES * ((s - at / TW_LANES) & (strips - 1)),
+                             at + m, TW_LANES * strips, signs, rows->lane + TW_LANES * s);
         index += m;
         p += m * size;
         n -= m;
@@ -136,17 +141,20 @@ static inline __attribute__((always_inline)) void sketch_rows(vf (*load)(const u
     }
 }
 
-/* Whole vectors of any values; zeros of both signs are told apart by what is left of their sign bits. */
-static inline __attribute__((always_inline)) void careful_vectors(vf (*load)(const unsigned char *, int), size_t size,
-                                                                  const unsigned char *p, size_t n, double *out,
-                                                                  struct tw_careful *c)
+/* Whole vectors of any values; zeros of both signs are told apart by what is left of their sign
+ * bits. */
+static inline __attribute__((always_inline)) void
+careful_vectors(vf (*load)(const unsigned char *, int), size_t size, const unsigned char *p,
+                size_t n, double *out, struct tw_careful *c)
 {
-    const vd inf = vd_set(__builtin_inf()), minus_inf = vd_set(-__builtin_inf()), zero = vd_set(0), sign = vd_set(-0.0);
+    const vd inf = vd_set(__builtin_inf()), minus_inf = vd_set(-__builtin_inf()), zero = vd_set(0),
+             sign = vd_set(-0.0);
     vz nan = vz_none(), pos_inf = nan, neg_inf = nan, zeros = nan;
     vd min = inf, max = minus_inf, minus_zero = zero, plus_zero = zero;
     for (size_t i = 0; i < n; i += F) {
         vf x = load ? load(p + i * size, 0) : vf_set(0);
-        UNROLL for (int part = 0; part < F / D; part++) {
+        UNROLL for (int part = 0; part < F / D; part++)
+        {
             vd d = load ? vf_widen(x, part) : vd_load((const double *)p + i + part * D);
             vd number = vd_equal(d, d), is_zero = vd_equal(d, zero);
             nan = vd_count(nan, vd_and_not(number, vd_equal(zero, zero)));
@@ -175,23 +183,24 @@ static inline __attribute__((always_inline)) void careful_vectors(vf (*load)(con
         c->max = high;
 }
 
-#define SKETCH(name, size, load)                                                                                       \
-    static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)                           \
-    {                                                                                                                  \
-        sketch_rows(load, size, p, n, index, rows);                                                                    \
-    }                                                                                                                  \
-    static void careful_##name(const void *p, size_t n, double *out, struct tw_careful *c)                             \
-    {                                                                                                                  \
-        size_t whole = n / F * F;                                                                                      \
-        if (whole)                                                                                                     \
-            careful_vectors(load, size, p, whole, out, c);                                                             \
-        tw_careful_convert(tw_load_##name, (const char *)p + whole * size, n - whole, out + whole, c);                 \
+#define SKETCH(name, size, load)                                                                   \
+    static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)       \
+    {                                                                                              \
+        sketch_rows(load, size, p, n, index, rows);                                                \
+    }                                                                                              \
+    static void careful_##name(const void *p, size_t n, double *out, struct tw_careful *c)         \
+    {                                                                                              \
+        size_t whole = n / F * F;                                                                  \
+        if (whole)                                                                                 \
+            careful_vectors(load, size, p, whole, out, c);                                         \
+        tw_careful_convert(tw_load_##name, (const char *)p + whole * size, n - whole, out + whole, \
+                           c);                                                                     \
     }
-#define NARROW(name, size)                                                                                             \
-    SKETCH(name, size, load_##name)                                                                                    \
-    static struct tw_extremes moments_##name(const void *p, size_t n, struct tw_lanes *lanes)                          \
-    {                                                                                                                  \
-        return narrow_moments(load_##name, size, p, n, lanes);                                                         \
+#define NARROW(name, size)                                                                    \
+    SKETCH(name, size, load_##name)                                                           \
+    static struct tw_extremes moments_##name(const void *p, size_t n, struct tw_lanes *lanes) \
+    {                                                                                         \
+        return narrow_moments(load_##name, size, p, n, lanes);                                \
     }
 
 NARROW(f16, 2)
@@ -199,11 +208,11 @@ NARROW(bf16, 2)
 NARROW(f32, 4)
 SKETCH(f64, 8, NULL)
 
-#define VECTOR_KERNELS(set)                                                                                            \
-    const struct tw_kernels tw_kernels_##set = {                                                                       \
-        .name = #set,                                                                                                  \
-        .digest = digest,                                                                                              \
-        .moments = {moments_f16, moments_bf16, moments_f32, moments_f64},                                              \
-        .sketch = {sketch_f16, sketch_bf16, sketch_f32, sketch_f64},                                                   \
-        .careful = {careful_f16, careful_bf16, careful_f32, careful_f64},                                              \
+#define VECTOR_KERNELS(set)                                               \
+    const struct tw_kernels tw_kernels_##set = {                          \
+        .name = #set,                                                     \
+        .digest = digest,                                                 \
+        .moments = {moments_f16, moments_bf16, moments_f32, moments_f64}, \
+        .sketch = {sketch_f16, sketch_bf16, sketch_f32, sketch_f64},      \
+        .careful = {careful_f16, careful_bf16, careful_f32, careful_f64}, \
     }

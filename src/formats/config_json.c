@@ -39,16 +39,14 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
         json_decref(v);
         return *value ? 0 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its values", name);
     }
-    json_array_foreach(v, i, item)
-    {
+    json_array_foreach (v, i, item) {
         json_t *settled = json_incref(item);
         rc = rc ? rc : settle(&settled, name, depth + 1, tags, err);
         if (rc == 0 && settled != item)
             json_array_set(v, i, settled);
         json_decref(settled);
     }
-    json_object_foreach(v, key, item)
-    {
+    json_object_foreach (v, key, item) {
         json_t *settled = json_incref(item);
         if (rc == 0 && !tags && tw_starts(key, TW_TAG))
             rc = twin_error_set(err, TWIN_EFORMAT,
@@ -67,8 +65,8 @@ static json_t *from_json(const char *data, size_t n, const char *name, bool tags
                          struct twin_error *err)
 {
     json_error_t e;
-    json_t *value =
-        tw_json_load(data, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+    json_t *value = tw_json_load(data, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+                                 &e);
     if (!value) {
         char *text = tw_printable(e.text, strlen(e.text));
         twin_error_set(err, TWIN_EFORMAT, "%s: line %d: %s", name, e.line,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TOML by Python's own tomllib (3.11 and later), in a process of its own. Debian has no TOML reader for C; the two for C++ were
- * tried, and one of them (toml++ 3.3.0) met assertions and unreachable code within a minute of fuzzing. The text goes in and comes out through
- * unnamed files, so nothing waits for anything.
+ * TOML by Python's own tomllib (3.11 and later), in a process of its own. Debian has no TOML reader
+ * for C; the two for C++ were tried, and one of them (toml++ 3.3.0) met assertions and unreachable
+ * code within a minute of fuzzing. The text goes in and comes out through unnamed files, so nothing
+ * waits for anything.
  */
 #include "config_values.h"
 
@@ -18,7 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What Python may take: a fixed part for itself, and so much for each byte of the text ("a.a.a" costs its square). */
+/* What Python may take: a fixed part for itself, and so much for each byte of the text ("a.a.a"
+ * costs its square). */
 #define ADDRESS_FREE_BYTES ((rlim_t)256 << 20)
 enum { ADDRESS_BYTES_EACH = 128, CPU_SECONDS_FREE = 8, BYTES_A_SECOND = 1 << 20 };
 enum { REFUSED = 3, TOO_OLD = 4, NO_PYTHON = 127 };
@@ -37,7 +39,8 @@ static const char program[] =
     "    if isinstance(v, dict):\n"
     "        for k in v:\n"
     "            if k.startswith('" TW_TAG "') or '\\0' in k:\n"
-    "                refuse('the key %r: keys with NUL, and those that begin with " TW_TAG ", are reserved' % k)\n"
+    "                refuse('the key %r: keys with NUL, and those that begin with " TW_TAG
+    ", are reserved' % k)\n"
     "        return {k: settle(x) for k, x in v.items()}\n"
     "    if isinstance(v, list):\n"
     "        return [settle(x) for x in v]\n"
@@ -110,7 +113,8 @@ static char *read_back(int fd, size_t *n)
     return NULL;
 }
 
-static json_t *judge(int status, const char *text, size_t n, const char *name, struct twin_error *err)
+static json_t *judge(int status, const char *text, size_t n, const char *name,
+                     struct twin_error *err)
 {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     char *why = tw_printable(text, strnlen(text, 400));
@@ -120,18 +124,22 @@ static json_t *judge(int status, const char *text, size_t n, const char *name, s
     else if (code == REFUSED)
         twin_error_set(err, TWIN_EFORMAT, "%s: %s", name, why ? why : "not TOML");
     else if (code == TOO_OLD || code == NO_PYTHON)
-        twin_error_set(err, TWIN_EUNSUPPORTED, "%s: TOML is read by Python 3.11 or later: %s; convert the file to JSON", name,
-                       code == TOO_OLD ? why ? why : "python3 is older" : "there is no python3 in PATH");
+        twin_error_set(
+            err, TWIN_EUNSUPPORTED,
+            "%s: TOML is read by Python 3.11 or later: %s; convert the file to JSON", name,
+            code == TOO_OLD ? why ? why : "python3 is older" : "there is no python3 in PATH");
     else
-        twin_error_set(err, TWIN_ELIMIT, "%s: Python's tomllib could not read it (%s %d)", name, code < 0 ? "signal" : "exit code",
-                       code < 0 ? WTERMSIG(status) : code);
+        twin_error_set(err, TWIN_ELIMIT, "%s: Python's tomllib could not read it (%s %d)", name,
+                       code < 0 ? "signal" : "exit code", code < 0 ? WTERMSIG(status) : code);
     tw_free(why);
     return value;
 }
 
 json_t *tw_config_from_toml(const char *data, size_t n, const char *name, struct twin_error *err)
 {
-    int in = unnamed(data, n), out = unnamed("", 0), status = in >= 0 && out >= 0 ? run(in, out, n) : -1;
+    int in = unnamed(data, n);
+    int out = unnamed("", 0);
+    int status = in >= 0 && out >= 0 ? run(in, out, n) : -1;
     size_t bytes = 0;
     char *text = NULL;
     json_t *value = NULL;

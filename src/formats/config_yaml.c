@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML by libyaml, its plain scalars by the core schema of YAML 1.2.2 (10.3.2): yes, on and 012 are a string, a string and twelve.
+/* YAML by libyaml, its plain scalars by the core schema of YAML 1.2.2 (10.3.2): yes, on and 012 are
+ * a string, a string and twelve.
  * "<<" merges, as in YAML 1.1, since configurations use it. */
 #include "config_values.h"
 
@@ -16,12 +17,17 @@
 #include <yaml.h>
 
 /*
- * A short text can stand for billions of values once its aliases are followed, and a mapping as the key of a mapping as
- * the key of a mapping doubles its backslashes each time: both are bounded by the length of the text.
+ * A short text can stand for billions of values once its aliases are followed, and a mapping as the
+ * key of a mapping as the key of a mapping doubles its backslashes each time: both are bounded by
+ * the length of the text.
  */
 enum { VALUES_FREE = 500000, VALUES_EACH = 2, KEYS_FREE = 1 << 20, KEYS_EACH = 16 };
 
-struct anchor { char *name; json_t *value; long values; };
+struct anchor {
+    char *name;
+    json_t *value;
+    long values;
+};
 
 struct reader {
     yaml_parser_t parser;
@@ -51,8 +57,10 @@ static bool next(struct reader *r, yaml_event_t *e)
 {
     if (yaml_parser_parse(&r->parser, e))
         return true;
-    char *problem = r->parser.problem ? tw_printable(r->parser.problem, strlen(r->parser.problem)) : NULL;
-    twin_error_set(r->err, r->parser.error == YAML_MEMORY_ERROR ? TWIN_ENOMEM : TWIN_EFORMAT, "%s: line %zu: %s", r->name, r->parser.problem_mark.line + 1,
+    char *problem = r->parser.problem ? tw_printable(r->parser.problem, strlen(r->parser.problem))
+                                      : NULL;
+    twin_error_set(r->err, r->parser.error == YAML_MEMORY_ERROR ? TWIN_ENOMEM : TWIN_EFORMAT,
+                   "%s: line %zu: %s", r->name, r->parser.problem_mark.line + 1,
                    problem ? problem : "not YAML");
     tw_free(problem);
     return false;
@@ -71,7 +79,10 @@ static bool one_of(const char *s, const char *const *words)
 /* [-+]? digits, 0o octal, 0x hexadecimal */
 static bool looks_integer(const char *s, int *base)
 {
-    static const struct { const char *prefix, *digits; int base; } forms[] = {
+    static const struct {
+        const char *prefix, *digits;
+        int base;
+    } forms[] = {
         {"0o", "01234567", 8}, {"0x", "0123456789abcdefABCDEF", 16}, {"", "0123456789", 10}};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         const char *p = s + (forms[i].base == 10 && (*s == '-' || *s == '+'));
@@ -111,7 +122,8 @@ static json_t *integer(struct reader *r, const yaml_event_t *e, const char *s, i
 {
     errno = 0;
     long long v = strtoll(base == 10 ? s : s + 2, NULL, base);
-    return errno ? refuse(r, TWIN_EFORMAT, e, "an integer that needs more than 64 bits") : tw_config_integer(v);
+    return errno ? refuse(r, TWIN_EFORMAT, e, "an integer that needs more than 64 bits")
+                 : tw_config_integer(v);
 }
 
 static json_t *real(struct reader *r, const yaml_event_t *e, const char *s)
@@ -123,9 +135,11 @@ static json_t *real(struct reader *r, const yaml_event_t *e, const char *s)
 /* A plain scalar without a tag, and what an explicit tag of the core schema asks for. */
 static json_t *plain(struct reader *r, const yaml_event_t *e, const char *s)
 {
-    static const char *const null[] = {"", "~", "null", "Null", "NULL", NULL}, *const yes[] = {"true", "True", "TRUE", NULL},
-                 *const no[] = {"false", "False", "FALSE", NULL},
-                 *const odd[] = {".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", "-.inf", "-.Inf", "-.INF", ".nan", ".NaN", ".NAN", NULL};
+    static const char *const null[] = {"", "~", "null", "Null", "NULL", NULL};
+    static const char *const yes[] = {"true", "True", "TRUE", NULL};
+    static const char *const no[] = {"false", "False", "FALSE", NULL};
+    static const char *const odd[] = {".inf",  ".Inf",  ".INF", "+.inf", "+.Inf", "+.INF", "-.inf",
+                                      "-.Inf", "-.INF", ".nan", ".NaN",  ".NAN",  NULL};
     int base;
     if (one_of(s, null))
         return json_null();
@@ -142,27 +156,38 @@ static json_t *plain(struct reader *r, const yaml_event_t *e, const char *s)
 
 static json_t *tagged(struct reader *r, const yaml_event_t *e, const char *s, const char *tag)
 {
-    static const struct { const char *tag; int type; } rows[] = {
-        {YAML_NULL_TAG, JSON_NULL}, {YAML_BOOL_TAG, JSON_TRUE}, {YAML_INT_TAG, JSON_INTEGER}, {YAML_FLOAT_TAG, JSON_REAL}};
+    static const struct {
+        const char *tag;
+        int type;
+    } rows[] = {{YAML_NULL_TAG, JSON_NULL},
+                {YAML_BOOL_TAG, JSON_TRUE},
+                {YAML_INT_TAG, JSON_INTEGER},
+                {YAML_FLOAT_TAG, JSON_REAL}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(tag, rows[i].tag) != 0)
             continue;
         json_t *v = plain(r, e, s);
         bool integral = json_is_integer(v) || json_is_object(v); /* an object: a large one */
-        int type = !v ? -1 : json_is_boolean(v) ? JSON_TRUE : integral ? JSON_INTEGER : (int)json_typeof(v);
+        int type = !v                   ? -1
+                   : json_is_boolean(v) ? JSON_TRUE
+                   : integral           ? JSON_INTEGER
+                                        : (int)json_typeof(v);
         if (!v || type == rows[i].type || (integral && rows[i].type == JSON_REAL))
             return v;
         json_decref(v);
         return refuse(r, TWIN_EFORMAT, e, "a scalar that is not what its tag says");
     }
-    return refuse(r, TWIN_EFORMAT, e, "a tag that YAML's core schema does not know: its value is up to the program that reads it");
+    return refuse(r, TWIN_EFORMAT, e,
+                  "a tag that YAML's core schema does not know: its value is up to the program "
+                  "that reads it");
 }
 
 static json_t *scalar(struct reader *r, const yaml_event_t *e)
 {
     const char *s = (const char *)e->data.scalar.value, *tag = (const char *)e->data.scalar.tag;
     const size_t n = e->data.scalar.length;
-    if (e->data.scalar.plain_implicit && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && (!tag || !*tag))
+    if (e->data.scalar.plain_implicit && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+        (!tag || !*tag))
         return plain(r, e, s);
     if (tag && *tag && strcmp(tag, "!") != 0 && strcmp(tag, YAML_STR_TAG) != 0)
         return tagged(r, e, s, tag);
@@ -172,7 +197,8 @@ static json_t *scalar(struct reader *r, const yaml_event_t *e)
 
 /* ---- collections */
 
-/* The key as JSON has it: text; other values, which JSON cannot have as keys, by their canonical form behind a tag. */
+/* The key as JSON has it: text; other values, which JSON cannot have as keys, by their canonical
+ * form behind a tag. */
 static char *key_of(struct reader *r, const yaml_event_t *e, const json_t *v)
 {
     struct tw_buf b = {.cap = r->key_bytes_most - r->key_bytes + 1};
@@ -181,7 +207,8 @@ static char *key_of(struct reader *r, const yaml_event_t *e, const json_t *v)
     if (json_is_string(v) && strlen(json_string_value(v)) != json_string_length(v))
         refuse(r, TWIN_EFORMAT, e, "a key with a NUL character");
     else if (json_is_string(v) && tw_starts(json_string_value(v), TW_TAG))
-        refuse(r, TWIN_EFORMAT, e, "keys that begin with " TW_TAG " are reserved for what JSON has no form for");
+        refuse(r, TWIN_EFORMAT, e,
+               "keys that begin with " TW_TAG " are reserved for what JSON has no form for");
     else if (json_is_string(v))
         key = tw_strdup(json_string_value(v));
     else if (tw_buf_puts(&b, TW_TAG "key:") == 0 && tw_jcs_write(v, &b, &why) == 0) {
@@ -205,18 +232,21 @@ static bool merge(struct reader *r, const yaml_event_t *e, json_t *into, json_t 
     bool fine = json_is_object(from) || json_is_array(from);
     if (json_is_object(from))
         fine = json_object_update_missing(into, from) == 0;
-    json_array_foreach(from, i, item)
+    json_array_foreach (from, i, item)
         fine = fine && json_is_object(item) && json_object_update_missing(into, item) == 0;
     if (!fine)
-        refuse(r, TWIN_EFORMAT, e, "\"<<\" merges a mapping or a list of mappings, found something else");
+        refuse(r, TWIN_EFORMAT, e,
+               "\"<<\" merges a mapping or a list of mappings, found something else");
     return fine;
 }
 
-/* One key and its value. merges: the values of "<<", for when all of the mapping's own keys are known, since those win. */
+/* One key and its value. merges: the values of "<<", for when all of the mapping's own keys are
+ * known, since those win. */
 static bool pair(struct reader *r, yaml_event_t *key_event, json_t *out, json_t *merges, int depth)
 {
     yaml_event_t e;
-    bool merging = key_event->type == YAML_SCALAR_EVENT && key_event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+    bool merging = key_event->type == YAML_SCALAR_EVENT &&
+                   key_event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
                    strcmp((const char *)key_event->data.scalar.value, "<<") == 0;
     json_t *k = value_of(r, key_event, depth + 1), *v = NULL;
     char *key = k && !merging ? key_of(r, key_event, k) : NULL;
@@ -252,7 +282,7 @@ static json_t *mapping(struct reader *r, const yaml_event_t *begin, int depth)
         fine = end || pair(r, &e, out, merges, depth);
         yaml_event_delete(&e);
     }
-    json_array_foreach(merges, i, item)
+    json_array_foreach (merges, i, item)
         fine = fine && merge(r, begin, out, item);
     json_decref(merges);
     if (fine)
@@ -289,7 +319,8 @@ static json_t *follow(struct reader *r, const yaml_event_t *e)
             r->values += r->anchor[i].values;
             return json_incref(r->anchor[i].value);
         }
-    return refuse(r, TWIN_EFORMAT, e, "an alias for what was not named before, or of what it lies in");
+    return refuse(r, TWIN_EFORMAT, e,
+                  "an alias for what was not named before, or of what it lies in");
 }
 
 static bool name(struct reader *r, const yaml_char_t *anchor, json_t *value, long values)
@@ -306,18 +337,31 @@ static bool name(struct reader *r, const yaml_char_t *anchor, json_t *value, lon
 static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
 {
     const long before = r->values++;
-    const bool is_mapping = e->type == YAML_MAPPING_START_EVENT, is_sequence = e->type == YAML_SEQUENCE_START_EVENT;
-    const yaml_char_t *anchor = is_mapping ? e->data.mapping_start.anchor : is_sequence ? e->data.sequence_start.anchor : e->type == YAML_SCALAR_EVENT ? e->data.scalar.anchor : NULL;
-    const char *tag = (const char *)(is_mapping ? e->data.mapping_start.tag : is_sequence ? e->data.sequence_start.tag : NULL);
+    const bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
+    const bool is_sequence = e->type == YAML_SEQUENCE_START_EVENT;
+    const yaml_char_t *anchor = is_mapping                     ? e->data.mapping_start.anchor
+                                : is_sequence                  ? e->data.sequence_start.anchor
+                                : e->type == YAML_SCALAR_EVENT ? e->data.scalar.anchor
+                                                               : NULL;
+    const char *tag = (const char *)(is_mapping    ? e->data.mapping_start.tag
+                                     : is_sequence ? e->data.sequence_start.tag
+                                                   : NULL);
     json_t *out;
     if (depth > TW_JCS_DEPTH)
         return refuse(r, TWIN_ELIMIT, e, "values nested too deep");
     if (tag && strcmp(tag, "!") != 0 && strcmp(tag, is_mapping ? YAML_MAP_TAG : YAML_SEQ_TAG) != 0)
-        return refuse(r, TWIN_EFORMAT, e, "a tag that YAML's core schema does not know: its value is up to the program that reads it");
-    out = is_mapping ? mapping(r, e, depth) : is_sequence ? sequence(r, depth) : e->type == YAML_ALIAS_EVENT ? follow(r, e) : scalar(r, e);
+        return refuse(r, TWIN_EFORMAT, e,
+                      "a tag that YAML's core schema does not know: its value is up to the program "
+                      "that reads it");
+    out = is_mapping                    ? mapping(r, e, depth)
+          : is_sequence                 ? sequence(r, depth)
+          : e->type == YAML_ALIAS_EVENT ? follow(r, e)
+                                        : scalar(r, e);
     if (out && r->values > r->values_most) {
         json_decref(out);
-        return refuse(r, TWIN_ELIMIT, e, "more values than a text of its length may stand for once all aliases are followed");
+        return refuse(
+            r, TWIN_ELIMIT, e,
+            "more values than a text of its length may stand for once all aliases are followed");
     }
     if (out && anchor && !name(r, anchor, out, r->values - before)) {
         json_decref(out);
@@ -390,7 +434,10 @@ json_t *tw_config_from_yaml(const char *data, size_t n, const char *path, struct
 json_t *tw_config_from_yaml(const char *data, size_t n, const char *name, struct twin_error *err)
 {
     (void)data, (void)n;
-    twin_error_set(err, TWIN_EUNSUPPORTED, "%s: this twinrun was built without libyaml (Debian: libyaml-dev); convert the file to JSON", name);
+    twin_error_set(err, TWIN_EUNSUPPORTED,
+                   "%s: this twinrun was built without libyaml (Debian: libyaml-dev); convert the "
+                   "file to JSON",
+                   name);
     return NULL;
 }
 #endif

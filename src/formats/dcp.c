@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch.distributed.checkpoint: a folder with a pickle, .metadata, that says of each tensor which boxes of it (chunks) stand in which file, where; each box is a
- * PyTorch archive inside of that file. What is no tensor is such an archive, too.
+ * torch.distributed.checkpoint: a folder with a pickle, .metadata, that says of each tensor which
+ * boxes of it (chunks) stand in which file, where; each box is a PyTorch archive inside of that
+ * file. What is no tensor is such an archive, too.
  */
 #include "pickle.h"
 
@@ -14,23 +15,31 @@
 
 struct chunk {
     int64_t from[TWIN_MAX_NDIM], size[TWIN_MAX_NDIM];
-    size_t file;                /* index + 1; 0: its place was not told */
+    size_t file; /* index + 1; 0: its place was not told */
     uint64_t at, bytes;
-    struct twin_tensors *open;  /* while its tensor is read */
+    struct twin_tensors *open; /* while its tensor is read */
 };
 
-struct boxes { struct chunk *chunk; size_t count; };
+struct boxes {
+    struct chunk *chunk;
+    size_t count;
+};
 
 struct tw_dcp {
     int folder;
-    struct { char *name; int fd; uint64_t bytes; } *file;
+    struct {
+        char *name;
+        int fd;
+        uint64_t bytes;
+    } *file;
     size_t files;
     struct boxes *tensor;
     size_t tensors;
-    size_t current;             /* tensor whose chunks may be open */
+    size_t current; /* tensor whose chunks may be open */
 };
 
-/* Names are looked for one by one: in the order of the other list one look suffices, in any other it takes the square. */
+/* Names are looked for one by one: in the order of the other list one look suffices, in any other
+ * it takes the square. */
 #define MAX_LOOKS ((uint64_t)1 << 28)
 
 struct reading {
@@ -43,12 +52,14 @@ struct reading {
 
 static int bad(struct reading *r, const char *what, const char *name, size_t n)
 {
-    return twin_error_set(r->err, TWIN_EFORMAT, "%s: damaged .metadata: %s: %.*s", tw_tensors_source(r->f)->name, what, (int)(n < 200 ? n : 200), name);
+    return twin_error_set(r->err, TWIN_EFORMAT, "%s: damaged .metadata: %s: %.*s",
+                          tw_tensors_source(r->f)->name, what, (int)(n < 200 ? n : 200), name);
 }
 
 static int no_memory(struct reading *r)
 {
-    return twin_error_set(r->err, TWIN_ENOMEM, "%s: no memory for its list", tw_tensors_source(r->f)->name);
+    return twin_error_set(r->err, TWIN_ENOMEM, "%s: no memory for its list",
+                          tw_tensors_source(r->f)->name);
 }
 
 /* The value of a text key in a dict; NULL: none. */
@@ -68,7 +79,8 @@ static const struct tw_node *attribute(const struct tw_node *object, const char 
 static bool is_class(const struct tw_node *n, const char *name)
 {
     const struct tw_node *f = n && n->kind == TW_OBJECT ? tw_node_item(n, 0) : NULL;
-    return f && f->kind == TW_GLOBAL && tw_ends(f->text, name) && f->count > strlen(name) && f->text[f->count - strlen(name) - 1] == '.';
+    return f && f->kind == TW_GLOBAL && tw_ends(f->text, name) && f->count > strlen(name) &&
+           f->text[f->count - strlen(name) - 1] == '.';
 }
 
 /* The name that torch.save would give: by the path in planner_data, else the dotted one. */
@@ -80,8 +92,10 @@ static char *name_of(struct reading *r, const struct tw_node *fqn)
         r->looks += r->names->count / 2;
     if (r->looks > MAX_LOOKS)
         return NULL;
-    for (uint32_t i = 0; r->names && r->names->kind == TW_DICT && i + 1 < r->names->count && !path; i += 2)
-        if (r->names->item[i]->kind == TW_TEXT && r->names->item[i]->count == fqn->count && memcmp(r->names->item[i]->text, fqn->text, fqn->count) == 0)
+    for (uint32_t i = 0; r->names && r->names->kind == TW_DICT && i + 1 < r->names->count && !path;
+         i += 2)
+        if (r->names->item[i]->kind == TW_TEXT && r->names->item[i]->count == fqn->count &&
+            memcmp(r->names->item[i]->text, fqn->text, fqn->count) == 0)
             path = r->names->item[i + 1];
     for (uint32_t i = 0; path && path->kind == TW_TUPLE && i < path->count; i++) {
         const struct tw_node *p = path->item[i];
@@ -110,11 +124,14 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
 {
     struct tw_dcp *d = r->d;
     bool is_text = path && path->kind == TW_TEXT;
-    if (!is_text || tw_path_fault(path->text, path->count, TW_PATH_ANY_NAME) || memchr(path->text, '/', path->count) ||
-        path->text[0] == '.')
-        return bad(r, "a file that is not one of the folder", path && path->kind == TW_TEXT ? path->text : "?", path && path->kind == TW_TEXT ? path->count : 1);
+    if (!is_text || tw_path_fault(path->text, path->count, TW_PATH_ANY_NAME) ||
+        memchr(path->text, '/', path->count) || path->text[0] == '.')
+        return bad(r, "a file that is not one of the folder",
+                   path && path->kind == TW_TEXT ? path->text : "?",
+                   path && path->kind == TW_TEXT ? path->count : 1);
     for (size_t i = 0; i < d->files; i++)
-        if (strlen(d->file[i].name) == path->count && memcmp(d->file[i].name, path->text, path->count) == 0) {
+        if (strlen(d->file[i].name) == path->count &&
+            memcmp(d->file[i].name, path->text, path->count) == 0) {
             *out = i + 1;
             return 0;
         }
@@ -138,28 +155,38 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
     return 0;
 }
 
-static int set_place(struct reading *r, const struct tw_node *info, struct chunk *c, const struct tw_node *fqn)
+static int set_place(struct reading *r, const struct tw_node *info, struct chunk *c,
+                     const struct tw_node *fqn)
 {
-    const struct tw_node *at = attribute(info, "offset"), *bytes = attribute(info, "length"), *transforms = attribute(info, "transform_descriptors");
-    if (!at || !bytes || at->kind != TW_INT || bytes->kind != TW_INT || at->number < 0 || bytes->number < 0)
+    const struct tw_node *at = attribute(info, "offset");
+    const struct tw_node *bytes = attribute(info, "length");
+    const struct tw_node *transforms = attribute(info, "transform_descriptors");
+    if (!at || !bytes || at->kind != TW_INT || bytes->kind != TW_INT || at->number < 0 ||
+        bytes->number < 0)
         return bad(r, "no place in a file", fqn->text, fqn->count);
     if (transforms && transforms->kind != TW_NONE && transforms->count > 0)
-        return twin_error_set(r->err, TWIN_EUNSUPPORTED, "%s: %.*s is stored compressed or encrypted", tw_tensors_source(r->f)->name, (int)(fqn->count < 200 ? fqn->count : 200), fqn->text);
+        return twin_error_set(
+            r->err, TWIN_EUNSUPPORTED, "%s: %.*s is stored compressed or encrypted",
+            tw_tensors_source(r->f)->name, (int)(fqn->count < 200 ? fqn->count : 200), fqn->text);
     int rc = find_file(r, attribute(info, "relative_path"), &c->file);
-    if (rc == 0 && ((uint64_t)at->number > r->d->file[c->file - 1].bytes || (uint64_t)bytes->number > r->d->file[c->file - 1].bytes - (uint64_t)at->number))
-        rc = twin_error_set(r->err, TWIN_EFORMAT, "%s/%s ends before %.*s does: was it cut off?", tw_tensors_source(r->f)->name, r->d->file[c->file - 1].name,
+    if (rc == 0 && ((uint64_t)at->number > r->d->file[c->file - 1].bytes ||
+                    (uint64_t)bytes->number > r->d->file[c->file - 1].bytes - (uint64_t)at->number))
+        rc = twin_error_set(r->err, TWIN_EFORMAT, "%s/%s ends before %.*s does: was it cut off?",
+                            tw_tensors_source(r->f)->name, r->d->file[c->file - 1].name,
                             (int)(fqn->count < 200 ? fqn->count : 200), fqn->text);
     c->at = (uint64_t)at->number;
     c->bytes = (uint64_t)bytes->number;
     return rc;
 }
 
-static bool index_is(const struct tw_node *index, const struct tw_node *fqn, const int64_t *from, uint32_t ndim)
+static bool index_is(const struct tw_node *index, const struct tw_node *fqn, const int64_t *from,
+                     uint32_t ndim)
 {
     const struct tw_node *name = attribute(index, "fqn"), *offset = attribute(index, "offset");
     int64_t at[TWIN_MAX_NDIM];
     uint32_t n = 0;
-    if (!name || name->kind != TW_TEXT || name->count != fqn->count || memcmp(name->text, fqn->text, fqn->count) != 0)
+    if (!name || name->kind != TW_TEXT || name->count != fqn->count ||
+        memcmp(name->text, fqn->text, fqn->count) != 0)
         return false;
     if (!from || !offset || offset->kind == TW_NONE)
         return !from || ndim == 0;
@@ -167,14 +194,17 @@ static bool index_is(const struct tw_node *index, const struct tw_node *fqn, con
 }
 
 /* Indexes are looked through from where the last one was found: both lists have one order. */
-static int find_place(struct reading *r, const struct tw_node *fqn, const int64_t *from, uint32_t ndim, struct chunk *c, uint32_t *hint)
+static int find_place(struct reading *r, const struct tw_node *fqn, const int64_t *from,
+                      uint32_t ndim, struct chunk *c, uint32_t *hint)
 {
     const uint32_t pairs = r->places->count / 2;
     for (uint32_t k = 0; k < pairs; k++) {
         const uint32_t i = (*hint + k) % pairs;
         if (++r->looks > MAX_LOOKS)
-            return twin_error_set(r->err, TWIN_ELIMIT, "%s: its .metadata lists tensors and places in too different orders",
-                                  tw_tensors_source(r->f)->name);
+            return twin_error_set(
+                r->err, TWIN_ELIMIT,
+                "%s: its .metadata lists tensors and places in too different orders",
+                tw_tensors_source(r->f)->name);
         if (index_is(r->places->item[2 * i], fqn, from, ndim)) {
             *hint = i + 1;
             return set_place(r, r->places->item[2 * i + 1], c, fqn);
@@ -185,18 +215,28 @@ static int find_place(struct reading *r, const struct tw_node *fqn, const int64_
 
 /* ---- what is in it */
 
-static int open_chunk(const struct tw_dcp *d, const struct chunk *c, bool values, const char *name, struct twin_tensors **out, struct twin_error *err)
+static int open_chunk(const struct tw_dcp *d, const struct chunk *c, bool values, const char *name,
+                      struct twin_tensors **out, struct twin_error *err)
 {
-    const struct tw_source s = {.fd = d->file[c->file - 1].fd, .borrowed = true, .base = c->at, .size = c->bytes, .name = name};
+    const struct tw_source s = {.fd = d->file[c->file - 1].fd,
+                                .borrowed = true,
+                                .base = c->at,
+                                .size = c->bytes,
+                                .name = name};
     return tw_tensors_open_source(&s, values, out, err);
 }
 
-static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct tw_node *meta, uint32_t *hint)
+static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct tw_node *meta,
+                      uint32_t *hint)
 {
     struct tw_dcp *d = r->d;
     struct tw_found t = {.dense = true};
-    const struct tw_node *properties = attribute(meta, "properties"), *chunks = attribute(meta, "chunks"), *type = properties ? tw_node_item(properties->state, 0) : NULL;
-    if (!type || type->kind != TW_GLOBAL || !tw_node_sizes(attribute(meta, "size"), t.shape, &t.ndim) || !chunks || chunks->kind != TW_LIST)
+    const struct tw_node *properties = attribute(meta, "properties");
+    const struct tw_node *chunks = attribute(meta, "chunks");
+    const struct tw_node *type = properties ? tw_node_item(properties->state, 0) : NULL;
+    if (!type || type->kind != TW_GLOBAL ||
+        !tw_node_sizes(attribute(meta, "size"), t.shape, &t.ndim) || !chunks ||
+        chunks->kind != TW_LIST)
         return bad(r, "expected type, size and chunks", fqn->text, fqn->count);
     char *name = name_of(r, fqn);
     t.name = name ? tw_arena_text(r->f, name, strlen(name)) : NULL;
@@ -207,22 +247,29 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     int over = tw_tensors_charge(r->f, chunks->count * sizeof(struct chunk), 0, r->err);
     if (over)
         return over;
-    struct boxes b = {.chunk = tw_calloc(chunks->count + 1, sizeof *b.chunk), .count = chunks->count};
+    struct boxes b = {.chunk = tw_calloc(chunks->count + 1, sizeof *b.chunk),
+                      .count = chunks->count};
     if (!t.name || !t.stored_as || !grown || !b.chunk) {
         tw_free(b.chunk);
         return no_memory(r);
     }
     d->tensor[d->tensors++] = b;
     t.dtype = tw_torch_type(type->text);
-    t.unreadable = t.dtype == TWIN_BYTES ? "its elements are of a type that twinrun does not know" : NULL;
-    t.piece = (struct tw_piece){.at = d->tensors, .packed = INT64_MAX, .bytes = INT64_MAX}; /* a place of its own: nothing shares it */
+    t.unreadable = t.dtype == TWIN_BYTES ? "its elements are of a type that twinrun does not know"
+                                         : NULL;
+    /* a place of its own: nothing shares it */
+    t.piece = (struct tw_piece){.at = d->tensors, .packed = INT64_MAX, .bytes = INT64_MAX};
     int rc = 0;
     for (size_t i = 0; i < b.count && rc == 0; i++) {
         uint32_t n = 0, m = 0;
-        bool fits = tw_node_sizes(attribute(chunks->item[i], "offsets"), b.chunk[i].from, &n) && tw_node_sizes(attribute(chunks->item[i], "sizes"), b.chunk[i].size, &m) && n == t.ndim && m == n;
+        bool fits = tw_node_sizes(attribute(chunks->item[i], "offsets"), b.chunk[i].from, &n) &&
+                    tw_node_sizes(attribute(chunks->item[i], "sizes"), b.chunk[i].size, &m) &&
+                    n == t.ndim && m == n;
         for (uint32_t k = 0; fits && k < n; k++)
-            fits = b.chunk[i].from[k] <= t.shape[k] && b.chunk[i].size[k] <= t.shape[k] - b.chunk[i].from[k];
-        rc = fits ? find_place(r, fqn, b.chunk[i].from, n, &b.chunk[i], hint) : bad(r, "a chunk outside of its tensor", fqn->text, fqn->count);
+            fits = b.chunk[i].from[k] <= t.shape[k] &&
+                   b.chunk[i].size[k] <= t.shape[k] - b.chunk[i].from[k];
+        rc = fits ? find_place(r, fqn, b.chunk[i].from, n, &b.chunk[i], hint)
+                  : bad(r, "a chunk outside of its tensor", fqn->text, fqn->count);
     }
     return rc ? rc : tw_tensors_add(r->f, &t, r->err);
 }
@@ -238,12 +285,16 @@ static int add_values(struct reading *r, const struct tw_node *fqn, uint32_t *hi
         rc = name ? open_chunk(r->d, &c, true, name, &in, r->err) : no_memory(r);
     for (size_t i = 0; rc == 0 && i < twin_tensors_value_count(in); i++) {
         struct twin_tensors_value v = *twin_tensors_value_at(in, i);
-        char *full = strcmp(v.name, "value") == 0 ? tw_strdup(name) : tw_printf(v.name[0] == '[' || v.name[0] == '(' ? "%s%s" : "%s/%s", name, v.name);
+        char *full = strcmp(v.name, "value") == 0
+                         ? tw_strdup(name)
+                         : tw_printf(v.name[0] == '[' || v.name[0] == '(' ? "%s%s" : "%s/%s", name,
+                                     v.name);
         v.name = full ? full : "?";
         rc = full ? tw_tensors_value(r->f, &v, r->err) : no_memory(r);
         tw_free(full);
     }
-    if (rc == 0 && twin_tensors_count(in) && tw_tensors_skip(r->f, "tensors among other values") != 0)
+    if (rc == 0 && twin_tensors_count(in) &&
+        tw_tensors_skip(r->f, "tensors among other values") != 0)
         rc = no_memory(r);
     twin_tensors_close(in);
     tw_free(name);
@@ -257,7 +308,8 @@ static int read_metadata(struct reading *r, const struct tw_node *top)
     int rc = 0;
     r->names = attribute(top, "planner_data");
     r->places = attribute(top, "storage_data");
-    if (!is_class(top, "Metadata") || !all || all->kind != TW_DICT || !r->places || r->places->kind != TW_DICT)
+    if (!is_class(top, "Metadata") || !all || all->kind != TW_DICT || !r->places ||
+        r->places->kind != TW_DICT)
         return bad(r, "expected the metadata of torch.distributed.checkpoint", "", 0);
     for (uint32_t i = 0; i + 1 < all->count && rc == 0; i += 2) {
         const struct tw_node *fqn = all->item[i], *meta = all->item[i + 1];
@@ -289,7 +341,8 @@ int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct 
     if (fd < 0 || fstat(fd, &st) != 0)
         rc = twin_error_system(err, "%s/.metadata", tw_tensors_source(f)->name);
     else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > TW_MAX_LIST)
-        rc = twin_error_set(err, TWIN_ELIMIT, "%s/.metadata: expected a file of at most 256 MiB", tw_tensors_source(f)->name);
+        rc = twin_error_set(err, TWIN_ELIMIT, "%s/.metadata: expected a file of at most 256 MiB",
+                            tw_tensors_source(f)->name);
     const size_t n = rc == 0 ? (size_t)st.st_size : 0;
     unsigned char *data = rc == 0 ? tw_malloc(n + 1) : NULL;
     size_t at = 0;
@@ -335,8 +388,10 @@ void tw_dcp_free(struct tw_dcp *d)
 
 /* ---- values */
 
-/* The chunk with this element, which element of the chunk it is, and how many of the next ones follow each other in both. */
-static struct chunk *locate(const struct twin_tensors_entry *e, const struct boxes *b, uint64_t first, uint64_t *inside, uint64_t *run)
+/* The chunk with this element, which element of the chunk it is, and how many of the next ones
+ * follow each other in both. */
+static struct chunk *locate(const struct twin_tensors_entry *e, const struct boxes *b,
+                            uint64_t first, uint64_t *inside, uint64_t *run)
 {
     int64_t index[TWIN_MAX_NDIM];
     for (uint32_t k = e->ndim; k-- > 0;) {
@@ -367,7 +422,8 @@ static struct chunk *locate(const struct twin_tensors_entry *e, const struct box
     return NULL;
 }
 
-int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err)
+int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first,
+                uint64_t n, void *out, struct twin_error *err)
 {
     const size_t size = twin_dtype_size(e->dtype);
     if (d->current != i)
@@ -377,14 +433,18 @@ int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, 
         uint64_t inside, run;
         struct chunk *c = locate(e, &d->tensor[i], first, &inside, &run);
         if (!c)
-            return twin_error_set(err, TWIN_EFORMAT, "tensor %s: no chunk has element %llu", e->name, (unsigned long long)first);
+            return twin_error_set(err, TWIN_EFORMAT, "tensor %s: no chunk has element %llu",
+                                  e->name, (unsigned long long)first);
         int rc = c->open ? 0 : open_chunk(d, c, false, e->name, &c->open, err);
         const struct twin_tensors_entry *in = rc == 0 ? twin_tensors_at(c->open, 0) : NULL;
         uint64_t volume = 1;
         for (uint32_t k = 0; k < e->ndim; k++)
             volume *= (uint64_t)c->size[k];
-        if (rc == 0 && (!in || twin_tensors_count(c->open) != 1 || in->dtype != e->dtype || in->count != volume))
-            rc = twin_error_set(err, TWIN_EFORMAT, "tensor %s: a chunk holds something else than its metadata say", e->name);
+        if (rc == 0 && (!in || twin_tensors_count(c->open) != 1 || in->dtype != e->dtype ||
+                        in->count != volume))
+            rc = twin_error_set(err, TWIN_EFORMAT,
+                                "tensor %s: a chunk holds something else than its metadata say",
+                                e->name);
         take = run < n ? run : n;
         rc = rc ? rc : twin_tensors_read(c->open, 0, inside, take, out, err);
         if (rc)

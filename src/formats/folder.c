@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tensors of several files below one folder as one list. A name begins with the path of its file, unless an index says that the file is only a part:
- * Hugging Face's NAME.safetensors.index.json names the tensors of a model that was cut into several files, wherever the cuts are.
+ * The tensors of several files below one folder as one list. A name begins with the path of its
+ * file, unless an index says that the file is only a part: Hugging Face's
+ * NAME.safetensors.index.json names the tensors of a model that was cut into several files,
+ * wherever the cuts are.
  */
 #include "internal.h"
 
@@ -16,24 +18,31 @@
 
 #define MAX_INDEX ((uint64_t)64 << 20) /* bytes of an index: a model of a million tensors */
 
-struct part { const char *path; size_t first, count; };
+struct part {
+    const char *path;
+    size_t first, count;
+};
 
 struct tw_folder {
-    const char *name;              /* the list's */
+    const char *name; /* the list's */
     int fd;
-    struct part *part;             /* files of tensors, by their first one */
+    struct part *part; /* files of tensors, by their first one */
     size_t count;
-    size_t current;                /* part that is open */
+    size_t current; /* part that is open */
     struct twin_tensors *open;
 };
 
-static int open_regular(const struct tw_folder *d, const char *path, const char *name, uint64_t *size, struct twin_error *err)
+static int open_regular(const struct tw_folder *d, const char *path, const char *name,
+                        uint64_t *size, struct twin_error *err)
 {
     struct stat st;
-    int fd = openat(d->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us up */
+    /* a FIFO must not hold us up */
+    int fd = openat(d->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return twin_error_system(err, "%s", name);
-    int rc = fstat(fd, &st) != 0 ? twin_error_system(err, "%s", name) : !S_ISREG(st.st_mode) ? twin_error_set(err, TWIN_EIO, "%s: expected a file", name) : 0;
+    int rc = fstat(fd, &st) != 0    ? twin_error_system(err, "%s", name)
+             : !S_ISREG(st.st_mode) ? twin_error_set(err, TWIN_EIO, "%s: expected a file", name)
+                                    : 0;
     if (rc) {
         close(fd);
         return rc;
@@ -43,21 +52,26 @@ static int open_regular(const struct tw_folder *d, const char *path, const char 
 }
 
 /* 1: none of the formats that hold tensors. */
-static int open_file(const struct tw_folder *d, const char *path, bool values, struct twin_tensors **out, struct twin_error *err)
+static int open_file(const struct tw_folder *d, const char *path, bool values,
+                     struct twin_tensors **out, struct twin_error *err)
 {
     char *name = tw_path_join(d->name, path);
     struct tw_source s = {.name = name};
     *out = NULL;
-    s.fd = name ? open_regular(d, path, name, &s.size, err) : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", path);
+    s.fd = name ? open_regular(d, path, name, &s.size, err)
+                : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", path);
     struct twin_error why = TWIN_ERROR_INIT; /* that a file is none of tensors is no error here */
     int rc = s.fd < 0 ? s.fd : tw_tensors_open_source(&s, values, out, &why);
     tw_free(name);
-    return s.fd < 0 || rc == 0 ? rc : rc == TWIN_EUNSUPPORTED ? 1 : twin_error_set(err, rc, "%s", why.message);
+    return s.fd < 0 || rc == 0       ? rc
+           : rc == TWIN_EUNSUPPORTED ? 1
+                                     : twin_error_set(err, rc, "%s", why.message);
 }
 
 /* ---- indexes */
 
-/* The whole of an index, NUL-terminated; NULL: it cannot be read, or is larger than an index ever is. */
+/* The whole of an index, NUL-terminated; NULL: it cannot be read, or is larger than an index ever
+ * is. */
 static char *index_text(const struct tw_folder *d, const char *path, size_t *n)
 {
     uint64_t size;
@@ -75,17 +89,19 @@ static char *index_text(const struct tw_folder *d, const char *path, size_t *n)
     return text;
 }
 
-/* Adds the paths of the files that the index at `path` cuts its model into. One that cannot be read as such says nothing. */
+/* Adds the paths of the files that the index at `path` cuts its model into. One that cannot be read
+ * as such says nothing. */
 static void read_index(const struct tw_folder *d, const char *path, json_t *parts)
 {
     size_t n = 0;
     char *text = index_text(d, path, &n);
     json_t *index = text ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL, *file;
     const char *tensor, *slash = strrchr(path, '/');
-    json_object_foreach(json_object_get(index, "weight_map"), tensor, file) {
+    json_object_foreach (json_object_get(index, "weight_map"), tensor, file) {
         const char *name = json_string_value(file);
         bool below = name && !tw_path_fault(name, strlen(name), TW_PATH_ANY_NAME);
-        char *full = below ? tw_printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name) : NULL;
+        char *full = below ? tw_printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name)
+                           : NULL;
         if (full)
             json_object_set_new(parts, full, json_true());
         tw_free(full);
@@ -96,14 +112,18 @@ static void read_index(const struct tw_folder *d, const char *path, json_t *part
 
 /* ---- one list of all */
 
-/* What stands before the names of a file's tensors: its path and '/', or the folder of its model. */
+/*
+ * What stands before the names of a file's tensors: its path and '/', or the folder of its model.
+ */
 static char *prefix_of(const char *path, const json_t *parts)
 {
     const char *slash = strrchr(path, '/');
-    return !json_object_get(parts, path) ? tw_printf("%s/", path) : tw_strndup(path, slash ? (size_t)(slash + 1 - path) : 0);
+    return !json_object_get(parts, path) ? tw_printf("%s/", path)
+                                         : tw_strndup(path, slash ? (size_t)(slash + 1 - path) : 0);
 }
 
-static int add_tensors(struct twin_tensors *f, struct twin_tensors *in, const char *prefix, struct twin_error *err)
+static int add_tensors(struct twin_tensors *f, struct twin_tensors *in, const char *prefix,
+                       struct twin_error *err)
 {
     for (size_t i = 0; i < twin_tensors_count(in); i++) {
         const struct twin_tensors_entry *e = twin_tensors_at(in, i);
@@ -112,11 +132,15 @@ static int add_tensors(struct twin_tensors *f, struct twin_tensors *in, const ch
         memcpy(t.shape, e->shape, e->ndim * sizeof *e->shape);
         t.name = name ? tw_arena_text(f, name, strlen(name)) : NULL;
         t.stored_as = tw_arena_text(f, e->stored_as, strlen(e->stored_as));
-        t.unreadable = e->unreadable ? tw_arena_text(f, e->unreadable, strlen(e->unreadable)) : NULL;
-        t.piece = (struct tw_piece){.at = twin_tensors_count(f), .packed = INT64_MAX, .bytes = INT64_MAX}; /* a place of its own: nothing shares it */
+        t.unreadable = e->unreadable ? tw_arena_text(f, e->unreadable, strlen(e->unreadable))
+                                     : NULL;
+        /* a place of its own: nothing shares it */
+        t.piece = (struct tw_piece){
+            .at = twin_tensors_count(f), .packed = INT64_MAX, .bytes = INT64_MAX};
         tw_free(name);
         if (!t.name || !t.stored_as)
-            return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", tw_tensors_source(f)->name);
+            return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list",
+                                  tw_tensors_source(f)->name);
         int rc = tw_tensors_add(f, &t, err);
         if (rc)
             return rc;
@@ -124,7 +148,8 @@ static int add_tensors(struct twin_tensors *f, struct twin_tensors *in, const ch
     return 0;
 }
 
-static int add_values(struct twin_tensors *f, const struct twin_tensors *in, const char *path, struct twin_error *err)
+static int add_values(struct twin_tensors *f, const struct twin_tensors *in, const char *path,
+                      struct twin_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < twin_tensors_value_count(in) && rc == 0; i++) {
@@ -139,14 +164,24 @@ static int add_values(struct twin_tensors *f, const struct twin_tensors *in, con
     return rc;
 }
 
-static int add_file(struct twin_tensors *f, struct tw_folder *d, const struct twin_tensors_file *file, const json_t *parts, struct twin_error *err)
+static int add_file(struct twin_tensors *f, struct tw_folder *d,
+                    const struct twin_tensors_file *file, const json_t *parts,
+                    struct twin_error *err)
 {
     struct twin_tensors *in;
-    struct part p = {.path = tw_arena_text(f, file->path, strlen(file->path)), .first = twin_tensors_count(f)};
+    struct part p = {.path = tw_arena_text(f, file->path, strlen(file->path)),
+                     .first = twin_tensors_count(f)};
     char *prefix = prefix_of(file->path, parts);
-    int rc = prefix && p.path ? open_file(d, file->path, true, &in, err) : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", file->path);
+    int rc = prefix && p.path
+                 ? open_file(d, file->path, true, &in, err)
+                 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", file->path);
     if (rc == 1) {
-        rc = tw_tensors_value(f, &(struct twin_tensors_value){.name = file->path, .kind = TWIN_VALUE_TEXT, .text = file->otherwise, .text_bytes = strlen(file->otherwise)}, err);
+        rc = tw_tensors_value(f,
+                              &(struct twin_tensors_value){.name = file->path,
+                                                           .kind = TWIN_VALUE_TEXT,
+                                                           .text = file->otherwise,
+                                                           .text_bytes = strlen(file->otherwise)},
+                              err);
     } else if (rc == 0) {
         rc = add_tensors(f, in, prefix, err);
         rc = rc ? rc : add_values(f, in, file->path, err);
@@ -168,19 +203,24 @@ static int check_names(const struct twin_tensors *f, struct twin_error *err)
 {
     const size_t n = twin_tensors_count(f);
     const char **name = tw_calloc(n + 1, sizeof *name);
-    int rc = name ? 0 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", tw_tensors_source(f)->name);
+    int rc = name ? 0
+                  : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list",
+                                   tw_tensors_source(f)->name);
     for (size_t i = 0; i < n && rc == 0; i++)
         name[i] = twin_tensors_at(f, i)->name;
     if (rc == 0)
         qsort(name, n, sizeof *name, by_name);
     for (size_t i = 1; i < n && rc == 0; i++)
         if (strcmp(name[i - 1], name[i]) == 0)
-            rc = twin_error_set(err, TWIN_EFORMAT, "%s: two files hold a tensor %s: which of them counts?", tw_tensors_source(f)->name, name[i]);
+            rc = twin_error_set(err, TWIN_EFORMAT,
+                                "%s: two files hold a tensor %s: which of them counts?",
+                                tw_tensors_source(f)->name, name[i]);
     tw_free(name);
     return rc;
 }
 
-int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count, struct tw_folder **out, struct twin_error *err)
+int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count,
+                   struct tw_folder **out, struct twin_error *err)
 {
     struct tw_folder *d = *out = tw_calloc(1, sizeof *d);
     json_t *parts = json_object();
@@ -217,7 +257,8 @@ void tw_folder_free(struct tw_folder *d)
 
 /* ---- values */
 
-int tw_folder_read(struct tw_folder *d, const struct twin_tensors_entry *e, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err)
+int tw_folder_read(struct tw_folder *d, const struct twin_tensors_entry *e, size_t i,
+                   uint64_t first, uint64_t n, void *out, struct twin_error *err)
 {
     size_t k = d->open && d->part[d->current].first <= i ? d->current : 0;
     while (i - d->part[k].first >= d->part[k].count)
@@ -226,7 +267,9 @@ int tw_folder_read(struct tw_folder *d, const struct twin_tensors_entry *e, size
         twin_tensors_close(d->open);
         int rc = open_file(d, d->part[k].path, false, &d->open, err);
         if (rc)
-            return rc == 1 ? twin_error_set(err, TWIN_EFORMAT, "%s: another file than before", d->part[k].path) : rc;
+            return rc == 1 ? twin_error_set(err, TWIN_EFORMAT, "%s: another file than before",
+                                            d->part[k].path)
+                           : rc;
         d->current = k;
     }
     const struct twin_tensors_entry *is = twin_tensors_at(d->open, i - d->part[k].first);

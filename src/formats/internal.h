@@ -14,19 +14,20 @@ enum {
 #define TW_MAX_LIST ((uint64_t)256 << 20) /* bytes of a header, a central directory or a pickle */
 
 /*
- * What reading may cost: a fixed part, and so much for each byte of what describes the tensors (a header, a pickle, a
- * directory). docs/security.md states these figures.
+ * What reading may cost: a fixed part, and so much for each byte of what describes the tensors (a
+ * header, a pickle, a directory). docs/security.md states these figures.
  */
 #define TW_LIST_FREE_BYTES ((uint64_t)64 << 20)
 enum {
-    TW_LIST_BYTES_EACH = 16,    /* of the list, for a byte of a header or of a zip's directory */
-    TW_PICKLE_BYTES_EACH = 128, /* for a byte of a pickle: two of them are a number with a name of its own */
-    TW_UNPACKED_EACH = 64,      /* unpacked bytes held at once, for a packed one */
+    TW_LIST_BYTES_EACH = 16, /* of the list, for a byte of a header or of a zip's directory */
+    /* for a byte of a pickle: two of them are a number with a name of its own */
+    TW_PICKLE_BYTES_EACH = 128,
+    TW_UNPACKED_EACH = 64, /* unpacked bytes held at once, for a packed one */
 };
 
 /* The file: by descriptor, or in memory. */
 struct tw_source {
-    int fd; /* -1: in memory */
+    int fd;        /* -1: in memory */
     bool borrowed; /* fd is somebody else's to close */
     const unsigned char *memory;
     uint64_t base; /* with fd: where it begins in the file */
@@ -34,7 +35,8 @@ struct tw_source {
     const char *name;
 };
 /* Exactly n bytes from `at`; less is TWIN_EFORMAT. */
-int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n, struct twin_error *err);
+int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
+                   struct twin_error *err);
 
 /* A run of bytes in the file that unpacks to `bytes` bytes. */
 struct tw_piece {
@@ -49,8 +51,10 @@ struct tw_found {
     enum twin_dtype dtype;
     uint32_t ndim;
     int64_t shape[TWIN_MAX_NDIM], strides[TWIN_MAX_NDIM]; /* strides in elements, >= 0 */
-    bool dense;                                           /* strides are row-major: they need not be filled */
-    bool swap;                                            /* the bytes of each element (complex: of each part) stand the other way round */
+    /* strides are row-major: they need not be filled */
+    bool dense;
+    /* the bytes of each element (complex: of each part) stand the other way round */
+    bool swap;
     struct tw_piece piece;
     uint64_t offset; /* of the first element, in unpacked bytes of the piece */
 };
@@ -60,13 +64,16 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
 /* Memory that lives as long as the file; NULL when there is none. */
 void *tw_arena(struct twin_tensors *f, size_t bytes);
 char *tw_arena_text(struct twin_tensors *f, const char *s, size_t n);
-int tw_tensors_skip(struct twin_tensors *f, const char *name); /* the first 64 different names are kept; copied */
+/* the first 64 different names are kept; copied */
+int tw_tensors_skip(struct twin_tensors *f, const char *name);
 
 bool tw_tensors_wants_values(const struct twin_tensors *f);
 /* Appends; name and text are copied. */
-int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v, struct twin_error *err);
+int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v,
+                     struct twin_error *err);
 
-/* The list of f may grow by TW_LIST_FREE_BYTES and `each` for each of so many bytes; then adding is TWIN_ELIMIT. */
+/* The list of f may grow by TW_LIST_FREE_BYTES and `each` for each of so many bytes; then adding is
+ * TWIN_ELIMIT. */
 void tw_tensors_budget(struct twin_tensors *f, uint64_t bytes, uint64_t each);
 /* Counts what an entry takes: a place in a table that grows by doubling, and its texts. */
 int tw_tensors_charge(struct twin_tensors *f, size_t entry, size_t texts, struct twin_error *err);
@@ -75,8 +82,8 @@ const struct tw_source *tw_tensors_source(const struct twin_tensors *f);
 
 /* ---- reading packed pieces (piece.c) */
 struct tw_unpack;
-int tw_piece_read(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p, uint64_t at, void *out, size_t n,
-                  struct twin_error *err);
+int tw_piece_read(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
+                  uint64_t at, void *out, size_t n, struct twin_error *err);
 void tw_unpack_free(struct tw_unpack *u);
 bool tw_can_inflate(void);
 
@@ -94,30 +101,47 @@ struct tw_zip {
 };
 int tw_zip_open(const struct tw_source *s, struct tw_zip *z, struct twin_error *err);
 void tw_zip_free(struct tw_zip *z);
-const struct tw_zip_entry *tw_zip_find(const struct tw_zip *z, const char *name); /* entries are sorted by name */
+/* entries are sorted by name */
+const struct tw_zip_entry *tw_zip_find(const struct tw_zip *z, const char *name);
 
 /* ---- one reader each */
 int tw_npy_list(struct twin_tensors *f, struct twin_error *err);
 int tw_npz_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_error *err);
 int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err);
-int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle, struct twin_error *err);
+int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle,
+                  struct twin_error *err);
 int tw_torch_legacy_list(struct twin_tensors *f, struct twin_error *err);
 struct tw_dcp;
-int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct twin_error *err); /* takes folder; *out is to be freed after an error, too */
+/* takes folder; *out is to be freed after an error, too */
+int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct twin_error *err);
 void tw_dcp_free(struct tw_dcp *d);
-int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err);
+int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first,
+                uint64_t n, void *out, struct twin_error *err);
 struct tw_folder;
-int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count, struct tw_folder **out, struct twin_error *err); /* *out as above */
+/* *out as above */
+int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count,
+                   struct tw_folder **out, struct twin_error *err);
 void tw_folder_free(struct tw_folder *d);
-int tw_folder_read(struct tw_folder *d, const struct twin_tensors_entry *e, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err);
+int tw_folder_read(struct tw_folder *d, const struct twin_tensors_entry *e, size_t i,
+                   uint64_t first, uint64_t n, void *out, struct twin_error *err);
 /* TWIN_EUNSUPPORTED: none of these formats. */
-int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err);
+int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out,
+                           struct twin_error *err);
 enum twin_dtype tw_torch_type(const char *name); /* TWIN_BYTES: none that is known */
 void tw_torch_append_key(struct tw_buf *b, const char *s, uint32_t n);
 bool tw_torch_legacy_is(const unsigned char *start, size_t n);
 
-static inline uint32_t tw_le16(const unsigned char *p) { return p[0] | (uint32_t)p[1] << 8; }
-static inline uint32_t tw_le32(const unsigned char *p) { return tw_le16(p) | tw_le16(p + 2) << 16; }
-static inline uint64_t tw_le64(const unsigned char *p) { return tw_le32(p) | (uint64_t)tw_le32(p + 4) << 32; }
+static inline uint32_t tw_le16(const unsigned char *p)
+{
+    return p[0] | (uint32_t)p[1] << 8;
+}
+static inline uint32_t tw_le32(const unsigned char *p)
+{
+    return tw_le16(p) | tw_le16(p + 2) << 16;
+}
+static inline uint64_t tw_le64(const unsigned char *p)
+{
+    return tw_le32(p) | (uint64_t)tw_le32(p + 4) << 32;
+}
 
 #endif

@@ -7,7 +7,9 @@
 enum { MAX_HEADER = 1 << 20, START = 12 };
 
 /* The header is a Python dict literal: a cursor over it. */
-struct text { const char *p, *end; };
+struct text {
+    const char *p, *end;
+};
 
 static void blanks(struct text *t)
 {
@@ -105,14 +107,19 @@ static bool fields(struct text *t)
 
 static void set_type(struct tw_found *f, const char *s, size_t n)
 {
-    static const struct { const char *code; enum twin_dtype dtype; } types[] = {
-        {"f2", TWIN_F16}, {"f4", TWIN_F32}, {"f8", TWIN_F64}, {"i1", TWIN_I8}, {"i2", TWIN_I16}, {"i4", TWIN_I32}, {"i8", TWIN_I64}, {"u1", TWIN_U8},
-        {"u2", TWIN_U16}, {"u4", TWIN_U32}, {"u8", TWIN_U64}, {"b1", TWIN_BOOL}, {"c8", TWIN_C64}, {"c16", TWIN_C128}};
+    static const struct {
+        const char *code;
+        enum twin_dtype dtype;
+    } types[] = {{"f2", TWIN_F16}, {"f4", TWIN_F32},  {"f8", TWIN_F64}, {"i1", TWIN_I8},
+                 {"i2", TWIN_I16}, {"i4", TWIN_I32},  {"i8", TWIN_I64}, {"u1", TWIN_U8},
+                 {"u2", TWIN_U16}, {"u4", TWIN_U32},  {"u8", TWIN_U64}, {"b1", TWIN_BOOL},
+                 {"c8", TWIN_C64}, {"c16", TWIN_C128}};
     f->unreadable = "its elements are of a type that twinrun does not know";
     if (n < 2 || !strchr("<>|=", s[0]))
         return;
     if (n == 3 && memcmp(s + 1, "V2", 2) == 0)
-        f->unreadable = "its elements are 2 opaque bytes each (bfloat16 of another package? .npy does not say; save as float32 or safetensors)";
+        f->unreadable = "its elements are 2 opaque bytes each (bfloat16 of another package? .npy "
+                        "does not say; save as float32 or safetensors)";
     if (s[1] == 'O')
         f->unreadable = "it holds Python objects, which are programs";
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -123,13 +130,16 @@ static void set_type(struct tw_found *f, const char *s, size_t n)
         }
 }
 
-static int bad(const struct twin_tensors *f, const char *name, const char *what, struct twin_error *err)
+static int bad(const struct twin_tensors *f, const char *name, const char *what,
+               struct twin_error *err)
 {
-    return twin_error_set(err, TWIN_EFORMAT, "%s: the header of array %s is damaged: %s", tw_tensors_source(f)->name, name, what);
+    return twin_error_set(err, TWIN_EFORMAT, "%s: the header of array %s is damaged: %s",
+                          tw_tensors_source(f)->name, name, what);
 }
 
 /* {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } in any order. */
-static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, bool *fortran, struct twin_error *err)
+static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, bool *fortran,
+                 struct twin_error *err)
 {
     unsigned seen = 0;
     const char *key, *type = "fields";
@@ -185,7 +195,8 @@ static void set_fortran(struct tw_found *f)
 }
 
 /* The array whose bytes are piece. name is kept. */
-static int add_array(struct twin_tensors *file, const struct tw_piece *piece, const char *name, struct tw_unpack **state, struct twin_error *err)
+static int add_array(struct twin_tensors *file, const struct tw_piece *piece, const char *name,
+                     struct tw_unpack **state, struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(file);
     unsigned char start[START];
@@ -198,7 +209,8 @@ static int add_array(struct twin_tensors *file, const struct tw_piece *piece, co
         return rc;
     if (memcmp(start, "\x93NUMPY", 6) != 0 || start[6] < 1 || start[6] > 3)
         return bad(file, name, "expected version 1, 2 or 3 of the format", err);
-    uint64_t at = start[6] == 1 ? 10 : 12, n = start[6] == 1 ? tw_le16(start + 8) : tw_le32(start + 8);
+    uint64_t at = start[6] == 1 ? 10 : 12;
+    uint64_t n = start[6] == 1 ? tw_le16(start + 8) : tw_le32(start + 8);
     if (n > MAX_HEADER || n > piece->bytes - at)
         return bad(file, name, "its length makes no sense", err);
     char *header = tw_malloc(n + 1);
@@ -236,9 +248,15 @@ int tw_npz_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_erro
         if (!name)
             rc = twin_error_set(err, TWIN_ENOMEM, "no memory for a name");
         else if (!array)
-            rc = tw_tensors_skip(f, name) == 0 ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for a name");
+            rc = tw_tensors_skip(f, name) == 0
+                     ? 0
+                     : twin_error_set(err, TWIN_ENOMEM, "no memory for a name");
         else if (e->unreadable)
-            rc = tw_tensors_add(f, &(struct tw_found){.name = name, .stored_as = "?", .unreadable = e->unreadable, .dense = true}, err);
+            rc = tw_tensors_add(
+                f,
+                &(struct tw_found){
+                    .name = name, .stored_as = "?", .unreadable = e->unreadable, .dense = true},
+                err);
         else
             rc = add_array(f, &e->piece, name, &state, err);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stack machine of pickles (Python's pickletools.py, protocols 2 to 5), without anything that runs. */
+/* The stack machine of pickles (Python's pickletools.py, protocols 2 to 5), without anything that
+ * runs. */
 #include "pickle.h"
 
 #include <string.h>
@@ -12,7 +13,10 @@ struct nodes {
     uint32_t used;
     struct tw_node node[NODES];
 };
-struct text_block { struct text_block *next; char data[]; };
+struct text_block {
+    struct text_block *next;
+    char data[];
+};
 struct tw_heap {
     struct nodes *nodes;
     struct text_block *texts;
@@ -33,7 +37,8 @@ struct machine {
 
 static int fail(struct machine *m, const char *what)
 {
-    return twin_error_set(m->err, TWIN_EFORMAT, "%s: damaged pickle: %s at byte %zu", m->name, what, m->at);
+    return twin_error_set(m->err, TWIN_EFORMAT, "%s: damaged pickle: %s at byte %zu", m->name, what,
+                          m->at);
 }
 
 static int no_memory(struct machine *m)
@@ -43,7 +48,8 @@ static int no_memory(struct machine *m)
 
 static int too_much(struct machine *m)
 {
-    return twin_error_set(m->err, TWIN_ELIMIT, "%s: its pickle holds more than %d values", m->name, MAX_NODES);
+    return twin_error_set(m->err, TWIN_ELIMIT, "%s: its pickle holds more than %d values", m->name,
+                          MAX_NODES);
 }
 
 /* ---- values */
@@ -214,7 +220,8 @@ static int gather_marked(struct machine *m, enum tw_node_kind kind)
 
 static int gather_last(struct machine *m, enum tw_node_kind kind, size_t n)
 {
-    return m->depth < n ? fail(m, "nothing on its stack") : gather(m, kind, m->depth - n, m->depth - n);
+    return m->depth < n ? fail(m, "nothing on its stack")
+                        : gather(m, kind, m->depth - n, m->depth - n);
 }
 
 /* ---- reading */
@@ -351,15 +358,19 @@ static int reduce(struct machine *m, struct tw_node *function, struct tw_node *a
 {
     struct tw_node *n;
     if (function->kind == TW_GLOBAL && arguments->kind == TW_TUPLE) {
-        static const char *const dicts[] = {"collections.OrderedDict", "collections.defaultdict", "collections.Counter", "builtins.dict"};
+        static const char *const dicts[] = {"collections.OrderedDict", "collections.defaultdict",
+                                            "collections.Counter", "builtins.dict"};
         for (size_t i = 0; i < sizeof dicts / sizeof *dicts; i++)
             if (tw_node_is(function, TW_GLOBAL, dicts[i]) && (arguments->count == 0 || i == 1))
                 return push_new(m, TW_DICT, NULL);
-        static const char *const sets[] = {"builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset"};
+        static const char *const sets[] = {"builtins.set", "__builtin__.set", "builtins.frozenset",
+                                           "__builtin__.frozenset"};
         for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-            if (tw_node_is(function, TW_GLOBAL, sets[i]) && arguments->count == 1 && arguments->item[0]->kind == TW_LIST)
+            if (tw_node_is(function, TW_GLOBAL, sets[i]) && arguments->count == 1 &&
+                arguments->item[0]->kind == TW_LIST)
                 return push(m, arguments->item[0]);
-        if (tw_node_is(function, TW_GLOBAL, "torch.Size") && arguments->count == 1 && arguments->item[0]->kind == TW_TUPLE)
+        if (tw_node_is(function, TW_GLOBAL, "torch.Size") && arguments->count == 1 &&
+            arguments->item[0]->kind == TW_TUPLE)
             return push(m, arguments->item[0]);
     }
     int rc = push_new(m, TW_OBJECT, &n);
@@ -378,11 +389,15 @@ static int call(struct machine *m)
 
 static int call_with_names(struct machine *m) /* NEWOBJ_EX: class, arguments, named arguments */
 {
-    struct tw_node *named = pop(m), *arguments = named ? pop(m) : NULL, *function = arguments ? pop(m) : NULL;
+    struct tw_node *named = pop(m);
+    struct tw_node *arguments = named ? pop(m) : NULL;
+    struct tw_node *function = arguments ? pop(m) : NULL;
     if (!function)
         return TWIN_EFORMAT;
     int rc = reduce(m, function, arguments);
-    return rc == 0 && m->stack[m->depth - 1]->kind == TW_OBJECT ? add(m, m->stack[m->depth - 1], named) : rc;
+    return rc == 0 && m->stack[m->depth - 1]->kind == TW_OBJECT
+               ? add(m, m->stack[m->depth - 1], named)
+               : rc;
 }
 
 /* The attributes of a dict (a state_dict's _metadata) hold no tensors. */
@@ -434,7 +449,8 @@ static int put(struct machine *m, uint64_t i)
 
 static int get(struct machine *m, uint64_t i)
 {
-    return i < m->memo_room && m->memo[i] ? push(m, m->memo[i]) : fail(m, "a value that was not kept");
+    return i < m->memo_room && m->memo[i] ? push(m, m->memo[i])
+                                          : fail(m, "a value that was not kept");
 }
 
 static int with_index(struct machine *m, unsigned width, int (*f)(struct machine *, uint64_t))
@@ -518,13 +534,15 @@ static int step(struct machine *m, unsigned char op)
     case 0x92: return call_with_names(m);
     case 'b': return build(m);
     default:
-        return twin_error_set(m->err, TWIN_EFORMAT, "%s: damaged pickle, or of a protocol that is not read (2 to 5 are): operation 0x%02x at byte %zu",
+        return twin_error_set(m->err, TWIN_EFORMAT,
+                              "%s: damaged pickle, or of a protocol that is not read (2 to 5 are): "
+                              "operation 0x%02x at byte %zu",
                               m->name, op, m->at - 1);
     }
 }
 
-int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes, size_t *at, const char *name, struct tw_node **out,
-                   struct twin_error *err)
+int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes, size_t *at,
+                   const char *name, struct tw_node **out, struct twin_error *err)
 {
     struct twin_error own = TWIN_ERROR_INIT;
     struct machine m = {.data = data, .bytes = bytes, .at = *at, .name = name, .err = &own};

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a piece of a file, as they are or inflated. Going forward in a deflated piece goes on where the last call ended. */
+/* Bytes of a piece of a file, as they are or inflated. Going forward in a deflated piece goes on
+ * where the last call ended. */
 #include "internal.h"
 
 #include <string.h>
 
-int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n, struct twin_error *err)
+int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
+                   struct twin_error *err)
 {
     if (at > s->size || n > s->size - at)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected %zu bytes at offset %llu, but the file has %llu", s->name, n,
-                              (unsigned long long)at, (unsigned long long)s->size);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: expected %zu bytes at offset %llu, but the file has %llu",
+                              s->name, n, (unsigned long long)at, (unsigned long long)s->size);
     if (s->fd < 0) {
         if (n)
             memcpy(out, s->memory + at, n);
@@ -77,7 +80,8 @@ static int begin(struct tw_unpack **state, const struct tw_piece *p, struct twin
 }
 
 /* The next n unpacked bytes. */
-static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char *out, size_t n, struct twin_error *err)
+static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char *out, size_t n,
+                   struct twin_error *err)
 {
     while (n > 0) {
         if (u->z.avail_in == 0 && u->taken < u->piece.packed) {
@@ -104,18 +108,22 @@ static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char
         if (rc == Z_MEM_ERROR)
             return twin_error_set(err, TWIN_ENOMEM, "%s: no memory to unpack with", s->name);
         if (rc != Z_OK || (got == 0 && u->z.avail_in == 0 && u->taken == u->piece.packed))
-            return twin_error_set(err, TWIN_EFORMAT, "%s: the compressed bytes at offset %llu are damaged (%s after %llu of %llu bytes)", s->name,
-                                  (unsigned long long)u->piece.at, rc == Z_STREAM_END ? "they end" : "they make no sense",
-                                  (unsigned long long)u->given, (unsigned long long)u->piece.bytes);
+            return twin_error_set(
+                err, TWIN_EFORMAT,
+                "%s: the compressed bytes at offset %llu are damaged (%s after %llu of %llu bytes)",
+                s->name, (unsigned long long)u->piece.at,
+                rc == Z_STREAM_END ? "they end" : "they make no sense",
+                (unsigned long long)u->given, (unsigned long long)u->piece.bytes);
     }
     if (u->given == u->piece.bytes && u->piece.checked && u->crc != u->piece.crc)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: the checksum of the compressed bytes at offset %llu is wrong", s->name,
-                              (unsigned long long)u->piece.at);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: the checksum of the compressed bytes at offset %llu is wrong",
+                              s->name, (unsigned long long)u->piece.at);
     return 0;
 }
 
-static int unpack(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p, uint64_t at, void *out, size_t n,
-                  struct twin_error *err)
+static int unpack(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
+                  uint64_t at, void *out, size_t n, struct twin_error *err)
 {
     unsigned char skipped[4096];
     int rc = 0;
@@ -123,7 +131,8 @@ static int unpack(const struct tw_source *s, struct tw_unpack **state, const str
         rc = begin(state, p, err);
     while (rc == 0 && (*state)->given < at) {
         uint64_t left = at - (*state)->given;
-        rc = forward(s, *state, skipped, left < sizeof skipped ? (size_t)left : sizeof skipped, err);
+        rc = forward(s, *state, skipped, left < sizeof skipped ? (size_t)left : sizeof skipped,
+                     err);
     }
     if (rc == 0)
         rc = forward(s, *state, out, n, err);
@@ -144,20 +153,22 @@ void tw_unpack_free(struct tw_unpack *u)
     (void)u;
 }
 
-static int unpack(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p, uint64_t at, void *out, size_t n,
-                  struct twin_error *err)
+static int unpack(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
+                  uint64_t at, void *out, size_t n, struct twin_error *err)
 {
     (void)state, (void)p, (void)at, (void)out, (void)n;
-    return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: compressed, and this twinrun was built without zlib", s->name);
+    return twin_error_set(err, TWIN_EUNSUPPORTED,
+                          "%s: compressed, and this twinrun was built without zlib", s->name);
 }
 #endif
 
-int tw_piece_read(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p, uint64_t at, void *out, size_t n,
-                  struct twin_error *err)
+int tw_piece_read(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
+                  uint64_t at, void *out, size_t n, struct twin_error *err)
 {
     if (at > p->bytes || n > p->bytes - at)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected %zu bytes at %llu of a part that has %llu", s->name, n, (unsigned long long)at,
-                              (unsigned long long)p->bytes);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: expected %zu bytes at %llu of a part that has %llu", s->name, n,
+                              (unsigned long long)at, (unsigned long long)p->bytes);
     if (p->deflated)
         return unpack(s, state, p, at, out, n, err);
     return tw_source_read(s, p->at + at, out, n, err);

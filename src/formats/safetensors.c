@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors: a length of 8 bytes, a JSON object, and the tensors' bytes, which the object covers without a gap. The
- * object may have 100 MB: it is cut into its members by their quotes and brackets, and each becomes a tree of its own,
- * so that never more than one of them is held.
+ * safetensors: a length of 8 bytes, a JSON object, and the tensors' bytes, which the object covers
+ * without a gap. The object may have 100 MB: it is cut into its members by their quotes and
+ * brackets, and each becomes a tree of its own, so that never more than one of them is held.
  */
 #include "internal.h"
 
@@ -16,23 +16,32 @@
 
 enum { MEMBER_BYTES = 1 << 16 }; /* of what is said of one tensor */
 
-struct range { uint64_t begin, end; };
+struct range {
+    uint64_t begin, end;
+};
 struct ranges {
     struct range *item;
     size_t count, room;
 };
 
-static int bad(const struct twin_tensors *f, const char *name, const char *what, struct twin_error *err)
+static int bad(const struct twin_tensors *f, const char *name, const char *what,
+               struct twin_error *err)
 {
-    return twin_error_set(err, TWIN_EFORMAT, "%s: damaged safetensors header: %s%s%s", tw_tensors_source(f)->name, name, *name ? ": " : "", what);
+    return twin_error_set(err, TWIN_EFORMAT, "%s: damaged safetensors header: %s%s%s",
+                          tw_tensors_source(f)->name, name, *name ? ": " : "", what);
 }
 
 static void set_type(struct tw_found *t)
 {
-    static const struct { const char *name; enum twin_dtype dtype; } types[] = {
-        {"F64", TWIN_F64}, {"F32", TWIN_F32}, {"F16", TWIN_F16}, {"BF16", TWIN_BF16}, {"I64", TWIN_I64}, {"I32", TWIN_I32}, {"I16", TWIN_I16},
-        {"I8", TWIN_I8}, {"U64", TWIN_U64}, {"U32", TWIN_U32}, {"U16", TWIN_U16}, {"U8", TWIN_U8}, {"BOOL", TWIN_BOOL}, {"C64", TWIN_C64},
-        {"F8_E4M3", TWIN_F8_E4M3FN}, {"F8_E5M2", TWIN_F8_E5M2}};
+    static const struct {
+        const char *name;
+        enum twin_dtype dtype;
+    } types[] = {{"F64", TWIN_F64},        {"F32", TWIN_F32}, {"F16", TWIN_F16},
+                 {"BF16", TWIN_BF16},      {"I64", TWIN_I64}, {"I32", TWIN_I32},
+                 {"I16", TWIN_I16},        {"I8", TWIN_I8},   {"U64", TWIN_U64},
+                 {"U32", TWIN_U32},        {"U16", TWIN_U16}, {"U8", TWIN_U8},
+                 {"BOOL", TWIN_BOOL},      {"C64", TWIN_C64}, {"F8_E4M3", TWIN_F8_E4M3FN},
+                 {"F8_E5M2", TWIN_F8_E5M2}};
     t->dtype = TWIN_BYTES;
     t->unreadable = "its elements are of a type that twinrun does not know";
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -42,7 +51,8 @@ static void set_type(struct tw_found *t)
         }
 }
 
-static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint64_t data, struct range *range, struct twin_error *err)
+static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint64_t data,
+                      struct range *range, struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);
     const char *type = json_string_value(json_object_get(j, "dtype"));
@@ -50,15 +60,17 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
     json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
     struct tw_found t = {.dense = true};
     size_t i;
-    if (!type || !json_is_array(shape) || json_array_size(shape) > TWIN_MAX_NDIM || json_array_size(offsets) != 2 || !json_is_integer(first) ||
-        !json_is_integer(last) || json_integer_value(first) < 0 || json_integer_value(last) < json_integer_value(first))
+    if (!type || !json_is_array(shape) || json_array_size(shape) > TWIN_MAX_NDIM ||
+        json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last) ||
+        json_integer_value(first) < 0 || json_integer_value(last) < json_integer_value(first))
         return bad(f, name, "expected dtype, shape and data_offsets", err);
-    json_array_foreach(shape, i, v) {
+    json_array_foreach (shape, i, v) {
         if (!json_is_integer(v) || json_integer_value(v) < 0)
             return bad(f, name, "a size that is no number", err);
         t.shape[t.ndim++] = json_integer_value(v);
     }
-    *range = (struct range){(uint64_t)json_integer_value(first), (uint64_t)json_integer_value(last)};
+    *range = (struct range){(uint64_t)json_integer_value(first),
+                            (uint64_t)json_integer_value(last)};
     if (range->end > s->size - data)
         return bad(f, name, "its bytes lie behind the end of the file", err);
     t.name = tw_arena_text(f, name, strlen(name));
@@ -66,9 +78,12 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
     if (!t.name || !t.stored_as)
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", s->name);
     set_type(&t);
-    t.piece = (struct tw_piece){.at = data + range->begin, .packed = range->end - range->begin, .bytes = range->end - range->begin};
+    t.piece = (struct tw_piece){.at = data + range->begin,
+                                .packed = range->end - range->begin,
+                                .bytes = range->end - range->begin};
     int rc = tw_tensors_add(f, &t, err);
-    if (rc == 0 && !t.unreadable && twin_tensors_at(f, twin_tensors_count(f) - 1)->bytes != t.piece.bytes)
+    if (rc == 0 && !t.unreadable &&
+        twin_tensors_at(f, twin_tensors_count(f) - 1)->bytes != t.piece.bytes)
         rc = bad(f, name, "its shape and its bytes do not fit", err);
     return rc;
 }
@@ -83,7 +98,9 @@ static int by_begin(const void *a, const void *b)
 
 /* ---- members of an object, one by one */
 
-struct text { const char *at, *end; };
+struct text {
+    const char *at, *end;
+};
 
 static void skip_blanks(struct text *t)
 {
@@ -91,7 +108,8 @@ static void skip_blanks(struct text *t)
         t->at++;
 }
 
-/* Takes one value off the text, by its quotes and brackets only: whoever makes a tree of it sees what is wrong in it. */
+/* Takes one value off the text, by its quotes and brackets only: whoever makes a tree of it sees
+ * what is wrong in it. */
 static struct text take_value(struct text *t)
 {
     struct text value = {t->at, t->at};
@@ -128,7 +146,8 @@ static bool take_char(struct text *t, char c)
 
 typedef int member_visit(void *user, const char *key, struct text value, struct twin_error *err);
 
-/* The text of a member's name as a string of its own, NUL-terminated; NULL: it is none, or no memory. */
+/* The text of a member's name as a string of its own, NUL-terminated; NULL: it is none, or no
+ * memory. */
 static json_t *name_of(struct text key)
 {
     size_t n = (size_t)(key.end - key.at);
@@ -136,7 +155,8 @@ static json_t *name_of(struct text key)
 }
 
 /* Calls visit for each member of the object that is all of the text. */
-static int each_member(const struct twin_tensors *f, struct text t, member_visit *visit, void *user, struct twin_error *err)
+static int each_member(const struct twin_tensors *f, struct text t, member_visit *visit, void *user,
+                       struct twin_error *err)
 {
     if (!take_char(&t, '{'))
         return bad(f, "", "expected an object", err);
@@ -163,7 +183,8 @@ static int each_member(const struct twin_tensors *f, struct text t, member_visit
 
 static json_t *tree_of(struct text value, json_error_t *why)
 {
-    return tw_json_load(value.at, (size_t)(value.end - value.at), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, why);
+    return tw_json_load(value.at, (size_t)(value.end - value.at),
+                        JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, why);
 }
 
 /* ---- the header */
@@ -186,10 +207,14 @@ static int take_metadata(void *user, const char *key, struct text value, struct 
     json_t *v = tree_of(value, &why);
     if (!v)
         return bad(l->f, "__metadata__", why.text, err);
-    char *name = tw_tensors_wants_values(l->f) && is_text ? tw_printf("__metadata__/%s", key) : NULL;
+    char *name = tw_tensors_wants_values(l->f) && is_text ? tw_printf("__metadata__/%s", key)
+                                                          : NULL;
     int rc = 0;
     if (name) {
-        struct twin_tensors_value text = {.name = name, .kind = TWIN_VALUE_TEXT, .text = json_string_value(v), .text_bytes = json_string_length(v)};
+        struct twin_tensors_value text = {.name = name,
+                                          .kind = TWIN_VALUE_TEXT,
+                                          .text = json_string_value(v),
+                                          .text_bytes = json_string_length(v)};
         rc = tw_tensors_value(l->f, &text, err);
     }
     tw_free(name);
@@ -221,13 +246,15 @@ static int take_member(void *user, const char *name, struct text value, struct t
             return bad(l->f, name, "duplicate: it is there twice", err);
         l->metadata = true;
         bool is_object = value.end > value.at && value.at[0] == '{';
-        return is_object ? each_member(l->f, value, take_metadata, l, err) : bad(l->f, name, "expected an object", err);
+        return is_object ? each_member(l->f, value, take_metadata, l, err)
+                         : bad(l->f, name, "expected an object", err);
     }
     if ((size_t)(value.end - value.at) > MEMBER_BYTES)
         return bad(l->f, name, "expected dtype, shape and data_offsets", err);
     json_t *tree = tree_of(value, &why);
     struct range range = {0, 0};
-    int rc = tree ? add_tensor(l->f, name, tree, l->data, &range, err) : bad(l->f, name, why.text, err);
+    int rc = tree ? add_tensor(l->f, name, tree, l->data, &range, err)
+                  : bad(l->f, name, why.text, err);
     rc = rc ? rc : add_range(l, range, err);
     json_decref(tree);
     return rc;
@@ -243,9 +270,11 @@ static int check_names(const struct twin_tensors *f, struct twin_error *err)
 {
     const size_t tensors = twin_tensors_count(f), n = tensors + twin_tensors_value_count(f);
     const char **name = tw_calloc(n + 1, sizeof *name);
-    int rc = name ? 0 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", tw_tensors_source(f)->name);
+    int rc = name ? 0
+                  : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", tw_tensors_source(f)->name);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        name[i] = i < tensors ? twin_tensors_at(f, i)->name : twin_tensors_value_at(f, i - tensors)->name;
+        name[i] = i < tensors ? twin_tensors_at(f, i)->name
+                              : twin_tensors_value_at(f, i - tensors)->name;
     if (rc == 0)
         qsort(name, n, sizeof *name, by_name);
     for (size_t i = 1; rc == 0 && i < n; i++)

@@ -8,14 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_WHOLE ((uint64_t)16 << 30) /* bytes that are held to put elements that lie apart into order */
+/* bytes that are held to put elements that lie apart into order */
+#define MAX_WHOLE ((uint64_t)16 << 30)
 
 struct stored {
     struct twin_tensors_entry entry;
     const int64_t *strides; /* NULL: dense */
     bool swap;
     struct tw_piece piece;
-    uint64_t offset, span; /* in the unpacked piece: first byte, bytes from the first element to the end of the last */
+    /* in the unpacked piece: first byte, bytes from the first element to the end of the last */
+    uint64_t offset, span;
 };
 
 struct block {
@@ -32,8 +34,9 @@ struct twin_tensors {
     struct twin_tensors_value *value;
     size_t values, value_room;
     bool wants_values;
-    uint64_t budget, charged; /* bytes of the list; budget 0: what it is made from was counted already */
-    struct tw_dcp *dcp;       /* a folder's: the files behind the list */
+    /* bytes of the list; budget 0: what it is made from was counted already */
+    uint64_t budget, charged;
+    struct tw_dcp *dcp; /* a folder's: the files behind the list */
     struct tw_folder *folder;
     const char **skipped;
     size_t skipped_count;
@@ -110,13 +113,17 @@ int tw_tensors_charge(struct twin_tensors *f, size_t entry, size_t texts, struct
     f->charged += 2 * (uint64_t)entry + texts + 2 * sizeof(max_align_t);
     if (f->budget == 0 || f->charged <= f->budget)
         return 0;
-    return twin_error_set(err, TWIN_ELIMIT, "%s: the list of what it holds would need more than %llu MiB: too much for its size",
-                          f->source.name, (unsigned long long)(f->budget >> 20));
+    return twin_error_set(
+        err, TWIN_ELIMIT,
+        "%s: the list of what it holds would need more than %llu MiB: too much for its size",
+        f->source.name, (unsigned long long)(f->budget >> 20));
 }
 
-int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v, struct twin_error *err)
+int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v,
+                     struct twin_error *err)
 {
-    int over = tw_tensors_charge(f, sizeof *v, strlen(v->name) + (v->text ? v->text_bytes : 0), err);
+    int over = tw_tensors_charge(f, sizeof *v, strlen(v->name) + (v->text ? v->text_bytes : 0),
+                                 err);
     if (over)
         return over;
     if (f->values == f->value_room) {
@@ -159,7 +166,9 @@ static bool measure(const struct tw_found *t, uint64_t *count, uint64_t *span)
         if (__builtin_mul_overflow(*count, (uint64_t)t->shape[d], count))
             return false;
         uint64_t far;
-        if (!t->dense && (__builtin_mul_overflow((uint64_t)t->shape[d] - 1, (uint64_t)t->strides[d], &far) || __builtin_add_overflow(*span, far, span)))
+        if (!t->dense &&
+            (__builtin_mul_overflow((uint64_t)t->shape[d] - 1, (uint64_t)t->strides[d], &far) ||
+             __builtin_add_overflow(*span, far, span)))
             return false;
     }
     if (empty)
@@ -193,12 +202,14 @@ static uint64_t place_hash(const struct stored *s)
 static bool same_place(const struct stored *a, const struct stored *b)
 {
     size_t n = a->entry.ndim * sizeof(int64_t);
-    return a->piece.at == b->piece.at && a->offset == b->offset && a->entry.dtype == b->entry.dtype && a->entry.ndim == b->entry.ndim &&
-           a->swap == b->swap && memcmp(a->entry.shape, b->entry.shape, n) == 0 && !a->strides == !b->strides &&
-           (!a->strides || memcmp(a->strides, b->strides, n) == 0);
+    return a->piece.at == b->piece.at && a->offset == b->offset &&
+           a->entry.dtype == b->entry.dtype && a->entry.ndim == b->entry.ndim &&
+           a->swap == b->swap && memcmp(a->entry.shape, b->entry.shape, n) == 0 &&
+           !a->strides == !b->strides && (!a->strides || memcmp(a->strides, b->strides, n) == 0);
 }
 
-/* Nothing shares an empty tensor: a million of them, all at one place, would make one long chain in the table. */
+/* Nothing shares an empty tensor: a million of them, all at one place, would make one long chain in
+ * the table. */
 static bool has_place(const struct twin_tensors_entry *e)
 {
     return e->count > 0 && !e->unreadable;
@@ -207,7 +218,8 @@ static bool has_place(const struct twin_tensors_entry *e)
 static int grow(struct twin_tensors *f, struct twin_error *err)
 {
     if (f->count == TW_MAX_TENSORS)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: more than %d tensors", f->source.name, TW_MAX_TENSORS);
+        return twin_error_set(err, TWIN_ELIMIT, "%s: more than %d tensors", f->source.name,
+                              TW_MAX_TENSORS);
     size_t room = f->room ? 2 * f->room : 16;
     struct stored *grown = tw_reallocarray(f->tensor, room, sizeof *grown);
     if (grown)
@@ -248,8 +260,10 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
 {
     uint64_t count, span, size = twin_dtype_size(t->dtype);
     if (t->ndim > TWIN_MAX_NDIM || !measure(t, &count, &span))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s has an impossible shape", f->source.name, t->name);
-    int over = tw_tensors_charge(f, sizeof(struct stored) + 2 * sizeof *f->by_place, strlen(t->name) + 2 * t->ndim * sizeof(int64_t), err);
+        return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s has an impossible shape",
+                              f->source.name, t->name);
+    int over = tw_tensors_charge(f, sizeof(struct stored) + 2 * sizeof *f->by_place,
+                                 strlen(t->name) + 2 * t->ndim * sizeof(int64_t), err);
     if (over)
         return over;
     if (f->count == f->room) {
@@ -257,15 +271,24 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
         if (rc != 0)
             return rc;
     }
-    struct stored s = {.swap = t->swap && size > 1, .piece = t->piece, .offset = t->offset, .span = span * size};
+    struct stored s = {
+        .swap = t->swap && size > 1, .piece = t->piece, .offset = t->offset, .span = span * size};
     const char *why = t->unreadable;
     if (!why && (t->offset > t->piece.bytes || s.span > t->piece.bytes - t->offset))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s needs %llu bytes from byte %llu on, but only %llu are stored", f->source.name, t->name,
-                              (unsigned long long)s.span, (unsigned long long)t->offset, (unsigned long long)t->piece.bytes);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: tensor %s needs %llu bytes from byte %llu on, but only %llu are stored",
+            f->source.name, t->name, (unsigned long long)s.span, (unsigned long long)t->offset,
+            (unsigned long long)t->piece.bytes);
     if (!why && count * size > MAX_WHOLE && count > 64 * span)
         why = "it repeats a few stored elements very often";
-    s.entry = (struct twin_tensors_entry){.name = t->name, .stored_as = t->stored_as, .dtype = t->dtype,
-        .unreadable = why, .ndim = t->ndim, .count = count, .bytes = count * size};
+    s.entry = (struct twin_tensors_entry){.name = t->name,
+                                          .stored_as = t->stored_as,
+                                          .dtype = t->dtype,
+                                          .unreadable = why,
+                                          .ndim = t->ndim,
+                                          .count = count,
+                                          .bytes = count * size};
     bool dense = t->dense || is_row_major(t);
     int64_t *numbers = tw_arena(f, (2 * t->ndim + 1) * sizeof *numbers);
     if (!numbers)
@@ -305,22 +328,31 @@ static int list_zip(struct twin_tensors *f, struct twin_error *err)
         f->kind = TWIN_TENSORS_NPZ;
         rc = tw_npz_list(f, &z, err);
     } else {
-        rc = twin_error_set(err, TWIN_EUNSUPPORTED, "%s: a zip file that is neither a PyTorch checkpoint (no data.pkl in it) nor .npz (no .npy in it)", f->source.name);
+        rc = twin_error_set(err, TWIN_EUNSUPPORTED,
+                            "%s: a zip file that is neither a PyTorch checkpoint (no data.pkl in "
+                            "it) nor .npz (no .npy in it)",
+                            f->source.name);
     }
     tw_zip_free(&z);
     return rc;
 }
 
-static int unknown(const struct tw_source *s, const unsigned char *b, size_t n, struct twin_error *err)
+static int unknown(const struct tw_source *s, const unsigned char *b, size_t n,
+                   struct twin_error *err)
 {
-    const char *found = n == 0                                      ? "an empty file"
-                        : n >= 4 && memcmp(b, "\x89HDF", 4) == 0    ? "HDF5"
-                        : n >= 2 && memcmp(b, "\x1f\x8b", 2) == 0   ? "gzip: unpack it first"
-                        : n >= 2 && b[0] == 0x80 && b[1] <= 5       ? "a Python pickle, which is a program; save with numpy.save, torch.save or safetensors"
-                        : n >= 4 && memcmp(b, "TWV1", 4) == 0       ? "recorded values of a transplant, which twinrun alone reads"
-                        : n >= 2 && b[0] == '#' && b[1] == '!'      ? "a script"
-                                                                    : "something else";
-    return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: expected .npy, .npz, .safetensors or a PyTorch checkpoint, found %s", s->name, found);
+    const char *found =
+        n == 0                                    ? "an empty file"
+        : n >= 4 && memcmp(b, "\x89HDF", 4) == 0  ? "HDF5"
+        : n >= 2 && memcmp(b, "\x1f\x8b", 2) == 0 ? "gzip: unpack it first"
+        : n >= 2 && b[0] == 0x80 && b[1] <= 5
+            ? "a Python pickle, which is a program; save with numpy.save, torch.save or safetensors"
+        : n >= 4 && memcmp(b, "TWV1", 4) == 0
+            ? "recorded values of a transplant, which twinrun alone reads"
+        : n >= 2 && b[0] == '#' && b[1] == '!' ? "a script"
+                                               : "something else";
+    return twin_error_set(err, TWIN_EUNSUPPORTED,
+                          "%s: expected .npy, .npz, .safetensors or a PyTorch checkpoint, found %s",
+                          s->name, found);
 }
 
 static int list(struct twin_tensors *f, struct twin_error *err)
@@ -340,7 +372,9 @@ static int list(struct twin_tensors *f, struct twin_error *err)
         f->kind = TWIN_TENSORS_TORCH_LEGACY;
         return tw_torch_legacy_list(f, err);
     }
-    if (n >= 10 && start[8] == '{' && (tw_le32(start + 4) == 0 || tw_ends(f->source.name, ".safetensors"))) { /* a header has at most 1e8 bytes */
+    /* a header has at most 1e8 bytes */
+    if (n >= 10 && start[8] == '{' &&
+        (tw_le32(start + 4) == 0 || tw_ends(f->source.name, ".safetensors"))) {
         f->kind = TWIN_TENSORS_SAFETENSORS;
         return tw_safetensors_list(f, err);
     }
@@ -348,7 +382,8 @@ static int list(struct twin_tensors *f, struct twin_error *err)
 }
 
 /* An empty list of what s holds. NULL: no memory; then s is closed. */
-static struct twin_tensors *begin(const struct tw_source *s, enum twin_tensors_kind kind, bool values, struct twin_error *err)
+static struct twin_tensors *begin(const struct tw_source *s, enum twin_tensors_kind kind,
+                                  bool values, struct twin_error *err)
 {
     struct twin_tensors *f = tw_calloc(1, sizeof *f);
     if (f) {
@@ -376,7 +411,8 @@ static int finish(struct twin_tensors *f, int rc, struct twin_tensors **out)
     return rc;
 }
 
-int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out, struct twin_error *err)
+int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_tensors **out,
+                           struct twin_error *err)
 {
     *out = NULL;
     struct twin_tensors *f = begin(s, TWIN_TENSORS_NPY, values, err);
@@ -384,13 +420,18 @@ int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_t
 }
 
 /* fd: of the folder; taken. */
-static int open_folder(const char *path, int fd, bool values, struct twin_tensors **out, struct twin_error *err)
+static int open_folder(const char *path, int fd, bool values, struct twin_tensors **out,
+                       struct twin_error *err)
 {
     if (faccessat(fd, ".metadata", F_OK, 0) != 0) {
         close(fd);
-        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, or a folder of torch.distributed.checkpoint (with .metadata in it), found another folder", path);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%s: expected a file, or a folder of torch.distributed.checkpoint "
+                              "(with .metadata in it), found another folder",
+                              path);
     }
-    struct twin_tensors *f = begin(&(struct tw_source){.fd = -1, .name = path}, TWIN_TENSORS_TORCH_DISTRIBUTED, values, err);
+    struct twin_tensors *f = begin(&(struct tw_source){.fd = -1, .name = path},
+                                   TWIN_TENSORS_TORCH_DISTRIBUTED, values, err);
     if (!f) {
         close(fd);
         return TWIN_ENOMEM;
@@ -398,17 +439,21 @@ static int open_folder(const char *path, int fd, bool values, struct twin_tensor
     return finish(f, tw_dcp_list(f, fd, &f->dcp, err), out);
 }
 
-int twin_tensors_open_folder(const char *dir, const struct twin_tensors_file *file, size_t count, struct twin_tensors **out, struct twin_error *err)
+int twin_tensors_open_folder(const char *dir, const struct twin_tensors_file *file, size_t count,
+                             struct twin_tensors **out, struct twin_error *err)
 {
     *out = NULL;
-    struct twin_tensors *f = begin(&(struct tw_source){.fd = -1, .name = dir}, TWIN_TENSORS_FOLDER, true, err);
+    struct twin_tensors *f = begin(&(struct tw_source){.fd = -1, .name = dir}, TWIN_TENSORS_FOLDER,
+                                   true, err);
     return f ? finish(f, tw_folder_list(f, file, count, &f->folder, err), out) : TWIN_ENOMEM;
 }
 
-static int open_path(const char *path, bool values, struct twin_tensors **out, struct twin_error *err)
+static int open_path(const char *path, bool values, struct twin_tensors **out,
+                     struct twin_error *err)
 {
     struct stat st;
-    struct tw_source s = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .name = path}; /* a FIFO must not hold us up */
+    /* a FIFO must not hold us up */
+    struct tw_source s = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .name = path};
     *out = NULL;
     if (s.fd < 0)
         return twin_error_system(err, "%s: cannot open", path);
@@ -421,7 +466,8 @@ static int open_path(const char *path, bool values, struct twin_tensors **out, s
         return open_folder(path, s.fd, values, out, err);
     if (!S_ISREG(st.st_mode)) {
         close(s.fd);
-        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, found %s", path, "a device, pipe or socket");
+        return twin_error_set(err, TWIN_EINVAL, "%s: expected a file, found %s", path,
+                              "a device, pipe or socket");
     }
     s.size = (uint64_t)st.st_size;
     return tw_tensors_open_source(&s, values, out, err);
@@ -437,13 +483,15 @@ int twin_tensors_open_all(const char *path, struct twin_tensors **out, struct tw
     return open_path(path, true, out, err);
 }
 
-int twin_tensors_open_all_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err)
+int twin_tensors_open_all_bytes(const void *data, size_t bytes, const char *name,
+                                struct twin_tensors **out, struct twin_error *err)
 {
     const struct tw_source s = {.fd = -1, .memory = data, .size = bytes, .name = name};
     return tw_tensors_open_source(&s, true, out, err);
 }
 
-int twin_tensors_open_bytes(const void *data, size_t bytes, const char *name, struct twin_tensors **out, struct twin_error *err)
+int twin_tensors_open_bytes(const void *data, size_t bytes, const char *name,
+                            struct twin_tensors **out, struct twin_error *err)
 {
     const struct tw_source s = {.fd = -1, .memory = data, .size = bytes, .name = name};
     return tw_tensors_open_source(&s, false, out, err);
@@ -479,7 +527,13 @@ enum twin_tensors_kind twin_tensors_kind(const struct twin_tensors *f)
 
 const char *twin_tensors_kind_name(enum twin_tensors_kind kind)
 {
-    static const char *const names[] = {".npy", ".npz", "safetensors", "PyTorch", "PyTorch, old format", "torch.distributed.checkpoint", "folder"};
+    static const char *const names[] = {".npy",
+                                        ".npz",
+                                        "safetensors",
+                                        "PyTorch",
+                                        "PyTorch, old format",
+                                        "torch.distributed.checkpoint",
+                                        "folder"};
     return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
 }
 
@@ -530,7 +584,8 @@ static void swap_bytes(unsigned char *p, uint64_t n, enum twin_dtype dtype)
         }
 }
 
-/* A file that has hardly any of its bytes on the disk: holes cost nothing there, and everything in memory. */
+/* A file that has hardly any of its bytes on the disk: holes cost nothing there, and everything in
+ * memory. */
 static bool mostly_holes(const struct tw_source *s, uint64_t span)
 {
     struct stat st;
@@ -548,17 +603,26 @@ static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
     tw_free(f->whole);
     f->whole = NULL;
     if (s->span > MAX_WHOLE)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: tensor %s lies in %llu bytes that are not in row-major order; at most %llu are sorted", f->source.name,
-                              s->entry.name, (unsigned long long)s->span, (unsigned long long)MAX_WHOLE);
+        return twin_error_set(err, TWIN_ELIMIT,
+                              "%s: tensor %s lies in %llu bytes that are not in row-major order; "
+                              "at most %llu are sorted",
+                              f->source.name, s->entry.name, (unsigned long long)s->span,
+                              (unsigned long long)MAX_WHOLE);
     if (!s->piece.deflated && mostly_holes(&f->source, s->span))
-        return twin_error_set(err, TWIN_ELIMIT, "%s: tensor %s: %llu bytes would have to be sorted, and the file is nearly all holes",
-                              f->source.name, s->entry.name, (unsigned long long)s->span);
+        return twin_error_set(
+            err, TWIN_ELIMIT,
+            "%s: tensor %s: %llu bytes would have to be sorted, and the file is nearly all holes",
+            f->source.name, s->entry.name, (unsigned long long)s->span);
     if (s->piece.deflated && s->span > TW_LIST_FREE_BYTES + TW_UNPACKED_EACH * s->piece.packed)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: tensor %s: %llu packed bytes become %llu, which would have to be sorted: too many",
-                              f->source.name, s->entry.name, (unsigned long long)s->piece.packed, (unsigned long long)s->span);
+        return twin_error_set(
+            err, TWIN_ELIMIT,
+            "%s: tensor %s: %llu packed bytes become %llu, which would have to be sorted: too many",
+            f->source.name, s->entry.name, (unsigned long long)s->piece.packed,
+            (unsigned long long)s->span);
     unsigned char *p = tw_malloc(s->span + 1);
     if (!p)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for tensor %s (%llu bytes)", f->source.name, s->entry.name, (unsigned long long)s->span);
+        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for tensor %s (%llu bytes)",
+                              f->source.name, s->entry.name, (unsigned long long)s->span);
     int rc = tw_piece_read(&f->source, &f->unpack, &s->piece, s->offset, p, s->span, err);
     if (rc != 0) {
         tw_free(p);
@@ -569,7 +633,8 @@ static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
     return 0;
 }
 
-static void gather(const struct stored *s, const unsigned char *from, uint64_t first, uint64_t n, unsigned char *out)
+static void gather(const struct stored *s, const unsigned char *from, uint64_t first, uint64_t n,
+                   unsigned char *out)
 {
     const struct twin_tensors_entry *e = &s->entry;
     const size_t size = twin_dtype_size(e->dtype);
@@ -592,17 +657,21 @@ static void gather(const struct stored *s, const unsigned char *from, uint64_t f
     }
 }
 
-int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err)
+int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t n, void *out,
+                      struct twin_error *err)
 {
     int rc = 0;
     if (i >= f->count)
-        return twin_error_set(err, TWIN_EINVAL, "%s has %zu tensors; number %zu was asked for", f->source.name, f->count, i);
+        return twin_error_set(err, TWIN_EINVAL, "%s has %zu tensors; number %zu was asked for",
+                              f->source.name, f->count, i);
     const struct stored *s = &f->tensor[i];
     const struct twin_tensors_entry *e = &s->entry;
     if (e->unreadable)
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: tensor %s cannot be read: %s", f->source.name, e->name, e->unreadable);
+        return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: tensor %s cannot be read: %s",
+                              f->source.name, e->name, e->unreadable);
     if (first > e->count || n > e->count - first)
-        return twin_error_set(err, TWIN_EINVAL, "%s: tensor %s has %llu elements", f->source.name, e->name, (unsigned long long)e->count);
+        return twin_error_set(err, TWIN_EINVAL, "%s: tensor %s has %llu elements", f->source.name,
+                              e->name, (unsigned long long)e->count);
     if (n == 0)
         return 0;
     if (f->dcp)
@@ -615,7 +684,8 @@ int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t
             gather(s, f->whole, first, n, out);
     } else {
         size_t size = twin_dtype_size(e->dtype);
-        rc = tw_piece_read(&f->source, &f->unpack, &s->piece, s->offset + first * size, out, n * size, err);
+        rc = tw_piece_read(&f->source, &f->unpack, &s->piece, s->offset + first * size, out,
+                           n * size, err);
     }
     if (rc == 0 && s->swap)
         swap_bytes(out, n, e->dtype);

@@ -11,9 +11,12 @@ enum { MAX_VISITS = 1 << 17 };
 enum { MAX_VISITS = 1 << 22 }; /* a small pickle may name one thing in very many places */
 #endif
 #define MAX_NAMES ((uint64_t)256 << 20)
-#define PICKLE_FREE ((uint64_t)4 << 20) /* bytes that a pickle may have however well it is packed */
+#define PICKLE_FREE                                                               \
+    ((uint64_t)4 << 20) /* bytes that a pickle may have however well it is packed \
+                         */
 
-/* The storages of the old format stand behind each other; their places are known only once all types are. */
+/* The storages of the old format stand behind each other; their places are known only once all
+ * types are. */
 struct storage {
     const char *key;
     uint32_t key_bytes;
@@ -35,29 +38,46 @@ struct walk {
 
 static int bad(struct walk *w, const char *what)
 {
-    return twin_error_set(w->err, TWIN_EFORMAT, "%s: damaged checkpoint: %s, at %s", tw_tensors_source(w->file)->name, what,
+    return twin_error_set(w->err, TWIN_EFORMAT, "%s: damaged checkpoint: %s, at %s",
+                          tw_tensors_source(w->file)->name, what,
                           w->path.len ? w->path.data : "its top");
 }
 
 static int no_memory(struct walk *w)
 {
-    return twin_error_set(w->err, TWIN_ENOMEM, "%s: no memory for its list", tw_tensors_source(w->file)->name);
+    return twin_error_set(w->err, TWIN_ENOMEM, "%s: no memory for its list",
+                          tw_tensors_source(w->file)->name);
 }
 
 /* ---- types */
 
 enum twin_dtype tw_torch_type(const char *name)
 {
-    static const struct { const char *storage, *dtype; enum twin_dtype code; } types[] = {
-        {"DoubleStorage", "float64", TWIN_F64}, {"FloatStorage", "float32", TWIN_F32}, {"HalfStorage", "float16", TWIN_F16},
-        {"BFloat16Storage", "bfloat16", TWIN_BF16}, {"LongStorage", "int64", TWIN_I64}, {"IntStorage", "int32", TWIN_I32},
-        {"ShortStorage", "int16", TWIN_I16}, {"CharStorage", "int8", TWIN_I8}, {"ByteStorage", "uint8", TWIN_U8}, {"BoolStorage", "bool", TWIN_BOOL},
-        {"ComplexFloatStorage", "complex64", TWIN_C64}, {"ComplexDoubleStorage", "complex128", TWIN_C128}, {"-", "uint16", TWIN_U16},
-        {"-", "uint32", TWIN_U32}, {"-", "uint64", TWIN_U64}, {"-", "float8_e4m3fn", TWIN_F8_E4M3FN}, {"-", "float8_e5m2", TWIN_F8_E5M2}};
+    static const struct {
+        const char *storage, *dtype;
+        enum twin_dtype code;
+    } types[] = {{"DoubleStorage", "float64", TWIN_F64},
+                 {"FloatStorage", "float32", TWIN_F32},
+                 {"HalfStorage", "float16", TWIN_F16},
+                 {"BFloat16Storage", "bfloat16", TWIN_BF16},
+                 {"LongStorage", "int64", TWIN_I64},
+                 {"IntStorage", "int32", TWIN_I32},
+                 {"ShortStorage", "int16", TWIN_I16},
+                 {"CharStorage", "int8", TWIN_I8},
+                 {"ByteStorage", "uint8", TWIN_U8},
+                 {"BoolStorage", "bool", TWIN_BOOL},
+                 {"ComplexFloatStorage", "complex64", TWIN_C64},
+                 {"ComplexDoubleStorage", "complex128", TWIN_C128},
+                 {"-", "uint16", TWIN_U16},
+                 {"-", "uint32", TWIN_U32},
+                 {"-", "uint64", TWIN_U64},
+                 {"-", "float8_e4m3fn", TWIN_F8_E4M3FN},
+                 {"-", "float8_e5m2", TWIN_F8_E5M2}};
     const char *last = strrchr(name, '.');
     last = last ? last + 1 : name;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(last, types[i].storage) == 0 || (tw_starts(name, "torch.") && strcmp(last, types[i].dtype) == 0))
+        if (strcmp(last, types[i].storage) == 0 ||
+            (tw_starts(name, "torch.") && strcmp(last, types[i].dtype) == 0))
             return types[i].code;
     return TWIN_BYTES;
 }
@@ -80,9 +100,13 @@ static struct storage *old_storage(const struct walk *w, const struct tw_node *k
 
 static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found *t)
 {
-    const struct tw_node *id = n && n->kind == TW_PERSISTENT ? tw_node_item(n, 0) : NULL, *type = tw_node_item(id, 1), *key = tw_node_item(id, 2),
-                         *view = tw_node_item(id, 5);
-    if (!id || id->kind != TW_TUPLE || !(tw_node_is(tw_node_item(id, 0), TW_TEXT, "storage") || tw_node_is(tw_node_item(id, 0), TW_OCTETS, "storage")) ||
+    const struct tw_node *id = n && n->kind == TW_PERSISTENT ? tw_node_item(n, 0) : NULL;
+    const struct tw_node *type = tw_node_item(id, 1);
+    const struct tw_node *key = tw_node_item(id, 2);
+    const struct tw_node *view = tw_node_item(id, 5);
+    if (!id || id->kind != TW_TUPLE ||
+        !(tw_node_is(tw_node_item(id, 0), TW_TEXT, "storage") ||
+          tw_node_is(tw_node_item(id, 0), TW_OCTETS, "storage")) ||
         !type || type->kind != TW_GLOBAL || !key || key->kind != TW_TEXT)
         return bad(w, "a tensor without its storage");
     w->names += type->count;
@@ -99,7 +123,8 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
         t->piece = s->piece;
         return 0;
     }
-    char *name = tw_printf("%s%.*s", w->folder, (int)(key->count < 1000 ? key->count : 1000), key->text);
+    char *name = tw_printf("%s%.*s", w->folder, (int)(key->count < 1000 ? key->count : 1000),
+                           key->text);
     if (!name)
         return no_memory(w);
     const struct tw_zip_entry *e = tw_zip_find(w->zip, name);
@@ -113,20 +138,25 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
 }
 
 /* Whether n rebuilds a tensor, and from what: *arguments of *function, behind what only wraps. */
-static bool rebuilds(const struct tw_node *n, const char **function, const struct tw_node **arguments)
+static bool rebuilds(const struct tw_node *n, const char **function,
+                     const struct tw_node **arguments)
 {
     for (int depth = 0; depth < 8 && n && n->kind == TW_OBJECT; depth++) {
         const struct tw_node *f = tw_node_item(n, 0), *a = tw_node_item(n, 1);
-        if (f && f->kind == TW_GLOBAL && tw_node_is(f, TW_GLOBAL, "torch._tensor._rebuild_from_type_v2")) { /* function, class, arguments, state */
+        /* function, class, arguments, state */
+        if (f && f->kind == TW_GLOBAL &&
+            tw_node_is(f, TW_GLOBAL, "torch._tensor._rebuild_from_type_v2")) {
             f = tw_node_item(a, 0);
             a = tw_node_item(a, 2);
         }
-        if (!f || f->kind != TW_GLOBAL || !a || a->kind != TW_TUPLE || !tw_starts(f->text, "torch._utils._rebuild_"))
+        if (!f || f->kind != TW_GLOBAL || !a || a->kind != TW_TUPLE ||
+            !tw_starts(f->text, "torch._utils._rebuild_"))
             return false;
         *function = f->text + strlen("torch._utils._rebuild_");
         *arguments = a;
         if (strcmp(*function, "parameter") != 0 && strcmp(*function, "parameter_with_state") != 0)
-            return strcmp(*function, "tensor") == 0 || strcmp(*function, "tensor_v2") == 0 || strcmp(*function, "tensor_v3") == 0;
+            return strcmp(*function, "tensor") == 0 || strcmp(*function, "tensor_v2") == 0 ||
+                   strcmp(*function, "tensor_v3") == 0;
         n = tw_node_item(a, 0);
     }
     return false;
@@ -149,7 +179,8 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
         if (!t.stored_as)
             return no_memory(w);
     }
-    if (!offset || offset->kind != TW_INT || offset->number < 0 || !tw_node_sizes(tw_node_item(a, 2), t.shape, &t.ndim) ||
+    if (!offset || offset->kind != TW_INT || offset->number < 0 ||
+        !tw_node_sizes(tw_node_item(a, 2), t.shape, &t.ndim) ||
         !tw_node_sizes(tw_node_item(a, 3), t.strides, &strides) || strides != t.ndim)
         return bad(w, "a tensor whose shape makes no sense");
     if (t.dtype == TWIN_BYTES)
@@ -162,7 +193,8 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
     if (!t.name)
         return no_memory(w);
     if (w->names > MAX_NAMES)
-        return twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long", tw_tensors_source(w->file)->name);
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long",
+                              tw_tensors_source(w->file)->name);
     return tw_tensors_add(w->file, &t, w->err);
 }
 
@@ -208,9 +240,13 @@ static void append_key(struct tw_buf *b, const struct tw_node *key, uint32_t i)
 static int visit(struct walk *w, struct tw_node *n, int depth);
 
 /* A value that is no container, or `text` of kind, at the path. */
-static int add_value(struct walk *w, const struct tw_node *n, enum twin_value_kind kind, const char *text)
+static int add_value(struct walk *w, const struct tw_node *n, enum twin_value_kind kind,
+                     const char *text)
 {
-    struct twin_tensors_value v = {.name = w->path.len ? w->path.data : "value", .kind = kind, .text = text, .text_bytes = text ? strlen(text) : 0};
+    struct twin_tensors_value v = {.name = w->path.len ? w->path.data : "value",
+                                   .kind = kind,
+                                   .text = text,
+                                   .text_bytes = text ? strlen(text) : 0};
     if (!tw_tensors_wants_values(w->file))
         return 0;
     if (n->kind == TW_TRUTH || n->kind == TW_INT)
@@ -221,27 +257,33 @@ static int add_value(struct walk *w, const struct tw_node *n, enum twin_value_ki
         v.text = n->text, v.text_bytes = n->count;
     w->names += strlen(v.name) + v.text_bytes;
     if (w->names > MAX_NAMES)
-        return twin_error_set(w->err, TWIN_ELIMIT, "%s: its values are too many or too long", tw_tensors_source(w->file)->name);
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: its values are too many or too long",
+                              tw_tensors_source(w->file)->name);
     return tw_tensors_value(w->file, &v, w->err);
 }
 
 static int add_leaf(struct walk *w, const struct tw_node *n)
 {
-    static const enum twin_value_kind kinds[] = {[TW_NONE] = TWIN_VALUE_NONE, [TW_TRUTH] = TWIN_VALUE_TRUTH, [TW_INT] = TWIN_VALUE_INT, [TW_FLOAT] = TWIN_VALUE_FLOAT,
-                                                 [TW_TEXT] = TWIN_VALUE_TEXT, [TW_OCTETS] = TWIN_VALUE_BYTES};
+    static const enum twin_value_kind kinds[] = {
+        [TW_NONE] = TWIN_VALUE_NONE, [TW_TRUTH] = TWIN_VALUE_TRUTH,
+        [TW_INT] = TWIN_VALUE_INT,   [TW_FLOAT] = TWIN_VALUE_FLOAT,
+        [TW_TEXT] = TWIN_VALUE_TEXT, [TW_OCTETS] = TWIN_VALUE_BYTES};
     if (n->kind == TW_GLOBAL)
         return add_value(w, n, TWIN_VALUE_CLASS, n->text);
     if (n->kind == TW_LARGE || n->kind == TW_PERSISTENT)
-        return add_value(w, n, TWIN_VALUE_OPAQUE, n->kind == TW_LARGE ? "an integer beyond 64 bits" : "a storage");
+        return add_value(w, n, TWIN_VALUE_OPAQUE,
+                         n->kind == TW_LARGE ? "an integer beyond 64 bits" : "a storage");
     return add_value(w, n, kinds[n->kind], NULL);
 }
 
-static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct tw_node *key, const char *format, uint32_t i)
+static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct tw_node *key,
+                    const char *format, uint32_t i)
 {
     size_t length = w->path.len;
     const bool leaf = n->kind < TW_TUPLE || n->kind == TW_GLOBAL || n->kind == TW_PERSISTENT;
     if (leaf && ++w->visits > MAX_VISITS)
-        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values", tw_tensors_source(w->file)->name, MAX_VISITS);
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values",
+                              tw_tensors_source(w->file)->name, MAX_VISITS);
     if (leaf && !tw_tensors_wants_values(w->file))
         return 0;
     if (key)
@@ -250,7 +292,8 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
         tw_buf_printf(&w->path, format, i);
     w->names += w->path.len - length;
     int rc = w->path.failed == TWIN_ELIMIT || w->names > MAX_NAMES
-                 ? twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long", tw_tensors_source(w->file)->name)
+                 ? twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long",
+                                  tw_tensors_source(w->file)->name)
              : w->path.failed ? no_memory(w)
              : leaf           ? add_leaf(w, n)
                               : visit(w, n, depth);
@@ -266,12 +309,17 @@ static int visit_object(struct walk *w, struct tw_node *n, int depth)
     struct tw_node *f = tw_node_item(n, 0);
     if (rebuilds(n, &function, &arguments))
         return add_tensor(w, function, arguments);
-    if (f && !f->noted && tw_tensors_skip(w->file, f->kind == TW_GLOBAL ? f->text : "an object of a class that is computed") != 0)
+    if (f && !f->noted &&
+        tw_tensors_skip(
+            w->file, f->kind == TW_GLOBAL ? f->text : "an object of a class that is computed") != 0)
         return no_memory(w);
     if (f)
         f->noted = true;
-    int rc = add_value(w, n, TWIN_VALUE_OPAQUE, f && f->kind == TW_GLOBAL ? f->text : "an object of a class that is computed");
-    for (uint32_t i = 1; rc == 0 && i < n->count; i++) /* a plain tuple of arguments: each for itself */
+    int rc = add_value(w, n, TWIN_VALUE_OPAQUE,
+                       f && f->kind == TW_GLOBAL ? f->text
+                                                 : "an object of a class that is computed");
+    /* a plain tuple of arguments: each for itself */
+    for (uint32_t i = 1; rc == 0 && i < n->count; i++)
         for (uint32_t j = 0; rc == 0 && j < n->item[i]->count && n->item[i]->kind == TW_TUPLE; j++)
             rc = visit_at(w, n->item[i]->item[j], depth, NULL, "(%u)", j);
     if (rc == 0 && n->list)
@@ -287,9 +335,11 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
 {
     int rc = 0;
     if (++w->visits > MAX_VISITS)
-        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values", tw_tensors_source(w->file)->name, MAX_VISITS);
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values",
+                              tw_tensors_source(w->file)->name, MAX_VISITS);
     if (depth == TW_MAX_DEPTH)
-        return twin_error_set(w->err, TWIN_ELIMIT, "%s: containers in containers beyond %d", tw_tensors_source(w->file)->name, TW_MAX_DEPTH);
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: containers in containers beyond %d",
+                              tw_tensors_source(w->file)->name, TW_MAX_DEPTH);
     if (n->on_path)
         return 0; /* a list in itself */
     if (depth == 0 && (n->kind < TW_TUPLE || n->kind == TW_GLOBAL))
@@ -311,17 +361,20 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
 
 /* ---- the zip format */
 
-static int read_piece(const struct tw_source *s, const struct tw_zip_entry *e, char **out, struct twin_error *err)
+static int read_piece(const struct tw_source *s, const struct tw_zip_entry *e, char **out,
+                      struct twin_error *err)
 {
     struct tw_unpack *state = NULL;
     *out = NULL;
     if (e->unreadable)
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: %s cannot be read: %s", s->name, e->name, e->unreadable);
+        return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: %s cannot be read: %s", s->name, e->name,
+                              e->unreadable);
     if (e->piece.bytes > TW_MAX_LIST)
         return twin_error_set(err, TWIN_ELIMIT, "%s: its pickle has more than 256 MiB", s->name);
     if (e->piece.bytes > PICKLE_FREE + TW_UNPACKED_EACH * e->piece.packed)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: its pickle has %llu bytes, packed into %llu: too many", s->name,
-                              (unsigned long long)e->piece.bytes, (unsigned long long)e->piece.packed);
+        return twin_error_set(
+            err, TWIN_ELIMIT, "%s: its pickle has %llu bytes, packed into %llu: too many", s->name,
+            (unsigned long long)e->piece.bytes, (unsigned long long)e->piece.packed);
     *out = tw_malloc(e->piece.bytes + 1);
     if (!*out)
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its pickle", s->name);
@@ -349,7 +402,8 @@ static int find_order(struct walk *w, const char *archive)
     return rc;
 }
 
-int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle, struct twin_error *err)
+int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle,
+                  struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);
     struct walk w = {.file = f, .zip = z, .err = err, .path = {.cap = 1 << 20}};
@@ -365,7 +419,8 @@ int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pi
         rc = read_piece(s, e, &data, err);
     if (rc == 0) {
         tw_tensors_budget(f, e->piece.bytes, TW_PICKLE_BYTES_EACH);
-        rc = tw_pickle_read(&p, (const unsigned char *)data, e->piece.bytes, &at, s->name, &top, err);
+        rc = tw_pickle_read(&p, (const unsigned char *)data, e->piece.bytes, &at, s->name, &top,
+                            err);
     }
     if (rc == 0)
         rc = visit(&w, top, 0);
@@ -379,26 +434,37 @@ int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pi
 
 /* ---- the format before 1.6: five pickles, then the storages */
 
-static const unsigned char magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
+static const unsigned char magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9,
+                                      0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
 
 bool tw_torch_legacy_is(const unsigned char *start, size_t n)
 {
     size_t at = n > 2 && start[2] == 0x95 ? 11 : 2; /* behind the frame of protocols from 4 on */
-    return n >= at + sizeof magic && start[0] == 0x80 && memcmp(start + at, magic, sizeof magic - (at > 2)) == 0; /* then MEMOIZE may follow */
+    /* then MEMOIZE may follow */
+    return n >= at + sizeof magic && start[0] == 0x80 &&
+           memcmp(start + at, magic, sizeof magic - (at > 2)) == 0;
 }
 
-/* Bytes of an element of each storage, from the places where tensors name it: every persistent id of the tree. */
+/* Bytes of an element of each storage, from the places where tensors name it: every persistent id
+ * of the tree. */
 static void learn_sizes(struct walk *w, struct tw_node *n, int depth)
 {
     if (n->sized || depth == TW_MAX_DEPTH)
         return;
     n->sized = true;
     if (n->kind == TW_PERSISTENT) {
-        const struct tw_node *id = tw_node_item(n, 0), *type = tw_node_item(id, 1), *key = tw_node_item(id, 2);
-        struct storage *s = type && type->kind == TW_GLOBAL && key && key->kind == TW_TEXT ? old_storage(w, key) : NULL;
+        const struct tw_node *id = tw_node_item(n, 0);
+        const struct tw_node *type = tw_node_item(id, 1);
+        const struct tw_node *key = tw_node_item(id, 2);
+        struct storage *s = type && type->kind == TW_GLOBAL && key && key->kind == TW_TEXT
+                                ? old_storage(w, key)
+                                : NULL;
         const enum twin_dtype dtype = s ? tw_torch_type(type->text) : TWIN_BYTES;
-        if (s) /* of a type that is not known the size is not either: then what lies behind it cannot be found */
-            s->bytes_each = dtype != TWIN_BYTES ? twin_dtype_size(dtype) : tw_ends(type->text, "UntypedStorage");
+        /* of a type that is not known the size is not either: then what lies behind it cannot be
+         * found */
+        if (s)
+            s->bytes_each = dtype != TWIN_BYTES ? twin_dtype_size(dtype)
+                                                : tw_ends(type->text, "UntypedStorage");
         return;
     }
     if (n->kind < TW_TUPLE || n->kind == TW_GLOBAL)
@@ -411,7 +477,8 @@ static void learn_sizes(struct walk *w, struct tw_node *n, int depth)
             learn_sizes(w, more[i], depth + 1);
 }
 
-static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_node *top, uint64_t at)
+static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_node *top,
+                         uint64_t at)
 {
     const struct tw_source *s = tw_tensors_source(w->file);
     if (keys->kind != TW_LIST)
@@ -436,7 +503,8 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
         if (rc != 0)
             break;
         at += 8;
-        if (t->bytes_each == 0 || __builtin_mul_overflow(tw_le64(b), t->bytes_each, &bytes) || bytes > s->size - at)
+        if (t->bytes_each == 0 || __builtin_mul_overflow(tw_le64(b), t->bytes_each, &bytes) ||
+            bytes > s->size - at)
             rc = bad(w, "a storage of unknown size, or larger than the file");
         else
             t->piece = (struct tw_piece){.at = at, .packed = bytes, .bytes = bytes};
@@ -454,7 +522,8 @@ static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *da
     for (int i = 0; rc == 0 && i < 5; i++)
         rc = tw_pickle_read(p, data, bytes, &at, name, &part[i], w->err);
     if (rc == 0 && (part[1]->kind != TW_INT || part[1]->number != 1001))
-        rc = twin_error_set(w->err, TWIN_EVERSION, "%s: expected version 1001 of PyTorch's old format", name);
+        rc = twin_error_set(w->err, TWIN_EVERSION,
+                            "%s: expected version 1001 of PyTorch's old format", name);
     if (rc != 0)
         return rc;
     for (uint32_t i = 0; part[2]->kind == TW_DICT && i + 1 < part[2]->count; i += 2)

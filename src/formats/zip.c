@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The central directory of a zip file (APPNOTE 6.3.10), as NumPy and PyTorch write them. Names are only compared: nothing is
- * unpacked to the disk. Entries that overlap, or whose local header says another name, are refused: two readers of such a file
- * would see different things.
+ * The central directory of a zip file (APPNOTE 6.3.10), as NumPy and PyTorch write them. Names are
+ * only compared: nothing is unpacked to the disk. Entries that overlap, or whose local header says
+ * another name, are refused: two readers of such a file would see different things.
  */
 #include "internal.h"
 
@@ -12,14 +12,18 @@
 enum { END = 22, END64 = 56, LOCATOR = 20, CENTRAL = 46, LOCAL = 30, MAX_COMMENT = 65535 };
 #define MAX_RATIO 1032 /* deflate cannot do better */
 
-struct directory { uint64_t at, bytes, count, end; };
+struct directory {
+    uint64_t at, bytes, count, end;
+};
 
 static int damaged(const struct tw_source *s, struct twin_error *err, const char *what, uint64_t at)
 {
-    return twin_error_set(err, TWIN_EFORMAT, "%s: damaged zip file: %s (offset %llu)", s->name, what, (unsigned long long)at);
+    return twin_error_set(err, TWIN_EFORMAT, "%s: damaged zip file: %s (offset %llu)", s->name,
+                          what, (unsigned long long)at);
 }
 
-static int read_end64(const struct tw_source *s, uint64_t end, struct directory *d, struct twin_error *err)
+static int read_end64(const struct tw_source *s, uint64_t end, struct directory *d,
+                      struct twin_error *err)
 {
     unsigned char locator[LOCATOR], b[END64];
     if (end < LOCATOR)
@@ -37,12 +41,14 @@ static int read_end64(const struct tw_source *s, uint64_t end, struct directory 
         return rc;
     if (memcmp(b, "PK\6\6", 4) != 0)
         return damaged(s, err, "expected the zip64 end record", at);
-    *d = (struct directory){.count = tw_le64(b + 32), .bytes = tw_le64(b + 40), .at = tw_le64(b + 48), .end = at};
+    *d = (struct directory){
+        .count = tw_le64(b + 32), .bytes = tw_le64(b + 40), .at = tw_le64(b + 48), .end = at};
     return 0;
 }
 
-/* Between the directory and its end record there may be a zip64 end record, which PyTorch writes in any case, and nothing else:
- * zip files may stand behind one another (torch.distributed.checkpoint), and this directory then speaks of another one. */
+/* Between the directory and its end record there may be a zip64 end record, which PyTorch writes in
+ * any case, and nothing else: zip files may stand behind one another
+ * (torch.distributed.checkpoint), and this directory then speaks of another one. */
 static int check_end(const struct tw_source *s, const struct directory *d, struct twin_error *err)
 {
     unsigned char b[END64];
@@ -67,19 +73,25 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
     int rc = tw_source_read(s, start, tail, n, err);
     for (i = n < END ? 0 : n - END + 1; rc == 0 && i > 0; i--)
-        if (memcmp(tail + i - 1, "PK\5\6", 4) == 0 && tw_le16(tail + i - 1 + 20) == n - (i - 1) - END)
+        if (memcmp(tail + i - 1, "PK\5\6", 4) == 0 &&
+            tw_le16(tail + i - 1 + 20) == n - (i - 1) - END)
             break;
     if (rc == 0 && i == 0)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: a zip file without its end record: cut off?", s->name);
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: a zip file without its end record: cut off?",
+                            s->name);
     if (rc == 0) {
         const unsigned char *b = tail + i - 1;
         uint64_t end = start + i - 1;
-        if (tw_le16(b + 10) == 0xFFFF || tw_le32(b + 12) == UINT32_MAX || tw_le32(b + 16) == UINT32_MAX)
+        if (tw_le16(b + 10) == 0xFFFF || tw_le32(b + 12) == UINT32_MAX ||
+            tw_le32(b + 16) == UINT32_MAX)
             rc = read_end64(s, end, d, err);
         else if (tw_le16(b + 4) != 0 || tw_le16(b + 8) != tw_le16(b + 10))
             rc = damaged(s, err, "it is spread over several disks", end);
         else
-            *d = (struct directory){.count = tw_le16(b + 10), .bytes = tw_le32(b + 12), .at = tw_le32(b + 16), .end = end};
+            *d = (struct directory){.count = tw_le16(b + 10),
+                                    .bytes = tw_le32(b + 12),
+                                    .at = tw_le32(b + 16),
+                                    .end = end};
     }
     tw_free(tail);
     if (rc == 0 && (d->at > d->end || d->bytes > d->end - d->at))
@@ -87,7 +99,8 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     if (rc == 0)
         rc = check_end(s, d, err);
     if (rc == 0 && (d->count > TW_MAX_TENSORS || d->bytes > TW_MAX_LIST))
-        rc = twin_error_set(err, TWIN_ELIMIT, "%s: %llu files in a zip file; at most %d are read", s->name, (unsigned long long)d->count, TW_MAX_TENSORS);
+        rc = twin_error_set(err, TWIN_ELIMIT, "%s: %llu files in a zip file; at most %d are read",
+                            s->name, (unsigned long long)d->count, TW_MAX_TENSORS);
     if (rc == 0 && d->count > d->bytes / CENTRAL)
         rc = damaged(s, err, "its directory is too short for its files", d->at);
     return rc;
@@ -120,16 +133,22 @@ static bool read_zip64(const unsigned char *extra, size_t n, uint64_t *value[3])
 }
 
 /* One row of the directory; *used: its bytes. The name goes to *names. */
-static int read_row(const struct tw_source *s, const unsigned char *b, size_t left, struct tw_zip_entry *e, char **names, size_t *used,
-                    struct twin_error *err)
+static int read_row(const struct tw_source *s, const unsigned char *b, size_t left,
+                    struct tw_zip_entry *e, char **names, size_t *used, struct twin_error *err)
 {
     if (left < CENTRAL || memcmp(b, "PK\1\2", 4) != 0)
         return damaged(s, err, "expected a row of the directory", left);
-    size_t name = tw_le16(b + 28), extra = tw_le16(b + 30), comment = tw_le16(b + 32), all = CENTRAL + name + extra + comment;
+    size_t name = tw_le16(b + 28);
+    size_t extra = tw_le16(b + 30);
+    size_t comment = tw_le16(b + 32);
+    size_t all = CENTRAL + name + extra + comment;
     unsigned flags = tw_le16(b + 8), method = tw_le16(b + 10);
     if (all > left || memchr(b + CENTRAL, 0, name))
         return damaged(s, err, "a row of the directory makes no sense", left);
-    e->piece = (struct tw_piece){.packed = tw_le32(b + 20), .bytes = tw_le32(b + 24), .crc = tw_le32(b + 16), .checked = true};
+    e->piece = (struct tw_piece){.packed = tw_le32(b + 20),
+                                 .bytes = tw_le32(b + 24),
+                                 .crc = tw_le32(b + 16),
+                                 .checked = true};
     e->header = tw_le32(b + 42);
     uint64_t *value[3] = {&e->piece.bytes, &e->piece.packed, &e->header};
     if (!read_zip64(b + CENTRAL + name, extra, value))
@@ -153,7 +172,8 @@ static int read_row(const struct tw_source *s, const unsigned char *b, size_t le
     return 0;
 }
 
-static int read_local(const struct tw_source *s, struct tw_zip_entry *e, uint64_t end, struct twin_error *err)
+static int read_local(const struct tw_source *s, struct tw_zip_entry *e, uint64_t end,
+                      struct twin_error *err)
 {
     unsigned char b[LOCAL + 65535];
     size_t name = strlen(e->name);
@@ -162,7 +182,8 @@ static int read_local(const struct tw_source *s, struct tw_zip_entry *e, uint64_
     int rc = tw_source_read(s, e->header, b, LOCAL + name, err);
     if (rc != 0)
         return rc;
-    if (memcmp(b, "PK\3\4", 4) != 0 || tw_le16(b + 26) != name || memcmp(b + LOCAL, e->name, name) != 0)
+    if (memcmp(b, "PK\3\4", 4) != 0 || tw_le16(b + 26) != name ||
+        memcmp(b + LOCAL, e->name, name) != 0)
         return damaged(s, err, "a file's header says another name than the directory", e->header);
     e->piece.at = e->header + LOCAL + name + tw_le16(b + 28);
     if (e->piece.at > end || e->piece.packed > end - e->piece.at)
@@ -210,7 +231,8 @@ int tw_zip_open(const struct tw_source *s, struct tw_zip *z, struct twin_error *
     z->entry = tw_calloc(d.count + 1, sizeof *z->entry);
     z->names = tw_malloc(d.bytes + 1); /* a row is longer than its name with a NUL */
     if (!rows || !z->entry || !z->names)
-        rc = twin_error_set(err, TWIN_ENOMEM, "%s: no memory for %llu files", s->name, (unsigned long long)d.count);
+        rc = twin_error_set(err, TWIN_ENOMEM, "%s: no memory for %llu files", s->name,
+                            (unsigned long long)d.count);
     if (rc == 0)
         rc = tw_source_read(s, d.at, rows, d.bytes, err);
     char *names = z->names;

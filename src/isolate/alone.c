@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which pin stops the divergence alone? Natural runs with a few of the most suspected pins on, before anything is freed in the pinned
- * world: pins that do the same hide each other there, and not here. */
+/* Which pin stops the divergence alone? Natural runs with a few of the most suspected pins on,
+ * before anything is freed in the pinned world: pins that do the same hide each other there, and
+ * not here. */
 #include "search.h"
 #include <math.h>
 
-#define NO_PIN_ALONE .08 /* odds for needing more than one pin; docs/internals/measurements.md has others */
-#define SURE .7          /* of a pin that was clean by itself, before it is taken to fresh runs */
-#define CERTAIN .8       /* of a pin that was not tried by itself: the fresh runs do that as well */
-#define ENOUGH .85       /* of no pin alone: one more run with the unlikely ones on is cheaper than what follows */
+/* odds for needing more than one pin; docs/internals/measurements.md has others */
+#define NO_PIN_ALONE .08
+#define SURE .7    /* of a pin that was clean by itself, before it is taken to fresh runs */
+#define CERTAIN .8 /* of a pin that was not tried by itself: the fresh runs do that as well */
+/* of no pin alone: one more run with the unlikely ones on is cheaper than what follows */
+#define ENOUGH .85
 
 struct suspicion {
     size_t list[TWIN_SEARCH_FACTORS], count;
-    double weight[TWIN_SEARCH_FACTORS], all; /* all: weight of every candidate and of "no pin alone" */
+    /* all: weight of every candidate and of "no pin alone" */
+    double weight[TWIN_SEARCH_FACTORS], all;
 };
 
-/* What the arms so far say of these candidates, each taken as the pin that is enough: under a set of pins that holds it nothing parts;
- * under one without it runs part at the rate. False: no pin alone is enough, it seems. */
-static bool weigh(const struct tw_search *s, const struct twin_search_set *base, double rate, struct suspicion *x)
+/* What the arms so far say of these candidates, each taken as the pin that is enough: under a set
+ * of pins that holds it nothing parts; under one without it runs part at the rate. False: no pin
+ * alone is enough, it seems. */
+static bool weigh(const struct tw_search *s, const struct twin_search_set *base, double rate,
+                  struct suspicion *x)
 {
     double none = 0;
     x->count = tw_suspects(s, base, x->list, x->weight);
@@ -55,7 +61,8 @@ static size_t half(const struct suspicion *x)
     return best;
 }
 
-int tw_alone(struct tw_search *s, const struct twin_search_set *base, size_t *pin, struct twin_error *err)
+int tw_alone(struct tw_search *s, const struct twin_search_set *base, size_t *pin,
+             struct twin_error *err)
 {
     struct suspicion x;
     struct tw_arm *arm = tw_arm(s, base, err);

@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What differs between two commands, and the commands in between. The commands' simple commands stand side by side; in each pair
- * variables are matched by name, arguments by the longest common subsequence of options (with their values) and positionals. The
- * result is one list of pieces, each of both commands or of one, in an order that keeps the order of either. */
+/* What differs between two commands, and the commands in between. The commands' simple commands
+ * stand side by side; in each pair variables are matched by name, arguments by the longest common
+ * subsequence of options (with their values) and positionals. The result is one list of pieces,
+ * each of both commands or of one, in an order that keeps the order of either. */
 #include <twin/arms.h>
 
 #include "arms_match.h"
 
 #include <string.h>
 
-struct piece { char *raw; int difference; bool in_b; };
+struct piece {
+    char *raw;
+    int difference;
+    bool in_b;
+};
 
 struct twin_arms {
     char *text[2];
-    struct twin_difference *difference; size_t count;
-    struct piece *piece; size_t pieces;
+    struct twin_difference *difference;
+    size_t count;
+    struct piece *piece;
+    size_t pieces;
 };
 
-struct pair { struct twin_arms *arms; struct tw_side side[2]; struct twin_error *err; };
+struct pair {
+    struct twin_arms *arms;
+    struct tw_side side[2];
+    struct twin_error *err;
+};
 
 static int no_memory(struct twin_error *err)
 {
@@ -25,7 +36,8 @@ static int no_memory(struct twin_error *err)
 
 /* ---- the result grows */
 
-static int add_piece(struct twin_arms *arms, const char *raw, int difference, bool in_b, struct twin_error *err)
+static int add_piece(struct twin_arms *arms, const char *raw, int difference, bool in_b,
+                     struct twin_error *err)
 {
     struct piece *grown = tw_reallocarray(arms->piece, arms->pieces + 1, sizeof *grown);
     if (!grown)
@@ -47,19 +59,23 @@ static bool taken(const struct twin_arms *arms, const char *id)
 }
 
 /* Takes the texts over, also on failure. b NULL: only A has it; a NULL: only B. */
-static int add_difference(struct twin_arms *arms, const char *name, char *a, char *b, int *out, struct twin_error *err)
+static int add_difference(struct twin_arms *arms, const char *name, char *a, char *b, int *out,
+                          struct twin_error *err)
 {
     char *id = tw_strdup(name);
     for (unsigned n = 2; id && taken(arms, id); n++) {
         tw_free(id);
         id = tw_printf("%s#%u", name, n);
     }
-    struct twin_difference *grown = tw_reallocarray(arms->difference, arms->count + 1, sizeof *grown);
+    struct twin_difference *grown = tw_reallocarray(arms->difference, arms->count + 1,
+                                                    sizeof *grown);
     if (grown)
         arms->difference = grown;
     int rc = !id || !grown || (!a && !b) ? no_memory(err) : 0;
     if (rc == 0 && arms->count == TWIN_SEARCH_FACTORS)
-        rc = twin_error_set(err, TWIN_ELIMIT, "expected commands that differ in at most %d things, found more", TWIN_SEARCH_FACTORS);
+        rc = twin_error_set(err, TWIN_ELIMIT,
+                            "expected commands that differ in at most %d things, found more",
+                            TWIN_SEARCH_FACTORS);
     if (rc != 0) {
         tw_free(id);
         tw_free(a);
@@ -94,12 +110,15 @@ static int add_words(struct pair *p, int side, size_t first, size_t count, int d
 static char *name_of(const struct pair *p, int side, const struct tw_group *g)
 {
     bool exported = g->name && tw_word_assigns(p->side[side].word[g->first].raw);
-    return g->name ? tw_printf("%s:%.*s", exported ? "env" : "arg", (int)g->name_bytes, g->name) : tw_printf("arg:%zu", g->place);
+    return g->name ? tw_printf("%s:%.*s", exported ? "env" : "arg", (int)g->name_bytes, g->name)
+                   : tw_printf("arg:%zu", g->place);
 }
 
-/* The difference that these words make; either side may be empty. *out is set once for the group. */
-static int difference_of(struct pair *p, const char *name, const struct tw_word *a, size_t a_words, const struct tw_word *b, size_t b_words,
-                         int *out)
+/*
+ * The difference that these words make; either side may be empty. *out is set once for the group.
+ */
+static int difference_of(struct pair *p, const char *name, const struct tw_word *a, size_t a_words,
+                         const struct tw_word *b, size_t b_words, int *out)
 {
     char *in_a = a_words ? joined(a, a_words) : NULL, *in_b = b_words ? joined(b, b_words) : NULL;
     if ((a_words && !in_a) || (b_words && !in_b) || !name) {
@@ -114,9 +133,11 @@ static int difference_of(struct pair *p, const char *name, const struct tw_word 
 static int put_group(struct pair *p, int side, size_t at)
 {
     const struct tw_side *own = &p->side[side], *other = &p->side[!side];
-    struct tw_group *g = &own->group[at], *mate = g->mate == TW_NONE ? NULL : &other->group[g->mate];
+    struct tw_group *g = &own->group[at];
+    struct tw_group *mate = g->mate == TW_NONE ? NULL : &other->group[g->mate];
     if (g->difference == TW_COMMON) {
-        const struct tw_word *mine = own->word + g->first, *its = mate ? other->word + mate->first : NULL;
+        const struct tw_word *mine = own->word + g->first;
+        const struct tw_word *its = mate ? other->word + mate->first : NULL;
         size_t words = mate ? mate->words : 0;
         char *name = side == 1 && mate ? name_of(p, 0, mate) : name_of(p, side, g);
         int rc = side == 0 ? difference_of(p, name, mine, g->words, its, words, &g->difference)
@@ -130,7 +151,8 @@ static int put_group(struct pair *p, int side, size_t at)
     return add_words(p, side, g->first, g->words, g->difference);
 }
 
-/* Mates at the same place. With as many words each, the words that differ are differences of their own. */
+/* Mates at the same place. With as many words each, the words that differ are differences of their
+ * own. */
 static int put_mates(struct pair *p, size_t i, size_t j)
 {
     struct tw_group *a = &p->side[0].group[i], *b = &p->side[1].group[j];
@@ -144,7 +166,8 @@ static int put_mates(struct pair *p, size_t i, size_t j)
     for (size_t k = 0; rc == 0 && k < a->words; k++) {
         int difference = TW_COMMON;
         if (!tw_word_same(wa + k, wb + k))
-            rc = a->words == 2 ? difference_of(p, name, wa, 2, wb, 2, &difference) : difference_of(p, name, wa + k, 1, wb + k, 1, &difference);
+            rc = a->words == 2 ? difference_of(p, name, wa, 2, wb, 2, &difference)
+                               : difference_of(p, name, wa + k, 1, wb + k, 1, &difference);
         if (rc == 0)
             rc = add_words(p, 0, a->first + k, 1, difference);
         if (rc == 0 && difference != TW_COMMON)
@@ -160,13 +183,15 @@ static bool ahead(const struct tw_group *g, const struct tw_side *other, size_t 
     return g->mate != TW_NONE && g->mate >= at && other->group[g->mate].block == g->block;
 }
 
-/* Both lists of groups, merged: what is common or changed in place goes once, the rest where its own command has it. */
+/* Both lists of groups, merged: what is common or changed in place goes once, the rest where its
+ * own command has it. */
 static int put_arguments(struct pair *p)
 {
     const struct tw_side *a = &p->side[0], *b = &p->side[1];
     int rc = 0;
     for (size_t i = 0, j = 0; rc == 0 && (i < a->groups || j < b->groups);) {
-        const struct tw_group *x = i < a->groups ? &a->group[i] : NULL, *y = j < b->groups ? &b->group[j] : NULL;
+        const struct tw_group *x = i < a->groups ? &a->group[i] : NULL;
+        const struct tw_group *y = j < b->groups ? &b->group[j] : NULL;
         if (x && y && x->common && x->mate == j) {
             rc = add_words(p, 0, x->first, x->words, TW_COMMON);
             i++;
@@ -192,18 +217,21 @@ static int put_assignments(struct pair *p)
     for (size_t i = 0; rc == 0 && i < a->assignments + b->assignments; i++) {
         bool of_a = i < a->assignments;
         size_t at = of_a ? i : i - a->assignments, mate = b->assignments;
-        const struct tw_word *w = (of_a ? a : b)->word + (of_a ? a : b)->assignments_from + at, *other = b->word + b->assignments_from;
+        const struct tw_word *w = (of_a ? a : b)->word + (of_a ? a : b)->assignments_from + at;
+        const struct tw_word *other = b->word + b->assignments_from;
         size_t bytes = tw_word_assigns(w->raw);
         if (!of_a && used[at])
             continue;
         for (size_t j = 0; of_a && j < b->assignments && mate == b->assignments; j++)
-            if (!used[j] && tw_word_assigns(other[j].raw) == bytes && memcmp(w->raw, other[j].raw, bytes) == 0)
+            if (!used[j] && tw_word_assigns(other[j].raw) == bytes &&
+                memcmp(w->raw, other[j].raw, bytes) == 0)
                 mate = j;
         bool changed = mate < b->assignments, equal = changed && tw_word_same(w, other + mate);
         int difference = TW_COMMON;
         char *name = equal ? NULL : tw_printf("env:%.*s", (int)bytes, w->raw);
         if (!equal)
-            rc = difference_of(p, name, w, of_a, of_a ? other + mate : w, of_a ? changed : 1, &difference);
+            rc = difference_of(p, name, w, of_a, of_a ? other + mate : w, of_a ? changed : 1,
+                               &difference);
         tw_free(name);
         if (changed)
             used[mate] = true;
@@ -219,7 +247,8 @@ static int put_assignments(struct pair *p)
 static int put_program(struct pair *p)
 {
     size_t a = p->side[0].program, b = p->side[1].program;
-    const struct tw_word *wa = p->side[0].word + (a == TW_NONE ? 0 : a), *wb = p->side[1].word + (b == TW_NONE ? 0 : b);
+    const struct tw_word *wa = p->side[0].word + (a == TW_NONE ? 0 : a);
+    const struct tw_word *wb = p->side[1].word + (b == TW_NONE ? 0 : b);
     int difference = TW_COMMON, rc = 0;
     bool equal = (a == TW_NONE) == (b == TW_NONE) && (a == TW_NONE || tw_word_same(wa, wb));
     if (!equal)
@@ -255,14 +284,18 @@ static const char *shown(const struct tw_words *w, size_t at)
     return at == w->count ? "its end" : w->word[at].raw[0] == '\n' ? "a new line" : w->word[at].raw;
 }
 
-static int put_all(struct twin_arms *arms, const struct tw_words *a, const struct tw_words *b, struct twin_error *err)
+static int put_all(struct twin_arms *arms, const struct tw_words *a, const struct tw_words *b,
+                   struct twin_error *err)
 {
     for (size_t i = 0, j = 0, n = 1;; n++) {
         size_t a_end = next_control(a, i), b_end = next_control(b, j);
         bool over = a_end == a->count && b_end == b->count;
         if (!over && strcmp(shown(a, a_end), shown(b, b_end)) != 0)
-            return twin_error_set(err, TWIN_EINVAL, "expected commands of one shape, found behind command %zu of A %s, of B %s; write variables in "
-                                  "front of the program (NAME=value program), and the same steps in both", n, shown(a, a_end), shown(b, b_end));
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "expected commands of one shape, found behind command %zu of A "
+                                  "%s, of B %s; write variables in front of the program "
+                                  "(NAME=value program), and the same steps in both",
+                                  n, shown(a, a_end), shown(b, b_end));
         struct pair p = {.arms = arms, .err = err};
         int rc = tw_side_read(a->word, i, a_end, &p.side[0], err);
         if (rc == 0)
@@ -285,7 +318,9 @@ int twin_arms_compare(const char *a, const char *b, struct twin_arms **out, stru
     struct tw_words words[2] = {{0}};
     struct twin_arms *arms = tw_calloc(1, sizeof *arms);
     *out = NULL;
-    int rc = arms && (arms->text[0] = tw_strdup(a)) && (arms->text[1] = tw_strdup(b)) ? 0 : no_memory(err);
+    int rc = arms && (arms->text[0] = tw_strdup(a)) && (arms->text[1] = tw_strdup(b))
+                 ? 0
+                 : no_memory(err);
     if (rc == 0)
         rc = tw_words_split(a, &words[0], err);
     if (rc == 0)

@@ -10,7 +10,8 @@
 static bool is_option(const struct tw_word *w)
 {
     const char *t = w->text;
-    return w->kind == TW_WORD && t[0] == '-' && t[1] && !isdigit((unsigned char)t[1]) && t[1] != '.' && strcmp(t, "--") != 0;
+    return w->kind == TW_WORD && t[0] == '-' && t[1] && !isdigit((unsigned char)t[1]) &&
+           t[1] != '.' && strcmp(t, "--") != 0;
 }
 
 /* `env A=1 B=2 program` is `A=1 B=2 program`. With options it is a program like others. */
@@ -35,9 +36,11 @@ static size_t group_end(const struct tw_word *w, size_t at, size_t end, bool opt
     return i;
 }
 
-int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side *s, struct twin_error *err)
+int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side *s,
+                 struct twin_error *err)
 {
-    *s = (struct tw_side){.word = w, .program = TW_NONE, .group = tw_calloc(end - at + 1, sizeof(struct tw_group))};
+    *s = (struct tw_side){
+        .word = w, .program = TW_NONE, .group = tw_calloc(end - at + 1, sizeof(struct tw_group))};
     if (!s->group)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
     at = skip_env(w, at, end);
@@ -51,7 +54,11 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
     for (size_t first = at; at < end;) {
         struct tw_group *g = &s->group[s->groups++];
         size_t next = group_end(w, at, end, over);
-        *g = (struct tw_group){.first = at, .words = next - at, .place = at - first + 1, .mate = TW_NONE, .difference = TW_COMMON};
+        *g = (struct tw_group){.first = at,
+                               .words = next - at,
+                               .place = at - first + 1,
+                               .mate = TW_NONE,
+                               .difference = TW_COMMON};
         if (w[at].kind == TW_REDIRECT || (!over && is_option(&w[at]))) {
             g->name = w[at].text;
             g->name_bytes = strcspn(g->name, w[at].kind == TW_REDIRECT ? "" : "=");
@@ -67,7 +74,8 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
 
 /* ---- which groups are the same, or the same thing changed */
 
-static bool same_words(const struct tw_side side[2], const struct tw_group *a, const struct tw_group *b)
+static bool same_words(const struct tw_side side[2], const struct tw_group *a,
+                       const struct tw_group *b)
 {
     if (a->words != b->words)
         return false;
@@ -84,8 +92,8 @@ static void mark_common(struct tw_group *a, struct tw_group *b, size_t i, size_t
     a->common = b->common = true;
 }
 
-/* The longest common subsequence, by dynamic programming over what lies between the common ends. A middle too large for that is
- * taken for different: matched by name only. */
+/* The longest common subsequence, by dynamic programming over what lies between the common ends. A
+ * middle too large for that is taken for different: matched by name only. */
 static int match_common(struct tw_side side[2], struct twin_error *err)
 {
     enum { CELLS_MAX = 1 << 22 };
@@ -98,15 +106,17 @@ static int match_common(struct tw_side side[2], struct twin_error *err)
     size_t rows = n - from + 1, columns = m - from + 1;
     if (rows == 1 || columns == 1 || rows > CELLS_MAX / columns)
         return 0;
-    uint16_t *longest = tw_calloc(rows * columns, sizeof *longest); /* of the suffixes that begin here; at most 2,048 of a side fit */
+    /* of the suffixes that begin here; at most 2,048 of a side fit */
+    uint16_t *longest = tw_calloc(rows * columns, sizeof *longest);
     if (!longest)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
     for (size_t i = rows - 1; i-- > 0;)
         for (size_t j = columns - 1; j-- > 0;) {
             uint16_t skip_a = longest[(i + 1) * columns + j], skip_b = longest[i * columns + j + 1];
-            longest[i * columns + j] = same_words(side, &a[from + i], &b[from + j]) ? (uint16_t)(longest[(i + 1) * columns + j + 1] + 1)
-                                       : skip_a > skip_b                         ? skip_a
-                                                                                 : skip_b;
+            longest[i * columns + j] = same_words(side, &a[from + i], &b[from + j])
+                                           ? (uint16_t)(longest[(i + 1) * columns + j + 1] + 1)
+                                       : skip_a > skip_b ? skip_a
+                                                         : skip_b;
         }
     for (size_t i = 0, j = 0; i + 1 < rows && j + 1 < columns;) {
         if (same_words(side, &a[from + i], &b[from + j])) {
@@ -134,20 +144,32 @@ static void number_blocks(struct tw_side *s)
 
 bool tw_same_name(const struct tw_group *a, const struct tw_group *b)
 {
-    return a->name && b->name && a->name_bytes == b->name_bytes && memcmp(a->name, b->name, a->name_bytes) == 0;
+    return a->name && b->name && a->name_bytes == b->name_bytes &&
+           memcmp(a->name, b->name, a->name_bytes) == 0;
 }
 
-/* An option without a value, alone in its place: exchanged for another one (--adam, --sgd) the two may exclude each other. */
+/* An option without a value, alone in its place: exchanged for another one (--adam, --sgd) the two
+ * may exclude each other. */
 static bool is_switch(const struct tw_group *g)
 {
     return g->name && g->words == 1 && g->name[0] == '-' && g->name[g->name_bytes] == '\0';
 }
 
-static bool same_option(const struct tw_group *a, const struct tw_group *b) { return tw_same_name(a, b); }
-static bool both_positional(const struct tw_group *a, const struct tw_group *b) { return !a->name && !b->name && a->block == b->block; }
-static bool both_switches(const struct tw_group *a, const struct tw_group *b) { return is_switch(a) && is_switch(b) && a->block == b->block; }
+static bool same_option(const struct tw_group *a, const struct tw_group *b)
+{
+    return tw_same_name(a, b);
+}
+static bool both_positional(const struct tw_group *a, const struct tw_group *b)
+{
+    return !a->name && !b->name && a->block == b->block;
+}
+static bool both_switches(const struct tw_group *a, const struct tw_group *b)
+{
+    return is_switch(a) && is_switch(b) && a->block == b->block;
+}
 
-static void match(struct tw_side side[2], bool (*belong)(const struct tw_group *, const struct tw_group *))
+static void match(struct tw_side side[2],
+                  bool (*belong)(const struct tw_group *, const struct tw_group *))
 {
     for (size_t i = 0; i < side[0].groups; i++)
         for (size_t j = 0; side[0].group[i].mate == TW_NONE && j < side[1].groups; j++)

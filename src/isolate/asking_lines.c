@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the lines that ask matter: few lines are tried one by one, many in halves of which those that agree are done with. */
+/* Which of the lines that ask matter: few lines are tried one by one, many in halves of which those
+ * that agree are done with. */
 #include <twin/asking_lines.h>
 
 #include "base.h"
@@ -8,7 +9,9 @@
 
 enum { FEW = 4 };
 
-struct lines_part { size_t begin, end; };
+struct lines_part {
+    size_t begin, end;
+};
 
 struct lines_test {
     size_t count;
@@ -22,7 +25,8 @@ struct lines_test {
     size_t todo_count;
 };
 
-static int try_lines(struct lines_test *t, struct lines_part part, enum twin_line_trial *trial, struct twin_error *err)
+static int try_lines(struct lines_test *t, struct lines_part part, enum twin_line_trial *trial,
+                     struct twin_error *err)
 {
     for (size_t i = 0; i < t->count; i++)
         t->other[i] = i >= part.begin && i < part.end;
@@ -38,7 +42,8 @@ static void put_off(struct lines_test *t, size_t begin, size_t end)
         t->todo[t->todo_count++] = (struct lines_part){begin, end};
 }
 
-/* What one trial said of its lines. What diverged with several, and what said nothing with several, is tried in halves. */
+/* What one trial said of its lines. What diverged with several, and what said nothing with several,
+ * is tried in halves. */
 static void learn_lines(struct lines_test *t, struct lines_part part, enum twin_line_trial trial)
 {
     size_t lines = part.end - part.begin, middle = part.begin + lines / 2;
@@ -70,7 +75,8 @@ static int test_lines(struct lines_test *t, struct twin_error *err)
     enum twin_line_trial trial = TWIN_TRIAL_VOID;
     int rc = 0;
     begin_with(t);
-    while (rc == 0 && t->todo_count && t->runs + 1 < t->max_runs) { /* one is kept for the trial without other values */
+    /* one is kept for the trial without other values */
+    while (rc == 0 && t->todo_count && t->runs + 1 < t->max_runs) {
         struct lines_part part = t->todo[--t->todo_count];
         rc = try_lines(t, part, &trial, err);
         if (rc == 0)
@@ -81,10 +87,11 @@ static int test_lines(struct lines_test *t, struct twin_error *err)
     return rc;
 }
 
-int twin_lines_test(size_t count, uint32_t max_runs, twin_lines_try *make, void *user, enum twin_line_answer *answer, uint32_t *runs,
-                    struct twin_error *err)
+int twin_lines_test(size_t count, uint32_t max_runs, twin_lines_try *make, void *user,
+                    enum twin_line_answer *answer, uint32_t *runs, struct twin_error *err)
 {
-    struct lines_test t = {.count = count, .max_runs = max_runs, .make = make, .user = user, .answer = answer};
+    struct lines_test t = {
+        .count = count, .max_runs = max_runs, .make = make, .user = user, .answer = answer};
     int rc = 0;
     assert(make && answer && runs);
     for (size_t i = 0; i < count; i++)

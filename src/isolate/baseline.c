@@ -3,7 +3,8 @@
 #include "search.h"
 #include <math.h>
 
-struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned, struct twin_error *err)
+struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
+                      struct twin_error *err)
 {
     for (size_t i = 0; i < s->arm_count; i++)
         if (tw_set_equal(&s->arm[i].pinned, pinned))
@@ -23,7 +24,8 @@ static bool natural(const struct tw_arm *arm)
     return tw_set_count(&arm->pinned) == 0;
 }
 
-/* The arm's first run that ends well. One failure may be chance; always failing is a property of the world. */
+/* The arm's first run that ends well. One failure may be chance; always failing is a property of
+ * the world. */
 static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error *err)
 {
     unsigned attempts = natural(arm) || s->natural_failed ? 3 : 2;
@@ -34,7 +36,8 @@ static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error 
     for (unsigned i = 0; i < attempts; i++) {
         size_t done;
         tw_world_natural(s, &arm->pinned, s->setting);
-        int rc = tw_runs(s, natural(arm) ? TWIN_FOR_BASELINE : TWIN_FOR_REFERENCE, 1, 0, 0, &done, err);
+        int rc = tw_runs(s, natural(arm) ? TWIN_FOR_BASELINE : TWIN_FOR_REFERENCE, 1, 0, 0, &done,
+                         err);
         if (rc)
             return rc;
         if (s->result[0].status == TWIN_ENDED_WELL) {
@@ -60,7 +63,8 @@ int tw_arm_reference(struct tw_search *s, struct tw_arm *arm, struct twin_error 
 
 struct tw_arm tw_arm_fresh(const struct tw_arm *arm)
 {
-    struct tw_arm fresh = {.pinned = arm->pinned, .reference = arm->reference, .fresh = true, .classes = arm->classes};
+    struct tw_arm fresh = {
+        .pinned = arm->pinned, .reference = arm->reference, .fresh = true, .classes = arm->classes};
     for (size_t i = 0; i < arm->classes; i++) {
         fresh.class[i] = arm->class[i];
         fresh.class[i].before = arm->class[i].runs;
@@ -107,7 +111,8 @@ static int classify(struct tw_arm *arm, const struct twin_search_result *r)
 }
 
 /* Takes from a natural run what only those tell. */
-static int learn_natural(struct tw_search *s, const struct twin_search_result *r, uint32_t number, int class, struct twin_error *err)
+static int learn_natural(struct tw_search *s, const struct twin_search_result *r, uint32_t number,
+                         int class, struct twin_error *err)
 {
     s->natural_failed |= r->status != TWIN_ENDED_WELL;
     s->by_core |= r->parted && r->vote == TWIN_VOTE_HARDWARE;
@@ -118,10 +123,12 @@ static int learn_natural(struct tw_search *s, const struct twin_search_result *r
     return tw_trace_add(s, class, number, err);
 }
 
-int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_search_result *r, uint32_t number, struct twin_error *err)
+int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_search_result *r,
+                uint32_t number, struct twin_error *err)
 {
     int class = r->parted ? -1 : 0;
-    if (s->plan->arms) { /* the reference is not of this world: a class of its own runs says nothing about it */
+    /* the reference is not of this world: a class of its own runs says nothing about it */
+    if (s->plan->arms) {
         arm->compared++;
         arm->parted += r->parted;
     } else {
@@ -151,9 +158,13 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
     return rc;
 }
 
-enum { BLIND = 3 }; /* comparisons that show a difference which cannot be judged, after which there is no point in more */
+/*
+ * comparisons that show a difference which cannot be judged, after which there is no point in more
+ */
+enum { BLIND = 3 };
 
-/* A divergence is proof, so the baseline never turns back to "clean" after one (Wald's plain test would). */
+/* A divergence is proof, so the baseline never turns back to "clean" after one (Wald's plain test
+ * would). */
 int tw_baseline(struct tw_search *s, struct twin_error *err)
 {
     struct twin_sprt test = {s->plan->p0, s->plan->p1, s->plan->alpha, s->plan->beta};
@@ -164,16 +175,21 @@ int tw_baseline(struct tw_search *s, struct twin_error *err)
         if (tw_gone(s))
             return TW_GONE;
         if (arm->parted == arm->compared && arm->parted >= s->plan->baseline_at_once)
-            return 0; /* it parts nearly always, it seems: what is fresh in the confirmation says so once more */
+            /*
+             * it parts nearly always, it seems: what is fresh in the confirmation says so once more
+             */
+            return 0;
         size_t wanted = s->plan->baseline_clean - arm->compared;
         if (arm->parted)
             wanted = s->plan->baseline_parts - arm->parted;
         if (arm->parted == arm->compared)
             wanted = s->plan->baseline_at_once - arm->parted;
-        int rc = tw_arm_compare(s, arm, wanted < s->plan->baseline_parts ? wanted : s->plan->baseline_parts, err);
+        int rc = tw_arm_compare(
+            s, arm, wanted < s->plan->baseline_parts ? wanted : s->plan->baseline_parts, err);
         if (rc)
             return rc;
-        if ((arm->parted >= s->plan->baseline_parts && arm->parted < arm->compared) || twin_stats_sprt_decide(test, arm->parted, arm->compared) == TWIN_SPRT_CLEAN)
+        if ((arm->parted >= s->plan->baseline_parts && arm->parted < arm->compared) ||
+            twin_stats_sprt_decide(test, arm->parted, arm->compared) == TWIN_SPRT_CLEAN)
             return 0;
     }
 }

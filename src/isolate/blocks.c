@@ -2,13 +2,15 @@
 /*
  * The arrangement of a confirmation: which of its runs are free and which are pinned.
  *
- * It is drawn beforehand, uniformly, in blocks. The only thing that is random in the test is this draw, so what the test says
- * holds whatever the machine does meanwhile: divergences that stop, come in bursts, or hang on the time of day. When nothing parts
- * under the pins and d of the free runs of a block do, the share of arrangements that look at least as convincing is that of those
- * in which all d fell to free runs. The product over the blocks is the p value. One divergence under the pins ends the confirmation,
- * so 1 / product is what a player has who stakes everything at fair odds each time. Such a player gets from 1 to 1 / level with
- * probability at most the level, however long the game and whoever decides when it ends (Ville 1939): looking after each block,
- * and choosing the size of the next one by what was seen, costs nothing.
+ * It is drawn beforehand, uniformly, in blocks. The only thing that is random in the test is this
+ * draw, so what the test says holds whatever the machine does meanwhile: divergences that stop,
+ * come in bursts, or hang on the time of day. When nothing parts under the pins and d of the free
+ * runs of a block do, the share of arrangements that look at least as convincing is that of those
+ * in which all d fell to free runs. The product over the blocks is the p value. One divergence
+ * under the pins ends the confirmation, so 1 / product is what a player has who stakes everything
+ * at fair odds each time. Such a player gets from 1 to 1 / level with probability at most the
+ * level, however long the game and whoever decides when it ends (Ville 1939): looking after each
+ * block, and choosing the size of the next one by what was seen, costs nothing.
  */
 #include "search.h"
 
@@ -40,7 +42,8 @@ double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted)
     return p;
 }
 
-/* Expected number of runs that are still needed, by how much evidence is missing: remaining[g] for g steps of the grid. */
+/* Expected number of runs that are still needed, by how much evidence is missing: remaining[g] for
+ * g steps of the grid. */
 struct outlook {
     double step, rate;
     double remaining[GRID + 1];

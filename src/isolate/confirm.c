@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict: fresh runs in the natural world with the set pinned, and with all of it but one, in an arrangement drawn beforehand
- * (blocks.c says what that is good for). Two claims come of it: that each pin matters, with its p value; and how often runs part
- * that have all of them, with an upper bound. A natural run that parts ends it, else the world has changed meanwhile.
+ * The verdict: fresh runs in the natural world with the set pinned, and with all of it but one, in
+ * an arrangement drawn beforehand (blocks.c says what that is good for). Two claims come of it:
+ * that each pin matters, with its p value; and how often runs part that have all of them, with an
+ * upper bound. A natural run that parts ends it, else the world has changed meanwhile.
  */
 #include "search.h"
 #include <assert.h>
@@ -16,15 +17,18 @@ struct confirmation {
     struct twin_search_set set;
     const struct twin_search_set *alternatives; /* of each candidate */
     size_t members, member[TWIN_SEARCH_FACTORS + 1];
-    struct tw_arm *arm;                       /* fresh ones */
-    struct tw_arm *all;                       /* copies that are never marked: what the report shows */
+    struct tw_arm *arm; /* fresh ones */
+    /* copies that are never marked: what the report shows */
+    struct tw_arm *all;
     double p[TWIN_SEARCH_FACTORS + 1], rate[TWIN_SEARCH_FACTORS + 1];
-    size_t unnecessary;                       /* a member without which nothing parts either; 0: none */
-    uint64_t known_to_part[TWIN_SEARCH_FACTORS + 1]; /* divergences seen with this one free, before */
+    /* a member without which nothing parts either; 0: none */
+    size_t unnecessary;
+    /* divergences seen with this one free, before */
+    uint64_t known_to_part[TWIN_SEARCH_FACTORS + 1];
     double level;
     uint32_t blocks;
     bool after_blocks;
-    struct twin_search_trial *trial;          /* in the order of the runs */
+    struct twin_search_trial *trial; /* in the order of the runs */
     size_t trial_count;
 };
 
@@ -35,15 +39,18 @@ static struct twin_search_arm counts(const struct tw_search *s, const struct tw_
     return (struct twin_search_arm){steps ? arm->steps : arm->compared, arm->parted};
 }
 
-/* Steps count as trials only where the operation was seen disagreeing with itself, every time, and each member acts at each step. A
- * rare cause that is drawn once per run and parts at its first step would look just like a hazard. */
+/* Steps count as trials only where the operation was seen disagreeing with itself, every time, and
+ * each member acts at each step. A rare cause that is drawn once per run and parts at its first
+ * step would look just like a hazard. */
 static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
 {
     const struct tw_arm *natural = &s->arm[0];
     struct twin_search_report *r = s->report;
     r->unit = TWIN_UNIT_RUN;
-    r->unit_why = "no replay or transplant showed the operation itself disagreeing, so a cause may be drawn once per run";
-    if (natural->parted == 0 || natural->disagreeing < natural->parted || natural->steps < natural->compared)
+    r->unit_why = "no replay or transplant showed the operation itself disagreeing, so a cause may "
+                  "be drawn once per run";
+    if (natural->parted == 0 || natural->disagreeing < natural->parted ||
+        natural->steps < natural->compared)
         return;
     for (size_t i = 0; i < s->plan->candidates; i++)
         if (twin_search_has(set, i) && s->candidate[i].unit != TWIN_UNIT_EXPOSURE) {
@@ -51,12 +58,14 @@ static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
             return;
         }
     r->unit = TWIN_UNIT_EXPOSURE;
-    r->unit_why = "replay or transplant showed the operation itself disagreeing; steps are taken to be independent";
+    r->unit_why = "replay or transplant showed the operation itself disagreeing; steps are taken "
+                  "to be independent";
 }
 
-/* Error rate for the set that is tested now, as a share of alpha. What chose it does not testify, so what counts are the sets taken to
- * fresh runs. The first gets .58: of alpha .05 that is just above 1/35, which 7 runs reach, where a half of it would take 8. The j-th gets
- * .84 / 2^j from the second on, so that all shares sum to 1 however many there will be. */
+/* Error rate for the set that is tested now, as a share of alpha. What chose it does not testify,
+ * so what counts are the sets taken to fresh runs. The first gets .58: of alpha .05 that is just
+ * above 1/35, which 7 runs reach, where a half of it would take 8. The j-th gets .84 / 2^j from the
+ * second on, so that all shares sum to 1 however many there will be. */
 double tw_share_of_set(uint32_t number)
 {
     return number <= 1 ? .58 : .84 * pow(.5, number);
@@ -95,7 +104,8 @@ static void close_confirmation(struct confirmation *c)
 }
 
 /* A fresh arm for a world, whose reference is made when it is missing. */
-static int fresh_arm(struct tw_search *s, struct confirmation *c, size_t kind, const struct twin_search_set *pins, struct twin_error *err)
+static int fresh_arm(struct tw_search *s, struct confirmation *c, size_t kind,
+                     const struct twin_search_set *pins, struct twin_error *err)
 {
     struct tw_arm *arm = tw_arm(s, pins, err);
     if (!arm)
@@ -110,7 +120,8 @@ static int fresh_arm(struct tw_search *s, struct confirmation *c, size_t kind, c
     return 0;
 }
 
-static int open_confirmation(struct tw_search *s, const struct twin_search_set *set, struct confirmation **out, struct twin_error *err)
+static int open_confirmation(struct tw_search *s, const struct twin_search_set *set,
+                             struct confirmation **out, struct twin_error *err)
 {
     struct confirmation *c = tw_calloc(1, sizeof *c);
     size_t arms = tw_set_count(set) + 1;
@@ -120,7 +131,8 @@ static int open_confirmation(struct tw_search *s, const struct twin_search_set *
         c->all = tw_calloc(arms, sizeof *c->all);
     }
     if (!c || !c->arm || !c->all)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for the confirmation of %zu pins", arms - 1);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for the confirmation of %zu pins",
+                              arms - 1);
     c->set = *set;
     c->level = s->plan->alpha * tw_alpha_share(s);
     int rc = fresh_arm(s, c, PINNED, set, err);
@@ -138,13 +150,15 @@ static int open_confirmation(struct tw_search *s, const struct twin_search_set *
 
 /* ---- blocks */
 
-/* Is there a member without which nothing parts either, as far as runs can tell? Then the rest is enough, and the runs without this
- * one are those that show it. The members share the level from then on, since which of them is named hangs on what was seen. False:
- * there is a second one, so that no arm has had exactly the rest pinned. */
+/* Is there a member without which nothing parts either, as far as runs can tell? Then the rest is
+ * enough, and the runs without this one are those that show it. The members share the level from
+ * then on, since which of them is named hangs on what was seen. False: there is a second one, so
+ * that no arm has had exactly the rest pinned. */
 static bool look_for_unnecessary(const struct tw_search *s, struct confirmation *c)
 {
     for (size_t m = 1; m <= c->members && c->members > 1; m++) {
-        bool clean = c->known_to_part[m] == 0 && c->all[m].parted == 0 && c->all[m].compared >= tw_clean_needed(&s->arm[0], .05);
+        bool clean = c->known_to_part[m] == 0 && c->all[m].parted == 0 &&
+                     c->all[m].compared >= tw_clean_needed(&s->arm[0], .05);
         if (!clean || m == c->unnecessary)
             continue;
         if (c->unnecessary)
@@ -155,13 +169,15 @@ static bool look_for_unnecessary(const struct tw_search *s, struct confirmation 
     return true;
 }
 
-/* Still to be shown: not those that have reached the level, and none that was found not to be needed. */
+/* Still to be shown: not those that have reached the level, and none that was found not to be
+ * needed. */
 static bool open_member(const struct confirmation *c, size_t m)
 {
     return m != c->unnecessary && c->p[m] > c->level;
 }
 
-/* The member that is furthest from its level: the next block is made for it. 0: all have reached it. */
+/* The member that is furthest from its level: the next block is made for it. 0: all have reached
+ * it. */
 static size_t furthest(const struct confirmation *c)
 {
     size_t most = 0;
@@ -186,7 +202,8 @@ static size_t next_block(const struct tw_search *s, const struct confirmation *c
 }
 
 /* "FPPFFPPF " is added to what the report says. */
-static int write_down(struct tw_search *s, const struct confirmation *c, const uint32_t *kind, size_t n, struct twin_error *err)
+static int write_down(struct tw_search *s, const struct confirmation *c, const uint32_t *kind,
+                      size_t n, struct twin_error *err)
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, s->report->arrangement && c->blocks > 0 ? s->report->arrangement : "");
@@ -200,22 +217,28 @@ static int write_down(struct tw_search *s, const struct confirmation *c, const u
             tw_buf_printf(&b, "%c", kind[i] < 10 ? '0' + (int)kind[i] : '+');
     tw_free(s->report->arrangement);
     s->report->arrangement = tw_buf_steal(&b);
-    return s->report->arrangement ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for an arrangement");
+    return s->report->arrangement
+               ? 0
+               : twin_error_set(err, TWIN_ENOMEM, "no memory for an arrangement");
 }
 
-static int note_trial(struct confirmation *c, uint32_t kind, uint32_t number, struct twin_error *err)
+static int note_trial(struct confirmation *c, uint32_t kind, uint32_t number,
+                      struct twin_error *err)
 {
     struct twin_search_trial *grown = tw_reallocarray(c->trial, c->trial_count + 1, sizeof *grown);
     if (!grown)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs of a confirmation", c->trial_count + 1);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs of a confirmation",
+                              c->trial_count + 1);
     c->trial = grown;
-    c->trial[c->trial_count++] = (struct twin_search_trial){number, c->after_blocks ? TWIN_TRIAL_AFTER : c->blocks, kind};
+    c->trial[c->trial_count++] = (struct twin_search_trial){
+        number, c->after_blocks ? TWIN_TRIAL_AFTER : c->blocks, kind};
     return 0;
 }
 
-/* A run of the block: into the fresh arm, into what the report shows, and into what is known of its world. */
-static int take(struct tw_search *s, struct confirmation *c, uint32_t kind, const struct twin_search_result *r, uint32_t number,
-                struct twin_error *err)
+/* A run of the block: into the fresh arm, into what the report shows, and into what is known of its
+ * world. */
+static int take(struct tw_search *s, struct confirmation *c, uint32_t kind,
+                const struct twin_search_result *r, uint32_t number, struct twin_error *err)
 {
     struct tw_arm *known = tw_arm(s, &c->arm[kind].pinned, err);
     int rc = known ? tw_arm_take(s, known, r, number, err) : TWIN_ENOMEM;
@@ -228,8 +251,10 @@ static int take(struct tw_search *s, struct confirmation *c, uint32_t kind, cons
     return rc;
 }
 
-/* Makes the runs of a block in its order. Ends early when one parts under the pins, or when natural runs part no longer. */
-static int run_block(struct tw_search *s, struct confirmation *c, const uint32_t *kind, size_t n, struct twin_error *err)
+/* Makes the runs of a block in its order. Ends early when one parts under the pins, or when natural
+ * runs part no longer. */
+static int run_block(struct tw_search *s, struct confirmation *c, const uint32_t *kind, size_t n,
+                     struct twin_error *err)
 {
     for (size_t m = PINNED; m <= c->members; m++)
         tw_arm_mark(&c->arm[m]);
@@ -283,11 +308,13 @@ static int keep_evidence(struct tw_search *s, const struct confirmation *c, stru
     struct twin_search_evidence *e = &s->report->evidence;
     struct twin_search_trial *copy = tw_calloc(c->trial_count + 1, sizeof *copy);
     if (!copy)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs of a confirmation", c->trial_count);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs of a confirmation",
+                              c->trial_count);
     if (c->trial_count)
         memcpy(copy, c->trial, c->trial_count * sizeof *copy);
     tw_free(e->trial);
-    *e = (struct twin_search_evidence){s->sets_tested, c->level, c->members, {0}, {0}, (uint32_t)shown(c), copy, c->trial_count};
+    *e = (struct twin_search_evidence){s->sets_tested,     c->level, c->members,    {0}, {0},
+                                       (uint32_t)shown(c), copy,     c->trial_count};
     memcpy(e->member, c->member, (c->members + 1) * sizeof *e->member);
     for (size_t m = PINNED; m <= c->members; m++)
         e->reference[m] = c->all[m].reference;
@@ -312,8 +339,9 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
         x->sufficient = counts(s, pinned);
         x->necessary = counts(s, free);
         x->failed = s->arm[0].failed ? 0 : free->failed;
-        x->p_fisher = twin_stats_fisher(free->parted, free->compared - free->parted, against->parted,
-                                        against->compared - against->parted, TWIN_GREATER);
+        x->p_fisher = twin_stats_fisher(free->parted, free->compared - free->parted,
+                                        against->parted, against->compared - against->parted,
+                                        TWIN_GREATER);
         x->p = c->p[m];
         x->p_adjusted = fmin(1, x->p * s->plan->alpha / c->level);
         n++;
@@ -333,10 +361,18 @@ static int keep_main_cause(struct tw_search *s, struct twin_error *err)
     if (!m)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for what was found so far");
     struct twin_search_report *r = s->report;
-    *m = (struct tw_main_cause){
-        .cause = r->cause, .count = r->cause_count, .evidence = r->evidence, .left = r->left, .left_parted = r->left_parted,
-        .unit = r->unit, .unit_why = r->unit_why, .arrangement = r->arrangement, .confirmations = r->confirmations,
-        .applied = r->applied, .repeats = r->repeats, .p_applied = r->p_applied};
+    *m = (struct tw_main_cause){.cause = r->cause,
+                                .count = r->cause_count,
+                                .evidence = r->evidence,
+                                .left = r->left,
+                                .left_parted = r->left_parted,
+                                .unit = r->unit,
+                                .unit_why = r->unit_why,
+                                .arrangement = r->arrangement,
+                                .confirmations = r->confirmations,
+                                .applied = r->applied,
+                                .repeats = r->repeats,
+                                .p_applied = r->p_applied};
     r->arrangement = NULL;
     s->report->cause = NULL;
     s->report->cause_count = 0;
@@ -374,7 +410,8 @@ void tw_main_cause_restore(struct tw_search *s)
 }
 
 /* --thorough: more pinned runs, until they are enough to call the pins sufficient, or one parts. */
-static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer, struct twin_error *err)
+static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer,
+                 struct twin_error *err)
 {
     const struct tw_arm *pinned = &c->all[shown(c)];
     const uint64_t before = pinned->compared;
@@ -415,9 +452,10 @@ static int apply(struct tw_search *s, enum tw_confirmed *answer, struct twin_err
     return rc;
 }
 
-/* What is shown when every member has reached its level. With --thorough nothing changes but what follows: so the log of a search
- * without it can be gone on with. */
-static int settle(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer, struct twin_error *err)
+/* What is shown when every member has reached its level. With --thorough nothing changes but what
+ * follows: so the log of a search without it can be gone on with. */
+static int settle(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer,
+                  struct twin_error *err)
 {
     int rc = tw_still_parts(s, err);
     if (!rc)
@@ -432,9 +470,11 @@ static int settle(struct tw_search *s, struct confirmation *c, enum tw_confirmed
     return rc == TW_BUDGET ? 0 : rc;
 }
 
-/* One set, one share of alpha. *less: a member was taken out of the set, and what is left has to be confirmed by itself. */
-static int confirm_set(struct tw_search *s, struct twin_search_set *set, const struct twin_search_set *alternatives,
-                       enum tw_confirmed *answer, bool *less, struct twin_error *err)
+/* One set, one share of alpha. *less: a member was taken out of the set, and what is left has to be
+ * confirmed by itself. */
+static int confirm_set(struct tw_search *s, struct twin_search_set *set,
+                       const struct twin_search_set *alternatives, enum tw_confirmed *answer,
+                       bool *less, struct twin_error *err)
 {
     struct confirmation *c = NULL;
     uint32_t kind[MOST_RUNS_IN_BLOCK];
@@ -474,7 +514,8 @@ out:
     return rc;
 }
 
-int tw_confirm(struct tw_search *s, struct twin_search_set *set, const struct twin_search_set *alternatives, enum tw_confirmed *answer,
+int tw_confirm(struct tw_search *s, struct twin_search_set *set,
+               const struct twin_search_set *alternatives, enum tw_confirmed *answer,
                struct twin_error *err)
 {
     for (bool less = true; less;) {

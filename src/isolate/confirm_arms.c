@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two arms: does A part when the set that was found is as in B? That is the second half of the claim (confirm.c has the first). */
+/* Two arms: does A part when the set that was found is as in B? That is the second half of the
+ * claim (confirm.c has the first). */
 #include "search.h"
 #include <math.h>
 
@@ -9,9 +10,10 @@ double tw_all_against_none(uint64_t k, uint64_t n)
     return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
 }
 
-/* p of divergences of `applied` against clean comparisons of A with itself. Fisher's exact test; but where all of the planned
- * divergences came one after the other it is told what it ignores, that the arm was stopped at them: at rate r that outcome and
- * no divergence in A have probability r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). */
+/* p of divergences of `applied` against clean comparisons of A with itself. Fisher's exact test;
+ * but where all of the planned divergences came one after the other it is told what it ignores,
+ * that the arm was stopped at them: at rate r that outcome and no divergence in A have probability
+ * r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). */
 static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
 {
     if (free.parted == free.trials && free.parted == s->plan->baseline_parts)
@@ -28,7 +30,8 @@ static uint64_t clean_for(const struct tw_search *s, struct twin_search_arm free
     return n;
 }
 
-int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, enum tw_confirmed *answer, struct twin_error *err)
+int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
+                       enum tw_confirmed *answer, struct twin_error *err)
 {
     const struct twin_search_set none = {{0}};
     const double level = s->plan->alpha * tw_alpha_share(s);
@@ -42,7 +45,8 @@ int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set, e
         if (!arm)
             return TWIN_ENOMEM;
         struct twin_search_arm applied = {arm->compared, arm->parted};
-        if (applied.parted == 0 && applied.trials >= s->plan->baseline_parts && applied.trials >= tw_clean_needed(&s->arm[0], .05))
+        if (applied.parted == 0 && applied.trials >= s->plan->baseline_parts &&
+            applied.trials >= tw_clean_needed(&s->arm[0], .05))
             return 0;
         if (applied.parted < s->plan->baseline_parts) {
             int rc = tw_arm_compare(s, arm, s->plan->baseline_parts - applied.parted, err);

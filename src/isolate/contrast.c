@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pinned world: with every pin on, one change is a controlled experiment against a cached reference. */
+/* The pinned world: with every pin on, one change is a controlled experiment against a cached
+ * reference. */
 #include "search.h"
 #include <math.h>
 #include <string.h>
 
-/* Row: the factor's layer; column: the layer in which runs first part. 9 where it acts itself, 0 where that takes a miracle (a
- * batch that differs was not made by cuDNN). Only the order in which candidates are tried hangs on it, never a verdict. */
+/* Row: the factor's layer; column: the layer in which runs first part. 9 where it acts itself, 0
+ * where that takes a miracle (a batch that differs was not made by cuDNN). Only the order in which
+ * candidates are tried hangs on it, never a verdict. */
 double tw_suspicion(const struct twin_candidate *c, int seen_layer)
 {
     static const char table[TWIN_SEARCH_LAYERS][TWIN_SEARCH_LAYERS + 1] = {
         /*               drifbcocehsa */
-        /* data */        "913100010015",
-        /* rng */         "595410110007",
-        /* init */        "109544600002",
-        /* forward */     "101950100002",
-        /* backward */    "000391100001",
-        /* collective */  "001129100011",
-        /* optimizer */   "000000910001",
-        /* checkpoint */  "333211391003",
+        /* data */ "913100010015",
+        /* rng */ "595410110007",
+        /* init */ "109544600002",
+        /* forward */ "101950100002",
+        /* backward */ "000391100001",
+        /* collective */ "001129100011",
+        /* optimizer */ "000000910001",
+        /* checkpoint */ "333211391003",
         /* environment */ "434322229125",
-        /* hardware */    "101332212911",
-        /* schedule */    "431455311193",
-        /* artifact */    "101000030009",
+        /* hardware */ "101332212911",
+        /* schedule */ "431455311193",
+        /* artifact */ "101000030009",
     };
     const char *seen = twin_search_layer_name(seen_layer), *word = c->shows;
     int own = twin_search_layer(c->layer), digit = table[own][seen_layer] - '0';
@@ -39,7 +41,8 @@ uint64_t tw_clean_needed(const struct tw_arm *arm, double miss)
 }
 
 /* Does the job end well with these pins and all else natural? */
-static int ends_well(struct tw_search *s, const struct twin_search_set *pins, bool *well, struct twin_error *err)
+static int ends_well(struct tw_search *s, const struct twin_search_set *pins, bool *well,
+                     struct twin_error *err)
 {
     *well = false;
     for (unsigned attempt = 0; attempt < (s->natural_failed ? 3 : 1) && !*well; attempt++) {
@@ -53,11 +56,13 @@ static int ends_well(struct tw_search *s, const struct twin_search_set *pins, bo
     return 0;
 }
 
-int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *failing, struct twin_error *err)
+int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *failing,
+                        struct twin_error *err)
 {
     size_t pin[TWIN_SEARCH_FACTORS], n = 0, well = 0;
     for (size_t i = 0; i < s->plan->candidates; i++)
-        if (s->candidate[i].can_pin && !s->candidate[i].last_resort && !twin_search_has(&s->report->dropped, i) && twin_search_has(failing, i))
+        if (s->candidate[i].can_pin && !s->candidate[i].last_resort &&
+            !twin_search_has(&s->report->dropped, i) && twin_search_has(failing, i))
             pin[n++] = i;
     size_t fails = n;
     while (fails - well > 1) {
@@ -80,7 +85,8 @@ int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *faili
     return 0;
 }
 
-static const struct tw_reference *known_reference(const struct tw_search *s, const struct twin_search_set *freed)
+static const struct tw_reference *known_reference(const struct tw_search *s,
+                                                  const struct twin_search_set *freed)
 {
     for (size_t i = 0; i < s->reference_count; i++)
         if (tw_set_equal(&s->reference[i].freed, freed))
@@ -88,11 +94,14 @@ static const struct tw_reference *known_reference(const struct tw_search *s, con
     return NULL;
 }
 
-static int remember(struct tw_search *s, const struct twin_search_set *freed, uint64_t handle, struct twin_error *err)
+static int remember(struct tw_search *s, const struct twin_search_set *freed, uint64_t handle,
+                    struct twin_error *err)
 {
-    struct tw_reference *grown = tw_reallocarray(s->reference, s->reference_count + 1, sizeof *grown);
+    struct tw_reference *grown = tw_reallocarray(s->reference, s->reference_count + 1,
+                                                 sizeof *grown);
     if (!grown)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu references", s->reference_count + 1);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu references",
+                              s->reference_count + 1);
     s->reference = grown;
     s->reference[s->reference_count++] = (struct tw_reference){*freed, handle};
     return 0;
@@ -121,7 +130,8 @@ int tw_pinned_world(struct tw_search *s, struct twin_error *err)
 }
 
 /* The row of the hypothesis table for this set, made when new. */
-static struct twin_search_test *row_of(struct tw_search *s, const struct twin_search_set *freed, struct twin_error *err)
+static struct twin_search_test *row_of(struct tw_search *s, const struct twin_search_set *freed,
+                                       struct twin_error *err)
 {
     struct twin_search_report *r = s->report;
     for (size_t i = 0; i < r->test_count; i++)
@@ -137,9 +147,10 @@ static struct twin_search_test *row_of(struct tw_search *s, const struct twin_se
     return &r->test[r->test_count++];
 }
 
-/* What the table says already. Freeing more never hides a divergence: what parts with fewer freed parts, and runs that agreed with
- * more freed count as clean. */
-static bool already_parts(const struct tw_search *s, const struct twin_search_set *freed, uint64_t *clean)
+/* What the table says already. Freeing more never hides a divergence: what parts with fewer freed
+ * parts, and runs that agreed with more freed count as clean. */
+static bool already_parts(const struct tw_search *s, const struct twin_search_set *freed,
+                          uint64_t *clean)
 {
     *clean = 0;
     for (size_t i = 0; i < s->report->test_count; i++) {
@@ -152,16 +163,19 @@ static bool already_parts(const struct tw_search *s, const struct twin_search_se
     return false;
 }
 
-/* The run that contrasts with these are compared with. Factors that are freed, not set, may give other bits than their pins do and
- * still be steady: their reference has them freed, too. It agreeing with W0 is a clean comparison in itself. */
-static int reference_for(struct tw_search *s, const struct twin_search_set *freed, uint64_t *handle, struct twin_error *err)
+/* The run that contrasts with these are compared with. Factors that are freed, not set, may give
+ * other bits than their pins do and still be steady: their reference has them freed, too. It
+ * agreeing with W0 is a clean comparison in itself. */
+static int reference_for(struct tw_search *s, const struct twin_search_set *freed, uint64_t *handle,
+                         struct twin_error *err)
 {
     struct twin_search_set unset = *freed;
     for (size_t i = 0; i < s->plan->candidates; i++)
         if (s->candidate[i].settable)
             tw_set_remove(&unset, i);
     const struct tw_reference *known = known_reference(s, &unset);
-    for (size_t i = 0; i < s->report->test_count && !known; i++) /* freed with others, they agreed with W0 */
+    /* freed with others, they agreed with W0 */
+    for (size_t i = 0; i < s->report->test_count && !known; i++)
         if (s->report->test[i].steady && tw_set_within(&unset, &s->report->test[i].freed))
             known = &s->reference[0];
     for (unsigned attempt = 0; !known; attempt++) {
@@ -189,7 +203,8 @@ static int reference_for(struct tw_search *s, const struct twin_search_set *free
     return 0;
 }
 
-int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64_t wanted, bool *parted, struct twin_error *err)
+int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64_t wanted,
+                bool *parted, struct twin_error *err)
 {
     uint64_t clean, handle = 0;
     *parted = already_parts(s, freed, &clean);
@@ -226,13 +241,14 @@ int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64
     return 0;
 }
 
-size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinned, size_t *list, double *weight)
+size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinned, size_t *list,
+                   double *weight)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->plan->candidates; i++) {
         const struct twin_candidate *c = &s->candidate[i];
-        if (!c->can_pin || c->last_resort || twin_search_has(&s->report->dropped, i) || twin_search_has(&s->report->left_out, i) ||
-            twin_search_has(pinned, i))
+        if (!c->can_pin || c->last_resort || twin_search_has(&s->report->dropped, i) ||
+            twin_search_has(&s->report->left_out, i) || twin_search_has(pinned, i))
             continue;
         double w = 0, seen = 0;
         for (int layer = 0; layer < TWIN_SEARCH_LAYERS; layer++) {
@@ -245,13 +261,15 @@ size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinn
     return n;
 }
 
-/* Contrasts of settable factors need no reference of their own, so those come first when nearly alike. */
+/* Contrasts of settable factors need no reference of their own, so those come first when nearly
+ * alike. */
 void tw_most_suspected_first(const struct tw_search *s, size_t *list, double *weight, size_t n)
 {
     for (size_t k = 1; k < n; k++) {
         size_t i = list[k], at = k;
         double w = weight[k], urgency = s->candidate[i].settable ? 2 * w : w;
-        for (; at > 0 && (s->candidate[list[at - 1]].settable ? 2 : 1) * weight[at - 1] < urgency; at--) {
+        for (; at > 0 && (s->candidate[list[at - 1]].settable ? 2 : 1) * weight[at - 1] < urgency;
+             at--) {
             list[at] = list[at - 1];
             weight[at] = weight[at - 1];
         }
@@ -314,12 +332,18 @@ static size_t learn(const struct tw_search *s, size_t *list, double *weight, siz
     return n;
 }
 
-/* One factor alone, by noisy bisection (a Z-channel: a divergence proves that the cause is among those freed, a clean comparison
- * makes it less likely by 1 - rate). Gives up, *found empty, once it is likelier that no factor alone is the cause. */
-#define LIKELY .85 /* of one factor, before it is taken to fresh runs although no contrast with it alone has parted yet */
+/* One factor alone, by noisy bisection (a Z-channel: a divergence proves that the cause is among
+ * those freed, a clean comparison makes it less likely by 1 - rate). Gives up, *found empty, once
+ * it is likelier that no factor alone is the cause. */
+/*
+ * of one factor, before it is taken to fresh runs although no contrast with it alone has parted yet
+ */
+#define LIKELY .85
 
-/* Is one candidate likely enough to be the cause to be tried on fresh runs? Not one whose pin was seen not to help. */
-static bool likely(const struct tw_search *s, const struct tw_arm *arm, const size_t *list, const double *weight, size_t n, double several)
+/* Is one candidate likely enough to be the cause to be tried on fresh runs? Not one whose pin was
+ * seen not to help. */
+static bool likely(const struct tw_search *s, const struct tw_arm *arm, const size_t *list,
+                   const double *weight, size_t n, double several)
 {
     struct twin_search_set pins = arm->pinned;
     size_t best = 0;
@@ -331,7 +355,8 @@ static bool likely(const struct tw_search *s, const struct tw_arm *arm, const si
     return !tw_known_to_part(s, &pins);
 }
 
-static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found, struct twin_error *err)
+static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found,
+                  struct twin_error *err)
 {
     size_t list[TWIN_SEARCH_FACTORS];
     double weight[TWIN_SEARCH_FACTORS];
@@ -353,7 +378,8 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
         struct twin_search_set freed = {{0}};
         for (size_t i = 0; i < part; i++)
             tw_set_add(&freed, list[i]);
-        /* Until the part has lost half of its odds: changing the set costs a reference when it has factors that are only freed. */
+        /* Until the part has lost half of its odds: changing the set costs a reference when it has
+         * factors that are only freed. */
         uint64_t known, more = 1;
         while (inside * pow(1 - rate, (double)more) > .5 * (inside < outside ? inside : outside))
             more++;
@@ -375,10 +401,11 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
     return 0;
 }
 
-/* Grows a set that parts: the last element of the shortest list that parts together with the set so far belongs to it; what lies
- * behind it does not. *found stays empty when even the whole list does not part. */
-static int minimal(struct tw_search *s, const size_t *list, const double *weight, size_t n, uint64_t clean,
-                   struct twin_search_set *found, struct twin_error *err)
+/* Grows a set that parts: the last element of the shortest list that parts together with the set so
+ * far belongs to it; what lies behind it does not. *found stays empty when even the whole list does
+ * not part. */
+static int minimal(struct tw_search *s, const size_t *list, const double *weight, size_t n,
+                   uint64_t clean, struct twin_search_set *found, struct twin_error *err)
 {
     struct twin_search_set set = {{0}};
     *found = set;
@@ -412,7 +439,8 @@ static int minimal(struct tw_search *s, const size_t *list, const double *weight
 }
 
 /* Takes out what the set parts without: a clean contrast that was chance may have put it there. */
-static int without_bystanders(struct tw_search *s, struct twin_search_set *set, uint64_t clean, struct twin_error *err)
+static int without_bystanders(struct tw_search *s, struct twin_search_set *set, uint64_t clean,
+                              struct twin_error *err)
 {
     for (size_t i = 0; i < s->plan->candidates && tw_set_count(set) > 1; i++) {
         if (!twin_search_has(set, i))
@@ -429,18 +457,22 @@ static int without_bystanders(struct tw_search *s, struct twin_search_set *set, 
     return 0;
 }
 
-int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found, struct twin_error *err)
+int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found,
+            struct twin_error *err)
 {
-    /* Chance of taking a contrast that parts for clean: cheap at first, since a wrong turn ends in a set that does not part. */
-    static const double miss[] = {.02,.003};
+    /* Chance of taking a contrast that parts for clean: cheap at first, since a wrong turn ends in
+     * a set that does not part. */
+    static const double miss[] = {.02, .003};
     size_t list[TWIN_SEARCH_FACTORS];
     double weight[TWIN_SEARCH_FACTORS];
     const struct tw_arm seen = *arm; /* arms may move */
     int alone = single(s, &seen, found, err);
     if (alone || tw_set_count(found) > 0)
         return alone;
-    /* No factor alone brings it back: before sets are searched, which takes many runs, is it there at all? */
-    for (int i = 0; i < 2 && !alone && !s->plan->arms; i++) /* two, since the first run of a new usual class agrees with nothing */
+    /* No factor alone brings it back: before sets are searched, which takes many runs, is it there
+     * at all? */
+    /* two, since the first run of a new usual class agrees with nothing */
+    for (int i = 0; i < 2 && !alone && !s->plan->arms; i++)
         alone = tw_arm_compare(s, &s->arm[0], 1, err);
     if (!alone && !s->plan->arms)
         alone = tw_still_parts(s, err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether each setting took effect, from what the processes of the run said themselves: a variable may be set again by a shell on
- * the way, a pin may come too late, a library may never be loaded. Sources: the run folder's `factors` (docs/format/run-folder.md),
- * `faults`, `processes`, and what the launcher says of itself in run.json.
+ * Whether each setting took effect, from what the processes of the run said themselves: a variable
+ * may be set again by a shell on the way, a pin may come too late, a library may never be loaded.
+ * Sources: the run folder's `factors` (docs/format/run-folder.md), `faults`, `processes`, and what
+ * the launcher says of itself in run.json.
  */
 #include "internal.h"
 
@@ -17,14 +18,15 @@ struct said {
     char *factors, *faults, *processes; /* the files; NULL when absent */
     struct twin_said_line *line;
     size_t count;
-    bool python;  /* a Python process was armed */
+    bool python; /* a Python process was armed */
     size_t armed, unarmed;
     const struct twin_run_process *unarmed_one;
 };
 
 /* ---- reading */
 
-static int read_entry(const struct twin_run *run, const char *name, char **data, struct twin_error *err)
+static int read_entry(const struct twin_run *run, const char *name, char **data,
+                      struct twin_error *err)
 {
     struct twin_error why = TWIN_ERROR_INIT;
     size_t bytes;
@@ -33,10 +35,14 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
     tw_free(path);
     if (rc == TWIN_ENOENT) /* nothing was said: an ordinary case */
         return 0;
-    return rc ? twin_error_set(err, rc, "%s", rc == TWIN_ENOMEM ? "out of memory reading what the agents said" : why.message) : 0;
+    return rc ? twin_error_set(err, rc, "%s",
+                               rc == TWIN_ENOMEM ? "out of memory reading what the agents said"
+                                                 : why.message)
+              : 0;
 }
 
-/* pid TAB rank TAB role TAB key TAB value; a line that is not of this form (cut by a full disk) is passed over. */
+/* pid TAB rank TAB role TAB key TAB value; a line that is not of this form (cut by a full disk) is
+ * passed over. */
 static bool split(char *text, struct twin_said_line *out)
 {
     char *field[5] = {text};
@@ -50,7 +56,8 @@ static bool split(char *text, struct twin_said_line *out)
     return true;
 }
 
-int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_line **line, size_t *count, struct twin_error *err)
+int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_line **line,
+                    size_t *count, struct twin_error *err)
 {
     size_t n = 1;
     int rc = read_entry(run, "factors", text, err);
@@ -63,7 +70,8 @@ int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_li
     if (!*line)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading what the agents said");
     char *save = NULL;
-    for (char *one = *text ? strtok_r(*text, "\n", &save) : NULL; one; one = strtok_r(NULL, "\n", &save))
+    for (char *one = *text ? strtok_r(*text, "\n", &save) : NULL; one;
+         one = strtok_r(NULL, "\n", &save))
         if (split(one, &(*line)[*count]))
             ++*count;
     return 0;
@@ -114,7 +122,8 @@ static void forget(struct said *s)
 
 /* ---- judging */
 
-static int judge(struct twin_world_effect *e, enum twin_effect effect, char *text, struct twin_error *err)
+static int judge(struct twin_world_effect *e, enum twin_effect effect, char *text,
+                 struct twin_error *err)
 {
     tw_free(e->text);
     e->effect = effect;
@@ -122,15 +131,20 @@ static int judge(struct twin_world_effect *e, enum twin_effect effect, char *tex
     return text ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
 }
 
-static int no_agent(struct twin_world_effect *e, const struct said *s, enum twin_effect effect, const char *what, struct twin_error *err)
+static int no_agent(struct twin_world_effect *e, const struct said *s, enum twin_effect effect,
+                    const char *what, struct twin_error *err)
 {
     const struct twin_run_process *p = s->unarmed_one;
-    return judge(e, effect, p ? tw_printf("%s: process %d (%.60s) does not carry the agent: %s", what, p->pid, p->argv, p->why ? p->why : "why is not known")
-                              : tw_printf("%s: no process carries the agent", what), err);
+    return judge(e, effect,
+                 p ? tw_printf("%s: process %d (%.60s) does not carry the agent: %s", what, p->pid,
+                               p->argv, p->why ? p->why : "why is not known")
+                   : tw_printf("%s: no process carries the agent", what),
+                 err);
 }
 
 /* Variables as they arrived, against those that were set. */
-static int judge_environment(struct twin_world_effect *e, const struct twin_setting *setting, const struct said *s, struct twin_error *err)
+static int judge_environment(struct twin_world_effect *e, const struct twin_setting *setting,
+                             const struct said *s, struct twin_error *err)
 {
     char **expected = NULL;
     size_t count = 0, seen = 0;
@@ -147,21 +161,25 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
             seen++;
             if (set && strcmp(l->value, expected[i] + n + 1) == 0)
                 continue;
-            rc = judge(e, TWIN_EFFECT_FAILED,
-                       set ? tw_printf("process %s found %s=%.60s instead of %s: set again on the way", l->pid, name, l->value, expected[i] + n + 1)
-                           : tw_printf("process %s found %s unset", l->pid, name), err);
+            rc = judge(
+                e, TWIN_EFFECT_FAILED,
+                set ? tw_printf("process %s found %s=%.60s instead of %s: set again on the way",
+                                l->pid, name, l->value, expected[i] + n + 1)
+                    : tw_printf("process %s found %s unset", l->pid, name),
+                err);
             break;
         }
     }
     if (rc == 0 && e->effect == TWIN_EFFECT_IN_FORCE)
-        rc = count == 0    ? judge(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err)
-             : seen == 0   ? no_agent(e, s, TWIN_EFFECT_UNKNOWN, "set, but not seen to arrive", err)
-                           : judge(e, TWIN_EFFECT_IN_FORCE, tw_strdup(expected[0]), err);
+        rc = count == 0 ? judge(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err)
+             : seen == 0 ? no_agent(e, s, TWIN_EFFECT_UNKNOWN, "set, but not seen to arrive", err)
+                         : judge(e, TWIN_EFFECT_IN_FORCE, tw_strdup(expected[0]), err);
     tw_list_free(expected);
     return rc;
 }
 
-/* "pid TWINRUN_FACTORS: malloc-fill is off: ...": the fault that concerns this factor, or NULL. *n: its length. */
+/* "pid TWINRUN_FACTORS: malloc-fill is off: ...": the fault that concerns this factor, or NULL. *n:
+ * its length. */
 static const char *fault_about(const struct said *s, const char *word, size_t *n)
 {
     char own[64];
@@ -182,10 +200,12 @@ static const char *fault_about(const struct said *s, const char *word, size_t *n
 }
 
 /*
- * The lines effect.NAME. "failed: ..." weighs most, then "overridden: ..." (the job sets it itself, afterwards), then what is in
- * force, then "not used: ..." of processes that never loaded the library. Leaves e alone when there is none.
+ * The lines effect.NAME. "failed: ..." weighs most, then "overridden: ..." (the job sets it itself,
+ * afterwards), then what is in force, then "not used: ..." of processes that never loaded the
+ * library. Leaves e alone when there is none.
  */
-static int judge_lines(struct twin_world_effect *e, const char *name, const struct said *s, struct twin_error *err)
+static int judge_lines(struct twin_world_effect *e, const char *name, const struct said *s,
+                       struct twin_error *err)
 {
     static const char *const starts[] = {"failed:", "overridden:", "", "not used:"};
     const struct twin_said_line *one[4] = {NULL};
@@ -203,22 +223,34 @@ static int judge_lines(struct twin_world_effect *e, const char *name, const stru
         count[k]++;
     }
     if (one[0])
-        return judge(e, TWIN_EFFECT_FAILED, tw_printf("process %s:%.200s", one[0]->pid, one[0]->value + strlen(starts[0])), err);
+        return judge(e, TWIN_EFFECT_FAILED,
+                     tw_printf("process %s:%.200s", one[0]->pid, one[0]->value + strlen(starts[0])),
+                     err);
     if (one[1])
         return judge(e, TWIN_EFFECT_NOT_USED, tw_printf("%.200s", one[1]->value), err);
     if (one[2])
-        return judge(e, TWIN_EFFECT_IN_FORCE, count[2] > 1 ? tw_printf("%.200s, in %zu processes", one[2]->value, count[2]) : tw_printf("%.200s", one[2]->value), err);
-    return one[3] ? judge(e, TWIN_EFFECT_NOT_USED, tw_printf("%.200s", one[3]->value + strlen(starts[3]) + 1), err) : 0;
+        return judge(e, TWIN_EFFECT_IN_FORCE,
+                     count[2] > 1 ? tw_printf("%.200s, in %zu processes", one[2]->value, count[2])
+                                  : tw_printf("%.200s", one[2]->value),
+                     err);
+    return one[3] ? judge(e, TWIN_EFFECT_NOT_USED,
+                          tw_printf("%.200s", one[3]->value + strlen(starts[3]) + 1), err)
+                  : 0;
 }
 
-static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec, const struct twin_run *run, const struct said *s, struct twin_error *err)
+static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec,
+                      const struct twin_run *run, const struct said *s, struct twin_error *err)
 {
     size_t n = 0;
     const char *fault = fault_about(s, spec->factor.id, &n);
     if (spec->hot == TW_HOT_NEEDED && run->hot.asked && !run->hot.done)
-        return judge(e, TWIN_EFFECT_FAILED, tw_printf("%s", run->hot.why ? run->hot.why : "libtwinrun_hot.so is not preloaded"), err);
+        return judge(
+            e, TWIN_EFFECT_FAILED,
+            tw_printf("%s", run->hot.why ? run->hot.why : "libtwinrun_hot.so is not preloaded"),
+            err);
     if (fault)
-        return judge(e, TWIN_EFFECT_FAILED, tw_printf("%.*s", (int)(n < 200 ? n : 200), fault), err);
+        return judge(e, TWIN_EFFECT_FAILED, tw_printf("%.*s", (int)(n < 200 ? n : 200), fault),
+                     err);
     int rc = judge_lines(e, spec->factor.id, s, err);
     if (rc != 0 || e->text)
         return rc;
@@ -229,37 +261,49 @@ static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec, c
     return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("nothing asked for it"), err);
 }
 
-static int judge_python(struct twin_world_effect *e, const struct twin_factor *f, const struct said *s, struct twin_error *err)
+static int judge_python(struct twin_world_effect *e, const struct twin_factor *f,
+                        const struct said *s, struct twin_error *err)
 {
     int rc = judge_lines(e, f->id, s, err);
     if (rc != 0 || e->text)
         return rc;
     if (!s->python && s->armed == 0)
         return no_agent(e, s, TWIN_EFFECT_FAILED, "not in force", err);
-    return judge(e, TWIN_EFFECT_NOT_USED, s->python ? tw_printf("no process used %s", f->needs && strcmp(f->needs, "python") != 0 ? f->needs : "it") : tw_strdup("no Python process"),
+    return judge(e, TWIN_EFFECT_NOT_USED,
+                 s->python
+                     ? tw_printf("no process used %s",
+                                 f->needs && strcmp(f->needs, "python") != 0 ? f->needs : "it")
+                     : tw_strdup("no Python process"),
                  err);
 }
 
-static int judge_held(struct twin_world_effect *e, const struct twin_run_hold *h, const char *key, const char *expected, const struct said *s,
-                      struct twin_error *err)
+static int judge_held(struct twin_world_effect *e, const struct twin_run_hold *h, const char *key,
+                      const char *expected, const struct said *s, struct twin_error *err)
 {
     if (!h->asked || !h->done)
-        return judge(e, TWIN_EFFECT_FAILED, tw_strdup(h->why ? h->why : "the launcher was not asked for it"), err);
+        return judge(e, TWIN_EFFECT_FAILED,
+                     tw_strdup(h->why ? h->why : "the launcher was not asked for it"), err);
     for (size_t i = 0; i < s->count; i++)
         if (strcmp(s->line[i].key, key) == 0 && strcmp(s->line[i].value, expected) != 0)
-            return judge(e, TWIN_EFFECT_FAILED, tw_printf("process %s has %s %.60s instead of %s: changed on the way", s->line[i].pid, strchr(key, '.') + 1,
-                                                          s->line[i].value, expected), err);
+            return judge(e, TWIN_EFFECT_FAILED,
+                         tw_printf("process %s has %s %.60s instead of %s: changed on the way",
+                                   s->line[i].pid, strchr(key, '.') + 1, s->line[i].value,
+                                   expected),
+                         err);
     return judge(e, TWIN_EFFECT_IN_FORCE, tw_printf("%s %s", strchr(key, '.') + 1, expected), err);
 }
 
-static int judge_setting(struct twin_world_effect *e, const struct twin_setting *setting, const struct twin_run *run, const struct said *s,
-                         struct twin_error *err)
+static int judge_setting(struct twin_world_effect *e, const struct twin_setting *setting,
+                         const struct twin_run *run, const struct said *s, struct twin_error *err)
 {
     const struct twin_factor *f = setting->factor;
     const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
     char expected[32];
     if (f->edits && f->edits->from)
-        return judge(e, TWIN_EFFECT_IN_FORCE, tw_printf("argument %s", setting->mode == TWIN_VARY ? f->edits->vary_to : f->edits->to), err);
+        return judge(
+            e, TWIN_EFFECT_IN_FORCE,
+            tw_printf("argument %s", setting->mode == TWIN_VARY ? f->edits->vary_to : f->edits->to),
+            err);
     switch (tw_factor_channel(f)) {
     case TW_BY_LIBC: return judge_libc(e, spec, run, s, err);
     case TW_BY_PYTHON: return judge_python(e, f, s, err);
@@ -269,7 +313,9 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
         return judge_held(e, &run->affinity, "held.processors", expected, s, err);
     case TW_BY_ENVIRONMENT:
     case TW_BY_EDITS: break;
-    case TW_BY_NOBODY: assert(f->unavailable); return judge(e, TWIN_EFFECT_FAILED, tw_strdup(f->unavailable), err);
+    case TW_BY_NOBODY:
+        assert(f->unavailable);
+        return judge(e, TWIN_EFFECT_FAILED, tw_strdup(f->unavailable), err);
     }
     bool python_only = spec && spec->only_python_reads;
     if (python_only && !s->python && s->armed && !s->unarmed)
@@ -277,10 +323,12 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     int rc = judge_environment(e, setting, s, err);
     if (rc != 0 || e->effect != TWIN_EFFECT_IN_FORCE)
         return rc;
-    /* What the Python agent says weighs more than the variable, unless it only says that it had nothing to do: OpenMP is not torch. */
+    /* What the Python agent says weighs more than the variable, unless it only says that it had
+     * nothing to do: OpenMP is not torch. */
     struct twin_world_effect spoken = {TWIN_EFFECT_UNKNOWN, NULL};
     rc = judge_lines(&spoken, f->id, s, err);
-    bool nothing_to_do = spoken.effect == TWIN_EFFECT_NOT_USED && !f->needs && !tw_starts(spoken.text, "overridden:");
+    bool nothing_to_do = spoken.effect == TWIN_EFFECT_NOT_USED && !f->needs &&
+                         !tw_starts(spoken.text, "overridden:");
     if (rc != 0 || !spoken.text || nothing_to_do) {
         tw_free(spoken.text);
         return rc;
@@ -290,7 +338,8 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     return 0;
 }
 
-int twin_world_effects(const struct twin_world *w, const struct twin_run *run, struct twin_world_effect **out, struct twin_error *err)
+int twin_world_effects(const struct twin_world *w, const struct twin_run *run,
+                       struct twin_world_effect **out, struct twin_error *err)
 {
     struct said s;
     *out = tw_calloc(w->count + 1, sizeof **out);

@@ -9,7 +9,8 @@
  *     env = {OMP_SCHEDULE = "static"}          # the pin
  *     vary_env = {OMP_SCHEDULE = "dynamic,1"}  # the variation, if there is one
  *
- * or, instead of env, replace = ["--workers=4", "--workers=0"]: the first argument equal to the one becomes the other.
+ * or, instead of env, replace = ["--workers=4", "--workers=0"]: the first argument equal to the one
+ * becomes the other.
  */
 #include "internal.h"
 
@@ -21,9 +22,9 @@ enum { FACTORS_MAX = 256, FILE_BYTES_MAX = 1 << 20 };
 struct reading {
     const char *path;
     struct twin_factors *out;
-    struct twin_factor *f;       /* the one being read; part of out */
+    struct twin_factor *f; /* the one being read; part of out */
     struct tw_factor_edits *e;
-    size_t began;                /* its line */
+    size_t began; /* its line */
 };
 
 void tw_list_free(char **list)
@@ -81,7 +82,8 @@ static char *joined(char *const *list)
     return tw_buf_steal(&b);
 }
 
-static int describe(struct reading *r, char *const *env, const char *from, const char *to, const char **field, struct twin_error *err)
+static int describe(struct reading *r, char *const *env, const char *from, const char *to,
+                    const char **field, struct twin_error *err)
 {
     if (!env && !from)
         return 0;
@@ -94,14 +96,23 @@ static int finish(struct reading *r, struct twin_error *err)
     const struct tw_factor_edits *e = r->e;
     if (!f)
         return 0;
-    const char *missing = !*f->id ? "id" : !*f->layer ? "layer" : !*f->title ? "title" : !e->env && !e->from ? "env or replace" : NULL;
+    const char *missing = !*f->id               ? "id"
+                          : !*f->layer          ? "layer"
+                          : !*f->title          ? "title"
+                          : !e->env && !e->from ? "env or replace"
+                                                : NULL;
     if (missing)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: this factor has no %s", r->path, r->began, missing);
+        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: this factor has no %s", r->path,
+                              r->began, missing);
     if ((e->env && e->from) || (e->vary_env && !e->env) || (e->vary_from && !e->from))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s changes variables and arguments; make two factors of it", r->path, r->began, f->id);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: line %zu: %s changes variables and arguments; make two factors of it", r->path,
+            r->began, f->id);
     for (size_t i = 0; i + 1 < r->out->count; i++)
         if (strcmp(r->out->factor[i].id, f->id) == 0)
-            return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: there is a factor %s already", r->path, r->began, f->id);
+            return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: there is a factor %s already",
+                                  r->path, r->began, f->id);
     f->how = e->env ? "environment" : "arguments";
     int rc = describe(r, e->env, e->from, e->to, &f->pin, err);
     if (rc == 0)
@@ -119,7 +130,8 @@ static int begin(void *user, size_t line, struct twin_error *err)
     if (rc != 0)
         return rc;
     if (r->out->count >= FACTORS_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d factors", r->path, line, FACTORS_MAX);
+        return twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d factors", r->path, line,
+                              FACTORS_MAX);
     struct twin_factor *grown = tw_reallocarray(r->out->factor, r->out->count + 1, sizeof *grown);
     if (grown)
         r->out->factor = grown;
@@ -128,37 +140,44 @@ static int begin(void *user, size_t line, struct twin_error *err)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
     r->began = line;
     r->f = &grown[r->out->count++];
-    *r->f = (struct twin_factor){.id = "", .layer = "", .title = "", .fix = "", .unit = TWIN_UNIT_RUN, .edits = r->e};
+    *r->f = (struct twin_factor){
+        .id = "", .layer = "", .title = "", .fix = "", .unit = TWIN_UNIT_RUN, .edits = r->e};
     return 0;
 }
 
-static int wrong(const struct reading *r, size_t line, const char *key, const char *expected, struct twin_error *err)
+static int wrong(const struct reading *r, size_t line, const char *key, const char *expected,
+                 struct twin_error *err)
 {
-    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected %s", r->path, line, key, expected);
+    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected %s", r->path, line, key,
+                          expected);
 }
 
 static bool is_id(const char *s)
 {
     size_t n = strlen(s);
     return tw_starts(s, "user:") && n > 5 && n < 64 &&
-           strspn(s + 5, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n - 5;
+           strspn(s + 5, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+               n - 5;
 }
 
 static bool is_layer(const char *s)
 {
-    static const char *const layers[] = {"data",      "rng",        "init",        "forward",  "backward", "collective",
-                                         "optimizer", "checkpoint", "environment", "hardware", "schedule", "artifact"};
+    static const char *const layers[] = {"data",        "rng",        "init",      "forward",
+                                         "backward",    "collective", "optimizer", "checkpoint",
+                                         "environment", "hardware",   "schedule",  "artifact"};
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
         if (strcmp(layers[i], s) == 0)
             return true;
     return false;
 }
 
-static int set_text(struct reading *r, const char *key, const char *text, size_t line, struct twin_error *err)
+static int set_text(struct reading *r, const char *key, const char *text, size_t line,
+                    struct twin_error *err)
 {
     if (strcmp(key, "unit") == 0) {
         if (strcmp(text, "run") != 0 && strcmp(text, "exposure") != 0)
-            return wrong(r, line, key, "\"run\" (drawn once per run) or \"exposure\" (acts at every step)", err);
+            return wrong(r, line, key,
+                         "\"run\" (drawn once per run) or \"exposure\" (acts at every step)", err);
         r->f->unit = *text == 'r' ? TWIN_UNIT_RUN : TWIN_UNIT_EXPOSURE;
         return 0;
     }
@@ -166,19 +185,26 @@ static int set_text(struct reading *r, const char *key, const char *text, size_t
         return wrong(r, line, key, "\"user:NAME\", NAME of letters, digits, '.', '_', '-'", err);
     if (strcmp(key, "layer") == 0 && !is_layer(text))
         return wrong(r, line, key,
-                     "one of data, rng, init, forward, backward, collective, optimizer, checkpoint, environment, hardware, schedule, artifact", err);
-    const char **field = strcmp(key, "id") == 0 ? &r->f->id : strcmp(key, "layer") == 0 ? &r->f->layer : strcmp(key, "title") == 0 ? &r->f->title : &r->f->fix;
+                     "one of data, rng, init, forward, backward, collective, optimizer, "
+                     "checkpoint, environment, hardware, schedule, artifact",
+                     err);
+    const char **field = strcmp(key, "id") == 0      ? &r->f->id
+                         : strcmp(key, "layer") == 0 ? &r->f->layer
+                         : strcmp(key, "title") == 0 ? &r->f->title
+                                                     : &r->f->fix;
     return keep(r, field, tw_strdup(text), err);
 }
 
-static int set_env(struct reading *r, const char *key, const struct tw_toml_value *v, char ***list, size_t line, struct twin_error *err)
+static int set_env(struct reading *r, const char *key, const struct tw_toml_value *v, char ***list,
+                   size_t line, struct twin_error *err)
 {
     size_t count = 0;
     if (v->type != TW_TOML_TABLE || v->count == 0)
         return wrong(r, line, key, "variables such as {OMP_SCHEDULE = \"static\"}", err);
     for (size_t i = 0; i < v->count; i += 2) {
         if (tw_starts(v->text[i], "TWINRUN_") || tw_starts(v->text[i], "LD_PRELOAD"))
-            return wrong(r, line, v->text[i], "a variable that twinrun does not need for itself", err);
+            return wrong(r, line, v->text[i], "a variable that twinrun does not need for itself",
+                         err);
         int rc = tw_list_add(list, &count, tw_printf("%s=%s", v->text[i], v->text[i + 1]), err);
         if (rc != 0)
             return rc;
@@ -186,7 +212,8 @@ static int set_env(struct reading *r, const char *key, const struct tw_toml_valu
     return 0;
 }
 
-static int set_replace(struct reading *r, const char *key, const struct tw_toml_value *v, char **from, char **to, size_t line, struct twin_error *err)
+static int set_replace(struct reading *r, const char *key, const struct tw_toml_value *v,
+                       char **from, char **to, size_t line, struct twin_error *err)
 {
     if (v->type != TW_TOML_STRINGS || v->count != 2 || !*v->text[0])
         return wrong(r, line, key, "two arguments such as [\"--workers=4\", \"--workers=0\"]", err);
@@ -195,14 +222,17 @@ static int set_replace(struct reading *r, const char *key, const struct tw_toml_
     return *from && *to ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
 }
 
-static int set_key(void *user, const char *key, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int set_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
+                   struct twin_error *err)
 {
     static const char *const texts[] = {"id", "layer", "title", "fix", "unit"};
     struct reading *r = user;
     struct tw_factor_edits *e = r->e;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(key, texts[i]) == 0)
-            return v->type == TW_TOML_STRING && *v->text[0] ? set_text(r, key, v->text[0], line, err) : wrong(r, line, key, "a text in quotes", err);
+            return v->type == TW_TOML_STRING && *v->text[0]
+                       ? set_text(r, key, v->text[0], line, err)
+                       : wrong(r, line, key, "a text in quotes", err);
     if (strcmp(key, "env") == 0)
         return set_env(r, key, v, &e->env, line, err);
     if (strcmp(key, "vary_env") == 0)
@@ -211,10 +241,14 @@ static int set_key(void *user, const char *key, const struct tw_toml_value *v, s
         return set_replace(r, key, v, &e->from, &e->to, line, err);
     if (strcmp(key, "vary_replace") == 0)
         return set_replace(r, key, v, &e->vary_from, &e->vary_to, line, err);
-    static const char *const all[] = {"id", "layer", "title", "fix", "unit", "env", "vary_env", "replace", "vary_replace", NULL};
+    static const char *const all[] = {"id",  "layer",    "title",   "fix",          "unit",
+                                      "env", "vary_env", "replace", "vary_replace", NULL};
     const char *near = tw_nearest(key, all);
-    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: unknown key %s%s%s%s; expected id, layer, title, fix, unit, env, vary_env, replace, vary_replace",
-                          r->path, line, key, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    return twin_error_set(err, TWIN_EFORMAT,
+                          "%s: line %zu: unknown key %s%s%s%s; expected id, layer, title, fix, "
+                          "unit, env, vary_env, replace, vary_replace",
+                          r->path, line, key, near ? " (did you mean " : "", near ? near : "",
+                          near ? "?)" : "");
 }
 
 int tw_factor_file_load(const char *path, struct twin_factors *out, struct twin_error *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which factors there are on this machine: the rows of factor_rows.c and those of a factor file, and
- * why some cannot be set here.
+ * Which factors there are on this machine: the rows of factor_rows.c and those of a factor file,
+ * and why some cannot be set here.
  */
 #include "internal.h"
 
@@ -28,7 +28,9 @@ enum tw_channel tw_factor_channel(const struct twin_factor *f)
 
 /* ---- what is to be had here */
 
-struct here { bool agent, hot, python, layout, gpu; };
+struct here {
+    bool agent, hot, python, layout, gpu;
+};
 
 /* Tried on ourselves and taken back: a container's filter may refuse it. */
 static bool layout_can_be_fixed(void)
@@ -43,7 +45,10 @@ static bool layout_can_be_fixed(void)
 static bool gpu_driver(void)
 {
     static const char *const signs[] = {
-        "/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd",
+        "/proc/driver/nvidia/version",
+        "/dev/nvidiactl",
+        "/dev/dxg",
+        "/dev/kfd",
     };
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
         if (access(signs[i], F_OK) == 0)

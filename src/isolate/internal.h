@@ -38,13 +38,14 @@ enum tw_hot {
 /* What two runs said of themselves (watch.c). */
 struct tw_met;
 
-/* One factor: a row of factor_rows.c. A column that is not named in a row is false, 0, NULL or empty. */
+/* One factor: a row of factor_rows.c. A column that is not named in a row is false, 0, NULL or
+ * empty. */
 struct tw_spec {
     struct twin_factor factor;
     enum tw_channel channel;
-    bool python_too;         /* the Python agent applies it as well, beside the environment */
+    bool python_too; /* the Python agent applies it as well, beside the environment */
     enum tw_hot hot;
-    bool gpu_only;           /* acts in jobs on a GPU alone */
+    bool gpu_only; /* acts in jobs on a GPU alone */
 
     /* A pin that takes a number: 0 (the default) to max; initial is what 0 stands for. */
     bool valued;
@@ -53,16 +54,20 @@ struct tw_spec {
     bool (*read_value)(const char *text, uint64_t *value);
     const char *expected;
 
-    /* Variables, "NAME=value": those of each pin; those that hold a number which the setting gives; others. */
+    /* Variables, "NAME=value": those of each pin; those that hold a number which the setting gives;
+     * others. */
     const char *pinned_by[5];
     const char *number_in[4];
-    uint64_t (*number)(const struct twin_setting *s); /* the Python agent is told this number, too */
-    int (*variables)(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err);
-    bool only_python_reads;  /* no other program asks for its variable */
+    /* the Python agent is told this number, too */
+    uint64_t (*number)(const struct twin_setting *s);
+    int (*variables)(const struct twin_setting *s, char ***list, size_t *count,
+                     struct twin_error *err);
+    bool only_python_reads; /* no other program asks for its variable */
     /* Changes what is said of it to what this machine has. */
     void (*adapt)(struct twin_factor *f);
 
-    /* When two natural runs had it in common: where neither met one of these, or where this says so. */
+    /* When two natural runs had it in common: where neither met one of these, or where this says
+     * so. */
     const char *through[4];
     bool (*met_alike)(const struct tw_met *a, const struct tw_met *b);
 };
@@ -83,28 +88,32 @@ enum tw_channel tw_factor_channel(const struct twin_factor *f);
 
 /* What a factor of a file changes: variables, or one argument. */
 struct tw_factor_edits {
-    char **env, **vary_env;   /* "NAME=value", NULL-terminated; NULL when none */
-    char *from, *to;          /* the first argument equal to `from` becomes `to` */
+    char **env, **vary_env; /* "NAME=value", NULL-terminated; NULL when none */
+    char *from, *to;        /* the first argument equal to `from` becomes `to` */
     char *vary_from, *vary_to;
-    char *strings[8];         /* owns the factor's texts */
+    char *strings[8]; /* owns the factor's texts */
     size_t string_count;
 };
 int tw_factor_file_load(const char *path, struct twin_factors *out, struct twin_error *err);
 void tw_factor_edits_free(struct tw_factor_edits *e);
 void tw_list_free(char **list); /* NULL-terminated */
 
-/* Growing list of strings, NULL-terminated. Takes text over, also on failure; NULL text is out of memory. */
+/* Growing list of strings, NULL-terminated. Takes text over, also on failure; NULL text is out of
+ * memory. */
 int tw_list_add(char ***list, size_t *count, char *text, struct twin_error *err);
 
 /* The variables that a setting means, added to the list; none for other channels. */
-int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err);
-/* The processor that an affinity setting means: the one asked for, else the first that we may run on. */
+int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *count,
+                          struct twin_error *err);
+/* The processor that an affinity setting means: the one asked for, else the first that we may run
+ * on. */
 int tw_factor_processor(const struct twin_setting *s);
 
 /* Instruction sets (isa.c), narrow to wide. */
 enum tw_isa { TW_ISA_DEFAULT, TW_ISA_AVX2, TW_ISA_AVX512 };
 enum tw_isa tw_isa_widest(void);
 bool tw_isa_value(const char *text, uint64_t *value);
-int tw_isa_variables(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err);
+int tw_isa_variables(const struct twin_setting *s, char ***list, size_t *count,
+                     struct twin_error *err);
 void tw_isa_adapt(struct twin_factor *f);
 #endif

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The factor `isa`: which instruction set the libraries choose. Each library has a variable of its own and its own words
- * for the same three sets.
+ * The factor `isa`: which instruction set the libraries choose. Each library has a variable of its
+ * own and its own words for the same three sets.
  */
 #include "internal.h"
 
 #include <string.h>
 
 static const char *const words[] = {
-    [TW_ISA_DEFAULT] = "default", [TW_ISA_AVX2] = "avx2", [TW_ISA_AVX512] = "avx512",
+    [TW_ISA_DEFAULT] = "default",
+    [TW_ISA_AVX2] = "avx2",
+    [TW_ISA_AVX512] = "avx512",
 };
 enum { WORDS = sizeof words / sizeof words[0] };
 
@@ -63,14 +65,17 @@ static const char *mkl_word(enum tw_isa isa)
 }
 #endif
 
-int tw_isa_variables(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err)
+int tw_isa_variables(const struct twin_setting *s, char ***list, size_t *count,
+                     struct twin_error *err)
 {
     enum tw_isa isa = isa_of(s);
     int rc = tw_list_add(list, count, tw_printf("ATEN_CPU_CAPABILITY=%s", words[isa]), err);
 #if defined(__x86_64__)
     static const char *const onednn[] = {"SSE41", "AVX2", "AVX512_CORE"};
     static const char *const openblas[] = {"Nehalem", "Haswell", "SkylakeX"};
-    const struct { const char *name, *word; } others[] = {
+    const struct {
+        const char *name, *word;
+    } others[] = {
         {"ONEDNN_MAX_CPU_ISA", onednn[isa]},
         {"DNNL_MAX_CPU_ISA", onednn[isa]},
         {"MKL_CBWR", mkl_word(isa)},

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Do natural runs still part? A divergence that has stopped by itself (a cold cache, a neighbour on the machine) stops under any pin,
- * so no cause is named unless a natural run parts after the last pinned one. The same sequence of natural comparisons tells whether
- * divergences come in clusters, which makes each comparison say less.
+ * Do natural runs still part? A divergence that has stopped by itself (a cold cache, a neighbour on
+ * the machine) stops under any pin, so no cause is named unless a natural run parts after the last
+ * pinned one. The same sequence of natural comparisons tells whether divergences come in clusters,
+ * which makes each comparison say less.
  */
 #include "search.h"
 
@@ -15,7 +16,8 @@ int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_er
 {
     struct tw_trace *grown = tw_reallocarray(s->trace, s->trace_length + 1, sizeof *grown);
     if (!grown)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu natural comparisons", s->trace_length + 1);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu natural comparisons",
+                              s->trace_length + 1);
     s->trace = grown;
     s->trace[s->trace_length++] = (struct tw_trace){class, number};
     return 0;
@@ -51,8 +53,9 @@ uint32_t tw_last_parted(const struct tw_search *s)
     return tail < s->trace_length ? s->trace[s->trace_length - 1 - tail].number : 0;
 }
 
-/* Chance of so long a clean tail, had the divergence gone on as it was seen before it; the rate is averaged over what is credible
- * (a uniform prior), so that three divergences in a row are not taken for a rate of 1. */
+/* Chance of so long a clean tail, had the divergence gone on as it was seen before it; the rate is
+ * averaged over what is credible (a uniform prior), so that three divergences in a row are not
+ * taken for a rate of 1. */
 static double chance_of_tail(const struct tw_search *s)
 {
     uint64_t tail = tw_clean_tail(s);
@@ -78,7 +81,8 @@ bool tw_gone(const struct tw_search *s)
 
 int tw_still_parts(struct tw_search *s, struct twin_error *err)
 {
-    while (tw_last_parted(s) < s->report->runs) { /* until the last run of all is a natural one that parted */
+    /* until the last run of all is a natural one that parted */
+    while (tw_last_parted(s) < s->report->runs) {
         int rc = tw_arm_compare(s, &s->arm[0], 1, err);
         if (rc)
             return rc;

@@ -12,7 +12,8 @@
 int tw_factor_processor(const struct twin_setting *s)
 {
     cpu_set_t may;
-    if (sched_getaffinity(0, sizeof may, &may) != 0 || s->seed >= CPU_SETSIZE || CPU_ISSET((size_t)s->seed, &may))
+    if (sched_getaffinity(0, sizeof may, &may) != 0 || s->seed >= CPU_SETSIZE ||
+        CPU_ISSET((size_t)s->seed, &may))
         return s->seed < CPU_SETSIZE ? (int)s->seed : 0;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET((size_t)cpu, &may))
@@ -36,7 +37,12 @@ uint64_t tw_salt_number(const struct twin_setting *s)
     return s->mode == TWIN_VARY ? 1 + s->seed % SALTS : s->seed % ((uint64_t)SALTS + 1);
 }
 
-struct list { char ***v; size_t *n; struct twin_error *err; int rc; };
+struct list {
+    char ***v;
+    size_t *n;
+    struct twin_error *err;
+    int rc;
+};
 
 static void add(struct list *l, char *text)
 {
@@ -46,7 +52,8 @@ static void add(struct list *l, char *text)
         tw_free(text);
 }
 
-int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *count, struct twin_error *err)
+int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *count,
+                          struct twin_error *err)
 {
     const struct twin_factor *f = s->factor;
     const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
@@ -107,10 +114,12 @@ static void add_python(struct tw_buf *b, const struct tw_spec *spec, const struc
 
 /* ---- arguments */
 
-static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *out, char *const *argv, struct twin_error *err)
+static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *out,
+                          char *const *argv, struct twin_error *err)
 {
     const struct tw_factor_edits *e = s->factor->edits;
-    const char *from = s->mode == TWIN_VARY ? e->vary_from : e->from, *to = s->mode == TWIN_VARY ? e->vary_to : e->to;
+    const char *from = s->mode == TWIN_VARY ? e->vary_from : e->from;
+    const char *to = s->mode == TWIN_VARY ? e->vary_to : e->to;
     size_t count = 0;
     if (!from)
         return 0;
@@ -129,19 +138,23 @@ static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *
             out->argv[i] = copy;
             return 0;
         }
-    return twin_error_set(err, TWIN_EINVAL, "%s: the command has no argument \"%s\" to replace", s->factor->id, from);
+    return twin_error_set(err, TWIN_EINVAL, "%s: the command has no argument \"%s\" to replace",
+                          s->factor->id, from);
 }
 
 /* ---- all of it */
 
-static int plan_setting(const struct twin_setting *s, char *const *argv, struct twin_world_plan *out, struct tw_buf *libc, struct tw_buf *python,
+static int plan_setting(const struct twin_setting *s, char *const *argv,
+                        struct twin_world_plan *out, struct tw_buf *libc, struct tw_buf *python,
                         struct twin_error *err)
 {
     const struct tw_spec *spec = s->factor->edits ? NULL : tw_spec_of(s->factor);
     if (s->mode == TWIN_FREE)
         return 0;
     if (s->factor->unavailable || (!spec && !s->factor->edits))
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "%s cannot be set: %s", s->factor->id, s->factor->unavailable ? s->factor->unavailable : "nothing applies it");
+        return twin_error_set(err, TWIN_EUNSUPPORTED, "%s cannot be set: %s", s->factor->id,
+                              s->factor->unavailable ? s->factor->unavailable
+                                                     : "nothing applies it");
     int rc = tw_factor_environment(s, &out->env, &out->env_count, err);
     if (rc == 0 && s->factor->edits)
         rc = edit_arguments(s, out, argv, err);
@@ -168,19 +181,23 @@ static char *held_names(const struct twin_world_plan *plan)
     return tw_buf_steal(&b);
 }
 
-static int add_agents(struct twin_world_plan *out, struct tw_buf *libc, struct tw_buf *python, struct twin_error *err)
+static int add_agents(struct twin_world_plan *out, struct tw_buf *libc, struct tw_buf *python,
+                      struct twin_error *err)
 {
     int rc = tw_list_add(&out->env, &out->env_count, held_names(out), err);
     if (rc == 0 && libc->len)
-        rc = tw_list_add(&out->env, &out->env_count, tw_printf("TWINRUN_FACTORS=%s", libc->data), err);
+        rc = tw_list_add(&out->env, &out->env_count, tw_printf("TWINRUN_FACTORS=%s", libc->data),
+                         err);
     if (rc == 0 && python->len)
-        rc = tw_list_add(&out->env, &out->env_count, tw_printf("TWINRUN_PINS=%s", python->data), err);
+        rc = tw_list_add(&out->env, &out->env_count, tw_printf("TWINRUN_PINS=%s", python->data),
+                         err);
     if (rc == 0 && (libc->failed || python->failed))
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
     return rc;
 }
 
-int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_world_plan *out, struct twin_error *err)
+int twin_world_plan(const struct twin_world *w, char *const *argv, struct twin_world_plan *out,
+                    struct twin_error *err)
 {
     struct tw_buf libc = {0}, python = {0};
     int rc = 0;
@@ -201,15 +218,18 @@ int twin_world_plan_watch(struct twin_world_plan *p, struct twin_error *err)
     return tw_list_add(&p->env, &p->env_count, tw_strdup("TWINRUN_WATCH=1"), err);
 }
 
-int twin_world_plan_faster(struct twin_world_plan *p, unsigned factor, uint64_t second, struct twin_error *err)
+int twin_world_plan_faster(struct twin_world_plan *p, unsigned factor, uint64_t second,
+                           struct twin_error *err)
 {
     static const char name[] = "TWINRUN_FACTORS=";
     char **mine = NULL;
     for (size_t i = 0; i < p->env_count; i++)
         mine = tw_starts(p->env[i], name) ? &p->env[i] : mine;
     if (mine && strstr(*mine, "clock="))
-        return twin_error_set(err, TWIN_EINVAL, "expected a world in which the clock is free, found %s", *mine);
-    char *text = tw_printf("%s%sclock=scale:%u:%llu", mine ? *mine : name, mine ? "," : "", factor, (unsigned long long)second);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "expected a world in which the clock is free, found %s", *mine);
+    char *text = tw_printf("%s%sclock=scale:%u:%llu", mine ? *mine : name, mine ? "," : "", factor,
+                           (unsigned long long)second);
     if (!text)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
     if (!mine)
@@ -224,14 +244,17 @@ int twin_world_plan_variable(struct twin_world_plan *p, char *text, struct twin_
     return tw_list_add(&p->env, &p->env_count, text, err);
 }
 
-int twin_world_plan_apart(struct twin_world_plan *p, const struct twin_world *w, struct twin_error *err)
+int twin_world_plan_apart(struct twin_world_plan *p, const struct twin_world *w,
+                          struct twin_error *err)
 {
     uint32_t salt;
-    if (!twin_world_sets(w, "entropy") || twin_world_sets(w, "hash-seed") || getenv("PYTHONHASHSEED"))
+    if (!twin_world_sets(w, "entropy") || twin_world_sets(w, "hash-seed") ||
+        getenv("PYTHONHASHSEED"))
         return 0;
     if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
         return twin_error_system(err, "no random bytes for a hash salt");
-    return tw_list_add(&p->env, &p->env_count, tw_printf("PYTHONHASHSEED=%u", (unsigned)(salt ? salt : 1)), err);
+    return tw_list_add(&p->env, &p->env_count,
+                       tw_printf("PYTHONHASHSEED=%u", (unsigned)(salt ? salt : 1)), err);
 }
 
 void twin_world_plan_apply(const struct twin_world_plan *p, struct twin_launch_options *o)

@@ -41,16 +41,19 @@ size_t tw_set_count(const struct twin_search_set *set)
 
 static bool usable(const struct tw_search *s, size_t i)
 {
-    return s->candidate[i].can_pin && !s->candidate[i].last_resort && !twin_search_has(&s->report->dropped, i);
+    return s->candidate[i].can_pin && !s->candidate[i].last_resort &&
+           !twin_search_has(&s->report->dropped, i);
 }
 
-void tw_world_natural(struct tw_search *s, const struct twin_search_set *pinned, struct twin_search_setting *row)
+void tw_world_natural(struct tw_search *s, const struct twin_search_set *pinned,
+                      struct twin_search_setting *row)
 {
     for (size_t i = 0; i < s->plan->candidates; i++)
         row[i] = (struct twin_search_setting){twin_search_has(pinned, i) ? TWIN_PIN : TWIN_FREE, 0};
 }
 
-void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed, struct twin_search_setting *row)
+void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed,
+                     struct twin_search_setting *row)
 {
     const struct tw_arm *natural = &s->arm[0];
     bool shake = s->plan->vary && natural->parted * 2 < natural->compared;
@@ -68,7 +71,8 @@ void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed, s
     }
 }
 
-int twin_search_log_add(struct twin_search_log *log, const struct twin_search_entry *entry, struct twin_error *err)
+int twin_search_log_add(struct twin_search_log *log, const struct twin_search_entry *entry,
+                        struct twin_error *err)
 {
     if (log->count == log->room) {
         size_t room = log->room ? 2 * log->room : 32;
@@ -88,18 +92,22 @@ void twin_search_log_free(struct twin_search_log *log)
     *log = (struct twin_search_log){0};
 }
 
-/* The entry of a run. Runs of one batch may be logged in any order, so it lies close to its number. */
+/*
+ * The entry of a run. Runs of one batch may be logged in any order, so it lies close to its number.
+ */
 static const struct twin_search_entry *logged(const struct twin_search_log *log, uint32_t number)
 {
     for (size_t i = 0, start = number < log->count ? number : log->count; i < log->count; i++) {
-        const struct twin_search_entry *e = &log->entry[(start + 2 * log->count - i - 1) % log->count];
+        const struct twin_search_entry *e =
+            &log->entry[(start + 2 * log->count - i - 1) % log->count];
         if (e->number == number)
             return e;
     }
     return NULL;
 }
 
-/* Digest of a request, so that a log of another search is recognised. Settings are hashed field by field: they have padding. */
+/* Digest of a request, so that a log of another search is recognised. Settings are hashed field by
+ * field: they have padding. */
 static uint64_t digest(const struct tw_search *s, const struct twin_search_request *r)
 {
     uint64_t h = tw_mix64(r->purpose + 1) ^ tw_mix64(r->reference + 3) ^ tw_mix64(r->other + 7);
@@ -128,8 +136,11 @@ static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin
     for (size_t i = 0; i < n; i++) {
         const struct twin_search_entry *e = logged(s->log, s->request[i].number);
         if (e && e->world != digest(s, &s->request[i]))
-            return twin_error_set(err, TWIN_EFORMAT, "the log's run %u was made in another world than this search asks for: it "
-                                  "belongs to other candidates or another plan. Start afresh, or repeat the first command", e->number);
+            return twin_error_set(
+                err, TWIN_EFORMAT,
+                "the log's run %u was made in another world than this search asks for: it belongs "
+                "to other candidates or another plan. Start afresh, or repeat the first command",
+                e->number);
         if (e) {
             s->result[i] = e->result;
             continue;
@@ -146,7 +157,8 @@ static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin
         }
         struct twin_search_entry e = {ask[i].number, ask[i].purpose, digest(s, &ask[i]), answer[i]};
         int kept = answer[i].handle == 0 && answer[i].status == TWIN_ENDED_WELL
-                       ? twin_error_set(err, TWIN_EINVAL, "run %u came back without a handle", e.number)
+                       ? twin_error_set(err, TWIN_EINVAL, "run %u came back without a handle",
+                                        e.number)
                        : twin_search_log_add(s->log, &e, err);
         if (!kept && s->saved)
             kept = s->saved(s->user, &e, err);
@@ -156,7 +168,8 @@ static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin
     return rc;
 }
 
-/* Asks for s->request's first rows, whose settings, purposes and references are filled in, at most as many as can be made now. */
+/* Asks for s->request's first rows, whose settings, purposes and references are filled in, at most
+ * as many as can be made now. */
 static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *err)
 {
     bool interrupted = false;
@@ -164,7 +177,8 @@ static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *e
     for (size_t i = 0; i < n; i++) {
         struct twin_search_request *q = &s->request[i];
         q->number = s->report->runs + (uint32_t)i + 1;
-        q->may_cut = q->reference && q->purpose != TWIN_FOR_REFERENCE && q->purpose != TWIN_FOR_PIN_FAILS && q->purpose != TWIN_FOR_VOTE;
+        q->may_cut = q->reference && q->purpose != TWIN_FOR_REFERENCE &&
+                     q->purpose != TWIN_FOR_PIN_FAILS && q->purpose != TWIN_FOR_VOTE;
     }
     int rc = perform(s, n, &interrupted, err);
     if (rc)
@@ -188,20 +202,24 @@ static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *e
     return 0;
 }
 
-int tw_runs(struct tw_search *s, enum twin_search_purpose purpose, size_t n, uint64_t reference, uint64_t other, size_t *done,
-            struct twin_error *err)
+int tw_runs(struct tw_search *s, enum twin_search_purpose purpose, size_t n, uint64_t reference,
+            uint64_t other, size_t *done, struct twin_error *err)
 {
     *done = 0;
     n = tw_runs_at_once(s, n);
     if (n == 0)
         return TW_BUDGET;
     for (size_t i = 0; i < n; i++)
-        s->request[i] = (struct twin_search_request){
-            .purpose = purpose, .setting = s->setting + i * s->plan->candidates, .reference = reference, .other = other};
+        s->request[i] = (struct twin_search_request){.purpose = purpose,
+                                                     .setting = s->setting +
+                                                                i * s->plan->candidates,
+                                                     .reference = reference,
+                                                     .other = other};
     return ask(s, n, done, err);
 }
 
-int tw_runs_arranged(struct tw_search *s, const struct tw_arm *arm, const uint32_t *kind, size_t n, size_t *done, struct twin_error *err)
+int tw_runs_arranged(struct tw_search *s, const struct tw_arm *arm, const uint32_t *kind, size_t n,
+                     size_t *done, struct twin_error *err)
 {
     *done = 0;
     n = tw_runs_at_once(s, n);
@@ -212,8 +230,10 @@ int tw_runs_arranged(struct tw_search *s, const struct tw_arm *arm, const uint32
         struct twin_search_setting *row = s->setting + i * s->plan->candidates;
         bool natural = tw_set_count(&of->pinned) == 0;
         tw_world_natural(s, &of->pinned, row);
-        s->request[i] = (struct twin_search_request){
-            .purpose = natural ? TWIN_FOR_FREE : TWIN_FOR_CONFIRM, .setting = row, .reference = of->reference};
+        s->request[i] = (struct twin_search_request){.purpose = natural ? TWIN_FOR_FREE
+                                                                        : TWIN_FOR_CONFIRM,
+                                                     .setting = row,
+                                                     .reference = of->reference};
     }
     return ask(s, n, done, err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drives the search: baseline, pinned world, find, confirm, until the set is sufficient or an honest end is reached. */
+/* Drives the search: baseline, pinned world, find, confirm, until the set is sufficient or an
+ * honest end is reached. */
 #include "search.h"
 #include <math.h>
 
@@ -39,7 +40,9 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
 }
 
 /* Alternatives of the chosen pins are kept beside the set, by candidate. */
-struct chosen { struct twin_search_set pins, refuted, alternatives[TWIN_SEARCH_FACTORS]; };
+struct chosen {
+    struct twin_search_set pins, refuted, alternatives[TWIN_SEARCH_FACTORS];
+};
 
 /* How the search ends with this answer; false: it goes on. */
 static bool ends(struct tw_search *s, enum tw_confirmed answer)
@@ -64,7 +67,8 @@ bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *p
 }
 
 /* Adds the pin to the set and asks the natural world. */
-static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over, struct twin_error *err)
+static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
+               struct twin_error *err)
 {
     enum tw_confirmed answer;
     tw_set_add(&c->pins, pin);
@@ -78,9 +82,10 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over, st
     *over = ends(s, answer);
     if (*over)
         return 0;
-    /* Where runs part seldom, one cause is likelier than two of which the first was found: the pin is put aside, once. */
-    if (answer == TW_NOT_SUFFICIENT && tw_set_count(&c->pins) == 1 && !s->main_cause && tw_rate(&s->arm[0]) < TW_OFTEN &&
-        !twin_search_has(&c->refuted, pin)) {
+    /* Where runs part seldom, one cause is likelier than two of which the first was found: the pin
+     * is put aside, once. */
+    if (answer == TW_NOT_SUFFICIENT && tw_set_count(&c->pins) == 1 && !s->main_cause &&
+        tw_rate(&s->arm[0]) < TW_OFTEN && !twin_search_has(&c->refuted, pin)) {
         tw_set_add(&c->refuted, pin);
         tw_set_remove(&c->pins, pin);
         tw_set_remove(&s->report->suspects, pin);
@@ -105,7 +110,8 @@ static int vote(struct tw_search *s, struct twin_error *err)
     return rc == TW_BUDGET ? 0 : rc;
 }
 
-/* Runs part with every pin on: hardware, or something that a pin of last resort stops, or nothing that we know. */
+/* Runs part with every pin on: hardware, or something that a pin of last resort stops, or nothing
+ * that we know. */
 static int outside(struct tw_search *s, struct chosen *c, struct twin_error *err)
 {
     if (s->plan->arms) {
@@ -116,7 +122,8 @@ static int outside(struct tw_search *s, struct chosen *c, struct twin_error *err
     bool over = s->report->vote == TWIN_VOTE_HARDWARE;
     s->report->outcome = over ? TWIN_SEARCH_HARDWARE : TWIN_SEARCH_OUTSIDE;
     for (size_t i = 0; i < s->plan->candidates && rc == 0 && !over; i++) {
-        if (!s->candidate[i].last_resort || !s->candidate[i].can_pin || twin_search_has(&s->report->left_out, i))
+        if (!s->candidate[i].last_resort || !s->candidate[i].can_pin ||
+            twin_search_has(&s->report->left_out, i))
             continue;
         rc = try(s, c, i, &over, err);
         if (rc == 0 && !over) {
@@ -127,7 +134,8 @@ static int outside(struct tw_search *s, struct chosen *c, struct twin_error *err
     return rc;
 }
 
-/* Replays speak against a core already. When runs part with every pin on, the vote is next: nothing else needs to be tried first. */
+/* Replays speak against a core already. When runs part with every pin on, the vote is next: nothing
+ * else needs to be tried first. */
 static int suspect_core(struct tw_search *s, struct chosen *c, bool *over, struct twin_error *err)
 {
     int rc = tw_pinned_world(s, err);
@@ -137,7 +145,8 @@ static int suspect_core(struct tw_search *s, struct chosen *c, bool *over, struc
 }
 
 /* Nothing brings the divergence back that the chosen pins leave. */
-static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_arm *arm, struct twin_error *err)
+static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_arm *arm,
+                         struct twin_error *err)
 {
     bool parted;
     int rc = screen(s, tw_clean_needed(arm, s->plan->beta), &parted, err);
@@ -149,8 +158,10 @@ static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_
     return tw_still_parts(s, err); /* that it has stopped by itself would explain it */
 }
 
-/* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the set is sufficient now. */
-static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, struct twin_error *err)
+/* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the
+ * set is sufficient now. */
+static int round_of_search(struct tw_search *s, struct chosen *c, bool *over,
+                           struct twin_error *err)
 {
     struct twin_search_set found;
     bool parted;
@@ -160,7 +171,8 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
     struct tw_arm arm = *left;
     *over = true;
     size_t pin = SIZE_MAX;
-    /* Of two arms every pair of differences that act together is to be named, which only contrasts do. */
+    /* Of two arms every pair of differences that act together is to be named, which only contrasts
+     * do. */
     int rc = s->plan->arms ? 0 : tw_alone(s, &c->pins, &pin, err);
     if (rc)
         return rc;
@@ -173,8 +185,9 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
         return rc;
     if (tw_set_count(&found) == 0)
         return nothing_found(s, c, &arm, err);
-    /* A contrast that was clean has shown the pinned world clean as well. When there was none, or when the first pin did not stop
-     * the divergence, that has to be looked at: else everything that is tried seems to be a cause. */
+    /* A contrast that was clean has shown the pinned world clean as well. When there was none, or
+     * when the first pin did not stop the divergence, that has to be looked at: else everything
+     * that is tried seems to be a cause. */
     if (!any_clean_contrast(s) || tw_set_count(&c->pins) > 0) {
         rc = screen(s, tw_clean_needed(&arm, .15), &parted, err);
         if (rc || parted)
@@ -186,12 +199,14 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over, st
     return try(s, c, pin, over, err);
 }
 
-/* A rough count of what is still missing, from what was seen of the rate: a search over all candidates and a confirmation. */
+/* A rough count of what is still missing, from what was seen of the rate: a search over all
+ * candidates and a confirmation. */
 static uint32_t runs_needed(const struct tw_search *s, bool searched)
 {
     const struct tw_arm *natural = &s->arm[0];
     const struct twin_search_plan *plan = s->plan;
-    double rate = ((double)natural->parted + .5) / ((double)natural->compared + 1), need = s->report->runs;
+    double rate = ((double)natural->parted + .5) / ((double)natural->compared + 1);
+    double need = s->report->runs;
     if (natural->parted == 0)
         return plan->baseline_clean + 1;
     struct tw_arm then = *natural;
@@ -203,7 +218,8 @@ static uint32_t runs_needed(const struct tw_search *s, bool searched)
     }
     if (!searched)
         need += ceil(log2((double)plan->candidates + 1)) * (double)tw_clean_needed(natural, .15);
-    need += (double)tw_confirm_cost(s, &then) + (plan->arms ? ceil(plan->baseline_parts / rate) : 0);
+    need += (double)tw_confirm_cost(s, &then) +
+            (plan->arms ? ceil(plan->baseline_parts / rate) : 0);
     return need < (double)UINT32_MAX ? (uint32_t)need : UINT32_MAX;
 }
 
@@ -248,7 +264,8 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
         rc = suspect_core(s, c, &over, err);
     while (!rc && !over)
         rc = round_of_search(s, c, &over, err);
-    if (rc == TW_WORLD_FAILS) { /* it does not end well even without pins: then it fails by itself, most of the time */
+    /* it does not end well even without pins: then it fails by itself, most of the time */
+    if (rc == TW_WORLD_FAILS) {
         s->report->outcome = TWIN_SEARCH_JOB_FAILS;
         return 0;
     }
@@ -258,7 +275,8 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
 /* Clopper and Pearson's, of the effective number of comparisons when these are correlated. */
 static void rate_interval(struct twin_search_report *r)
 {
-    double k = r->correlation.effective * (double)r->parted, n = r->correlation.effective * (double)r->baseline;
+    double k = r->correlation.effective * (double)r->parted;
+    double n = r->correlation.effective * (double)r->baseline;
     struct twin_interval rate = twin_stats_clopper_pearson(r->parted, r->baseline, .95);
     if (r->correlation.effective < 1 && r->parted < r->baseline) {
         rate.low = twin_stats_beta_inv(.025, k, n - k + 1);
@@ -268,7 +286,8 @@ static void rate_interval(struct twin_search_report *r)
     r->rate_high = rate.high;
 }
 
-/* How often runs part with all causes pinned, and whether that is seldom enough to call them sufficient. */
+/* How often runs part with all causes pinned, and whether that is seldom enough to call them
+ * sufficient. */
 static void what_is_left(struct tw_search *s)
 {
     struct twin_search_report *r = s->report;
@@ -314,7 +333,8 @@ static int open_search(struct tw_search *s, struct twin_error *err)
     s->request = tw_calloc(s->plan->parallel, sizeof *s->request);
     s->result = tw_calloc(s->plan->parallel, sizeof *s->result);
     if (!s->report || !s->setting || !s->request || !s->result)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for a search over %zu candidates", s->plan->candidates);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for a search over %zu candidates",
+                              s->plan->candidates);
     s->report->bound = s->report->p_applied = NAN;
     s->report->arms = s->plan->arms;
     s->report->seed = s->plan->seed;
@@ -325,12 +345,14 @@ static int open_search(struct tw_search *s, struct twin_error *err)
     return tw_arm(s, &none, err) ? 0 : TWIN_ENOMEM;
 }
 
-int twin_search(const struct twin_candidate *candidate, const struct twin_search_plan *plan, twin_search_run *run,
-                twin_search_saved *saved, void *user, struct twin_search_log *log, struct twin_search_report **out,
+int twin_search(const struct twin_candidate *candidate, const struct twin_search_plan *plan,
+                twin_search_run *run, twin_search_saved *saved, void *user,
+                struct twin_search_log *log, struct twin_search_report **out,
                 struct twin_error *err)
 {
     *out = NULL;
-    struct tw_search s = {.candidate = candidate, .plan = plan, .run = run, .saved = saved, .user = user};
+    struct tw_search s = {
+        .candidate = candidate, .plan = plan, .run = run, .saved = saved, .user = user};
     s.log = log ? log : &s.own_log;
     struct chosen *c = tw_calloc(1, sizeof *c);
     int rc = c ? open_search(&s, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a search");
@@ -339,7 +361,8 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
     if (rc == TW_BUDGET) {
         s.report->outcome = TWIN_SEARCH_NOT_ENOUGH;
         s.report->need = runs_needed(&s, tw_set_count(&s.report->suspects) > 0);
-        if (s.report->need <= s.report->runs) /* unlucky so far: what is over the expectation cannot be foreseen */
+        /* unlucky so far: what is over the expectation cannot be foreseen */
+        if (s.report->need <= s.report->runs)
             s.report->need = s.report->runs + s.report->runs / 2;
         rc = 0;
     } else if (rc == TW_GONE) {
@@ -353,7 +376,8 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
         rc = 0;
     }
     const enum twin_search_outcome how = rc ? TWIN_SEARCH_INTERRUPTED : s.report->outcome;
-    bool stands = how != TWIN_SEARCH_INTERRUPTED && how != TWIN_SEARCH_GONE && how != TWIN_SEARCH_ISOLATED && how != TWIN_SEARCH_UNSTEADY;
+    bool stands = how != TWIN_SEARCH_INTERRUPTED && how != TWIN_SEARCH_GONE &&
+                  how != TWIN_SEARCH_ISOLATED && how != TWIN_SEARCH_UNSTEADY;
     if (stands) /* that A repeats itself was a part of the claim */
         tw_main_cause_restore(&s);
     if (!rc) {

@@ -16,14 +16,17 @@ struct tw_isolate_arms {
     struct twin_arms *pair;
     struct twin_difference *difference; /* of pair */
     size_t count;
-    struct twin_factor *factor;         /* of each; pin and fix are owned */
-    struct twin_world held;             /* --pin: what every run holds still */
-    struct twin_world_effect *effect;   /* of that; NULL: no run yet */
-    char *command;                      /* of the run that goes on */
+    struct twin_factor *factor;       /* of each; pin and fix are owned */
+    struct twin_world held;           /* --pin: what every run holds still */
+    struct twin_world_effect *effect; /* of that; NULL: no run yet */
+    char *command;                    /* of the run that goes on */
     bool b_fails;
-    char *fails;                        /* a mixed command that does not end well */
-    char **versions; size_t version_count; /* of libraries that differ between A and B as they ran */
-    bool aligned;                       /* B was seen to begin where A does: a run may be ended when it has parted */
+    char *fails; /* a mixed command that does not end well */
+    /* of libraries that differ between A and B as they ran */
+    char **versions;
+    size_t version_count;
+    /* B was seen to begin where A does: a run may be ended when it has parted */
+    bool aligned;
     bool pins_resume; /* a run of B with the causes as in A is still a resumed one */
 };
 
@@ -39,12 +42,19 @@ static int add_candidate(struct tw_isolate *c, size_t i)
     struct tw_isolate_arms *x = c->arms;
     const struct twin_difference *d = &x->difference[i];
     char *a = shown(d->a), *b = shown(d->b);
-    char *pin = a ? tw_printf("%s, as in A", a) : NULL, *fix = a && b ? tw_printf("A has %s, B has %s", a, b) : NULL;
+    char *pin = a ? tw_printf("%s, as in A", a) : NULL;
+    char *fix = a && b ? tw_printf("A has %s, B has %s", a, b) : NULL;
     tw_free(a);
     tw_free(b);
-    x->factor[i] = (struct twin_factor){.id = d->id, .layer = "environment", .title = fix, .how = "command", .pin = pin, .fix = fix};
+    x->factor[i] = (struct twin_factor){.id = d->id,
+                                        .layer = "environment",
+                                        .title = fix,
+                                        .how = "command",
+                                        .pin = pin,
+                                        .fix = fix};
     c->factor[i] = &x->factor[i];
-    c->candidate[i] = (struct twin_candidate){.id = d->id, .layer = "environment", .can_pin = true, .settable = true};
+    c->candidate[i] = (struct twin_candidate){
+        .id = d->id, .layer = "environment", .can_pin = true, .settable = true};
     c->count = i + 1;
     return pin && fix ? 0 : TWIN_ENOMEM;
 }
@@ -52,7 +62,8 @@ static int add_candidate(struct tw_isolate *c, size_t i)
 int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err)
 {
     struct tw_isolate_arms *x = c->arms = tw_calloc(1, sizeof *x);
-    int rc = x ? twin_arms_compare(c->args.a, c->args.b, &x->pair, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    int rc = x ? twin_arms_compare(c->args.a, c->args.b, &x->pair, err)
+               : twin_error_set(err, TWIN_ENOMEM, "out of memory");
     if (rc == 0)
         rc = twin_factors_load(c->args.factor_file, &c->factors, err);
     if (rc == 0 && c->args.pin)
@@ -61,7 +72,9 @@ int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err)
         return rc;
     x->difference = twin_arms_differences(x->pair, &x->count);
     if (x->count == 0)
-        return twin_error_set(err, TWIN_EINVAL, "expected two commands, found the same one twice; write: twinrun isolate -- sh -c '...'");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "expected two commands, found the same one twice; write: twinrun "
+                              "isolate -- sh -c '...'");
     x->factor = tw_calloc(x->count, sizeof *x->factor);
     c->factor = tw_calloc(x->count, sizeof *c->factor);
     c->candidate = tw_calloc(x->count, sizeof *c->candidate);
@@ -96,10 +109,12 @@ void tw_isolate_arms_close(struct tw_isolate *c)
 
 /* ---- a run */
 
-static struct twin_search_set as_in_b(const struct tw_isolate *c, const struct twin_search_request *q)
+static struct twin_search_set as_in_b(const struct tw_isolate *c,
+                                      const struct twin_search_request *q)
 {
     struct twin_search_set set = {{0}};
-    for (size_t i = 0; i < c->count; i++) /* free in the natural world, which is B; or set to another value than A's */
+    /* free in the natural world, which is B; or set to another value than A's */
+    for (size_t i = 0; i < c->count; i++)
         if (q->setting[i].mode == TWIN_FREE || q->setting[i].value)
             set.word[i / 64] |= UINT64_C(1) << i % 64;
     return set;
@@ -113,7 +128,8 @@ static size_t size(const struct tw_isolate *c, const struct twin_search_set *set
     return n;
 }
 
-int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_request *q, char *argv[4], struct twin_error *err)
+int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_request *q,
+                            char *argv[4], struct twin_error *err)
 {
     struct twin_search_set set = as_in_b(c, q);
     tw_free(c->arms->command);
@@ -124,7 +140,8 @@ int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_reque
     return 0;
 }
 
-void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_request *q, char title[64])
+void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_request *q,
+                           char title[64])
 {
     struct twin_search_set set = as_in_b(c, q);
     char what[32];
@@ -133,7 +150,9 @@ void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_
         snprintf(what, sizeof what, "%s", n ? "b" : "a");
     else
         snprintf(what, sizeof what, "a, %zu as in b", n);
-    snprintf(title, 64, "run %-3u %-9s %-14s ", q->number, q->purpose == TWIN_FOR_CONFIRM ? "confirm" : twin_search_purpose_name(q->purpose), what);
+    snprintf(title, 64, "run %-3u %-9s %-14s ", q->number,
+             q->purpose == TWIN_FOR_CONFIRM ? "confirm" : twin_search_purpose_name(q->purpose),
+             what);
 }
 
 bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q)
@@ -172,14 +191,18 @@ static char *noted(const struct twin_run *r, const char *wanted)
     return found;
 }
 
-static void compare_versions(struct tw_isolate_arms *x, const struct twin_run *a, const struct twin_run *b)
+static void compare_versions(struct tw_isolate_arms *x, const struct twin_run *a,
+                             const struct twin_run *b)
 {
     static const char *const names[] = {"python", "numpy", "torch"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *key = tw_printf("%s.version", names[i]), *of_a = key ? noted(a, key) : NULL, *of_b = key ? noted(b, key) : NULL;
+        char *key = tw_printf("%s.version", names[i]);
+        char *of_a = key ? noted(a, key) : NULL;
+        char *of_b = key ? noted(b, key) : NULL;
         bool differ = of_a && of_b && strcmp(of_a, of_b) != 0;
         char *text = differ ? tw_printf("%s %s in A, %s in B", names[i], of_a, of_b) : NULL;
-        char **grown = text ? tw_reallocarray(x->versions, x->version_count + 1, sizeof *grown) : NULL;
+        char **grown = text ? tw_reallocarray(x->versions, x->version_count + 1, sizeof *grown)
+                            : NULL;
         if (grown) {
             x->versions = grown;
             x->versions[x->version_count++] = text;
@@ -192,7 +215,8 @@ static void compare_versions(struct tw_isolate_arms *x, const struct twin_run *a
     }
 }
 
-void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v)
+void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q,
+                           const struct twin_run *r, const struct twin_verdict *v)
 {
     struct tw_isolate_arms *x = c->arms;
     if (!x->effect && x->held.count && twin_world_effects(&x->held, r, &x->effect, NULL) != 0)
@@ -204,7 +228,8 @@ void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_reques
 }
 
 /* Is B with the causes as in A still a resumed job? */
-static bool still_resumes(struct tw_isolate *c, const struct twin_search_report *r, const struct twin_run *of_a)
+static bool still_resumes(struct tw_isolate *c, const struct twin_search_report *r,
+                          const struct twin_run *of_a)
 {
     bool resumes = false;
     for (size_t i = 0; i < c->log.count && r->cause_count && of_a; i++) {
@@ -217,7 +242,8 @@ static bool still_resumes(struct tw_isolate *c, const struct twin_search_report 
                 cause |= r->cause[n].candidate == k;
             exact = twin_search_has(&m->pinned, k) == cause;
         }
-        const struct twin_run *pair[2] = {of_a, exact ? tw_isolate_find(c, e->result.handle) : NULL};
+        const struct twin_run *pair[2] = {of_a,
+                                          exact ? tw_isolate_find(c, e->result.handle) : NULL};
         struct twin_compare_options how = tw_isolate_compare_options(c);
         struct twin_verdict *v = NULL;
         if (!pair[1])
@@ -248,7 +274,8 @@ void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_re
         if (n > 0 && n < c->count && !well && !x->fails)
             x->fails = twin_arms_mix(x->pair, &as_b);
     }
-    const struct twin_run *of_a = a ? tw_isolate_find(c, a) : NULL, *of_b = b ? tw_isolate_find(c, b) : NULL;
+    const struct twin_run *of_a = a ? tw_isolate_find(c, a) : NULL;
+    const struct twin_run *of_b = b ? tw_isolate_find(c, b) : NULL;
     if (of_a && of_b)
         compare_versions(x, of_a, of_b);
     x->pins_resume = still_resumes(c, r, of_a);
@@ -256,7 +283,8 @@ void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_re
 
 /* ---- the report */
 
-static struct twin_search_set causes(const struct tw_isolate *c, const struct twin_search_report *r, bool applied)
+static struct twin_search_set causes(const struct tw_isolate *c, const struct twin_search_report *r,
+                                     bool applied)
 {
     struct twin_search_set set = {{0}};
     for (size_t i = 0; i < r->cause_count; i++)
@@ -270,7 +298,8 @@ static struct twin_search_set causes(const struct tw_isolate *c, const struct tw
 }
 
 /* B with the causes as in A; or A with them, and what they need, as in B. malloc'ed. */
-char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r, bool applied)
+char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r,
+                            bool applied)
 {
     struct twin_search_set set = causes(c, r, applied);
     return twin_arms_mix(c->arms->pair, &set);
@@ -295,18 +324,22 @@ char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
 {
     const struct tw_isolate_arms *x = c->arms;
     if (i < x->version_count)
-        return tw_printf("%s; it comes with the commands and was not set by itself", x->versions[i]);
+        return tw_printf("%s; it comes with the commands and was not set by itself",
+                         x->versions[i]);
     i -= x->version_count;
     if (i == 0 && x->b_fails)
         return tw_strdup("B fails; that is how it parts from A");
     if (i == 0 && x->fails) {
-        char *safe = tw_printable(x->fails, strlen(x->fails)), *text = safe ? tw_printf("a mixed command fails, which counts as parting: %s", safe) : NULL;
+        char *safe = tw_printable(x->fails, strlen(x->fails));
+        char *text = safe ? tw_printf("a mixed command fails, which counts as parting: %s", safe)
+                          : NULL;
         tw_free(safe);
         return text;
     }
     for (size_t k = 0, n = 1; x->effect && k < x->held.count; k++)
         if (x->effect[k].effect == TWIN_EFFECT_FAILED && n++ == i)
-            return tw_printf("the pin of %s did not take effect: %s", x->held.setting[k].factor->id, x->effect[k].text ? x->effect[k].text : "");
+            return tw_printf("the pin of %s did not take effect: %s", x->held.setting[k].factor->id,
+                             x->effect[k].text ? x->effect[k].text : "");
     return NULL;
 }
 
@@ -332,10 +365,13 @@ static void put_lost(struct tw_buf *b, const struct tw_isolate *c, const struct 
     char *name = f ? tw_printable(f->name, strlen(f->name)) : NULL;
     bool named = name && *name;
     if (part)
-        tw_buf_print_safe(b, "lost      %s, first %s: %s\n", part->title, named ? name : "unnamed", part->fix);
+        tw_buf_print_safe(b, "lost      %s, first %s: %s\n", part->title, named ? name : "unnamed",
+                          part->fix);
     else if (f)
-        tw_buf_print_safe(b, "lost      the resumed run differs first in %s%s%s: save and restore what that is made from\n",
-               f->layer, named ? ": " : "", named ? name : "");
+        tw_buf_print_safe(b,
+                          "lost      the resumed run differs first in %s%s%s: save and restore "
+                          "what that is made from\n",
+                          f->layer, named ? ": " : "", named ? name : "");
     tw_free(name);
 }
 
@@ -356,7 +392,8 @@ char *tw_isolate_arms_text(const struct tw_isolate *c, const struct twin_search_
     else if (text)
         tw_buf_print_safe(&b, "fix       B with this as in A: %s\n", text);
     if (text && !resumed)
-        tw_buf_print_safe(&b, "through   you have set that; what it acts through is found by: twinrun isolate --through with the same --a and --b\n");
+        tw_buf_print_safe(&b, "through   you have set that; what it acts through is found by: "
+                              "twinrun isolate --through with the same --a and --b\n");
     tw_free(text);
     tw_free(agrees);
     return tw_buf_steal(&b);
@@ -368,16 +405,22 @@ json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_searc
     if (!x)
         return json_null();
     bool isolated = r->outcome == TWIN_SEARCH_ISOLATED;
-    char *agrees = isolated ? tw_isolate_arms_mixed(c, r, false) : NULL, *parts = isolated ? tw_isolate_arms_mixed(c, r, true) : NULL;
+    char *agrees = isolated ? tw_isolate_arms_mixed(c, r, false) : NULL;
+    char *parts = isolated ? tw_isolate_arms_mixed(c, r, true) : NULL;
     json_t *differences = json_array();
     for (size_t i = 0; i < x->count; i++)
-        json_array_append_new(differences, json_pack("{s:o, s:o, s:o}", "factor", tw_json_text(x->difference[i].id), "a", tw_json_text(x->difference[i].a),
-                                                     "b", tw_json_text(x->difference[i].b)));
-    json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I}, s:{s:I, s:I}, s:o, s:o, s:o}", "a", tw_json_text(c->args.a), "b", tw_json_text(c->args.b),
-                          "differences", differences, "agrees", tw_json_text(agrees), "parts", tw_json_text(parts), "applied", "trials",
-                          (json_int_t)r->applied.trials, "diverged", (json_int_t)r->applied.parted, "a_again", "trials",
-                          (json_int_t)(isolated ? r->repeats : r->pinned), "diverged", (json_int_t)(isolated ? 0 : r->pinned_parted), "p_applied",
-                          tw_json_number(r->p_applied), "worlds", tw_json_texts(x->versions, x->version_count), "fails", tw_json_text(x->fails));
+        json_array_append_new(differences, json_pack("{s:o, s:o, s:o}", "factor",
+                                                     tw_json_text(x->difference[i].id), "a",
+                                                     tw_json_text(x->difference[i].a), "b",
+                                                     tw_json_text(x->difference[i].b)));
+    json_t *j = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I}, s:{s:I, s:I}, s:o, s:o, s:o}", "a",
+        tw_json_text(c->args.a), "b", tw_json_text(c->args.b), "differences", differences, "agrees",
+        tw_json_text(agrees), "parts", tw_json_text(parts), "applied", "trials",
+        (json_int_t)r->applied.trials, "diverged", (json_int_t)r->applied.parted, "a_again",
+        "trials", (json_int_t)(isolated ? r->repeats : r->pinned), "diverged",
+        (json_int_t)(isolated ? 0 : r->pinned_parted), "p_applied", tw_json_number(r->p_applied),
+        "worlds", tw_json_texts(x->versions, x->version_count), "fails", tw_json_text(x->fails));
     tw_free(agrees);
     tw_free(parts);
     return j;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The clock experiment of a search. Where runs of one world differ in numbers of which it is not known whether they are times, the job
- * runs twice more in that world under clocks that run faster, as in check; from then on runs of that world are compared in that light.
- * So what a job prints of its own speed is no divergence, and the clock is not named for it.
+ * The clock experiment of a search. Where runs of one world differ in numbers of which it is not
+ * known whether they are times, the job runs twice more in that world under clocks that run faster,
+ * as in check; from then on runs of that world are compared in that light. So what a job prints of
+ * its own speed is no divergence, and the clock is not named for it.
  */
 #include "search_runs.h"
 
@@ -17,7 +18,8 @@
 static const char note_begins[] = "clock experiment: ";
 
 /* The experiment in a run's own world; NULL: none. */
-static const struct tw_isolate_clock *of_world(const struct tw_isolate *c, const struct twin_search_set *pinned)
+static const struct tw_isolate_clock *of_world(const struct tw_isolate *c,
+                                               const struct twin_search_set *pinned)
 {
     for (size_t i = 0; i < c->clock_count; i++)
         if (memcmp(&c->clock[i].pinned, pinned, sizeof *pinned) == 0)
@@ -34,9 +36,11 @@ static const struct twin_search_set *pins_of(const struct tw_isolate *c, const s
     return NULL;
 }
 
-void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first, struct twin_compare_options *o)
+void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first,
+                          struct twin_compare_options *o)
 {
-    const struct twin_search_set *pinned = c->clock_count && !c->args.through ? pins_of(c, first) : NULL;
+    const struct twin_search_set *pinned = c->clock_count && !c->args.through ? pins_of(c, first)
+                                                                              : NULL;
     const struct tw_isolate_clock *k = pinned ? of_world(c, pinned) : NULL;
     const struct twin_run *run[TW_FASTER_RUNS] = {NULL, NULL};
     for (int i = 0; k && i < TW_FASTER_RUNS; i++)
@@ -49,7 +53,9 @@ void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first, st
 static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int i)
 {
     char title[48], state[32], *of_a[4];
-    struct tw_trial trial = {.front = c->front, .title = title, .expected_s = c->natural_s,
+    struct tw_trial trial = {.front = c->front,
+                             .title = title,
+                             .expected_s = c->natural_s,
                              .deadline_ns = tw_faster_limit_ns(c->natural_s)};
     struct twin_launch_options o = tw_isolate_launch_options(c, "clock");
     struct twin_world_plan p = {.cpu = -1};
@@ -57,7 +63,8 @@ static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int
     tw_shell_argv(c->args.a ? c->args.a : "", of_a);
     if (c->arms)
         o.argv = of_a;
-    bool made = twin_world_plan(w, o.argv, &p, NULL) == 0 && twin_world_plan_apart(&p, w, NULL) == 0 &&
+    bool made = twin_world_plan(w, o.argv, &p, NULL) == 0 &&
+                twin_world_plan_apart(&p, w, NULL) == 0 &&
                 twin_world_plan_faster(&p, tw_faster_factor(i), tw_faster_since(), NULL) == 0;
     twin_world_plan_apply(&p, &o);
     made = made && tw_isolate_make(c, &trial, &o, NULL) == 0 && trial.end != TW_TRIAL_OUT_OF_TIME &&
@@ -72,21 +79,24 @@ static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int
 }
 
 /* Under pins a difference in text counts with --text alone. */
-static bool is_wanted(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_search_set *pinned,
-                      const struct twin_verdict *v)
+static bool is_wanted(const struct tw_isolate *c, const struct twin_search_request *q,
+                      const struct twin_search_set *pinned, const struct twin_verdict *v)
 {
     const struct twin_search_set none = {{0}};
     bool open = v->outcome == TWIN_INCONCLUSIVE && v->open_numbers;
-    if (!open || c->args.no_clock || c->args.through || !pinned || c->clock_count == TW_ISOLATE_CLOCKS || of_world(c, pinned))
+    if (!open || c->args.no_clock || c->args.through || !pinned ||
+        c->clock_count == TW_ISOLATE_CLOCKS || of_world(c, pinned))
         return false;
     if (c->arms)
         return q->purpose == TWIN_FOR_CONTRAST && tw_isolate_arms_unmixed(c, q); /* A against A */
     struct twin_search_set mine = tw_isolate_pinned(c, q);
-    return memcmp(pinned, &mine, sizeof mine) == 0 && (c->args.text || memcmp(pinned, &none, sizeof none) == 0);
+    return memcmp(pinned, &mine, sizeof mine) == 0 &&
+           (c->args.text || memcmp(pinned, &none, sizeof none) == 0);
 }
 
 /* "with entropy pinned: in two more runs, ..." */
-static char *what_it_says(const struct tw_isolate *c, const struct twin_search_set *pinned, const struct twin_verdict *v)
+static char *what_it_says(const struct tw_isolate *c, const struct twin_search_set *pinned,
+                          const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     size_t n = 0;
@@ -107,14 +117,16 @@ static void make_runs(struct tw_isolate *c, const struct twin_world *w, struct t
 {
     uint64_t made[TW_FASTER_RUNS] = {0, 0};
     if (!c->args.quiet)
-        tw_front_say(c->front, "it is not known whether numbers that differ are times: two more runs under faster clocks tell (--no-clock leaves that out)");
+        tw_front_say(c->front, "it is not known whether numbers that differ are times: two more "
+                               "runs under faster clocks tell (--no-clock leaves that out)");
     for (int i = 0; i < TW_FASTER_RUNS && (i == 0 || made[0]); i++)
         made[i] = run_faster(c, w, i);
     if (made[1])
         memcpy(k->run, made, sizeof made);
 }
 
-int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *run,
+int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q,
+                     const struct twin_run *reference, const struct twin_run *run,
                      struct twin_verdict **v, struct twin_error *err)
 {
     const struct twin_search_set *pinned = pins_of(c, reference);

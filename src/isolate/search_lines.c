@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the lines that ask for an isolated cause matter: runs under the pins in which some lines get other values than the pin's.
- * The room src/isolate chooses the lines (asking_lines.c); the agents give the values (other_lines.py, streams.c). */
+/* Which of the lines that ask for an isolated cause matter: runs under the pins in which some lines
+ * get other values than the pin's. The room src/isolate chooses the lines (asking_lines.c); the
+ * agents give the values (other_lines.py, streams.c). */
 #include "search_runs.h"
 
 #include "run_state.h"
@@ -14,13 +15,14 @@ enum { RUNS_MOST = 12 };
 
 struct lines_trial {
     struct tw_isolate *c;
-    const struct twin_run *pinned;  /* what a trial is compared with */
-    struct twin_world world;        /* the causes' pins */
-    const char *word;               /* the agents' name of the factor */
+    const struct twin_run *pinned; /* what a trial is compared with */
+    struct twin_world world;       /* the causes' pins */
+    const char *word;              /* the agents' name of the factor */
     const struct tw_asking *line;
 };
 
-/* A run with exactly the causes pinned that went on to its end and agreed; NULL: there is none any more. */
+/* A run with exactly the causes pinned that went on to its end and agreed; NULL: there is none any
+ * more. */
 static const struct twin_run *pinned_run(struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct twin_search_set causes = {{0}};
@@ -67,10 +69,13 @@ static bool were_answered(const struct twin_run *r)
     return answered > 0;
 }
 
-static int launch_trial(struct lines_trial *t, const bool *other, size_t count, struct twin_run **run, struct twin_error *err)
+static int launch_trial(struct lines_trial *t, const bool *other, size_t count,
+                        struct twin_run **run, struct twin_error *err)
 {
     struct tw_isolate *c = t->c;
-    struct tw_trial trial = {.front = c->front, .title = "which line matters ", .expected_s = c->natural_s,
+    struct tw_trial trial = {.front = c->front,
+                             .title = "which line matters ",
+                             .expected_s = c->natural_s,
                              .deadline_ns = tw_patience_ends_ns(&tw_patience_traced, c->natural_s)};
     struct twin_launch_options o = tw_isolate_launch_options(c, "lines");
     o.level = t->pinned->level;
@@ -89,7 +94,8 @@ static int launch_trial(struct lines_trial *t, const bool *other, size_t count, 
     return rc;
 }
 
-static int make_trial(void *user, const bool *other, size_t count, enum twin_line_trial *out, struct twin_error *err)
+static int make_trial(void *user, const bool *other, size_t count, enum twin_line_trial *out,
+                      struct twin_error *err)
 {
     struct lines_trial *t = user;
     struct twin_run *run = NULL;
@@ -115,7 +121,8 @@ static int make_trial(void *user, const bool *other, size_t count, enum twin_lin
 /* Those that matter first, those that make no difference last; within a sort as it was. */
 static void sort_by_answer(struct tw_asking *line, size_t count)
 {
-    static const enum twin_line_answer order[] = {TWIN_LINE_DIVERGES, TWIN_LINE_NOT_TRIED, TWIN_LINE_AGREES};
+    static const enum twin_line_answer order[] = {TWIN_LINE_DIVERGES, TWIN_LINE_NOT_TRIED,
+                                                  TWIN_LINE_AGREES};
     struct tw_asking *sorted = tw_calloc(count + 1, sizeof *sorted);
     size_t n = 0;
     for (size_t k = 0; sorted && k < sizeof order / sizeof order[0]; k++)
@@ -134,7 +141,8 @@ static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_re
     return r->cause_count && time_left && !tw_isolate_stops(c);
 }
 
-/* A line of `python -c` is not told from that of another command by its number, so none gets other values: those go last. */
+/* A line of `python -c` is not told from that of another command by its number, so none gets other
+ * values: those go last. */
 static size_t in_files_first(struct tw_asking *line, size_t count)
 {
     size_t n = 0;
@@ -148,7 +156,8 @@ static size_t in_files_first(struct tw_asking *line, size_t count)
     return n;
 }
 
-void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r, const char *word, struct tw_asking *line, size_t count)
+void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r,
+                          const char *word, struct tw_asking *line, size_t count)
 {
     if (count < 2 || !can_be_tried(c, r) || (count = in_files_first(line, count)) < 2)
         return;
@@ -157,7 +166,8 @@ void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report 
     uint32_t runs = 0;
     t.world.setting = tw_calloc(r->cause_count, sizeof *t.world.setting);
     for (size_t i = 0; t.world.setting && i < r->cause_count; i++)
-        t.world.setting[t.world.count++] = (struct twin_setting){c->factor[r->cause[i].candidate], TWIN_PIN, 0};
+        t.world.setting[t.world.count++] = (struct twin_setting){c->factor[r->cause[i].candidate],
+                                                                 TWIN_PIN, 0};
     bool possible = t.pinned && answer && t.world.setting;
     if (possible && twin_lines_test(count, RUNS_MOST, make_trial, &t, answer, &runs, NULL) == 0) {
         for (size_t i = 0; i < count; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A search's journal, below <home>/searches: search.json says what is searched, plan.txt has the criteria. */
+/* A search's journal, below <home>/searches: search.json says what is searched, plan.txt has the
+ * criteria. */
 #include "search_runs.h"
 
 #include "json_text.h"
@@ -50,8 +51,10 @@ static json_t *clock_json(const struct tw_isolate *c)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < c->clock_count; i++)
-        json_array_append_new(list, json_pack("{s:o, s:[o, o], s:o}", "pinned", set_json(&c->clock[i].pinned), "runs", hex(c->clock[i].run[0]),
-                                              hex(c->clock[i].run[1]), "text", tw_json_text(c->clock[i].text)));
+        json_array_append_new(list, json_pack("{s:o, s:[o, o], s:o}", "pinned",
+                                              set_json(&c->clock[i].pinned), "runs",
+                                              hex(c->clock[i].run[0]), hex(c->clock[i].run[1]),
+                                              "text", tw_json_text(c->clock[i].text)));
     return list;
 }
 
@@ -61,7 +64,9 @@ static void clock_read(struct tw_isolate *c, const json_t *list)
         const json_t *j = json_array_get(list, i), *runs = json_object_get(j, "runs");
         const char *text = json_string_value(json_object_get(j, "text"));
         c->clock[c->clock_count++] = (struct tw_isolate_clock){
-            set_read(json_object_get(j, "pinned")), {from_hex(json_array_get(runs, 0)), from_hex(json_array_get(runs, 1))}, text ? tw_strdup(text) : NULL};
+            set_read(json_object_get(j, "pinned")),
+            {from_hex(json_array_get(runs, 0)), from_hex(json_array_get(runs, 1))},
+            text ? tw_strdup(text) : NULL};
     }
 }
 
@@ -70,14 +75,19 @@ static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_e
     const struct twin_search_result *r = &e->result;
     const struct tw_isolate_made *made = tw_isolate_made(c, e->number), unknown = {0};
     made = made ? made : &unknown;
-    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o, s:o, s:o}", "number", (int)e->number, "purpose", (int)e->purpose,
-                     "world", hex(e->world), "status", (int)r->status, "parted", (int)r->parted, "layer",
-                     (int)r->layer, "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds, "wall_s", made->wall_s,
-                     "same", set_json(&r->same), "vote", (int)r->vote, "whole", (int)made->whole, "pinned", set_json(&made->pinned),
-                     "unseen", c->unseen ? tw_json_text(c->unseen) : json_null(), "clock", clock_json(c));
+    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, "
+                     "s:o, s:o, s:o}",
+                     "number", (int)e->number, "purpose", (int)e->purpose, "world", hex(e->world),
+                     "status", (int)r->status, "parted", (int)r->parted, "layer", (int)r->layer,
+                     "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run",
+                     hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds, "wall_s",
+                     made->wall_s, "same", set_json(&r->same), "vote", (int)r->vote, "whole",
+                     (int)made->whole, "pinned", set_json(&made->pinned), "unseen",
+                     c->unseen ? tw_json_text(c->unseen) : json_null(), "clock", clock_json(c));
 }
 
-static int integer(const json_t *j, const char *key, json_int_t low, json_int_t high, json_int_t *out)
+static int integer(const json_t *j, const char *key, json_int_t low, json_int_t high,
+                   json_int_t *out)
 {
     const json_t *v = json_object_get(j, key);
     *out = json_integer_value(v);
@@ -89,10 +99,13 @@ static int entry_read(const json_t *j, struct twin_search_entry *e)
     struct twin_search_result *r = &e->result;
     json_int_t number, purpose, status, layer, step, steps, vote;
     *e = (struct twin_search_entry){0};
-    if (integer(j, "number", 1, UINT32_MAX, &number) || integer(j, "purpose", 0, TWIN_FOR_FREE, &purpose) ||
-        integer(j, "status", 0, TWIN_NOT_ENDED, &status) || integer(j, "layer", -1, TWIN_SEARCH_LAYERS - 1, &layer) ||
+    if (integer(j, "number", 1, UINT32_MAX, &number) ||
+        integer(j, "purpose", 0, TWIN_FOR_FREE, &purpose) ||
+        integer(j, "status", 0, TWIN_NOT_ENDED, &status) ||
+        integer(j, "layer", -1, TWIN_SEARCH_LAYERS - 1, &layer) ||
         integer(j, "step", 0, UINT32_MAX, &step) || integer(j, "steps", 0, INT64_MAX, &steps) ||
-        integer(j, "vote", 0, TWIN_VOTE_HARDWARE, &vote) || !json_is_number(json_object_get(j, "seconds")))
+        integer(j, "vote", 0, TWIN_VOTE_HARDWARE, &vote) ||
+        !json_is_number(json_object_get(j, "seconds")))
         return TWIN_EFORMAT;
     e->number = (uint32_t)number;
     e->purpose = (uint32_t)purpose;
@@ -124,8 +137,12 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
         return TWIN_EFORMAT;
     int rc = twin_search_log_add(&c->log, &e, err);
     if (rc == 0 && json_object_get(j, "whole"))
-        rc = tw_isolate_made_add(c, &(struct tw_isolate_made){.number = e.number, .handle = e.result.handle, .whole = json_is_true(json_object_get(j, "whole")),
-                                          .wall_s = json_number_value(json_object_get(j, "wall_s")), .pinned = set_read(json_object_get(j, "pinned"))});
+        rc = tw_isolate_made_add(
+            c, &(struct tw_isolate_made){.number = e.number,
+                                         .handle = e.result.handle,
+                                         .whole = json_is_true(json_object_get(j, "whole")),
+                                         .wall_s = json_number_value(json_object_get(j, "wall_s")),
+                                         .pinned = set_read(json_object_get(j, "pinned"))});
     const char *unseen = json_string_value(json_object_get(j, "unseen"));
     clock_read(c, json_object_get(j, "clock"));
     if (rc == 0 && unseen && !c->unseen)
@@ -137,7 +154,9 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
 
 static json_t *describe(const struct tw_isolate *c)
 {
-    json_t *argv = tw_journal_argv(c->home, c->argv), *factors = json_array(), *ignored = json_array();
+    json_t *argv = tw_journal_argv(c->home, c->argv);
+    json_t *factors = json_array();
+    json_t *ignored = json_array();
     struct twin_redactor *redactor = NULL;
     twin_redactor_open(c->home, &redactor, NULL);
     for (size_t i = 0; i < c->count; i++)
@@ -145,14 +164,16 @@ static json_t *describe(const struct tw_isolate *c)
     for (size_t i = 0; i < c->args.ignore.count; i++)
         json_array_append_new(ignored, tw_json_text(c->args.ignore.items[i]));
     char *cwd = tw_path_absolute(".", NULL);
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:b, s:I}", "schema", "twinrun.search/1", "argv", argv, "cwd", tw_json_text(cwd), "factors",
-                          factors, "steps", (json_int_t)c->args.steps, "ignore", ignored, "text", (int)c->args.text, "jobs",
-                          (json_int_t)c->args.jobs); /* the order of the runs hangs on it */
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:b, s:I}", "schema", "twinrun.search/1",
+                          "argv", argv, "cwd", tw_json_text(cwd), "factors", factors, "steps",
+                          (json_int_t)c->args.steps, "ignore", ignored, "text", (int)c->args.text,
+                          "jobs", (json_int_t)c->args.jobs); /* the order of the runs hangs on it */
     tw_free(cwd);
     if (c->args.no_clock)
         json_object_set_new(j, "no_clock", json_true());
     if (c->args.a) {
-        char *a = redactor ? twin_redact(redactor, c->args.a, NULL) : NULL, *b = redactor ? twin_redact(redactor, c->args.b, NULL) : NULL;
+        char *a = redactor ? twin_redact(redactor, c->args.a, NULL) : NULL;
+        char *b = redactor ? twin_redact(redactor, c->args.b, NULL) : NULL;
         json_object_set_new(j, "a", tw_json_text(a));
         json_object_set_new(j, "b", tw_json_text(b));
         tw_free(a);
@@ -165,7 +186,8 @@ static json_t *describe(const struct tw_isolate *c)
     return j;
 }
 
-/* The seed of the arrangements is kept beside the log: the same runs in another order would be another search. */
+/* The seed of the arrangements is kept beside the log: the same runs in another order would be
+ * another search. */
 static int keep_seed(struct tw_isolate *c, struct twin_error *err)
 {
     char text[32], *old = NULL, *path = tw_path_join(c->journal.folder, "seed");
@@ -185,7 +207,11 @@ int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err)
 {
     json_t *what = describe(c);
     char *plan = twin_search_plan_text(&c->plan);
-    const struct tw_journal_of of = {.kind = "searches", .name = "search.json", .what = what, .plan = plan, .resume = c->args.resume,
+    const struct tw_journal_of of = {.kind = "searches",
+                                     .name = "search.json",
+                                     .what = what,
+                                     .plan = plan,
+                                     .resume = c->args.resume,
                                      .thing = "search of this job with these factors and options"};
     int rc = tw_journal_open(&c->journal, c->home, &of, read_line, c, err);
     if (rc == 0)

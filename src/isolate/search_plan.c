@@ -6,8 +6,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-static const char *const layers[TWIN_SEARCH_LAYERS] = {"data", "rng", "init", "forward", "backward", "collective", "optimizer",
-                                                       "checkpoint", "environment", "hardware", "schedule", "artifact"};
+static const char *const layers[TWIN_SEARCH_LAYERS] = {
+    "data",      "rng",        "init",        "forward",  "backward", "collective",
+    "optimizer", "checkpoint", "environment", "hardware", "schedule", "artifact"};
 
 const char *twin_search_layer_name(int layer)
 {
@@ -24,36 +25,53 @@ int twin_search_layer(const char *name)
 
 const char *twin_search_purpose_name(enum twin_search_purpose p)
 {
-    static const char *const names[] = {"baseline", "reference", "contrast", "pins", "failing pin", "vote", "free"};
+    static const char *const names[] = {"baseline",    "reference", "contrast", "pins",
+                                        "failing pin", "vote",      "free"};
     return (size_t)p < sizeof names / sizeof *names ? names[p] : "unknown";
 }
 
 const char *twin_search_outcome_name(enum twin_search_outcome o)
 {
-    static const char *const names[] = {"isolated", "no divergence", "outside the pins", "hardware suspected", "not enough runs",
-                                        "unexplained", "interrupted", "the job fails", "A does not repeat itself", "not enough was seen",
+    static const char *const names[] = {"isolated",
+                                        "no divergence",
+                                        "outside the pins",
+                                        "hardware suspected",
+                                        "not enough runs",
+                                        "unexplained",
+                                        "interrupted",
+                                        "the job fails",
+                                        "A does not repeat itself",
+                                        "not enough was seen",
                                         "the divergence went away"};
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
-static int check_candidates(const struct twin_candidate *candidate, size_t count, struct twin_error *err)
+static int check_candidates(const struct twin_candidate *candidate, size_t count,
+                            struct twin_error *err)
 {
     if (count == 0 || count > TWIN_SEARCH_FACTORS)
-        return twin_error_set(err, TWIN_EINVAL, "a search takes 1 to %d candidate factors, found %zu", TWIN_SEARCH_FACTORS, count);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "a search takes 1 to %d candidate factors, found %zu",
+                              TWIN_SEARCH_FACTORS, count);
     for (size_t i = 0; i < count; i++) {
         if (!candidate[i].id || !*candidate[i].id)
             return twin_error_set(err, TWIN_EINVAL, "candidate %zu has no id", i);
         if (twin_search_layer(candidate[i].layer) < 0)
-            return twin_error_set(err, TWIN_EINVAL, "candidate %s: expected one of the twelve layers (data, rng, ... artifact), "
-                                  "found %s", candidate[i].id, candidate[i].layer ? candidate[i].layer : "none");
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "candidate %s: expected one of the twelve layers (data, rng, ... "
+                                  "artifact), found %s",
+                                  candidate[i].id,
+                                  candidate[i].layer ? candidate[i].layer : "none");
         for (size_t j = 0; j < i; j++)
             if (!strcmp(candidate[i].id, candidate[j].id))
-                return twin_error_set(err, TWIN_EINVAL, "candidate %s is listed twice", candidate[i].id);
+                return twin_error_set(err, TWIN_EINVAL, "candidate %s is listed twice",
+                                      candidate[i].id);
     }
     return 0;
 }
 
-/* Runs of the first confirmation when every free run parts and no pinned one does, and the natural run that ends it. */
+/* Runs of the first confirmation when every free run parts and no pinned one does, and the natural
+ * run that ends it. */
 static uint32_t confirm_runs(double alpha)
 {
     uint32_t runs = 2;
@@ -68,11 +86,13 @@ static int draw_seed(uint64_t given, uint64_t *seed, struct twin_error *err)
     *seed = given;
     while (*seed == 0)
         if (getrandom(seed, sizeof *seed, 0) != (ssize_t)sizeof *seed)
-            return twin_error_set(err, TWIN_EIO, "the system gives no random number for the arrangement of the runs");
+            return twin_error_set(
+                err, TWIN_EIO, "the system gives no random number for the arrangement of the runs");
     return 0;
 }
 
-/* Two arms: A's first run and its repeats, B, one contrast, the set as in A, the set as in B (for a single difference that is B). */
+/* Two arms: A's first run and its repeats, B, one contrast, the set as in A, the set as in B (for a
+ * single difference that is B). */
 static void plan_arms(struct twin_search_plan *p, uint32_t levels)
 {
     p->baseline_parts = 3; /* they also say whether A parts with the set as in B */
@@ -80,11 +100,13 @@ static void plan_arms(struct twin_search_plan *p, uint32_t levels)
         p->repeats++;
     uint32_t confirm = confirm_runs(p->alpha) + (p->candidates > 1 ? p->baseline_parts : 0);
     p->least_runs = 1 + p->repeats + p->baseline_at_once + 1 + confirm;
-    p->expected_runs = 1 + p->repeats + p->baseline_at_once + (p->candidates > 1 ? levels : 1) + confirm;
+    p->expected_runs = 1 + p->repeats + p->baseline_at_once + (p->candidates > 1 ? levels : 1) +
+                       confirm;
 }
 
-int twin_search_plan(const struct twin_candidate *candidate, size_t count, const struct twin_search_options *options,
-                     struct twin_search_plan *out, struct twin_error *err)
+int twin_search_plan(const struct twin_candidate *candidate, size_t count,
+                     const struct twin_search_options *options, struct twin_search_plan *out,
+                     struct twin_error *err)
 {
     static const struct twin_search_options none;
     const struct twin_search_options *o = options ? options : &none;
@@ -93,16 +115,32 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
         return rc;
     double alpha = o->alpha == 0 ? .05 : o->alpha, beta = o->beta == 0 ? .05 : o->beta;
     if (!(alpha >= 1e-6 && alpha < .5 && beta >= 1e-6 && beta < .5))
-        return twin_error_set(err, TWIN_EINVAL, "error rates must be from 1e-6 to below .5, found alpha = %g, beta = %g", alpha, beta);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "error rates must be from 1e-6 to below .5, found alpha = %g, beta = %g", alpha, beta);
     if (!(o->max_seconds >= 0) || o->parallel > 64 || o->max_runs > 1000000)
-        return twin_error_set(err, TWIN_EINVAL, "expected a time limit of 0 or more, at most 64 runs at the same time and at most "
-                              "1,000,000 runs; found %g s, %u and %u", o->max_seconds, o->parallel, o->max_runs);
-    struct twin_search_plan p = {.alpha = alpha, .beta = beta, .p0 = .01, .p1 = .2, .baseline_parts = 2, .baseline_at_once = 2,
-        .max_runs = o->max_runs ? o->max_runs : 200, .max_seconds = o->max_seconds, .parallel = o->parallel ? o->parallel : 1,
-        .vary = !o->no_vary, .arms = o->arms, .thorough = o->thorough, .repeats = o->arms, .candidates = count};
+        return twin_error_set(err, TWIN_EINVAL,
+                              "expected a time limit of 0 or more, at most 64 runs at the same "
+                              "time and at most 1,000,000 runs; found %g s, %u and %u",
+                              o->max_seconds, o->parallel, o->max_runs);
+    struct twin_search_plan p = {.alpha = alpha,
+                                 .beta = beta,
+                                 .p0 = .01,
+                                 .p1 = .2,
+                                 .baseline_parts = 2,
+                                 .baseline_at_once = 2,
+                                 .max_runs = o->max_runs ? o->max_runs : 200,
+                                 .max_seconds = o->max_seconds,
+                                 .parallel = o->parallel ? o->parallel : 1,
+                                 .vary = !o->no_vary,
+                                 .arms = o->arms,
+                                 .thorough = o->thorough,
+                                 .repeats = o->arms,
+                                 .candidates = count};
     for (size_t i = 0; i < count; i++)
         p.can_pin += candidate[i].can_pin;
-    p.baseline_clean = (uint32_t)twin_stats_sprt_clean_needed((struct twin_sprt){p.p0, p.p1, alpha, beta});
+    p.baseline_clean = (uint32_t)twin_stats_sprt_clean_needed(
+        (struct twin_sprt){p.p0, p.p1, alpha, beta});
     uint32_t levels = (uint32_t)ceil(log2((double)count + 1));
     p.verdicts = levels + 1;
     p.sufficient_clean = (uint32_t)twin_stats_trials_needed(p.p1, .95);
@@ -115,14 +153,19 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count, const
     if (p.arms)
         plan_arms(&p, levels);
     if (p.arms && p.max_runs < p.least_runs)
-        return twin_error_set(err, TWIN_EINVAL, "a budget of %u runs is too small: nothing can be confirmed with fewer than %u; about %u are "
-                              "needed when B nearly always parts from A. Give --max-runs %u or more", p.max_runs, p.least_runs,
-                              p.expected_runs, p.expected_runs);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "a budget of %u runs is too small: nothing can be confirmed with fewer than %u; about "
+            "%u are needed when B nearly always parts from A. Give --max-runs %u or more",
+            p.max_runs, p.least_runs, p.expected_runs, p.expected_runs);
     if (p.max_runs < p.least_runs)
-        return twin_error_set(err, TWIN_EINVAL, "a budget of %u runs is too small: no cause can be confirmed with fewer than %u (%u "
-                              "natural, %u to choose a pin, %u to confirm it); about %u are needed when runs part nearly always, more "
-                              "when seldom. Give --max-runs %u or more", p.max_runs, p.least_runs, natural, pinned,
-                              p.least_runs - natural - pinned, p.expected_runs, p.expected_runs);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "a budget of %u runs is too small: no cause can be confirmed with fewer than %u (%u "
+            "natural, %u to choose a pin, %u to confirm it); about %u are needed when runs part "
+            "nearly always, more when seldom. Give --max-runs %u or more",
+            p.max_runs, p.least_runs, natural, pinned, p.least_runs - natural - pinned,
+            p.expected_runs, p.expected_runs);
     *out = p;
     return 0;
 }
@@ -132,29 +175,43 @@ static void put_budget(struct tw_buf *b, const struct twin_search_plan *p)
     tw_buf_printf(b, "budget    at most %u runs, %u at a time", p->max_runs, p->parallel);
     if (p->max_seconds > 0)
         tw_buf_printf(b, ", at most %g s", p->max_seconds);
-    tw_buf_printf(b, "; about %u when %s nearly always\n", p->expected_runs, p->arms ? "B parts from A" : "runs part");
+    tw_buf_printf(b, "; about %u when %s nearly always\n", p->expected_runs,
+                  p->arms ? "B parts from A" : "runs part");
 }
 
 static void put_confirmation(struct tw_buf *b, const struct twin_search_plan *p)
 {
-    tw_buf_printf(b, "confirm   fresh runs only, free and pinned ones in an arrangement drawn beforehand (seed %llu); none of the pinned may\n"
-                     "          part; p is the share of arrangements at least as convincing, so it holds whatever the machine does\n"
-                     "          meanwhile; the first set that is tested gets .58 of alpha, the j-th .84 / 2^j; a natural run that parts comes last\n",
+    tw_buf_printf(b,
+                  "confirm   fresh runs only, free and pinned ones in an arrangement drawn "
+                  "beforehand (seed %llu); none of the pinned may\n"
+                  "          part; p is the share of arrangements at least as convincing, so it "
+                  "holds whatever the machine does\n"
+                  "          meanwhile; the first set that is tested gets .58 of alpha, the j-th "
+                  ".84 / 2^j; a natural run that parts comes last\n",
                   (unsigned long long)p->seed);
-    tw_buf_printf(b, "claims    \"isolated (main cause)\": the pins matter; \"isolated\" alone: they are sufficient, shown by %u clean\n"
-                     "          comparisons (at most %g of comparisons part, 95%%; assumes that pinned runs are as good as independent)%s\n",
+    tw_buf_printf(b,
+                  "claims    \"isolated (main cause)\": the pins matter; \"isolated\" alone: they "
+                  "are sufficient, shown by %u clean\n"
+                  "          comparisons (at most %g of comparisons part, 95%%; assumes that "
+                  "pinned runs are as good as independent)%s\n",
                   p->sufficient_clean, p->p1, p->thorough ? "; --thorough goes on until then" : "");
 }
 
 static void put_arms_plan(struct tw_buf *b, const struct twin_search_plan *p)
 {
-    tw_buf_printf(b, "plan      %zu difference%s between A and B; alpha %g, beta %g for the whole procedure\n", p->candidates,
-                  p->candidates == 1 ? "" : "s", p->alpha, p->beta);
-    tw_buf_printf(b, "baseline  A against its own first run: %u times, all clean; B against it: until %u divergences, or %u clean\n"
-                  "          comparisons (rate %g against %g)\n", p->repeats, p->baseline_parts, p->baseline_clean, p->p0, p->p1);
+    tw_buf_printf(
+        b,
+        "plan      %zu difference%s between A and B; alpha %g, beta %g for the whole procedure\n",
+        p->candidates, p->candidates == 1 ? "" : "s", p->alpha, p->beta);
+    tw_buf_printf(b,
+                  "baseline  A against its own first run: %u times, all clean; B against it: until "
+                  "%u divergences, or %u clean\n"
+                  "          comparisons (rate %g against %g)\n",
+                  p->repeats, p->baseline_parts, p->baseline_clean, p->p0, p->p1);
     tw_buf_puts(b, "contrast  A with some of the differences as in B, by bisection\n");
     put_confirmation(b, p);
-    tw_buf_puts(b, "          free is B, pinned is B with the set as in A; then A with the set as in B has to part\n"
+    tw_buf_puts(b, "          free is B, pinned is B with the set as in A; then A with the set as "
+                   "in B has to part\n"
                    "unit      comparisons with A's first run\n");
     put_budget(b, p);
 }
@@ -166,20 +223,30 @@ char *twin_search_plan_text(const struct twin_search_plan *p)
         put_arms_plan(&b, p);
         return tw_buf_steal(&b);
     }
-    tw_buf_printf(&b, "plan      %zu candidate factors, %zu with a pin; alpha %g, beta %g for the whole procedure\n", p->candidates,
-                  p->can_pin, p->alpha, p->beta);
-    tw_buf_printf(&b, "baseline  until %u divergences, or %u clean comparisons (rate %g against %g); one divergence rejects clean\n",
+    tw_buf_printf(&b,
+                  "plan      %zu candidate factors, %zu with a pin; alpha %g, beta %g for the "
+                  "whole procedure\n",
+                  p->candidates, p->can_pin, p->alpha, p->beta);
+    tw_buf_printf(&b,
+                  "baseline  until %u divergences, or %u clean comparisons (rate %g against %g); "
+                  "one divergence rejects clean\n",
                   p->baseline_parts, p->baseline_clean, p->p0, p->p1);
-    tw_buf_printf(&b, "alone     where runs part in %g of comparisons or more: natural runs with the most suspected pins on, halved until\n"
-                      "          one is left\n", TW_OFTEN);
-    tw_buf_printf(&b, "contrast  else every pin on, one set of factors changed at a time, most suspected first; %u verdicts planned\n",
+    tw_buf_printf(&b,
+                  "alone     where runs part in %g of comparisons or more: natural runs with the "
+                  "most suspected pins on, halved until\n"
+                  "          one is left\n",
+                  TW_OFTEN);
+    tw_buf_printf(&b,
+                  "contrast  else every pin on, one set of factors changed at a time, most "
+                  "suspected first; %u verdicts planned\n",
                   p->verdicts);
     put_confirmation(&b, p);
     put_budget(&b, p);
     return tw_buf_steal(&b);
 }
 
-static void put_set(struct tw_buf *b, const struct twin_search_set *set, const struct twin_candidate *candidate)
+static void put_set(struct tw_buf *b, const struct twin_search_set *set,
+                    const struct twin_candidate *candidate)
 {
     const char *comma = "";
     for (size_t i = 0; i < TWIN_SEARCH_FACTORS; i++)
@@ -208,22 +275,28 @@ static void put_correlation(struct tw_buf *b, const struct twin_search_correlati
 {
     if (c->effective >= 1)
         return;
-    tw_buf_printf(b, "clusters  natural divergences come in clusters (p = %.2g, correlation %.2g from one run to the next): a comparison\n"
-                     "          counts %.2g in every rate and bound; p values do not hang on it\n", c->p, c->rho, c->effective);
+    tw_buf_printf(b,
+                  "clusters  natural divergences come in clusters (p = %.2g, correlation %.2g from "
+                  "one run to the next): a comparison\n"
+                  "          counts %.2g in every rate and bound; p values do not hang on it\n",
+                  c->p, c->rho, c->effective);
 }
 
-static void put_counts(struct tw_buf *b, const struct twin_search_report *r, const struct twin_search_cause *c,
-                       const struct twin_candidate *candidate)
+static void put_counts(struct tw_buf *b, const struct twin_search_report *r,
+                       const struct twin_search_cause *c, const struct twin_candidate *candidate)
 {
     const char *unit = r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps";
-    tw_buf_printf(b, "          %s; %s: %llu of %llu %s part; %s: %llu of %llu; ", candidate[c->candidate].layer, r->arms ? "B" : "free",
-                  (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials, unit, r->arms ? "as in A" : "pinned",
-                  (unsigned long long)c->sufficient.parted, (unsigned long long)c->sufficient.trials);
+    tw_buf_printf(b, "          %s; %s: %llu of %llu %s part; %s: %llu of %llu; ",
+                  candidate[c->candidate].layer, r->arms ? "B" : "free",
+                  (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials,
+                  unit, r->arms ? "as in A" : "pinned", (unsigned long long)c->sufficient.parted,
+                  (unsigned long long)c->sufficient.trials);
     put_p(b, c->p_adjusted);
     tw_buf_puts(b, " for all confirmations that a search may make\n");
 }
 
-static void put_causes(struct tw_buf *b, const struct twin_search_report *r, const struct twin_candidate *candidate)
+static void put_causes(struct tw_buf *b, const struct twin_search_report *r,
+                       const struct twin_candidate *candidate)
 {
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_search_cause *c = &r->cause[i];
@@ -232,36 +305,51 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r, con
         tw_buf_printf(b, " \xC2\xB7 remaining divergence at most %.0f%%\n", 100 * r->bound);
         put_counts(b, r, c, candidate);
         if (r->arms && c->failed)
-            tw_buf_printf(b, "          without the other causes the command fails with it, %llu of %llu times: what it does by itself is not known\n",
+            tw_buf_printf(b,
+                          "          without the other causes the command fails with it, %llu of "
+                          "%llu times: what it does by itself is not known\n",
                           (unsigned long long)c->failed, (unsigned long long)c->necessary.trials);
         if (tw_set_count(&c->alternatives) == 0)
             continue;
-        tw_buf_puts(b, r->arms ? "          needs, and may be set back instead: " : "          in the pinned world this did the same: ");
+        tw_buf_puts(b, r->arms ? "          needs, and may be set back instead: "
+                               : "          in the pinned world this did the same: ");
         put_set(b, &c->alternatives, candidate);
         tw_buf_puts(b, "\n");
     }
     if (r->cause_count && r->left_parted)
-        tw_buf_printf(b, "left      with %s pinned %llu of %llu comparisons part: there is another cause\n",
-                      r->cause_count > 1 ? "all of them" : "it", (unsigned long long)r->left_parted, (unsigned long long)r->left);
+        tw_buf_printf(
+            b, "left      with %s pinned %llu of %llu comparisons part: there is another cause\n",
+            r->cause_count > 1 ? "all of them" : "it", (unsigned long long)r->left_parted,
+            (unsigned long long)r->left);
     else if (r->cause_count && !r->sufficient)
-        tw_buf_printf(b, "left      whether this is all there is was not shown: %u more clean runs with %s pinned would show it (--thorough)\n",
+        tw_buf_printf(b,
+                      "left      whether this is all there is was not shown: %u more clean runs "
+                      "with %s pinned would show it (--thorough)\n",
                       r->more, r->cause_count > 1 ? "them" : "it");
     if (r->arms && r->cause_count)
-        tw_buf_printf(b, "applied   A with %s as in B: %llu of %llu comparisons part; A itself: 0 of %llu; p = %.2g\n",
-                      r->cause_count > 1 ? "them" : tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it", (unsigned long long)r->applied.parted, (unsigned long long)r->applied.trials,
+        tw_buf_printf(b,
+                      "applied   A with %s as in B: %llu of %llu comparisons part; A itself: 0 of "
+                      "%llu; p = %.2g\n",
+                      r->cause_count > 1                        ? "them"
+                      : tw_set_count(&r->cause[0].alternatives) ? "it and what it needs"
+                                                                : "it",
+                      (unsigned long long)r->applied.parted, (unsigned long long)r->applied.trials,
                       (unsigned long long)r->repeats, r->p_applied);
 }
 
-char *twin_search_together_text(const struct twin_search_report *r, const struct twin_candidate *candidate, size_t cause,
+char *twin_search_together_text(const struct twin_search_report *r,
+                                const struct twin_candidate *candidate, size_t cause,
                                 struct twin_search_arm alone)
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
     for (size_t i = 0, n = 0; i < r->cause_count; i++)
         if (i != cause)
-            tw_buf_printf(&b, "%s%s", n++ ? ", " : "   only together with ", candidate[r->cause[i].candidate].id);
+            tw_buf_printf(&b, "%s%s", n++ ? ", " : "   only together with ",
+                          candidate[r->cause[i].candidate].id);
     if (r->cause_count > 1 && alone.trials)
-        tw_buf_printf(&b, " (alone: %llu of %llu runs diverged)", (unsigned long long)alone.parted, (unsigned long long)alone.trials);
+        tw_buf_printf(&b, " (alone: %llu of %llu runs diverged)", (unsigned long long)alone.parted,
+                      (unsigned long long)alone.trials);
     else if (r->cause_count > 1)
         tw_buf_puts(&b, " (not tried alone)");
     return tw_buf_steal(&b);
@@ -273,27 +361,38 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
     switch (r->outcome) {
     case TWIN_SEARCH_OUTSIDE:
     case TWIN_SEARCH_HARDWARE:
-        tw_buf_printf(b, "evidence  with every pin on, %llu of %llu comparisons part%s\n", (unsigned long long)r->pinned_parted,
-                      (unsigned long long)r->pinned,
-                      r->vote == TWIN_VOTE_HARDWARE ? "; the operation answers otherwise on one core or device"
-                      : r->vote == TWIN_VOTE_OPERATION ? "; the operation disagrees with itself on every core"
-                                                       : "; no replay could tell the operation from the hardware");
+        tw_buf_printf(b, "evidence  with every pin on, %llu of %llu comparisons part%s\n",
+                      (unsigned long long)r->pinned_parted, (unsigned long long)r->pinned,
+                      r->vote == TWIN_VOTE_HARDWARE
+                          ? "; the operation answers otherwise on one core or device"
+                      : r->vote == TWIN_VOTE_OPERATION
+                          ? "; the operation disagrees with itself on every core"
+                          : "; no replay could tell the operation from the hardware");
         break;
-    case TWIN_SEARCH_NOT_ENOUGH: tw_buf_printf(b, "need      about %u runs in all; the same log goes on\n", r->need); break;
+    case TWIN_SEARCH_NOT_ENOUGH:
+        tw_buf_printf(b, "need      about %u runs in all; the same log goes on\n", r->need);
+        break;
     case TWIN_SEARCH_UNEXPLAINED:
-        tw_buf_puts(b, r->arms ? "evidence  A repeats itself, and no set of the differences makes it part: it lies outside of what differs\n"
-                               : "evidence  the pinned world is clean, and changing every candidate there does not bring the divergence back\n");
+        tw_buf_puts(b, r->arms ? "evidence  A repeats itself, and no set of the differences makes "
+                                 "it part: it lies outside of what differs\n"
+                               : "evidence  the pinned world is clean, and changing every "
+                                 "candidate there does not bring the divergence back\n");
         break;
     case TWIN_SEARCH_JOB_FAILS:
         if (r->arms)
-            tw_buf_puts(b, "evidence  A itself does not end well, so that nothing can be compared with it\n");
+            tw_buf_puts(
+                b,
+                "evidence  A itself does not end well, so that nothing can be compared with it\n");
         break;
     case TWIN_SEARCH_UNSTEADY:
-        tw_buf_printf(b, "evidence  A parts from its own first run in comparison %llu: whatever is changed would seem to be to blame\n",
+        tw_buf_printf(b,
+                      "evidence  A parts from its own first run in comparison %llu: whatever is "
+                      "changed would seem to be to blame\n",
                       (unsigned long long)r->pinned);
         break;
     case TWIN_SEARCH_GONE:
-        tw_buf_puts(b, "evidence  natural runs parted at first, and no longer: whatever was pinned meanwhile would seem to have helped\n");
+        tw_buf_puts(b, "evidence  natural runs parted at first, and no longer: whatever was pinned "
+                       "meanwhile would seem to have helped\n");
         break;
     default: break;
     }
@@ -303,29 +402,47 @@ char *twin_search_end_text(const struct twin_search_report *r)
 {
     struct tw_buf b = {0};
     switch (r->outcome) {
-    case TWIN_SEARCH_ISOLATED: tw_buf_puts(&b, ""); break; /* who knows the factors' titles says it */
+    /* who knows the factors' titles says it */
+    case TWIN_SEARCH_ISOLATED: tw_buf_puts(&b, ""); break;
     case TWIN_SEARCH_NO_DIVERGENCE:
-        tw_buf_printf(&b, "No difference was found in %llu comparisons", (unsigned long long)r->baseline);
+        tw_buf_printf(&b, "No difference was found in %llu comparisons",
+                      (unsigned long long)r->baseline);
         break;
-    case TWIN_SEARCH_OUTSIDE: tw_buf_puts(&b, "The runs part although everything that can be pinned is pinned"); break;
+    case TWIN_SEARCH_OUTSIDE:
+        tw_buf_puts(&b, "The runs part although everything that can be pinned is pinned");
+        break;
     case TWIN_SEARCH_HARDWARE:
-        tw_buf_puts(&b, "The runs part under every pin, and one core or device answers otherwise: hardware is suspected");
+        tw_buf_puts(&b, "The runs part under every pin, and one core or device answers otherwise: "
+                        "hardware is suspected");
         break;
     case TWIN_SEARCH_NOT_ENOUGH:
-        tw_buf_printf(&b, "The budget ended before a verdict: about %u runs are needed, %u were made", r->need, r->runs);
+        tw_buf_printf(&b,
+                      "The budget ended before a verdict: about %u runs are needed, %u were made",
+                      r->need, r->runs);
         break;
     case TWIN_SEARCH_UNEXPLAINED:
-        tw_buf_puts(&b, r->arms ? "A repeats itself, and no set of the differences makes it part"
-                                : "Pinned runs agree, but freeing no set of factors brings the divergence back");
+        tw_buf_puts(
+            &b,
+            r->arms
+                ? "A repeats itself, and no set of the differences makes it part"
+                : "Pinned runs agree, but freeing no set of factors brings the divergence back");
         break;
-    case TWIN_SEARCH_UNSTEADY: tw_buf_puts(&b, "A does not repeat itself: whatever is changed would seem to be to blame"); break;
-    case TWIN_SEARCH_INTERRUPTED: tw_buf_puts(&b, "The search was interrupted: no verdict yet"); break;
+    case TWIN_SEARCH_UNSTEADY:
+        tw_buf_puts(&b, "A does not repeat itself: whatever is changed would seem to be to blame");
+        break;
+    case TWIN_SEARCH_INTERRUPTED:
+        tw_buf_puts(&b, "The search was interrupted: no verdict yet");
+        break;
     case TWIN_SEARCH_JOB_FAILS:
-        tw_buf_puts(&b, r->arms ? "A fails: nothing can be compared with it" : "The job fails in every natural run");
+        tw_buf_puts(&b, r->arms ? "A fails: nothing can be compared with it"
+                                : "The job fails in every natural run");
         break;
-    case TWIN_SEARCH_GONE: tw_buf_printf(&b, "Not isolated: the divergence went away after run %u", r->last_parted); break;
+    case TWIN_SEARCH_GONE:
+        tw_buf_printf(&b, "Not isolated: the divergence went away after run %u", r->last_parted);
+        break;
     case TWIN_SEARCH_UNSEEN:
-        tw_buf_puts(&b, "The runs differ in text or files only, which may be harmless; --text takes that for a divergence");
+        tw_buf_puts(&b, "The runs differ in text or files only, which may be harmless; --text "
+                        "takes that for a divergence");
         break;
     }
     return tw_buf_steal(&b);
@@ -335,13 +452,15 @@ char *twin_search_end_text(const struct twin_search_report *r)
 static void put_outcome(struct tw_buf *b, const struct twin_search_report *r)
 {
     if (r->outcome == TWIN_SEARCH_GONE)
-        tw_buf_printf(b, "outcome   not isolated: the divergence went away after run %u", r->last_parted);
+        tw_buf_printf(b, "outcome   not isolated: the divergence went away after run %u",
+                      r->last_parted);
     else
         tw_buf_printf(b, "outcome   %s%s", twin_search_outcome_name(r->outcome),
                       r->outcome == TWIN_SEARCH_ISOLATED && !r->sufficient ? " (main cause)" : "");
 }
 
-char *twin_search_verdict_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
+char *twin_search_verdict_text(const struct twin_search_report *r,
+                               const struct twin_candidate *candidate)
 {
     struct tw_buf b = {0};
     put_outcome(&b, r);
@@ -360,19 +479,22 @@ static bool parts_with_every_pin(const struct twin_search_report *r)
     return parts && !r->arms;
 }
 
-char *twin_search_evidence_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
+char *twin_search_evidence_text(const struct twin_search_report *r,
+                                const struct twin_candidate *candidate)
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
     if (r->baseline) {
-        tw_buf_printf(&b, "baseline  %llu of %llu comparisons %s (%.3g to %.3g)", (unsigned long long)r->parted,
-                      (unsigned long long)r->baseline, r->arms ? "of B with A part" : "part", r->rate_low, r->rate_high);
+        tw_buf_printf(&b, "baseline  %llu of %llu comparisons %s (%.3g to %.3g)",
+                      (unsigned long long)r->parted, (unsigned long long)r->baseline,
+                      r->arms ? "of B with A part" : "part", r->rate_low, r->rate_high);
         if (r->hazard > 0)
             tw_buf_printf(&b, ", hazard per step %.3g, at least %.3g", r->hazard, r->hazard_low);
         tw_buf_puts(&b, "\n");
     }
     for (size_t i = 0; i < r->test_count; i++) {
-        tw_buf_printf(&b, "contrast  %s in %llu comparisons: ", r->test[i].parted ? "parted" : "clean",
+        tw_buf_printf(&b,
+                      "contrast  %s in %llu comparisons: ", r->test[i].parted ? "parted" : "clean",
                       (unsigned long long)r->test[i].compared);
         if (r->arms && tw_set_count(&r->test[i].freed) == 0)
             tw_buf_puts(&b, "A itself");
@@ -381,13 +503,17 @@ char *twin_search_evidence_text(const struct twin_search_report *r, const struct
         tw_buf_puts(&b, "\n");
     }
     if (r->arrangement)
-        tw_buf_printf(&b, "arranged  %s (seed %llu, confirmation %u; %s free, P pinned)\n", r->arrangement, (unsigned long long)r->seed,
-                      r->confirmations, strchr(r->arrangement, 'F') ? "F" : "1, 2, ... with this cause");
+        tw_buf_printf(&b, "arranged  %s (seed %llu, confirmation %u; %s free, P pinned)\n",
+                      r->arrangement, (unsigned long long)r->seed, r->confirmations,
+                      strchr(r->arrangement, 'F') ? "F" : "1, 2, ... with this cause");
     put_correlation(&b, &r->correlation);
     if (r->cause_count)
-        tw_buf_printf(&b, "unit      %s: %s\n", r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps", r->unit_why);
+        tw_buf_printf(&b, "unit      %s: %s\n", r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps",
+                      r->unit_why);
     if (!isnan(r->bound))
-        tw_buf_printf(&b, "bound     a divergence in up to %.3g of comparisons cannot be excluded (95%%)\n", r->bound);
+        tw_buf_printf(
+            &b, "bound     a divergence in up to %.3g of comparisons cannot be excluded (95%%)\n",
+            r->bound);
     if (tw_set_count(&r->dropped)) {
         tw_buf_puts(&b, "dropped   the job fails under the pin: ");
         put_set(&b, &r->dropped, candidate);

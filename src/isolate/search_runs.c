@@ -42,7 +42,8 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
         return NULL;
     for (size_t i = 0; i < count; i++) {
         struct twin_run *r = NULL;
-        if (!found && twin_run_load(dirs[i], &r, NULL) == 0 && tw_isolate_handle(r) == handle && tw_isolate_keep(c, r) == 0)
+        if (!found && twin_run_load(dirs[i], &r, NULL) == 0 && tw_isolate_handle(r) == handle &&
+            tw_isolate_keep(c, r) == 0)
             found = r;
         else
             twin_run_free(r);
@@ -70,7 +71,8 @@ int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m)
     return 0;
 }
 
-struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c, const struct twin_search_request *q)
+struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c,
+                                         const struct twin_search_request *q)
 {
     struct twin_search_set set = {{0}};
     for (size_t i = 0; i < c->count; i++)
@@ -79,20 +81,26 @@ struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c, const struc
     return set;
 }
 
-static int remember_made(struct tw_isolate *c, const struct twin_search_request *q, const struct tw_trial *t)
+static int remember_made(struct tw_isolate *c, const struct twin_search_request *q,
+                         const struct tw_trial *t)
 {
     const struct twin_run *r = t->run;
     bool whole = t->end != TW_TRIAL_DIVERGED && t->end != TW_TRIAL_OUT_OF_TIME;
-    struct tw_isolate_made m = {.number = q->number, .handle = tw_isolate_handle(r), .whole = whole,
-                                .wall_s = r->wall_s, .pinned = tw_isolate_pinned(c, q)};
+    struct tw_isolate_made m = {.number = q->number,
+                                .handle = tw_isolate_handle(r),
+                                .whole = whole,
+                                .wall_s = r->wall_s,
+                                .pinned = tw_isolate_pinned(c, q)};
     return tw_isolate_made_add(c, &m);
 }
 
-/* With room for every setting, and with those that two arms hold still in every run: of arms nothing else is set. */
+/* With room for every setting, and with those that two arms hold still in every run: of arms
+ * nothing else is set. */
 static int world_begin(const struct tw_isolate *c, struct twin_world *out)
 {
     const struct twin_world *held = c->arms ? tw_isolate_arms_held(c) : NULL;
-    *out = (struct twin_world){.setting = tw_calloc((held ? held->count : c->count) + 1, sizeof *out->setting)};
+    *out = (struct twin_world){
+        .setting = tw_calloc((held ? held->count : c->count) + 1, sizeof *out->setting)};
     if (!out->setting)
         return TWIN_ENOMEM;
     for (size_t i = 0; held && i < held->count; i++)
@@ -100,7 +108,8 @@ static int world_begin(const struct tw_isolate *c, struct twin_world *out)
     return 0;
 }
 
-int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned, struct twin_world *out)
+int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned,
+                     struct twin_world *out)
 {
     int rc = world_begin(c, out);
     for (size_t i = 0; rc == 0 && !c->arms && i < c->count; i++)
@@ -109,12 +118,14 @@ int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *p
     return rc;
 }
 
-static int world_of(const struct tw_isolate *c, const struct twin_search_request *q, struct twin_world *out)
+static int world_of(const struct tw_isolate *c, const struct twin_search_request *q,
+                    struct twin_world *out)
 {
     int rc = world_begin(c, out);
     for (size_t i = 0; rc == 0 && !c->arms && i < c->count; i++)
         if (q->setting[i].mode != TWIN_FREE)
-            out->setting[out->count++] = (struct twin_setting){c->factor[i], q->setting[i].mode, q->setting[i].value};
+            out->setting[out->count++] = (struct twin_setting){c->factor[i], q->setting[i].mode,
+                                                               q->setting[i].value};
     return rc;
 }
 
@@ -138,7 +149,8 @@ struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *
     };
 }
 
-int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
+int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
+                            const struct twin_run *b, struct twin_verdict **v,
                             struct twin_error *err)
 {
     const struct twin_run *pair[2] = {a, b};
@@ -147,14 +159,17 @@ int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a, cons
     int rc = twin_compare(pair, 2, &o, v, err);
     if (rc != 0 || !o.arms || (*v)->outcome != TWIN_INCONCLUSIVE || (*v)->records_a)
         return rc;
-    /* Different commands print different things by nature; but where nothing was recorded that is all there is to judge by. */
+    /* Different commands print different things by nature; but where nothing was recorded that is
+     * all there is to judge by. */
     twin_verdict_free(*v);
     o.arms = o.find_shift = false;
     return twin_compare(pair, 2, &o, v, err);
 }
 
-/* A run that was cut where it parted has not said everything, and is no evidence against what the others said. */
-static void note_common(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, bool cut, struct twin_search_set *same)
+/* A run that was cut where it parted has not said everything, and is no evidence against what the
+ * others said. */
+static void note_common(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b,
+                        bool cut, struct twin_search_set *same)
 {
     bool common[TWIN_SEARCH_FACTORS] = {false};
     if (cut)
@@ -172,8 +187,10 @@ bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v)
     return v->outcome == TWIN_DIFFER || (c->args.text && v->unjudged);
 }
 
-/* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the usual class of runs from a rare one. */
-static uint64_t agreeing(struct tw_isolate *c, const struct twin_search_set *pinned, const struct twin_run *r)
+/* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the
+ * usual class of runs from a rare one. */
+static uint64_t agreeing(struct tw_isolate *c, const struct twin_search_set *pinned,
+                         const struct twin_run *r)
 {
     for (size_t i = 0; i < c->made_count; i++) {
         const struct tw_isolate_made *m = &c->made[i];
@@ -190,8 +207,9 @@ static uint64_t agreeing(struct tw_isolate *c, const struct twin_search_set *pin
     return 0;
 }
 
-static int compare(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference,
-                   const struct twin_run *r, bool cut, struct twin_search_result *out, struct twin_error *err)
+static int compare(struct tw_isolate *c, const struct twin_search_request *q,
+                   const struct twin_run *reference, const struct twin_run *r, bool cut,
+                   struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_verdict *v = NULL;
     int rc = tw_isolate_compare_pair(c, reference, r, &v, err);
@@ -234,7 +252,8 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q, co
 }
 
 /* Whether the pins took effect is learnt from the first run that had them. */
-static void learn_effects(struct tw_isolate *c, const struct twin_world *w, const struct twin_run *r)
+static void learn_effects(struct tw_isolate *c, const struct twin_world *w,
+                          const struct twin_run *r)
 {
     struct twin_world_effect *e = NULL;
     if (twin_world_effects(w, r, &e, NULL) != 0)
@@ -257,7 +276,8 @@ void tw_isolate_recall(struct tw_isolate *c)
         struct twin_world w;
         if (!r || tw_isolate_world(c, &m->pinned, &w) != 0)
             continue;
-        if (m->whole && e->result.status == TWIN_ENDED_WELL && (c->arms || e->purpose == TWIN_FOR_BASELINE))
+        if (m->whole && e->result.status == TWIN_ENDED_WELL &&
+            (c->arms || e->purpose == TWIN_FOR_BASELINE))
             c->natural_s = fmax(c->natural_s, r->wall_s);
         if (c->arms)
             tw_isolate_arms_learn(c, NULL, r, NULL);
@@ -269,7 +289,8 @@ void tw_isolate_recall(struct tw_isolate *c)
 
 /* ---- one run */
 
-static void title_of(const struct tw_isolate *c, const struct twin_search_request *q, char title[64])
+static void title_of(const struct tw_isolate *c, const struct twin_search_request *q,
+                     char title[64])
 {
     size_t pinned = 0;
     if (c->arms) {
@@ -278,26 +299,30 @@ static void title_of(const struct tw_isolate *c, const struct twin_search_reques
     }
     for (size_t i = 0; i < c->count; i++)
         pinned += q->setting[i].mode == TWIN_PIN;
-    snprintf(title, 64, "run %-3u %-9s %2zu pinned ", q->number, twin_search_purpose_name(q->purpose), pinned);
+    snprintf(title, 64, "run %-3u %-9s %2zu pinned ", q->number,
+             twin_search_purpose_name(q->purpose), pinned);
 }
 
 /* From the request to the result. */
 struct making {
     const struct twin_run *reference; /* NULL: none */
     struct twin_world world;
-    struct tw_trial trial;            /* its run NULL: not made, or kept */
+    struct tw_trial trial; /* its run NULL: not made, or kept */
 };
 
-static struct tw_trial trial_for(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, size_t at_once)
+static struct tw_trial trial_for(const struct tw_isolate *c, const struct twin_search_request *q,
+                                 const struct twin_run *reference, size_t at_once)
 {
     struct tw_trial t = {.front = c->front, .expected_s = c->natural_s};
     /* The first pair of natural runs goes on to the end: what neither met cannot be the cause. */
-    if (q->may_cut && !c->args.through && (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
+    if (q->may_cut && !c->args.through &&
+        (c->arms ? tw_isolate_arms_may_cut(c) : q->purpose != TWIN_FOR_BASELINE || c->common_known))
         t.reference = reference;
     t.how.ignore = c->args.ignore.items;
     t.how.ignore_count = c->args.ignore.count;
     if (c->natural_s > 0)
-        t.deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins, c->natural_s * (double)at_once);
+        t.deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins,
+                                            c->natural_s * (double)at_once);
     return t;
 }
 
@@ -331,7 +356,8 @@ bool tw_isolate_stops(const struct tw_isolate *c)
     return c->interrupted || tw_front_stops(c->front);
 }
 
-/* The command of a run. With --through references are runs of A, and what is compared with them runs of B. */
+/* The command of a run. With --through references are runs of A, and what is compared with them
+ * runs of B. */
 static char *const *command_of(struct tw_isolate *c, const struct twin_search_request *q)
 {
     bool of_a = !q->reference || q->purpose == TWIN_FOR_REFERENCE;
@@ -341,11 +367,13 @@ static char *const *command_of(struct tw_isolate *c, const struct twin_search_re
 }
 
 /* Starts the run: waits for its end, or, with workers, leaves that to them. */
-static int launch(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct tw_workers *workers, struct twin_error *err)
+static int launch(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
+                  struct tw_workers *workers, struct twin_error *err)
 {
     char *mix[4], *const *argv = c->arms ? mix : command_of(c, q);
     struct twin_world_plan p = {.cpu = -1};
-    struct twin_launch_options o = tw_isolate_launch_options(c, twin_search_purpose_name(q->purpose));
+    struct twin_launch_options o = tw_isolate_launch_options(c,
+                                                             twin_search_purpose_name(q->purpose));
     int rc = c->arms ? tw_isolate_arms_command(c, q, mix, err) : 0;
     if (rc == 0)
         rc = twin_world_plan(&m->world, argv, &p, err);
@@ -356,19 +384,24 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
     o.argv = argv;
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
-        rc = workers ? tw_workers_start(workers, &o, &m->trial, err) : tw_trial_make(&m->trial, &o, err);
+        rc = workers ? tw_workers_start(workers, &o, &m->trial, err)
+                     : tw_trial_make(&m->trial, &o, err);
     }
     twin_world_plan_free(&p);
     return rc;
 }
 
-static void say_run(const struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_search_result *x)
+static void say_run(const struct tw_isolate *c, const struct twin_search_request *q,
+                    const struct twin_run *r, const struct twin_search_result *x)
 {
     char title[64], text[32];
     if (c->args.quiet)
         return;
     title_of(c, q, title);
-    tw_trial_line(c->front, title, r, x->status == TWIN_ENDED_STUCK ? "stood still" : x->parted ? "parted" : tw_run_state(r, text));
+    tw_trial_line(c->front, title, r,
+                  x->status == TWIN_ENDED_STUCK ? "stood still"
+                  : x->parted                   ? "parted"
+                                                : tw_run_state(r, text));
 }
 
 static enum twin_search_status status_of(const struct tw_trial *t)
@@ -380,13 +413,16 @@ static enum twin_search_status status_of(const struct tw_trial *t)
     return tw_run_failed(t->run) ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
 }
 
-static int make(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once, struct making *m, struct tw_workers *workers,
-                struct twin_error *err)
+static int make(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once,
+                struct making *m, struct tw_workers *workers, struct twin_error *err)
 {
     char title[64];
     *m = (struct making){.reference = q->reference ? tw_isolate_find(c, q->reference) : NULL};
     if (q->reference && !m->reference)
-        return twin_error_set(err, TWIN_ENOENT, "the run that the next one is compared with is gone from %s; start the search anew", c->home);
+        return twin_error_set(
+            err, TWIN_ENOENT,
+            "the run that the next one is compared with is gone from %s; start the search anew",
+            c->home);
     if (m->reference)
         c->level = m->reference->level;
     title_of(c, q, title);
@@ -400,12 +436,15 @@ static int make(struct tw_isolate *c, const struct twin_search_request *q, size_
 }
 
 /* Takes from a run what it shows; keeps it. */
-static int learn(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct twin_search_result *out, struct twin_error *err)
+static int learn(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
+                 struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_run *r = m->trial.run;
     int rc = 0;
-    *out = (struct twin_search_result){.status = status_of(&m->trial), .layer = -1, .handle = tw_isolate_handle(r)};
-    if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && m->trial.end != TW_TRIAL_DIVERGED && out->status == TWIN_ENDED_WELL)
+    *out = (struct twin_search_result){
+        .status = status_of(&m->trial), .layer = -1, .handle = tw_isolate_handle(r)};
+    if ((q->purpose == TWIN_FOR_BASELINE || c->arms) && m->trial.end != TW_TRIAL_DIVERGED &&
+        out->status == TWIN_ENDED_WELL)
         c->natural_s = fmax(c->natural_s, r->wall_s);
     if (c->arms)
         tw_isolate_arms_learn(c, q, r, NULL);
@@ -437,7 +476,8 @@ static void unmake(struct making *m)
     tw_free(m->world.setting);
 }
 
-static int one(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+static int one(struct tw_isolate *c, const struct twin_search_request *q,
+               struct twin_search_result *out, struct twin_error *err)
 {
     struct making m;
     uint64_t began = tw_monotonic_ns();
@@ -451,8 +491,10 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q, struct
     return rc;
 }
 
-/* The first run shows whether the usual level sees anything; if not, it is made once more at the level that does. */
-static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+/* The first run shows whether the usual level sees anything; if not, it is made once more at the
+ * level that does. */
+static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q,
+                                  struct twin_search_result *out, struct twin_error *err)
 {
     int rc = one(c, q, out, err);
     bool first = rc == 0 && !q->reference && q->purpose == TWIN_FOR_BASELINE;
@@ -467,7 +509,8 @@ static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search
     return rc;
 }
 
-static int vote(struct tw_isolate *c, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+static int vote(struct tw_isolate *c, const struct twin_search_request *q,
+                struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_world w;
     int rc = world_of(c, q, &w);
@@ -478,8 +521,8 @@ static int vote(struct tw_isolate *c, const struct twin_search_request *q, struc
 }
 
 /* What is learnt is learnt in the order of the requests, whichever run ends first. */
-static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, struct making *m, struct tw_workers *w, struct twin_search_result *out,
-                     struct twin_error *err)
+static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
+                     struct tw_workers *w, struct twin_search_result *out, struct twin_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < w->count; i++) {
@@ -501,7 +544,8 @@ static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, 
 }
 
 /* The runs of a batch count as long as the batch took: that is what they cost of --max-time. */
-static int several(struct tw_isolate *c, const struct twin_search_request *q, size_t n, struct twin_search_result *out, struct twin_error *err)
+static int several(struct tw_isolate *c, const struct twin_search_request *q, size_t n,
+                   struct twin_search_result *out, struct twin_error *err)
 {
     struct tw_workers w;
     char title[64];
@@ -514,7 +558,8 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     for (; rc == 0 && begun < n; begun++)
         rc = make(c, &q[begun], n, &m[begun], &w, err);
     if (rc == 0) {
-        snprintf(title, sizeof title, "runs %u to %u %s", q[0].number, q[n - 1].number, twin_search_purpose_name(q[0].purpose));
+        snprintf(title, sizeof title, "runs %u to %u %s", q[0].number, q[n - 1].number,
+                 twin_search_purpose_name(q[0].purpose));
         tw_workers_wait(&w, title, c->natural_s);
         rc = learn_all(c, q, m, &w, out, err);
     }
@@ -527,18 +572,22 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     return rc;
 }
 
-int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n, struct twin_search_result *out, struct twin_error *err)
+int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n,
+                   struct twin_search_result *out, struct twin_error *err)
 {
     struct tw_isolate *c = user;
     for (size_t i = 0; i < n; i++)
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
     if (n > 1)
         return several(c, request, n, out, err);
-    if (request->purpose == TWIN_FOR_VOTE && c->args.through) { /* what two commands compute is no question for a replay */
-        *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .handle = request->reference};
+    /* what two commands compute is no question for a replay */
+    if (request->purpose == TWIN_FOR_VOTE && c->args.through) {
+        *out = (struct twin_search_result){
+            .status = TWIN_ENDED_WELL, .layer = -1, .handle = request->reference};
         return 0;
     }
-    int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err) : one_at_the_right_level(c, request, out, err);
+    int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err)
+                                               : one_at_the_right_level(c, request, out, err);
     c->interrupted |= tw_front_stops(c->front) || (rc == 0 && out->status == TWIN_NOT_ENDED);
     return rc;
 }

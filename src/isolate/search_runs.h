@@ -34,7 +34,10 @@ struct tw_isolate_args {
 };
 
 /* A run that the search has asked for, found again by its handle. */
-struct tw_isolate_run { uint64_t handle; struct twin_run *run; };
+struct tw_isolate_run {
+    uint64_t handle;
+    struct twin_run *run;
+};
 
 struct tw_isolate_arms;
 
@@ -42,8 +45,9 @@ struct tw_isolate_arms;
 struct tw_isolate_made {
     uint32_t number;
     uint64_t handle;
-    double wall_s;                 /* of the job, without what we did around it */
-    bool whole;                    /* it went on to its own end, or to that of --steps: its time counts */
+    double wall_s; /* of the job, without what we did around it */
+    /* it went on to its own end, or to that of --steps: its time counts */
+    bool whole;
     struct twin_search_set pinned; /* of two arms: as in A */
 };
 
@@ -52,16 +56,17 @@ enum { TW_ISOLATE_CLOCKS = 4 };
 struct tw_isolate {
     struct tw_isolate_args args;
     const struct tw_front *front;
-    char *const *argv;                    /* the job; without any words with --a and --b */
-    struct tw_data data;                  /* of args.data, verified */
-    struct tw_isolate_arms *arms;         /* NULL without --a and --b, and with --through */
-    char *shell[2][4];                    /* --through: A and B as sh -c; argv is B's */
+    char *const *argv;            /* the job; without any words with --a and --b */
+    struct tw_data data;          /* of args.data, verified */
+    struct tw_isolate_arms *arms; /* NULL without --a and --b, and with --through */
+    char *shell[2][4];            /* --through: A and B as sh -c; argv is B's */
     char *home, *spool;
-    struct tw_journal journal;            /* its folder is the search's, below <home>/searches */
+    struct tw_journal journal; /* its folder is the search's, below <home>/searches */
     struct twin_factors factors;
-    const struct twin_factor **factor;    /* of each candidate */
+    const struct twin_factor **factor; /* of each candidate */
     struct twin_candidate *candidate;
-    struct twin_world_effect *effect;     /* of each candidate's pin, as the first run with it showed; text NULL: not seen yet */
+    /* of each candidate's pin, as the first run with it showed; text NULL: not seen yet */
+    struct twin_world_effect *effect;
     size_t count;
     struct twin_search_plan plan;
     struct twin_search_log log;
@@ -69,18 +74,35 @@ struct tw_isolate {
     size_t run_count;
     struct tw_isolate_made *made;
     size_t made_count;
-    enum twin_level level;                /* operation level when the hooks of the usual one see nothing */
-    bool common_known;                    /* a whole pair of natural runs has said what it met */
-    double natural_s;                     /* wall time of the longest natural run that was not cut short; 0: none yet */
-    int suspect_core[2];                  /* equal: no vote named two */
-    struct twin_verdict *first;           /* of the first natural pair that parted */
-    char *unseen;                         /* why a comparison that found no difference proves little; NULL */
-    struct tw_isolate_consumers { const struct twin_factor *factor; char **text; size_t count, left_out; } *consumer; /* of each cause; factor NULL: of what no pin reaches */
+    /* operation level when the hooks of the usual one see nothing */
+    enum twin_level level;
+    bool common_known; /* a whole pair of natural runs has said what it met */
+    /* wall time of the longest natural run that was not cut short; 0: none yet */
+    double natural_s;
+    int suspect_core[2];        /* equal: no vote named two */
+    struct twin_verdict *first; /* of the first natural pair that parted */
+    /* why a comparison that found no difference proves little; NULL */
+    char *unseen;
+    /* of each cause; factor NULL: of what no pin reaches */
+    struct tw_isolate_consumers {
+        const struct twin_factor *factor;
+        char **text;
+        size_t count, left_out;
+    } *consumer;
     size_t consumer_count;
     /* --through: natural runs of A, compared with its first until one parts */
-    struct tw_isolate_again { const struct twin_run *reference, *run[3]; size_t trials; bool parted; } a_again;
-    /* Clock experiments: the world of each, and its runs under faster clocks by their handles (0: cut short) */
-    struct tw_isolate_clock { struct twin_search_set pinned; uint64_t run[2]; char *text; } clock[TW_ISOLATE_CLOCKS];
+    struct tw_isolate_again {
+        const struct twin_run *reference, *run[3];
+        size_t trials;
+        bool parted;
+    } a_again;
+    /* Clock experiments: the world of each, and its runs under faster clocks by their handles (0:
+     * cut short) */
+    struct tw_isolate_clock {
+        struct twin_search_set pinned;
+        uint64_t run[2];
+        char *text;
+    } clock[TW_ISOLATE_CLOCKS];
     size_t clock_count;
     bool interrupted, reported;
 };
@@ -97,22 +119,27 @@ const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
 /* What a request pins (of two arms: has as in A); the world in which so much is pinned, its
  * settings for tw_free. */
-struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c, const struct twin_search_request *q);
-int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned, struct twin_world *out);
+struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c,
+                                         const struct twin_search_request *q);
+int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned,
+                     struct twin_world *out);
 /* With --resume: what earlier runs showed beside their results. */
 void tw_isolate_recall(struct tw_isolate *c);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
 /* Compares as the search does. */
-int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b, struct twin_verdict **v,
+int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
+                            const struct twin_run *b, struct twin_verdict **v,
                             struct twin_error *err);
 /* Do two runs count as parted? With --text, what differs in text that is no number does, too. */
 bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v);
 
 /* ---- search_vote.c */
 /* v, of a natural pair: what do replays of its operation show? Zooms when v is c->first. */
-enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference);
-int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const struct twin_search_request *q, struct twin_search_result *out,
+enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin_verdict *v,
+                                         const struct twin_run *reference);
+int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w,
+                    const struct twin_search_request *q, struct twin_search_result *out,
                     struct twin_error *err);
 
 /* ---- search_log.c. 0, or an error. */
@@ -122,19 +149,26 @@ int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err);
 twin_search_saved tw_isolate_log_save;
 
 /* ---- search_arms.c. All but close and json only where c->arms. */
-int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err); /* makes c->arms and the candidates */
+/* makes c->arms and the candidates */
+int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err);
 void tw_isolate_arms_close(struct tw_isolate *c);
 /* sh -c with the request's mix of A and B; valid until the next call. */
-int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_request *q, char *argv[4], struct twin_error *err);
-void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_request *q, char title[64]);
-const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c); /* what every run holds still */
-bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q); /* A or B as they are */
+int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_request *q,
+                            char *argv[4], struct twin_error *err);
+void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_request *q,
+                           char title[64]);
+/* what every run holds still */
+const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c);
+/* A or B as they are */
+bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q);
 /* Is it known that B's steps are A's, so that a run can be compared while it goes on? */
 bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
 /* Takes from a run what later ones and the report need. v: NULL when it was not compared; then q is
  * not looked at. */
-void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *r, const struct twin_verdict *v);
-void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_report *r); /* once, before the report: takes from the log what its notes say */
+void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_request *q,
+                           const struct twin_run *r, const struct twin_verdict *v);
+/* once, before the report: takes from the log what its notes say */
+void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_report *r);
 /* What differs, and the fix: lines to be printed, printable. malloc'ed; NULL: no memory. */
 char *tw_isolate_arms_text(const struct tw_isolate *c, const struct twin_search_report *r);
 /* malloc'ed texts: the options that give the job; a mixed command; notes 0 to TW_ISOLATE_ARMS_NOTES
@@ -144,9 +178,11 @@ char *tw_isolate_arms_job(const struct tw_isolate *c);
 /* "--a FIRST --b SECOND", quoted for a shell; malloc'ed. */
 char *tw_isolate_arms_words(const char *first, const char *second);
 /* B with the causes as in A; or (applied) A with them, and what they need, as in B. */
-char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r, bool applied);
+char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r,
+                            bool applied);
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
-json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r); /* null without arms */
+/* null without arms */
+json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r);
 /* ---- search_who.c */
 /* Who in the job asks for the causes that were found, where that can be asked, or for what no pin
  * reaches, when the cause lies there: one more run for each, kept in c->consumer. */
@@ -164,10 +200,12 @@ bool tw_isolate_stops(const struct tw_isolate *c);
 /* ---- search_clock.c */
 /* Where *v leaves open whether numbers are times: the two runs that tell, once in each world, and
  * the comparison anew in their light. */
-int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q, const struct twin_run *reference, const struct twin_run *run,
+int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q,
+                     const struct twin_run *reference, const struct twin_run *run,
                      struct twin_verdict **v, struct twin_error *err);
 /* Adds these runs to the options of a comparison with `first`, where it is of their world. */
-void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first, struct twin_compare_options *o);
+void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first,
+                          struct twin_compare_options *o);
 
 /* ---- search_through.c */
 /* With --through, when a cause is isolated: does A repeat itself? Up to three runs more. */
@@ -185,11 +223,12 @@ struct tw_asking {
     enum twin_line_answer answer;
     const char *threads; /* that are not the main one; borrowed */
     size_t threads_bytes;
-    bool mixed;          /* in other threads in other processes */
+    bool mixed; /* in other threads in other processes */
 };
 /* Which of these lines matter? Some runs more, under the pins of all causes; none when that cannot
  * be tried. Puts those first whose other values alone made a run diverge, and those last with whose
  * other values it agreed. word: the agents' name of the factor. */
-void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r, const char *word, struct tw_asking *line, size_t count);
+void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report *r,
+                          const char *word, struct tw_asking *line, size_t count);
 
 #endif

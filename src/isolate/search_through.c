@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --through: does A repeat itself? A pin under which B agrees with A is what their difference acts through only where it does: else
- * the pin stops what makes A part from itself, and nothing is known of what was set. */
+/* --through: does A repeat itself? A pin under which B agrees with A is what their difference acts
+ * through only where it does: else the pin stops what makes A part from itself, and nothing is
+ * known of what was set. */
 #include "search_runs.h"
 
 #include "run_state.h"
@@ -22,8 +23,11 @@ static uint64_t first_of_a(const struct tw_isolate *c)
 
 static struct twin_run *run_a(struct tw_isolate *c)
 {
-    struct tw_trial trial = {.front = c->front, .title = "A again ", .expected_s = c->natural_s,
-                             .deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins, c->natural_s)};
+    struct tw_trial trial = {
+        .front = c->front,
+        .title = "A again ",
+        .expected_s = c->natural_s,
+        .deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins, c->natural_s)};
     struct twin_launch_options o = tw_isolate_launch_options(c, "a-again");
     o.argv = c->shell[0];
     if (tw_isolate_make(c, &trial, &o, NULL) == 0 && !tw_isolate_stops(c))
@@ -43,7 +47,8 @@ void tw_isolate_a_again(struct tw_isolate *c, const struct twin_search_report *r
         struct twin_run *run = run_a(c);
         struct twin_verdict *v = NULL;
         bool failed = run && tw_run_failed(run);
-        if (!run || (!failed && tw_isolate_compare_pair(c, first, run, &v, NULL) != 0) || tw_isolate_keep(c, run) != 0) {
+        if (!run || (!failed && tw_isolate_compare_pair(c, first, run, &v, NULL) != 0) ||
+            tw_isolate_keep(c, run) != 0) {
             twin_verdict_free(v);
             twin_run_free(run);
             return;
@@ -59,9 +64,14 @@ char *tw_isolate_a_again_text(const struct tw_isolate *c)
 {
     const struct tw_isolate_again *x = &c->a_again;
     if (x->parted)
-        return tw_printf("A by itself diverges as well, in comparison %zu: what was found is needed to make B agree with A, and is not shown to "
-                         "be what their difference acts through", x->trials);
+        return tw_printf(
+            "A by itself diverges as well, in comparison %zu: what was found is needed to make B "
+            "agree with A, and is not shown to be what their difference acts through",
+            x->trials);
     if (x->trials)
-        return tw_printf("A itself: 0 of %zu comparisons part; so what differs between A and B acts through this", x->trials);
-    return tw_strdup("whether A repeats itself was not tried, so this need not be what the difference acts through");
+        return tw_printf("A itself: 0 of %zu comparisons part; so what differs between A and B "
+                         "acts through this",
+                         x->trials);
+    return tw_strdup("whether A repeats itself was not tried, so this need not be what the "
+                     "difference acts through");
 }

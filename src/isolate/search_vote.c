@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What replays of the suspect operation tell the search: that it disagrees with itself, or that one core answers otherwise. */
+/* What replays of the suspect operation tell the search: that it disagrees with itself, or that one
+ * core answers otherwise. */
 #include "search_runs.h"
 
 #include "zoom_runs.h"
@@ -8,15 +9,22 @@
 
 #include <string.h>
 
-/* Zooms into v->first under a world. Its absence is no error: replays are evidence, not a condition. */
-static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_verdict *v, const struct twin_run *reference)
+/* Zooms into v->first under a world. Its absence is no error: replays are evidence, not a
+ * condition. */
+static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_verdict *v,
+                 const struct twin_run *reference)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_world_plan p = {.cpu = -1};
     const char *why;
     if (!tw_zoom_is_possible(v, reference, &why) || twin_world_plan(w, c->argv, &p, &err) != 0)
         return;
-    struct twin_launch_options a = {.argv = c->argv, .home = c->home, .label = "zoom-a", .agents = true, .fresh_dir = c->args.fresh_dir, .stdin_spool = c->spool};
+    struct twin_launch_options a = {.argv = c->argv,
+                                    .home = c->home,
+                                    .label = "zoom-a",
+                                    .agents = true,
+                                    .fresh_dir = c->args.fresh_dir,
+                                    .stdin_spool = c->spool};
     twin_world_plan_apply(&p, &a);
     struct twin_launch_options b = a;
     b.label = "zoom-b";
@@ -36,11 +44,15 @@ static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_v
 
 static enum twin_search_vote vote_of(const struct twin_verdict *v)
 {
-    return v->replay == TWIN_REPLAY_DISAGREES ? TWIN_VOTE_OPERATION : v->replay == TWIN_REPLAY_BY_CORE ? TWIN_VOTE_HARDWARE : TWIN_VOTE_UNKNOWN;
+    return v->replay == TWIN_REPLAY_DISAGREES ? TWIN_VOTE_OPERATION
+           : v->replay == TWIN_REPLAY_BY_CORE ? TWIN_VOTE_HARDWARE
+                                              : TWIN_VOTE_UNKNOWN;
 }
 
-/* One zoom is enough: a later divergence that begins at the same place is taken for the same operation's. */
-enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin_verdict *v, const struct twin_run *reference)
+/* One zoom is enough: a later divergence that begins at the same place is taken for the same
+ * operation's. */
+enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin_verdict *v,
+                                         const struct twin_run *reference)
 {
     const struct twin_world natural = {0};
     const struct twin_finding *f = v->first, *first = c->first ? c->first->first : NULL;
@@ -48,18 +60,22 @@ enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin
         return TWIN_VOTE_UNKNOWN;
     if (v == c->first)
         zoom(c, &natural, c->first, reference);
-    bool same = f->phase == first->phase && f->kind == first->kind && f->rank == first->rank && strcmp(f->name, first->name) == 0 &&
-                strcmp(f->scope, first->scope) == 0;
+    bool same = f->phase == first->phase && f->kind == first->kind && f->rank == first->rank &&
+                strcmp(f->name, first->name) == 0 && strcmp(f->scope, first->scope) == 0;
     return same ? vote_of(c->first) : TWIN_VOTE_UNKNOWN;
 }
 
 /* The runs part with every pin on: is it the operation, or one core? */
-int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w, const struct twin_search_request *q, struct twin_search_result *out, struct twin_error *err)
+int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w,
+                    const struct twin_search_request *q, struct twin_search_result *out,
+                    struct twin_error *err)
 {
-    const struct twin_run *pair[2] = {tw_isolate_find(c, q->reference), tw_isolate_find(c, q->other)};
+    const struct twin_run *pair[2] = {tw_isolate_find(c, q->reference),
+                                      tw_isolate_find(c, q->other)};
     struct twin_compare_options o = tw_isolate_compare_options(c);
     struct twin_verdict *v = NULL;
-    *out = (struct twin_search_result){.status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = q->reference};
+    *out = (struct twin_search_result){
+        .status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = q->reference};
     if (c->arms || !pair[0] || !pair[1])
         return 0; /* no vote is no evidence */
     int rc = twin_compare(pair, 2, &o, &v, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python agent's tracer, after a search that
- * named entropy, the clock, the order of directories or the hashes of tensors; or one that ended outside the pins, for what no pin reaches. */
+/* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python
+ * agent's tracer, after a search that named entropy, the clock, the order of directories or the
+ * hashes of tensors; or one that ended outside the pins, for what no pin reaches. */
 #include "search_runs.h"
 
 #include "capture.h"
@@ -28,17 +29,22 @@ static char *program_path(const struct twin_run *r, const char *name, size_t n)
     return NULL;
 }
 
-/* "job+0x11d3" -> "job.c:14" where the program has debug information and binutils are here; else NULL. */
+/* "job+0x11d3" -> "job.c:14" where the program has debug information and binutils are here; else
+ * NULL. */
 static char *source_line(const struct twin_run *r, const char *frame, size_t module, size_t n)
 {
-    char *path = tw_in_path("addr2line") ? program_path(r, frame, module) : NULL, *out = NULL, *line = NULL;
+    char *path = tw_in_path("addr2line") ? program_path(r, frame, module) : NULL;
+    char *out = NULL;
+    char *line = NULL;
     char *offset = tw_printf("%.*s", (int)(n - module - 1), frame + module + 1);
     int status = 0;
     if (path && offset) {
         unsigned long long at = strtoull(offset, NULL, 16);
-        char *back = tw_printf("0x%llx", at ? at - 1 : 0); /* the call stands before its return address */
+        /* the call stands before its return address */
+        char *back = tw_printf("0x%llx", at ? at - 1 : 0);
         char *const argv[] = {"addr2line", "-e", path, back, NULL};
-        if (back && tw_capture(argv, 10, &out, &status, NULL) == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 && !tw_starts(out, "??"))
+        if (back && tw_capture(argv, 10, &out, &status, NULL) == 0 && WIFEXITED(status) &&
+            WEXITSTATUS(status) == 0 && !tw_starts(out, "??"))
             line = tw_printf("%.*s", (int)strcspn(out, " \n"), out);
         tw_free(back);
     }
@@ -48,11 +54,13 @@ static char *source_line(const struct twin_run *r, const char *frame, size_t mod
     return line;
 }
 
-/* "3x getrandom in another thread < seed_all+0x1c (job) < job+0x11d3 < ...": the innermost frame of a program of the run, not of a library. */
+/* "3x getrandom in another thread < seed_all+0x1c (job) < job+0x11d3 < ...": the innermost frame of
+ * a program of the run, not of a library. */
 static char *from_stack(const struct twin_run *r, const char *text)
 {
     unsigned long long calls = strtoull(text, NULL, 10);
-    const char *end = strstr(text, " < "), *thread = end ? memmem(text, (size_t)(end - text), " in ", 4) : NULL;
+    const char *end = strstr(text, " < ");
+    const char *thread = end ? memmem(text, (size_t)(end - text), " in ", 4) : NULL;
     int thread_bytes = thread ? (int)(end - thread) : 0;
     for (const char *frame = strstr(text, " < "); frame; frame = strstr(frame, " < ")) {
         frame += 3;
@@ -60,10 +68,14 @@ static char *from_stack(const struct twin_run *r, const char *text)
         n -= n > 0 && frame[n] == '<';
         const char *open = memchr(frame, '(', n), *in = open ? open + 1 : frame;
         size_t in_bytes = open ? strcspn(in, ")") : module;
-        char *path = tw_starts(in, "python") ? NULL : program_path(r, in, in_bytes), *line = path && !open ? source_line(r, frame, module, n) : NULL, *result = NULL;
+        char *path = tw_starts(in, "python") ? NULL : program_path(r, in, in_bytes);
+        char *line = path && !open ? source_line(r, frame, module, n) : NULL;
+        char *result = NULL;
         if (path)
-            result = line ? tw_printf("%s, %llu call%s%.*s", line, calls, calls == 1 ? "" : "s", thread_bytes, thread ? thread : "")
-                          : tw_printf("%.*s%s of %.*s, %llu call%s%.*s", open ? (int)name : (int)n, frame, open ? "()" : "", (int)in_bytes, in, calls,
+            result = line ? tw_printf("%s, %llu call%s%.*s", line, calls, calls == 1 ? "" : "s",
+                                      thread_bytes, thread ? thread : "")
+                          : tw_printf("%.*s%s of %.*s, %llu call%s%.*s", open ? (int)name : (int)n,
+                                      frame, open ? "()" : "", (int)in_bytes, in, calls,
                                       calls == 1 ? "" : "s", thread_bytes, thread ? thread : "");
         tw_free(path);
         tw_free(line);
@@ -111,17 +123,21 @@ static void say_left_out(struct tw_isolate_consumers *x, size_t agreed)
     if (x->left_out)
         add_sentence(x, tw_printf("and %zu more %s later", x->left_out, lines_ask(x->left_out)));
     if (agreed)
-        add_sentence(x, tw_printf("and %zu more %s: runs in which %s got other values agreed", agreed, lines_ask(agreed),
-                                  agreed == 1 ? "it" : "they"));
+        add_sentence(x, tw_printf("and %zu more %s: runs in which %s got other values agreed",
+                                  agreed, lines_ask(agreed), agreed == 1 ? "it" : "they"));
 }
 
-/* "train.py:12 | 3@1795349337000 in thread loader | seed = os.urandom(4)": calls, when it first asked, in which threads beside the main one. */
+/* "train.py:12 | 3@1795349337000 in thread loader | seed = os.urandom(4)": calls, when it first
+ * asked, in which threads beside the main one. */
 static bool asking_parse(const char *text, struct tw_asking *out)
 {
     const char *calls = strstr(text, " | "), *source = calls ? strstr(calls + 3, " | ") : NULL;
     if (source)
-        *out = (struct tw_asking){.where = text, .source = source + 3, .where_bytes = (size_t)(calls - text),
-                                  .calls = strtoull(calls + 3, NULL, 10), .answer = TWIN_LINE_NOT_TRIED};
+        *out = (struct tw_asking){.where = text,
+                                  .source = source + 3,
+                                  .where_bytes = (size_t)(calls - text),
+                                  .calls = strtoull(calls + 3, NULL, 10),
+                                  .answer = TWIN_LINE_NOT_TRIED};
     const char *at = source ? memchr(calls, '@', (size_t)(source - calls)) : NULL;
     char *end = NULL;
     if (at)
@@ -133,8 +149,8 @@ static bool asking_parse(const char *text, struct tw_asking *out)
     return source;
 }
 
-/* What was asked for after the runs had parted did not make them part, however often; so the lines stand in the order in which they
- * first asked. */
+/* What was asked for after the runs had parted did not make them part, however often; so the lines
+ * stand in the order in which they first asked. */
 static int earlier_first(const void *a, const void *b)
 {
     const struct tw_asking *x = a, *y = b;
@@ -143,8 +159,10 @@ static int earlier_first(const void *a, const void *b)
     return strcmp(x->where, y->where);
 }
 
-/* Workers ask at the same lines. Returns how many there are, in the order in which they first asked. */
-static size_t python_lines(const struct twin_said_line *line, size_t count, const char *key, struct tw_asking *all)
+/* Workers ask at the same lines. Returns how many there are, in the order in which they first
+ * asked. */
+static size_t python_lines(const struct twin_said_line *line, size_t count, const char *key,
+                           struct tw_asking *all)
 {
     struct tw_asking a;
     size_t n = 0, k;
@@ -152,7 +170,9 @@ static size_t python_lines(const struct twin_said_line *line, size_t count, cons
         if (strcmp(line[i].key, key) != 0 || !asking_parse(line[i].value, &a))
             continue;
         for (k = 0; k < n; k++)
-            if (all[k].where_bytes == a.where_bytes && memcmp(all[k].where, a.where, a.where_bytes) == 0 && strcmp(all[k].source, a.source) == 0)
+            if (all[k].where_bytes == a.where_bytes &&
+                memcmp(all[k].where, a.where, a.where_bytes) == 0 &&
+                strcmp(all[k].source, a.source) == 0)
                 break;
         if (k == n) {
             all[n++] = a;
@@ -160,7 +180,8 @@ static size_t python_lines(const struct twin_said_line *line, size_t count, cons
         }
         all[k].calls += a.calls;
         all[k].mixed |= a.threads_bytes != all[k].threads_bytes ||
-                        (a.threads_bytes && memcmp(a.threads, all[k].threads, a.threads_bytes) != 0);
+                        (a.threads_bytes &&
+                         memcmp(a.threads, all[k].threads, a.threads_bytes) != 0);
         if (a.first_ns < all[k].first_ns)
             all[k].first_ns = a.first_ns;
     }
@@ -171,7 +192,8 @@ static size_t python_lines(const struct twin_said_line *line, size_t count, cons
 
 static const char *answer_words(enum twin_line_answer a)
 {
-    return a == TWIN_LINE_DIVERGES ? "   (a run diverged in which this line alone got other values)" : "";
+    return a == TWIN_LINE_DIVERGES ? "   (a run diverged in which this line alone got other values)"
+                                   : "";
 }
 
 /* " in thread loader"; "": in the main thread. */
@@ -182,7 +204,8 @@ static char *in_threads(const struct tw_asking *a)
     return tw_printf("%.*s", (int)a->threads_bytes, a->threads ? a->threads : "");
 }
 
-/* Lines that were shown to matter stand alone, and those that made no difference are counted. Returns their number. */
+/* Lines that were shown to matter stand alone, and those that made no difference are counted.
+ * Returns their number. */
 static size_t add_lines(const struct tw_asking *line, size_t count, struct tw_isolate_consumers *x)
 {
     bool matters = count && line[0].answer == TWIN_LINE_DIVERGES;
@@ -194,21 +217,23 @@ static size_t add_lines(const struct tw_asking *line, size_t count, struct tw_is
             continue;
         }
         char *threads = in_threads(a);
-        add(x, tw_printf("%.*s, %llu call%s%s: %s%s", (int)a->where_bytes, a->where, a->calls, a->calls == 1 ? "" : "s", threads ? threads : "",
-                         a->source, answer_words(a->answer)));
+        add(x, tw_printf("%.*s, %llu call%s%s: %s%s", (int)a->where_bytes, a->where, a->calls,
+                         a->calls == 1 ? "" : "s", threads ? threads : "", a->source,
+                         answer_words(a->answer)));
         tw_free(threads);
     }
     return agreed;
 }
 
-/* Else it is noted in Python alone: hashes, draws of torch's generator, seeds of NumPy's, what no pin
- * reaches. */
+/* Else it is noted in Python alone: hashes, draws of torch's generator, seeds of NumPy's, what no
+ * pin reaches. */
 static bool is_counted(const struct twin_factor *f, const char *word)
 {
     return twin_factor_is_counted(f) && strcmp(word, f->asked_as) == 0;
 }
 
-static void read_consumers(struct tw_isolate *c, const struct twin_search_report *report, const struct twin_run *r, const char *word,
+static void read_consumers(struct tw_isolate *c, const struct twin_search_report *report,
+                           const struct twin_run *r, const char *word,
                            struct tw_isolate_consumers *x)
 {
     struct twin_said_line *line = NULL;
@@ -221,7 +246,8 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
     struct tw_asking *all = tw_calloc(count + 1, sizeof *all);
     for (size_t i = 0; i < count; i++)
         if (strcmp(line[i].key, "consumer.torch-seeded") == 0)
-            add(x, tw_strdup("torch was never seeded: nothing calls torch.manual_seed before these lines draw"));
+            add(x, tw_strdup("torch was never seeded: nothing calls torch.manual_seed before these "
+                             "lines draw"));
     size_t lines = all ? python_lines(line, count, key[0], all) : 0;
     if (is_counted(x->factor, word))
         tw_isolate_try_lines(c, report, word, all, lines);
@@ -235,18 +261,24 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
     tw_free(text);
 }
 
-static void ask(struct tw_isolate *c, const struct twin_search_report *report, const struct twin_factor *f, const char *word)
+static void ask(struct tw_isolate *c, const struct twin_search_report *report,
+                const struct twin_factor *f, const char *word)
 {
-    struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1, sizeof *grown), *x;
+    struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1,
+                                                         sizeof *grown);
+    struct tw_isolate_consumers *x;
     bool counted = is_counted(f, word);
     char *factors = tw_printf("TWINRUN_FACTORS=%s%s", counted ? word : "", counted ? "=audit" : "");
     char *who = tw_printf("TWINRUN_CONSUMERS=%s", word);
-    struct tw_trial trial = {.front = c->front, .title = "who asks for it ", .expected_s = c->natural_s,
+    struct tw_trial trial = {.front = c->front,
+                             .title = "who asks for it ",
+                             .expected_s = c->natural_s,
                              .deadline_ns = tw_patience_ends_ns(&tw_patience_traced, c->natural_s)};
     c->consumer = grown ? grown : c->consumer;
     if (grown && factors && who) {
         x = &grown[c->consumer_count++];
-        *x = (struct tw_isolate_consumers){.factor = f, .text = tw_calloc(SHOWN + SENTENCES, sizeof *x->text)};
+        *x = (struct tw_isolate_consumers){.factor = f,
+                                           .text = tw_calloc(SHOWN + SENTENCES, sizeof *x->text)};
         char *env[] = {factors, who, NULL};
         struct twin_launch_options o = tw_isolate_launch_options(c, "consumers");
         o.level = TWIN_LEVEL_STEPS;
@@ -261,7 +293,8 @@ static void ask(struct tw_isolate *c, const struct twin_search_report *report, c
 
 static bool never_seeded(const struct tw_isolate *c)
 {
-    const struct tw_isolate_consumers *x = c->consumer_count ? &c->consumer[c->consumer_count - 1] : NULL;
+    const struct tw_isolate_consumers *x = c->consumer_count ? &c->consumer[c->consumer_count - 1]
+                                                             : NULL;
     return x && x->count && tw_starts(x->text[0], "torch was never seeded");
 }
 
@@ -272,7 +305,8 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
         const char *word = f->edits ? NULL : f->asked_as;
         if (word)
             ask(c, r, f, word);
-        /* Entropy that torch's own generator was started from: the lines that draw say more than the import that asked. */
+        /* Entropy that torch's own generator was started from: the lines that draw say more than
+         * the import that asked. */
         if (word && strcmp(word, "torch-draws") != 0 && never_seeded(c))
             ask(c, r, f, "torch-draws");
     }

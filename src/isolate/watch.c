@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What two natural runs had in common: factors that neither met, or that had the same value in both. Their processes say it
- * (TWINRUN_WATCH: agents/common/watch.c, python/twinrun/_agent/watch.py). Whoever is silent, killed before its end or without
- * the agent, may have met anything; so then nothing is taken for common.
+ * What two natural runs had in common: factors that neither met, or that had the same value in
+ * both. Their processes say it (TWINRUN_WATCH: agents/common/watch.c,
+ * python/twinrun/_agent/watch.py). Whoever is silent, killed before its end or without the agent,
+ * may have met anything; so then nothing is taken for common.
  */
 #include "internal.h"
 
@@ -15,12 +16,16 @@ enum generator { PYTHON, NUMPY, TORCH, GENERATORS };
 struct tw_met {
     char *words;                     /* " python torch executor ...", each once or more */
     uint64_t entropy, clock, orders; /* calls; sum of the directories' orders */
-    /* Of each generator: whether a process drew from it, and the sum of its states at the end, over the processes that drew. */
+    /* Of each generator: whether a process drew from it, and the sum of its states at the end, over
+     * the processes that drew. */
     bool drew[GENERATORS];
     uint64_t state[GENERATORS];
 };
 
-struct process { long pid; bool python, ended, spoke; };
+struct process {
+    long pid;
+    bool python, ended, spoke;
+};
 
 static uint64_t number(const char *s, int base)
 {
@@ -52,7 +57,8 @@ static bool has(const char *words, const char *word)
 /* "hash=random random=9f... numpy=unused executor" */
 static void read_python(struct tw_met *m, const char *text)
 {
-    static const char *const names[] = {[PYTHON] = "random=", [NUMPY] = "numpy=", [TORCH] = "torch="};
+    static const char *const names[] = {
+        [PYTHON] = "random=", [NUMPY] = "numpy=", [TORCH] = "torch="};
     for (int i = 0; i < GENERATORS; i++) {
         const char *at = strstr(text, names[i]);
         if (!at || (at != text && at[-1] != ' '))
@@ -66,7 +72,8 @@ static void read_python(struct tw_met *m, const char *text)
 }
 
 /* One line of `factors`. */
-static int read_line(struct tw_met *m, struct tw_buf *words, struct process **list, size_t *count, const struct twin_said_line *l)
+static int read_line(struct tw_met *m, struct tw_buf *words, struct process **list, size_t *count,
+                     const struct twin_said_line *l)
 {
     if (!tw_starts(l->key, "watch."))
         return 0;
@@ -165,7 +172,8 @@ static bool in_common(const struct tw_met *a, const struct tw_met *b, const stru
     return spec->through[0] && !met_any(a, b, spec->through);
 }
 
-void twin_factors_common(const struct twin_run *a, const struct twin_run *b, const struct twin_factor *const *factor, size_t count, bool *out)
+void twin_factors_common(const struct twin_run *a, const struct twin_run *b,
+                         const struct twin_factor *const *factor, size_t count, bool *out)
 {
     struct tw_met x = {0}, y = {0};
     bool known = listen(a, &x) && listen(b, &y);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shell words by the rules of POSIX (XCU 2.2, 2.3): quotes and nested substitutions are followed, nothing is expanded. */
+/* Shell words by the rules of POSIX (XCU 2.2, 2.3): quotes and nested substitutions are followed,
+ * nothing is expanded. */
 #include "words.h"
 
 #include <ctype.h>
@@ -19,7 +20,8 @@ size_t tw_word_assigns(const char *raw)
 
 static const char *skip_nested(const char *p, char end, unsigned depth);
 
-/* Behind the construct that begins at p: a quoted piece, a substitution, or one character. NULL: it has no end. */
+/* Behind the construct that begins at p: a quoted piece, a substitution, or one character. NULL: it
+ * has no end. */
 static const char *skip_piece(const char *p, unsigned depth)
 {
     switch (*p) {
@@ -35,7 +37,8 @@ static const char *skip_piece(const char *p, unsigned depth)
     }
 }
 
-/* Up to and over the end character. Within double quotes a single quote is a character like others; a bare ( nests in $( ). */
+/* Up to and over the end character. Within double quotes a single quote is a character like others;
+ * a bare ( nests in $( ). */
 static const char *skip_nested(const char *p, char end, unsigned depth)
 {
     while (p && *p && *p != end) {
@@ -68,7 +71,8 @@ bool tw_word_same(const struct tw_word *a, const struct tw_word *b)
     return a->expands == b->expands && strcmp(a->text, b->text) == 0;
 }
 
-/* What the shell makes of a word in which it expands nothing; one in which it does, as it is. NULL: no memory. */
+/* What the shell makes of a word in which it expands nothing; one in which it does, as it is. NULL:
+ * no memory. */
 static char *unquoted(const char *raw, bool *expands)
 {
     char *text = tw_malloc(strlen(raw) + 1), *to = text;
@@ -99,7 +103,8 @@ static char *unquoted(const char *raw, bool *expands)
 
 /* ---- the list */
 
-static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, size_t bytes, struct twin_error *err)
+static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, size_t bytes,
+               struct twin_error *err)
 {
     if (w->count == w->room) {
         size_t room = w->room ? 2 * w->room : 32;
@@ -123,7 +128,8 @@ static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, siz
 /* Length of the operator at p, a number before a redirection included; 0: a word begins here. */
 static size_t operator_at(const char *p, enum tw_word_kind *kind)
 {
-    static const char *const redirections[] = {"&>>", "<<<", "<<-", "<<", "<>", "<&", ">>", ">&", ">|", "&>", "<", ">"};
+    static const char *const redirections[] = {"&>>", "<<<", "<<-", "<<", "<>", "<&",
+                                               ">>",  ">&",  ">|",  "&>", "<",  ">"};
     static const char *const controls[] = {"&&", "||", ";;", ";", "&", "|", "(", ")", "\n"};
     size_t digits = strspn(p, "0123456789");
     *kind = TW_REDIRECT;
@@ -137,12 +143,17 @@ static size_t operator_at(const char *p, enum tw_word_kind *kind)
     return 0;
 }
 
-static int add_operator(struct tw_words *w, enum tw_word_kind kind, const char *p, size_t bytes, struct twin_error *err)
+static int add_operator(struct tw_words *w, enum tw_word_kind kind, const char *p, size_t bytes,
+                        struct twin_error *err)
 {
     const struct tw_word *last = w->count ? &w->word[w->count - 1] : NULL;
     if (kind == TW_REDIRECT && memmem(p, bytes, "<<", 2))
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "a here-document (%.*s) cannot be taken apart; put the text into a file", (int)bytes, p);
-    if (kind == TW_CONTROL && *p == '\n' && (!last || last->kind == TW_CONTROL)) /* an empty line, or one that goes on */
+        return twin_error_set(
+            err, TWIN_EUNSUPPORTED,
+            "a here-document (%.*s) cannot be taken apart; put the text into a file", (int)bytes,
+            p);
+    /* an empty line, or one that goes on */
+    if (kind == TW_CONTROL && *p == '\n' && (!last || last->kind == TW_CONTROL))
         return 0;
     return add(w, kind, p, bytes, err);
 }
@@ -175,13 +186,18 @@ int tw_words_split(const char *command, struct tw_words *out, struct twin_error 
         } else {
             const char *end = word_end(p);
             if (!end)
-                rc = twin_error_set(err, TWIN_EINVAL, "expected the end of a quote or substitution, found the end of the command: %.60s", p);
+                rc = twin_error_set(err, TWIN_EINVAL,
+                                    "expected the end of a quote or substitution, found the end of "
+                                    "the command: %.60s",
+                                    p);
             else
                 rc = add(out, TW_WORD, p, bytes = (size_t)(end - p), err);
         }
         p += bytes;
     }
-    while (rc == 0 && out->count && (strcmp(out->word[out->count - 1].raw, ";") == 0 || out->word[out->count - 1].raw[0] == '\n'))
+    while (rc == 0 && out->count &&
+           (strcmp(out->word[out->count - 1].raw, ";") == 0 ||
+            out->word[out->count - 1].raw[0] == '\n'))
         drop_last(out);
     if (rc != 0)
         tw_words_free(out);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of settings as a person types it: "all,-threads", "hash-seed,threads=4", "noise=vary:3". */
+/*
+ * A list of settings as a person types it: "all,-threads", "hash-seed,threads=4", "noise=vary:3".
+ */
 #include "internal.h"
 
 #include <errno.h>
@@ -20,29 +22,38 @@ static int unknown(const struct parse *p, const char *id)
     for (size_t i = 0; names && i < p->f->count; i++)
         names[i] = p->f->factor[i].id;
     const char *near = names ? tw_nearest(id, names) : NULL;
-    int rc = twin_error_set(p->err, TWIN_EINVAL, "unknown factor \"%s\"%s%s%s; twinrun factors lists them", id, near ? "; did you mean " : "", near ? near : "",
-                            near ? "?" : "");
+    int rc = twin_error_set(p->err, TWIN_EINVAL,
+                            "unknown factor \"%s\"%s%s%s; twinrun factors lists them", id,
+                            near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     tw_free(names);
     return rc;
 }
 
-static int pin_value(const struct parse *p, const struct twin_factor *f, const char *text, uint64_t *value)
+static int pin_value(const struct parse *p, const struct twin_factor *f, const char *text,
+                     uint64_t *value)
 {
     const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
     if (!spec || !spec->valued)
-        return twin_error_set(p->err, TWIN_EINVAL, "%s takes no value: expected %s%s%s%s, found \"%s\"", f->id, f->pin ? f->id : "", f->pin && f->vary ? " or " : "",
+        return twin_error_set(p->err, TWIN_EINVAL,
+                              "%s takes no value: expected %s%s%s%s, found \"%s\"", f->id,
+                              f->pin ? f->id : "", f->pin && f->vary ? " or " : "",
                               f->vary ? f->id : "", f->vary ? "=vary:SEED" : "", text);
     if (spec->read_value && spec->read_value(text, value))
         return 0;
     if (spec->read_value)
-        return twin_error_set(p->err, TWIN_EINVAL, "%s: expected %s, found \"%s\"", f->id, spec->expected, text);
+        return twin_error_set(p->err, TWIN_EINVAL, "%s: expected %s, found \"%s\"", f->id,
+                              spec->expected, text);
     if (tw_parse_u64(text, spec->max, value) != 0)
-        return twin_error_set(p->err, TWIN_EINVAL, "%s: expected a whole number from 0 to %llu%s, found \"%s\"", f->id, (unsigned long long)spec->max,
-                              f->vary ? ", or vary:SEED" : "", text);
+        return twin_error_set(p->err, TWIN_EINVAL,
+                              "%s: expected a whole number from 0 to %llu%s, found \"%s\"", f->id,
+                              (unsigned long long)spec->max, f->vary ? ", or vary:SEED" : "", text);
     if (spec->channel == TW_BY_PROCESSOR) {
         cpu_set_t may;
-        if (sched_getaffinity(0, sizeof may, &may) == 0 && *value && !CPU_ISSET((size_t)*value, &may))
-            return twin_error_set(p->err, TWIN_EINVAL, "%s: this process may not run on processor %llu", f->id, (unsigned long long)*value);
+        if (sched_getaffinity(0, sizeof may, &may) == 0 && *value &&
+            !CPU_ISSET((size_t)*value, &may))
+            return twin_error_set(p->err, TWIN_EINVAL,
+                                  "%s: this process may not run on processor %llu", f->id,
+                                  (unsigned long long)*value);
     }
     return 0;
 }
@@ -51,18 +62,24 @@ static int set_mode(const struct parse *p, struct twin_setting *s, const char *v
 {
     const struct twin_factor *f = s->factor;
     if (f->unavailable)
-        return twin_error_set(p->err, TWIN_EUNSUPPORTED, "%s cannot be set: %s", f->id, f->unavailable);
+        return twin_error_set(p->err, TWIN_EUNSUPPORTED, "%s cannot be set: %s", f->id,
+                              f->unavailable);
     s->seed = 0;
     if (value && strncmp(value, "vary", 4) == 0 && (value[4] == '\0' || value[4] == ':')) {
         if (!f->vary)
-            return twin_error_set(p->err, TWIN_EINVAL, "%s can only be held still, not shaken; leave it out to set it free", f->id);
+            return twin_error_set(
+                p->err, TWIN_EINVAL,
+                "%s can only be held still, not shaken; leave it out to set it free", f->id);
         if (value[4] && tw_parse_u64(value + 5, UINT64_MAX, &s->seed) != 0)
-            return twin_error_set(p->err, TWIN_EINVAL, "%s: expected vary:SEED, a whole number, found \"%s\"", f->id, value);
+            return twin_error_set(p->err, TWIN_EINVAL,
+                                  "%s: expected vary:SEED, a whole number, found \"%s\"", f->id,
+                                  value);
         s->mode = TWIN_VARY;
         return 0;
     }
     if (!f->pin)
-        return twin_error_set(p->err, TWIN_EINVAL, "%s cannot be held still, only shaken: %s=vary:SEED", f->id, f->id);
+        return twin_error_set(p->err, TWIN_EINVAL,
+                              "%s cannot be held still, only shaken: %s=vary:SEED", f->id, f->id);
     s->mode = TWIN_PIN;
     if (value && strcmp(value, "pin") == 0)
         value = NULL;
@@ -99,14 +116,16 @@ static int take_list(struct parse *p, const char *list)
 {
     int rc = 0;
     if (!*list)
-        return twin_error_set(p->err, TWIN_EINVAL, "expected all, or factors separated by commas, found nothing");
+        return twin_error_set(p->err, TWIN_EINVAL,
+                              "expected all, or factors separated by commas, found nothing");
     for (const char *at = list; rc == 0;) {
         size_t n = strcspn(at, ",");
         char *item = tw_strndup(at, n);
         if (!item)
             rc = twin_error_set(p->err, TWIN_ENOMEM, "out of memory");
         else if (n == 0)
-            rc = twin_error_set(p->err, TWIN_EINVAL, "expected a factor between the commas of \"%s\"", list);
+            rc = twin_error_set(p->err, TWIN_EINVAL,
+                                "expected a factor between the commas of \"%s\"", list);
         else
             rc = take_item(p, item);
         tw_free(item);
@@ -124,7 +143,8 @@ static const char *why_left_out(const struct twin_setting *s)
     return s->factor->unavailable ? s->factor->unavailable : "it can only be shaken";
 }
 
-/* "tf32, seed.cuda (no GPU driver here); noise (it can only be shaken)": factors of one reason together. */
+/* "tf32, seed.cuda (no GPU driver here); noise (it can only be shaken)": factors of one reason
+ * together. */
 static int name_left_out(const struct parse *p, char **out)
 {
     struct tw_buf b = {0};
@@ -151,7 +171,8 @@ static int name_left_out(const struct parse *p, char **out)
     return *out ? 0 : twin_error_set(p->err, TWIN_ENOMEM, "out of memory");
 }
 
-int twin_world_parse(const struct twin_factors *f, const char *list, struct twin_world *out, char **left_out, struct twin_error *err)
+int twin_world_parse(const struct twin_factors *f, const char *list, struct twin_world *out,
+                     char **left_out, struct twin_error *err)
 {
     struct parse p = {.f = f, .err = err, .slot = tw_calloc(f->count + 1, sizeof *p.slot)};
     *out = (struct twin_world){0};

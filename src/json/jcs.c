@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON Canonicalization Scheme (RFC 8785) over jansson's values: no space, keys in the order of their UTF-16 code units, numbers as
- * ECMAScript prints them. */
+/* The JSON Canonicalization Scheme (RFC 8785) over jansson's values: no space, keys in the order of
+ * their UTF-16 code units, numbers as ECMAScript prints them. */
 #include "jcs.h"
 
 #include "base.h"
@@ -16,12 +16,16 @@ enum { DIGITS = 17 }; /* enough for every double */
 /* ---- numbers */
 
 /* p decimal digits, the value being 0.DIGITS * 10^point. */
-struct decimal { char digit[DIGITS + 2]; int count, point; };
+struct decimal {
+    char digit[DIGITS + 2];
+    int count, point;
+};
 
 static bool reads_back(const struct decimal *d, double v)
 {
     char text[DIGITS + 16];
-    snprintf(text, sizeof text, "%.*se%d", d->count, d->digit, d->point - d->count); /* no decimal point: no locale */
+    /* no decimal point: no locale */
+    snprintf(text, sizeof text, "%.*se%d", d->count, d->digit, d->point - d->count);
     return strtod(text, NULL) == v;
 }
 
@@ -37,15 +41,17 @@ static void step(struct decimal *d, int by)
     if (by > 0 && i < 0) { /* 999 -> 1000: 100 and one place up */
         d->digit[0] = '1';
         d->point++;
-    } else if (by < 0 && d->digit[0] == '0') { /* 100 -> 099: 999 one place down, but for the last digit, which is lost */
+    } else if (by < 0 && d->digit[0] == '0') { /* 100 -> 099: 999 one place down, but for the last
+                                                  digit, which is lost */
         memmove(d->digit, d->digit + 1, (size_t)d->count - 1);
         d->digit[d->count - 1] = '9';
         d->point--;
     }
 }
 
-/* The shortest decimal that reads back as v > 0, the nearest of those. The nearest of p digits is what printf gives; where it does not
- * read back a neighbour may, since below a power of two the doubles lie twice as close as above it. */
+/* The shortest decimal that reads back as v > 0, the nearest of those. The nearest of p digits is
+ * what printf gives; where it does not read back a neighbour may, since below a power of two the
+ * doubles lie twice as close as above it. */
 static void shortest(double v, struct decimal *d)
 {
     for (int p = 1; p <= DIGITS; p++) {
@@ -131,13 +137,15 @@ static unsigned code_point(const char *s)
     return (u[0] & 0x07u) << 18 | (u[1] & 0x3Fu) << 12 | (u[2] & 0x3Fu) << 6 | (u[3] & 0x3Fu);
 }
 
-/* By UTF-16 code units. Those of code points from 0x10000 on begin with 0xD800 to 0xDBFF, and so stand before 0xE000 to 0xFFFF. */
+/* By UTF-16 code units. Those of code points from 0x10000 on begin with 0xD800 to 0xDBFF, and so
+ * stand before 0xE000 to 0xFFFF. */
 static int by_code_units(const void *x, const void *y)
 {
     const char *a = *(const char *const *)x, *b = *(const char *const *)y;
     while (*a && *a == *b)
         a++, b++;
-    while (((unsigned char)*a & 0xC0) == 0x80 || ((unsigned char)*b & 0xC0) == 0x80) /* back to the first byte of the character */
+    /* back to the first byte of the character */
+    while (((unsigned char)*a & 0xC0) == 0x80 || ((unsigned char)*b & 0xC0) == 0x80)
         a--, b--;
     unsigned u = code_point(a), v = code_point(b);
     if ((u >= 0x10000) != (v >= 0x10000)) {
@@ -154,7 +162,7 @@ const char **tw_jcs_keys(const json_t *object, size_t *count)
     *count = 0;
     if (!list)
         return NULL;
-    json_object_foreach(o, key, value)
+    json_object_foreach (o, key, value)
         list[(*count)++] = key;
     qsort(list, *count, sizeof *list, by_code_units);
     return list;
@@ -218,6 +226,7 @@ int tw_jcs_write(const json_t *value, struct tw_buf *out, struct twin_error *err
 {
     int rc = write_value(value, out, 0, err);
     if (rc == 0 && out->failed)
-        rc = twin_error_set(err, out->failed, "no memory for the canonical form of a configuration");
+        rc = twin_error_set(err, out->failed,
+                            "no memory for the canonical form of a configuration");
     return rc;
 }

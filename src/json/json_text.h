@@ -2,16 +2,19 @@
 #ifndef TW_JSON_TEXT_H
 #define TW_JSON_TEXT_H
 /*
- * Values of C as JSON, and nothing else of jansson's work. Each returns a new reference, NULL when out of memory: a NULL
- * travels through jansson's own calls, so that only the whole needs to be looked at.
+ * Values of C as JSON, and nothing else of jansson's work. Each returns a new reference, NULL when
+ * out of memory: a NULL travels through jansson's own calls, so that only the whole needs to be
+ * looked at.
  */
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
-json_t *tw_json_text(const char *s);                     /* any bytes: unprintable ones as \xNN; NULL gives null */
+/* any bytes: unprintable ones as \xNN; NULL gives null */
+json_t *tw_json_text(const char *s);
 json_t *tw_json_texts(char *const *items, size_t count);
-json_t *tw_json_number(double v);                        /* null when not finite: JSON has no NaN */
-json_t *tw_json_count(uint64_t n);                       /* INT64_MAX stands for what is beyond it */
+json_t *tw_json_number(double v); /* null when not finite: JSON has no NaN */
+/* INT64_MAX stands for what is beyond it */
+json_t *tw_json_count(uint64_t n);
 
 #endif

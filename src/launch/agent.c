@@ -22,7 +22,8 @@ static char *staging_folder(void)
     return NULL;
 }
 
-/* Replaces *path by a link below the staging folder when it holds one of `bad`. 0, or -1 when that cannot be done. */
+/* Replaces *path by a link below the staging folder when it holds one of `bad`. 0, or -1 when that
+ * cannot be done. */
 static int stage(struct tw_agent_setup *a, char **path, const char *name, const char *bad)
 {
     if (!strpbrk(*path, bad))
@@ -39,8 +40,8 @@ static int stage(struct tw_agent_setup *a, char **path, const char *name, const 
     return 0;
 }
 
-static int prepare_library(struct tw_agent_setup *a, const char *program, struct tw_env *e, struct twin_run *run,
-                           struct twin_error *err)
+static int prepare_library(struct tw_agent_setup *a, const char *program, struct tw_env *e,
+                           struct twin_run *run, struct twin_error *err)
 {
     bool ok = false;
     char *why = NULL;
@@ -51,8 +52,8 @@ static int prepare_library(struct tw_agent_setup *a, const char *program, struct
         if (!a->library)
             return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
         if (stage(a, &a->library, "libtwinrun.so", " :\t\n") != 0) {
-            why = tw_printf("its path %s has a space or colon, which LD_PRELOAD cannot hold, and no temporary folder "
-                            "can be written",
+            why = tw_printf("its path %s has a space or colon, which LD_PRELOAD cannot hold, and "
+                            "no temporary folder can be written",
                             a->library);
         } else {
             int rc = tw_trial_load(program, a->library, e, &ok, &why, err);
@@ -69,7 +70,8 @@ static int prepare_library(struct tw_agent_setup *a, const char *program, struct
     return 0;
 }
 
-/* Beside the agent, when asked for. What is missing is a note: the job runs, and the factors that need it are off. */
+/* Beside the agent, when asked for. What is missing is a note: the job runs, and the factors that
+ * need it are off. */
 static int prepare_hot(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
 {
     struct twin_run_hold *h = &run->hot;
@@ -80,12 +82,14 @@ static int prepare_hot(struct tw_agent_setup *a, struct twin_run *run, struct tw
     else if (!(a->hot = tw_strdup(a->parts.hot_library)))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
     else if (stage(a, &a->hot, "libtwinrun_hot.so", " :\t\n") != 0)
-        h->why = tw_strdup("the path of libtwinrun_hot.so has a space or colon, and no temporary folder can be written");
+        h->why = tw_strdup("the path of libtwinrun_hot.so has a space or colon, and no temporary "
+                           "folder can be written");
     h->done = a->hot && !h->why;
     if (!h->done) {
         tw_free(a->hot);
         a->hot = NULL;
-        tw_run_note(run, "fresh memory and locks are left as they are: %s", h->why ? h->why : "out of memory");
+        tw_run_note(run, "fresh memory and locks are left as they are: %s",
+                    h->why ? h->why : "out of memory");
     }
     return 0;
 }
@@ -94,9 +98,8 @@ static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct
 {
     struct twin_parts *p = &a->parts;
     if (!p->site_dir) {
-        tw_run_note(
-            run,
-            "the Python half (sitecustomize.py) was not found; set TWINRUN_LIBDIR to the folder that holds python/");
+        tw_run_note(run, "the Python half (sitecustomize.py) was not found; set TWINRUN_LIBDIR to "
+                         "the folder that holds python/");
         return 0;
     }
     if (!strchr(p->site_dir, ':'))
@@ -104,15 +107,17 @@ static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct
     tw_free(p->site_dir);
     p->site_dir = NULL;
     if (stage(a, &p->python_dir, "python", ":") != 0) {
-        tw_run_note(run, "the Python half cannot be used: %s has a colon, which PYTHONPATH cannot hold", p->python_dir);
+        tw_run_note(run,
+                    "the Python half cannot be used: %s has a colon, which PYTHONPATH cannot hold",
+                    p->python_dir);
         return 0;
     }
     p->site_dir = tw_path_join(p->python_dir, "twinrun/_site");
     return p->site_dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
 }
 
-int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options *o, struct tw_env *e,
-                     struct twin_run *run, struct twin_error *err)
+int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options *o,
+                     struct tw_env *e, struct twin_run *run, struct twin_error *err)
 {
     uint64_t begin = tw_monotonic_ns();
     int rc = twin_parts_find(&a->parts, err);

@@ -33,7 +33,8 @@ static int spawn(char *const *argv, int out_fd, pid_t *pid, struct twin_error *e
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, out_fd, 1);
     posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP); /* so that its children can be ended with it */
+    /* so that its children can be ended with it */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     int rc = posix_spawnp(pid, argv[0], &files, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
@@ -60,7 +61,8 @@ static int start(char *const *argv, int *fd, pid_t *pid, struct twin_error *err)
 }
 
 /* Reads to the end of file or to the deadline. */
-static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name, struct twin_error *err)
+static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name,
+                   struct twin_error *err)
 {
     uint64_t deadline = tw_monotonic_ns() + (uint64_t)(timeout_s * 1e9);
     for (;;) {
@@ -71,7 +73,8 @@ static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name,
         if (ready < 0 && errno == EINTR)
             continue;
         if (ready <= 0)
-            return twin_error_set(err, TWIN_ELIMIT, "%s gave no answer within %.0f s", name, timeout_s);
+            return twin_error_set(err, TWIN_ELIMIT, "%s gave no answer within %.0f s", name,
+                                  timeout_s);
         ssize_t n = read(fd, chunk, sizeof chunk);
         if (n < 0 && errno == EINTR)
             continue;
@@ -111,7 +114,9 @@ int tw_capture(char *const *argv, double timeout_s, char **out, int *status, str
 /* ---- line by line */
 
 /* Hands out the whole lines of b and keeps the rest. */
-static int hand_out(struct tw_buf *b, int (*on_line)(void *user, char *line, struct twin_error *err), void *user, struct twin_error *err)
+static int hand_out(struct tw_buf *b,
+                    int (*on_line)(void *user, char *line, struct twin_error *err), void *user,
+                    struct twin_error *err)
 {
     char *line = b->data, *end;
     int rc = 0;
@@ -126,8 +131,8 @@ static int hand_out(struct tw_buf *b, int (*on_line)(void *user, char *line, str
 }
 
 int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front *front,
-                     int (*on_line)(void *user, char *line, struct twin_error *err), void *user, bool *interrupted,
-                     int *status, struct twin_error *err)
+                     int (*on_line)(void *user, char *line, struct twin_error *err), void *user,
+                     bool *interrupted, int *status, struct twin_error *err)
 {
     struct tw_buf b = {0};
     int fd;
@@ -147,9 +152,12 @@ int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front 
             more = false;
         } else if (n > 0) {
             heard = tw_monotonic_ns();
-            rc = tw_buf_append(&b, chunk, (size_t)n) != 0 ? twin_error_set(err, TWIN_ENOMEM, "out of memory") : hand_out(&b, on_line, user, err);
+            rc = tw_buf_append(&b, chunk, (size_t)n) != 0
+                     ? twin_error_set(err, TWIN_ENOMEM, "out of memory")
+                     : hand_out(&b, on_line, user, err);
             if (rc == 0 && b.len > CAP)
-                rc = twin_error_set(err, TWIN_ELIMIT, "%s printed a line of more than %d bytes", argv[0], CAP);
+                rc = twin_error_set(err, TWIN_ELIMIT, "%s printed a line of more than %d bytes",
+                                    argv[0], CAP);
         } else if (ready < 0 && errno != EINTR) {
             rc = twin_error_system(err, "cannot read from %s", argv[0]);
         } else if ((double)(tw_monotonic_ns() - heard) / 1e9 > silence_s) {
@@ -190,11 +198,15 @@ char *tw_find_python(const char *given)
 struct tw_python_packages tw_python_packages(const char *python)
 {
     struct tw_python_packages found = {.numpy = false};
-    char *question[] = {(char *)(uintptr_t)python, "-c", "import importlib.util as u\nfor m in ('numpy', 'torch'):\n print(m, u.find_spec(m) is not None)", NULL};
+    char *question[] = {(char *)(uintptr_t)python, "-c",
+                        "import importlib.util as u\nfor m in ('numpy', 'torch'):\n print(m, "
+                        "u.find_spec(m) is not None)",
+                        NULL};
     char *out = NULL;
     int status = 0;
     if (tw_capture(question, 20, &out, &status, NULL) == 0 && status == 0)
-        found = (struct tw_python_packages){.numpy = strstr(out, "numpy True") != NULL, .torch = strstr(out, "torch True") != NULL};
+        found = (struct tw_python_packages){.numpy = strstr(out, "numpy True") != NULL,
+                                            .torch = strstr(out, "torch True") != NULL};
     tw_free(out);
     return found;
 }

@@ -14,7 +14,8 @@
  * TWIN_ENOENT: not found; TWIN_ELIMIT: still running after timeout_s (killed) or printed too much;
  * TWIN_EIO; TWIN_ENOMEM.
  */
-int tw_capture(char *const *argv, double timeout_s, char **out, int *status, struct twin_error *err);
+int tw_capture(char *const *argv, double timeout_s, char **out, int *status,
+               struct twin_error *err);
 
 /*
  * The same for a longer program that prints line by line: each line (at most 1 MiB, its end taken
@@ -23,8 +24,8 @@ int tw_capture(char *const *argv, double timeout_s, char **out, int *status, str
  * the program is ended, and this gives 0 with *interrupted set.
  */
 int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front *front,
-                     int (*on_line)(void *user, char *line, struct twin_error *err), void *user, bool *interrupted,
-                     int *status, struct twin_error *err);
+                     int (*on_line)(void *user, char *line, struct twin_error *err), void *user,
+                     bool *interrupted, int *status, struct twin_error *err);
 
 /* Is there such a program in PATH? */
 bool tw_in_path(const char *program);
@@ -33,7 +34,9 @@ bool tw_in_path(const char *program);
 char *tw_find_python(const char *given);
 /* Which packages a Python can import, found without importing them. All false where it cannot be
  * started. */
-struct tw_python_packages { bool numpy, torch; };
+struct tw_python_packages {
+    bool numpy, torch;
+};
 struct tw_python_packages tw_python_packages(const char *python);
 
 #endif

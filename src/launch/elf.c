@@ -34,7 +34,8 @@ static const struct {
     {"__hwasan_init", "HWASan"},
 };
 
-/* A sanitizer's runtime shows by its start function in a string table, linked in or a library alike. */
+/* A sanitizer's runtime shows by its start function in a string table, linked in or a library
+ * alike. */
 static const char *sanitizer_in(const char *strings, size_t n)
 {
     for (size_t i = 0; i < sizeof sanitizers / sizeof sanitizers[0]; i++)
@@ -49,7 +50,8 @@ static void read_sections(int fd, const Elf64_Ehdr *h, struct tw_elf *out)
     if (h->e_shentsize != sizeof section || h->e_shnum > MAX_HEADERS)
         return;
     for (unsigned i = 0; i < h->e_shnum && !out->sanitizer; i++) {
-        if (tw_pread_all(fd, &section, sizeof section, h->e_shoff + i * sizeof section) != sizeof section)
+        if (tw_pread_all(fd, &section, sizeof section, h->e_shoff + i * sizeof section) !=
+            sizeof section)
             return;
         if (section.sh_type != SHT_STRTAB || section.sh_size == 0 || section.sh_size > STRINGS_MAX)
             continue;
@@ -69,11 +71,14 @@ static void read_headers(int fd, const Elf64_Ehdr *h, struct tw_elf *out)
     if (h->e_phentsize != sizeof segment || h->e_phnum > MAX_HEADERS)
         return;
     for (unsigned i = 0; i < h->e_phnum; i++) {
-        if (tw_pread_all(fd, &segment, sizeof segment, h->e_phoff + i * sizeof segment) != sizeof segment)
+        if (tw_pread_all(fd, &segment, sizeof segment, h->e_phoff + i * sizeof segment) !=
+            sizeof segment)
             return;
-        if (segment.p_type != PT_INTERP || segment.p_filesz == 0 || segment.p_filesz > sizeof out->interp)
+        if (segment.p_type != PT_INTERP || segment.p_filesz == 0 ||
+            segment.p_filesz > sizeof out->interp)
             continue;
-        if (tw_pread_all(fd, out->interp, segment.p_filesz, segment.p_offset) != (ssize_t)segment.p_filesz)
+        if (tw_pread_all(fd, out->interp, segment.p_filesz, segment.p_offset) !=
+            (ssize_t)segment.p_filesz)
             return;
         out->interp[segment.p_filesz - 1] = '\0';
         out->dynamic = out->interp[0] != '\0';
@@ -109,8 +114,8 @@ int tw_elf_inspect(const char *path, struct tw_elf *out)
         out->is_elf = n >= EI_NIDENT && memcmp(h.e_ident, ELFMAG, SELFMAG) == 0;
         if (!out->is_elf) {
             read_shebang(fd, out);
-        } else if (n != sizeof h || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != OUR_DATA ||
-                   h.e_machine != OUR_MACHINE) {
+        } else if (n != sizeof h || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+                   h.e_ident[EI_DATA] != OUR_DATA || h.e_machine != OUR_MACHINE) {
             out->foreign = true;
         } else {
             read_headers(fd, &h, out);

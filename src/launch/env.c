@@ -80,7 +80,9 @@ int tw_env_copy(struct tw_env *e, char *const *from, struct twin_error *err)
     *e = (struct tw_env){.v = tw_calloc(n + 1, sizeof *e->v)};
     if (!e->v)
         return no_memory(err);
-    /* Entry by entry, duplicates included: the job must find what it would have found without us. */
+    /*
+     * Entry by entry, duplicates included: the job must find what it would have found without us.
+     */
     for (; e->n < n; e->n++)
         if (!(e->v[e->n] = tw_strdup(from[e->n])))
             return no_memory(err);
@@ -108,7 +110,8 @@ int64_t tw_env_shown_clock(const char *factors)
         comma = strchr(p, ',');
         if (tw_starts(p, pinned))
             shown = strtoll(p + strlen(pinned), NULL, 10);
-        else if (tw_starts(p, "clock=") && !tw_starts(p, "clock=audit") && !tw_starts(p, "clock=scale:"))
+        else if (tw_starts(p, "clock=") && !tw_starts(p, "clock=audit") &&
+                 !tw_starts(p, "clock=scale:"))
             shown = -1;
     }
     return shown;
@@ -132,13 +135,13 @@ static const char *const protocol[] = {
     "TWINRUN_STEPS",      "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
     "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR",     "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
     "TWINRUN_ZOOM_OP",    "TWINRUN_TRANSPLANT",   "TWINRUN_HOT_LIB",         "TWINRUN_TELEMETRY",
-    "TWINRUN_STEPS_HOLD", "TWINRUN_PARTS",
-    "TWINRUN_LEDGER", /* it may hold a password */
+    "TWINRUN_STEPS_HOLD", "TWINRUN_PARTS",        "TWINRUN_LEDGER", /* it may hold a password */
 };
 
-/* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working folder and are kept. */
-static int list_without(struct tw_env *e, const char *name, const char *separators, const char *item,
-                        struct twin_error *err)
+/* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working
+ * folder and are kept. */
+static int list_without(struct tw_env *e, const char *name, const char *separators,
+                        const char *item, struct twin_error *err)
 {
     const char *value = tw_env_get(e, name);
     if (!value || !item || !*item || !strstr(value, item))
@@ -183,7 +186,8 @@ int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct tw
     for (size_t i = 0; rc == 0 && o->env && o->env[i]; i++)
         rc = strchr(o->env[i], '=')
                  ? tw_env_put(e, o->env[i], err)
-                 : twin_error_set(err, TWIN_EINVAL, "environment addition '%s' is not of the form NAME=value",
+                 : twin_error_set(err, TWIN_EINVAL,
+                                  "environment addition '%s' is not of the form NAME=value",
                                   o->env[i]);
     return rc;
 }
@@ -207,10 +211,12 @@ static int set_number(struct tw_env *e, const char *name, uint32_t value, struct
     return tw_env_set(e, name, text, err);
 }
 
-static int protocol_options(struct tw_env *e, const struct twin_launch_options *o, struct twin_error *err)
+static int protocol_options(struct tw_env *e, const struct twin_launch_options *o,
+                            struct twin_error *err)
 {
     int rc = tw_env_set(e, "TWINRUN_LEVEL", twin_level_name(o->level), err);
-    if (rc == 0 && o->level == TWIN_LEVEL_OPS && (o->window_first != 0 || o->window_last != UINT32_MAX)) {
+    if (rc == 0 && o->level == TWIN_LEVEL_OPS &&
+        (o->window_first != 0 || o->window_last != UINT32_MAX)) {
         char window[32];
         snprintf(window, sizeof window, "%u:%u", o->window_first, o->window_last);
         rc = tw_env_set(e, "TWINRUN_WINDOW", window, err);
@@ -228,8 +234,9 @@ static int protocol_options(struct tw_env *e, const struct twin_launch_options *
     return rc;
 }
 
-int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o, const struct twin_run *run,
-                    const struct tw_agent_setup *a, struct twin_error *err)
+int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o,
+                    const struct twin_run *run, const struct tw_agent_setup *a,
+                    struct twin_error *err)
 {
     const char *pythonpath = tw_env_get(e, "PYTHONPATH");
     int rc = tw_env_set(e, "TWINRUN_RUN_DIR", run->dir, err);
@@ -245,7 +252,8 @@ int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o, const
         rc = set_first(e, "LD_PRELOAD", a->hot, err);
     if (rc == 0 && a->preload)
         rc = set_first(e, "LD_PRELOAD", a->library, err);
-    /* A program of the job that is built with ASan would end itself on seeing a preload before its own runtime. */
+    /* A program of the job that is built with ASan would end itself on seeing a preload before its
+     * own runtime. */
     if (rc == 0 && a->preload)
         rc = set_first(e, "ASAN_OPTIONS", "verify_asan_link_order=0", err);
     if (rc == 0 && a->parts.python_dir)

@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 /*
- * Which files the job wrote: the tree below the working folder is listed before and after; what is new, or differs in
- * size, modification time or inode, was written. Breadth first, so that a cap cuts off the depths and not the results
- * beside the script. Links are not followed, other file systems not entered.
+ * Which files the job wrote: the tree below the working folder is listed before and after; what is
+ * new, or differs in size, modification time or inode, was written. Breadth first, so that a cap
+ * cuts off the depths and not the results beside the script. Links are not followed, other file
+ * systems not entered.
  */
 struct file_entry {
     char *path; /* relative */
@@ -52,7 +53,8 @@ struct walk {
 
 bool tw_files_is_bulk(const char *name)
 {
-    static const char *const names[] = {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".twinrun"};
+    static const char *const names[] = {".git",        ".hg",   ".svn",    "node_modules",
+                                        "__pycache__", ".venv", ".twinrun"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -82,8 +84,8 @@ static int64_t ns(struct timespec t)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The home may be the working folder itself, where the job keeps files, too (TensorBoard's folder is
- * called runs as well). What lies there is told apart by what only we make: the three folders of
+/* The home may be the working folder itself, where the job keeps files, too (TensorBoard's folder
+ * is called runs as well). What lies there is told apart by what only we make: the three folders of
  * every run, the ledger and the key that hides secrets. */
 static bool is_of_home(const struct walk *w, const struct folder *in, int fd, const char *name)
 {
@@ -102,10 +104,12 @@ static bool is_of_home(const struct walk *w, const struct folder *in, int fd, co
     return ours;
 }
 
-static int take(struct walk *w, const struct folder *in, int fd, const char *name, struct twin_error *err)
+static int take(struct walk *w, const struct folder *in, int fd, const char *name,
+                struct twin_error *err)
 {
     struct stat st;
-    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
         return 0; /* gone meanwhile, or no content of its own */
     if (is_of_home(w, in, fd, name))
         return 0;
@@ -121,8 +125,9 @@ static int take(struct walk *w, const struct folder *in, int fd, const char *nam
     char *path = in->path[0] ? tw_printf("%s/%s", in->path, name) : tw_strdup(name);
     if (!path)
         return no_memory(err);
-    int rc = S_ISDIR(st.st_mode) ? tw_launch_grow(&w->queue, w->queued, sizeof *w->queue, err)
-                                 : tw_launch_grow(&w->s->entries, w->s->count, sizeof *w->s->entries, err);
+    int rc = S_ISDIR(st.st_mode)
+                 ? tw_launch_grow(&w->queue, w->queued, sizeof *w->queue, err)
+                 : tw_launch_grow(&w->s->entries, w->s->count, sizeof *w->s->entries, err);
     if (rc) {
         tw_free(path);
         return rc;
@@ -130,14 +135,15 @@ static int take(struct walk *w, const struct folder *in, int fd, const char *nam
     if (S_ISDIR(st.st_mode))
         w->queue[w->queued++] = (struct folder){path, in->depth + 1};
     else
-        w->s->entries[w->s->count++] =
-            (struct file_entry){path, (uint64_t)st.st_size, st.st_ino, ns(st.st_mtim), ns(st.st_ctim)};
+        w->s->entries[w->s->count++] = (struct file_entry){path, (uint64_t)st.st_size, st.st_ino,
+                                                           ns(st.st_mtim), ns(st.st_ctim)};
     return 0;
 }
 
 static int list_folder(struct walk *w, int root, const struct folder *f, struct twin_error *err)
 {
-    int fd = openat(root, f->path[0] ? f->path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = openat(root, f->path[0] ? f->path : ".",
+                    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     int rc = 0;
     if (!d) {
@@ -190,7 +196,8 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
         if (top)
             w.queue[w.queued++] = (struct folder){top, 0};
     }
-    for (size_t i = 0; rc == 0 && i < w.queued && !(w.s->truncated && w.looked_at > TW_FILES_MAX); i++) {
+    for (size_t i = 0; rc == 0 && i < w.queued && !(w.s->truncated && w.looked_at > TW_FILES_MAX);
+         i++) {
         struct folder f = w.queue[i]; /* by value: the queue moves when it grows */
         rc = list_folder(&w, root, &f, err);
     }
@@ -213,16 +220,19 @@ static bool interrupted(void)
 {
     sigset_t pending;
     return sigpending(&pending) == 0 &&
-           (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) || sigismember(&pending, SIGHUP));
+           (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) ||
+            sigismember(&pending, SIGHUP));
 }
 
-static const char *hash_file(int root, const char *path, char *chunk, size_t room, struct twin_run_file *out)
+static const char *hash_file(int root, const char *path, char *chunk, size_t room,
+                             struct twin_run_file *out)
 {
     int fd = openat(root, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return strerror(errno);
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    const char *why = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 ? NULL : "out of memory";
+    const char *why = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 ? NULL
+                                                                             : "out of memory";
     uint64_t at = 0;
     while (!why) {
         ssize_t n = tw_pread_all(fd, chunk, room, at);
@@ -233,7 +243,8 @@ static const char *hash_file(int root, const char *path, char *chunk, size_t roo
         else if (interrupted())
             why = "not hashed: interrupted";
         at += n > 0 ? (uint64_t)n : 0;
-        if (n < (ssize_t)room || at > TW_FILES_HASH_BYTES) /* a file that grows while we read it ends somewhere */
+        /* a file that grows while we read it ends somewhere */
+        if (n < (ssize_t)room || at > TW_FILES_HASH_BYTES)
             break;
     }
     if (!why) {
@@ -245,10 +256,11 @@ static const char *hash_file(int root, const char *path, char *chunk, size_t roo
     return why;
 }
 
-/* ---- copies of text: the next run may write the same file, and how two differ is told by their lines */
+/* ---- copies of text: the next run may write the same file, and how two differ is told by their
+ * lines */
 
-#define KEPT_FILE_BYTES ((size_t)4 << 20)  /* of one file */
-#define KEPT_BYTES ((uint64_t)32 << 20)    /* of all of a run */
+#define KEPT_FILE_BYTES ((size_t)4 << 20) /* of one file */
+#define KEPT_BYTES ((uint64_t)32 << 20)   /* of all of a run */
 
 static bool is_text(const char *data, size_t n)
 {
@@ -262,14 +274,18 @@ static bool is_text(const char *data, size_t n)
     return odd <= n / 100;
 }
 
-/* A copy with its secrets masked, that only its owner may read. One that cannot be made is a gap in the evidence, no error. */
-static void keep_text(const struct twin_run *run, struct twin_run_file *f, const char *data, size_t n, uint64_t *kept)
+/* A copy with its secrets masked, that only its owner may read. One that cannot be made is a gap in
+ * the evidence, no error. */
+static void keep_text(const struct twin_run *run, struct twin_run_file *f, const char *data,
+                      size_t n, uint64_t *kept)
 {
     int pending = TW_SECRET_IN_FILE;
     if (n > KEPT_FILE_BYTES || n > KEPT_BYTES - *kept || !is_text(data, n))
         return;
     size_t room = n + n / 2 + 256;
-    char *safe = tw_malloc(room), *name = tw_printf("files/%zu", run->file_count), *path = name ? tw_path_join(run->dir, name) : NULL;
+    char *safe = tw_malloc(room);
+    char *name = tw_printf("files/%zu", run->file_count);
+    char *path = name ? tw_path_join(run->dir, name) : NULL;
     char *folder = tw_path_join(run->dir, "files");
     int fd = -1;
     if (safe && path && folder && (mkdir(folder, 0700) == 0 || errno == EEXIST))
@@ -289,23 +305,28 @@ static void keep_text(const struct twin_run *run, struct twin_run_file *f, const
 }
 
 #define CLOCK_TICK_NS 20000000
-#define SHORT_TICK_NS 4000000 /* there is no first listing of places outside, and the run before may just have ended */
+/* there is no first listing of places outside, and the run before may just have ended */
+#define SHORT_TICK_NS 4000000
 
-static bool was_written(const struct tw_snapshot *before, const struct file_entry *now, uint64_t *bytes_before, bool *existed)
+static bool was_written(const struct tw_snapshot *before, const struct file_entry *now,
+                        uint64_t *bytes_before, bool *existed)
 {
     const struct file_entry *old =
         before->count ? bsearch(now, before->entries, before->count, sizeof *now, by_path) : NULL;
     *existed = old != NULL;
     *bytes_before = old ? old->bytes : 0;
     if (old)
-        return old->bytes != now->bytes || old->mtime_ns != now->mtime_ns || old->inode != now->inode;
-    /* When the first listing was cut short, a file that it lacks may be an old one: then its times must say so. The
-     * file system's clock ticks coarser than ours. */
+        return old->bytes != now->bytes || old->mtime_ns != now->mtime_ns ||
+               old->inode != now->inode;
+    /* When the first listing was cut short, a file that it lacks may be an old one: then its times
+     * must say so. The file system's clock ticks coarser than ours. */
     return !before->truncated || now->mtime_ns >= before->taken_ns - CLOCK_TICK_NS ||
            now->ctime_ns >= before->taken_ns - CLOCK_TICK_NS;
 }
 
-/* ---- folders that took the next free number, as loggers make them: "version_1" beside "version_0" */
+/*
+ * ---- folders that took the next free number, as loggers make them: "version_1" beside "version_0"
+ */
 
 enum { FRESH_MAX = 100 };
 
@@ -345,9 +366,11 @@ static bool took_next_number(const struct tw_snapshot *before, const char *path,
     return bare ? number == 1 || number == 2 : number == 0 || number == 1;
 }
 
-static int note_fresh_names(const struct tw_snapshot *before, struct twin_run *run, const char *path, struct twin_error *err)
+static int note_fresh_names(const struct tw_snapshot *before, struct twin_run *run,
+                            const char *path, struct twin_error *err)
 {
-    for (const char *slash = strchr(path, '/'); slash && run->fresh_count < FRESH_MAX; slash = strchr(slash + 1, '/')) {
+    for (const char *slash = strchr(path, '/'); slash && run->fresh_count < FRESH_MAX;
+         slash = strchr(slash + 1, '/')) {
         size_t n = (size_t)(slash - path);
         if (!took_next_number(before, path, n))
             continue;
@@ -356,7 +379,8 @@ static int note_fresh_names(const struct tw_snapshot *before, struct twin_run *r
         size_t length = (size_t)(slash - name);
         bool known = false;
         for (size_t i = 0; i < run->fresh_count && !known; i++)
-            known = strlen(run->fresh_names[i]) == length && strncmp(run->fresh_names[i], name, length) == 0;
+            known = strlen(run->fresh_names[i]) == length &&
+                    strncmp(run->fresh_names[i], name, length) == 0;
         if (known)
             continue;
         int rc = tw_launch_grow(&run->fresh_names, run->fresh_count, sizeof *run->fresh_names, err);
@@ -392,7 +416,8 @@ struct listing {
     const struct tw_opened *opened;
 };
 
-static int list_file(struct listing *l, struct twin_run_file file, const char *path, struct twin_error *err)
+static int list_file(struct listing *l, struct twin_run_file file, const char *path,
+                     struct twin_error *err)
 {
     struct twin_run *run = l->run;
     int rc = tw_launch_grow(&run->files, run->file_count, sizeof *run->files, err);
@@ -434,15 +459,19 @@ static int list_outside(void *user, const char *path, uint64_t bytes, struct twi
     struct twin_run_file f = {.bytes = bytes, .bytes_before = tw_opened_before(l->opened, path)};
     size_t folder = strlen(l->run->cwd);
     f.existed_before = f.bytes_before > 0;
-    if (tw_path_lies_in(path, l->run->cwd) && path[folder] == '/') /* what the listing did not reach */
+    /* what the listing did not reach */
+    if (tw_path_lies_in(path, l->run->cwd) && path[folder] == '/')
         path += folder + 1;
     struct stat st;
     bool gone = fstatat(l->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0;
     return gone || is_our_output(st.st_ino) || is_listed(l, path) ? 0 : list_file(l, f, path, err);
 }
 
-/* Two ways of knowing a place outside: a word of the command, and what the agents saw being opened. */
-static int list_elsewhere(struct listing *l, const char *home, int64_t since_ns, struct twin_error *err)
+/*
+ * Two ways of knowing a place outside: a word of the command, and what the agents saw being opened.
+ */
+static int list_elsewhere(struct listing *l, const char *home, int64_t since_ns,
+                          struct twin_error *err)
 {
     struct tw_opened opened;
     int rc = tw_opened_load(&opened, l->run, err);
@@ -452,7 +481,8 @@ static int list_elsewhere(struct listing *l, const char *home, int64_t since_ns,
     if (rc == 0)
         rc = tw_opened_each(&opened, home, since_ns, list_outside, l, err);
     if (opened.cut)
-        tw_run_note(l->run, "which files the job wrote outside of its working folder is not known in full");
+        tw_run_note(l->run,
+                    "which files the job wrote outside of its working folder is not known in full");
     tw_opened_free(&opened);
     return rc;
 }
@@ -461,7 +491,9 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
                         const struct twin_launch_watcher *watcher, struct twin_error *err)
 {
     struct tw_snapshot *after = tw_snapshot_take(before->dir, home, err);
-    struct listing l = {.run = run, .watcher = watcher, .chunk = tw_malloc(ROOM),
+    struct listing l = {.run = run,
+                        .watcher = watcher,
+                        .chunk = tw_malloc(ROOM),
                         .root = open(before->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     int rc = after && l.chunk ? 0 : err && err->code ? err->code : no_memory(err);
     for (size_t i = 0; rc == 0 && i < after->count; i++) {
@@ -484,10 +516,11 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
     return rc;
 }
 
-int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, tw_outside_fn *each, void *user,
-                           struct twin_error *err)
+int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, tw_outside_fn *each,
+                           void *user, struct twin_error *err)
 {
-    struct tw_snapshot *s = tw_snapshot_take(dir, home, NULL); /* one that we may not read: nothing is known of it */
+    /* one that we may not read: nothing is known of it */
+    struct tw_snapshot *s = tw_snapshot_take(dir, home, NULL);
     int rc = 0;
     for (size_t i = 0; s && rc == 0 && i < s->count; i++) {
         const struct file_entry *e = &s->entries[i];

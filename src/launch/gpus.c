@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters of the machine's NVIDIA GPUs while the job runs: `telemetry/gpus` (docs/format/telemetry.md). By a process of its
- * own: the driver's library may take a second to answer, or never does, and the event loop must go on. It must not be a
- * thread of the launcher: a process that is forked later would inherit the library as it was set up here, without its
- * descriptors, and the driver refuses to answer that one. Where there is no such library the process ends at once.
+ * Counters of the machine's NVIDIA GPUs while the job runs: `telemetry/gpus`
+ * (docs/format/telemetry.md). By a process of its own: the driver's library may take a second to
+ * answer, or never does, and the event loop must go on. It must not be a thread of the launcher: a
+ * process that is forked later would inherit the library as it was set up here, without its
+ * descriptors, and the driver refuses to answer that one. Where there is no such library the
+ * process ends at once.
  */
 #include "launch.h"
 
@@ -23,12 +25,13 @@ enum { PERIOD_MS = 200, SPACING = 400, GPUS_MAX = 64, PATIENCE_MS = 500 };
 
 typedef struct nvml_device *device;
 enum { SM_CLOCK = 1, DIE = 0 };
-/* Why clocks are held down: power cap, hardware slowdown, heat (software, hardware), power brake. Not: idle, or as set by somebody. */
+/* Why clocks are held down: power cap, hardware slowdown, heat (software, hardware), power brake.
+ * Not: idle, or as set by somebody. */
 #define HELD_DOWN (0x4ull | 0x8 | 0x20 | 0x40 | 0x80)
 
 struct tw_gpus {
     pid_t pid;
-    int end;    /* closed: make an end */
+    int end; /* closed: make an end */
 };
 
 /* In the process that samples. */
@@ -37,7 +40,7 @@ struct sampler {
     void *library;
     device gpu[GPUS_MAX];
     unsigned count;
-    int (*use)(device, unsigned *);                     /* two of them: GPU and memory, percent */
+    int (*use)(device, unsigned *); /* two of them: GPU and memory, percent */
     int (*clock)(device, int, unsigned *);
     int (*power)(device, unsigned *);
     int (*temperature)(device, int, unsigned *);
@@ -101,8 +104,15 @@ static bool row(const struct sampler *g, uint64_t now, bool head)
     number(cell[2], n[2], watts);
     number(cell[3], n[3], hottest);
     number(cell[4], n[4], slowed);
-    int used_bytes = head ? snprintf(text, sizeof text, "twinrun.telemetry/1\tgpus\t%.64s\nt_ns\tbusy_percent\tclock_mhz\tpower_mw\tcelsius\tslowed\n", g->host) : 0;
-    used_bytes += snprintf(text + used_bytes, sizeof text - (size_t)used_bytes, ROW, (unsigned long long)now, cell[0], cell[1], cell[2], cell[3], cell[4]);
+    int used_bytes =
+        head
+            ? snprintf(text, sizeof text,
+                       "twinrun.telemetry/"
+                       "1\tgpus\t%.64s\nt_ns\tbusy_percent\tclock_mhz\tpower_mw\tcelsius\tslowed\n",
+                       g->host)
+            : 0;
+    used_bytes += snprintf(text + used_bytes, sizeof text - (size_t)used_bytes, ROW,
+                           (unsigned long long)now, cell[0], cell[1], cell[2], cell[3], cell[4]);
     int fd = open(g->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool ok = fd >= 0 && tw_write_all(fd, text, (size_t)used_bytes) == 0;
     if (fd >= 0)

@@ -39,8 +39,8 @@ static bool is_run(const char *dir)
     return yes;
 }
 
-/* Names begin with the time in UTC, so their order is the order of the runs; runs of one second are told apart by the
- * time in run.json, which is only looked at then. */
+/* Names begin with the time in UTC, so their order is the order of the runs; runs of one second are
+ * told apart by the time in run.json, which is only looked at then. */
 struct entry {
     char *dir;
     int64_t time_ns;
@@ -54,7 +54,8 @@ static int newest_first(const void *a, const void *b)
     return strcmp(y->dir, x->dir);
 }
 
-/* The start time out of the head of run.json, without reading a large one whole; else the time of the folder. */
+/* The start time out of the head of run.json, without reading a large one whole; else the time of
+ * the folder. */
 static int64_t start_time(const char *dir)
 {
     static const char key[] = "\"start_realtime_ns\":";
@@ -62,7 +63,9 @@ static int64_t start_time(const char *dir)
     struct stat st;
     char *path = tw_path_join(dir, "run.json");
     FILE *f = path ? fopen(path, "re") : NULL;
-    int64_t t = f && stat(path, &st) == 0 ? (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec : 0;
+    int64_t t = f && stat(path, &st) == 0
+                    ? (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec
+                    : 0;
     size_t n = f ? fread(head, 1, sizeof head - 1, f) : 0;
     head[n] = '\0';
     const char *at = memmem(head, n, key, sizeof key - 1);
@@ -149,18 +152,22 @@ static bool matches_id(const char *dir, const char *spec)
     if (n <= 8)
         return strncmp(short_id, spec, n) == 0;
     struct twin_run *run = NULL;
-    bool yes = strncmp(short_id, spec, 8) == 0 && twin_run_load(dir, &run, NULL) == 0 && tw_starts(run->id, spec);
+    bool yes = strncmp(short_id, spec, 8) == 0 && twin_run_load(dir, &run, NULL) == 0 &&
+               tw_starts(run->id, spec);
     twin_run_free(run);
     return yes;
 }
 
-static int pick(char **dirs, size_t n, const char *home, const char *spec, char **dir, struct twin_error *err)
+static int pick(char **dirs, size_t n, const char *home, const char *spec, char **dir,
+                struct twin_error *err)
 {
     uint64_t back = 0;
-    if (strcmp(spec, "last") == 0 || (tw_starts(spec, "last~") && tw_parse_u64(spec + 5, 1u << 30, &back) == 0)) {
+    if (strcmp(spec, "last") == 0 ||
+        (tw_starts(spec, "last~") && tw_parse_u64(spec + 5, 1u << 30, &back) == 0)) {
         if (back >= n)
-            return twin_error_set(err, TWIN_ENOENT, "%s: %s/runs holds %zu run%s; `twinrun ls` lists them", spec, home,
-                                  n, n == 1 ? "" : "s");
+            return twin_error_set(err, TWIN_ENOENT,
+                                  "%s: %s/runs holds %zu run%s; `twinrun ls` lists them", spec,
+                                  home, n, n == 1 ? "" : "s");
         *dir = tw_strdup(dirs[back]);
         return *dir ? 0 : no_memory(err);
     }
@@ -173,11 +180,13 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
         }
     }
     if (found == 0)
-        return twin_error_set(err, TWIN_ENOENT,
-                              "%s is neither a run folder nor the id of a run in %s/runs; `twinrun ls` lists them",
-                              spec, home);
+        return twin_error_set(
+            err, TWIN_ENOENT,
+            "%s is neither a run folder nor the id of a run in %s/runs; `twinrun ls` lists them",
+            spec, home);
     if (found > 1)
-        return twin_error_set(err, TWIN_EINVAL, "%s fits %zu runs in %s/runs: give more digits", spec, found, home);
+        return twin_error_set(err, TWIN_EINVAL, "%s fits %zu runs in %s/runs: give more digits",
+                              spec, found, home);
     *dir = tw_strdup(dirs[at]);
     return *dir ? 0 : no_memory(err);
 }
@@ -194,8 +203,10 @@ int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin
     if (!*spec || strchr(spec, '/')) {
         struct stat st;
         return stat(spec, &st) == 0
-                   ? twin_error_set(err, TWIN_EFORMAT, "%s is not a run folder: it has no run.json", spec)
-                   : twin_error_set(err, TWIN_ENOENT, "%s: there is no such run folder", *spec ? spec : "''");
+                   ? twin_error_set(err, TWIN_EFORMAT, "%s is not a run folder: it has no run.json",
+                                    spec)
+                   : twin_error_set(err, TWIN_ENOENT, "%s: there is no such run folder",
+                                    *spec ? spec : "''");
     }
     char *shown = tw_home_path(home, err);
     if (!shown)
@@ -222,10 +233,13 @@ int twin_run_remove(const char *home, const char *dir, uint64_t *bytes, struct t
     if (!realpath(runs, runs_real) || !realpath(dir, dir_real))
         rc = twin_error_system(err, "cannot delete %s", dir);
     size_t n = rc == 0 ? strlen(runs_real) : 0;
-    if (rc == 0 && (strncmp(dir_real, runs_real, n) != 0 || dir_real[n] != '/' || strchr(dir_real + n + 1, '/')))
-        rc = twin_error_set(err, TWIN_EINVAL, "%s is not deleted: it does not lie directly in %s", dir, runs_real);
+    if (rc == 0 && (strncmp(dir_real, runs_real, n) != 0 || dir_real[n] != '/' ||
+                    strchr(dir_real + n + 1, '/')))
+        rc = twin_error_set(err, TWIN_EINVAL, "%s is not deleted: it does not lie directly in %s",
+                            dir, runs_real);
     if (rc == 0 && !is_run(dir_real))
-        rc = twin_error_set(err, TWIN_EINVAL, "%s is not deleted: it is not a run folder (no run.json)", dir);
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "%s is not deleted: it is not a run folder (no run.json)", dir);
     if (rc == 0)
         rc = tw_remove_tree(dir_real, bytes, err);
     tw_free(runs);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes the home, and says what lies in one. A home holds what jobs printed: it keeps itself out of git from the
- * first moment on, whichever command makes it, and nothing in it ever goes into a package.
+ * Makes the home, and says what lies in one. A home holds what jobs printed: it keeps itself out of
+ * git from the first moment on, whichever command makes it, and nothing in it ever goes into a
+ * package.
  */
 #include "launch.h"
 
@@ -21,8 +22,9 @@ static bool has_key(const char *dir);
 static bool is_ours(const char *name, size_t n)
 {
     static const char *const ours[] = {
-        "runs", "comparisons", "cases", "labs", "searches", "studies", "redaction.key", "redaction.id",
-        ".gitignore", "ledger.db", "ledger.db-wal", "ledger.db-shm", NULL,
+        "runs",          "comparisons",   "cases",        "labs",       "searches",
+        "studies",       "redaction.key", "redaction.id", ".gitignore", "ledger.db",
+        "ledger.db-wal", "ledger.db-shm", NULL,
     };
     for (const char *const *p = ours; *p; p++)
         if (strlen(*p) == n && memcmp(*p, name, n) == 0)
@@ -31,8 +33,8 @@ static bool is_ours(const char *name, size_t n)
 }
 
 /*
- * Is the folder empty, or a home with nothing in it but what a home holds? Only then no file of the user's becomes
- * invisible to git.
+ * Is the folder empty, or a home with nothing in it but what a home holds? Only then no file of the
+ * user's becomes invisible to git.
  */
 static bool holds_only_ours(const char *home)
 {

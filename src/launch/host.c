@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters of the machine while the job runs: `telemetry/host` (docs/format/telemetry.md). Sampled by the launcher, not by the agents: one reader for
- * all ranks of a machine, and none of it in the job's own time. It keeps to 0.25% of one core. What cannot be read here is "-", never 0.
+ * Counters of the machine while the job runs: `telemetry/host` (docs/format/telemetry.md). Sampled
+ * by the launcher, not by the agents: one reader for all ranks of a machine, and none of it in the
+ * job's own time. It keeps to 0.25% of one core. What cannot be read here is "-", never 0.
  */
 #include "launch.h"
 
@@ -13,14 +14,39 @@
 #include <unistd.h>
 
 #define MS 1000000ull
-enum { PERIOD_MS = 50, SLOW_MS = 500, FLUSH_MS = 250, SPACING = 400, CPUS_MAX = 16, LEVELS_MAX = 16 };
+enum {
+    PERIOD_MS = 50,
+    SLOW_MS = 500,
+    FLUSH_MS = 250,
+    SPACING = 400,
+    CPUS_MAX = 16,
+    LEVELS_MAX = 16
+};
 #define ROWS_DENSE 20000 /* as in agents/common/telemetry.c */
 
-/* The columns, in the order of the file. Counters count since some time before the run; the last ones are levels. */
-#define COLUMNS(X)                                                                                                                          \
-    X(cpus) X(busy_ns) X(iowait_ns) X(steal_ns) X(job_cpu_ns) X(throttled_ns) X(cpu_stall_ns) X(io_stall_ns) X(memory_stall_ns)             \
-    X(net_bytes) X(loopback_bytes) X(retransmits) X(disk_read_bytes) X(disk_written_bytes) X(thermal_events) X(khz) X(runnable)             \
-    X(available_bytes) X(job_processes) X(job_threads)
+/* The columns, in the order of the file. Counters count since some time before the run; the last
+ * ones are levels. */
+#define COLUMNS(X)        \
+    X(cpus)               \
+    X(busy_ns)            \
+    X(iowait_ns)          \
+    X(steal_ns)           \
+    X(job_cpu_ns)         \
+    X(throttled_ns)       \
+    X(cpu_stall_ns)       \
+    X(io_stall_ns)        \
+    X(memory_stall_ns)    \
+    X(net_bytes)          \
+    X(loopback_bytes)     \
+    X(retransmits)        \
+    X(disk_read_bytes)    \
+    X(disk_written_bytes) \
+    X(thermal_events)     \
+    X(khz)                \
+    X(runnable)           \
+    X(available_bytes)    \
+    X(job_processes)      \
+    X(job_threads)
 #define NAME(x) #x "\t"
 #define INDEX(x) H_##x,
 enum { COLUMNS(INDEX) H_COUNT };
@@ -32,7 +58,10 @@ struct tw_host {
     uint64_t tick_ns;
     bool known[H_COUNT];
     uint64_t value[H_COUNT];
-    char group[512];         /* the job's line of /proc/PID/cgroup; throttled time counts from when it was first seen there */
+    /*
+     * the job's line of /proc/PID/cgroup; throttled time counts from when it was first seen there
+     */
+    char group[512];
     uint64_t throttled_base;
     struct tw_buf rows;
     bool failed;
@@ -53,7 +82,8 @@ static void processors(struct tw_host *h)
     unsigned long long v[8] = {0};
     if (tw_proc_read_small("/proc/stat", text, sizeof text) <= 0)
         return;
-    int n = sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6, v + 7);
+    int n = sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", v, v + 1, v + 2, v + 3,
+                   v + 4, v + 5, v + 6, v + 7);
     set(h, H_busy_ns, n >= 7, (v[0] + v[1] + v[2] + v[5] + v[6]) * h->tick_ns);
     set(h, H_iowait_ns, n >= 5, v[4] * h->tick_ns);
     set(h, H_steal_ns, n == 8, v[7] * h->tick_ns);
@@ -85,9 +115,9 @@ static bool throttled_in(const char *dir, uint64_t *ns)
     int n = snprintf(path, sizeof path, "%s/cpu.stat", dir);
     if (n < 0 || (size_t)n >= sizeof path || tw_proc_read_small(path, text, sizeof text) <= 0)
         return false;
-    if ((at = strstr(text, "throttled_usec ")))       /* version 2 */
+    if ((at = strstr(text, "throttled_usec "))) /* version 2 */
         *ns += strtoull(at + 15, NULL, 10) * 1000u;
-    else if ((at = strstr(text, "throttled_time ")))  /* version 1 */
+    else if ((at = strstr(text, "throttled_time "))) /* version 1 */
         *ns += strtoull(at + 15, NULL, 10);
     return at != NULL;
 }
@@ -113,17 +143,21 @@ static bool throttled_along(const char *mount, const char *group, uint64_t *ns)
 /* Lines ID:CONTROLLERS:PATH. Version 1 has the controller's name; version 2 is "0::PATH". */
 static bool throttled(const char *lines, uint64_t *ns)
 {
-    static const char *const v1[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"}, *const v2[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+    static const char *const v1[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};
+    static const char *const v2[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
     char text[512], *save = NULL;
     bool any = false;
     snprintf(text, sizeof text, "%s", lines);
-    for (char *line = strtok_r(text, "\n", &save); line && !any; line = strtok_r(NULL, "\n", &save)) {
-        char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
+    for (char *line = strtok_r(text, "\n", &save); line && !any;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!path)
             continue;
         *path++ = '\0';
         controllers++;
-        bool cpu = strcmp(controllers, "cpu") == 0 || strncmp(controllers, "cpu,", 4) == 0 || strstr(controllers, ",cpu") != NULL;
+        bool cpu = strcmp(controllers, "cpu") == 0 || strncmp(controllers, "cpu,", 4) == 0 ||
+                   strstr(controllers, ",cpu") != NULL;
         for (int i = 0; i < 2 && !any && (cpu || !*controllers); i++)
             any = throttled_along(cpu ? v1[i] : v2[i], strcmp(path, "/") == 0 ? "" : path, ns);
     }
@@ -173,16 +207,19 @@ static void retransmits(struct tw_host *h)
 {
     char text[8192], *at;
     unsigned long long v;
-    if (tw_proc_read_small("/proc/net/snmp", text, sizeof text) > 0 && (at = strstr(text, "\nTcp:")) && (at = strstr(at + 1, "\nTcp:")) &&
+    if (tw_proc_read_small("/proc/net/snmp", text, sizeof text) > 0 &&
+        (at = strstr(text, "\nTcp:")) && (at = strstr(at + 1, "\nTcp:")) &&
         sscanf(at, "\nTcp: %*d %*d %*d %*d %*d %*d %*d %*d %*d %*d %*d %llu", &v) == 1)
         set(h, H_retransmits, true, v);
 }
 
-/* Pages in and out of block devices, in KiB: no double counting of partitions and of devices built on others. */
+/* Pages in and out of block devices, in KiB: no double counting of partitions and of devices built
+ * on others. */
 static void disks(struct tw_host *h)
 {
     char text[16384], *in, *out;
-    if (tw_proc_read_small("/proc/vmstat", text, sizeof text) <= 0 || !(in = strstr(text, "\npgpgin ")) || !(out = strstr(text, "\npgpgout ")))
+    if (tw_proc_read_small("/proc/vmstat", text, sizeof text) <= 0 ||
+        !(in = strstr(text, "\npgpgin ")) || !(out = strstr(text, "\npgpgout ")))
         return;
     set(h, H_disk_read_bytes, true, strtoull(in + 8, NULL, 10) * 1024u);
     set(h, H_disk_written_bytes, true, strtoull(out + 9, NULL, 10) * 1024u);
@@ -210,7 +247,8 @@ static void clocks(struct tw_host *h)
             khz += v;
             n++;
         }
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/thermal_throttle/core_throttle_count", cpu);
+        snprintf(path, sizeof path,
+                 "/sys/devices/system/cpu/cpu%d/thermal_throttle/core_throttle_count", cpu);
         if (file_number(path, &v)) {
             events += v;
             m++;
@@ -225,7 +263,8 @@ static void clocks(struct tw_host *h)
 static void memory(struct tw_host *h)
 {
     char text[512], *at;
-    if (tw_proc_read_small("/proc/meminfo", text, sizeof text) > 0 && (at = strstr(text, "MemAvailable:")))
+    if (tw_proc_read_small("/proc/meminfo", text, sizeof text) > 0 &&
+        (at = strstr(text, "MemAvailable:")))
         set(h, H_available_bytes, true, strtoull(at + 13, NULL, 10) * 1024u);
 }
 
@@ -271,13 +310,16 @@ void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool 
     processors(h);
     tw_tree_usage(tree, &u);
     set(h, H_job_cpu_ns, true, u.cpu_ticks * h->tick_ns);
-    set(h, H_job_processes, u.processes > 0, u.processes); /* none: it has ended, which is no number of workers */
+    /* none: it has ended, which is no number of workers */
+    set(h, H_job_processes, u.processes > 0, u.processes);
     set(h, H_job_threads, u.processes > 0, u.threads);
     pressure(h, "/proc/pressure/cpu", H_cpu_stall_ns);
     pressure(h, "/proc/pressure/io", H_io_stall_ns);
     quota(h);
     network(h);
-    static const int slow[] = {H_memory_stall_ns, H_runnable, H_retransmits, H_disk_read_bytes, H_disk_written_bytes, H_khz, H_thermal_events, H_available_bytes};
+    static const int slow[] = {H_memory_stall_ns, H_runnable,           H_retransmits,
+                               H_disk_read_bytes, H_disk_written_bytes, H_khz,
+                               H_thermal_events,  H_available_bytes};
     for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++)
         h->known[slow[i]] = false;
     if (last || now >= h->slow_ns) {

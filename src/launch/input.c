@@ -8,10 +8,11 @@
 #include <unistd.h>
 
 /*
- * Every run of a check must read the same stdin. A file is opened anew at the offset where ours stands. A pipe is read
- * by us: what came is spooled, given to the job, and given again to later runs before they read on. A terminal,
- * /dev/null and other devices are left as they are. We only read when the job has taken what was read before, so a job
- * that never looks at its stdin costs at most one chunk of it.
+ * Every run of a check must read the same stdin. A file is opened anew at the offset where ours
+ * stands. A pipe is read by us: what came is spooled, given to the job, and given again to later
+ * runs before they read on. A terminal, /dev/null and other devices are left as they are. We only
+ * read when the job has taken what was read before, so a job that never looks at its stdin costs at
+ * most one chunk of it.
  */
 enum { CHUNK_BYTES = 64 << 10 };
 
@@ -53,7 +54,8 @@ int tw_input_open(struct tw_input *in, const char *spool_path, struct twin_error
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for the job's stdin");
     in->spool = open(spool_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (in->spool < 0 || fstat(in->spool, &st) != 0)
-        return twin_error_system(err, "cannot write %s, which keeps the job's stdin for the next run", spool_path);
+        return twin_error_system(
+            err, "cannot write %s, which keeps the job's stdin for the next run", spool_path);
     if (pipe2(ends, O_CLOEXEC) != 0)
         return twin_error_system(err, "cannot make a pipe for the job's stdin");
     in->replay_end = (uint64_t)st.st_size;
@@ -80,7 +82,8 @@ static void refill(struct tw_input *in, bool source_ready)
     ssize_t n;
     if (in->replay < in->replay_end) {
         uint64_t left = in->replay_end - in->replay;
-        n = tw_pread_all(in->spool, in->chunk, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES, in->replay);
+        n = tw_pread_all(in->spool, in->chunk, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES,
+                         in->replay);
         if (n <= 0) {
             in->spool_failed = true;
             in->replay = in->replay_end;
@@ -129,9 +132,11 @@ void tw_input_pump(struct tw_input *in, bool source_ready)
 void tw_input_close(struct tw_input *in, struct twin_run *run)
 {
     if (in->spool_failed && run)
-        tw_run_note(run, "the job's stdin could not be kept: a later run of this check would read something else");
+        tw_run_note(run, "the job's stdin could not be kept: a later run of this check would read "
+                         "something else");
     if (in->rewind_to >= 0 && lseek(0, in->rewind_to, SEEK_SET) < 0 && run)
-        tw_run_note(run, "stdin could not be put back to where it was: a later run of this check reads on from there");
+        tw_run_note(run, "stdin could not be put back to where it was: a later run of this check "
+                         "reads on from there");
     close_fd(&in->child_fd);
     close_fd(&in->sink);
     close_fd(&in->spool);

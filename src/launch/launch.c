@@ -79,8 +79,9 @@ static int hand_out(const struct launch *l, int rc, struct twin_error *err)
     bool about_home = l->home && (rc == TWIN_EIO || rc == TWIN_ENOENT) && strstr(message, l->home);
     if (about_home)
         rc = TWIN_EIO;
-    return twin_error_set(err, rc, "%s%s", message,
-                          about_home ? "; set TWINRUN_HOME to a folder that can be written and has room" : "");
+    return twin_error_set(
+        err, rc, "%s%s", message,
+        about_home ? "; set TWINRUN_HOME to a folder that can be written and has room" : "");
 }
 
 static int make_run_folder(struct launch *l)
@@ -171,8 +172,9 @@ static int describe_run(struct launch *l)
     return 0;
 }
 
-/* Room on the disk for the final run.json: a job (or its traces) may fill the disk meanwhile, and what is known of the
- * run must not be lost for that. Where it cannot be had (NFS), the run goes on without. */
+/* Room on the disk for the final run.json: a job (or its traces) may fill the disk meanwhile, and
+ * what is known of the run must not be lost for that. Where it cannot be had (NFS), the run goes on
+ * without. */
 static void reserve_room(struct launch *l, bool take)
 {
     enum { RESERVE_BYTES = 256 << 10 };
@@ -248,7 +250,8 @@ static int list_files_after(struct launch *l)
     struct twin_error why = TWIN_ERROR_INIT;
     if (!l->before || !l->job.started || l->job.exec_errno)
         return 0;
-    return files_unknown(l, tw_snapshot_compare(l->before, l->run, l->home, l->o->watcher, &why), &why);
+    return files_unknown(l, tw_snapshot_compare(l->before, l->run, l->home, l->o->watcher, &why),
+                         &why);
 }
 
 static void watch_begin(struct launch *l)
@@ -391,7 +394,8 @@ static int set_outcome(struct launch *l)
 }
 
 /* What went to the job's own file is copied now. Without a copy there is no digest either. */
-static void collect_stream(struct twin_run *run, struct tw_stream *s, uint64_t *bytes, bool *truncated, char sha256[65])
+static void collect_stream(struct twin_run *run, struct tw_stream *s, uint64_t *bytes,
+                           bool *truncated, char sha256[65])
 {
     const char *why = NULL;
     bool copied = s->joined || tw_stream_direct_collect(s, &why) == 0;
@@ -412,8 +416,8 @@ static void collect_output(struct launch *l)
     collect_stream(run, &s[1], &run->stderr_bytes, &run->stderr_truncated, run->stderr_sha256);
     for (int i = 0; i < 2; i++)
         if (s[i].store_errno)
-            tw_run_note(run, "%s could be stored only up to %llu bytes: %s", s[i].name, (unsigned long long)s[i].stored,
-                        strerror(s[i].store_errno));
+            tw_run_note(run, "%s could be stored only up to %llu bytes: %s", s[i].name,
+                        (unsigned long long)s[i].stored, strerror(s[i].store_errno));
 }
 
 static bool note_outlived(struct twin_run *run)
@@ -423,9 +427,8 @@ static bool note_outlived(struct twin_run *run)
         const struct twin_run_process *p = &run->processes[i];
         if (p->outlived)
             tw_run_note(run,
-                        "process %d (%.200s) went on after the job had ended; what it prints from then on is not kept, "
-                        "and writing "
-                        "to the job's output may end it (SIGPIPE)",
+                        "process %d (%.200s) went on after the job had ended; what it prints from "
+                        "then on is not kept, and writing to the job's output may end it (SIGPIPE)",
                         p->pid, p->argv);
         any |= p->outlived;
     }
@@ -448,9 +451,11 @@ static void settle_holds(struct launch *l)
     if (!h || !l->job.started)
         return;
     if (l->run->aslr.asked)
-        settle_hold(l->run, &l->run->aslr, h->aslr_errno, "the address layout could not be fixed (personality)");
+        settle_hold(l->run, &l->run->aslr, h->aslr_errno,
+                    "the address layout could not be fixed (personality)");
     if (l->run->affinity.asked)
-        settle_hold(l->run, &l->run->affinity, h->cpu_errno, "the processor could not be fixed (sched_setaffinity)");
+        settle_hold(l->run, &l->run->affinity, h->cpu_errno,
+                    "the processor could not be fixed (sched_setaffinity)");
 }
 
 /* What the agents could not do, in their own words. */
@@ -470,8 +475,8 @@ static void note_faults(struct twin_run *run)
     tw_free(path);
 }
 
-/* The newest id of a process or thread of this machine (of this container): ids are given one after another, so those of the run
- * lie between its first process and this one. */
+/* The newest id of a process or thread of this machine (of this container): ids are given one after
+ * another, so those of the run lie between its first process and this one. */
 static void note_ids(struct launch *l)
 {
     char text[128];
@@ -486,7 +491,8 @@ static void note_ids(struct launch *l)
     }
 }
 
-/* A part that fails for lack of memory must not cost the rest: the first error is reported when all was tried. */
+/* A part that fails for lack of memory must not cost the rest: the first error is reported when all
+ * was tried. */
 static int collect(struct launch *l)
 {
     struct twin_run *run = l->run;
@@ -558,7 +564,8 @@ static void free_launch(struct launch *l, bool failed)
     twin_redactor_close(l->redactor);
     tw_free(l->home);
     tw_free(l->launched_from);
-    /* A folder without a run in it is litter; one whose job ran is evidence, whatever failed afterwards. */
+    /* A folder without a run in it is litter; one whose job ran is evidence, whatever failed
+     * afterwards. */
     if (failed && !job->started && l->run && l->run->dir)
         tw_remove_tree(l->run->dir, NULL, NULL);
     tw_own_unfill_descriptors(&l->own);
@@ -570,13 +577,16 @@ static int check_options(const struct twin_launch_options *o, struct twin_error 
     if (!o->argv || !o->argv[0])
         return twin_error_set(err, TWIN_EINVAL, "no command was given: write it after --");
     if ((unsigned)o->level > TWIN_LEVEL_OPS)
-        return twin_error_set(err, TWIN_EINVAL, "level %d is not one of steps, tensors, modules, ops", (int)o->level);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "level %d is not one of steps, tensors, modules, ops", (int)o->level);
     if (o->on_cpu && (o->cpu < 0 || o->cpu >= CPU_SETSIZE))
-        return twin_error_set(err, TWIN_EINVAL, "processor %d is not one of 0 to %d", o->cpu, CPU_SETSIZE - 1);
+        return twin_error_set(err, TWIN_EINVAL, "processor %d is not one of 0 to %d", o->cpu,
+                              CPU_SETSIZE - 1);
     return 0;
 }
 
-/* The job has run: from here on the command is what is recorded of it, so that nobody who shows it can forget to mask. */
+/* The job has run: from here on the command is what is recorded of it, so that nobody who shows it
+ * can forget to mask. */
 static int forget_secrets(struct launch *l)
 {
     char **safe = twin_redact_argv(l->redactor, l->run->argv, l->run->argc);
@@ -598,8 +608,10 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
     if (rc)
         return rc;
     struct launch l = {.o = o, .err = &local, .run = tw_calloc(1, sizeof *l.run)};
-    l.job = (struct tw_job){.o = o, .run = l.run, .progress_fd = -1, .signal_fd = -1, .spawn.exec_fd = -1};
-    l.job.input = (struct tw_input){.child_fd = -1, .source = -1, .sink = -1, .spool = -1, .rewind_to = -1};
+    l.job = (struct tw_job){
+        .o = o, .run = l.run, .progress_fd = -1, .signal_fd = -1, .spawn.exec_fd = -1};
+    l.job.input = (struct tw_input){
+        .child_fd = -1, .source = -1, .sink = -1, .spool = -1, .rewind_to = -1};
     for (int i = 0; i < 2; i++)
         l.job.stream[i] = (struct tw_stream)TW_STREAM_CLOSED;
     if (!l.run)
@@ -619,8 +631,10 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
     if (rc == 0 && o->agents)
         rc = tw_agent_prepare(&l.agent, o, &l.env, l.run, &local);
     l.run->agent_load_s = l.agent.load_s;
-    l.run->clock_factor = tw_env_clock_factor(o->agents ? tw_env_get(&l.env, "TWINRUN_FACTORS") : NULL);
-    l.run->shown_clock_s = o->agents ? tw_env_shown_clock(tw_env_get(&l.env, "TWINRUN_FACTORS")) : 0;
+    l.run->clock_factor = tw_env_clock_factor(o->agents ? tw_env_get(&l.env, "TWINRUN_FACTORS")
+                                                        : NULL);
+    l.run->shown_clock_s = o->agents ? tw_env_shown_clock(tw_env_get(&l.env, "TWINRUN_FACTORS"))
+                                     : 0;
     if (rc == 0)
         rc = prepare_job(&l);
     if (rc == 0)

@@ -25,7 +25,8 @@ static int by_path_then_place(const void *a, const void *b)
 
 static int by_path(const void *a, const void *b)
 {
-    return strcmp(((const struct tw_opened_file *)a)->path, ((const struct tw_opened_file *)b)->path);
+    return strcmp(((const struct tw_opened_file *)a)->path,
+                  ((const struct tw_opened_file *)b)->path);
 }
 
 /* Of a path that several processes opened the first word counts: it is nearest to the start. */
@@ -116,8 +117,8 @@ static int64_t ns(struct timespec t)
 }
 
 /* One path: a file, or a folder that was renamed to this place with all that is in it. */
-static int look_at(const struct tw_opened_file *f, const char *home, int64_t since_ns, tw_outside_fn *each, void *user,
-                   struct twin_error *err)
+static int look_at(const struct tw_opened_file *f, const char *home, int64_t since_ns,
+                   tw_outside_fn *each, void *user, struct twin_error *err)
 {
     struct stat st;
     if (lstat(f->path, &st) != 0)
@@ -128,8 +129,8 @@ static int look_at(const struct tw_opened_file *f, const char *home, int64_t sin
     return S_ISREG(st.st_mode) && changed ? each(user, f->path, (uint64_t)st.st_size, err) : 0;
 }
 
-int tw_opened_each(struct tw_opened *w, const char *home, int64_t since_ns, tw_outside_fn *each, void *user,
-                    struct twin_error *err)
+int tw_opened_each(struct tw_opened *w, const char *home, int64_t since_ns, tw_outside_fn *each,
+                   void *user, struct twin_error *err)
 {
     int rc = 0;
     size_t looked_at = 0;

@@ -17,8 +17,8 @@ enum { PLACES_MAX = 32 };
 /* Everybody's places: what others do there says nothing of the job. */
 static bool is_everybodys(const char *path)
 {
-    static const char *const places[] = {"/", "/tmp", "/var/tmp", "/var", "/home", "/root", "/usr", "/etc", "/opt",
-                                         "/mnt", "/media", "/srv"};
+    static const char *const places[] = {"/",    "/tmp", "/var/tmp", "/var", "/home",  "/root",
+                                         "/usr", "/etc", "/opt",     "/mnt", "/media", "/srv"};
     static const char *const devices[] = {"/dev/", "/proc/", "/sys/", "/run/"};
     const char *home = getenv("HOME");
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
@@ -26,7 +26,8 @@ static bool is_everybodys(const char *path)
             return true;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         size_t n = strlen(devices[i]);
-        if (strncmp(path, devices[i], n) == 0 || (strncmp(path, devices[i], n - 1) == 0 && !path[n - 1]))
+        if (strncmp(path, devices[i], n) == 0 ||
+            (strncmp(path, devices[i], n - 1) == 0 && !path[n - 1]))
             return true;
     }
     return home && strcmp(path, home) == 0;
@@ -35,10 +36,13 @@ static bool is_everybodys(const char *path)
 bool tw_path_lies_in(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
-    return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0' || (n > 0 && folder[n - 1] == '/'));
+    return strncmp(path, folder, n) == 0 &&
+           (path[n] == '/' || path[n] == '\0' || (n > 0 && folder[n - 1] == '/'));
 }
 
-/* The real path that a word names; NULL: none outside of the working folder. malloc'ed by realpath. */
+/*
+ * The real path that a word names; NULL: none outside of the working folder. malloc'ed by realpath.
+ */
 static char *place_of(const char *cwd, const char *word, size_t n)
 {
     const char *home = getenv("HOME");
@@ -58,7 +62,10 @@ static char *place_of(const char *cwd, const char *word, size_t n)
     return real;
 }
 
-struct places { char *path[PLACES_MAX]; size_t count; };
+struct places {
+    char *path[PLACES_MAX];
+    size_t count;
+};
 
 /* One place, once; what lies in another one that is known already is seen there. Takes the path. */
 static void add_place(struct places *p, char *path)
@@ -85,8 +92,8 @@ static void take_words(struct places *p, const char *cwd, const char *text)
     }
 }
 
-int tw_outside_each(const struct twin_run *run, const char *home, int64_t since_ns, tw_outside_fn *each,
-                    void *user, struct twin_error *err)
+int tw_outside_each(const struct twin_run *run, const char *home, int64_t since_ns,
+                    tw_outside_fn *each, void *user, struct twin_error *err)
 {
     struct places p = {.count = 0};
     int rc = 0;

@@ -10,9 +10,10 @@
 
 static const int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-/* Stop signals wait while the job is prepared and are read from a descriptor while it runs: no handler is installed, so
- * the job inherits the dispositions that we inherited. An ignored one (nohup) stays ignored. SIGPIPE and SIGXFSZ wait
- * too: a write to a reader that went away, or beyond the user's file size limit, then only fails. */
+/* Stop signals wait while the job is prepared and are read from a descriptor while it runs: no
+ * handler is installed, so the job inherits the dispositions that we inherited. An ignored one
+ * (nohup) stays ignored. SIGPIPE and SIGXFSZ wait too: a write to a reader that went away, or
+ * beyond the user's file size limit, then only fails. */
 void tw_own_hold_signals(struct tw_own *own, sigset_t *wanted)
 {
     sigset_t hold;
@@ -36,8 +37,9 @@ void tw_own_hold_signals(struct tw_own *own, sigset_t *wanted)
     own->signals_held = true;
 }
 
-/* Takes all stop signals that wait and returns one of them, 0 when there is none. They are reported as the outcome;
- * left waiting they would end us as soon as they are let through, before anybody could say so. */
+/* Takes all stop signals that wait and returns one of them, 0 when there is none. They are reported
+ * as the outcome; left waiting they would end us as soon as they are let through, before anybody
+ * could say so. */
 int tw_own_take_stop_signal(void)
 {
     struct timespec at_once = {0};
@@ -70,7 +72,8 @@ void tw_own_release_signals(struct tw_own *own)
     sigprocmask(SIG_SETMASK, &own->mask, NULL);
 }
 
-/* A file of ours must not become the job's stdin because ours was closed. These are closed again by exec. */
+/* A file of ours must not become the job's stdin because ours was closed. These are closed again by
+ * exec. */
 void tw_own_fill_descriptors(struct tw_own *own)
 {
     for (int fd = 0; fd < 3; fd++)
@@ -87,7 +90,8 @@ void tw_own_unfill_descriptors(struct tw_own *own)
 
 void tw_own_become_subreaper(struct tw_own *own)
 {
-    own->subreaper_known = prctl(PR_GET_CHILD_SUBREAPER, &own->subreaper) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+    own->subreaper_known = prctl(PR_GET_CHILD_SUBREAPER, &own->subreaper) == 0 &&
+                           prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
 void tw_own_resign_subreaper(struct tw_own *own)

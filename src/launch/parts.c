@@ -41,7 +41,8 @@ static int take_hot(struct twin_parts *p, struct twin_error *err)
     const char *slash = p->agent_library ? strrchr(p->agent_library, '/') : NULL;
     if (!slash)
         return 0;
-    char *path = tw_printf("%.*s/libtwinrun_hot.so", (int)(slash - p->agent_library), p->agent_library);
+    char *path = tw_printf("%.*s/libtwinrun_hot.so", (int)(slash - p->agent_library),
+                           p->agent_library);
     if (path && is_file(path))
         p->hot_library = path;
     else
@@ -50,7 +51,8 @@ static int take_hot(struct twin_parts *p, struct twin_error *err)
 }
 
 /* Takes <folder>/<name> as the Python half if it has the sitecustomize. */
-static int take_python(struct twin_parts *p, const char *folder, const char *name, struct twin_error *err)
+static int take_python(struct twin_parts *p, const char *folder, const char *name,
+                       struct twin_error *err)
 {
     if (p->python_dir)
         return 0;
@@ -78,26 +80,31 @@ static int take_folder(char **slot, const char *folder, const char *name, struct
         return 0;
     char *path = tw_path_join(folder, name);
     int rc = path ? 0 : no_memory(err);
-    if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && realpath(path, real) && !(*slot = tw_strdup(real)))
+    if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && realpath(path, real) &&
+        !(*slot = tw_strdup(real)))
         rc = no_memory(err);
     tw_free(path);
     return rc;
 }
 
 /* The folders to look into, relative to the executable's, first match wins for each half:
- * the wheel (everything beside the executable), the build tree, an installation, the same with Debian's library
- * folders. */
+ * the wheel (everything beside the executable), the build tree, an installation, the same with
+ * Debian's library folders. */
 static const struct {
     const char *library, *python, *cases, *workloads;
 } places[] = {
     {LIBRARY, "agent", "cases", "workloads"},
     {"../agents/" LIBRARY, "../python", "../cases", "../workloads"},
-    {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python", "../share/twinrun/cases", "../libexec/twinrun"},
-    {"../lib64/twinrun/" LIBRARY, "../lib64/twinrun/python", "../share/twinrun/cases", "../libexec/twinrun"},
+    {"../lib/twinrun/" LIBRARY, "../lib/twinrun/python", "../share/twinrun/cases",
+     "../libexec/twinrun"},
+    {"../lib64/twinrun/" LIBRARY, "../lib64/twinrun/python", "../share/twinrun/cases",
+     "../libexec/twinrun"},
 #if defined(__x86_64__)
-    {"../lib/x86_64-linux-gnu/twinrun/" LIBRARY, "../lib/x86_64-linux-gnu/twinrun/python", "../share/twinrun/cases", "../libexec/twinrun"},
+    {"../lib/x86_64-linux-gnu/twinrun/" LIBRARY, "../lib/x86_64-linux-gnu/twinrun/python",
+     "../share/twinrun/cases", "../libexec/twinrun"},
 #elif defined(__aarch64__)
-    {"../lib/aarch64-linux-gnu/twinrun/" LIBRARY, "../lib/aarch64-linux-gnu/twinrun/python", "../share/twinrun/cases", "../libexec/twinrun"},
+    {"../lib/aarch64-linux-gnu/twinrun/" LIBRARY, "../lib/aarch64-linux-gnu/twinrun/python",
+     "../share/twinrun/cases", "../libexec/twinrun"},
 #endif
 };
 

@@ -25,7 +25,8 @@ int tw_proc_read_small(const char *path, char *out, size_t room)
     return (int)n;
 }
 
-/* pid (comm) state ppid pgrp ... starttime is field 22, vsize field 23, arg_start field 48. The name may hold anything, also ") S 1": take the last ')'. */
+/* pid (comm) state ppid pgrp ... starttime is field 22, vsize field 23, arg_start field 48. The
+ * name may hold anything, also ") S 1": take the last ')'. */
 bool tw_proc_stat(pid_t pid, struct tw_proc *out)
 {
     char path[40], text[1024];
@@ -38,7 +39,7 @@ bool tw_proc_stat(pid_t pid, struct tw_proc *out)
     p++;
     out->cpu_ticks = out->threads = 0;
     for (int field = 2; field < 21 && p; field++) { /* p stands before field 3 */
-        if (field == 13 || field == 14) /* user and system time are 14 and 15 */
+        if (field == 13 || field == 14)             /* user and system time are 14 and 15 */
             out->cpu_ticks += strtoull(p + 1, NULL, 10);
         else if (field == 19)
             out->threads = (uint32_t)strtoul(p + 1, NULL, 10);
@@ -76,7 +77,8 @@ char *tw_proc_argv(pid_t pid)
     for (const char *p = text; p < text + n; p += strlen(p) + 1) {
         if (p > text && used < sizeof line - 1)
             line[used++] = ' ';
-        used += tw_secret_mask(&pending, p, strnlen(p, (size_t)(text + n - p)), line + used, sizeof line - used);
+        used += tw_secret_mask(&pending, p, strnlen(p, (size_t)(text + n - p)), line + used,
+                               sizeof line - used);
     }
     for (size_t i = 0; i < used; i++)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
@@ -121,7 +123,8 @@ static bool maps_library(pid_t pid)
 
 static const char foreign[] = "another user's process: it cannot be looked into";
 
-/* The properties of the program come before those of its environment: they would hold with a better one too. */
+/* The properties of the program come before those of its environment: they would hold with a better
+ * one too. */
 static const char *why_unarmed(pid_t pid, const char *environ_line, const char *preload_why)
 {
     struct tw_elf elf;
@@ -138,17 +141,21 @@ static const char *why_unarmed(pid_t pid, const char *environ_line, const char *
     if (tw_program_is_privileged(path))
         return "set-user-ID program";
     const char *why = environment_fault(pid, environ_line, preload_why);
-    return why ? why : elf.sanitizer ? "built with a sanitizer" : "its loader did not load the agent library";
+    return why             ? why
+           : elf.sanitizer ? "built with a sanitizer"
+                           : "its loader did not load the agent library";
 }
 
-/* What is seen of a process counts only if it was one program, and whole, all the time: one that is ending gives its program and
- * arguments back first, and its state changes last; an exec puts the program in place first, its arguments and environment last. */
-bool tw_proc_why_unarmed(pid_t pid, uint64_t start, const char *environ_line, const char *preload_why, const char **why)
+/* What is seen of a process counts only if it was one program, and whole, all the time: one that is
+ * ending gives its program and arguments back first, and its state changes last; an exec puts the
+ * program in place first, its arguments and environment last. */
+bool tw_proc_why_unarmed(pid_t pid, uint64_t start, const char *environ_line,
+                         const char *preload_why, const char **why)
 {
     struct tw_proc first, again;
     if (!tw_proc_stat(pid, &first))
         return false;
     *why = why_unarmed(pid, environ_line, preload_why);
-    return tw_proc_stat(pid, &again) && again.start == start && again.has_memory && again.image == first.image &&
-           (again.image != 0 || *why == foreign);
+    return tw_proc_stat(pid, &again) && again.start == start && again.has_memory &&
+           again.image == first.image && (again.image != 0 || *why == foreign);
 }

@@ -31,7 +31,8 @@ int tw_progress_create(const char *run_dir, struct twin_error *err)
     return fd;
 }
 
-/* A rank may have several processes (loader workers carry its number too): its steps are those of the farthest one. */
+/* A rank may have several processes (loader workers carry its number too): its steps are those of
+ * the farthest one. */
 bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p)
 {
     /* Read, not mapped: a job that truncates the file must not end us by SIGBUS. */

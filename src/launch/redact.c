@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replaces secrets by keyed hashes. The key lies outside of every home, in the user's state folder ($XDG_STATE_HOME,
- * else ~/.local/state): a home is handed around, packed or committed by accident, and with its key in it everybody
- * could try guesses. A key that an older version left in a home is moved there, and the home remembers its name.
+ * Replaces secrets by keyed hashes. The key lies outside of every home, in the user's state folder
+ * ($XDG_STATE_HOME, else ~/.local/state): a home is handed around, packed or committed by accident,
+ * and with its key in it everybody could try guesses. A key that an older version left in a home is
+ * moved there, and the home remembers its name.
  */
 #include <twin/redact.h>
 
@@ -20,7 +21,8 @@
 #include <unistd.h>
 
 enum { KEY_BYTES = 32, SHOWN_BYTES = 8 };
-static const char name_of_key[] = "redaction.key", name_of_id[] = "redaction.id", begin[] = "[redacted";
+static const char name_of_key[] = "redaction.key", name_of_id[] = "redaction.id",
+                  begin[] = "[redacted";
 
 struct twin_redactor {
     bool has_key;
@@ -33,16 +35,20 @@ static int no_memory(struct twin_error *err)
     return twin_error_set(err, TWIN_ENOMEM, "out of memory keeping secrets out of the record");
 }
 
-static void digest(const struct twin_redactor *r, const void *data, size_t n, char out[2 * SHOWN_BYTES + 1])
+static void digest(const struct twin_redactor *r, const void *data, size_t n,
+                   char out[2 * SHOWN_BYTES + 1])
 {
     unsigned char mac[EVP_MAX_MD_SIZE];
     unsigned int length = 0;
     out[0] = '\0';
-    if (r->has_key && HMAC(EVP_sha256(), r->key, KEY_BYTES, data, n, mac, &length) && length >= SHOWN_BYTES)
+    if (r->has_key && HMAC(EVP_sha256(), r->key, KEY_BYTES, data, n, mac, &length) &&
+        length >= SHOWN_BYTES)
         tw_hex(mac, SHOWN_BYTES, out);
 }
 
-/* A key that others may read, or that another user owns, hides nothing from them: it is not used. */
+/*
+ * A key that others may read, or that another user owns, hides nothing from them: it is not used.
+ */
 static bool read_key(struct twin_redactor *r, const char *path)
 {
     static const char about[] = "twinrun redaction key";
@@ -111,7 +117,8 @@ static bool read_named(struct twin_redactor *r, const char *home, const char *fo
     bool found = false;
     if (marker && tw_read_file(marker, 64, &id, &n, NULL) == 0) {
         id[strcspn(id, "\n")] = '\0';
-        bool plain = strlen(id) == 2 * SHOWN_BYTES && strspn(id, "0123456789abcdef") == 2 * SHOWN_BYTES;
+        bool plain = strlen(id) == 2 * SHOWN_BYTES &&
+                     strspn(id, "0123456789abcdef") == 2 * SHOWN_BYTES;
         char *path = plain ? tw_printf("%s/redaction-%s.key", folder, id) : NULL;
         found = path && read_key(r, path) && strcmp(r->id, id) == 0;
         tw_free(path);
@@ -129,11 +136,13 @@ static bool take_over(struct twin_redactor *r, const char *home, const char *fol
     if (found && folder) {
         struct twin_redactor copy = {0};
         char line[2 * SHOWN_BYTES + 2];
-        char *path = tw_printf("%s/redaction-%s.key", folder, r->id), *marker = tw_path_join(home, name_of_id);
+        char *path = tw_printf("%s/redaction-%s.key", folder, r->id);
+        char *marker = tw_path_join(home, name_of_id);
         int length = snprintf(line, sizeof line, "%s\n", r->id);
         if (path)
             write_key(path, r->key);
-        bool moved = path && marker && read_key(&copy, path) && memcmp(copy.key, r->key, KEY_BYTES) == 0;
+        bool moved = path && marker && read_key(&copy, path) &&
+                     memcmp(copy.key, r->key, KEY_BYTES) == 0;
         if (moved && tw_write_file_atomic(marker, line, (size_t)length, NULL) == 0)
             unlink(old);
         explicit_bzero(&copy, sizeof copy);
@@ -215,7 +224,8 @@ char *twin_redact(const struct twin_redactor *r, const char *s, int *pending)
 
 char *twin_redact_variable(const struct twin_redactor *r, const char *name, const char *value)
 {
-    return tw_secret_variable_kept(name, strlen(name)) ? twin_redact(r, value, NULL) : twin_redact_whole(r, value, strlen(value));
+    return tw_secret_variable_kept(name, strlen(name)) ? twin_redact(r, value, NULL)
+                                                       : twin_redact_whole(r, value, strlen(value));
 }
 
 char **twin_redact_argv(const struct twin_redactor *r, char *const *argv, size_t argc)

@@ -15,7 +15,8 @@
 enum { RUN_JSON_MAX = 64 << 20, ITEMS_MAX = 1 << 20 };
 
 static const char *const level_names[] = {"steps", "tensors", "modules", "ops"};
-static const char *const outcome_names[] = {"exited", "signaled", "not-started", "stopped", "interrupted"};
+static const char *const outcome_names[] = {"exited", "signaled", "not-started", "stopped",
+                                            "interrupted"};
 
 const char *twin_level_name(enum twin_level l)
 {
@@ -76,7 +77,8 @@ void twin_run_free(struct twin_run *r)
         tw_free(r->data[i].folder);
         tw_free(r->data[i].manifest);
     }
-    char *strings[] = {r->dir, r->id, r->label, r->cwd, r->host, r->message, r->aslr.why, r->affinity.why, r->hot.why};
+    char *strings[] = {r->dir,     r->id,       r->label,        r->cwd,    r->host,
+                       r->message, r->aslr.why, r->affinity.why, r->hot.why};
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         tw_free(strings[i]);
     for (size_t i = 0; i < r->fresh_count; i++)
@@ -122,18 +124,21 @@ static int by_rank(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-static int collect_traces(DIR *d, const char *folder, struct trace_name **list, size_t *n, struct twin_error *err)
+static int collect_traces(DIR *d, const char *folder, struct trace_name **list, size_t *n,
+                          struct twin_error *err)
 {
     for (struct dirent *e; (e = readdir(d));) {
         if (!tw_ends(e->d_name, ".twt") || e->d_name[0] == '.')
             continue;
         if (*n == ITEMS_MAX)
-            return twin_error_set(err, TWIN_ELIMIT, "%s holds more than %d traces", folder, ITEMS_MAX);
+            return twin_error_set(err, TWIN_ELIMIT, "%s holds more than %d traces", folder,
+                                  ITEMS_MAX);
         int rc = tw_launch_grow(list, *n, sizeof **list, err);
         if (rc)
             return rc;
         struct trace_name *t = &(*list)[*n];
-        *t = (struct trace_name){.rank = LONG_MAX, .pid = LONG_MAX, .path = tw_path_join(folder, e->d_name)};
+        *t = (struct trace_name){
+            .rank = LONG_MAX, .pid = LONG_MAX, .path = tw_path_join(folder, e->d_name)};
         if (!t->path)
             return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", folder);
         ++*n;
@@ -143,7 +148,9 @@ static int collect_traces(DIR *d, const char *folder, struct trace_name **list, 
     return 0;
 }
 
-/* The agent leaves a file of this name where torch was imported: bare tensors may leave no trace. */
+/*
+ * The agent leaves a file of this name where torch was imported: bare tensors may leave no trace.
+ */
 static int find_torch(struct twin_run *run, struct twin_error *err)
 {
     char *mark = tw_path_join(run->dir, "torch");
@@ -195,7 +202,8 @@ struct reader {
 static void bad(struct reader *r, const char *key, const char *expected)
 {
     if (r->rc == 0)
-        r->rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: field \"%s\" is not %s", r->path, key, expected);
+        r->rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: field \"%s\" is not %s", r->path, key,
+                               expected);
 }
 
 static int hex_digit(char c)
@@ -361,7 +369,8 @@ static void read_data(struct reader *r, json_t *o, struct twin_run *run)
     }
 }
 
-static void read_output(struct reader *r, json_t *o, const char *key, uint64_t *n, char sha256[65], bool *truncated)
+static void read_output(struct reader *r, json_t *o, const char *key, uint64_t *n, char sha256[65],
+                        bool *truncated)
 {
     json_t *v = json_object_get(o, key);
     if (!json_is_object(v)) {
@@ -374,7 +383,8 @@ static void read_output(struct reader *r, json_t *o, const char *key, uint64_t *
 }
 
 /* Absent: nothing was asked for, or the run is of an older twinrun. */
-static void read_hold(struct reader *r, json_t *factors, const char *name, struct twin_run_hold *h, int *cpu)
+static void read_hold(struct reader *r, json_t *factors, const char *name, struct twin_run_hold *h,
+                      int *cpu)
 {
     json_t *v = json_object_get(factors, name);
     if (!v)
@@ -400,7 +410,8 @@ static void read_factors(struct reader *r, json_t *o, struct twin_run *run)
     read_hold(r, factors, "hot", &run->hot, NULL);
     run->clock_factor = tw_env_clock_factor(
         json_string_value(json_object_get(json_object_get(factors, "agents"), "TWINRUN_FACTORS")));
-    run->shown_clock_s = tw_env_shown_clock(json_string_value(json_object_get(json_object_get(factors, "agents"), "TWINRUN_FACTORS")));
+    run->shown_clock_s = tw_env_shown_clock(
+        json_string_value(json_object_get(json_object_get(factors, "agents"), "TWINRUN_FACTORS")));
 }
 
 static void read_start(struct reader *r, json_t *o, struct twin_run *run)
@@ -431,11 +442,13 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
     read_data(r, o, run);
 }
 
-/* What tells noise from results in what the job printed (src/compare/run_facts.c). Runs of older versions lack it. */
+/* What tells noise from results in what the job printed (src/compare/run_facts.c). Runs of older
+ * versions lack it. */
 static void read_facts(struct reader *r, json_t *o, struct twin_run *run)
 {
     const json_t *ids = json_object_get(o, "ids");
-    json_int_t first = json_integer_value(json_array_get(ids, 0)), last = json_integer_value(json_array_get(ids, 1));
+    json_int_t first = json_integer_value(json_array_get(ids, 0));
+    json_int_t last = json_integer_value(json_array_get(ids, 1));
     if (first > 0 && last >= first && last <= INT_MAX) {
         run->first_id = (int)first;
         run->last_id = (int)last;
@@ -456,7 +469,8 @@ static void read_end(struct reader *r, json_t *o, struct twin_run *run)
     run->wall_s = number(r, o, "wall_s");
     read_output(r, o, "stdout", &run->stdout_bytes, run->stdout_sha256, &run->stdout_truncated);
     read_output(r, o, "stderr", &run->stderr_bytes, run->stderr_sha256, &run->stderr_truncated);
-    run->one_stream = json_is_true(json_object_get(o, "one_stream")); /* runs of older versions lack it */
+    /* runs of older versions lack it */
+    run->one_stream = json_is_true(json_object_get(o, "one_stream"));
     read_processes(r, o, run);
     read_files(r, o, run);
     read_facts(r, o, run);
@@ -477,25 +491,27 @@ static bool launcher_alive(json_t *o)
     size_t n = 0;
     json_t *l = json_object_get(o, "launcher");
     const char *then = json_string_value(json_object_get(l, "boot_id"));
-    json_int_t ticks = json_integer_value(json_object_get(l, "start_ticks")),
-               pid = json_integer_value(json_object_get(l, "pid"));
+    json_int_t ticks = json_integer_value(json_object_get(l, "start_ticks"));
+    json_int_t pid = json_integer_value(json_object_get(l, "pid"));
     if (tw_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) != 0)
         return false;
     bool same_boot = then && tw_starts(boot, then) && strlen(then) > 8;
     tw_free(boot);
-    return same_boot && pid > 0 && pid < INT_MAX && ticks > 0 && tw_process_start_ticks((pid_t)pid) == (uint64_t)ticks;
+    return same_boot && pid > 0 && pid < INT_MAX && ticks > 0 &&
+           tw_process_start_ticks((pid_t)pid) == (uint64_t)ticks;
 }
 
-/* A run whose launcher was killed (or still runs): what the agents and the streams left is all there is. */
+/* A run whose launcher was killed (or still runs): what the agents and the streams left is all
+ * there is. */
 static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
 {
     run->outcome = TWIN_RUN_INTERRUPTED;
     run->exit_code = 128 + 9;
     run->in_progress = launcher_alive(o);
-    run->message =
-        tw_strdup(run->in_progress ? "this run is still going on: what is here so far is not all of it"
-                                   : "twinrun itself was ended before the job: its exit code, process table and files "
-                                     "are not known; the traces hold what the agents had written");
+    run->message = tw_strdup(
+        run->in_progress ? "this run is still going on: what is here so far is not all of it"
+                         : "twinrun itself was ended before the job: its exit code, process table "
+                           "and files are not known; the traces hold what the agents had written");
     if (!run->message && r->rc == 0)
         r->rc = twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
     run->stdout_bytes = size_of(run->dir, "stdout");
@@ -509,9 +525,11 @@ static int check_schema(json_t *o, const char *path, struct twin_error *err)
     if (schema && strcmp(schema, "twinrun.run/1") == 0)
         return 0;
     if (schema && tw_starts(schema, "twinrun.run/"))
-        return twin_error_set(err, TWIN_EVERSION, "%s: this twinrun reads twinrun.run/1, the run was written as %s",
+        return twin_error_set(err, TWIN_EVERSION,
+                              "%s: this twinrun reads twinrun.run/1, the run was written as %s",
                               path, schema);
-    return twin_error_set(err, TWIN_EFORMAT, "%s: not a run: expected \"schema\": \"twinrun.run/1\", found %s", path,
+    return twin_error_set(err, TWIN_EFORMAT,
+                          "%s: not a run: expected \"schema\": \"twinrun.run/1\", found %s", path,
                           schema ? schema : "none");
 }
 
@@ -529,8 +547,8 @@ static int parse(const char *path, json_t **out, struct twin_error *err)
     if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
     if (!*out)
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line, where.column,
-                              where.text);
+        return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line,
+                              where.column, where.text);
     return check_schema(*out, path, err);
 }
 

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 /*
- * Writes run.json (schema twinrun.run/1, docs/format/run-folder.md). Building a JSON value can only fail for lack of
- * memory; the builder remembers that and the end looks once.
+ * Writes run.json (schema twinrun.run/1, docs/format/run-folder.md). Building a JSON value can only
+ * fail for lack of memory; the builder remembers that and the end looks once.
  */
 struct builder {
     bool failed;
@@ -24,7 +24,8 @@ static json_t *checked(struct builder *b, json_t *v)
 
 static void put(struct builder *b, json_t *object, const char *key, json_t *value)
 {
-    if (!checked(b, value) || json_object_set_new(object, key, value) != 0) /* takes the reference in any case */
+    /* takes the reference in any case */
+    if (!checked(b, value) || json_object_set_new(object, key, value) != 0)
         b->failed = true;
 }
 
@@ -74,7 +75,8 @@ static json_t *command(struct builder *b, const struct twin_run *run, const stru
     return a;
 }
 
-static json_t *kept_environment(struct builder *b, const struct tw_env *e, const struct twin_redactor *r)
+static json_t *kept_environment(struct builder *b, const struct tw_env *e,
+                                const struct twin_redactor *r)
 {
     json_t *o = checked(b, json_object());
     for (size_t i = 0; i < e->n; i++) {
@@ -107,7 +109,8 @@ static json_t *machine(struct builder *b)
         const char *p = strstr(text, "model name");
         p = p ? strchr(p, ':') : NULL;
         if (p)
-            snprintf(model, sizeof model, "%.*s", (int)strcspn(p + 1 + (p[1] == ' '), "\n"), p + 1 + (p[1] == ' '));
+            snprintf(model, sizeof model, "%.*s", (int)strcspn(p + 1 + (p[1] == ' '), "\n"),
+                     p + 1 + (p[1] == ' '));
         tw_free(text);
     }
     put(b, o, "cpu", tw_json_bytes(model));
@@ -115,7 +118,8 @@ static json_t *machine(struct builder *b)
     return o;
 }
 
-/* Enough to tell later whether the process that writes this is still alive: pids are used again, boots come and go. */
+/* Enough to tell later whether the process that writes this is still alive: pids are used again,
+ * boots come and go. */
 static json_t *launcher(struct builder *b)
 {
     char *boot = NULL;
@@ -170,7 +174,8 @@ static json_t *files(struct builder *b, const struct twin_run *run)
     return a;
 }
 
-static json_t *output(struct builder *b, uint64_t n, const struct tw_stream *s, const char *sha256, bool truncated)
+static json_t *output(struct builder *b, uint64_t n, const struct tw_stream *s, const char *sha256,
+                      bool truncated)
 {
     json_t *o = checked(b, json_object());
     put(b, o, "bytes", json_integer((json_int_t)n));
@@ -180,7 +185,8 @@ static json_t *output(struct builder *b, uint64_t n, const struct tw_stream *s, 
     return o;
 }
 
-static void put_hold(struct builder *b, json_t *o, const char *name, const struct twin_run_hold *h, int cpu)
+static void put_hold(struct builder *b, json_t *o, const char *name, const struct twin_run_hold *h,
+                     int cpu)
 {
     if (!h->asked)
         return;
@@ -192,7 +198,9 @@ static void put_hold(struct builder *b, json_t *o, const char *name, const struc
     put(b, o, name, v);
 }
 
-/* What the agents were to hold still or shake, in their own words: a replay says the same to them. */
+/*
+ * What the agents were to hold still or shake, in their own words: a replay says the same to them.
+ */
 static json_t *asked_of_agents(struct builder *b, const struct tw_env *env)
 {
     static const char *const names[] = {"TWINRUN_FACTORS", "TWINRUN_PINS", "TWINRUN_HELD"};
@@ -229,7 +237,8 @@ static json_t *data(struct builder *b, const struct twin_run *run)
     return a;
 }
 
-static void put_start(struct builder *b, json_t *o, const struct twin_run *run, const struct tw_run_extra *x)
+static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
+                      const struct tw_run_extra *x)
 {
     char version[] = "twinrun.run/1";
     put(b, o, "schema", tw_json_bytes(version));
@@ -245,14 +254,16 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, o, "start_realtime_ns", json_integer(run->start_realtime_ns));
     put(b, o, "start_monotonic_ns", json_integer(run->start_monotonic_ns));
     put(b, o, "level", tw_json_bytes(twin_level_name(run->level)));
-    put(b, o, "window", json_pack("[I,I]", (json_int_t)x->o->window_first, (json_int_t)x->o->window_last));
+    put(b, o, "window",
+        json_pack("[I,I]", (json_int_t)x->o->window_first, (json_int_t)x->o->window_last));
     put(b, o, "max_steps", json_integer(run->max_steps));
     put(b, o, "sketch_every", json_integer(x->o->sketch_every));
     put(b, o, "telemetry", json_boolean(x->o->agents && !x->o->no_telemetry));
     put(b, o, "lossless", json_boolean(x->o->lossless));
     put(b, o, "agents", json_boolean(run->agents));
     json_t *agent = checked(b, json_object());
-    put(b, agent, "library", tw_json_bytes(x->agent->library ? x->agent->library : x->agent->parts.agent_library));
+    put(b, agent, "library",
+        tw_json_bytes(x->agent->library ? x->agent->library : x->agent->parts.agent_library));
     put(b, agent, "site_dir", tw_json_bytes(x->agent->parts.site_dir));
     put(b, agent, "preloaded", json_boolean(x->agent->preload));
     put(b, agent, "why", tw_json_bytes(x->agent->why));
@@ -264,7 +275,8 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run, 
     put(b, o, "notes", strings(b, run->notes, run->note_count));
 }
 
-static void put_end(struct builder *b, json_t *o, const struct twin_run *run, const struct tw_run_extra *x)
+static void put_end(struct builder *b, json_t *o, const struct twin_run *run,
+                    const struct tw_run_extra *x)
 {
     put(b, o, "outcome", tw_json_bytes(tw_outcome_name(run->outcome)));
     put(b, o, "exit_code", json_integer(run->exit_code));
@@ -272,9 +284,11 @@ static void put_end(struct builder *b, json_t *o, const struct twin_run *run, co
     put(b, o, "message", tw_json_bytes(run->message));
     put(b, o, "wall_s", json_real(run->wall_s));
     put(b, o, "stdout",
-        output(b, run->stdout_bytes, x->stream ? &x->stream[0] : NULL, run->stdout_sha256, run->stdout_truncated));
+        output(b, run->stdout_bytes, x->stream ? &x->stream[0] : NULL, run->stdout_sha256,
+               run->stdout_truncated));
     put(b, o, "stderr",
-        output(b, run->stderr_bytes, x->stream ? &x->stream[1] : NULL, run->stderr_sha256, run->stderr_truncated));
+        output(b, run->stderr_bytes, x->stream ? &x->stream[1] : NULL, run->stderr_sha256,
+               run->stderr_truncated));
     put(b, o, "one_stream", json_boolean(run->one_stream));
     put(b, o, "processes", processes(b, run));
     put(b, o, "files", files(b, run));
@@ -298,7 +312,8 @@ int tw_run_save(const struct twin_run *run, const struct tw_run_extra *x, struct
     if (x->complete)
         put_end(&b, o, run, x);
     int rc = 0;
-    if (b.failed || !path || json_dump_callback(o, append, &text, JSON_INDENT(1) | JSON_ENSURE_ASCII) != 0 ||
+    if (b.failed || !path ||
+        json_dump_callback(o, append, &text, JSON_INDENT(1) | JSON_ENSURE_ASCII) != 0 ||
         tw_buf_puts(&text, "\n") != 0)
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory writing run.json of %s", run->dir);
     else

@@ -12,9 +12,10 @@
 #include <unistd.h>
 
 /*
- * A scratch copy of the working folder, so that runs do not overwrite each other's files. Blocks are shared where the
- * file system can. Bulk folders (.git, .venv, node_modules) are links to the originals: copying them would cost more
- * than it protects. What is too large is an error: a job on half a folder would fail in ways that nobody understands.
+ * A scratch copy of the working folder, so that runs do not overwrite each other's files. Blocks
+ * are shared where the file system can. Bulk folders (.git, .venv, node_modules) are links to the
+ * originals: copying them would cost more than it protects. What is too large is an error: a job on
+ * half a folder would fail in ways that nobody understands.
  */
 #define SCRATCH_BYTES ((uint64_t)2 << 30)
 
@@ -42,7 +43,8 @@ static int copy_bytes(int in, int out)
             break;
         if (errno == EINTR)
             continue;
-        if (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM)
+        if (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
+            errno != EPERM)
             return -1;
         enum { ROOM = 1 << 18 };
         chunk = tw_malloc(ROOM);
@@ -65,21 +67,24 @@ static int copy_file(struct copy *c, int from, int to, const char *name, const s
 {
     c->bytes += (uint64_t)st->st_size;
     if (c->bytes > SCRATCH_BYTES)
-        return twin_error_set(
-            c->err, TWIN_ELIMIT,
-            "%s is too large for a scratch copy (more than 2 GiB); run in a smaller folder, or without --fresh-dir (which --jobs brings along)",
-            c->from);
+        return twin_error_set(c->err, TWIN_ELIMIT,
+                              "%s is too large for a scratch copy (more than 2 GiB); run in a "
+                              "smaller folder, or without --fresh-dir (which --jobs brings along)",
+                              c->from);
     int in = openat(from, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    int out = in < 0 ? -1 : openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int out = in < 0 ? -1
+                     : openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct timespec times[2] = {st->st_atim, st->st_mtim};
     int rc = 0;
     if (in < 0 || out < 0 || copy_bytes(in, out) != 0 || fchmod(out, st->st_mode & 07777) != 0 ||
         futimens(out, times) != 0)
-        rc = twin_error_system(c->err, "cannot copy %s out of %s into the scratch folder", name, c->from);
+        rc = twin_error_system(c->err, "cannot copy %s out of %s into the scratch folder", name,
+                               c->from);
     if (in >= 0)
         close(in);
     if (out >= 0 && close(out) != 0 && rc == 0)
-        rc = twin_error_system(c->err, "cannot copy %s out of %s into the scratch folder", name, c->from);
+        rc = twin_error_system(c->err, "cannot copy %s out of %s into the scratch folder", name,
+                               c->from);
     return rc;
 }
 
@@ -96,17 +101,21 @@ static int copy_link(struct copy *c, int from, int to, const char *name)
 
 static int copy_folder(struct copy *c, int from, int to, const char *path, int depth);
 
-static int copy_entry(struct copy *c, int from, int to, const char *path, const char *name, int depth)
+static int copy_entry(struct copy *c, int from, int to, const char *path, const char *name,
+                      int depth)
 {
     struct stat st;
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? 0 : twin_error_system(c->err, "cannot look at %s in %s", name, c->from);
+        return errno == ENOENT
+                   ? 0
+                   : twin_error_system(c->err, "cannot look at %s in %s", name, c->from);
     if (c->has_home && st.st_dev == c->home_device && st.st_ino == c->home_inode)
         return 0;
     if (++c->entries > TW_FILES_MAX)
-        return twin_error_set(c->err, TWIN_ELIMIT,
-                              "%s has more than %d entries, too many for a scratch copy; run without --fresh-dir",
-                              c->from, TW_FILES_MAX);
+        return twin_error_set(
+            c->err, TWIN_ELIMIT,
+            "%s has more than %d entries, too many for a scratch copy; run without --fresh-dir",
+            c->from, TW_FILES_MAX);
     if (S_ISREG(st.st_mode))
         return copy_file(c, from, to, name, &st);
     if (S_ISLNK(st.st_mode))
@@ -127,7 +136,8 @@ static int copy_entry(struct copy *c, int from, int to, const char *path, const 
         if (symlinkat(original, to, name) != 0)
             rc = twin_error_system(c->err, "cannot link %s into the scratch folder", original);
     } else if (depth >= TW_FILES_DEPTH) {
-        rc = twin_error_set(c->err, TWIN_ELIMIT, "%s is more than %d folders deep, too deep for a scratch copy",
+        rc = twin_error_set(c->err, TWIN_ELIMIT,
+                            "%s is more than %d folders deep, too deep for a scratch copy",
                             original, TW_FILES_DEPTH);
     } else {
         int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -165,7 +175,8 @@ static int copy_folder(struct copy *c, int from, int to, const char *path, int d
     return rc;
 }
 
-int tw_scratch_copy(const char *from, const char *to, const char *home, struct twin_run *run, struct twin_error *err)
+int tw_scratch_copy(const char *from, const char *to, const char *home, struct twin_run *run,
+                    struct twin_error *err)
 {
     struct stat st;
     struct copy c = {.from = from, .err = err};
@@ -174,7 +185,8 @@ int tw_scratch_copy(const char *from, const char *to, const char *home, struct t
         c.home_device = st.st_dev;
         c.home_inode = st.st_ino;
     }
-    int rc = mkdir(to, 0777) == 0 ? 0 : twin_error_system(err, "cannot make the scratch folder %s", to);
+    int rc = mkdir(to, 0777) == 0 ? 0
+                                  : twin_error_system(err, "cannot make the scratch folder %s", to);
     int in = rc == 0 ? open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     int out = rc == 0 ? open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (rc == 0 && (in < 0 || out < 0))
@@ -187,7 +199,8 @@ int tw_scratch_copy(const char *from, const char *to, const char *home, struct t
         close(out);
     if (rc == 0 && c.linked)
         tw_run_note(run,
-                    "fresh folder: %zu large folder%s (such as .git or .venv) are links to the originals, not copies",
+                    "fresh folder: %zu large folder%s (such as .git or .venv) are links to the "
+                    "originals, not copies",
                     c.linked, c.linked == 1 ? "" : "s");
     if (rc == 0 && c.skipped)
         tw_run_note(run, "fresh folder: %zu sockets, pipes or devices were left out", c.skipped);

@@ -31,8 +31,8 @@ char **tw_program_candidates(const char *name, const char *path_value, struct tw
     for (const char *p = path;; p++) {
         size_t len = strcspn(p, ":");
         /* An empty element means the working folder. */
-        list[used] =
-            len ? tw_printf("%.*s%s%s", (int)len, p, p[len - 1] == '/' ? "" : "/", name) : tw_printf("./%s", name);
+        list[used] = len ? tw_printf("%.*s%s%s", (int)len, p, p[len - 1] == '/' ? "" : "/", name)
+                         : tw_printf("./%s", name);
         if (!list[used++])
             goto no_memory;
         p += len;
@@ -76,20 +76,23 @@ static bool is_text(const char *path)
 }
 
 /* Everything below the fork uses async-signal-safe calls only: the caller may have threads. */
-static void exec_candidates(char *const *candidates, const char **shell_argv, const struct tw_spawn *s, int report)
+static void exec_candidates(char *const *candidates, const char **shell_argv,
+                            const struct tw_spawn *s, int report)
 {
     int last = ENOENT;
     for (size_t i = 0; candidates[i]; i++) {
         execve(candidates[i], s->argv, s->env);
         int error = errno;
-        if (error == ENOEXEC && is_text(candidates[i])) { /* a script without "#!": what every shell and execvp do */
+        /* a script without "#!": what every shell and execvp do */
+        if (error == ENOEXEC && is_text(candidates[i])) {
             shell_argv[1] = candidates[i];
             execve(shell_argv[0], (char *const *)shell_argv, s->env);
             error = errno == ENOENT ? ENOEXEC : errno;
         }
         if (error == EACCES)
             last = EACCES; /* remembered, but a later folder may have it */
-        else if (error != ENOENT && error != ENOTDIR && error != ENODEV && error != ESTALE && error != ETIMEDOUT) {
+        else if (error != ENOENT && error != ENOTDIR && error != ENODEV && error != ESTALE &&
+                 error != ETIMEDOUT) {
             last = error;
             break;
         }
@@ -99,7 +102,8 @@ static void exec_candidates(char *const *candidates, const char **shell_argv, co
     _exit(last == ENOENT || last == ENOTDIR ? 127 : 126);
 }
 
-/* Both survive exec and are inherited by all that the job starts. A refusal is reported, and the job runs all the same. */
+/* Both survive exec and are inherited by all that the job starts. A refusal is reported, and the
+ * job runs all the same. */
 static void hold_still(const struct tw_spawn *s)
 {
     if (s->no_aslr) {
@@ -117,7 +121,8 @@ static void hold_still(const struct tw_spawn *s)
     }
 }
 
-static void child(const struct tw_spawn *s, char *const *candidates, const char **shell_argv, int report)
+static void child(const struct tw_spawn *s, char *const *candidates, const char **shell_argv,
+                  int report)
 {
     int error = 0;
     for (int fd = 0; fd < 3 && !error; fd++)
@@ -153,7 +158,8 @@ int tw_spawn_start(struct tw_spawn *s, struct twin_error *err)
     for (size_t i = 1; i < argc; i++)
         shell_argv[i + 1] = s->argv[i];
     if (s->no_aslr || s->on_cpu) {
-        void *shared = mmap(NULL, sizeof *s->holds, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        void *shared = mmap(NULL, sizeof *s->holds, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (shared == MAP_FAILED) {
             rc = twin_error_set(err, TWIN_ENOMEM, "out of memory starting %s", s->argv[0]);
             goto out;
@@ -199,15 +205,19 @@ static char *explain_missing(const struct tw_spawn *s)
         if (stat(name, &st) != 0)
             return tw_printf("cannot run %s: there is no such file", name);
         if (tw_elf_inspect(name, &elf) == 0 && elf.shebang[0])
-            return tw_printf("cannot run %s: its first line names an interpreter that does not exist: #!%s", name,
-                             elf.shebang);
+            return tw_printf(
+                "cannot run %s: its first line names an interpreter that does not exist: #!%s",
+                name, elf.shebang);
         if (elf.interp[0])
-            return tw_printf("cannot run %s: it needs the loader %s, which does not exist here", name, elf.interp);
-        return tw_printf("cannot run %s: a folder on the way to it, or its interpreter, does not exist", name);
+            return tw_printf("cannot run %s: it needs the loader %s, which does not exist here",
+                             name, elf.interp);
+        return tw_printf(
+            "cannot run %s: a folder on the way to it, or its interpreter, does not exist", name);
     }
     const char *path = s->path_value ? s->path_value : DEFAULT_PATH;
     if (stat(name, &st) == 0 && S_ISREG(st.st_mode))
-        return tw_printf("cannot run %s: no such program in PATH (%s); there is a file of that name here: try ./%s",
+        return tw_printf("cannot run %s: no such program in PATH (%s); there is a file of that "
+                         "name here: try ./%s",
                          name, path, name);
     return tw_printf("cannot run %s: no such program in PATH (%s)", name, path);
 }
@@ -221,12 +231,13 @@ char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code)
     if (error == EACCES && stat(s->argv[0], &st) == 0 && S_ISDIR(st.st_mode))
         return tw_printf("cannot run %s: it is a folder", s->argv[0]);
     if (error == EACCES && strchr(s->argv[0], '/'))
-        return tw_printf("cannot run %s: permission denied (is it executable? try: chmod +x %s)", s->argv[0],
-                         s->argv[0]);
+        return tw_printf("cannot run %s: permission denied (is it executable? try: chmod +x %s)",
+                         s->argv[0], s->argv[0]);
     if (error == EACCES)
         return tw_printf("cannot run %s: found in PATH, but not executable", s->argv[0]);
     if (error == ENOEXEC)
-        return tw_printf("cannot run %s: it is not a program that this machine can execute (built for another one?)",
+        return tw_printf("cannot run %s: it is not a program that this machine can execute (built "
+                         "for another one?)",
                          s->argv[0]);
     if (error == E2BIG)
         return tw_printf("cannot run %s: its arguments and environment are too long", s->argv[0]);

@@ -30,8 +30,8 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* The job sees a terminal where it would have seen one; its bytes stay as they are (no \n to \r\n: our own terminal
- * does that). */
+/* The job sees a terminal where it would have seen one; its bytes stay as they are (no \n to \r\n:
+ * our own terminal does that). */
 static int open_pty(struct tw_stream *s, int terminal)
 {
     struct termios modes;
@@ -68,9 +68,9 @@ static bool is_given(int fd)
     return flags >= 0 && !(flags & FD_CLOEXEC);
 }
 
-/* A slow reader of ours must slow the job, not stop us from seeing signals. Opened anew, the non-blocking mode is our
- * own; set on the inherited description it would reach the shell's. Files and devices never block: they are used as
- * they are. */
+/* A slow reader of ours must slow the job, not stop us from seeing signals. Opened anew, the
+ * non-blocking mode is our own; set on the inherited description it would reach the shell's. Files
+ * and devices never block: they are used as they are. */
 static void open_sink(struct tw_stream *s, int fd)
 {
     struct stat st;
@@ -107,8 +107,8 @@ static int open_source(struct tw_stream *s, int fd, bool show)
     return 0;
 }
 
-int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_stream_show show, uint64_t cap,
-                   struct twin_error *err)
+int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_stream_show show,
+                   uint64_t cap, struct twin_error *err)
 {
     *s = (struct tw_stream)TW_STREAM_CLOSED;
     s->name = fd == 1 ? "stdout" : "stderr";
@@ -131,7 +131,8 @@ int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_str
         goto out; /* closed for the job, too: it fails to write as it would without us */
     if (show == TW_STREAM_NATIVE && tw_stream_try_direct(s, fd))
         goto out;
-    if (open_source(s, fd, show != TW_STREAM_STORED) != 0 || fcntl(s->source, F_SETFL, O_NONBLOCK) != 0) {
+    if (open_source(s, fd, show != TW_STREAM_STORED) != 0 ||
+        fcntl(s->source, F_SETFL, O_NONBLOCK) != 0) {
         rc = twin_error_system(err, "cannot make a pipe for the job's %s", s->name);
         goto out;
     }
@@ -196,7 +197,8 @@ void tw_stream_pump(struct tw_stream *s)
         return;
     ssize_t n = read(s->source, s->chunk, CHUNK_BYTES);
     if (n < 0 && errno == EAGAIN)
-        s->must_drain = 0; /* empty, whatever the count said (a pseudo-terminal's may be too high) */
+        /* empty, whatever the count said (a pseudo-terminal's may be too high) */
+        s->must_drain = 0;
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (n <= 0) { /* a pseudo-terminal whose last writer closed it says EIO */
@@ -218,14 +220,15 @@ void tw_stream_pass_on(struct tw_stream *s)
     while (s->sink >= 0 && s->chunk_off < s->chunk_len) {
         const char *from = s->chunk + s->chunk_off;
         size_t n = s->chunk_len - s->chunk_off;
-        ssize_t done =
-            s->sink_is_socket ? send(s->sink, from, n, MSG_DONTWAIT | MSG_NOSIGNAL) : write(s->sink, from, n);
+        ssize_t done = s->sink_is_socket ? send(s->sink, from, n, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                         : write(s->sink, from, n);
         if (done > 0) {
             s->chunk_off += (size_t)done;
         } else if (done < 0 && errno == EAGAIN) {
             return; /* poll will say when */
         } else if (done == 0 || errno != EINTR) {
-            /* The reader went away (head, a closed window). Without us the job's next write would fail. */
+            /* The reader went away (head, a closed window). Without us the job's next write would
+             * fail. */
             if (s->sink_is_ours)
                 close(s->sink);
             s->sink = -1;

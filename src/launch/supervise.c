@@ -9,15 +9,17 @@
 #include <unistd.h>
 
 /*
- * One loop, one thread: output and input are moved, signals are read from a descriptor (so the job's dispositions are
- * untouched and nothing races), processes are sampled, the caller is told, and the job is ended when it must be.
- * States of stopping: asked (a signal was sent, kill_ns = 0), killed (SIGKILL sent, repeated until none is left).
+ * One loop, one thread: output and input are moved, signals are read from a descriptor (so the
+ * job's dispositions are untouched and nothing races), processes are sampled, the caller is told,
+ * and the job is ended when it must be. States of stopping: asked (a signal was sent, kill_ns = 0),
+ * killed (SIGKILL sent, repeated until none is left).
  */
 #define MS 1000000ull
 enum {
     TICK_MS = 250,
-    LINGER_MS = 500,       /* what does nothing for so long after the job's end stays for good */
-    LINGER_BUSY_MS = 5000, /* what does something may be on its way to its end, on a busy machine for long */
+    LINGER_MS = 500, /* what does nothing for so long after the job's end stays for good */
+    /* what does something may be on its way to its end, on a busy machine for long */
+    LINGER_BUSY_MS = 5000,
     GRACE_SIGNAL_MS = 5000,
     GRACE_STOP_MS = 3000,
     GIVE_UP_MS = 3000,
@@ -38,7 +40,8 @@ static void kill_all(struct tw_job *job, uint64_t now)
     tw_tree_kill(job->tree, SIGKILL, TW_KILL_ALL);
 }
 
-/* The terminal signals the whole foreground group, job included: sending again would be a second Ctrl-C. */
+/* The terminal signals the whole foreground group, job included: sending again would be a second
+ * Ctrl-C. */
 static void on_stop_signal(struct tw_job *job, const struct signalfd_siginfo *info, uint64_t now)
 {
     int signal = (int)info->ssi_signo;
@@ -68,16 +71,18 @@ static void reap(struct tw_job *job, uint64_t now)
         job->status = status;
         for (int i = 0; i < 2; i++)
             tw_stream_job_ended(&job->stream[i]);
-        /* What runs in sessions of its own has not heard of the Ctrl-C; its parent is gone, so nobody else will tell
-         * it. */
+        /* What runs in sessions of its own has not heard of the Ctrl-C; its parent is gone, so
+         * nobody else will tell it. */
         if (job->stop == TW_STOP_SIGNAL)
             tw_tree_kill(job->tree, SIGTERM, TW_KILL_OTHERS);
     }
-    if (pid < 0 && errno == ECHILD && !job->ended) { /* cannot happen unless somebody else reaped it */
+    /* cannot happen unless somebody else reaped it */
+    if (pid < 0 && errno == ECHILD && !job->ended) {
         job->ended = true;
         job->end_ns = now;
         job->status = 0;
-        tw_run_note(job->run, "the job's exit status was lost: another part of this process collected it");
+        tw_run_note(job->run,
+                    "the job's exit status was lost: another part of this process collected it");
     }
 }
 
@@ -152,7 +157,8 @@ static bool finished(struct tw_job *job, uint64_t now)
 {
     if (!job->ended)
         return job->kill_ns != 0 &&
-               now > job->kill_ns + GIVE_UP_MS * MS; /* even SIGKILL does not end it: uninterruptible */
+               /* even SIGKILL does not end it: uninterruptible */
+               now > job->kill_ns + GIVE_UP_MS * MS;
     bool quiet = tw_tree_alive(job->tree) == 0;
     bool drained = true, eof = true;
     for (int i = 0; i < 2; i++) {
@@ -163,9 +169,11 @@ static bool finished(struct tw_job *job, uint64_t now)
         return true;
     if (job->stop != TW_STOP_NO && !quiet) /* all of it must end, not only the main process */
         return job->kill_ns != 0 && now > job->kill_ns + GIVE_UP_MS * MS;
-    if (job->stop != TW_STOP_NO) /* asked to stop while our own reader does not read: do not wait for it */
+    /* asked to stop while our own reader does not read: do not wait for it */
+    if (job->stop != TW_STOP_NO)
         return now > (job->stop_ns > job->end_ns ? job->stop_ns : job->end_ns) + LINGER_MS * MS;
-    uint64_t busy_ns = tw_tree_busy_ns(job->tree), idle_ns = busy_ns > job->end_ns ? busy_ns : job->end_ns;
+    uint64_t busy_ns = tw_tree_busy_ns(job->tree);
+    uint64_t idle_ns = busy_ns > job->end_ns ? busy_ns : job->end_ns;
     return drained && (now > idle_ns + LINGER_MS * MS || now > job->end_ns + LINGER_BUSY_MS * MS);
 }
 

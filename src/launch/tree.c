@@ -11,10 +11,11 @@
 #include <unistd.h>
 
 /*
- * Which processes belong to the job: all descendants of ours, found by sampling /proc. We are a subreaper while the job
- * runs, so a process whose parent ended becomes our child and stays in sight. What was a descendant before the job
- * started (a daemon left over by an earlier run) is not the job's. Sampling is cheap where it can be: no process was
- * created since when the last pid of /proc/loadavg is the same; and it keeps to 1% of one core.
+ * Which processes belong to the job: all descendants of ours, found by sampling /proc. We are a
+ * subreaper while the job runs, so a process whose parent ended becomes our child and stays in
+ * sight. What was a descendant before the job started (a daemon left over by an earlier run) is not
+ * the job's. Sampling is cheap where it can be: no process was created since when the last pid of
+ * /proc/loadavg is the same; and it keeps to 1% of one core.
  */
 enum {
     TABLE_MAX = 4096,
@@ -24,9 +25,9 @@ enum {
 
 struct seen {
     pid_t pid, ppid;
-    uint64_t start;    /* clock ticks since boot */
+    uint64_t start;     /* clock ticks since boot */
     uint64_t cpu_ticks; /* so far, as last seen */
-    uint64_t image_ns; /* when this argv was first seen */
+    uint64_t image_ns;  /* when this argv was first seen */
     char *argv;
     char *why;
     bool alive, examined, loaded, is_fork_of_us;
@@ -72,7 +73,9 @@ static struct tw_proc *line_of(const struct tw_proc *lines, size_t n, pid_t pid)
 
 enum { MARK_UNKNOWN, MARK_OURS, MARK_FOREIGN, MARK_OPEN };
 
-/* Is it below us? Follows the parents; marks what it passes, so that every process is decided once. */
+/*
+ * Is it below us? Follows the parents; marks what it passes, so that every process is decided once.
+ */
 static int decide(struct tw_tree *t, struct tw_proc *line)
 {
     pid_t self = getpid();
@@ -89,7 +92,8 @@ static int decide(struct tw_tree *t, struct tw_proc *line)
             mark = l->mark;
             break;
         }
-        if (l->mark == MARK_OPEN || (old && old->start == l->start) || depth == sizeof path / sizeof path[0])
+        if (l->mark == MARK_OPEN || (old && old->start == l->start) ||
+            depth == sizeof path / sizeof path[0])
             break;
         l->mark = MARK_OPEN;
         path[depth++] = l;
@@ -99,7 +103,8 @@ static int decide(struct tw_tree *t, struct tw_proc *line)
     return mark;
 }
 
-/* Reads all of /proc; afterwards t->now holds the job's processes only. Keeps the last scan when memory is short. */
+/* Reads all of /proc; afterwards t->now holds the job's processes only. Keeps the last scan when
+ * memory is short. */
 static void scan(struct tw_tree *t)
 {
     DIR *d = opendir("/proc");
@@ -146,7 +151,9 @@ static struct seen *seen_of(struct tw_tree *t, pid_t pid, uint64_t start, size_t
     }
     if (at)
         *at = low;
-    return low < t->seen_count && t->seen[low].pid == pid && t->seen[low].start == start ? &t->seen[low] : NULL;
+    return low < t->seen_count && t->seen[low].pid == pid && t->seen[low].start == start
+               ? &t->seen[low]
+               : NULL;
 }
 
 static struct seen *remember(struct tw_tree *t, const struct tw_proc *line)
@@ -182,7 +189,8 @@ static void armed_line(struct tw_tree *t, char *line)
     int pid, ppid, at = 0;
     unsigned long long start;
     char kind[16];
-    if (sscanf(line, "%d %d %llu %15s %n", &pid, &ppid, &start, kind, &at) < 4 || at == 0 || pid <= 0)
+    if (sscanf(line, "%d %d %llu %15s %n", &pid, &ppid, &start, kind, &at) < 4 || at == 0 ||
+        pid <= 0)
         return;
     struct armed *known = armed_of(t, pid);
     char *argv = tw_strndup(line + at, TW_ARGV_MAX);
@@ -190,15 +198,18 @@ static void armed_line(struct tw_tree *t, char *line)
         tw_free(known->argv);
         known->argv = argv;
         known->start_ns = start;
-    } else if (t->armed_count < TABLE_MAX && tw_launch_grow(&t->armed, t->armed_count, sizeof *t->armed, NULL) == 0) {
-        t->armed[t->armed_count++] = (struct armed){.pid = pid, .ppid = ppid, .argv = argv, .start_ns = start};
+    } else if (t->armed_count < TABLE_MAX &&
+               tw_launch_grow(&t->armed, t->armed_count, sizeof *t->armed, NULL) == 0) {
+        t->armed[t->armed_count++] = (struct armed){
+            .pid = pid, .ppid = ppid, .argv = argv, .start_ns = start};
     } else {
         t->overflow = true;
         tw_free(argv);
     }
 }
 
-/* Reads what the agents appended since the last time; a line without its end is left for the next time. */
+/* Reads what the agents appended since the last time; a line without its end is left for the next
+ * time. */
 static void read_armed(struct tw_tree *t)
 {
     char block[ARMED_LINE_MAX * 4 + 1];
@@ -225,8 +236,9 @@ static void read_armed(struct tw_tree *t)
     close(fd);
 }
 
-/* The agent spoke from inside the program that the process runs now. A line with another argv may come from the program
- * that it was before an exec (bash -c ./static), or the process renamed itself: then the maps tell. */
+/* The agent spoke from inside the program that the process runs now. A line with another argv may
+ * come from the program that it was before an exec (bash -c ./static), or the process renamed
+ * itself: then the maps tell. */
 static bool spoke(const struct tw_tree *t, const struct seen *s)
 {
     const struct armed *line = armed_of(t, s->pid);
@@ -234,8 +246,9 @@ static bool spoke(const struct tw_tree *t, const struct seen *s)
     return line && line->argv && s->argv && strncmp(line->argv, s->argv, COMPARED) == 0;
 }
 
-/* The words of a process that has become another program, and a time at which they were these: an agent's line of the
- * program before may be written while we look. Takes argv; NULL when the process is gone or there is no memory. */
+/* The words of a process that has become another program, and a time at which they were these: an
+ * agent's line of the program before may be written while we look. Takes argv; NULL when the
+ * process is gone or there is no memory. */
 static char *argv_of_image(pid_t pid, char *argv, uint64_t *when)
 {
     enum { LOOKS = 3 };
@@ -255,7 +268,8 @@ static char *argv_of_image(pid_t pid, char *argv, uint64_t *when)
 static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
 {
     char *argv = tw_proc_argv(s->pid);
-    bool forked = argv && t->our_argv && strcmp(argv, t->our_argv) == 0; /* between fork and exec: not yet what it will be */
+    /* between fork and exec: not yet what it will be */
+    bool forked = argv && t->our_argv && strcmp(argv, t->our_argv) == 0;
     s->is_fork_of_us = argv ? forked : s->is_fork_of_us;
     if (forked)
         s->image_ns = now_ns;
@@ -269,8 +283,8 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
         argv = NULL;
     }
     tw_free(argv);
-    if (!t->agents || s->examined || s->is_fork_of_us || !s->argv || now_ns < s->image_ns + SETTLE_MS * 1000000ull ||
-        spoke(t, s))
+    if (!t->agents || s->examined || s->is_fork_of_us || !s->argv ||
+        now_ns < s->image_ns + SETTLE_MS * 1000000ull || spoke(t, s))
         return;
     const char *why;
     if (!tw_proc_why_unarmed(s->pid, s->start, t->environ_line, t->preload_why, &why))
@@ -296,7 +310,8 @@ void tw_tree_sample(struct tw_tree *t, bool force)
     if (tw_proc_read_small("/proc/loadavg", text, sizeof text) > 0 && strrchr(text, ' '))
         last_pid = strtoull(strrchr(text, ' ') + 1, NULL, 10);
     if (force || last_pid == 0 || last_pid != t->last_pid || !t->settled) {
-        /* A number is given out before its process shows in /proc: only a second look with the same number has it. */
+        /* A number is given out before its process shows in /proc: only a second look with the same
+         * number has it. */
         t->settled = last_pid == t->last_pid;
         t->last_pid = last_pid;
         scan(t);
@@ -326,10 +341,13 @@ void tw_tree_sample(struct tw_tree *t, bool force)
         }
     }
     uint64_t pause = (cpu_ns() - begin_cpu) * 100;
-    t->next_sample_ns = begin + (pause < 150000000 ? 150000000 : pause > 1000000000 ? 1000000000 : pause);
+    t->next_sample_ns = begin + (pause < 150000000    ? 150000000
+                                 : pause > 1000000000 ? 1000000000
+                                                      : pause);
 }
 
-struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why, struct twin_error *err)
+struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why,
+                              struct twin_error *err)
 {
     struct tw_tree *t = tw_calloc(1, sizeof *t);
     if (!t)
@@ -435,8 +453,8 @@ static bool same_program(const char *argv, const char *other)
     return n == strcspn(other, " ") && memcmp(argv, other, n) == 0;
 }
 
-/* A process that was gone before it was looked at again may have become another program (sh -c 'exec
- * python ...'): its agent has said so. What was sampled later than that counts more. */
+/* A process that was gone before it was looked at again may have become another program (sh -c
+ * 'exec python ...'): its agent has said so. What was sampled later than that counts more. */
 static const char *last_argv(const struct tw_tree *t, const struct seen *s)
 {
     const struct armed *line = armed_of(t, s->pid);
@@ -446,8 +464,9 @@ static const char *last_argv(const struct tw_tree *t, const struct seen *s)
     return line->argv;
 }
 
-/* What goes into run.json: the main process; every armed one; every other one that was looked into. One that was gone
- * before we could look is left out: a short-lived process that the agent entered has spoken for itself. */
+/* What goes into run.json: the main process; every armed one; every other one that was looked into.
+ * One that was gone before we could look is left out: a short-lived process that the agent entered
+ * has spoken for itself. */
 int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *err)
 {
     read_armed(t);
@@ -457,16 +476,19 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");
     for (size_t i = 0; i < t->seen_count; i++) {
         struct seen *s = &t->seen[i];
-        bool armed = s->examined ? s->loaded || spoke(t, s) : armed_of(t, s->pid) != NULL,
-             is_main = s->pid == t->main_pid;
+        bool armed = s->examined ? s->loaded || spoke(t, s) : armed_of(t, s->pid) != NULL;
+        bool is_main = s->pid == t->main_pid;
         if (!is_main && !armed && !s->alive && !s->examined && t->agents)
             continue;
         if (!is_main && s->is_fork_of_us && !s->alive)
             continue;
-        const char *why = armed ? NULL : !t->agents ? "unobserved control run" : s->why ? s->why : t->preload_why;
+        const char *why = armed        ? NULL
+                          : !t->agents ? "unobserved control run"
+                          : s->why     ? s->why
+                                       : t->preload_why;
         struct twin_run_process *p = &run->processes[run->process_count++];
-        *p =
-            (struct twin_run_process){.pid = s->pid, .ppid = s->ppid, .armed = armed, .outlived = s->alive && !is_main};
+        *p = (struct twin_run_process){
+            .pid = s->pid, .ppid = s->ppid, .armed = armed, .outlived = s->alive && !is_main};
         p->argv = tw_strdup(last_argv(t, s));
         p->why = why ? tw_strdup(why) : NULL;
         if (!p->argv || (why && !p->why))
@@ -480,13 +502,16 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
         if (k < sampled)
             continue;
         struct twin_run_process *p = &run->processes[run->process_count++];
-        *p = (struct twin_run_process){.pid = t->armed[i].pid, .ppid = t->armed[i].ppid, .armed = true};
+        *p = (struct twin_run_process){
+            .pid = t->armed[i].pid, .ppid = t->armed[i].ppid, .armed = true};
         p->argv = tw_strdup(t->armed[i].argv ? t->armed[i].argv : "");
         if (!p->argv)
             return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");
     }
     if (t->overflow)
-        tw_run_note(run, "more than %d processes belonged to the job; only the first ones are listed", TABLE_MAX);
+        tw_run_note(run,
+                    "more than %d processes belonged to the job; only the first ones are listed",
+                    TABLE_MAX);
     return 0;
 }
 

@@ -11,14 +11,16 @@
 #include <unistd.h>
 
 /*
- * Trial load: may the agent be preloaded into this program? The program itself never runs. Its own dynamic loader is
- * started in tracing mode (as ldd -r does), maps program, libraries and agent, binds every symbol, reports, and ends.
- * (--list binds no symbols.) A loader that does not know that mode, such as musl's, would run the program: it is told
- * by the mode's name, which must stand in the loader's file.
+ * Trial load: may the agent be preloaded into this program? The program itself never runs. Its own
+ * dynamic loader is started in tracing mode (as ldd -r does), maps program, libraries and agent,
+ * binds every symbol, reports, and ends.
+ * (--list binds no symbols.) A loader that does not know that mode, such as musl's, would run the
+ * program: it is told by the mode's name, which must stand in the loader's file.
  */
 enum { SHEBANG_DEPTH = 4, OUTPUT_MAX = 1 << 20, TIMEOUT_MS = 10000 };
 
-/* "interp arg" of a "#!" line, or "env [-S] NAME": the program whose loader counts. False: cannot be told. */
+/* "interp arg" of a "#!" line, or "env [-S] NAME": the program whose loader counts. False: cannot
+ * be told. */
 static bool shebang_program(const char *line, char out[256])
 {
     char words[256], *save = NULL;
@@ -38,8 +40,10 @@ static bool shebang_program(const char *line, char out[256])
     return true;
 }
 
-/* Follows scripts to the binary that runs them. NULL with *why set, or without when it does not exist. */
-static char *binary_of(const char *program, const char *path_value, struct tw_elf *elf, struct twin_error *err)
+/* Follows scripts to the binary that runs them. NULL with *why set, or without when it does not
+ * exist. */
+static char *binary_of(const char *program, const char *path_value, struct tw_elf *elf,
+                       struct twin_error *err)
 {
     char *path = tw_program_find(program, path_value, err);
     for (int depth = 0; path; depth++) {
@@ -66,7 +70,8 @@ static int drain(int fd, pid_t pid, struct tw_buf *out)
         if (n < 0 && errno == EINTR)
             continue;
         if (n > 0) {
-            tw_buf_append(out, chunk, (size_t)n); /* past the cap it stays failed: what we look for comes first */
+            /* past the cap it stays failed: what we look for comes first */
+            tw_buf_append(out, chunk, (size_t)n);
             continue;
         }
         if (ready == 0)
@@ -82,7 +87,8 @@ static int tracing_environment(struct tw_env *env, const struct tw_env *user, co
     if (rc == 0)
         rc = tw_env_set(env, "LD_TRACE_LOADED_OBJECTS", "1", err);
     if (rc == 0)
-        rc = tw_env_set(env, "LD_WARN", "yes", err); /* with it unresolved symbols are reported, as by ldd -r */
+        /* with it unresolved symbols are reported, as by ldd -r */
+        rc = tw_env_set(env, "LD_WARN", "yes", err);
     if (rc == 0)
         rc = tw_env_set(env, "LD_BIND_NOW", "yes", err);
     if (rc == 0 && preload)
@@ -90,9 +96,10 @@ static int tracing_environment(struct tw_env *env, const struct tw_env *user, co
     return rc;
 }
 
-/* Runs the loader on the program in tracing mode. Returns its exit status (as waitpid) or -1; out gets what it says. */
-static int trace_load(const char *loader, const char *program, const char *preload, const struct tw_env *user,
-                      struct tw_buf *out, struct twin_error *err)
+/* Runs the loader on the program in tracing mode. Returns its exit status (as waitpid) or -1; out
+ * gets what it says. */
+static int trace_load(const char *loader, const char *program, const char *preload,
+                      const struct tw_env *user, struct tw_buf *out, struct twin_error *err)
 {
     struct tw_env env = {0};
     int ends[2] = {-1, -1}, null = open("/dev/null", O_RDONLY | O_CLOEXEC), status = -1;
@@ -135,7 +142,8 @@ static char *complaint(const char *text, const char *library)
         for (size_t i = 0; about_us && i < sizeof signs / sizeof signs[0]; i++)
             hit |= strstr(line, signs[i]) != NULL;
         if (hit) {
-            char *shown = tw_printable(line + strspn(line, " \t"), strlen(line) - strspn(line, " \t"));
+            char *shown = tw_printable(line + strspn(line, " \t"),
+                                       strlen(line) - strspn(line, " \t"));
             tw_free(line);
             return shown;
         }
@@ -150,13 +158,14 @@ static bool loader_can_trace(const char *loader)
     enum { LOADER_MAX = 32 << 20 };
     char *data = NULL;
     size_t n = 0;
-    bool can = tw_read_file(loader, LOADER_MAX, &data, &n, NULL) == 0 && memmem(data, n, name, sizeof name - 1);
+    bool can = tw_read_file(loader, LOADER_MAX, &data, &n, NULL) == 0 &&
+               memmem(data, n, name, sizeof name - 1);
     tw_free(data);
     return can;
 }
 
-static char *try_loader(const char *path, const char *loader, const char *library, const struct tw_env *env,
-                        struct twin_error *err)
+static char *try_loader(const char *path, const char *loader, const char *library,
+                        const struct tw_env *env, struct twin_error *err)
 {
     struct tw_buf with = {.cap = OUTPUT_MAX}, without = {.cap = OUTPUT_MAX};
     char *why = NULL;
@@ -170,13 +179,17 @@ static char *try_loader(const char *path, const char *loader, const char *librar
     if (with.data)
         why = complaint(with.data, library);
     if (!why && status != 0 && (!err || err->code == 0)) {
-        /* The program may be broken by itself (a library of its own is missing): then it is not the agent's fault. */
+        /* The program may be broken by itself (a library of its own is missing): then it is not the
+         * agent's fault. */
         int alone = trace_load(loader, path, theirs, env, &without, err);
         if (alone != status)
-            why = status == -1 ? tw_strdup("its loader did not answer in time when the agent was tried")
+            why = status == -1
+                      ? tw_strdup("its loader did not answer in time when the agent was tried")
                   : WIFSIGNALED(status)
-                      ? tw_printf("its loader was killed by signal %d when the agent was tried", WTERMSIG(status))
-                      : tw_printf("its loader fails with exit code %d when the agent is there", WEXITSTATUS(status));
+                      ? tw_printf("its loader was killed by signal %d when the agent was tried",
+                                  WTERMSIG(status))
+                      : tw_printf("its loader fails with exit code %d when the agent is there",
+                                  WEXITSTATUS(status));
     }
 out:
     tw_free(preload);
@@ -185,8 +198,8 @@ out:
     return why;
 }
 
-static char *reason(const char *path, const struct tw_elf *elf, const char *library, const struct tw_env *env,
-                    struct twin_error *err)
+static char *reason(const char *path, const struct tw_elf *elf, const char *library,
+                    const struct tw_env *env, struct twin_error *err)
 {
     if (!elf->is_elf)
         return tw_printf("%s is not a program of a known format", path);
@@ -195,7 +208,8 @@ static char *reason(const char *path, const struct tw_elf *elf, const char *libr
     if (!elf->dynamic)
         return tw_printf("%s is a static binary: nothing can be loaded into it", path);
     if (elf->sanitizer)
-        return tw_printf("%s is built with a sanitizer (%s), which wants to be loaded first", path, elf->sanitizer);
+        return tw_printf("%s is built with a sanitizer (%s), which wants to be loaded first", path,
+                         elf->sanitizer);
     if (tw_program_is_privileged(path))
         return tw_printf("%s is a set-user-ID program: the loader ignores preloads", path);
     if (!loader_can_trace(elf->interp))
@@ -203,8 +217,8 @@ static char *reason(const char *path, const struct tw_elf *elf, const char *libr
     return try_loader(path, elf->interp, library, env, err);
 }
 
-int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok, char **why,
-                  struct twin_error *err)
+int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok,
+                  char **why, struct twin_error *err)
 {
     struct tw_elf elf = {0};
     struct twin_error local = TWIN_ERROR_INIT;
@@ -223,7 +237,8 @@ int tw_trial_load(const char *program, const char *library, const struct tw_env 
     return 0;
 }
 
-int twin_trial_load(const char *program, const char *agent_library, bool *ok, char **why, struct twin_error *err)
+int twin_trial_load(const char *program, const char *agent_library, bool *ok, char **why,
+                    struct twin_error *err)
 {
     extern char **environ;
     struct tw_env env = {0};

@@ -12,7 +12,11 @@
 /* Types of results (pg_type.dat); all that our columns and expressions have. */
 enum { INT8 = 20, INT4 = 23, FLOAT8 = 701, LOCK = 0x74776e72 };
 
-struct postgres { struct tw_db db; PGconn *c; char *password; };
+struct postgres {
+    struct tw_db db;
+    PGconn *c;
+    char *password;
+};
 
 /* libpq's messages, in one line, without the password wherever it may have got into one. */
 static void clean(char *message, const char *password)
@@ -27,14 +31,21 @@ static void clean(char *message, const char *password)
         memset(p, '*', n);
 }
 
-static int failed(struct postgres *p, const char *message, const char *state, struct twin_error *err)
+static int failed(struct postgres *p, const char *message, const char *state,
+                  struct twin_error *err)
 {
     char text[700];
     snprintf(text, sizeof text, "%s", message ? message : "");
     clean(text, p->password);
-    bool busy = state && (strcmp(state, "55P03") == 0 || strcmp(state, "57014") == 0 || strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0);
-    bool tables = state && strncmp(state, "42", 2) == 0 && strcmp(state, "42501") != 0; /* not ours, or damaged */
-    return twin_error_set(err, busy ? TWIN_EBUSY : tables ? TWIN_EFORMAT : TWIN_EIO, "%s: %s", p->db.name, text);
+    bool busy = state && (strcmp(state, "55P03") == 0 || strcmp(state, "57014") == 0 ||
+                          strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0);
+    /* not ours, or damaged */
+    bool tables = state && strncmp(state, "42", 2) == 0 && strcmp(state, "42501") != 0;
+    return twin_error_set(err,
+                          busy     ? TWIN_EBUSY
+                          : tables ? TWIN_EFORMAT
+                                   : TWIN_EIO,
+                          "%s: %s", p->db.name, text);
 }
 
 static void close_postgres(struct tw_db *db)
@@ -59,7 +70,8 @@ static struct tw_db_value cell(const PGresult *r, int row, int column)
     return v;
 }
 
-static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n, tw_db_row_fn *each, void *user, struct twin_error *err)
+static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n,
+                        tw_db_row_fn *each, void *user, struct twin_error *err)
 {
     enum { ARGUMENTS = 32 };
     struct postgres *p = (struct postgres *)db;
@@ -70,12 +82,17 @@ static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_va
             snprintf(number[i], sizeof number[i], "%lld", (long long)arg[i].i);
         else if (arg[i].type == TW_DB_REAL)
             snprintf(number[i], sizeof number[i], "%.17g", arg[i].d);
-        text[i] = arg[i].type == TW_DB_NULL ? NULL : arg[i].type == TW_DB_TEXT ? arg[i].s : number[i];
+        text[i] = arg[i].type == TW_DB_NULL   ? NULL
+                  : arg[i].type == TW_DB_TEXT ? arg[i].s
+                                              : number[i];
     }
     PGresult *r = PQexecParams(p->c, sql, (int)n, NULL, text, NULL, NULL, 0);
     ExecStatusType status = PQresultStatus(r);
-    int stopped = 0, rc = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK ? 0
-                          : failed(p, r ? PQresultErrorMessage(r) : PQerrorMessage(p->c), r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
+    int stopped = 0;
+    int rc = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK
+                 ? 0
+                 : failed(p, r ? PQresultErrorMessage(r) : PQerrorMessage(p->c),
+                          r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
     struct tw_db_value row[ARGUMENTS];
     int columns = PQnfields(r);
     for (int i = 0; rc == 0 && each && !stopped && i < PQntuples(r); i++) {
@@ -95,12 +112,14 @@ static void rollback_postgres(struct tw_db *db)
         run_postgres(db, "ROLLBACK", NULL, 0, NULL, NULL, NULL);
 }
 
-/* Writers take turns, as with SQLite: then the next version of a record, and the next schema, are not chosen twice. */
+/* Writers take turns, as with SQLite: then the next version of a record, and the next schema, are
+ * not chosen twice. */
 static int begin_postgres(struct tw_db *db, struct twin_error *err)
 {
     int rc = run_postgres(db, "BEGIN", NULL, 0, NULL, NULL, err);
     if (rc == 0)
-        rc = run_postgres(db, "SELECT pg_advisory_xact_lock(CAST($1 AS BIGINT))", &TW_INT(LOCK), 1, NULL, NULL, err);
+        rc = run_postgres(db, "SELECT pg_advisory_xact_lock(CAST($1 AS BIGINT))", &TW_INT(LOCK), 1,
+                          NULL, NULL, err);
     if (rc != 0)
         rollback_postgres(db);
     return rc;
@@ -121,10 +140,14 @@ static int found(void *user, const struct tw_db_value *row, size_t n)
 static int has_table_postgres(struct tw_db *db, const char *name, bool *yes, struct twin_error *err)
 {
     *yes = false;
-    return run_postgres(db, "SELECT 1 FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = $1", &TW_TEXT(name), 1, found, yes, err);
+    return run_postgres(db,
+                        "SELECT 1 FROM information_schema.tables WHERE table_schema = "
+                        "current_schema() AND table_name = $1",
+                        &TW_TEXT(name), 1, found, yes, err);
 }
 
-static const struct tw_db_ops ops = {close_postgres, begin_postgres, commit_postgres, rollback_postgres, run_postgres, has_table_postgres};
+static const struct tw_db_ops ops = {close_postgres,    begin_postgres, commit_postgres,
+                                     rollback_postgres, run_postgres,   has_table_postgres};
 
 static const char *option(const PQconninfoOption *o, const char *key)
 {
@@ -144,7 +167,8 @@ static void no_notice(void *user, const char *message) /* libpq would print it *
 static char *shown_name(const PQconninfoOption *o)
 {
     const char *host = option(o, "host"), *port = option(o, "port"), *name = option(o, "dbname");
-    char *text = tw_printf("postgresql://%s%s%s/%s", host, *port ? ":" : "", port, name), *safe = text ? tw_printable(text, strlen(text)) : NULL;
+    char *text = tw_printf("postgresql://%s%s%s/%s", host, *port ? ":" : "", port, name);
+    char *safe = text ? tw_printable(text, strlen(text)) : NULL;
     tw_free(text);
     return safe;
 }
@@ -177,7 +201,10 @@ int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
     *out = NULL;
     PQfreemem(why); /* it may quote the password */
     if (!o)
-        return twin_error_set(err, TWIN_EINVAL, "the ledger's address cannot be read; expected postgresql://[USER[:PASSWORD]@][HOST][:PORT]/NAME, special characters as %%XX");
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "the ledger's address cannot be read; expected "
+            "postgresql://[USER[:PASSWORD]@][HOST][:PORT]/NAME, special characters as %%XX");
     struct postgres *p = tw_calloc(1, sizeof *p);
     if (!p || !(p->db.name = shown_name(o)) || !(p->password = tw_strdup(option(o, "password")))) {
         if (p)
@@ -189,7 +216,9 @@ int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
     p->db.ops = &ops;
     p->c = connect_to(o);
     PQconninfoFree(o);
-    int rc = PQstatus(p->c) == CONNECTION_OK ? 0 : failed(p, p->c ? PQerrorMessage(p->c) : "out of memory", NULL, err);
+    int rc = PQstatus(p->c) == CONNECTION_OK
+                 ? 0
+                 : failed(p, p->c ? PQerrorMessage(p->c) : "out of memory", NULL, err);
     if (rc == 0) {
         PQsetNoticeProcessor(p->c, no_notice, NULL);
         rc = run_postgres(&p->db, "SET lock_timeout = '20s'", NULL, 0, NULL, NULL, err);
@@ -207,6 +236,8 @@ int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
 {
     (void)url; /* it may hold a password */
     *out = NULL;
-    return twin_error_set(err, TWIN_EUNSUPPORTED, "no ledger in PostgreSQL: this twinrun was built without libpq (package libpq-dev)");
+    return twin_error_set(
+        err, TWIN_EUNSUPPORTED,
+        "no ledger in PostgreSQL: this twinrun was built without libpq (package libpq-dev)");
 }
 #endif

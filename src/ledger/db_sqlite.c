@@ -12,7 +12,10 @@
 
 enum { WAIT_MS = 20000, BEGIN_TRIES = 50 };
 
-struct sqlite { struct tw_db db; sqlite3 *handle; };
+struct sqlite {
+    struct tw_db db;
+    sqlite3 *handle;
+};
 
 static int code_of(int rc)
 {
@@ -22,7 +25,8 @@ static int code_of(int rc)
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
     case SQLITE_SCHEMA:
-    case SQLITE_ERROR: return TWIN_EFORMAT; /* our statements are right, so the tables are not ours */
+    /* our statements are right, so the tables are not ours */
+    case SQLITE_ERROR: return TWIN_EFORMAT;
     case SQLITE_NOMEM: return TWIN_ENOMEM;
     default: return TWIN_EIO;
     }
@@ -30,8 +34,11 @@ static int code_of(int rc)
 
 static int failed(struct sqlite *s, int rc, struct twin_error *err)
 {
-    return twin_error_set(err, code_of(rc), "%s: %s%s", s->db.name, s->handle ? sqlite3_errmsg(s->handle) : sqlite3_errstr(rc),
-                          code_of(rc) == TWIN_EFORMAT ? "; when it is moved away, a new one is made from the run folders" : "");
+    return twin_error_set(err, code_of(rc), "%s: %s%s", s->db.name,
+                          s->handle ? sqlite3_errmsg(s->handle) : sqlite3_errstr(rc),
+                          code_of(rc) == TWIN_EFORMAT
+                              ? "; when it is moved away, a new one is made from the run folders"
+                              : "");
 }
 
 static void close_sqlite(struct tw_db *db)
@@ -68,7 +75,8 @@ static struct tw_db_value column(sqlite3_stmt *statement, int at)
     return v;
 }
 
-static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n, tw_db_row_fn *each, void *user, struct twin_error *err)
+static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n,
+                      tw_db_row_fn *each, void *user, struct twin_error *err)
 {
     enum { COLUMNS = 32 };
     struct sqlite *s = (struct sqlite *)db;
@@ -84,12 +92,14 @@ static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_valu
         stopped = each ? each(user, row, (size_t)(columns < COLUMNS ? columns : COLUMNS)) : 0;
         rc = SQLITE_OK;
     }
-    int code = rc == SQLITE_OK || rc == SQLITE_DONE ? 0 : failed(s, rc, err); /* before finalize: it has the message */
+    /* before finalize: it has the message */
+    int code = rc == SQLITE_OK || rc == SQLITE_DONE ? 0 : failed(s, rc, err);
     sqlite3_finalize(statement);
     return code ? code : stopped;
 }
 
-/* A writer that reads first, and writes then, could meet another one that did the same: it says at once that it will write. */
+/* A writer that reads first, and writes then, could meet another one that did the same: it says at
+ * once that it will write. */
 static int begin_sqlite(struct tw_db *db, struct twin_error *err)
 {
     return run_sqlite(db, "BEGIN IMMEDIATE", NULL, 0, NULL, NULL, err);
@@ -116,10 +126,12 @@ static int found(void *user, const struct tw_db_value *row, size_t n)
 static int has_table_sqlite(struct tw_db *db, const char *name, bool *yes, struct twin_error *err)
 {
     *yes = false;
-    return run_sqlite(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1", &TW_TEXT(name), 1, found, yes, err);
+    return run_sqlite(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1",
+                      &TW_TEXT(name), 1, found, yes, err);
 }
 
-static const struct tw_db_ops ops = {close_sqlite, begin_sqlite, commit_sqlite, rollback_sqlite, run_sqlite, has_table_sqlite};
+static const struct tw_db_ops ops = {close_sqlite,    begin_sqlite, commit_sqlite,
+                                     rollback_sqlite, run_sqlite,   has_table_sqlite};
 
 /* The file may have been made by anybody: nothing that it holds is run. */
 static int settings(struct sqlite *s, struct twin_error *err)
@@ -131,7 +143,8 @@ static int settings(struct sqlite *s, struct twin_error *err)
     sqlite3_limit(s->handle, SQLITE_LIMIT_LENGTH, 64 << 20);
     int rc = TWIN_EBUSY;
     struct twin_error last = TWIN_ERROR_INIT;
-    /* Where two processes switch a new file to WAL at once, one is told "locked" without being made to wait. */
+    /* Where two processes switch a new file to WAL at once, one is told "locked" without being made
+     * to wait. */
     for (int i = 0; i < BEGIN_TRIES && rc == TWIN_EBUSY; i++) {
         last = (struct twin_error)TWIN_ERROR_INIT;
         rc = run_sqlite(&s->db, "PRAGMA journal_mode = WAL", NULL, 0, NULL, NULL, &last);
@@ -166,6 +179,8 @@ int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
 int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
 {
     *out = NULL;
-    return twin_error_set(err, TWIN_EUNSUPPORTED, "no ledger in %s: this twinrun was built without SQLite (package libsqlite3-dev)", path);
+    return twin_error_set(
+        err, TWIN_EUNSUPPORTED,
+        "no ledger in %s: this twinrun was built without SQLite (package libsqlite3-dev)", path);
 }
 #endif

@@ -9,9 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct twin_ledger { struct tw_db *db; bool together; /* between begin and end */ };
+struct twin_ledger {
+    struct tw_db *db;
+    bool together; /* between begin and end */
+};
 
-#define COLUMNS "id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, wall_s, steps, records, dropped, gone, data_root, argv"
+#define COLUMNS                                                                                \
+    "id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, " \
+    "wall_s, steps, records, dropped, gone, data_root, argv"
 
 bool twin_ledger_off(const char *url)
 {
@@ -19,7 +24,8 @@ bool twin_ledger_off(const char *url)
     return url && strcmp(url, "none") == 0;
 }
 
-int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out, struct twin_error *err)
+int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out,
+                     struct twin_error *err)
 {
     const char *given = getenv("TWINRUN_LEDGER");
     struct twin_ledger *l = tw_calloc(1, sizeof *l);
@@ -33,10 +39,13 @@ int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out
     } else if (url && (tw_starts(url, "postgresql://") || tw_starts(url, "postgres://"))) {
         rc = tw_db_postgres(url, &l->db, err);
     } else if (url) { /* not quoted: who mistypes the scheme has typed the password, too */
-        rc = twin_error_set(err, TWIN_EINVAL, "the ledger's address cannot be read; expected postgresql://... or none");
+        rc = twin_error_set(
+            err, TWIN_EINVAL,
+            "the ledger's address cannot be read; expected postgresql://... or none");
     } else {
         char *path = tw_path_join(home, "ledger.db");
-        rc = path ? tw_db_sqlite(path, &l->db, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
+        rc = path ? tw_db_sqlite(path, &l->db, err)
+                  : twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
         tw_free(path);
     }
     if (rc == 0)
@@ -101,7 +110,11 @@ int twin_ledger_end(struct twin_ledger *l, bool keep, struct twin_error *err)
 }
 
 /* Databases hold text: other bytes become \xNN. */
-struct texts { char *s[16]; size_t n; bool failed; };
+struct texts {
+    char *s[16];
+    size_t n;
+    bool failed;
+};
 
 static const char *text(struct texts *t, const char *s)
 {
@@ -122,40 +135,74 @@ static int free_texts(struct texts *t, struct twin_error *err)
     return t->failed ? twin_error_set(err, TWIN_ENOMEM, "out of memory writing to the ledger") : 0;
 }
 
-static int put_artifact(struct twin_ledger *l, const char *run, const struct twin_ledger_artifact *a, struct twin_error *err)
+static int put_artifact(struct twin_ledger *l, const char *run,
+                        const struct twin_ledger_artifact *a, struct twin_error *err)
 {
     struct texts t = {0};
-    struct tw_db_value v[] = {TW_TEXT(run), TW_TEXT(text(&t, a->path)), TW_TEXT(text(&t, a->sha256)), TW_TEXT(text(&t, a->kind)), TW_INT(a->bytes),
+    struct tw_db_value v[] = {TW_TEXT(run),
+                              TW_TEXT(text(&t, a->path)),
+                              TW_TEXT(text(&t, a->sha256)),
+                              TW_TEXT(text(&t, a->kind)),
+                              TW_INT(a->bytes),
                               TW_INT(tw_realtime_ns())};
-    int rc = t.failed ? 0 : l->db->ops->run(l->db,
-                          "INSERT INTO artifacts (run_id, path, sha256, kind, bytes, recorded_ns) SELECT $1, $2, $3, $4, CAST($5 AS BIGINT), CAST($6 AS BIGINT) "
-                          "WHERE NOT EXISTS (SELECT 1 FROM artifacts WHERE run_id = $1 AND path = $2 AND sha256 = $3)",
-                          v, 6, NULL, NULL, err);
+    int rc =
+        t.failed
+            ? 0
+            : l->db->ops->run(
+                  l->db,
+                  "INSERT INTO artifacts (run_id, path, sha256, kind, bytes, recorded_ns) SELECT "
+                  "$1, $2, $3, $4, CAST($5 AS BIGINT), CAST($6 AS BIGINT) WHERE NOT EXISTS (SELECT "
+                  "1 FROM artifacts WHERE run_id = $1 AND path = $2 AND sha256 = $3)",
+                  v, 6, NULL, NULL, err);
     int oom = free_texts(&t, err);
     return rc ? rc : oom;
 }
 
 /* The next version, unless the newest one says the same. */
-static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r, struct twin_error *err)
+static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
+                       struct twin_error *err)
 {
     struct texts t = {0};
     struct tw_db_value v[] = {
-        TW_TEXT(text(&t, r->id)), TW_INT(tw_realtime_ns()), TW_TEXT(text(&t, r->home)), TW_TEXT(text(&t, r->name)), TW_TEXT(text(&t, r->label)),
-        TW_TEXT(text(&t, r->command)), TW_TEXT(text(&t, r->host)), TW_TEXT(text(&t, r->state)), TW_INT(r->exit_code), TW_INT(r->start_ns), TW_REAL(r->wall_s),
-        TW_INT(r->steps), TW_INT(r->records), TW_INT(r->dropped), TW_INT(r->gone), TW_TEXT(text(&t, r->data_root)), TW_TEXT(text(&t, r->argv)),
+        TW_TEXT(text(&t, r->id)),
+        TW_INT(tw_realtime_ns()),
+        TW_TEXT(text(&t, r->home)),
+        TW_TEXT(text(&t, r->name)),
+        TW_TEXT(text(&t, r->label)),
+        TW_TEXT(text(&t, r->command)),
+        TW_TEXT(text(&t, r->host)),
+        TW_TEXT(text(&t, r->state)),
+        TW_INT(r->exit_code),
+        TW_INT(r->start_ns),
+        TW_REAL(r->wall_s),
+        TW_INT(r->steps),
+        TW_INT(r->records),
+        TW_INT(r->dropped),
+        TW_INT(r->gone),
+        TW_TEXT(text(&t, r->data_root)),
+        TW_TEXT(text(&t, r->argv)),
     };
-    int rc = t.failed ? 0 : l->db->ops->run(l->db,
-        "INSERT INTO runs (id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, wall_s, steps, records, dropped, gone, data_root, argv) "
-        "SELECT CAST($1 AS TEXT), (SELECT COALESCE(MAX(version), 0) + 1 FROM runs WHERE id = $1), CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), "
-        "CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS BIGINT), CAST($10 AS BIGINT), CAST($11 AS DOUBLE PRECISION), "
-        "CAST($12 AS BIGINT), CAST($13 AS BIGINT), CAST($14 AS BIGINT), CAST($15 AS BIGINT), CAST($16 AS TEXT), CAST($17 AS TEXT) "
-        "WHERE NOT EXISTS (SELECT 1 FROM runs_now WHERE id = $1 AND home = $3 AND name = $4 AND state = $8 AND exit_code = $9 AND records = $13 AND gone = $15)",
-        v, sizeof v / sizeof v[0], NULL, NULL, err);
+    int rc = t.failed
+                 ? 0
+                 : l->db->ops->run(
+                       l->db,
+                       "INSERT INTO runs (id, version, recorded_ns, home, name, label, command, "
+                       "host, state, exit_code, start_ns, wall_s, steps, records, dropped, gone, "
+                       "data_root, argv) SELECT CAST($1 AS TEXT), (SELECT COALESCE(MAX(version), "
+                       "0) + 1 FROM runs WHERE id = $1), CAST($2 AS BIGINT), CAST($3 AS TEXT), "
+                       "CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), "
+                       "CAST($8 AS TEXT), CAST($9 AS BIGINT), CAST($10 AS BIGINT), CAST($11 AS "
+                       "DOUBLE PRECISION), CAST($12 AS BIGINT), CAST($13 AS BIGINT), CAST($14 AS "
+                       "BIGINT), CAST($15 AS BIGINT), CAST($16 AS TEXT), CAST($17 AS TEXT) WHERE "
+                       "NOT EXISTS (SELECT 1 FROM runs_now WHERE id = $1 AND home = $3 AND name = "
+                       "$4 AND state = $8 AND exit_code = $9 AND records = $13 AND gone = $15)",
+                       v, sizeof v / sizeof v[0], NULL, NULL, err);
     int oom = free_texts(&t, err);
     return rc ? rc : oom;
 }
 
-int twin_ledger_put_run(struct twin_ledger *l, const struct twin_ledger_run *r, const struct twin_ledger_artifact *a, size_t count, struct twin_error *err)
+int twin_ledger_put_run(struct twin_ledger *l, const struct twin_ledger_run *r,
+                        const struct twin_ledger_artifact *a, size_t count, struct twin_error *err)
 {
     int rc = begin(l, err);
     if (rc != 0)
@@ -174,24 +221,32 @@ static int count_row(void *user, const struct tw_db_value *row, size_t n)
     return 0;
 }
 
-int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_comparison *c, struct twin_error *err)
+int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_comparison *c,
+                               struct twin_error *err)
 {
     struct texts t = {0};
     size_t there = 0;
     int rc = begin(l, err);
     if (rc != 0)
         return rc;
-    rc = l->db->ops->run(l->db, "SELECT id FROM comparisons WHERE id = $1", &TW_TEXT(c->id), 1, count_row, &there, err);
-    struct tw_db_value v[] = {TW_TEXT(text(&t, c->id)), TW_INT(tw_realtime_ns()), TW_INT(c->time_ns), TW_TEXT(text(&t, c->verb)), TW_TEXT(text(&t, c->command)),
-                              TW_TEXT(text(&t, c->outcome)), TW_TEXT(text(&t, c->first)), TW_INT(c->first_step), TW_TEXT(text(&t, c->cause))};
+    rc = l->db->ops->run(l->db, "SELECT id FROM comparisons WHERE id = $1", &TW_TEXT(c->id), 1,
+                         count_row, &there, err);
+    struct tw_db_value v[] = {
+        TW_TEXT(text(&t, c->id)),    TW_INT(tw_realtime_ns()),      TW_INT(c->time_ns),
+        TW_TEXT(text(&t, c->verb)),  TW_TEXT(text(&t, c->command)), TW_TEXT(text(&t, c->outcome)),
+        TW_TEXT(text(&t, c->first)), TW_INT(c->first_step),         TW_TEXT(text(&t, c->cause))};
     if (rc == 0 && !there && !t.failed)
         rc = l->db->ops->run(l->db,
-                             "INSERT INTO comparisons (id, recorded_ns, time_ns, verb, command, outcome, first, first_step, cause) VALUES ($1, CAST($2 AS BIGINT), "
+                             "INSERT INTO comparisons (id, recorded_ns, time_ns, verb, command, "
+                             "outcome, first, first_step, cause) VALUES ($1, CAST($2 AS BIGINT), "
                              "CAST($3 AS BIGINT), $4, $5, $6, $7, CAST($8 AS BIGINT), $9)",
                              v, sizeof v / sizeof v[0], NULL, NULL, err);
     for (size_t i = 0; rc == 0 && !there && i < c->run_count; i++) {
         struct tw_db_value row[] = {TW_TEXT(c->id), TW_INT(i), TW_TEXT(c->run_id[i])};
-        rc = l->db->ops->run(l->db, "INSERT INTO compared (comparison_id, place, run_id) VALUES ($1, CAST($2 AS BIGINT), $3)", row, 3, NULL, NULL, err);
+        rc = l->db->ops->run(l->db,
+                             "INSERT INTO compared (comparison_id, place, run_id) VALUES ($1, "
+                             "CAST($2 AS BIGINT), $3)",
+                             row, 3, NULL, NULL, err);
     }
     int oom = free_texts(&t, err);
     return finish(l, rc ? rc : oom, err);
@@ -199,7 +254,11 @@ int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_c
 
 /* ---- reading */
 
-struct run_walk { twin_ledger_run_fn *each; void *user; const struct twin_ledger_filter *f; };
+struct run_walk {
+    twin_ledger_run_fn *each;
+    void *user;
+    const struct twin_ledger_filter *f;
+};
 
 static int run_row(void *user, const struct tw_db_value *v, size_t n)
 {
@@ -207,14 +266,32 @@ static int run_row(void *user, const struct tw_db_value *v, size_t n)
     if (n < 18)
         return TWIN_EFORMAT;
     struct twin_ledger_run r = {
-        .id = v[0].s, .version = v[1].i, .recorded_ns = v[2].i, .home = v[3].s, .name = v[4].s, .label = v[5].s, .command = v[6].s, .host = v[7].s,
-        .state = v[8].s, .exit_code = v[9].i, .start_ns = v[10].i, .wall_s = v[11].type == TW_DB_INT ? (double)v[11].i : v[11].d, .steps = (uint64_t)v[12].i,
-        .records = (uint64_t)v[13].i, .dropped = (uint64_t)v[14].i, .gone = v[15].i != 0, .data_root = v[16].s, .argv = v[17].s,
+        .id = v[0].s,
+        .version = v[1].i,
+        .recorded_ns = v[2].i,
+        .home = v[3].s,
+        .name = v[4].s,
+        .label = v[5].s,
+        .command = v[6].s,
+        .host = v[7].s,
+        .state = v[8].s,
+        .exit_code = v[9].i,
+        .start_ns = v[10].i,
+        .wall_s = v[11].type == TW_DB_INT ? (double)v[11].i : v[11].d,
+        .steps = (uint64_t)v[12].i,
+        .records = (uint64_t)v[13].i,
+        .dropped = (uint64_t)v[14].i,
+        .gone = v[15].i != 0,
+        .data_root = v[16].s,
+        .argv = v[17].s,
     };
     return w->f && w->f->command && !tw_glob(w->f->command, r.command) ? 0 : w->each(w->user, &r);
 }
 
-struct limited { struct run_walk walk; uint64_t left; };
+struct limited {
+    struct run_walk walk;
+    uint64_t left;
+};
 
 static int limited_run(void *user, const struct twin_ledger_run *r)
 {
@@ -224,42 +301,58 @@ static int limited_run(void *user, const struct twin_ledger_run *r)
     return l->walk.each(l->walk.user, r);
 }
 
-int twin_ledger_runs(struct twin_ledger *l, const struct twin_ledger_filter *f, twin_ledger_run_fn *each, void *user, struct twin_error *err)
+int twin_ledger_runs(struct twin_ledger *l, const struct twin_ledger_filter *f,
+                     twin_ledger_run_fn *each, void *user, struct twin_error *err)
 {
     struct limited limit = {.walk = {each, user, NULL}, .left = f->limit ? f->limit : UINT64_MAX};
     struct run_walk w = {limited_run, &limit, f};
-    struct tw_db_value v[] = {TW_INT(f->since_ns), TW_TEXT(f->home ? f->home : "*"), TW_TEXT(f->outcome ? f->outcome : "*"),
+    struct tw_db_value v[] = {TW_INT(f->since_ns), TW_TEXT(f->home ? f->home : "*"),
+                              TW_TEXT(f->outcome ? f->outcome : "*"),
                               TW_INT(f->limit && !f->command ? f->limit : INT64_MAX)};
-    int rc = l->db->ops->run(l->db,
-                             "SELECT " COLUMNS " FROM runs_now r WHERE start_ns >= CAST($1 AS BIGINT) AND (CAST($2 AS TEXT) = '*' OR home = $2) AND "
-                             "(CAST($3 AS TEXT) = '*' OR state = $3 OR EXISTS (SELECT 1 FROM compared c JOIN comparisons x ON x.id = c.comparison_id WHERE "
-                             "c.run_id = r.id AND x.outcome = $3)) ORDER BY start_ns DESC, name DESC LIMIT CAST($4 AS BIGINT)",
-                             v, 4, run_row, &w, err);
+    int rc = l->db->ops->run(
+        l->db,
+        "SELECT " COLUMNS
+        " FROM runs_now r WHERE start_ns >= CAST($1 AS BIGINT) AND (CAST($2 AS TEXT) = '*' OR home "
+        "= $2) AND (CAST($3 AS TEXT) = '*' OR state = $3 OR EXISTS (SELECT 1 FROM compared c JOIN "
+        "comparisons x ON x.id = c.comparison_id WHERE c.run_id = r.id AND x.outcome = $3)) ORDER "
+        "BY start_ns DESC, name DESC LIMIT CAST($4 AS BIGINT)",
+        v, 4, run_row, &w, err);
     return rc == INT32_MAX ? 0 : rc;
 }
 
-int twin_ledger_run(struct twin_ledger *l, const char *id, bool history, twin_ledger_run_fn *each, void *user, struct twin_error *err)
+int twin_ledger_run(struct twin_ledger *l, const char *id, bool history, twin_ledger_run_fn *each,
+                    void *user, struct twin_error *err)
 {
     struct run_walk w = {each, user, NULL};
-    return l->db->ops->run(l->db, history ? "SELECT " COLUMNS " FROM runs WHERE id = $1 ORDER BY version" : "SELECT " COLUMNS " FROM runs_now WHERE id = $1",
+    return l->db->ops->run(l->db,
+                           history ? "SELECT " COLUMNS " FROM runs WHERE id = $1 ORDER BY version"
+                                   : "SELECT " COLUMNS " FROM runs_now WHERE id = $1",
                            &TW_TEXT(id), 1, run_row, &w, err);
 }
 
-struct artifact_walk { twin_ledger_artifact_fn *each; void *user; };
+struct artifact_walk {
+    twin_ledger_artifact_fn *each;
+    void *user;
+};
 
 static int artifact_row(void *user, const struct tw_db_value *v, size_t n)
 {
     struct artifact_walk *w = user;
     if (n < 4)
         return TWIN_EFORMAT;
-    return w->each(w->user, &(struct twin_ledger_artifact){.path = v[0].s, .kind = v[1].s, .sha256 = v[2].s, .bytes = (uint64_t)v[3].i});
+    return w->each(
+        w->user, &(struct twin_ledger_artifact){
+                     .path = v[0].s, .kind = v[1].s, .sha256 = v[2].s, .bytes = (uint64_t)v[3].i});
 }
 
-int twin_ledger_artifacts(struct twin_ledger *l, const char *run_id, twin_ledger_artifact_fn *each, void *user, struct twin_error *err)
+int twin_ledger_artifacts(struct twin_ledger *l, const char *run_id, twin_ledger_artifact_fn *each,
+                          void *user, struct twin_error *err)
 {
     struct artifact_walk w = {each, user};
-    return l->db->ops->run(l->db, "SELECT path, kind, sha256, bytes FROM artifacts WHERE run_id = $1 ORDER BY path, recorded_ns", &TW_TEXT(run_id), 1,
-                           artifact_row, &w, err);
+    return l->db->ops->run(l->db,
+                           "SELECT path, kind, sha256, bytes FROM artifacts WHERE run_id = $1 "
+                           "ORDER BY path, recorded_ns",
+                           &TW_TEXT(run_id), 1, artifact_row, &w, err);
 }
 
 /* Rows of a comparison, one for each run, put together again. */
@@ -307,8 +400,14 @@ static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
             w->oom |= !(w->text[i] = tw_strdup(v[column[i]].s));
         if (rc || w->oom)
             return rc ? rc : TWIN_ENOMEM;
-        w->c = (struct twin_ledger_comparison){.id = w->text[0], .time_ns = v[1].i, .verb = w->text[1], .command = w->text[2], .outcome = w->text[3],
-                                               .first = w->text[4], .first_step = v[6].i, .cause = w->text[5]};
+        w->c = (struct twin_ledger_comparison){.id = w->text[0],
+                                               .time_ns = v[1].i,
+                                               .verb = w->text[1],
+                                               .command = w->text[2],
+                                               .outcome = w->text[3],
+                                               .first = w->text[4],
+                                               .first_step = v[6].i,
+                                               .cause = w->text[5]};
     }
     if (v[8].type == TW_DB_NULL)
         return 0;
@@ -326,15 +425,19 @@ static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
     return 0;
 }
 
-int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const char *command, twin_ledger_comparison_fn *each, void *user, struct twin_error *err)
+int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const char *command,
+                            twin_ledger_comparison_fn *each, void *user, struct twin_error *err)
 {
     struct comparison_walk w = {.each = each, .user = user};
     struct tw_db_value v[] = {TW_TEXT(run_id ? run_id : ""), TW_TEXT(command ? command : "")};
-    int rc = l->db->ops->run(l->db,
-                             "SELECT x.id, x.time_ns, x.verb, x.command, x.outcome, x.first, x.first_step, x.cause, c.run_id FROM comparisons x LEFT JOIN compared c ON "
-                             "c.comparison_id = x.id WHERE (CAST($1 AS TEXT) = '' OR EXISTS (SELECT 1 FROM compared y WHERE y.comparison_id = x.id AND y.run_id = $1)) "
-                             "AND (CAST($2 AS TEXT) = '' OR x.command = $2) ORDER BY x.time_ns DESC, x.id, c.place",
-                             v, 2, comparison_row, &w, err);
+    int rc = l->db->ops->run(
+        l->db,
+        "SELECT x.id, x.time_ns, x.verb, x.command, x.outcome, x.first, x.first_step, x.cause, "
+        "c.run_id FROM comparisons x LEFT JOIN compared c ON c.comparison_id = x.id WHERE (CAST($1 "
+        "AS TEXT) = '' OR EXISTS (SELECT 1 FROM compared y WHERE y.comparison_id = x.id AND "
+        "y.run_id = $1)) AND (CAST($2 AS TEXT) = '' OR x.command = $2) ORDER BY x.time_ns DESC, "
+        "x.id, c.place",
+        v, 2, comparison_row, &w, err);
     rc = rc ? rc : hand_out(&w);
     forget(&w);
     tw_free(w.runs);
@@ -345,13 +448,16 @@ static int take_counts(void *user, const struct tw_db_value *v, size_t n)
 {
     struct twin_ledger_counts *c = user;
     if (n >= 4)
-        *c = (struct twin_ledger_counts){(uint64_t)v[0].i, (uint64_t)v[1].i, (uint64_t)v[2].i, (uint64_t)v[3].i};
+        *c = (struct twin_ledger_counts){(uint64_t)v[0].i, (uint64_t)v[1].i, (uint64_t)v[2].i,
+                                         (uint64_t)v[3].i};
     return 0;
 }
 
 int twin_ledger_count(struct twin_ledger *l, struct twin_ledger_counts *out, struct twin_error *err)
 {
-    return l->db->ops->run(l->db,
-                           "SELECT (SELECT COUNT(*) FROM runs WHERE version = 1), (SELECT COUNT(*) FROM runs), (SELECT COUNT(*) FROM comparisons), "
-                           "(SELECT COUNT(*) FROM artifacts)", NULL, 0, take_counts, out, err);
+    return l->db->ops->run(
+        l->db,
+        "SELECT (SELECT COUNT(*) FROM runs WHERE version = 1), (SELECT COUNT(*) FROM runs), "
+        "(SELECT COUNT(*) FROM comparisons), (SELECT COUNT(*) FROM artifacts)",
+        NULL, 0, take_counts, out, err);
 }

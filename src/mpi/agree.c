@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Before anything else is sent, all ranks learn whether they want the same, and whether one of them refuses. */
+/* Before anything else is sent, all ranks learn whether they want the same, and whether one of them
+ * refuses. */
 #include <fenv.h>
 #include <inttypes.h>
 #include <string.h>
@@ -19,10 +20,12 @@ static int64_t digest_of_counts(const struct tw_reduction *r)
 void tw_agree_fill(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
-    const int64_t v[TW_AGREE_FIELDS] = {w->n, w->dtype, w->total, w->block, w->divisor, w->way, digest_of_counts(r)};
+    const int64_t v[TW_AGREE_FIELDS] = {w->n,       w->dtype, w->total,           w->block,
+                                        w->divisor, w->way,   digest_of_counts(r)};
     r->err = r->kept;
     if (!r->err.code)
-        twin_fixed_sum(TWIN_F64, NULL, 0, 0, 1, 1, 1, &r->size, &r->err); /* the floating-point mode */
+        /* the floating-point mode */
+        twin_fixed_sum(TWIN_F64, NULL, 0, 0, 1, 1, 1, &r->size, &r->err);
     memset(&r->mine, 0, sizeof r->mine);
     for (int f = 0; f < TW_AGREE_FIELDS; f++) {
         r->mine.high[f] = v[f];
@@ -57,30 +60,48 @@ void tw_agree_merge(void *from, void *to, int *count, MPI_Datatype *type)
 
 int tw_agree_judge(struct tw_reduction *r)
 {
-    static const char *const names[TW_AGREE_FIELDS] = {"n", "dtype", "total", "block", "divisor", "way", "counts"};
+    static const char *const names[TW_AGREE_FIELDS] = {"n",       "dtype", "total", "block",
+                                                       "divisor", "way",   "counts"};
     const struct tw_header *h = &r->all;
     if (r->err.code)
         return r->err.code;
     if (h->refusal)
-        return twin_error_set(&r->err, -(int)(h->refusal & 0xFF), "all-reduce: rank %d refuses: %s; its own message says what is wrong",
-                              r->on->ranks - (int)(h->refusal >> 8), twin_error_name(-(int)(h->refusal & 0xFF)));
+        return twin_error_set(&r->err, -(int)(h->refusal & 0xFF),
+                              "all-reduce: rank %d refuses: %s; its own message says what is wrong",
+                              r->on->ranks - (int)(h->refusal >> 8),
+                              twin_error_name(-(int)(h->refusal & 0xFF)));
     for (int f = 0; f < TW_AGREE_FIELDS; f++) {
         if (h->high[f] == -h->minus_low[f])
             continue;
         if (f == TW_AGREE_COUNTS)
-            return twin_error_set(&r->err, TWIN_EINVAL, "all-reduce: ranks disagree on counts, or some reduce-scatter and some all-reduce");
+            return twin_error_set(
+                &r->err, TWIN_EINVAL,
+                "all-reduce: ranks disagree on counts, or some reduce-scatter and some all-reduce");
         if (f == TW_AGREE_DTYPE)
-            return twin_error_set(&r->err, TWIN_EINVAL, "all-reduce: ranks disagree on dtype: %s here, %s elsewhere", twin_dtype_name(r->what.dtype),
-                                  twin_dtype_name((enum twin_dtype)(h->high[f] == (int64_t)r->what.dtype ? -h->minus_low[f] : h->high[f])));
-        return twin_error_set(&r->err, TWIN_EINVAL, "all-reduce: ranks disagree on %s: from %" PRId64 " to %" PRId64 ", %" PRId64 " here", names[f],
-                              -h->minus_low[f], h->high[f], r->mine.high[f]);
+            return twin_error_set(
+                &r->err, TWIN_EINVAL, "all-reduce: ranks disagree on dtype: %s here, %s elsewhere",
+                twin_dtype_name(r->what.dtype),
+                twin_dtype_name((enum twin_dtype)(
+                    h->high[f] == (int64_t)r->what.dtype ? -h->minus_low[f] : h->high[f])));
+        return twin_error_set(&r->err, TWIN_EINVAL,
+                              "all-reduce: ranks disagree on %s: from %" PRId64 " to %" PRId64
+                              ", %" PRId64 " here",
+                              names[f], -h->minus_low[f], h->high[f], r->mine.high[f]);
     }
     if (h->sum != r->what.total)
-        return twin_error_set(&r->err, TWIN_EINVAL, "all-reduce: all ranks' contributions are %" PRId64 ", but total is %" PRId64, h->sum, r->what.total);
+        return twin_error_set(&r->err, TWIN_EINVAL,
+                              "all-reduce: all ranks' contributions are %" PRId64
+                              ", but total is %" PRId64,
+                              h->sum, r->what.total);
     const bool one_each = h->most == 1 && h->sum == r->on->ranks;
     if (r->what.way == TWIN_WAY_DIRECT && !one_each)
-        return twin_error_set(&r->err, TWIN_EINVAL, "all-reduce: TWIN_WAY_DIRECT is for one contribution from each rank; found up to %" PRId64
-                              " from a rank, %" PRId64 " from %d ranks", h->most, h->sum, r->on->ranks);
-    r->way = r->what.way != TWIN_WAY_AUTO ? r->what.way : one_each ? TWIN_WAY_DIRECT : r->on->ranks > TW_OWNERS_MOST ? TWIN_WAY_SUM : TWIN_WAY_OWNERS;
+        return twin_error_set(&r->err, TWIN_EINVAL,
+                              "all-reduce: TWIN_WAY_DIRECT is for one contribution from each rank; "
+                              "found up to %" PRId64 " from a rank, %" PRId64 " from %d ranks",
+                              h->most, h->sum, r->on->ranks);
+    r->way = r->what.way != TWIN_WAY_AUTO    ? r->what.way
+             : one_each                      ? TWIN_WAY_DIRECT
+             : r->on->ranks > TW_OWNERS_MOST ? TWIN_WAY_SUM
+                                             : TWIN_WAY_OWNERS;
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a communicator carries: a duplicate for our own messages, kept as an attribute and freed with it. */
+/* What a communicator carries: a duplicate for our own messages, kept as an attribute and freed
+ * with it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include "base.h"
@@ -34,7 +35,9 @@ static int make_state(MPI_Comm comm, struct tw_comm **out, struct twin_error *er
     /* A rank without memory must not leave the others in MPI_Comm_dup. */
     if ((rc = MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, comm)) != MPI_SUCCESS || !all) {
         free(c);
-        return rc ? tw_mpi_failed(err, rc, "MPI_Allreduce") : twin_error_set(err, TWIN_ENOMEM, "all-reduce: out of memory on %s", good ? "another rank" : "this rank");
+        return rc ? tw_mpi_failed(err, rc, "MPI_Allreduce")
+                  : twin_error_set(err, TWIN_ENOMEM, "all-reduce: out of memory on %s",
+                                   good ? "another rank" : "this rank");
     }
     c->tail = &c->head;
     if ((rc = MPI_Comm_dup(comm, &c->comm)) != MPI_SUCCESS) {
@@ -44,8 +47,10 @@ static int make_state(MPI_Comm comm, struct tw_comm **out, struct twin_error *er
     MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(c->comm, &c->rank);
     MPI_Comm_size(c->comm, &c->ranks);
-    if ((rc = MPI_Type_contiguous((int)sizeof(struct tw_header), MPI_BYTE, &c->header)) == MPI_SUCCESS &&
-        (rc = MPI_Type_commit(&c->header)) == MPI_SUCCESS && (rc = MPI_Op_create(tw_agree_merge, 1, &c->agree)) == MPI_SUCCESS)
+    if ((rc = MPI_Type_contiguous((int)sizeof(struct tw_header), MPI_BYTE, &c->header)) ==
+            MPI_SUCCESS &&
+        (rc = MPI_Type_commit(&c->header)) == MPI_SUCCESS &&
+        (rc = MPI_Op_create(tw_agree_merge, 1, &c->agree)) == MPI_SUCCESS)
         rc = MPI_Comm_set_attr(comm, key, c);
     if (rc != MPI_SUCCESS)
         return tw_mpi_failed(err, rc, "MPI_Comm_set_attr");
@@ -59,10 +64,12 @@ int tw_comm_of(MPI_Comm comm, struct tw_comm **out, struct twin_error *err)
     MPI_Initialized(&up);
     MPI_Finalized(&down);
     if (!up || down)
-        return twin_error_set(err, TWIN_EINVAL, "all-reduce: MPI is %s", down ? "finalized already" : "not initialized; call MPI_Init first");
+        return twin_error_set(err, TWIN_EINVAL, "all-reduce: MPI is %s",
+                              down ? "finalized already" : "not initialized; call MPI_Init first");
     if (comm == MPI_COMM_NULL)
         return twin_error_set(err, TWIN_EINVAL, "all-reduce: the communicator is MPI_COMM_NULL");
-    pthread_mutex_lock(&key_lock); /* threads with communicators of their own may come here together */
+    /* threads with communicators of their own may come here together */
+    pthread_mutex_lock(&key_lock);
     if (key == MPI_KEYVAL_INVALID)
         rc = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_state, &key, NULL);
     pthread_mutex_unlock(&key_lock);
@@ -70,7 +77,9 @@ int tw_comm_of(MPI_Comm comm, struct tw_comm **out, struct twin_error *err)
         return tw_mpi_failed(err, rc, "MPI_Comm_create_keyval");
     MPI_Comm_test_inter(comm, &inter);
     if (inter)
-        return twin_error_set(err, TWIN_EINVAL, "all-reduce: an inter-communicator; merge its groups with MPI_Intercomm_merge");
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "all-reduce: an inter-communicator; merge its groups with MPI_Intercomm_merge");
     if ((rc = MPI_Comm_get_attr(comm, key, out, &found)) != MPI_SUCCESS)
         return tw_mpi_failed(err, rc, "MPI_Comm_get_attr");
     return found ? 0 : make_state(comm, out, err);

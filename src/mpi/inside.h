@@ -2,10 +2,11 @@
 #ifndef TW_MPI_INSIDE_H
 #define TW_MPI_INSIDE_H
 /*
- * A reduction is a row of phases. Each posts non-blocking MPI operations and names what to do when they have ended
- * (reduction.c). All ranks go through the same phases, because every choice is made from what all of them know: the agreement
- * (agree.c) and the exponents. Reductions of one communicator form a queue, and only its head moves: so their messages
- * and collectives are posted in the same order everywhere, whichever one the program waits for.
+ * A reduction is a row of phases. Each posts non-blocking MPI operations and names what to do when
+ * they have ended (reduction.c). All ranks go through the same phases, because every choice is made
+ * from what all of them know: the agreement (agree.c) and the exponents. Reductions of one
+ * communicator form a queue, and only its head moves: so their messages and collectives are posted
+ * in the same order everywhere, whichever one the program waits for.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,24 +14,33 @@
 #include <twin/allreduce.h>
 #include <twin/reduce.h>
 
-#define TW_SLOTS 2         /* chunks under way at a time */
-#define TW_CHUNK 65536     /* elements of an owner's part in one chunk, */
+#define TW_SLOTS 2          /* chunks under way at a time */
+#define TW_CHUNK 65536      /* elements of an owner's part in one chunk, */
 #define TW_CHUNK_ALL 524288 /* and of all parts together; at least a block of each */
 extern int64_t tw_chunk;    /* tests: 0, or instead of both */
-#define TW_OWNERS_MOST 64  /* ranks; above, each pair's messages are too small */
+#define TW_OWNERS_MOST 64   /* ranks; above, each pair's messages are too small */
 #define TW_ANY_MOST INT32_MAX
 
 enum tw_tag { TW_TAG_NUMBERS = 1, TW_TAG_RESULTS };
 
-/* ---- the agreement: what every rank puts in, and what comes out for all. Two numbers of opposite sign: equal if MAX says so. */
+/* ---- the agreement: what every rank puts in, and what comes out for all. Two numbers of opposite
+ * sign: equal if MAX says so. */
 enum tw_agree {
-    TW_AGREE_N, TW_AGREE_DTYPE, TW_AGREE_TOTAL, TW_AGREE_BLOCK, TW_AGREE_DIVISOR, TW_AGREE_WAY, TW_AGREE_COUNTS, TW_AGREE_FIELDS
+    TW_AGREE_N,
+    TW_AGREE_DTYPE,
+    TW_AGREE_TOTAL,
+    TW_AGREE_BLOCK,
+    TW_AGREE_DIVISOR,
+    TW_AGREE_WAY,
+    TW_AGREE_COUNTS,
+    TW_AGREE_FIELDS
 };
 struct tw_header {
     int64_t high[TW_AGREE_FIELDS], minus_low[TW_AGREE_FIELDS]; /* MAX */
-    int64_t refusal;                                           /* MAX: (ranks - rank) << 8 | error code, negated; 0: none */
-    int64_t most;                                              /* MAX: contributions of one rank */
-    int64_t sum;                                               /* SUM: contributions */
+    /* MAX: (ranks - rank) << 8 | error code, negated; 0: none */
+    int64_t refusal;
+    int64_t most; /* MAX: contributions of one rank */
+    int64_t sum;  /* SUM: contributions */
 };
 
 struct tw_reduction;
@@ -44,7 +54,8 @@ struct tw_comm {
     struct tw_reduction *head, **tail;
 };
 
-typedef int tw_step(struct tw_reduction *r); /* 0, or an error that is set in r->err; sets r->next, NULL at the end */
+/* 0, or an error that is set in r->err; sets r->next, NULL at the end */
+typedef int tw_step(struct tw_reduction *r);
 
 /* One chunk's integers on their way. */
 struct tw_slot {
@@ -58,7 +69,7 @@ struct tw_reduction {
     struct twin_reduce what;
     struct tw_comm *on;
     struct tw_reduction *behind; /* in the queue */
-    bool ready;             /* what.counts is our copy */
+    bool ready;                  /* what.counts is our copy */
     bool active, begun, ever;
     struct twin_error err;  /* of the last run */
     struct twin_error kept; /* of init: refuses every run */
@@ -69,7 +80,8 @@ struct tw_reduction {
     size_t size; /* bytes of an element */
     MPI_Datatype type, exponent_type;
     int64_t blocks, wide; /* blocks in all; elements of a chunk of one part */
-    int64_t *bounds;      /* [ranks][2] the elements that a rank owns: whole blocks around what it is to get */
+    /* [ranks][2] the elements that a rank owns: whole blocks around what it is to get */
+    int64_t *bounds;
     enum twin_reduce_way way;
     struct tw_header mine, all;
     unsigned char *exponents;
@@ -90,7 +102,8 @@ int tw_mpi_failed(struct twin_error *err, int rc, const char *what);
 
 /* agree.c */
 void tw_agree_fill(struct tw_reduction *r);
-void tw_agree_merge(void *from, void *to, int *count, MPI_Datatype *type); /* an MPI_User_function */
+/* an MPI_User_function */
+void tw_agree_merge(void *from, void *to, int *count, MPI_Datatype *type);
 int tw_agree_judge(struct tw_reduction *r);
 
 /* memory.c: buffers of a reduction; TWIN_E* with the message in r->kept. */
@@ -103,6 +116,12 @@ static inline const char *tw_element(const struct tw_reduction *r, const void *x
 {
     return (const char *)x + (size_t)i * r->size;
 }
-static inline int64_t tw_low(const struct tw_reduction *r, int rank) { return r->bounds[2 * rank]; }
-static inline int64_t tw_high(const struct tw_reduction *r, int rank) { return r->bounds[2 * rank + 1]; }
+static inline int64_t tw_low(const struct tw_reduction *r, int rank)
+{
+    return r->bounds[2 * rank];
+}
+static inline int64_t tw_high(const struct tw_reduction *r, int rank)
+{
+    return r->bounds[2 * rank + 1];
+}
 #endif

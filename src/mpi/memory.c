@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks what one rank wants, and takes the memory for it, once: runs of a reduction allocate nothing (but for specials). */
+/* Checks what one rank wants, and takes the memory for it, once: runs of a reduction allocate
+ * nothing (but for specials). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +13,35 @@ static int check(const struct tw_reduction *r, struct twin_error *err)
 {
     const struct twin_reduce *w = &r->what;
     if (twin_fixed_exponent_bytes(w->dtype) < 0)
-        return twin_error_set(err, TWIN_EINVAL, "all-reduce: elements of type %s (%d); expected f64, f32, f16 or bf16", twin_dtype_name(w->dtype), (int)w->dtype);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "all-reduce: elements of type %s (%d); expected f64, f32, f16 or bf16",
+            twin_dtype_name(w->dtype), (int)w->dtype);
     if (w->n < 0 || w->contributions < 0)
-        return twin_error_set(err, TWIN_EINVAL, "all-reduce: %" PRId64 " contributions of %" PRId64 " elements; expected 0 or more", w->contributions, w->n);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "all-reduce: %" PRId64 " contributions of %" PRId64
+                              " elements; expected 0 or more",
+                              w->contributions, w->n);
     if (w->n > TW_ANY_MOST)
-        return twin_error_set(err, TWIN_ELIMIT, "all-reduce: %" PRId64 " elements; at most 2^31 - 1 in a call: reduce them in parts", w->n);
+        return twin_error_set(err, TWIN_ELIMIT,
+                              "all-reduce: %" PRId64
+                              " elements; at most 2^31 - 1 in a call: reduce them in parts",
+                              w->n);
     if (w->total < 1 || w->total > TWIN_FIXED_MAX_TOTAL || w->contributions > w->total)
-        return twin_error_set(err, TWIN_EINVAL, "all-reduce: %" PRId64 " contributions here of %" PRId64 " in all; expected at most as many, 1 to 2^31 in all",
+        return twin_error_set(err, TWIN_EINVAL,
+                              "all-reduce: %" PRId64 " contributions here of %" PRId64
+                              " in all; expected at most as many, 1 to 2^31 in all",
                               w->contributions, w->total);
-    if (w->block < 1 || w->block > TWIN_FIXED_MAX_BLOCK || w->divisor < 1 || w->divisor > TWIN_FIXED_MAX_TOTAL)
-        return twin_error_set(err, TWIN_EINVAL, "all-reduce: blocks of %" PRId64 " elements, divisor %" PRId64 "; expected to 2^30 and to 2^31", w->block, w->divisor);
+    if (w->block < 1 || w->block > TWIN_FIXED_MAX_BLOCK || w->divisor < 1 ||
+        w->divisor > TWIN_FIXED_MAX_TOTAL)
+        return twin_error_set(err, TWIN_EINVAL,
+                              "all-reduce: blocks of %" PRId64 " elements, divisor %" PRId64
+                              "; expected to 2^30 and to 2^31",
+                              w->block, w->divisor);
     if ((unsigned)w->way > TWIN_WAY_SUM)
-        return twin_error_set(err, TWIN_EINVAL, "all-reduce: way %d; expected one of enum twin_reduce_way", (int)w->way);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "all-reduce: way %d; expected one of enum twin_reduce_way",
+                              (int)w->way);
     if (w->n > 0 && w->contributions > 0 && !w->x)
         return twin_error_set(err, TWIN_EINVAL, "all-reduce: x is NULL");
     int64_t got = w->n;
@@ -31,19 +49,28 @@ static int check(const struct tw_reduction *r, struct twin_error *err)
         int64_t left = w->n;
         for (int k = 0; k < r->on->ranks; k++) {
             if (w->counts[k] < 0 || w->counts[k] > left)
-                return twin_error_set(err, TWIN_EINVAL, "all-reduce: counts[%d] is %" PRId64 ", when %" PRId64 " of %" PRId64 " elements are left", k, w->counts[k], left, w->n);
+                return twin_error_set(err, TWIN_EINVAL,
+                                      "all-reduce: counts[%d] is %" PRId64 ", when %" PRId64
+                                      " of %" PRId64 " elements are left",
+                                      k, w->counts[k], left, w->n);
             left -= w->counts[k];
         }
         if (left)
-            return twin_error_set(err, TWIN_EINVAL, "all-reduce: counts end %" PRId64 " before n, %" PRId64, left, w->n);
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "all-reduce: counts end %" PRId64 " before n, %" PRId64, left,
+                                  w->n);
         got = w->counts[r->on->rank];
     }
     if (got > 0 && !w->out)
         return twin_error_set(err, TWIN_EINVAL, "all-reduce: out is NULL");
     const uintptr_t x = (uintptr_t)w->x, out = (uintptr_t)w->out, size = twin_dtype_size(w->dtype);
-    const uintptr_t x_bytes = (uintptr_t)(w->contributions * w->n) * size, out_bytes = (uintptr_t)got * size;
+    const uintptr_t x_bytes = (uintptr_t)(w->contributions * w->n) * size;
+    const uintptr_t out_bytes = (uintptr_t)got * size;
     if (x_bytes && out_bytes && x < out + out_bytes && out < x + x_bytes && (x != out || w->counts))
-        return twin_error_set(err, TWIN_EINVAL, "all-reduce: x and out overlap; out may be x itself%s, or apart from it", w->counts ? " only in an all-reduce" : "");
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "all-reduce: x and out overlap; out may be x itself%s, or apart from it",
+            w->counts ? " only in an all-reduce" : "");
     return 0;
 }
 
@@ -51,14 +78,16 @@ static void *take(struct tw_reduction *r, int64_t count, size_t size)
 {
     void *p = tw_calloc(count > 0 ? (size_t)count : 1, size);
     if (!p)
-        twin_error_set(&r->kept, TWIN_ENOMEM, "all-reduce: out of memory for %" PRId64 " x %zu bytes", count, size);
+        twin_error_set(&r->kept, TWIN_ENOMEM,
+                       "all-reduce: out of memory for %" PRId64 " x %zu bytes", count, size);
     return p;
 }
 
 /* Whether a reduction that is not DIRECT goes by MPI's own all-reduce. */
 static bool by_sum(const struct tw_reduction *r)
 {
-    return r->what.way == TWIN_WAY_SUM || (r->what.way == TWIN_WAY_AUTO && r->on->ranks > TW_OWNERS_MOST);
+    return r->what.way == TWIN_WAY_SUM ||
+           (r->what.way == TWIN_WAY_AUTO && r->on->ranks > TW_OWNERS_MOST);
 }
 
 /* Who owns what: whole blocks, shared evenly; or those around what each rank is to get. */
@@ -68,7 +97,8 @@ static void share(struct tw_reduction *r)
     const int ranks = r->on->ranks;
     int64_t most = 0, given = 0;
     for (int k = 0; k < ranks; k++) {
-        int64_t low = r->blocks * k / ranks * w->block, high = r->blocks * (k + 1) / ranks * w->block;
+        int64_t low = r->blocks * k / ranks * w->block;
+        int64_t high = r->blocks * (k + 1) / ranks * w->block;
         if (w->counts) {
             low = given / w->block * w->block;
             given += w->counts[k];
@@ -95,7 +125,8 @@ static int take_all(struct tw_reduction *r)
     const int ranks = r->on->ranks;
     const int64_t part = tw_high(r, r->on->rank) - tw_low(r, r->on->rank);
     const int64_t integers = by_sum(r) ? r->wide : r->wide * ranks;
-    if (!(r->exponents = take(r, r->blocks, 2)) || !(r->requests = take(r, 2 * ranks, sizeof(MPI_Request))))
+    if (!(r->exponents = take(r, r->blocks, 2)) ||
+        !(r->requests = take(r, 2 * ranks, sizeof(MPI_Request))))
         return TWIN_ENOMEM;
     for (int s = 0; s < TW_SLOTS; s++)
         if (!(r->slot[s].integers = take(r, integers, sizeof(int64_t))) ||
@@ -105,7 +136,8 @@ static int take_all(struct tw_reduction *r)
     if (r->what.counts && !(r->segment = take(r, part, r->size)))
         return TWIN_ENOMEM;
     if (r->what.contributions == 1 && r->what.total == ranks && r->what.way <= TWIN_WAY_DIRECT)
-        if (!(r->slices = take(r, part * (ranks - 1), r->size)) || !(r->parts = take(r, ranks, sizeof *r->parts)))
+        if (!(r->slices = take(r, part * (ranks - 1), r->size)) ||
+            !(r->parts = take(r, ranks, sizeof *r->parts)))
             return TWIN_ENOMEM;
     return 0;
 }

@@ -4,7 +4,8 @@
 #include <string.h>
 #include "inside.h"
 
-_Static_assert(sizeof(struct tw_reduction) <= sizeof(struct twin_reduction), "struct twin_reduction is too small");
+_Static_assert(sizeof(struct tw_reduction) <= sizeof(struct twin_reduction),
+               "struct twin_reduction is too small");
 
 static struct tw_reduction *inside(struct twin_reduction *r)
 {
@@ -17,7 +18,9 @@ static int agreed(struct tw_reduction *r)
     if (tw_agree_judge(r) != 0)
         return r->err.code;
     r->pending_count = 0;
-    r->next = r->what.n == 0 ? NULL : r->way == TWIN_WAY_DIRECT ? tw_begin_direct : tw_begin_general;
+    r->next = r->what.n == 0              ? NULL
+              : r->way == TWIN_WAY_DIRECT ? tw_begin_direct
+                                          : tw_begin_general;
     return 0;
 }
 
@@ -29,14 +32,16 @@ static void begin(struct tw_reduction *r)
     r->pending_count = 1;
     r->next = agreed;
     r->begun = true;
-    const int rc = MPI_Iallreduce(&r->mine, &r->all, 1, r->on->header, r->on->agree, r->on->comm, &r->agreement);
+    const int rc = MPI_Iallreduce(&r->mine, &r->all, 1, r->on->header, r->on->agree, r->on->comm,
+                                  &r->agreement);
     if (rc != MPI_SUCCESS) {
         tw_mpi_failed(&r->err, rc, "MPI_Iallreduce");
         r->next = NULL;
     }
 }
 
-/* The mode was the default one at the start. If the program has changed it since, it gets its own back. */
+/* The mode was the default one at the start. If the program has changed it since, it gets its own
+ * back. */
 static int step(struct tw_reduction *r)
 {
     fenv_t theirs;
@@ -58,7 +63,8 @@ static void end(struct tw_reduction *r)
     r->active = false;
 }
 
-/* Moves the head of the queue until it has ended (true) or, when it may not block, would have to wait. */
+/* Moves the head of the queue until it has ended (true) or, when it may not block, would have to
+ * wait. */
 static bool advance(struct tw_reduction *r, bool block)
 {
     if (!r->begun)
@@ -87,7 +93,8 @@ static int tell(const struct tw_reduction *r, struct twin_error *err)
 }
 
 /* ---- the interface */
-int twin_reduction_init(struct twin_reduction *public, const struct twin_reduce *what, MPI_Comm comm, struct twin_error *err)
+int twin_reduction_init(struct twin_reduction *public, const struct twin_reduce *what,
+                        MPI_Comm comm, struct twin_error *err)
 {
     struct tw_reduction *r = inside(public);
     struct tw_comm *c;
@@ -105,7 +112,8 @@ int twin_reduction_start(struct twin_reduction *public, struct twin_error *err)
 {
     struct tw_reduction *r = inside(public);
     if (r->active)
-        return twin_error_set(err, TWIN_EBUSY, "all-reduce: this reduction is under way already; wait for it first");
+        return twin_error_set(err, TWIN_EBUSY,
+                              "all-reduce: this reduction is under way already; wait for it first");
     r->active = r->ever = true;
     r->begun = false;
     r->behind = NULL;
@@ -164,12 +172,17 @@ int twin_reduce(const struct twin_reduce *what, MPI_Comm comm, struct twin_error
     return rc;
 }
 
-#define ALLREDUCE(name, type, dtype_)                                                                                  \
-    int twin_allreduce_##name(const type *x, type *out, int64_t n, int64_t contributions, int64_t total, MPI_Comm comm, \
-                              struct twin_error *err)                                                                  \
-    {                                                                                                                  \
-        const struct twin_reduce what = {.dtype = dtype_, .x = x, .out = out, .n = n, .contributions = contributions, .total = total}; \
-        return twin_reduce(&what, comm, err);                                                                          \
+#define ALLREDUCE(name, type, dtype_)                                                     \
+    int twin_allreduce_##name(const type *x, type *out, int64_t n, int64_t contributions, \
+                              int64_t total, MPI_Comm comm, struct twin_error *err)       \
+    {                                                                                     \
+        const struct twin_reduce what = {.dtype = dtype_,                                 \
+                                         .x = x,                                          \
+                                         .out = out,                                      \
+                                         .n = n,                                          \
+                                         .contributions = contributions,                  \
+                                         .total = total};                                 \
+        return twin_reduce(&what, comm, err);                                             \
     }
 ALLREDUCE(f64, double, TWIN_F64)
 ALLREDUCE(f32, float, TWIN_F32)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The phases after the agreement: the numbers to those who sum them, the results to those who want them. */
+/* The phases after the agreement: the numbers to those who sum them, the results to those who want
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 #include "base.h"
@@ -42,7 +43,8 @@ static int finished(struct tw_reduction *r)
     return 0;
 }
 
-/* All-reduce: every owner sends its part to all. Reduce-scatter: what lies in my range of the whole blocks. */
+/* All-reduce: every owner sends its part to all. Reduce-scatter: what lies in my range of the whole
+ * blocks. */
 static int give_results(struct tw_reduction *r)
 {
     const int me = r->on->rank;
@@ -52,19 +54,26 @@ static int give_results(struct tw_reduction *r)
         for (int k = 0; k < me; k++)
             begin += r->what.counts[k];
         if (r->what.counts[me])
-            memcpy(r->what.out, tw_element(r, r->segment, begin - tw_low(r, me)), (size_t)r->what.counts[me] * r->size);
+            memcpy(r->what.out, tw_element(r, r->segment, begin - tw_low(r, me)),
+                   (size_t)r->what.counts[me] * r->size);
         return finished(r);
     }
     for (int i = 1; i < r->on->ranks; i++) {
         const int from = other(r, r->on->ranks - i);
         char *to = (char *)r->what.out + (size_t)tw_low(r, from) * r->size;
         if (tw_high(r, from) > tw_low(r, from) &&
-            !posted(r, MPI_Irecv(to, (int)(tw_high(r, from) - tw_low(r, from)), r->type, from, TW_TAG_RESULTS, r->on->comm, &r->requests[count++]), "MPI_Irecv"))
+            !posted(r,
+                    MPI_Irecv(to, (int)(tw_high(r, from) - tw_low(r, from)), r->type, from,
+                              TW_TAG_RESULTS, r->on->comm, &r->requests[count++]),
+                    "MPI_Irecv"))
             return TWIN_EIO;
     }
     for (int i = 1; i < r->on->ranks; i++)
         if (tw_high(r, me) > tw_low(r, me) &&
-            !posted(r, MPI_Isend(own_result(r), (int)(tw_high(r, me) - tw_low(r, me)), r->type, other(r, i), TW_TAG_RESULTS, r->on->comm, &r->requests[count++]), "MPI_Isend"))
+            !posted(r,
+                    MPI_Isend(own_result(r), (int)(tw_high(r, me) - tw_low(r, me)), r->type,
+                              other(r, i), TW_TAG_RESULTS, r->on->comm, &r->requests[count++]),
+                    "MPI_Isend"))
             return TWIN_EIO;
     return wait_for(r, r->requests, count, finished);
 }
@@ -76,8 +85,10 @@ static int sum_slices(struct tw_reduction *r)
     const int me = r->on->rank;
     const int64_t part = tw_high(r, me) - tw_low(r, me);
     for (int k = 0, at = 0; k < r->on->ranks; k++)
-        r->parts[k] = k == me ? tw_element(r, w->x, tw_low(r, me)) : tw_element(r, r->slices, part * at++);
-    if (twin_fixed_sum(w->dtype, r->parts, r->on->ranks, part, w->block, w->total, w->divisor, own_result(r), &r->err) != 0)
+        r->parts[k] = k == me ? tw_element(r, w->x, tw_low(r, me))
+                              : tw_element(r, r->slices, part * at++);
+    if (twin_fixed_sum(w->dtype, r->parts, r->on->ranks, part, w->block, w->total, w->divisor,
+                       own_result(r), &r->err) != 0)
         return r->err.code;
     return give_results(r);
 }
@@ -88,20 +99,27 @@ int tw_begin_direct(struct tw_reduction *r)
     const int64_t part = tw_high(r, me) - tw_low(r, me);
     int count = 0;
     for (int k = 0, at = 0; part > 0 && k < r->on->ranks; k++)
-        if (k != me && !posted(r, MPI_Irecv(r->slices + (size_t)(part * at++) * r->size, (int)part, r->type, k, TW_TAG_NUMBERS, r->on->comm,
-                                            &r->requests[count++]), "MPI_Irecv"))
+        if (k != me &&
+            !posted(r,
+                    MPI_Irecv(r->slices + (size_t)(part * at++) * r->size, (int)part, r->type, k,
+                              TW_TAG_NUMBERS, r->on->comm, &r->requests[count++]),
+                    "MPI_Irecv"))
             return TWIN_EIO;
     for (int i = 1; i < r->on->ranks; i++) {
         const int to = other(r, i);
         if (tw_high(r, to) > tw_low(r, to) &&
-            !posted(r, MPI_Isend(tw_element(r, r->what.x, tw_low(r, to)), (int)(tw_high(r, to) - tw_low(r, to)), r->type, to, TW_TAG_NUMBERS, r->on->comm,
-                                 &r->requests[count++]), "MPI_Isend"))
+            !posted(r,
+                    MPI_Isend(tw_element(r, r->what.x, tw_low(r, to)),
+                              (int)(tw_high(r, to) - tw_low(r, to)), r->type, to, TW_TAG_NUMBERS,
+                              r->on->comm, &r->requests[count++]),
+                    "MPI_Isend"))
             return TWIN_EIO;
     }
     return wait_for(r, r->requests, count, sum_slices);
 }
 
-/* ---- any number of contributions: exponents first, then integers, in chunks of which two are under way */
+/* ---- any number of contributions: exponents first, then integers, in chunks of which two are
+ * under way */
 
 /* My contributions to elements [low, high), which begin at a block, in integers. */
 static int quantise(struct tw_reduction *r, int64_t low, int64_t high, int64_t *integers)
@@ -111,25 +129,36 @@ static int quantise(struct tw_reduction *r, int64_t low, int64_t high, int64_t *
     const int64_t b = low / w->block;
     memset(integers, 0, (size_t)(high - low) * sizeof *integers);
     for (int64_t c = 0; c < w->contributions; c++)
-        if (twin_fixed_add(w->dtype, tw_element(r, w->x, c * w->n + low), high - low, w->block, w->total, r->exponents + b * bytes,
-                           r->specials ? r->specials + twin_fixed_specials_count(w->dtype, w->block, r->exponents, b) * bytes : NULL, integers, &r->err) != 0)
+        if (twin_fixed_add(w->dtype, tw_element(r, w->x, c * w->n + low), high - low, w->block,
+                           w->total, r->exponents + b * bytes,
+                           r->specials ? r->specials + twin_fixed_specials_count(w->dtype, w->block,
+                                                                                 r->exponents, b) *
+                                                           bytes
+                                       : NULL,
+                           integers, &r->err) != 0)
             return r->err.code;
     return 0;
 }
 
-static int round_to(struct tw_reduction *r, int64_t low, int64_t high, const int64_t *integers, char *out)
+static int round_to(struct tw_reduction *r, int64_t low, int64_t high, const int64_t *integers,
+                    char *out)
 {
     const struct twin_reduce *w = &r->what;
     const int bytes = twin_fixed_exponent_bytes(w->dtype);
     const int64_t b = low / w->block;
-    return twin_fixed_round(w->dtype, integers, high - low, w->block, w->total, w->divisor, r->exponents + b * bytes,
-                            r->specials ? r->specials + twin_fixed_specials_count(w->dtype, w->block, r->exponents, b) * bytes : NULL, out, &r->err);
+    return twin_fixed_round(
+        w->dtype, integers, high - low, w->block, w->total, w->divisor, r->exponents + b * bytes,
+        r->specials
+            ? r->specials + twin_fixed_specials_count(w->dtype, w->block, r->exponents, b) * bytes
+            : NULL,
+        out, &r->err);
 }
 
 /* Chunk number `chunk` of rank k's part, or, when MPI sums, of everything. */
 static void range(const struct tw_reduction *r, int k, int64_t chunk, int64_t *low, int64_t *high)
 {
-    const int64_t begin = r->way == TWIN_WAY_SUM ? 0 : tw_low(r, k), end = r->way == TWIN_WAY_SUM ? r->what.n : tw_high(r, k);
+    const int64_t begin = r->way == TWIN_WAY_SUM ? 0 : tw_low(r, k);
+    const int64_t end = r->way == TWIN_WAY_SUM ? r->what.n : tw_high(r, k);
     *low = begin + chunk * r->wide < end ? begin + chunk * r->wide : end;
     *high = *low + r->wide < end ? *low + r->wide : end;
 }
@@ -140,8 +169,11 @@ static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
     int64_t low, high;
     range(r, me, chunk, &low, &high);
     for (int k = 0, at = 0; high > low && k < r->on->ranks; k++)
-        if (k != me && !posted(r, MPI_Irecv(s->received + at++ * (high - low), (int)(high - low), MPI_INT64_T, k, TW_TAG_NUMBERS, r->on->comm,
-                                            &s->requests[s->count++]), "MPI_Irecv"))
+        if (k != me &&
+            !posted(r,
+                    MPI_Irecv(s->received + at++ * (high - low), (int)(high - low), MPI_INT64_T, k,
+                              TW_TAG_NUMBERS, r->on->comm, &s->requests[s->count++]),
+                    "MPI_Irecv"))
             return TWIN_EIO;
     for (int i = 1; i <= r->on->ranks; i++) { /* myself last */
         const int to = other(r, i);
@@ -150,7 +182,10 @@ static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
         if (high > low && quantise(r, low, high, integers) != 0)
             return r->err.code;
         if (high > low && to != me &&
-            !posted(r, MPI_Isend(integers, (int)(high - low), MPI_INT64_T, to, TW_TAG_NUMBERS, r->on->comm, &s->requests[s->count++]), "MPI_Isend"))
+            !posted(r,
+                    MPI_Isend(integers, (int)(high - low), MPI_INT64_T, to, TW_TAG_NUMBERS,
+                              r->on->comm, &s->requests[s->count++]),
+                    "MPI_Isend"))
             return TWIN_EIO;
     }
     return 0;
@@ -162,7 +197,12 @@ static int post_sum(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
     range(r, 0, chunk, &low, &high);
     if (quantise(r, low, high, s->integers) != 0)
         return r->err.code;
-    return posted(r, MPI_Iallreduce(s->integers, s->received, (int)(high - low), MPI_INT64_T, MPI_SUM, r->on->comm, &s->requests[s->count++]), "MPI_Iallreduce") ? 0 : TWIN_EIO;
+    return posted(r,
+                  MPI_Iallreduce(s->integers, s->received, (int)(high - low), MPI_INT64_T, MPI_SUM,
+                                 r->on->comm, &s->requests[s->count++]),
+                  "MPI_Iallreduce")
+               ? 0
+               : TWIN_EIO;
 }
 
 static int post(struct tw_reduction *r, int64_t chunk)
@@ -185,10 +225,13 @@ static int end_owners(struct tw_reduction *r, struct tw_slot *s)
         for (int64_t i = 0; i < high - low; i++)
             sum[i] += theirs[i];
     }
-    return high > low ? round_to(r, low, high, sum, own_result(r) + (size_t)(low - tw_low(r, me)) * r->size) : 0;
+    return high > low ? round_to(r, low, high, sum,
+                                 own_result(r) + (size_t)(low - tw_low(r, me)) * r->size)
+                      : 0;
 }
 
-/* Everybody has the whole sum: each rounds what it is to get. Chunks and parts begin at whole blocks, both. */
+/* Everybody has the whole sum: each rounds what it is to get. Chunks and parts begin at whole
+ * blocks, both. */
 static int end_sum(struct tw_reduction *r, struct tw_slot *s)
 {
     int64_t low, high;
@@ -197,7 +240,9 @@ static int end_sum(struct tw_reduction *r, struct tw_slot *s)
         return round_to(r, low, high, s->received, (char *)r->what.out + (size_t)low * r->size);
     const int64_t mine = tw_low(r, r->on->rank), begin = low > mine ? low : mine;
     const int64_t until = tw_high(r, r->on->rank), stop = high < until ? high : until;
-    return begin < stop ? round_to(r, begin, stop, s->received + (begin - low), r->segment + (size_t)(begin - mine) * r->size) : 0;
+    return begin < stop ? round_to(r, begin, stop, s->received + (begin - low),
+                                   r->segment + (size_t)(begin - mine) * r->size)
+                        : 0;
 }
 
 static int end_chunk(struct tw_reduction *r)
@@ -207,7 +252,8 @@ static int end_chunk(struct tw_reduction *r)
     if (rc || post(r, r->chunk + TW_SLOTS) != 0)
         return r->err.code;
     if (++r->chunk < r->chunks)
-        return wait_for(r, r->slot[r->chunk % TW_SLOTS].requests, r->slot[r->chunk % TW_SLOTS].count, end_chunk);
+        return wait_for(r, r->slot[r->chunk % TW_SLOTS].requests,
+                        r->slot[r->chunk % TW_SLOTS].count, end_chunk);
     return r->way == TWIN_WAY_SUM && !r->what.counts ? finished(r) : give_results(r);
 }
 
@@ -221,19 +267,24 @@ static int begin_chunks(struct tw_reduction *r)
 }
 
 /*
- * MAX of the exponents, and of the specials, which are numbers of the same type. Some MPIs compare unsigned integers as if
- * they were signed (MPICH 4.0.2: issue 6083; Open MPI 4.1: 10276, 10648), so they travel as signed ones of the same order.
+ * MAX of the exponents, and of the specials, which are numbers of the same type. Some MPIs compare
+ * unsigned integers as if they were signed (MPICH 4.0.2: issue 6083; Open MPI 4.1: 10276, 10648),
+ * so they travel as signed ones of the same order.
  */
 static void flip(const struct tw_reduction *r, unsigned char *numbers, int64_t count)
 {
-    for (int64_t i = 0; r->exponent_type == MPI_INT8_T && i < count; i++) /* those of f64 stay below 2^15 */
+    /* those of f64 stay below 2^15 */
+    for (int64_t i = 0; r->exponent_type == MPI_INT8_T && i < count; i++)
         numbers[i] ^= 0x80;
 }
 
 static int post_max(struct tw_reduction *r, unsigned char *numbers, int64_t count, tw_step *next)
 {
     flip(r, numbers, count);
-    if (!posted(r, MPI_Iallreduce(MPI_IN_PLACE, numbers, (int)count, r->exponent_type, MPI_MAX, r->on->comm, &r->requests[0]), "MPI_Iallreduce"))
+    if (!posted(r,
+                MPI_Iallreduce(MPI_IN_PLACE, numbers, (int)count, r->exponent_type, MPI_MAX,
+                               r->on->comm, &r->requests[0]),
+                "MPI_Iallreduce"))
         return TWIN_EIO;
     return wait_for(r, r->requests, 1, next);
 }
@@ -251,10 +302,13 @@ static int exchange_specials(struct tw_reduction *r)
     if (r->anyone_short) {
         free(r->specials);
         r->specials = NULL;
-        return twin_error_set(&r->err, TWIN_ENOMEM, "all-reduce: out of memory, on this rank or another, for the marks of NaN and infinities");
+        return twin_error_set(&r->err, TWIN_ENOMEM,
+                              "all-reduce: out of memory, on this rank or another, for the marks "
+                              "of NaN and infinities");
     }
     for (int64_t c = 0; c < w->contributions; c++)
-        if (twin_fixed_specials(w->dtype, tw_element(r, w->x, c * w->n), w->n, w->block, r->exponents, r->specials, &r->err) != 0)
+        if (twin_fixed_specials(w->dtype, tw_element(r, w->x, c * w->n), w->n, w->block,
+                                r->exponents, r->specials, &r->err) != 0)
             return r->err.code;
     return post_max(r, r->specials, r->specials_count, have_specials);
 }
@@ -268,10 +322,15 @@ static int look_for_specials(struct tw_reduction *r)
     if (r->specials_count == 0)
         return begin_chunks(r);
     if (r->specials_count > TW_ANY_MOST)
-        return twin_error_set(&r->err, TWIN_ELIMIT, "all-reduce: NaN or infinities in so many blocks that their marks do not fit a message; reduce in parts");
+        return twin_error_set(&r->err, TWIN_ELIMIT,
+                              "all-reduce: NaN or infinities in so many blocks that their marks do "
+                              "not fit a message; reduce in parts");
     r->specials = tw_calloc((size_t)r->specials_count, (size_t)twin_fixed_exponent_bytes(w->dtype));
     r->short_of_memory = !r->specials;
-    if (!posted(r, MPI_Iallreduce(&r->short_of_memory, &r->anyone_short, 1, MPI_INT, MPI_MAX, r->on->comm, &r->requests[0]), "MPI_Iallreduce"))
+    if (!posted(r,
+                MPI_Iallreduce(&r->short_of_memory, &r->anyone_short, 1, MPI_INT, MPI_MAX,
+                               r->on->comm, &r->requests[0]),
+                "MPI_Iallreduce"))
         return TWIN_EIO;
     return wait_for(r, r->requests, 1, exchange_specials);
 }
@@ -281,7 +340,8 @@ int tw_begin_general(struct tw_reduction *r)
     const struct twin_reduce *w = &r->what;
     memset(r->exponents, 0, (size_t)r->blocks * (size_t)twin_fixed_exponent_bytes(w->dtype));
     for (int64_t c = 0; c < w->contributions; c++)
-        if (twin_fixed_exponents(w->dtype, tw_element(r, w->x, c * w->n), w->n, w->block, r->exponents, &r->err) != 0)
+        if (twin_fixed_exponents(w->dtype, tw_element(r, w->x, c * w->n), w->n, w->block,
+                                 r->exponents, &r->err) != 0)
             return r->err.code;
     return post_max(r, r->exponents, r->blocks, look_for_specials);
 }

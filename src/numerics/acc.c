@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The accumulator: one long integer. Addition of integers does not care about order; that is the whole trick. */
+/* The accumulator: one long integer. Addition of integers does not care about order; that is the
+ * whole trick. */
 #include <string.h>
 #include "base.h"
 #include "exact_inside.h"
@@ -13,7 +14,8 @@ void tw_acc_add_integer(struct twin_acc *acc, tw_i128 v, int exponent)
 {
     const unsigned at = (unsigned)(exponent - TW_ACC_LOW), shift = at % 64;
     const uint64_t sign = v < 0 ? UINT64_MAX : 0;
-    const uint64_t word[3] = {(uint64_t)v << shift, (uint64_t)(v >> (64 - shift)), (uint64_t)(v >> 64 >> (64 - shift))};
+    const uint64_t word[3] = {(uint64_t)v << shift, (uint64_t)(v >> (64 - shift)),
+                              (uint64_t)(v >> 64 >> (64 - shift))};
     uint64_t carry = 0;
     size_t i = at / 64;
     for (size_t j = 0; j < 3 && i < TWIN_ACC_LIMBS; j++, i++) {
@@ -21,7 +23,9 @@ void tw_acc_add_integer(struct twin_acc *acc, tw_i128 v, int exponent)
         acc->limb[i] = (uint64_t)t;
         carry = (uint64_t)(t >> 64);
     }
-    /* What is left to add is all zeros or all ones: nothing, once the carry makes up for the ones. */
+    /*
+     * What is left to add is all zeros or all ones: nothing, once the carry makes up for the ones.
+     */
     for (; i < TWIN_ACC_LIMBS && carry != (sign & 1); i++) {
         tw_u128 t = (tw_u128)acc->limb[i] + sign + carry;
         acc->limb[i] = (uint64_t)t;
@@ -42,8 +46,10 @@ void tw_acc_add_limbs(struct twin_acc *acc, const uint64_t limb[TWIN_ACC_LIMBS])
 int twin_acc_merge(struct twin_acc *to, const struct twin_acc *from, struct twin_error *err)
 {
     if (to->count > UINT64_MAX - from->count)
-        return twin_error_set(err, TWIN_ELIMIT, "exact sum: cannot merge %llu with %llu numbers: at most 2^64 - 1 in all",
-                              (unsigned long long)to->count, (unsigned long long)from->count);
+        return twin_error_set(
+            err, TWIN_ELIMIT,
+            "exact sum: cannot merge %llu with %llu numbers: at most 2^64 - 1 in all",
+            (unsigned long long)to->count, (unsigned long long)from->count);
     tw_acc_add_limbs(to, from->limb);
     to->count += from->count;
     to->flags |= from->flags;
@@ -64,7 +70,8 @@ bool tw_acc_magnitude(const struct twin_acc *acc, uint64_t magnitude[TWIN_ACC_LI
     return negative;
 }
 
-/* A binary floating-point type: bits of its significand, the hidden one included, and of its exponent. */
+/* A binary floating-point type: bits of its significand, the hidden one included, and of its
+ * exponent. */
 struct format {
     int significand, exponent;
 };
@@ -105,13 +112,16 @@ static uint64_t round_magnitude(const uint64_t *magnitude, int bits, const struc
     const int lead = bits - 1 + TW_ACC_LOW; /* exponent of the highest set bit */
     if (lead > bias)
         return infinity;
-    const int normal = lead > 1 - bias ? lead : 1 - bias; /* subnormals share the step of the smallest normal numbers */
-    const int last = normal - fraction - TW_ACC_LOW;      /* the bit that becomes the lowest; > 0 for every type */
+    /* subnormals share the step of the smallest normal numbers */
+    const int normal = lead > 1 - bias ? lead : 1 - bias;
+    /* the bit that becomes the lowest; > 0 for every type */
+    const int last = normal - fraction - TW_ACC_LOW;
     uint64_t kept = bits_from(magnitude, last);
     const bool half = bits_from(magnitude, last - 1) & 1;
     if (half && ((kept & 1) || any_below(magnitude, last - 1)))
         kept++;
-    /* The hidden bit adds one to the exponent field, and so does a carry out of the significand: up to infinity. */
+    /* The hidden bit adds one to the exponent field, and so does a carry out of the significand: up
+     * to infinity. */
     return kept + ((uint64_t)(normal + bias - 1) << fraction);
 }
 
@@ -133,17 +143,23 @@ static uint64_t round_to(const struct twin_acc *acc, const struct format *f)
     return round_magnitude(magnitude, bits, f) | (negative ? minus : 0);
 }
 
-int twin_acc_round(const struct twin_acc *acc, enum twin_dtype dtype, void *out, struct twin_error *err)
+int twin_acc_round(const struct twin_acc *acc, enum twin_dtype dtype, void *out,
+                   struct twin_error *err)
 {
     const struct format *f = format_of(dtype);
     if (!f)
-        return twin_error_set(err, TWIN_EINVAL, "exact sum: cannot round to %s (%d); expected f64, f32, f16 or bf16",
+        return twin_error_set(err, TWIN_EINVAL,
+                              "exact sum: cannot round to %s (%d); expected f64, f32, f16 or bf16",
                               twin_dtype_name(dtype), (int)dtype);
     const uint64_t bits = round_to(acc, f);
     const uint32_t word = (uint32_t)bits;
     const uint16_t half = (uint16_t)bits;
     const size_t size = twin_dtype_size(dtype);
-    memcpy(out, size == 8 ? (const void *)&bits : size == 4 ? (const void *)&word : (const void *)&half, size);
+    memcpy(out,
+           size == 8   ? (const void *)&bits
+           : size == 4 ? (const void *)&word
+                       : (const void *)&half,
+           size);
     return 0;
 }
 

@@ -5,7 +5,14 @@
 #include "exact_inside.h"
 
 #define VERSION 1
-enum { MAGIC_AT = 0, VERSION_AT = 4, FLAGS_AT = 6, COUNT_AT = 8, LIMBS_AT = 16, CRC_AT = LIMBS_AT + 8 * TWIN_ACC_LIMBS };
+enum {
+    MAGIC_AT = 0,
+    VERSION_AT = 4,
+    FLAGS_AT = 6,
+    COUNT_AT = 8,
+    LIMBS_AT = 16,
+    CRC_AT = LIMBS_AT + 8 * TWIN_ACC_LIMBS
+};
 _Static_assert(CRC_AT + 8 == TWIN_ACC_BYTES, "header, limbs, checksum and its padding");
 static const char magic[4] = {'T', 'W', 'A', 'C'};
 
@@ -34,13 +41,16 @@ void twin_acc_write(const struct twin_acc *acc, unsigned char out[TWIN_ACC_BYTES
     put(out + CRC_AT, tw_crc32c(0, out, CRC_AT), 8);
 }
 
-/* Whether `count` numbers, each below 2^TW_ACC_HIGH, can have a sum of this magnitude: then it is below count * 2^TW_ACC_HIGH. The bound is closed under
- * adding and merging, so what is read once stays readable, and no later sum overflows: see TWIN_ACC_LIMBS. */
+/* Whether `count` numbers, each below 2^TW_ACC_HIGH, can have a sum of this magnitude: then it is
+ * below count * 2^TW_ACC_HIGH. The bound is closed under adding and merging, so what is read once
+ * stays readable, and no later sum overflows: see TWIN_ACC_LIMBS. */
 static bool possible(const uint64_t magnitude[TWIN_ACC_LIMBS], int bits, uint64_t count)
 {
     enum { UNITS = TW_ACC_HIGH - TW_ACC_LOW, LIMB = UNITS / 64, SHIFT = UNITS % 64 };
-    _Static_assert(SHIFT > 0 && LIMB + 2 == TWIN_ACC_LIMBS, "the quotient lies in the two highest limbs");
-    return bits == 0 || (bits <= UNITS + 64 && (magnitude[LIMB] >> SHIFT | magnitude[LIMB + 1] << (64 - SHIFT)) < count);
+    _Static_assert(SHIFT > 0 && LIMB + 2 == TWIN_ACC_LIMBS,
+                   "the quotient lies in the two highest limbs");
+    return bits == 0 || (bits <= UNITS + 64 &&
+                         (magnitude[LIMB] >> SHIFT | magnitude[LIMB + 1] << (64 - SHIFT)) < count);
 }
 
 static int check_contents(const struct twin_acc *a, struct twin_error *err)
@@ -49,18 +59,24 @@ static int check_contents(const struct twin_acc *a, struct twin_error *err)
     int bits;
     tw_acc_magnitude(a, magnitude, &bits);
     if (a->flags & ~(uint32_t)TW_ACC_FLAGS)
-        return twin_error_set(err, TWIN_EFORMAT, "accumulator, offset %d: expected flags of %#x, found %#x", FLAGS_AT,
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "accumulator, offset %d: expected flags of %#x, found %#x", FLAGS_AT,
                               TW_ACC_FLAGS, a->flags);
     if (a->flags && (!a->count || !(a->flags & TW_ACC_NOT_MINUS_ZERO)))
-        return twin_error_set(err, TWIN_EFORMAT,
-                              "accumulator, offset %d: flags %#x contradict a sum of %llu numbers or each other", FLAGS_AT,
-                              a->flags, (unsigned long long)a->count);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "accumulator, offset %d: flags %#x contradict a sum of %llu numbers or each other",
+            FLAGS_AT, a->flags, (unsigned long long)a->count);
     if (bits && !(a->flags & TW_ACC_NOT_MINUS_ZERO))
-        return twin_error_set(err, TWIN_EFORMAT,
-                              "accumulator, offset %d: flags say that every number was -0, but the sum is not zero", FLAGS_AT);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "accumulator, offset %d: flags say that every number was -0, but the sum is not zero",
+            FLAGS_AT);
     if (!possible(magnitude, bits, a->count))
-        return twin_error_set(err, TWIN_EFORMAT, "accumulator, offset %d: expected the sum of %llu numbers, found one of %d bits: too large for so few", LIMBS_AT,
-                              (unsigned long long)a->count, bits);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "accumulator, offset %d: expected the sum of %llu numbers, found one "
+                              "of %d bits: too large for so few",
+                              LIMBS_AT, (unsigned long long)a->count, bits);
     return 0;
 }
 
@@ -68,17 +84,21 @@ int twin_acc_read(struct twin_acc *acc, const void *data, size_t bytes, struct t
 {
     const unsigned char *p = data;
     if (bytes != TWIN_ACC_BYTES || !data)
-        return twin_error_set(err, TWIN_EFORMAT, "accumulator: expected %d bytes, found %zu", TWIN_ACC_BYTES, bytes);
+        return twin_error_set(err, TWIN_EFORMAT, "accumulator: expected %d bytes, found %zu",
+                              TWIN_ACC_BYTES, bytes);
     if (memcmp(p + MAGIC_AT, magic, sizeof magic))
-        return twin_error_set(err, TWIN_EFORMAT, "accumulator, offset 0: expected \"TWAC\", found %02x %02x %02x %02x", p[0],
-                              p[1], p[2], p[3]);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "accumulator, offset 0: expected \"TWAC\", found %02x %02x %02x %02x",
+                              p[0], p[1], p[2], p[3]);
     const unsigned version = (unsigned)get(p + VERSION_AT, 2);
     if (version != VERSION)
-        return twin_error_set(err, TWIN_EVERSION, "accumulator: version %u, this program reads %d", version, VERSION);
+        return twin_error_set(err, TWIN_EVERSION, "accumulator: version %u, this program reads %d",
+                              version, VERSION);
     const uint64_t stored = get(p + CRC_AT, 8), crc = tw_crc32c(0, p, CRC_AT);
     if (stored != crc)
-        return twin_error_set(err, TWIN_EFORMAT, "accumulator, offset %d: expected checksum %#llx, found %#llx", CRC_AT,
-                              (unsigned long long)crc, (unsigned long long)stored);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "accumulator, offset %d: expected checksum %#llx, found %#llx",
+                              CRC_AT, (unsigned long long)crc, (unsigned long long)stored);
     struct twin_acc a;
     twin_acc_init(&a);
     a.flags = (uint32_t)get(p + FLAGS_AT, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference, and the way for blocks that no window fits: each number is taken apart and its significand added to
- * digits of 32 bits, held in 64, so that carries wait for 2^30 additions.
+ * The reference, and the way for blocks that no window fits: each number is taken apart and its
+ * significand added to digits of 32 bits, held in 64, so that carries wait for 2^30 additions.
  */
 #include <string.h>
 #include "convert.h"
@@ -74,8 +74,9 @@ static inline void add_digits(struct tw_bins *b, tw_u128 v, int exponent, bool n
     int64_t *d = b->digit + at / 32;
     const int64_t sign = -(int64_t)negative;
     /* At most 106 bits, shifted by at most 31: five digits. */
-    const uint64_t low = (uint64_t)v << shift, middle = (uint64_t)(v >> (64 - shift)),
-                   high = (uint64_t)(v >> 64 >> (64 - shift));
+    const uint64_t low = (uint64_t)v << shift;
+    const uint64_t middle = (uint64_t)(v >> (64 - shift));
+    const uint64_t high = (uint64_t)(v >> 64 >> (64 - shift));
     d[0] += ((int64_t)(low & UINT32_MAX) ^ sign) - sign;
     d[1] += ((int64_t)(low >> 32) ^ sign) - sign;
     d[2] += ((int64_t)(middle & UINT32_MAX) ^ sign) - sign;
@@ -87,7 +88,8 @@ static inline void add_digits(struct tw_bins *b, tw_u128 v, int exponent, bool n
 
 static uint32_t special(const struct number *x, const struct number *y, bool negative)
 {
-    const bool x_zero = !x->infinite && !x->nan && !x->significand, y_zero = !y->infinite && !y->nan && !y->significand;
+    const bool x_zero = !x->infinite && !x->nan && !x->significand;
+    const bool y_zero = !y->infinite && !y->nan && !y->significand;
     if (x->nan || y->nan || x_zero || y_zero) /* Inf * 0 */
         return TW_ACC_NAN;
     return negative ? TW_ACC_NEG_INF : TW_ACC_POS_INF;
@@ -110,7 +112,8 @@ static inline void add_term(struct tw_bins *b, struct number x, const struct num
         add_digits(b, v, x.exponent + other->exponent, negative);
 }
 
-void tw_bins_add(struct tw_bins *b, enum tw_op op, enum tw_kind kind, const void *x, const void *y, size_t n)
+void tw_bins_add(struct tw_bins *b, enum tw_op op, enum tw_kind kind, const void *x, const void *y,
+                 size_t n)
 {
     if (b->added > (1u << 30) - TW_BLOCK)
         settle(b);
@@ -121,19 +124,19 @@ void tw_bins_add(struct tw_bins *b, enum tw_op op, enum tw_kind kind, const void
         case TW_ABS: u.negative = false; /* fall through */
         case TW_SUM: add_term(b, u, NULL); break;
         case TW_SQUARE: add_term(b, u, &u); break;
-        default:
-            v = take_apart(load(kind, y, i));
-            add_term(b, u, &v);
+        default: v = take_apart(load(kind, y, i)); add_term(b, u, &v);
         }
     }
 }
 
-bool tw_bins_not_minus_zero(enum tw_op op, enum tw_kind kind, const void *x, const void *y, size_t n)
+bool tw_bins_not_minus_zero(enum tw_op op, enum tw_kind kind, const void *x, const void *y,
+                            size_t n)
 {
     if (op == TW_ABS || op == TW_SQUARE)
         return n > 0;
     for (size_t i = 0; i < n; i++) {
-        const uint64_t u = tw_f64_bits(load(kind, x, i)), v = op == TW_PRODUCT ? tw_f64_bits(load(kind, y, i)) : 0;
+        const uint64_t u = tw_f64_bits(load(kind, x, i));
+        const uint64_t v = op == TW_PRODUCT ? tw_f64_bits(load(kind, y, i)) : 0;
         const bool zero = !(u << 1) || (op == TW_PRODUCT && !(v << 1));
         if (!zero || !((u ^ v) >> 63))
             return true;

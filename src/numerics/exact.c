@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts the input into blocks and finds for each the cheapest way that is exact: a window, or the bins. */
+/* Cuts the input into blocks and finds for each the cheapest way that is exact: a window, or the
+ * bins. */
 #include <stdatomic.h>
 #include <string.h>
 #include "exact_inside.h"
 #include "fpenv.h"
 
-/* A window is chosen with room for the next blocks, which are a little larger or finer than this one. */
+/* A window is chosen with room for the next blocks, which are a little larger or finer than this
+ * one. */
 #define SPARE_TOP 2
 #define SPARE_LOW 4
 
@@ -31,7 +33,8 @@ void tw_exact_use(const struct tw_window_set *set)
     atomic_store(&is_forced, true);
 }
 
-/* The fingerprint's choice, which knows what the processor can do and what the user asked for; NULL for plain C. */
+/* The fingerprint's choice, which knows what the processor can do and what the user asked for; NULL
+ * for plain C. */
 static const struct tw_window_set *window_set(void)
 {
     if (atomic_load_explicit(&is_forced, memory_order_acquire))
@@ -62,8 +65,11 @@ struct need {
 
 static struct need need_of(enum tw_kind kind, struct tw_seen s, bool narrow)
 {
-    static const int fraction[TW_KINDS] = {[TW_F16] = 10, [TW_BF16] = 7, [TW_F32] = 23, [TW_F64] = 52};
-    /* f16 was widened to f32, whose exponent fields it is then seen with, but for a narrow window. */
+    static const int fraction[TW_KINDS] = {
+        [TW_F16] = 10, [TW_BF16] = 7, [TW_F32] = 23, [TW_F64] = 52};
+    /*
+     * f16 was widened to f32, whose exponent fields it is then seen with, but for a narrow window.
+     */
     const int bias = kind == TW_F64 ? 1023 : kind == TW_F16 && narrow ? 15 : 127;
     if (s.min == UINT32_MAX && s.max == 0)
         return (struct need){.zero = true};
@@ -74,7 +80,8 @@ static struct need need_of(enum tw_kind kind, struct tw_seen s, bool narrow)
     };
 }
 
-static struct need need_of_terms(const struct pass *p, const struct tw_folded *f, struct tw_window w)
+static struct need need_of_terms(const struct pass *p, const struct tw_folded *f,
+                                 struct tw_window w)
 {
     struct need x = need_of(p->kind, f->x, w.narrow);
     if (p->op != TW_SQUARE && p->op != TW_PRODUCT)
@@ -93,11 +100,13 @@ static bool fits(const struct need *n, struct tw_window w)
     return n->zero || (n->top <= w.top - 1 && n->low >= w.top - fold_bits(w) * w.folds);
 }
 
-/* A window of floats, for sums of 16-bit types. Its constants must be normal, and its finest unit a float. */
+/* A window of floats, for sums of 16-bit types. Its constants must be normal, and its finest unit a
+ * float. */
 static bool choose_narrow(const struct need *n, struct tw_window *w)
 {
     const int finest = -149, top = n->top + 1 + SPARE_TOP;
-    struct tw_window narrow = {top, (top - (n->low - SPARE_LOW) + TW_NARROW_BITS - 1) / TW_NARROW_BITS, true};
+    struct tw_window narrow = {
+        top, (top - (n->low - SPARE_LOW) + TW_NARROW_BITS - 1) / TW_NARROW_BITS, true};
     if (narrow.folds > TW_NARROW_FOLDS) { /* then without room, if only they fit */
         narrow.folds = TW_NARROW_FOLDS;
         if (top > n->low + TW_NARROW_BITS * TW_NARROW_FOLDS)
@@ -111,7 +120,8 @@ static bool choose_narrow(const struct need *n, struct tw_window *w)
     return true;
 }
 
-/* False when no window can hold such terms. Its constants must be finite, and its finest unit an f64. */
+/* False when no window can hold such terms. Its constants must be finite, and its finest unit an
+ * f64. */
 static bool choose(const struct pass *p, const struct need *n, struct tw_window *w)
 {
     const int finest = -1074;
@@ -144,7 +154,8 @@ static void by_bins(struct pass *p, const void *x, const void *y, size_t n)
     tw_bins_add(&p->bins, p->op, p->kind, x, y, n);
 }
 
-static void commit(struct pass *p, const struct tw_folded *f, struct tw_window w, const void *x, const void *y, size_t n)
+static void commit(struct pass *p, const struct tw_folded *f, struct tw_window w, const void *x,
+                   const void *y, size_t n)
 {
     bool any = false;
     for (int i = 0; i < w.folds; i++)
@@ -152,7 +163,8 @@ static void commit(struct pass *p, const struct tw_folded *f, struct tw_window w
             any = true;
             tw_acc_add_integer(p->acc, f->sum[i], w.top - fold_bits(w) * (i + 1));
         }
-    if (!(p->acc->flags & TW_ACC_NOT_MINUS_ZERO) && (any || tw_bins_not_minus_zero(p->op, p->kind, x, y, n)))
+    if (!(p->acc->flags & TW_ACC_NOT_MINUS_ZERO) &&
+        (any || tw_bins_not_minus_zero(p->op, p->kind, x, y, n)))
         p->acc->flags |= TW_ACC_NOT_MINUS_ZERO;
 }
 
@@ -162,7 +174,8 @@ static void add_block(struct pass *p, const void *x, const void *y, size_t n, si
     struct tw_folded f;
     for (int attempt = 0; attempt < 2; attempt++) {
         const struct tw_window used = p->window;
-        (used.narrow ? p->set->narrow[p->op][p->kind] : p->set->fold[p->op][p->kind])(x, y, n, used, &f);
+        (used.narrow ? p->set->narrow[p->op][p->kind] : p->set->fold[p->op][p->kind])(x, y, n, used,
+                                                                                      &f);
         const struct need need = need_of_terms(p, &f, used);
         const bool chosen = !need.special && choose(p, &need, &p->window);
         if (!need.special && fits(&need, used)) {
@@ -219,18 +232,21 @@ static int kind_of(enum twin_dtype dtype)
     }
 }
 
-static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const void *x, const void *y, int64_t n,
-               struct twin_error *err)
+static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const void *x,
+               const void *y, int64_t n, struct twin_error *err)
 {
     const int kind = kind_of(dtype);
     if (kind < 0)
-        return twin_error_set(err, TWIN_EINVAL, "exact sum: elements of type %s (%d); expected f64, f32, f16 or bf16",
+        return twin_error_set(err, TWIN_EINVAL,
+                              "exact sum: elements of type %s (%d); expected f64, f32, f16 or bf16",
                               twin_dtype_name(dtype), (int)dtype);
     if (n < 0 || (n > 0 && (!x || !y)))
-        return twin_error_set(err, TWIN_EINVAL, "exact sum: %lld elements at %s; expected 0 or more at an address",
+        return twin_error_set(err, TWIN_EINVAL,
+                              "exact sum: %lld elements at %s; expected 0 or more at an address",
                               (long long)n, x && y ? "an address" : "NULL");
     if (acc->count > UINT64_MAX - (uint64_t)n)
-        return twin_error_set(err, TWIN_ELIMIT, "exact sum: cannot add %lld to %llu numbers: at most 2^64 - 1 in all",
+        return twin_error_set(err, TWIN_ELIMIT,
+                              "exact sum: cannot add %lld to %llu numbers: at most 2^64 - 1 in all",
                               (long long)n, (unsigned long long)acc->count);
     const struct tw_fpenv env = tw_fpenv_enter();
     const bool standard = tw_fpenv_is_standard(env);
@@ -247,35 +263,39 @@ static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const
     }
     tw_fpenv_leave(env);
     if (!standard)
-        return twin_error_set(err, TWIN_EINVAL,
-                              "exact sum: this thread rounds other than to nearest, or takes subnormals for zero; restore "
-                              "the default floating-point mode (fesetenv(FE_DFL_ENV)) around the call");
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "exact sum: this thread rounds other than to nearest, or takes subnormals for zero; "
+            "restore the default floating-point mode (fesetenv(FE_DFL_ENV)) around the call");
     return 0;
 }
 
-int twin_acc_add(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n, struct twin_error *err)
+int twin_acc_add(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n,
+                 struct twin_error *err)
 {
     return add(acc, TW_SUM, dtype, x, x, n, err);
 }
 
-int twin_acc_add_abs(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n, struct twin_error *err)
+int twin_acc_add_abs(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n,
+                     struct twin_error *err)
 {
     return add(acc, TW_ABS, dtype, x, x, n, err);
 }
 
-int twin_acc_add_squares(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n, struct twin_error *err)
+int twin_acc_add_squares(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n,
+                         struct twin_error *err)
 {
     return add(acc, TW_SQUARE, dtype, x, x, n, err);
 }
 
-int twin_acc_add_products(struct twin_acc *acc, enum twin_dtype dtype, const void *x, const void *y, int64_t n,
-                          struct twin_error *err)
+int twin_acc_add_products(struct twin_acc *acc, enum twin_dtype dtype, const void *x, const void *y,
+                          int64_t n, struct twin_error *err)
 {
     return add(acc, TW_PRODUCT, dtype, x, y, n, err);
 }
 
-static int at_once(enum tw_op op, enum twin_dtype dtype, const void *x, const void *y, int64_t n, void *out,
-                   struct twin_error *err)
+static int at_once(enum tw_op op, enum twin_dtype dtype, const void *x, const void *y, int64_t n,
+                   void *out, struct twin_error *err)
 {
     struct twin_acc acc;
     twin_acc_init(&acc);
@@ -283,22 +303,23 @@ static int at_once(enum tw_op op, enum twin_dtype dtype, const void *x, const vo
     return rc ? rc : twin_acc_round(&acc, dtype, out, err);
 }
 
-#define AT_ONCE(name, type, dtype)                                                                                     \
-    int twin_sum_##name(const type *x, int64_t n, type *out, struct twin_error *err)                                   \
-    {                                                                                                                  \
-        return at_once(TW_SUM, dtype, x, x, n, out, err);                                                              \
-    }                                                                                                                  \
-    int twin_abs_sum_##name(const type *x, int64_t n, type *out, struct twin_error *err)                               \
-    {                                                                                                                  \
-        return at_once(TW_ABS, dtype, x, x, n, out, err);                                                              \
-    }                                                                                                                  \
-    int twin_norm2_##name(const type *x, int64_t n, type *out, struct twin_error *err)                                 \
-    {                                                                                                                  \
-        return at_once(TW_SQUARE, dtype, x, x, n, out, err);                                                           \
-    }                                                                                                                  \
-    int twin_dot_##name(const type *x, const type *y, int64_t n, type *out, struct twin_error *err)                    \
-    {                                                                                                                  \
-        return at_once(TW_PRODUCT, dtype, x, y, n, out, err);                                                          \
+#define AT_ONCE(name, type, dtype)                                                       \
+    int twin_sum_##name(const type *x, int64_t n, type *out, struct twin_error *err)     \
+    {                                                                                    \
+        return at_once(TW_SUM, dtype, x, x, n, out, err);                                \
+    }                                                                                    \
+    int twin_abs_sum_##name(const type *x, int64_t n, type *out, struct twin_error *err) \
+    {                                                                                    \
+        return at_once(TW_ABS, dtype, x, x, n, out, err);                                \
+    }                                                                                    \
+    int twin_norm2_##name(const type *x, int64_t n, type *out, struct twin_error *err)   \
+    {                                                                                    \
+        return at_once(TW_SQUARE, dtype, x, x, n, out, err);                             \
+    }                                                                                    \
+    int twin_dot_##name(const type *x, const type *y, int64_t n, type *out,              \
+                        struct twin_error *err)                                          \
+    {                                                                                    \
+        return at_once(TW_PRODUCT, dtype, x, y, n, out, err);                            \
     }
 AT_ONCE(f64, double, TWIN_F64)
 AT_ONCE(f32, float, TWIN_F32)

@@ -2,9 +2,10 @@
 #ifndef TW_EXACT_INSIDE_H
 #define TW_EXACT_INSIDE_H
 /*
- * Exact sums inside: an accumulator (acc.c) takes integers at a power of two. They come from windows (window.h, one file
- * per instruction set: fast, for blocks of numbers of like size) or from bins (bins.c: any number, one at a time; the
- * reference). exact.c cuts the input into blocks and chooses.
+ * Exact sums inside: an accumulator (acc.c) takes integers at a power of two. They come from
+ * windows (window.h, one file per instruction set: fast, for blocks of numbers of like size) or
+ * from bins (bins.c: any number, one at a time; the reference). exact.c cuts the input into blocks
+ * and chooses.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,10 +33,13 @@ __extension__ typedef unsigned __int128 tw_u128;
 void tw_acc_add_integer(struct twin_acc *acc, tw_i128 v, int exponent);
 /* Adds a whole number of units, in two's complement. */
 void tw_acc_add_limbs(struct twin_acc *acc, const uint64_t limb[TWIN_ACC_LIMBS]);
-/* The limbs without their sign, which is returned; *bits becomes the number of bits up to the highest set one. */
+/* The limbs without their sign, which is returned; *bits becomes the number of bits up to the
+ * highest set one. */
 bool tw_acc_magnitude(const struct twin_acc *acc, uint64_t magnitude[TWIN_ACC_LIMBS], int *bits);
 
-/* ---- bins (bins.c): the accumulator with carries put off. Digit i counts 2^(32 i + TW_ACC_LOW). */
+/*
+ * ---- bins (bins.c): the accumulator with carries put off. Digit i counts 2^(32 i + TW_ACC_LOW).
+ */
 #define TW_DIGITS (2 * TWIN_ACC_LIMBS)
 struct tw_bins {
     int64_t digit[TW_DIGITS];
@@ -44,11 +48,13 @@ struct tw_bins {
 };
 void tw_bins_init(struct tw_bins *b);
 /* Adds n elements of any value. y is read for products only. */
-void tw_bins_add(struct tw_bins *b, enum tw_op op, enum tw_kind kind, const void *x, const void *y, size_t n);
+void tw_bins_add(struct tw_bins *b, enum tw_op op, enum tw_kind kind, const void *x, const void *y,
+                 size_t n);
 /* Empties the bins into the accumulator. */
 void tw_bins_flush(struct tw_bins *b, struct twin_acc *acc);
 /* Whether any of n finite terms is not -0. */
-bool tw_bins_not_minus_zero(enum tw_op op, enum tw_kind kind, const void *x, const void *y, size_t n);
+bool tw_bins_not_minus_zero(enum tw_op op, enum tw_kind kind, const void *x, const void *y,
+                            size_t n);
 
 /* ---- windows */
 #define TW_FOLDS 4      /* at most */
@@ -66,18 +72,21 @@ struct tw_window {
     bool narrow;
 };
 
-/* Of one operand: the highest exponent field and the lowest one of what is not zero (one lower for a power of two; zero
- * when there are subnormals; UINT32_MAX when all are zero). Fields are f64's for f64, those of its own type in a narrow window, else f32's. */
+/* Of one operand: the highest exponent field and the lowest one of what is not zero (one lower for
+ * a power of two; zero when there are subnormals; UINT32_MAX when all are zero). Fields are f64's
+ * for f64, those of its own type in a narrow window, else f32's. */
 struct tw_seen {
     uint32_t max, min;
 };
 
 struct tw_folded {
-    int64_t sum[TW_FOLDS]; /* of the terms, in units of 2^(top - bits * (i + 1)); right when the window fits them */
-    struct tw_seen x, y;   /* right in any case */
+    /* of the terms, in units of 2^(top - bits * (i + 1)); right when the window fits them */
+    int64_t sum[TW_FOLDS];
+    struct tw_seen x, y; /* right in any case */
 };
 
-typedef void tw_window_kernel(const void *x, const void *y, size_t n, struct tw_window w, struct tw_folded *out);
+typedef void tw_window_kernel(const void *x, const void *y, size_t n, struct tw_window w,
+                              struct tw_folded *out);
 
 struct tw_window_set {
     const char *name;
@@ -89,6 +98,7 @@ extern const struct tw_window_set tw_windows_avx2;
 extern const struct tw_window_set tw_windows_avx512;
 extern const struct tw_window_set tw_windows_neon;
 
-/* Makes this set the one in use, NULL: none, only bins. For tests; twin_fingerprint_isa() decides otherwise. */
+/* Makes this set the one in use, NULL: none, only bins. For tests; twin_fingerprint_isa() decides
+ * otherwise. */
 void tw_exact_use(const struct tw_window_set *set);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fixed-point sums: walks the blocks, gives the ordinary ones to the kernels, and deals with NaN and infinities itself. */
+/* Fixed-point sums: walks the blocks, gives the ordinary ones to the kernels, and deals with NaN
+ * and infinities itself. */
 #include <stdatomic.h>
 #include <string.h>
 #include "fixed_inside.h"
@@ -51,40 +52,53 @@ struct job {
     int64_t n, block;
 };
 
-static int job_init(struct job *j, enum twin_dtype dtype, int64_t n, int64_t block, bool present, struct twin_error *err)
+static int job_init(struct job *j, enum twin_dtype dtype, int64_t n, int64_t block, bool present,
+                    struct twin_error *err)
 {
     const int kind = kind_of(dtype);
     if (kind < 0)
-        return twin_error_set(err, TWIN_EINVAL, "order-free sum: elements of type %s (%d); expected f64, f32, f16 or bf16",
-                              twin_dtype_name(dtype), (int)dtype);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "order-free sum: elements of type %s (%d); expected f64, f32, f16 or bf16",
+            twin_dtype_name(dtype), (int)dtype);
     if (n < 0 || (n > 0 && !present))
-        return twin_error_set(err, TWIN_EINVAL, "order-free sum: %lld elements at %s; expected 0 or more at an address",
-                              (long long)n, present ? "an address" : "NULL");
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "order-free sum: %lld elements at %s; expected 0 or more at an address", (long long)n,
+            present ? "an address" : "NULL");
     if (block < 1 || block > TWIN_FIXED_MAX_BLOCK)
-        return twin_error_set(err, TWIN_EINVAL, "order-free sum: blocks of %lld elements; expected 1 to 2^30", (long long)block);
-    *j = (struct job){(enum tw_kind)kind, twin_dtype_size(dtype), (1u << tw_float_formats[kind].exponent) - 1, n, block};
+        return twin_error_set(err, TWIN_EINVAL,
+                              "order-free sum: blocks of %lld elements; expected 1 to 2^30",
+                              (long long)block);
+    *j = (struct job){(enum tw_kind)kind, twin_dtype_size(dtype),
+                      (1u << tw_float_formats[kind].exponent) - 1, n, block};
     return 0;
 }
 
 static int check_total(int64_t total, int64_t divisor, struct twin_error *err)
 {
     if (total < 1 || total > TWIN_FIXED_MAX_TOTAL)
-        return twin_error_set(err, TWIN_EINVAL, "order-free sum: %lld contributions in all; expected 1 to 2^31", (long long)total);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "order-free sum: %lld contributions in all; expected 1 to 2^31",
+                              (long long)total);
     if (divisor < 1 || divisor > TWIN_FIXED_MAX_TOTAL)
-        return twin_error_set(err, TWIN_EINVAL, "order-free sum: divisor %lld; expected 1 to 2^31", (long long)divisor);
+        return twin_error_set(err, TWIN_EINVAL, "order-free sum: divisor %lld; expected 1 to 2^31",
+                              (long long)divisor);
     return 0;
 }
 
 static int refuse_mode(struct twin_error *err)
 {
-    return twin_error_set(err, TWIN_EINVAL,
-                          "order-free sum: this thread rounds other than to nearest, or takes subnormals for zero; restore "
-                          "the default floating-point mode (fesetenv(FE_DFL_ENV)) around the call");
+    return twin_error_set(
+        err, TWIN_EINVAL,
+        "order-free sum: this thread rounds other than to nearest, or takes subnormals for zero; "
+        "restore the default floating-point mode (fesetenv(FE_DFL_ENV)) around the call");
 }
 
 int64_t twin_fixed_blocks(int64_t n, int64_t block)
 {
-    return n < 0 || block < 1 || block > TWIN_FIXED_MAX_BLOCK ? TWIN_EINVAL : n / block + (n % block != 0);
+    return n < 0 || block < 1 || block > TWIN_FIXED_MAX_BLOCK ? TWIN_EINVAL
+                                                              : n / block + (n % block != 0);
 }
 
 int twin_fixed_exponent_bytes(enum twin_dtype dtype)
@@ -132,7 +146,8 @@ static int64_t block_length(const struct job *j, int64_t b)
     return left < j->block ? left : j->block;
 }
 
-int twin_fixed_exponents(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, void *exponents, struct twin_error *err)
+int twin_fixed_exponents(enum twin_dtype dtype, const void *x, int64_t n, int64_t block,
+                         void *exponents, struct twin_error *err)
 {
     struct job j;
     const int rc = job_init(&j, dtype, n, block, x && exponents, err);
@@ -140,7 +155,8 @@ int twin_fixed_exponents(enum twin_dtype dtype, const void *x, int64_t n, int64_
         return rc;
     const struct tw_fixed_set *set = fixed_set();
     for (int64_t b = 0; b * block < n; b++)
-        raise_to(&j, exponents, b, set->exponent[j.kind](at(&j, x, b * block), (size_t)block_length(&j, b)));
+        raise_to(&j, exponents, b,
+                 set->exponent[j.kind](at(&j, x, b * block), (size_t)block_length(&j, b)));
     return 0;
 }
 
@@ -156,7 +172,8 @@ int64_t twin_fixed_flagged(enum twin_dtype dtype, const void *exponents, int64_t
 }
 
 /* ---- NaN and infinities */
-int64_t twin_fixed_specials_count(enum twin_dtype dtype, int64_t block, const void *exponents, int64_t blocks)
+int64_t twin_fixed_specials_count(enum twin_dtype dtype, int64_t block, const void *exponents,
+                                  int64_t blocks)
 {
     const int64_t flagged = twin_fixed_flagged(dtype, exponents, blocks);
     if (flagged < 0 || block < 1 || block > TWIN_FIXED_MAX_BLOCK)
@@ -185,7 +202,11 @@ static void put(const struct job *j, void *out, int64_t i, uint64_t bits)
 {
     const uint32_t word = (uint32_t)bits;
     const uint16_t half = (uint16_t)bits;
-    memcpy((char *)out + (size_t)i * j->size, j->size == 8 ? (const void *)&bits : j->size == 4 ? (const void *)&word : (const void *)&half, j->size);
+    memcpy((char *)out + (size_t)i * j->size,
+           j->size == 8   ? (const void *)&bits
+           : j->size == 4 ? (const void *)&word
+                          : (const void *)&half,
+           j->size);
 }
 
 static uint32_t field_of(const struct job *j, uint64_t bits)
@@ -203,8 +224,8 @@ static uint64_t from_marks(const struct job *j, unsigned marks)
     return tw_marked_element(marks, tw_float_formats[j->kind]);
 }
 
-int twin_fixed_specials(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, const void *exponents, void *specials,
-                        struct twin_error *err)
+int twin_fixed_specials(enum twin_dtype dtype, const void *x, int64_t n, int64_t block,
+                        const void *exponents, void *specials, struct twin_error *err)
 {
     struct job j;
     const int rc = job_init(&j, dtype, n, block, x && exponents && specials, err);
@@ -245,7 +266,9 @@ static struct tw_fixed_unit unit_of(enum tw_kind kind, uint32_t field, int bits)
 {
     int up = -unit_exponent(kind, field, bits);
     const int first = up > 1000 ? 1000 : up;
-    struct tw_fixed_unit u = {.scale = power_of_two(first), .scale_too = power_of_two(up - first), .shift = bits > 50 ? bits - 50 : 0};
+    struct tw_fixed_unit u = {.scale = power_of_two(first),
+                              .scale_too = power_of_two(up - first),
+                              .shift = bits > 50 ? bits - 50 : 0};
     u.high_magic = 1.5 * power_of_two(52 + u.shift);
     u.low_magic = 0x1.8p52;
     uint64_t high, low;
@@ -256,8 +279,8 @@ static struct tw_fixed_unit unit_of(enum tw_kind kind, uint32_t field, int bits)
 }
 
 /* ---- to integer and back, one block */
-static void add_block(const struct tw_fixed_set *set, const struct job *j, const void *x, int64_t n, const struct tw_fixed_unit *u,
-                      bool special, int64_t *sum)
+static void add_block(const struct tw_fixed_set *set, const struct job *j, const void *x, int64_t n,
+                      const struct tw_fixed_unit *u, bool special, int64_t *sum)
 {
     if (!special) {
         set->add[j->kind](x, (size_t)n, u, sum);
@@ -275,14 +298,16 @@ static void add_block(const struct tw_fixed_set *set, const struct job *j, const
 }
 
 /* exponent: that of the sum's unit. divisor is odd. */
-static void round_slowly(const struct job *j, const int64_t *sum, int64_t n, int64_t divisor, int exponent, void *out)
+static void round_slowly(const struct job *j, const int64_t *sum, int64_t n, int64_t divisor,
+                         int exponent, void *out)
 {
     for (int64_t i = 0; i < n; i++)
-        put(j, out, i, tw_fixed_round_one(sum[i], (uint64_t)divisor, exponent, tw_float_formats[j->kind]));
+        put(j, out, i,
+            tw_fixed_round_one(sum[i], (uint64_t)divisor, exponent, tw_float_formats[j->kind]));
 }
 
-static void round_block(const struct tw_fixed_set *set, const struct job *j, const int64_t *sum, int64_t n, int64_t divisor,
-                        int exponent, char *out)
+static void round_block(const struct tw_fixed_set *set, const struct job *j, const int64_t *sum,
+                        int64_t n, int64_t divisor, int exponent, char *out)
 {
     const int twos = __builtin_ctzll((uint64_t)divisor);
     divisor >>= twos;
@@ -307,9 +332,13 @@ static void round_block(const struct tw_fixed_set *set, const struct job *j, con
 /* ---- the steps */
 
 /* Whether a block is flagged, and then where its specials lie; steps on from block to block. */
-struct walk { const void *exponents, *specials; int64_t base; };
+struct walk {
+    const void *exponents, *specials;
+    int64_t base;
+};
 
-static bool walk_block(const struct job *j, struct walk *w, int64_t b, uint32_t *field, int64_t *base)
+static bool walk_block(const struct job *j, struct walk *w, int64_t b, uint32_t *field,
+                       int64_t *base)
 {
     *field = get(j, w->exponents, b);
     if (*field != j->special)
@@ -320,17 +349,22 @@ static bool walk_block(const struct job *j, struct walk *w, int64_t b, uint32_t 
     return true;
 }
 
-static int need_specials(const struct job *j, enum twin_dtype dtype, const void *exponents, const void *specials, struct twin_error *err)
+static int need_specials(const struct job *j, enum twin_dtype dtype, const void *exponents,
+                         const void *specials, struct twin_error *err)
 {
     const int64_t blocks = twin_fixed_blocks(j->n, j->block);
     if (j->n > 0 && !specials && twin_fixed_flagged(dtype, exponents, blocks) > 0)
-        return twin_error_set(err, TWIN_EINVAL, "order-free sum: %lld of %lld blocks hold a NaN or an infinity, and specials is "
-                              "NULL; make it with twin_fixed_specials", (long long)twin_fixed_flagged(dtype, exponents, blocks), (long long)blocks);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "order-free sum: %lld of %lld blocks hold a NaN or an infinity, and "
+                              "specials is NULL; make it with twin_fixed_specials",
+                              (long long)twin_fixed_flagged(dtype, exponents, blocks),
+                              (long long)blocks);
     return 0;
 }
 
-int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, int64_t total, const void *exponents,
-                   const void *specials, int64_t *sum, struct twin_error *err)
+int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, int64_t total,
+                   const void *exponents, const void *specials, int64_t *sum,
+                   struct twin_error *err)
 {
     struct job j;
     int rc = job_init(&j, dtype, n, block, x && exponents && sum, err);
@@ -356,8 +390,9 @@ int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t bloc
     return standard ? 0 : refuse_mode(err);
 }
 
-int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64_t block, int64_t total, int64_t divisor,
-                     const void *exponents, const void *specials, void *out, struct twin_error *err)
+int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64_t block,
+                     int64_t total, int64_t divisor, const void *exponents, const void *specials,
+                     void *out, struct twin_error *err)
 {
     struct job j;
     int rc = job_init(&j, dtype, n, block, sum && exponents && out, err);
@@ -378,9 +413,11 @@ int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64
         const int64_t length = block_length(&j, b);
         char *to = (char *)out + (size_t)(b * block) * j.size;
         const bool special = walk_block(&j, &w, b, &field, &base);
-        round_block(set, &j, sum + b * block, length, divisor, unit_exponent(j.kind, field, bits), to);
+        round_block(set, &j, sum + b * block, length, divisor, unit_exponent(j.kind, field, bits),
+                    to);
         for (int64_t i = 0; special && i < length; i++) {
-            const unsigned marks = (get(&j, specials, base + 1 + 2 * i) ? 1 : 0) | (get(&j, specials, base + 2 + 2 * i) ? 2 : 0);
+            const unsigned marks = (get(&j, specials, base + 1 + 2 * i) ? 1 : 0) |
+                                   (get(&j, specials, base + 2 + 2 * i) ? 2 : 0);
             if (marks)
                 put(&j, to, i, from_marks(&j, marks));
         }
@@ -392,8 +429,9 @@ int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64
 /* ---- all contributions in one place */
 
 /* The field of a block: that of finite elements alone when there are others, too. */
-static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job *j, const void *const *x, int64_t count, int64_t first,
-                               int64_t length, bool *special)
+static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job *j,
+                               const void *const *x, int64_t count, int64_t first, int64_t length,
+                               bool *special)
 {
     uint32_t field = 0;
     for (int64_t c = 0; c < count; c++) {
@@ -412,8 +450,8 @@ static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job 
     return field;
 }
 
-static void sum_block(const struct tw_fixed_set *set, const struct job *j, const void *const *x, int64_t count, int64_t first,
-                      int64_t total, int64_t divisor, char *out)
+static void sum_block(const struct tw_fixed_set *set, const struct job *j, const void *const *x,
+                      int64_t count, int64_t first, int64_t total, int64_t divisor, char *out)
 {
     const int64_t length = block_length(j, first / j->block);
     const int bits = twin_fixed_bits(total);
@@ -439,18 +477,21 @@ static void sum_block(const struct tw_fixed_set *set, const struct job *j, const
     }
 }
 
-int twin_fixed_sum(enum twin_dtype dtype, const void *const *x, int64_t count, int64_t n, int64_t block, int64_t total,
-                   int64_t divisor, void *out, struct twin_error *err)
+int twin_fixed_sum(enum twin_dtype dtype, const void *const *x, int64_t count, int64_t n,
+                   int64_t block, int64_t total, int64_t divisor, void *out, struct twin_error *err)
 {
     struct job j;
     int rc = job_init(&j, dtype, n, block, (x || count == 0) && out, err);
     if (!rc)
         rc = check_total(total, divisor, err);
     if (!rc && (count < 0 || count > total))
-        rc = twin_error_set(err, TWIN_EINVAL, "order-free sum: %lld contributions here of %lld in all", (long long)count, (long long)total);
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "order-free sum: %lld contributions here of %lld in all",
+                            (long long)count, (long long)total);
     for (int64_t c = 0; !rc && n > 0 && c < count; c++)
         if (!x[c])
-            rc = twin_error_set(err, TWIN_EINVAL, "order-free sum: contribution %lld is NULL", (long long)c);
+            rc = twin_error_set(err, TWIN_EINVAL, "order-free sum: contribution %lld is NULL",
+                                (long long)c);
     if (rc)
         return rc;
     const struct tw_fpenv env = tw_fpenv_enter();

@@ -2,9 +2,9 @@
 #ifndef TW_FIXED_INSIDE_H
 #define TW_FIXED_INSIDE_H
 /*
- * Fixed-point sums inside: fixed.c walks the blocks and knows what is special; the kernels (fixed_kernels.h, compiled once for
- * each instruction set) do the ordinary blocks; element.h does a single
- * element, slowly and always right.
+ * Fixed-point sums inside: fixed.c walks the blocks and knows what is special; the kernels
+ * (fixed_kernels.h, compiled once for each instruction set) do the ordinary blocks; element.h does
+ * a single element, slowly and always right.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,11 +13,13 @@
 #include "element.h"
 #include "kernels.h" /* enum tw_kind */
 
-#define TW_FIXED_CHUNK 1024 /* elements that a kernel is given at most where a buffer is on the stack */
+/* elements that a kernel is given at most where a buffer is on the stack */
+#define TW_FIXED_CHUNK 1024
 
 extern const struct tw_float_format tw_float_formats[TW_KINDS];
 
-/* How a block becomes integers: two scales, since one may be out of range, and the split of fixed_kernels.h. */
+/* How a block becomes integers: two scales, since one may be out of range, and the split of
+ * fixed_kernels.h. */
 struct tw_fixed_unit {
     double scale, scale_too, high_magic, low_magic;
     uint64_t both_magic;
@@ -25,14 +27,19 @@ struct tw_fixed_unit {
 };
 
 /* How integers become numbers: v = (sum / divisor) * scale. */
-struct tw_fixed_way { double divisor, scale; };
+struct tw_fixed_way {
+    double divisor, scale;
+};
 
 struct tw_fixed_set {
     const char *name;
     uint32_t (*exponent[TW_KINDS])(const void *x, size_t n); /* the largest exponent field */
     void (*add[TW_KINDS])(const void *x, size_t n, const struct tw_fixed_unit *u, int64_t *sum);
-    void (*round[TW_KINDS])(const int64_t *sum, size_t n, struct tw_fixed_way w, void *out); /* divisor 1 */
-    /* Any other divisor, not for f64: false when some quotient lies too near a boundary to be sure. */
+    /* divisor 1 */
+    void (*round[TW_KINDS])(const int64_t *sum, size_t n, struct tw_fixed_way w, void *out);
+    /*
+     * Any other divisor, not for f64: false when some quotient lies too near a boundary to be sure.
+     */
     bool (*divide[TW_KINDS])(const int64_t *sum, size_t n, struct tw_fixed_way w, void *out);
 };
 

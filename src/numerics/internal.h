@@ -3,13 +3,17 @@
 #define TW_NUMERICS_INTERNAL_H
 #include <stdint.h>
 
-/* Who uses a seed's blocks (counter word 3): draws and permutations of one seed have nothing in common. */
+/* Who uses a seed's blocks (counter word 3): draws and permutations of one seed have nothing in
+ * common. */
 enum tw_purpose { TW_FOR_DRAWS, TW_FOR_SHUFFLE };
 
-struct tw_pair { uint64_t half[2]; };
+struct tw_pair {
+    uint64_t half[2];
+};
 
 /* The 128 bits of one block of a seed; `attempt` counts rejected draws. */
-struct tw_pair tw_random_block(uint64_t seed, uint64_t block, uint32_t attempt, enum tw_purpose purpose);
+struct tw_pair tw_random_block(uint64_t seed, uint64_t block, uint32_t attempt,
+                               enum tw_purpose purpose);
 /* The standard normal value that the 64 bits of a draw stand for. */
 double tw_normal_of(uint64_t bits);
 #endif

@@ -40,7 +40,8 @@ static inline vf load_f16(const unsigned char *p)
 
 static inline vf load_bf16(const unsigned char *p)
 {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
 
 static inline vf load_f32(const unsigned char *p)

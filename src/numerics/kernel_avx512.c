@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AVX-512: F, BW, DQ, VL. TW_SIMDE compiles the same source without the instructions, for the unit test. */
+/* AVX-512: F, BW, DQ, VL. TW_SIMDE compiles the same source without the instructions, for the unit
+ * test. */
 #ifdef TW_SIMDE
 #include "simde_avx512.h"
 #else
@@ -44,7 +45,8 @@ static inline vf load_f16(const unsigned char *p)
 
 static inline vf load_bf16(const unsigned char *p)
 {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
 
 static inline vf load_f32(const unsigned char *p)

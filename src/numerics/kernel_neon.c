@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advanced SIMD of AArch64. TW_SIMDE compiles the same source for another processor, for the unit test. */
+/* Advanced SIMD of AArch64. TW_SIMDE compiles the same source for another processor, for the unit
+ * test. */
 #ifdef TW_SIMDE
 #include <simde/arm/neon.h>
 #else
@@ -25,7 +26,8 @@ typedef uint32x4_t vi;
 #define vi_add32 vaddq_u32
 #define vi_max32 vmaxq_u32
 #define vi_min32 vminq_u32
-#define vi_16(op, a, b) vreinterpretq_u32_u16(op(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b)))
+#define vi_16(op, a, b) \
+    vreinterpretq_u32_u16(op(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b)))
 #define vi_load16(p) vreinterpretq_u32_u16(vld1q_u16((const uint16_t *)(p)))
 #define vi_set16(v) vreinterpretq_u32_u16(vdupq_n_u16((uint16_t)(v)))
 #define vi_add16(a, b) vi_16(vaddq_u16, a, b)

@@ -23,7 +23,8 @@ void twin_shuffle_init(struct twin_shuffle *p, uint64_t n, uint64_t seed)
 {
     uint64_t side = side_of(n);
     p->n = n;
-    p->columns = side + side % 2; /* shifts of an odd ring are even permutations, and half of all orders would be out of reach */
+    /* shifts of an odd ring are even permutations, and half of all orders would be out of reach */
+    p->columns = side + side % 2;
     p->rows = n > 0 ? (n - 1) / p->columns + 1 : 1;
     for (uint32_t j = 0; j < TWIN_SHUFFLE_ROUNDS; j++)
         p->key[j] = tw_random_block(seed, j / 2, 0, TW_FOR_SHUFFLE).half[j % 2];
@@ -59,7 +60,8 @@ static uint64_t backward(const struct twin_shuffle *p, uint64_t x)
     return row * p->columns + column;
 }
 
-/* Cells from n on belong to nobody: one walks on. It ends, as the walk is a cycle and began below n. */
+/* Cells from n on belong to nobody: one walks on. It ends, as the walk is a cycle and began below
+ * n. */
 uint64_t twin_shuffle_at(const struct twin_shuffle *p, uint64_t i)
 {
     if (i >= p->n)
@@ -84,7 +86,8 @@ uint64_t twin_order_steps(const struct twin_order *order)
 {
     if (order->batch == 0)
         return 0;
-    return order->samples / order->batch + (!order->drop_last && order->samples % order->batch != 0);
+    return order->samples / order->batch +
+           (!order->drop_last && order->samples % order->batch != 0);
 }
 
 /* n * part / whole, part <= whole, without overflow. */
@@ -94,16 +97,19 @@ static uint64_t share(uint64_t n, uint64_t part, uint64_t whole)
     return (uint64_t)(product / whole);
 }
 
-int twin_order_part(const struct twin_order *order, uint64_t step, uint64_t rank, uint64_t world, struct twin_order_part *part,
-                    struct twin_error *err)
+int twin_order_part(const struct twin_order *order, uint64_t step, uint64_t rank, uint64_t world,
+                    struct twin_order_part *part, struct twin_error *err)
 {
     uint64_t steps = twin_order_steps(order);
     if (steps == 0)
-        return twin_error_set(err, TWIN_EINVAL, "%llu samples in batches of %llu%s make no step: there must be at least one batch",
-                              (unsigned long long)order->samples, (unsigned long long)order->batch,
-                              order->drop_last ? " with the short one left out" : "");
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "%llu samples in batches of %llu%s make no step: there must be at least one batch",
+            (unsigned long long)order->samples, (unsigned long long)order->batch,
+            order->drop_last ? " with the short one left out" : "");
     if (rank >= world)
-        return twin_error_set(err, TWIN_EINVAL, "rank %llu of %llu: expected a rank below the number of ranks",
+        return twin_error_set(err, TWIN_EINVAL,
+                              "rank %llu of %llu: expected a rank below the number of ranks",
                               (unsigned long long)rank, (unsigned long long)world);
     uint64_t start = step % steps * order->batch;
     uint64_t size = order->samples - start < order->batch ? order->samples - start : order->batch;
@@ -112,7 +118,8 @@ int twin_order_part(const struct twin_order *order, uint64_t step, uint64_t rank
     return 0;
 }
 
-void twin_order_take(const struct twin_order *order, const struct twin_order_part *part, uint64_t *out)
+void twin_order_take(const struct twin_order *order, const struct twin_order_part *part,
+                     uint64_t *out)
 {
     struct twin_shuffle p;
     if (order->shuffle)

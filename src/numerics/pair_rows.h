@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pairs side by side, in plain C that compilers turn into vectors: included once by a file for each instruction set, which
- * says TW_PAIR_SET. Every operation is an element's own, so all of them leave the same bits.
+ * Pairs side by side, in plain C that compilers turn into vectors: included once by a file for each
+ * instruction set, which says TW_PAIR_SET. Every operation is an element's own, so all of them
+ * leave the same bits.
  */
 #include "pairs.h"
 
@@ -33,12 +34,13 @@ static void begin(struct tw_pairs *p, enum tw_kind kind, const void *x, size_t w
 {
     widen(p->high, kind, x, width);
     memset(p->low, 0, sizeof *p->low * width);
-    for (size_t j = 0; j < width; j++) /* the only sum that no addition would mark: that of one NaN or infinity */
+    /* the only sum that no addition would mark: that of one NaN or infinity */
+    for (size_t j = 0; j < width; j++)
         p->inexact[j] = (tw_f64_bits(p->high[j]) & INT64_MAX) >= 0x7FF0000000000000u;
 }
 
-static void add(struct tw_pairs *p, enum tw_kind kind, const char *x, size_t stride, const struct tw_place *order, size_t k,
-                size_t width)
+static void add(struct tw_pairs *p, enum tw_kind kind, const char *x, size_t stride,
+                const struct tw_place *order, size_t k, size_t width)
 {
     double v[TW_PAIRS_WIDTH];
     double *restrict high = p->high, *restrict low = p->low;

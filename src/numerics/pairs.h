@@ -2,10 +2,11 @@
 #ifndef TW_PAIRS_H
 #define TW_PAIRS_H
 /*
- * Sums of few numbers, many side by side. Each is held as two doubles, high + low, that together are the exact sum as long
- * as nothing is lost: an addition's rounding error is a double itself (Knuth's TwoSum), which goes into the low one, and
- * what that one rounds off marks the sum as inexact. Such a sum is made anew in an accumulator (exact.h): nothing wrong is
- * ever kept, and the answer depends on the numbers alone whichever way was taken.
+ * Sums of few numbers, many side by side. Each is held as two doubles, high + low, that together
+ * are the exact sum as long as nothing is lost: an addition's rounding error is a double itself
+ * (Knuth's TwoSum), which goes into the low one, and what that one rounds off marks the sum as
+ * inexact. Such a sum is made anew in an accumulator (exact.h): nothing wrong is ever kept, and the
+ * answer depends on the numbers alone whichever way was taken.
  *
  * NaN, infinities and overflow make the error of an addition a NaN, and so mark the sum as well.
  */
@@ -14,7 +15,8 @@
 #include "convert.h"
 #include "kernels.h"
 
-#define TW_PAIRS_WIDTH 256 /* sums in one group: high, low and marks stay in the first-level cache */
+/* sums in one group: high, low and marks stay in the first-level cache */
+#define TW_PAIRS_WIDTH 256
 
 struct tw_pairs {
     double high[TW_PAIRS_WIDTH], low[TW_PAIRS_WIDTH];
@@ -31,10 +33,13 @@ struct tw_pair_set {
     const char *name;
     /* The sums begin as the elements of x. */
     void (*begin)(struct tw_pairs *p, enum tw_kind kind, const void *x, size_t width);
-    /* Adds k rows: row i lies at x + stride * i, or, with an order, at x + stride * order[i].row. */
-    void (*add)(struct tw_pairs *p, enum tw_kind kind, const char *x, size_t stride, const struct tw_place *order, size_t k,
-                size_t width);
-    /* Rounds all of them into out; the elements whose sum is inexact are anything. Returns whether there are any. */
+    /*
+     * Adds k rows: row i lies at x + stride * i, or, with an order, at x + stride * order[i].row.
+     */
+    void (*add)(struct tw_pairs *p, enum tw_kind kind, const char *x, size_t stride,
+                const struct tw_place *order, size_t k, size_t width);
+    /* Rounds all of them into out; the elements whose sum is inexact are anything. Returns whether
+     * there are any. */
     int (*round)(const struct tw_pairs *p, enum tw_kind kind, void *out, size_t width);
 };
 
@@ -81,8 +86,8 @@ static inline double tw_pair_f64(double high, double low)
     return low == 0 ? high : high + low;
 }
 
-/* high + low rounded to odd: an inexact one gets its last bit set, so that rounding once more, to fewer bits, gives what
- * rounding at once would have given (Boldo and Melquiond 2008). */
+/* high + low rounded to odd: an inexact one gets its last bit set, so that rounding once more, to
+ * fewer bits, gives what rounding at once would have given (Boldo and Melquiond 2008). */
 static inline double tw_pair_odd(double high, double low)
 {
     const double s = high + low, b = s - high, rest = (high - (s - b)) + (low - b);
@@ -103,7 +108,8 @@ static inline uint16_t tw_pair_half(double x, int exponent, int fraction)
         return (uint16_t)(sign | infinity);
     if (lead < 1 - bias)
         lead = 1 - bias;
-    /* In units of the last place it has less than fraction + 2 bits before the point; adding 2^52 rounds off the others. */
+    /* In units of the last place it has less than fraction + 2 bits before the point; adding 2^52
+     * rounds off the others. */
     const double unit = tw_f64_from_bits((uint64_t)(1023 + fraction - lead) << 52);
     const double whole = (tw_f64_from_bits(bits & INT64_MAX) * unit + 0x1p52) - 0x1p52;
     return (uint16_t)(sign | ((uint64_t)whole + ((uint64_t)(lead + bias - 1) << fraction)));
@@ -117,8 +123,12 @@ static inline void tw_pair_store(enum tw_kind kind, void *out, size_t i, double 
     switch (kind) {
     case TW_F64: d = tw_pair_f64(high, low), memcpy((char *)out + 8 * i, &d, 8); break;
     case TW_F32: f = (float)tw_pair_odd(high, low), memcpy((char *)out + 4 * i, &f, 4); break;
-    case TW_F16: h = tw_pair_half(tw_pair_odd(high, low), 5, 10), memcpy((char *)out + 2 * i, &h, 2); break;
-    default: h = tw_pair_half(tw_pair_odd(high, low), 8, 7), memcpy((char *)out + 2 * i, &h, 2); break;
+    case TW_F16:
+        h = tw_pair_half(tw_pair_odd(high, low), 5, 10), memcpy((char *)out + 2 * i, &h, 2);
+        break;
+    default:
+        h = tw_pair_half(tw_pair_odd(high, low), 8, 7), memcpy((char *)out + 2 * i, &h, 2);
+        break;
     }
 }
 #endif

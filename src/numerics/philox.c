@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox4x32-10: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+/* Philox4x32-10: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+ * 2011. */
 #include "internal.h"
 
 #include <twin/random.h>
@@ -8,7 +9,12 @@
 
 void twin_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
+    uint32_t c0 = counter[0];
+    uint32_t c1 = counter[1];
+    uint32_t c2 = counter[2];
+    uint32_t c3 = counter[3];
+    uint32_t k0 = key[0];
+    uint32_t k1 = key[1];
     for (int r = 0; r < ROUNDS; r++) {
         uint64_t p = (uint64_t)0xD2511F53u * c0, q = (uint64_t)0xCD9E8D57u * c2;
         c0 = (uint32_t)(q >> 32) ^ c1 ^ k0;
@@ -24,7 +30,8 @@ void twin_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t 
     out[3] = c3;
 }
 
-struct tw_pair tw_random_block(uint64_t seed, uint64_t block, uint32_t attempt, enum tw_purpose purpose)
+struct tw_pair tw_random_block(uint64_t seed, uint64_t block, uint32_t attempt,
+                               enum tw_purpose purpose)
 {
     uint32_t word[4];
     twin_philox4x32((uint32_t[]){(uint32_t)block, (uint32_t)(block >> 32), attempt, purpose},

@@ -9,10 +9,10 @@
 #include "fpenv.h"
 #include "pairs.h"
 
-#define LONG_SUM 64      /* numbers from which on a window (exact.c) beats a pair */
-#define DIGIT_BITS 11    /* of the sort */
-#define GATHERED 256     /* numbers collected for an accumulator at a time */
-#define AHEAD 16         /* numbers by which the memory of a target is asked for in advance */
+#define LONG_SUM 64   /* numbers from which on a window (exact.c) beats a pair */
+#define DIGIT_BITS 11 /* of the sort */
+#define GATHERED 256  /* numbers collected for an accumulator at a time */
+#define AHEAD 16      /* numbers by which the memory of a target is asked for in advance */
 
 static const struct tw_pair_set *pair_set(void)
 {
@@ -51,26 +51,35 @@ struct source {
     size_t size, out_size; /* of an element */
 };
 
-static int source_of(struct source *s, enum twin_dtype dtype, enum twin_dtype out_dtype, struct twin_error *err)
+static int source_of(struct source *s, enum twin_dtype dtype, enum twin_dtype out_dtype,
+                     struct twin_error *err)
 {
     const int kind = kind_of(dtype), out_kind = kind_of(out_dtype);
     if (kind < 0 || out_kind < 0)
-        return twin_error_set(err, TWIN_EINVAL, "exact sums: elements of type %s (%d); expected f64, f32, f16 or bf16",
-                              twin_dtype_name(kind < 0 ? dtype : out_dtype), (int)(kind < 0 ? dtype : out_dtype));
-    *s = (struct source){pair_set(), dtype, out_dtype, (enum tw_kind)kind, (enum tw_kind)out_kind,
-                         (size_t)twin_dtype_size(dtype), (size_t)twin_dtype_size(out_dtype)};
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "exact sums: elements of type %s (%d); expected f64, f32, f16 or bf16",
+            twin_dtype_name(kind < 0 ? dtype : out_dtype), (int)(kind < 0 ? dtype : out_dtype));
+    *s = (struct source){pair_set(),
+                         dtype,
+                         out_dtype,
+                         (enum tw_kind)kind,
+                         (enum tw_kind)out_kind,
+                         (size_t)twin_dtype_size(dtype),
+                         (size_t)twin_dtype_size(out_dtype)};
     return 0;
 }
 
 static int refuse_mode(struct twin_error *err)
 {
-    return twin_error_set(err, TWIN_EINVAL,
-                          "exact sums: this thread rounds other than to nearest, or takes subnormals for zero; restore the "
-                          "default floating-point mode (fesetenv(FE_DFL_ENV)) around the call");
+    return twin_error_set(
+        err, TWIN_EINVAL,
+        "exact sums: this thread rounds other than to nearest, or takes subnormals for zero; "
+        "restore the default floating-point mode (fesetenv(FE_DFL_ENV)) around the call");
 }
 
-/* The k numbers at x + stride * i (or, with an order, x + stride * order[i].row), and *first when it is not NULL, in an
- * accumulator. Never fails: type and mode have been looked at. */
+/* The k numbers at x + stride * i (or, with an order, x + stride * order[i].row), and *first when
+ * it is not NULL, in an accumulator. Never fails: type and mode have been looked at. */
 static void by_accumulator(const struct source *s, const void *first, const char *x, size_t stride,
                            const struct tw_place *order, size_t k, void *out)
 {
@@ -86,7 +95,8 @@ static void by_accumulator(const struct source *s, const void *first, const char
     for (size_t i = 0, m; i < k; i += m) {
         m = k - i < GATHERED ? k - i : GATHERED;
         for (size_t j = 0; j < m; j++)
-            memcpy(gathered + j * s->size, x + stride * (order ? order[i + j].row : i + j), s->size);
+            memcpy(gathered + j * s->size, x + stride * (order ? order[i + j].row : i + j),
+                   s->size);
         twin_acc_add(&acc, s->dtype, gathered, (int64_t)m, NULL);
     }
     twin_acc_round(&acc, s->out_dtype, out, NULL);
@@ -124,11 +134,13 @@ static void sum_columns(const struct source *s, const char *x, size_t n, size_t 
         if (s->set->round(&pairs, s->out_kind, to, width))
             for (size_t j = 0; j < width; j++)
                 if (pairs.inexact[j])
-                    by_accumulator(s, NULL, from + j * s->size, stride, NULL, n, to + j * s->out_size);
+                    by_accumulator(s, NULL, from + j * s->size, stride, NULL, n,
+                                   to + j * s->out_size);
     }
 }
 
-static void sum_axis(const struct source *s, const char *x, size_t outer, size_t n, size_t inner, char *out)
+static void sum_axis(const struct source *s, const char *x, size_t outer, size_t n, size_t inner,
+                     char *out)
 {
     if (!n) {
         if (outer && inner)
@@ -142,20 +154,22 @@ static void sum_axis(const struct source *s, const char *x, size_t outer, size_t
             sum_columns(s, x, n, inner, out);
 }
 
-int twin_sum_axis(enum twin_dtype dtype, const void *x, int64_t outer, int64_t n, int64_t inner, enum twin_dtype out_dtype,
-                  void *out, struct twin_error *err)
+int twin_sum_axis(enum twin_dtype dtype, const void *x, int64_t outer, int64_t n, int64_t inner,
+                  enum twin_dtype out_dtype, void *out, struct twin_error *err)
 {
     struct source s;
     int64_t rows, all;
     const int rc = source_of(&s, dtype, out_dtype, err);
     if (rc)
         return rc;
-    if (outer < 0 || n < 0 || inner < 0 || __builtin_mul_overflow(outer, n, &rows) || __builtin_mul_overflow(rows, inner, &all) ||
-        __builtin_mul_overflow(outer, inner, &rows))
-        return twin_error_set(err, TWIN_EINVAL, "exact sums: sizes %lld x %lld x %lld; expected 0 or more each", (long long)outer,
-                              (long long)n, (long long)inner);
+    if (outer < 0 || n < 0 || inner < 0 || __builtin_mul_overflow(outer, n, &rows) ||
+        __builtin_mul_overflow(rows, inner, &all) || __builtin_mul_overflow(outer, inner, &rows))
+        return twin_error_set(err, TWIN_EINVAL,
+                              "exact sums: sizes %lld x %lld x %lld; expected 0 or more each",
+                              (long long)outer, (long long)n, (long long)inner);
     if ((all && !x) || (rows && !out))
-        return twin_error_set(err, TWIN_EINVAL, "exact sums: %s is NULL; expected an address", all && !x ? "x" : "out");
+        return twin_error_set(err, TWIN_EINVAL, "exact sums: %s is NULL; expected an address",
+                              all && !x ? "x" : "out");
     const struct tw_fpenv env = tw_fpenv_enter();
     const bool standard = tw_fpenv_is_standard(env);
     if (standard)
@@ -173,8 +187,10 @@ struct scatter {
     char *out;
 };
 
-/* Sorts by target; rows of one target keep their order. Gives back which of the two arrays holds the answer. */
-static struct tw_place *sorted(struct tw_place *place, struct tw_place *spare, size_t n, size_t targets)
+/* Sorts by target; rows of one target keep their order. Gives back which of the two arrays holds
+ * the answer. */
+static struct tw_place *sorted(struct tw_place *place, struct tw_place *spare, size_t n,
+                               size_t targets)
 {
     size_t start[1 << DIGIT_BITS];
     for (unsigned shift = 0; shift < 64 && (targets - 1) >> shift; shift += DIGIT_BITS) {
@@ -228,7 +244,8 @@ static void add_columns(const struct scatter *j, const struct tw_place *place, s
         if (s->set->round(&pairs, s->kind, rounded, width))
             for (size_t c = 0; c < width; c++)
                 if (pairs.inexact[c])
-                    by_accumulator(s, to + c * s->size, from + c * s->size, stride, place, k, rounded + c * s->size);
+                    by_accumulator(s, to + c * s->size, from + c * s->size, stride, place, k,
+                                   rounded + c * s->size);
         memcpy(to, rounded, width * s->size);
     }
 }
@@ -249,7 +266,9 @@ static void add_groups(const struct scatter *j, const struct tw_place *place, si
 
 static int no_memory(const struct scatter *j, struct twin_error *err)
 {
-    return twin_error_set(err, TWIN_ENOMEM, "exact sums: out of memory adding %zu rows to %zu targets", j->n, j->targets);
+    return twin_error_set(err, TWIN_ENOMEM,
+                          "exact sums: out of memory adding %zu rows to %zu targets", j->n,
+                          j->targets);
 }
 
 /* Rows in any number and width: first brought together by their targets. */
@@ -265,8 +284,8 @@ static int add_sorted(const struct scatter *j, struct twin_error *err)
     return 0;
 }
 
-/* The sum of one target while all are made at once. low: -0 until something is added (or only -0 to -0), NaN when the pair
- * is inexact, which no addition undoes. */
+/* The sum of one target while all are made at once. low: -0 until something is added (or only -0 to
+ * -0), NaN when the pair is inexact, which no addition undoes. */
 struct held {
     double high, low;
 };
@@ -310,7 +329,8 @@ static void let_go(const struct scatter *j, const struct held *held)
     }
 }
 
-/* Single numbers, to not many more targets than there are numbers: no need to sort, but for those that a pair does not hold. */
+/* Single numbers, to not many more targets than there are numbers: no need to sort, but for those
+ * that a pair does not hold. */
 static int add_held(const struct scatter *j, struct twin_error *err)
 {
     struct held *held = tw_reallocarray(NULL, j->targets, sizeof *held);
@@ -334,24 +354,31 @@ static int add_held(const struct scatter *j, struct twin_error *err)
     return rc;
 }
 
-static int check_scatter(const struct scatter *j, int64_t n, int64_t columns, int64_t targets, struct twin_error *err)
+static int check_scatter(const struct scatter *j, int64_t n, int64_t columns, int64_t targets,
+                         struct twin_error *err)
 {
     int64_t size;
-    if (n < 0 || columns < 0 || targets < 0 || __builtin_mul_overflow(n, columns, &size) || __builtin_mul_overflow(targets, columns, &size))
-        return twin_error_set(err, TWIN_EINVAL, "exact sums: %lld rows of %lld columns, %lld targets; expected 0 or more each",
-                              (long long)n, (long long)columns, (long long)targets);
+    if (n < 0 || columns < 0 || targets < 0 || __builtin_mul_overflow(n, columns, &size) ||
+        __builtin_mul_overflow(targets, columns, &size))
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "exact sums: %lld rows of %lld columns, %lld targets; expected 0 or more each",
+            (long long)n, (long long)columns, (long long)targets);
     if ((n && !j->index) || (n && columns && (!j->rows || !j->out)))
         return twin_error_set(err, TWIN_EINVAL, "exact sums: %s is NULL; expected an address",
-                              !j->index ? "index" : !j->rows ? "rows" : "out");
+                              !j->index  ? "index"
+                              : !j->rows ? "rows"
+                                         : "out");
     for (int64_t r = 0; r < n; r++)
         if (j->index[r] < 0 || j->index[r] >= targets)
-            return twin_error_set(err, TWIN_EINVAL, "exact sums: index[%lld] is %lld; expected 0 to %lld", (long long)r,
-                                  (long long)j->index[r], (long long)targets - 1);
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "exact sums: index[%lld] is %lld; expected 0 to %lld",
+                                  (long long)r, (long long)j->index[r], (long long)targets - 1);
     return 0;
 }
 
-int twin_index_add(enum twin_dtype dtype, const void *rows, const int64_t *index, int64_t n, int64_t columns, void *out,
-                   int64_t targets, struct twin_error *err)
+int twin_index_add(enum twin_dtype dtype, const void *rows, const int64_t *index, int64_t n,
+                   int64_t columns, void *out, int64_t targets, struct twin_error *err)
 {
     struct scatter j = {.rows = rows, .index = index, .out = out};
     int rc = source_of(&j.s, dtype, dtype, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The five areas of a package. What whoever packed it found missing is taken over; then each area is looked at anew: its file, what that names, and
- * whether every file of it is as the manifests say.
+ * The five areas of a package. What whoever packed it found missing is taken over; then each area
+ * is looked at anew: its file, what that names, and whether every file of it is as the manifests
+ * say.
  */
 #include "pack.h"
 
@@ -19,7 +20,8 @@ struct audit {
     bool failed;
 };
 
-/* Was such a file there, and as its manifest says, when the package was verified? What is there now says nothing. */
+/* Was such a file there, and as its manifest says, when the package was verified? What is there now
+ * says nothing. */
 static bool is_there(const struct audit *a, const char *path)
 {
     const struct tw_manifest_entry *e = tw_manifest_find(a->verdict->payload, path);
@@ -27,11 +29,11 @@ static bool is_there(const struct audit *a, const char *path)
 }
 
 /*
- * Reads a file of the package again. Its bytes must be those that were verified: TWIN_ENOENT when none were,
- * TWIN_EFORMAT when they have changed since.
+ * Reads a file of the package again. Its bytes must be those that were verified: TWIN_ENOENT when
+ * none were, TWIN_EFORMAT when they have changed since.
  */
-static int read_verified(const struct audit *a, const char *path, size_t cap, char **text, size_t *n,
-                         struct twin_error *err)
+static int read_verified(const struct audit *a, const char *path, size_t cap, char **text,
+                         size_t *n, struct twin_error *err)
 {
     char hex[65];
     const struct tw_manifest_entry *e = tw_manifest_find(a->verdict->payload, path);
@@ -61,18 +63,24 @@ static bool part_there(const struct audit *a, const char *path)
 
 static void look_code(struct audit *a, const json_t *in, json_t *out)
 {
-    json_t *list = json_object_get(in, "repositories"), *files = json_object_get(in, "files"), *item;
+    json_t *list = json_object_get(in, "repositories");
+    json_t *files = json_object_get(in, "files");
+    json_t *item;
     size_t i;
     if (json_array_size(list) == 0 && json_array_size(files) == 0)
         tw_pk_missing(&a->failed, out, "neither a repository nor a file of code");
-    json_array_foreach(list, i, item) {
-        const char *path = tw_pk_text(item, "path"), *bundle = tw_pk_text(item, "bundle"), *diff = tw_pk_text(item, "difference");
+    json_array_foreach (list, i, item) {
+        const char *path = tw_pk_text(item, "path");
+        const char *bundle = tw_pk_text(item, "bundle");
+        const char *diff = tw_pk_text(item, "difference");
         if (!bundle || !part_there(a, bundle))
-            tw_pk_missing(&a->failed, out, "the bundle of %s%s%s", path && *path ? path : "the repository", bundle ? ": not there: data/" : ": none was packed", bundle ? bundle : "");
+            tw_pk_missing(
+                &a->failed, out, "the bundle of %s%s%s", path && *path ? path : "the repository",
+                bundle ? ": not there: data/" : ": none was packed", bundle ? bundle : "");
         if (diff && !part_there(a, diff))
             tw_pk_missing(&a->failed, out, "the changes to the commit: not there: data/%s", diff);
     }
-    json_array_foreach(files, i, item) {
+    json_array_foreach (files, i, item) {
         const char *path = tw_pk_text(item, "path");
         char *full = path ? tw_printf("code/files/%s", path) : NULL;
         if (!full || !part_there(a, full))
@@ -91,22 +99,32 @@ static bool to_fetch(const struct audit *a, const char *path)
 
 static void look_set(struct audit *a, const json_t *set, json_t *out)
 {
-    const char *name = tw_pk_text(set, "name"), *snapshot = tw_pk_text(set, "snapshot"), *root = tw_pk_text(set, "root"), *contents = tw_pk_text(set, "contents");
+    const char *name = tw_pk_text(set, "name");
+    const char *snapshot = tw_pk_text(set, "snapshot");
+    const char *root = tw_pk_text(set, "root");
+    const char *contents = tw_pk_text(set, "contents");
     struct twin_error inner = TWIN_ERROR_INIT;
     struct twin_snapshot s;
     char *text = NULL, *path = snapshot ? tw_printf("data/%s", snapshot) : NULL;
     size_t n = 0, gone = 0;
-    if (!name || !path || !root || !contents || !tw_path_ok(path) || read_verified(a, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
+    if (!name || !path || !root || !contents || !tw_path_ok(path) ||
+        read_verified(a, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
         twin_snapshot_parse(text, n, path, &s, &inner) != 0) {
-        tw_pk_missing(&a->failed, out, "the snapshot of %s: %s", name ? name : "a data set", inner.code ? inner.message : "not named");
+        tw_pk_missing(&a->failed, out, "the snapshot of %s: %s", name ? name : "a data set",
+                      inner.code ? inner.message : "not named");
         tw_free(text);
         tw_free(path);
         return;
     }
     if (strcmp(s.root, root) != 0)
-        tw_pk_missing(&a->failed, out, "the snapshot of %s is not the one that the run was held against", name);
-    for (size_t i = 0; i < s.count && strcmp(contents, "not here") != 0 && strcmp(contents, "in part") != 0; i++) {
-        char *file = s.entry[i].kind == TWIN_SNAPSHOT_FILE ? tw_printf("data/data/%s/%s", name, s.entry[i].path) : NULL;
+        tw_pk_missing(&a->failed, out,
+                      "the snapshot of %s is not the one that the run was held against", name);
+    for (size_t i = 0;
+         i < s.count && strcmp(contents, "not here") != 0 && strcmp(contents, "in part") != 0;
+         i++) {
+        char *file = s.entry[i].kind == TWIN_SNAPSHOT_FILE
+                         ? tw_printf("data/data/%s/%s", name, s.entry[i].path)
+                         : NULL;
         if (file && !is_there(a, file) && !to_fetch(a, file) && gone++ == 0)
             tw_pk_missing(&a->failed, out, "%s: not there, and no address of it is", file);
         tw_free(file);
@@ -122,9 +140,10 @@ static void look_data(struct audit *a, const json_t *in, json_t *out)
 {
     json_t *sets = json_object_get(in, "sets"), *set;
     size_t i;
-    json_array_foreach(sets, i, set)
+    json_array_foreach (sets, i, set)
         look_set(a, set, out);
-    if (json_array_size(sets) == 0 && !json_is_true(json_object_get(in, "none_declared")) && json_array_size(json_object_get(out, "missing")) == 0)
+    if (json_array_size(sets) == 0 && !json_is_true(json_object_get(in, "none_declared")) &&
+        json_array_size(json_object_get(out, "missing")) == 0)
         tw_pk_missing(&a->failed, out, "no snapshot of the data");
 }
 
@@ -132,9 +151,11 @@ static void look_environment(struct audit *a, const json_t *in, json_t *out)
 {
     const char *lock = tw_pk_text(in, "requirements");
     if (lock && !part_there(a, lock))
-        tw_pk_missing(&a->failed, out, "the lock list of Python packages: not there: data/%s", lock);
+        tw_pk_missing(&a->failed, out, "the lock list of Python packages: not there: data/%s",
+                      lock);
     if (!part_there(a, "environment/system.json"))
-        tw_pk_missing(&a->failed, out, "machine, system and libraries: not there: data/environment/system.json");
+        tw_pk_missing(&a->failed, out,
+                      "machine, system and libraries: not there: data/environment/system.json");
 }
 
 static void look_configuration(struct audit *a, const json_t *in, json_t *out)
@@ -143,16 +164,20 @@ static void look_configuration(struct audit *a, const json_t *in, json_t *out)
     size_t i;
     if (json_array_size(json_object_get(in, "argv")) == 0)
         tw_pk_missing(&a->failed, out, "the command");
-    json_array_foreach(json_object_get(in, "files"), i, file) {
+    json_array_foreach (json_object_get(in, "files"), i, file) {
         const char *path = tw_pk_text(file, "file");
         if (!part_there(a, path))
-            tw_pk_missing(&a->failed, out, "%s: not there", tw_pk_text(file, "path") ? tw_pk_text(file, "path") : "a configuration file");
+            tw_pk_missing(&a->failed, out, "%s: not there",
+                          tw_pk_text(file, "path") ? tw_pk_text(file, "path")
+                                                   : "a configuration file");
     }
 }
 
 static void look_seeds(struct audit *a, const json_t *in, json_t *out)
 {
-    if (json_array_size(json_object_get(in, "stated")) == 0 && json_object_size(json_object_get(in, "generators")) == 0 && json_array_size(json_object_get(out, "missing")) == 0)
+    if (json_array_size(json_object_get(in, "stated")) == 0 &&
+        json_object_size(json_object_get(in, "generators")) == 0 &&
+        json_array_size(json_object_get(out, "missing")) == 0)
         tw_pk_missing(&a->failed, out, "no seed and no state of a random generator");
 }
 
@@ -163,7 +188,10 @@ static void look_findings(struct audit *a, const char *name, json_t *out)
     for (size_t i = 0; prefix && i < a->verdict->findings; i++) {
         const struct twin_bag_finding *f = &a->verdict->finding[i];
         if (tw_starts(f->path, prefix))
-            tw_pk_missing(&a->failed, out, "%s: %s", f->path, f->change == TWIN_BAG_MISSING ? "missing: a manifest lists it" : f->change == TWIN_BAG_CHANGED ? "changed since it was packed" : twin_bag_change_name(f->change));
+            tw_pk_missing(&a->failed, out, "%s: %s", f->path,
+                          f->change == TWIN_BAG_MISSING   ? "missing: a manifest lists it"
+                          : f->change == TWIN_BAG_CHANGED ? "changed since it was packed"
+                                                          : twin_bag_change_name(f->change));
     }
     a->failed |= !prefix;
     tw_free(prefix);
@@ -171,7 +199,8 @@ static void look_findings(struct audit *a, const char *name, json_t *out)
 
 static int look_at(struct audit *a, enum twin_area which, json_t **to, struct twin_error *err)
 {
-    static void (*const looks[TWIN_AREAS])(struct audit *a, const json_t *in, json_t *out) = {look_code, look_data, look_environment, look_configuration, look_seeds};
+    static void (*const looks[TWIN_AREAS])(struct audit *a, const json_t *in, json_t *out) = {
+        look_code, look_data, look_environment, look_configuration, look_seeds};
     const char *name = twin_area_name(which);
     struct twin_error inner = TWIN_ERROR_INIT;
     json_t *in = NULL, *out = json_pack("{s:[]}", "missing"), *m;
@@ -190,13 +219,14 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
     look_findings(a, name, out);
     if (rc) {
         if (json_array_size(json_object_get(out, "missing")) == 0)
-            tw_pk_missing(&a->failed, out, "%s: %s", path, rc == TWIN_ENOENT ? "not there" : inner.message);
+            tw_pk_missing(&a->failed, out, "%s: %s", path,
+                          rc == TWIN_ENOENT ? "not there" : inner.message);
         tw_pk_holds(&a->failed, out, "nothing that can be read");
     } else {
         const char *holds = tw_pk_text(in, "holds");
         tw_pk_holds(&a->failed, out, "%.500s", holds ? holds : "(not said)");
         bool damaged = json_array_size(json_object_get(out, "missing")) > 0;
-        json_array_foreach(json_object_get(in, "missing"), i, m)
+        json_array_foreach (json_object_get(in, "missing"), i, m)
             if (json_string_value(m) && i < 10000)
                 tw_pk_missing(&a->failed, out, "%.2000s", json_string_value(m));
         if (!damaged) /* else each file is named already */
@@ -208,10 +238,12 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
     return 0;
 }
 
-int twin_audit_package(const char *dir, const struct twin_bag_verdict *verdict, struct twin_packed *out, struct twin_error *err)
+int twin_audit_package(const char *dir, const struct twin_bag_verdict *verdict,
+                       struct twin_packed *out, struct twin_error *err)
 {
     struct audit a = {.dir = dir, .verdict = verdict};
-    *out = (struct twin_packed){.files = verdict->files, .bytes = verdict->bytes, .is_signed = verdict->is_signed};
+    *out = (struct twin_packed){
+        .files = verdict->files, .bytes = verdict->bytes, .is_signed = verdict->is_signed};
     memcpy(out->tagmanifest, verdict->tagmanifest, sizeof out->tagmanifest);
     a.root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = a.root < 0 ? twin_error_system(err, "cannot read %s", dir) : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A folder that nobody packed: somebody's repository, a supplement of a paper. Nothing in it is executed; it is judged by the files that people leave
- * for others: git, lock files, checksums, configurations, seeds in the source. What is found is named, and so is what is not.
+ * A folder that nobody packed: somebody's repository, a supplement of a paper. Nothing in it is
+ * executed; it is judged by the files that people leave for others: git, lock files, checksums,
+ * configurations, seeds in the source. What is found is named, and so is what is not.
  */
 #include "pack.h"
 
@@ -22,7 +23,8 @@ struct found {
     bool failed;
     size_t entries, sources, configs, lines;
     bool cut, git, checksums, docker_digest, docker;
-    char commit[65], checksum_file[256], lock[256], loose[256], config[256], seed[320], command[256];
+    char commit[65], checksum_file[256], lock[256], loose[256], config[256], seed[320],
+        command[256];
     size_t loose_count;
     char loose_line[NAMED][120];
     uint64_t data_bytes;
@@ -45,7 +47,8 @@ static char *text_of(int dir, const char *name, size_t *n)
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     char *text = NULL;
     *n = 0;
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= TEXT_MAX && (text = tw_malloc((size_t)st.st_size + 1))) {
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= TEXT_MAX &&
+        (text = tw_malloc((size_t)st.st_size + 1))) {
         ssize_t got = tw_pread_all(fd, text, (size_t)st.st_size, 0);
         *n = got > 0 ? (size_t)got : 0;
         text[*n] = '\0';
@@ -91,8 +94,10 @@ static void requirements(struct found *f, const char *text, const char *path)
 
 static void look_environment_file(struct found *f, int dir, const char *name, const char *path)
 {
-    static const char *const locks[] = {"poetry.lock", "uv.lock", "pdm.lock", "Pipfile.lock", "conda-lock.yml", "pixi.lock", "pylock.toml", "renv.lock", "Cargo.lock", "Manifest.toml", "flake.lock",
-                                        "guix.scm", "spack.lock", NULL};
+    static const char *const locks[] = {
+        "poetry.lock", "uv.lock",   "pdm.lock",   "Pipfile.lock",  "conda-lock.yml", "pixi.lock",
+        "pylock.toml", "renv.lock", "Cargo.lock", "Manifest.toml", "flake.lock",     "guix.scm",
+        "spack.lock",  NULL};
     size_t n;
     char *text = NULL;
     for (const char *const *l = locks; *l; l++)
@@ -100,9 +105,11 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
             keep(f->lock, sizeof f->lock, path);
     if (tw_starts(name, "requirements") && tw_ends(name, ".txt") && (text = text_of(dir, name, &n)))
         requirements(f, text, path);
-    else if ((strcmp(name, "environment.yml") == 0 || strcmp(name, "environment.yaml") == 0) && !*f->loose)
+    else if ((strcmp(name, "environment.yml") == 0 || strcmp(name, "environment.yaml") == 0) &&
+             !*f->loose)
         keep(f->loose, sizeof f->loose, path);
-    else if ((strcmp(name, "Dockerfile") == 0 || tw_ends(name, ".def")) && (text = text_of(dir, name, &n))) {
+    else if ((strcmp(name, "Dockerfile") == 0 || tw_ends(name, ".def")) &&
+             (text = text_of(dir, name, &n))) {
         f->docker = true;
         f->docker_digest |= strstr(text, "@sha256:") != NULL;
     }
@@ -114,7 +121,9 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
 static void seeds(struct found *f, const char *text, const char *path)
 {
     /* In C a colon belongs to ?: and labels. */
-    bool colon = tw_ends(path, ".py") || tw_ends(path, ".json") || tw_ends(path, ".yaml") || tw_ends(path, ".yml") || tw_ends(path, ".cfg") || tw_ends(path, ".ini") || tw_ends(path, ".ipynb");
+    bool colon = tw_ends(path, ".py") || tw_ends(path, ".json") || tw_ends(path, ".yaml") ||
+                 tw_ends(path, ".yml") || tw_ends(path, ".cfg") || tw_ends(path, ".ini") ||
+                 tw_ends(path, ".ipynb");
     for (const char *line = text; *line && !*f->seed;) {
         size_t n = strcspn(line, "\n"), from = strspn(line, " \t");
         for (size_t i = from; i + 4 < n && line[from] != '#' && line[from] != '/'; i++) {
@@ -123,19 +132,22 @@ static void seeds(struct found *f, const char *text, const char *path)
             size_t j = i + 4;
             while (j < n && (isalnum((unsigned char)line[j]) || strchr("_\"' ,", line[j])))
                 j++;
-            if (j < n && (strchr("=(", line[j]) || (colon && line[j] == ':')) && memchr(line + j, '=', n - j) != line + j + 1) {
+            if (j < n && (strchr("=(", line[j]) || (colon && line[j] == ':')) &&
+                memchr(line + j, '=', n - j) != line + j + 1) {
                 j++;
                 while (j < n && strchr(" ('\"=", line[j]))
                     j++;
                 if (j < n && isdigit((unsigned char)line[j])) {
-                    snprintf(f->seed, sizeof f->seed, "%.160s: %.*s", path, (int)(n - from > 100 ? 100 : n - from), line + from);
+                    snprintf(f->seed, sizeof f->seed, "%.160s: %.*s", path,
+                             (int)(n - from > 100 ? 100 : n - from), line + from);
                     return;
                 }
             }
             /* default=0 behind the name of an option */
             const char *preset = memmem(line + i, n - i, "default=", 8);
             if (preset && isdigit((unsigned char)preset[8])) {
-                snprintf(f->seed, sizeof f->seed, "%.160s: %.*s", path, (int)(n - from > 100 ? 100 : n - from), line + from);
+                snprintf(f->seed, sizeof f->seed, "%.160s: %.*s", path,
+                         (int)(n - from > 100 ? 100 : n - from), line + from);
                 return;
             }
         }
@@ -145,20 +157,40 @@ static void seeds(struct found *f, const char *text, const char *path)
 
 /* ---- one file */
 
-static void look_at(struct found *f, int dir, const char *name, const char *path, const struct stat *st)
+static void look_at(struct found *f, int dir, const char *name, const char *path,
+                    const struct stat *st)
 {
-    static const char *const sources[] = {".py", ".c", ".cc", ".cpp", ".cu", ".jl", ".R", ".r", ".ipynb", ".sh", ".rs", ".m", NULL};
-    static const char *const configs[] = {".yaml", ".yml", ".toml", ".json", ".gin", ".cfg", ".ini", NULL};
-    static const char *const sums[] = {"SHA256SUMS", "SHA512SUMS", "checksums.txt", "checksums.sha256", "sha256sums.txt", "manifest-sha256.txt", "manifest-sha512.txt", "dvc.lock", NULL};
-    static const char *const data[] = {".csv", ".tsv", ".parquet", ".npy", ".npz", ".h5", ".hdf5", ".tar", ".tar.gz", ".tgz", ".zip", ".jsonl", ".arrow", ".tfrecord", ".idx", "-ubyte", ".bin", ".mat", NULL};
-    static const char *const not_config[] = {"package.json", "package-lock.json", "tsconfig.json", "pyproject.toml", "setup.cfg", "tox.ini", ".pre-commit-config.yaml", "environment.yml", "environment.yaml", NULL};
+    static const char *const sources[] = {".py", ".c",     ".cc", ".cpp", ".cu", ".jl", ".R",
+                                          ".r",  ".ipynb", ".sh", ".rs",  ".m",  NULL};
+    static const char *const configs[] = {".yaml", ".yml", ".toml", ".json",
+                                          ".gin",  ".cfg", ".ini",  NULL};
+    static const char *const sums[] = {
+        "SHA256SUMS",          "SHA512SUMS",     "checksums.txt",
+        "checksums.sha256",    "sha256sums.txt", "manifest-sha256.txt",
+        "manifest-sha512.txt", "dvc.lock",       NULL};
+    static const char *const data[] = {".csv",   ".tsv",   ".parquet", ".npy",      ".npz",
+                                       ".h5",    ".hdf5",  ".tar",     ".tar.gz",   ".tgz",
+                                       ".zip",   ".jsonl", ".arrow",   ".tfrecord", ".idx",
+                                       "-ubyte", ".bin",   ".mat",     NULL};
+    static const char *const not_config[] = {"package.json",
+                                             "package-lock.json",
+                                             "tsconfig.json",
+                                             "pyproject.toml",
+                                             "setup.cfg",
+                                             "tox.ini",
+                                             ".pre-commit-config.yaml",
+                                             "environment.yml",
+                                             "environment.yaml",
+                                             NULL};
     size_t n;
     look_environment_file(f, dir, name, path);
-    if (ends_in(name, sums) || tw_ends(name, ".sha256") || tw_ends(name, ".dvc") || tw_ends(name, ".snapshot")) {
+    if (ends_in(name, sums) || tw_ends(name, ".sha256") || tw_ends(name, ".dvc") ||
+        tw_ends(name, ".snapshot")) {
         f->checksums = true;
         keep(f->checksum_file, sizeof f->checksum_file, path);
     }
-    bool is_source = ends_in(name, sources), is_config = ends_in(name, configs) && !ends_in(name, not_config);
+    bool is_source = ends_in(name, sources);
+    bool is_config = ends_in(name, configs) && !ends_in(name, not_config);
     if (is_source)
         f->sources++;
     if (is_config) {
@@ -171,16 +203,24 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
         keep(f->data_example, sizeof f->data_example, path);
     }
     bool readme = strncasecmp(name, "readme", 6) == 0;
-    char *text = (is_source || is_config) && !*f->seed ? text_of(dir, name, &n) : readme ? text_of(dir, name, &n) : NULL;
+    char *text = (is_source || is_config) && !*f->seed ? text_of(dir, name, &n)
+                 : readme                              ? text_of(dir, name, &n)
+                                                       : NULL;
     if (text && !readme)
         seeds(f, text, path);
     if (text && readme && !*f->command)
-        for (char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        for (char *line = text; line && *line;
+             line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
             size_t from = strspn(line, " \t$`");
-            static const char *const begins[] = {"python ", "python3 ", "torchrun ", "mpirun ", "make ", "bash ", "sh ", "./", "julia ", "Rscript ", "accelerate launch", "twinrun ", NULL};
+            static const char *const begins[] = {
+                "python ", "python3 ", "torchrun ", "mpirun ",           "make ",    "bash ", "sh ",
+                "./",      "julia ",   "Rscript ",  "accelerate launch", "twinrun ", NULL};
             for (const char *const *b = begins; *b && !*f->command; b++)
                 if (tw_starts(line + from, *b))
-                    snprintf(f->command, sizeof f->command, "%.*s", (int)(strcspn(line + from, "\n`") > 200 ? 200 : strcspn(line + from, "\n`")), line + from);
+                    snprintf(f->command, sizeof f->command, "%.*s",
+                             (int)(strcspn(line + from, "\n`") > 200 ? 200
+                                                                     : strcspn(line + from, "\n`")),
+                             line + from);
         }
     tw_free(text);
 }
@@ -195,9 +235,12 @@ static void walk(struct found *f, int fd, const char *prefix, int depth)
     }
     for (struct dirent *e; (e = readdir(d)) && !f->cut;) {
         struct stat st;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        static const char *const skip[] = {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".twinrun", "site-packages", NULL};
+        static const char *const skip[] = {".git",          ".hg",   ".svn", "node_modules",
+                                           "__pycache__",   ".venv", "venv", ".twinrun",
+                                           "site-packages", NULL};
         bool skipped = false;
         for (const char *const *s = skip; *s; s++)
             skipped |= strcmp(*s, e->d_name) == 0;
@@ -217,7 +260,8 @@ static void walk(struct found *f, int fd, const char *prefix, int depth)
     closedir(d);
 }
 
-/* ---- the commit, read from the files: a foreign repository's git is not started, since its configuration could name programs */
+/* ---- the commit, read from the files: a foreign repository's git is not started, since its
+ * configuration could name programs */
 
 static void find_commit(struct found *f, int root)
 {
@@ -237,9 +281,12 @@ static void find_commit(struct found *f, int root)
             text[got > 0 ? got : 0] = '\0';
             close(fd);
         } else if ((ref = text_of(git, "packed-refs", &n))) {
-            for (char *line = ref; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+            for (char *line = ref; line && *line;
+                 line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
                 size_t hex = strspn(line, "0123456789abcdef");
-                if ((hex == 40 || hex == 64) && line[hex] == ' ' && strncmp(line + hex + 1, name, strlen(name)) == 0 && strchr("\r\n", line[hex + 1 + strlen(name)]))
+                if ((hex == 40 || hex == 64) && line[hex] == ' ' &&
+                    strncmp(line + hex + 1, name, strlen(name)) == 0 &&
+                    strchr("\r\n", line[hex + 1 + strlen(name)]))
                     snprintf(text, sizeof text, "%.*s", (int)hex, line);
             }
         }
@@ -261,13 +308,19 @@ static void find_commit(struct found *f, int root)
 static void judge_code(struct found *f, json_t *o)
 {
     if (f->git && *f->commit)
-        tw_pk_holds(&f->failed, o, "git, commit %.12s, %zu source file%s", f->commit, f->sources, f->sources == 1 ? "" : "s");
+        tw_pk_holds(&f->failed, o, "git, commit %.12s, %zu source file%s", f->commit, f->sources,
+                    f->sources == 1 ? "" : "s");
     else
-        tw_pk_holds(&f->failed, o, "%zu source file%s%s", f->sources, f->sources == 1 ? "" : "s", f->git ? ", git without a commit" : "");
+        tw_pk_holds(&f->failed, o, "%zu source file%s%s", f->sources, f->sources == 1 ? "" : "s",
+                    f->git ? ", git without a commit" : "");
     if (f->sources == 0)
         tw_pk_missing(&f->failed, o, "source code: no file that looks like it");
     if (!*f->commit)
-        tw_pk_missing(&f->failed, o, "a commit: %s", f->git ? "the repository has none" : "the folder is no git repository, so nothing says which version made the number");
+        tw_pk_missing(
+            &f->failed, o, "a commit: %s",
+            f->git
+                ? "the repository has none"
+                : "the folder is no git repository, so nothing says which version made the number");
 }
 
 static void judge_data(struct found *f, json_t *o)
@@ -276,11 +329,14 @@ static void judge_data(struct found *f, json_t *o)
     if (f->checksums)
         tw_pk_holds(&f->failed, o, "checksums in %s", f->checksum_file);
     else if (f->data_files)
-        tw_pk_holds(&f->failed, o, "%zu files that look like data, %s, such as %s", f->data_files, tw_human_bytes(f->data_bytes, size), f->data_example);
+        tw_pk_holds(&f->failed, o, "%zu files that look like data, %s, such as %s", f->data_files,
+                    tw_human_bytes(f->data_bytes, size), f->data_example);
     else
         tw_pk_holds(&f->failed, o, "nothing about data");
     if (!f->checksums)
-        tw_pk_missing(&f->failed, o, "checksums of the data (SHA256SUMS, DVC, a twinrun snapshot): nothing says which bytes were read");
+        tw_pk_missing(&f->failed, o,
+                      "checksums of the data (SHA256SUMS, DVC, a twinrun snapshot): nothing says "
+                      "which bytes were read");
 }
 
 static void judge_environment(struct found *f, json_t *o)
@@ -292,19 +348,27 @@ static void judge_environment(struct found *f, json_t *o)
     else if (*f->loose)
         tw_pk_holds(&f->failed, o, "%s, without exact versions", f->loose);
     else
-        tw_pk_holds(&f->failed, o, "%s", f->docker ? "a container recipe" : "nothing about versions");
+        tw_pk_holds(&f->failed, o, "%s",
+                    f->docker ? "a container recipe" : "nothing about versions");
     if (*f->lock || f->docker_digest)
         return;
     if (*f->loose && f->loose_count)
         for (size_t i = 0; i < f->loose_count && i < NAMED; i++)
-            tw_pk_missing(&f->failed, o, "%s: \"%s\" names no exact version", f->loose, f->loose_line[i]);
+            tw_pk_missing(&f->failed, o, "%s: \"%s\" names no exact version", f->loose,
+                          f->loose_line[i]);
     else
-        tw_pk_missing(&f->failed, o, "a lock list with exact versions (requirements.txt with ==, poetry.lock, uv.lock, conda-lock.yml)%s", f->docker ? "; the container recipe names its base by tag, not by digest" : "");
+        tw_pk_missing(&f->failed, o,
+                      "a lock list with exact versions (requirements.txt with ==, poetry.lock, "
+                      "uv.lock, conda-lock.yml)%s",
+                      f->docker ? "; the container recipe names its base by tag, not by digest"
+                                : "");
 }
 
 static void judge_configuration(struct found *f, json_t *o)
 {
-    tw_pk_holds(&f->failed, o, "%zu configuration file%s%s%s%s%s", f->configs, f->configs == 1 ? "" : "s", *f->config ? ", such as " : "", f->config, *f->command ? "; command: " : "", f->command);
+    tw_pk_holds(&f->failed, o, "%zu configuration file%s%s%s%s%s", f->configs,
+                f->configs == 1 ? "" : "s", *f->config ? ", such as " : "", f->config,
+                *f->command ? "; command: " : "", f->command);
     if (!*f->command)
         tw_pk_missing(&f->failed, o, "the command: no line in a README that looks like one");
 }
@@ -318,11 +382,15 @@ static void judge_seeds(struct found *f, json_t *o)
 
 int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_error *err)
 {
-    static void (*const judges[TWIN_AREAS])(struct found *f, json_t *o) = {judge_code, judge_data, judge_environment, judge_configuration, judge_seeds};
+    static void (*const judges[TWIN_AREAS])(struct found *f, json_t *o) = {
+        judge_code, judge_data, judge_environment, judge_configuration, judge_seeds};
     struct found *f = tw_calloc(1, sizeof *f);
     *out = (struct twin_packed){0};
-    int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = root < 0 ? -1 : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = fd < 0 ? twin_error_system(err, "cannot read %s", dir) : f ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
+    int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = root < 0 ? -1 : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd < 0 ? twin_error_system(err, "cannot read %s", dir)
+             : f    ? 0
+                    : twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
     if (rc == 0) {
         find_commit(f, root);
         walk(f, fd, "", 0);
@@ -336,7 +404,10 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
             judges[i](f, out->area[i]);
     }
     if (rc == 0 && f->cut)
-        tw_pk_missing(&f->failed, out->area[TWIN_AREA_CODE], "a whole look: the folder has more than %d entries, the rest was not looked at", ENTRIES_MAX);
+        tw_pk_missing(
+            &f->failed, out->area[TWIN_AREA_CODE],
+            "a whole look: the folder has more than %d entries, the rest was not looked at",
+            ENTRIES_MAX);
     if (rc == 0 && f->failed)
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
     if (fd >= 0)

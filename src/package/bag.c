@@ -27,14 +27,22 @@ static bool is_sha256(const char *s)
 }
 
 /* One line, its end replaced by NUL. */
-static int manifest_line(const char *line, size_t number, const char *name, const char *before, struct tw_manifest_entry *out, struct twin_error *err)
+static int manifest_line(const char *line, size_t number, const char *name, const char *before,
+                         struct tw_manifest_entry *out, struct twin_error *err)
 {
     if (strlen(line) < 67 || !is_sha256(line) || line[64] != ' ' || line[65] != ' ')
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected 64 hex digits, two spaces and a path", name, number);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s, line %zu: expected 64 hex digits, two spaces and a path", name,
+                              number);
     if (!tw_path_ok(line + 66))
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected a path inside the package, found one that leads elsewhere or is no plain text", name, number);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s, line %zu: expected a path inside the package, found one that "
+                              "leads elsewhere or is no plain text",
+                              name, number);
     if (before && strcmp(before, line + 66) >= 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected each path once, in the order of their bytes", name, number);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s, line %zu: expected each path once, in the order of their bytes",
+                              name, number);
     memcpy(out->sha256, line, 64);
     out->sha256[64] = '\0';
     out->seen = false;
@@ -43,18 +51,22 @@ static int manifest_line(const char *line, size_t number, const char *name, cons
 }
 
 /* Calls for each line of a text whose lines all end in '\n' and hold no NUL or CR. */
-static int each_line(const char *text, size_t n, const char *name, int (*take)(void *user, char *line, size_t number, struct twin_error *err), void *user,
-                     struct twin_error *err)
+static int each_line(const char *text, size_t n, const char *name,
+                     int (*take)(void *user, char *line, size_t number, struct twin_error *err),
+                     void *user, struct twin_error *err)
 {
     size_t number = 0;
     if (memchr(text, '\0', n) || memchr(text, '\r', n) || (n && text[n - 1] != '\n'))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected lines of text that end in a newline", name);
+        return twin_error_set(err, TWIN_EFORMAT, "%s: expected lines of text that end in a newline",
+                              name);
     for (const char *at = text, *end = text + n; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (!stop)
             break; /* cannot be: the last byte is one */
         if (stop - at > LINE_BYTES || ++number > TW_BAG_ENTRIES)
-            return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected at most %d lines of at most %d bytes", name, number, TW_BAG_ENTRIES, LINE_BYTES);
+            return twin_error_set(err, TWIN_EFORMAT,
+                                  "%s, line %zu: expected at most %d lines of at most %d bytes",
+                                  name, number, TW_BAG_ENTRIES, LINE_BYTES);
         char *line = tw_strndup(at, (size_t)(stop - at));
         int rc = line ? take(user, line, number, err) : no_memory(err);
         tw_free(line);
@@ -65,7 +77,11 @@ static int each_line(const char *text, size_t n, const char *name, int (*take)(v
     return 0;
 }
 
-struct parse { void *out; size_t room; const char *name; };
+struct parse {
+    void *out;
+    size_t room;
+    const char *name;
+};
 
 static int take_manifest(void *user, char *line, size_t number, struct twin_error *err)
 {
@@ -79,12 +95,14 @@ static int take_manifest(void *user, char *line, size_t number, struct twin_erro
         m->item = grown;
         p->room = room;
     }
-    int rc = manifest_line(line, number, p->name, m->count ? m->item[m->count - 1].path : NULL, &m->item[m->count], err);
+    int rc = manifest_line(line, number, p->name, m->count ? m->item[m->count - 1].path : NULL,
+                           &m->item[m->count], err);
     m->count += rc == 0;
     return rc;
 }
 
-int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_manifest *out, struct twin_error *err)
+int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_manifest *out,
+                      struct twin_error *err)
 {
     struct parse p = {.out = out, .name = name};
     *out = (struct tw_manifest){0};
@@ -122,12 +140,25 @@ static int take_fetch(void *user, char *line, size_t number, struct twin_error *
     char *length = strchr(line, ' '), *path = length ? strchr(length + 1, ' ') : NULL;
     if (path)
         *length++ = *path++ = '\0';
-    if (!path || tw_parse_u64(length, INT64_MAX, &e.bytes) != 0 || (length[0] == '0' && length[1]) || length[0] == '+' || !tw_path_ok(path) || !tw_starts(path, "data/data/"))
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected an address, a length and a path below data/data/", p->name, number);
-    if (!(tw_starts(line, "https://") || tw_starts(line, "http://") || tw_starts(line, "file:///")) || strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;=%") != strlen(line))
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected an address that begins with https://, http:// or file:///", p->name, number);
+    if (!path || tw_parse_u64(length, INT64_MAX, &e.bytes) != 0 ||
+        (length[0] == '0' && length[1]) || length[0] == '+' || !tw_path_ok(path) ||
+        !tw_starts(path, "data/data/"))
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s, line %zu: expected an address, a length and a path below data/data/", p->name,
+            number);
+    if (!(tw_starts(line, "https://") || tw_starts(line, "http://") ||
+          tw_starts(line, "file:///")) ||
+        strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/"
+                     "?#[]@!$&'()*+,;=%") != strlen(line))
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s, line %zu: expected an address that begins with https://, http:// or file:///",
+            p->name, number);
     if (f->count && strcmp(f->item[f->count - 1].path, path) >= 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected each path once, in the order of their bytes", p->name, number);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s, line %zu: expected each path once, in the order of their bytes",
+                              p->name, number);
     if (f->count == p->room) {
         size_t room = p->room ? 2 * p->room : 64;
         struct tw_fetch_entry *grown = tw_reallocarray(f->item, room, sizeof *grown);
@@ -142,7 +173,8 @@ static int take_fetch(void *user, char *line, size_t number, struct twin_error *
     return e.url && e.path ? 0 : no_memory(err);
 }
 
-int tw_fetch_parse(const char *text, size_t n, const char *name, struct tw_fetch *out, struct twin_error *err)
+int tw_fetch_parse(const char *text, size_t n, const char *name, struct tw_fetch *out,
+                   struct twin_error *err)
 {
     struct parse p = {.out = out, .name = name};
     *out = (struct tw_fetch){0};
@@ -164,29 +196,41 @@ void tw_fetch_free(struct tw_fetch *f)
 
 /* ---- bag-info.txt */
 
-struct oxum { uint64_t bytes, files; bool found; const char *name; };
+struct oxum {
+    uint64_t bytes, files;
+    bool found;
+    const char *name;
+};
 
 static int take_info(void *user, char *line, size_t number, struct twin_error *err)
 {
     struct oxum *o = user;
     static const char label[] = "Payload-Oxum: ";
     if (!tw_starts(line, label))
-        return strstr(line, ": ") ? 0 : twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected LABEL: VALUE", o->name, number);
+        return strstr(line, ": ")
+                   ? 0
+                   : twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected LABEL: VALUE",
+                                    o->name, number);
     char *value = line + sizeof label - 1, *dot = strchr(value, '.');
     if (dot)
         *dot++ = '\0';
-    if (o->found || !dot || tw_parse_u64(value, INT64_MAX, &o->bytes) != 0 || tw_parse_u64(dot, TW_BAG_ENTRIES, &o->files) != 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected one Payload-Oxum: BYTES.FILES", o->name, number);
+    if (o->found || !dot || tw_parse_u64(value, INT64_MAX, &o->bytes) != 0 ||
+        tw_parse_u64(dot, TW_BAG_ENTRIES, &o->files) != 0)
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s, line %zu: expected one Payload-Oxum: BYTES.FILES", o->name,
+                              number);
     o->found = true;
     return 0;
 }
 
-int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes, uint64_t *files, struct twin_error *err)
+int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes,
+                      uint64_t *files, struct twin_error *err)
 {
     struct oxum o = {.name = name};
     int rc = each_line(text, n, name, take_info, &o, err);
     if (rc == 0 && !o.found)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a line Payload-Oxum: BYTES.FILES, found none", name);
+        rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: expected a line Payload-Oxum: BYTES.FILES, found none", name);
     *bytes = o.bytes;
     *files = o.files;
     return rc;
@@ -216,7 +260,8 @@ int tw_bag_folder(int root, const char *path)
     return at;
 }
 
-int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes, struct twin_error *err)
+int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes,
+                  struct twin_error *err)
 {
     enum { ROOM = 1 << 20 };
     unsigned char digest[32];
@@ -261,18 +306,22 @@ int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err
     return 0;
 }
 
-int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n, struct twin_error *err)
+int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n,
+                struct twin_error *err)
 {
     struct stat st;
     int fd = tw_open_below(root, path, O_RDONLY), rc = 0;
     *text = NULL;
     *n = 0;
     if (fd < 0 || fstat(fd, &st) != 0)
-        rc = errno == ELOOP ? twin_error_set(err, TWIN_EFORMAT, "%s: expected a file, found a link", path) : twin_error_system(err, "cannot read %s", path);
+        rc = errno == ELOOP
+                 ? twin_error_set(err, TWIN_EFORMAT, "%s: expected a file, found a link", path)
+                 : twin_error_system(err, "cannot read %s", path);
     else if (!S_ISREG(st.st_mode))
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a regular file", path);
     else if ((uint64_t)st.st_size > cap)
-        rc = twin_error_set(err, TWIN_ELIMIT, "%s: larger than the %zu bytes allowed for it", path, cap);
+        rc = twin_error_set(err, TWIN_ELIMIT, "%s: larger than the %zu bytes allowed for it", path,
+                            cap);
     else if (!(*text = tw_malloc((size_t)st.st_size + 1)))
         rc = no_memory(err);
     if (rc == 0) {
@@ -280,7 +329,7 @@ int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n, 
         if (got < 0)
             rc = twin_error_system(err, "cannot read %s", path);
         else
-            (*text)[*n = (size_t)got] = '\0';
+            (*text)[ *n = (size_t)got] = '\0';
     }
     if (fd >= 0)
         close(fd);

@@ -2,8 +2,9 @@
 #ifndef TW_PACKAGE_BAG_H
 #define TW_PACKAGE_BAG_H
 /*
- * BagIt 1.0 (RFC 8493) in one strict form: SHA-256 only, manifests sorted by path, one space form, lower-case hex, no percent signs. Each byte of
- * a manifest then has one meaning, and none can be changed unseen.
+ * BagIt 1.0 (RFC 8493) in one strict form: SHA-256 only, manifests sorted by path, one space form,
+ * lower-case hex, no percent signs. Each byte of a manifest then has one meaning, and none can be
+ * changed unseen.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,21 +25,34 @@ struct tw_manifest_entry {
     bool seen;
     bool good; /* it was read, and has this digest */
 };
-struct tw_manifest { struct tw_manifest_entry *item; size_t count; };
+struct tw_manifest {
+    struct tw_manifest_entry *item;
+    size_t count;
+};
 /* TWIN_EFORMAT with line and what was expected. */
-int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_manifest *out, struct twin_error *err);
+int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_manifest *out,
+                      struct twin_error *err);
 struct tw_manifest_entry *tw_manifest_find(const struct tw_manifest *m, const char *path);
 void tw_manifest_free(struct tw_manifest *m);
 
-struct tw_fetch_entry { char *url, *path; uint64_t bytes; };
-struct tw_fetch { struct tw_fetch_entry *item; size_t count; };
-int tw_fetch_parse(const char *text, size_t n, const char *name, struct tw_fetch *out, struct twin_error *err);
+struct tw_fetch_entry {
+    char *url, *path;
+    uint64_t bytes;
+};
+struct tw_fetch {
+    struct tw_fetch_entry *item;
+    size_t count;
+};
+int tw_fetch_parse(const char *text, size_t n, const char *name, struct tw_fetch *out,
+                   struct twin_error *err);
 void tw_fetch_free(struct tw_fetch *f);
 
 /* "Payload-Oxum: BYTES.FILES" of bag-info.txt. */
-int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes, uint64_t *files, struct twin_error *err);
+int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes,
+                      uint64_t *files, struct twin_error *err);
 
-/* A folder below an open one, made with its parents; no part of the path may be a link. A descriptor, or -1 with errno. */
+/* A folder below an open one, made with its parents; no part of the path may be a link. A
+ * descriptor, or -1 with errno. */
 int tw_bag_folder(int root, const char *path);
 /* Where a copy of what is hashed goes; failed: it could not be written (errno says why). */
 struct tw_bag_copy {
@@ -46,32 +60,44 @@ struct tw_bag_copy {
     bool failed;
 };
 /*
- * SHA-256 of what is left of fd; at most `cap` bytes (TWIN_ELIMIT). copy (NULL: none) gets the very bytes that were
- * hashed, so that nobody needs to read the file again.
+ * SHA-256 of what is left of fd; at most `cap` bytes (TWIN_ELIMIT). copy (NULL: none) gets the very
+ * bytes that were hashed, so that nobody needs to read the file again.
  */
-int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes, struct twin_error *err);
+int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes,
+                  struct twin_error *err);
 /* SHA-256 of bytes in memory, as lower-case hex. */
 int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err);
 /* A whole file below root, as text. */
-int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n, struct twin_error *err);
+int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n,
+                struct twin_error *err);
 
 /* ---- writing */
 struct tw_bag_writer {
-    char *dir;                     /* NULL: nothing is written, only asked */
-    struct tw_bag_item { char *path; char sha256[65]; uint64_t bytes; char *url; /* NULL: it is here */ } *item;
+    char *dir; /* NULL: nothing is written, only asked */
+    struct tw_bag_item {
+        char *path;
+        char sha256[65];
+        uint64_t bytes;
+        char *url; /* NULL: it is here */
+    } *item;
     size_t count, room;
-    uint64_t files, bytes;         /* of the payload */
+    uint64_t files, bytes; /* of the payload */
 };
-int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n, struct twin_error *err);
+int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n,
+               struct twin_error *err);
 /* A file that another program made at its place below dir. */
 int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *err);
-/* A copy of a file. sha256 (NULL: any) is what it must have: TWIN_EFORMAT when it has not, and nothing is left behind. */
-int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, const char *sha256, char out[65], struct twin_error *err);
+/* A copy of a file. sha256 (NULL: any) is what it must have: TWIN_EFORMAT when it has not, and
+ * nothing is left behind. */
+int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, const char *sha256,
+                char out[65], struct twin_error *err);
 /* One that is only listed. */
-int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes, const char *url, struct twin_error *err);
+int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
+                const char *url, struct twin_error *err);
 /* Where a path of the package is; malloc'ed, its folder made. */
 char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_error *err);
 /* The manifests and tag files; readme: text of README.md. tag: SHA-256 of the tag manifest. */
-int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, char tag[65], struct twin_error *err);
+int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, char tag[65],
+                 struct twin_error *err);
 void tw_bag_free(struct tw_bag_writer *w);
 #endif

@@ -16,10 +16,12 @@ static int no_memory(struct twin_error *err)
     return twin_error_set(err, TWIN_ENOMEM, "out of memory writing a package");
 }
 
-static int add(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes, const char *url, struct twin_error *err)
+static int add(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
+               const char *url, struct twin_error *err)
 {
     if (!tw_path_ok(path))
-        return twin_error_set(err, TWIN_EINVAL, "%s: no package can hold a file of this name", path);
+        return twin_error_set(err, TWIN_EINVAL, "%s: no package can hold a file of this name",
+                              path);
     if (w->count == w->room) {
         size_t room = w->room ? 2 * w->room : 64;
         struct tw_bag_item *grown = tw_reallocarray(w->item, room, sizeof *grown);
@@ -29,7 +31,8 @@ static int add(struct tw_bag_writer *w, const char *path, const char *sha256, ui
         w->room = room;
     }
     struct tw_bag_item *x = &w->item[w->count];
-    *x = (struct tw_bag_item){.path = tw_strdup(path), .bytes = bytes, .url = url ? tw_strdup(url) : NULL};
+    *x = (struct tw_bag_item){
+        .path = tw_strdup(path), .bytes = bytes, .url = url ? tw_strdup(url) : NULL};
     if (!x->path || (url && !x->url)) {
         tw_free(x->path);
         tw_free(x->url);
@@ -57,7 +60,8 @@ char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_
     return NULL;
 }
 
-int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n, struct twin_error *err)
+int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n,
+               struct twin_error *err)
 {
     char hex[65];
     if (!w->dir)
@@ -76,7 +80,8 @@ int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *e
     uint64_t bytes = 0;
     char *full = tw_path_join(w->dir, path);
     int fd = full ? open(full, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    int rc = fd < 0 ? twin_error_system(err, "cannot read %s", full ? full : path) : tw_bag_sha256(fd, UINT64_MAX, NULL, hex, &bytes, err);
+    int rc = fd < 0 ? twin_error_system(err, "cannot read %s", full ? full : path)
+                    : tw_bag_sha256(fd, UINT64_MAX, NULL, hex, &bytes, err);
     if (fd >= 0)
         close(fd);
     rc = rc ? rc : add(w, path, hex, bytes, NULL, err);
@@ -84,7 +89,8 @@ int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *e
     return rc;
 }
 
-int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, const char *sha256, char out[65], struct twin_error *err)
+int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, const char *sha256,
+                char out[65], struct twin_error *err)
 {
     struct stat st;
     struct twin_error inner = TWIN_ERROR_INIT;
@@ -94,7 +100,8 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
         return twin_error_set(err, TWIN_EFORMAT, "no package can hold a file of this name");
     int in = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (in < 0 || fstat(in, &st) != 0 || !S_ISREG(st.st_mode)) {
-        int rc = twin_error_set(err, TWIN_EFORMAT, in < 0 ? "%s" : "no regular file", strerror(errno));
+        int rc = twin_error_set(err, TWIN_EFORMAT, in < 0 ? "%s" : "no regular file",
+                                strerror(errno));
         if (in >= 0)
             close(in);
         return rc;
@@ -124,7 +131,8 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
     return rc;
 }
 
-int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes, const char *url, struct twin_error *err)
+int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
+                const char *url, struct twin_error *err)
 {
     return w->dir ? add(w, path, sha256, bytes, url, err) : 0;
 }
@@ -136,7 +144,8 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct tw_bag_item *)a)->path, ((const struct tw_bag_item *)b)->path);
 }
 
-static int write_tag(struct tw_bag_writer *w, const char *name, const char *data, size_t n, struct tw_buf *tags, struct twin_error *err)
+static int write_tag(struct tw_bag_writer *w, const char *name, const char *data, size_t n,
+                     struct tw_buf *tags, struct twin_error *err)
 {
     char hex[65];
     char *full = tw_path_join(w->dir, name);
@@ -148,7 +157,8 @@ static int write_tag(struct tw_bag_writer *w, const char *name, const char *data
     return rc;
 }
 
-int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, char tag[65], struct twin_error *err)
+int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, char tag[65],
+                 struct twin_error *err)
 {
     struct tw_buf manifest = {0}, fetch = {0}, tags = {0};
     if (w->count)
@@ -157,10 +167,13 @@ int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, 
     for (size_t i = 0; i < w->count; i++) {
         tw_buf_printf(&manifest, "%s  %s\n", w->item[i].sha256, w->item[i].path);
         if (w->item[i].url)
-            tw_buf_printf(&fetch, "%s %" PRIu64 " %s\n", w->item[i].url, w->item[i].bytes, w->item[i].path);
+            tw_buf_printf(&fetch, "%s %" PRIu64 " %s\n", w->item[i].url, w->item[i].bytes,
+                          w->item[i].path);
     }
     /* in the order of their names' bytes, as manifests are */
-    int rc = manifest.failed || fetch.failed ? no_memory(err) : write_tag(w, "README.md", readme, strlen(readme), &tags, err);
+    int rc = manifest.failed || fetch.failed
+                 ? no_memory(err)
+                 : write_tag(w, "README.md", readme, strlen(readme), &tags, err);
     rc = rc ? rc : write_tag(w, "bag-info.txt", info, strlen(info), &tags, err);
     rc = rc ? rc : write_tag(w, "bagit.txt", TW_BAGIT_TXT, strlen(TW_BAGIT_TXT), &tags, err);
     if (rc == 0 && fetch.len)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What other people's tools read of a package (RO-Crate 1.1 with Process Run Crate 0.5, bag-info), and what a stranger reads first. */
+/* What other people's tools read of a package (RO-Crate 1.1 with Process Run Crate 0.5, bag-info),
+ * and what a stranger reads first. */
 #include "pack.h"
 
 #include "base.h"
@@ -32,7 +33,10 @@ static json_t *ref(const char *id)
 
 static const char *media_type(const char *path)
 {
-    return tw_ends(path, ".json") ? "application/json" : tw_ends(path, ".txt") || tw_ends(path, ".diff") || tw_ends(path, ".snapshot") ? "text/plain" : "application/octet-stream";
+    return tw_ends(path, ".json") ? "application/json"
+           : tw_ends(path, ".txt") || tw_ends(path, ".diff") || tw_ends(path, ".snapshot")
+               ? "text/plain"
+               : "application/octet-stream";
 }
 
 /* An address in the crate: relative to data/, spaces and such escaped. */
@@ -40,7 +44,8 @@ static char *crate_id(const char *path)
 {
     struct tw_buf b = {0};
     for (path += strlen("data/"); *path; path++) {
-        bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') || (*path >= '0' && *path <= '9') || strchr("-._~/", *path);
+        bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') ||
+                     (*path >= '0' && *path <= '9') || strchr("-._~/", *path);
         tw_buf_printf(&b, plain ? "%c" : "%%%02X", (unsigned char)*path);
     }
     return tw_buf_steal(&b);
@@ -51,27 +56,34 @@ static void put_file(bool *failed, json_t *graph, json_t *parts, const struct tw
     char *id = crate_id(x->path), size[24];
     snprintf(size, sizeof size, "%llu", (unsigned long long)x->bytes);
     tw_pk_add(failed, parts, id ? ref(id) : NULL);
-    tw_pk_add(failed, graph, id ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "@id", id, "@type", "File", "name", x->path + 5, "contentSize", size, "encodingFormat", media_type(x->path), "sha256", x->sha256) : NULL);
+    tw_pk_add(failed, graph,
+              id ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "@id", id, "@type", "File", "name",
+                             x->path + 5, "contentSize", size, "encodingFormat",
+                             media_type(x->path), "sha256", x->sha256)
+                 : NULL);
     tw_free(id);
 }
 
-/* Large data sets have more files than a reader of metadata cares for: the set's folder stands for them. */
+/* Large data sets have more files than a reader of metadata cares for: the set's folder stands for
+ * them. */
 static bool is_listed(const struct tw_bag_item *x)
 {
-    return !tw_starts(x->path, "data/data/") || tw_ends(x->path, ".snapshot") || tw_ends(x->path, "/data.json");
+    return !tw_starts(x->path, "data/data/") || tw_ends(x->path, ".snapshot") ||
+           tw_ends(x->path, "/data.json");
 }
 
 static void put_sets(const struct tw_pack *p, bool *failed, json_t *graph, json_t *parts)
 {
     json_t *set;
     size_t i;
-    json_array_foreach(json_object_get(p->area[TWIN_AREA_DATA], "sets"), i, set) {
+    json_array_foreach (json_object_get(p->area[TWIN_AREA_DATA], "sets"), i, set) {
         const char *name = tw_pk_text(set, "name"), *contents = tw_pk_text(set, "contents");
         char *id = strcmp(contents, "embedded") == 0 ? tw_printf("data/%s/", name) : NULL;
         if (!id)
             continue;
         tw_pk_add(failed, parts, ref(id));
-        tw_pk_add(failed, graph, json_pack("{s:s, s:s, s:s}", "@id", id, "@type", "Dataset", "name", name));
+        tw_pk_add(failed, graph,
+                  json_pack("{s:s, s:s, s:s}", "@id", id, "@type", "Dataset", "name", name));
         tw_free(id);
     }
 }
@@ -85,20 +97,35 @@ char *tw_crate_metadata(const struct tw_pack *p)
     char *command = command_line(p);
     stamp(p, 0, begin);
     stamp(p, p->run->wall_s, end);
-    tw_pk_add(&failed, graph, json_pack("{s:s, s:s, s:{s:s}, s:{s:s}}", "@id", "ro-crate-metadata.json", "@type", "CreativeWork", "about", "@id", "./", "conformsTo", "@id", "https://w3id.org/ro/crate/1.1"));
+    tw_pk_add(&failed, graph,
+              json_pack("{s:s, s:s, s:{s:s}, s:{s:s}}", "@id", "ro-crate-metadata.json", "@type",
+                        "CreativeWork", "about", "@id", "./", "conformsTo", "@id",
+                        "https://w3id.org/ro/crate/1.1"));
     for (size_t i = 0; i < p->w.count; i++)
         if (is_listed(&p->w.item[i]))
             put_file(&failed, graph, parts, &p->w.item[i]);
     put_sets(p, &failed, graph, parts);
     tw_pk_add(&failed, graph,
-              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:{s:s}, s:o, s:{s:s}}", "@id", "./", "@type", "Dataset", "name", "A run that can be repeated", "description", command ? command : "",
-                        "datePublished", end, "license", "as stated in the code and the data", "conformsTo", "@id", "https://w3id.org/ro/wfrun/process/0.5", "hasPart", parts, "mentions", "@id", "#run"));
-    tw_pk_add(&failed, graph, json_pack("{s:s, s:s, s:s, s:s}", "@id", "https://w3id.org/ro/wfrun/process/0.5", "@type", "CreativeWork", "name", "Process Run Crate", "version", "0.5"));
-    tw_pk_add(&failed, graph, json_pack("{s:s, s:s, s:s}", "@id", "#program", "@type", "SoftwareApplication", "name", p->run->argc ? command : "?"));
+              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:{s:s}, s:o, s:{s:s}}", "@id", "./",
+                        "@type", "Dataset", "name", "A run that can be repeated", "description",
+                        command ? command : "", "datePublished", end, "license",
+                        "as stated in the code and the data", "conformsTo", "@id",
+                        "https://w3id.org/ro/wfrun/process/0.5", "hasPart", parts, "mentions",
+                        "@id", "#run"));
     tw_pk_add(&failed, graph,
-              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:{s:s}, s:[{s:s},{s:s}], s:[{s:s}]}", "@id", "#run", "@type", "CreateAction", "name", p->run->id, "description", command ? command : "", "startTime", begin, "endTime",
-                        end, "instrument", "@id", "#program", "object", "@id", "configuration/configuration.json", "@id", "data/data.json", "result", "@id", "expected/run.json"));
-    json_t *crate = json_pack("{s:s, s:o}", "@context", "https://w3id.org/ro/crate/1.1/context", "@graph", graph);
+              json_pack("{s:s, s:s, s:s, s:s}", "@id", "https://w3id.org/ro/wfrun/process/0.5",
+                        "@type", "CreativeWork", "name", "Process Run Crate", "version", "0.5"));
+    tw_pk_add(&failed, graph,
+              json_pack("{s:s, s:s, s:s}", "@id", "#program", "@type", "SoftwareApplication",
+                        "name", p->run->argc ? command : "?"));
+    tw_pk_add(&failed, graph,
+              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:{s:s}, s:[{s:s},{s:s}], s:[{s:s}]}",
+                        "@id", "#run", "@type", "CreateAction", "name", p->run->id, "description",
+                        command ? command : "", "startTime", begin, "endTime", end, "instrument",
+                        "@id", "#program", "object", "@id", "configuration/configuration.json",
+                        "@id", "data/data.json", "result", "@id", "expected/run.json"));
+    json_t *crate = json_pack("{s:s, s:o}", "@context", "https://w3id.org/ro/crate/1.1/context",
+                              "@graph", graph);
     char *text = failed || !command ? NULL : tw_pk_dump(crate, &n);
     json_decref(crate);
     tw_free(command);
@@ -116,7 +143,7 @@ static void put_missing(const struct tw_pack *p, struct tw_buf *b)
     for (size_t a = 0; a < TWIN_AREAS; a++) {
         json_t *m;
         size_t i;
-        json_array_foreach(json_object_get(p->area[a], "missing"), i, m)
+        json_array_foreach (json_object_get(p->area[a], "missing"), i, m)
             tw_buf_printf(b, "- %s: %s\n", twin_area_name((enum twin_area)a), json_string_value(m));
     }
 }
@@ -132,23 +159,41 @@ char *tw_crate_readme(const struct tw_pack *p, const char *name)
         by_address |= p->w.item[i].url != NULL;
     stamp(p, 0, begin);
     tw_buf_printf(&b, "# A run that you can repeat: %s\n\n", name);
-    tw_buf_printf(&b, "On %s this was run:\n\n    %s\n\nThis folder holds what it takes to run it again and to see whether the same comes out, bit for bit.\n", begin, command ? command : "?");
+    tw_buf_printf(&b,
+                  "On %s this was run:\n\n    %s\n\nThis folder holds what it takes to run it "
+                  "again and to see whether the same comes out, bit for bit.\n",
+                  begin, command ? command : "?");
     tw_buf_puts(&b, "You need twinrun, git");
-    tw_buf_printf(&b, "%s%s%s.\n\n", python ? " and Python " : "", python ? python : "", by_address ? " and curl" : "");
+    tw_buf_printf(&b, "%s%s%s.\n\n", python ? " and Python " : "", python ? python : "",
+                  by_address ? " and curl" : "");
     tw_buf_puts(&b, "## Two commands\nIn this folder:\n\n    twinrun verify .\n");
-    tw_buf_printf(&b, "    twinrun replay .%s%s\n\n", python ? " --environment build" : "", by_address ? " --fetch" : "");
-    tw_buf_puts(&b, "The first says whether each file is what it was when the package was made; nothing of it is executed. The second runs the program of this package: read\n"
-                    "the code first when you do not trust its maker. It makes a folder beside this one, with the code as it was");
+    tw_buf_printf(&b, "    twinrun replay .%s%s\n\n", python ? " --environment build" : "",
+                  by_address ? " --fetch" : "");
+    tw_buf_puts(&b, "The first says whether each file is what it was when the package was made; "
+                    "nothing of it is executed. The second runs the program of this package: read\n"
+                    "the code first when you do not trust its maker. It makes a folder beside this "
+                    "one, with the code as it was");
     tw_buf_puts(&b, python ? ", a fresh virtual environment from the lock list" : "");
-    tw_buf_puts(&b, " and the verified data, runs the command there, and compares each recorded\nvalue with those in `data/expected`. `twinrun audit .` says what the evidence covers and what it does not.\n");
-    tw_buf_puts(&b, "\nWithout twinrun: `sha256sum -c tagmanifest-sha256.txt && sha256sum -c manifest-sha256.txt` verifies, `git clone data/code/repository.bundle` gives the code,\n"
-                    "`git apply data/code/changes.diff` (where there is one) its changes, `data/environment/requirements.txt` goes to pip, `data/configuration/configuration.json` has the command.\n");
+    tw_buf_puts(&b, " and the verified data, runs the command there, and compares each "
+                    "recorded\nvalue with those in `data/expected`. `twinrun audit .` says what "
+                    "the evidence covers and what it does not.\n");
+    tw_buf_puts(
+        &b,
+        "\nWithout twinrun: `sha256sum -c tagmanifest-sha256.txt && sha256sum -c "
+        "manifest-sha256.txt` verifies, `git clone data/code/repository.bundle` gives the code,\n"
+        "`git apply data/code/changes.diff` (where there is one) its changes, "
+        "`data/environment/requirements.txt` goes to pip, `data/configuration/configuration.json` "
+        "has the command.\n");
     tw_buf_puts(&b, "\n## What is here\n");
     for (size_t a = 0; a < TWIN_AREAS; a++)
-        tw_buf_printf(&b, "- `data/%s`: %s\n", twin_area_name((enum twin_area)a), tw_pk_text(p->area[a], "holds"));
-    tw_buf_puts(&b, "- `data/expected`: what was observed: fingerprints of every recorded value, what was printed, the record of machine, libraries and packages\n");
+        tw_buf_printf(&b, "- `data/%s`: %s\n", twin_area_name((enum twin_area)a),
+                      tw_pk_text(p->area[a], "holds"));
+    tw_buf_puts(&b, "- `data/expected`: what was observed: fingerprints of every recorded value, "
+                    "what was printed, the record of machine, libraries and packages\n");
     if (p->o->study)
-        tw_buf_puts(&b, "- `data/study`: a scaling study that this run is one of, with the times of all its runs; `twinrun scale --from .` draws the curve again and runs nothing\n");
+        tw_buf_puts(
+            &b, "- `data/study`: a scaling study that this run is one of, with the times of all "
+                "its runs; `twinrun scale --from .` draws the curve again and runs nothing\n");
     put_missing(p, &b);
     tw_free(command);
     return tw_buf_steal(&b);
@@ -159,7 +204,10 @@ char *tw_crate_info(const struct tw_pack *p)
     char day[32], size[16];
     tw_utc_stamp(tw_realtime_ns(), day);
     day[10] = '\0';
-    return tw_printf("Bag-Software-Agent: twinrun\nBagging-Date: %s\nBag-Size: %s\nExternal-Identifier: %s\nExternal-Description: A run that can be verified, audited and repeated with twinrun\n"
-                     "Payload-Oxum: %llu.%llu\n",
-                     day, tw_human_bytes(p->w.bytes, size), p->run->id, (unsigned long long)p->w.bytes, (unsigned long long)p->w.files);
+    return tw_printf(
+        "Bag-Software-Agent: twinrun\nBagging-Date: %s\nBag-Size: %s\nExternal-Identifier: "
+        "%s\nExternal-Description: A run that can be verified, audited and repeated with twinrun\n"
+        "Payload-Oxum: %llu.%llu\n",
+        day, tw_human_bytes(p->w.bytes, size), p->run->id, (unsigned long long)p->w.bytes,
+        (unsigned long long)p->w.files);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * git for packages: theirs when we pack, foreign when we replay. Nothing that a repository or a person's configuration names is started: no hooks, no
- * monitor, no filter, no external difference, no helper of a protocol.
+ * git for packages: theirs when we pack, foreign when we replay. Nothing that a repository or a
+ * person's configuration names is started: no hooks, no monitor, no filter, no external difference,
+ * no helper of a protocol.
  */
 #include "pack.h"
 #include "provenance.h"

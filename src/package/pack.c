@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a run folder to a package; or, with a writer that writes nothing, to the list of what such a package would lack. */
+/* From a run folder to a package; or, with a writer that writes nothing, to the list of what such a
+ * package would lack. */
 #include "pack.h"
 
 #include "base.h"
@@ -46,12 +47,18 @@ static int load(struct tw_pack *p, struct twin_error *err)
     return twin_provenance_load(p->run->dir, &p->provenance, err);
 }
 
-/* The program of a command that begins with no script, when it is neither the system's (that is of the environment) nor one that only starts others. */
+/* The program of a command that begins with no script, when it is neither the system's (that is of
+ * the environment) nor one that only starts others. */
 static const char *own_program(const json_t *provenance)
 {
-    static const char *const systems[] = {"/usr/bin/", "/usr/sbin/", "/usr/lib", "/bin/", "/sbin/", "/lib", NULL}, *const starters[] = {"python", "pypy", "torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "orterun", "prterun", "srun", NULL};
+    static const char *const systems[] = {"/usr/bin/", "/usr/sbin/", "/usr/lib", "/bin/",
+                                          "/sbin/",    "/lib",       NULL};
+    static const char *const starters[] = {"python",    "pypy",   "torchrun", "accelerate",
+                                           "deepspeed", "mpirun", "mpiexec",  "orterun",
+                                           "prterun",   "srun",   NULL};
     const json_t *files = TW_PK_AT(provenance, "programs", "files");
-    const char *path = tw_pk_real_path(json_array_get(files, 0)), *name = path ? strrchr(path, '/') : NULL;
+    const char *path = tw_pk_real_path(json_array_get(files, 0));
+    const char *name = path ? strrchr(path, '/') : NULL;
     if (!name || json_array_size(files) != 1 || path[0] != '/')
         return NULL;
     for (const char *const *s = systems; *s; s++)
@@ -63,10 +70,12 @@ static const char *own_program(const json_t *provenance)
     return path;
 }
 
-/* The folder that stands for the code: the checkout; outside git the job's folder, or that of the script or program. */
+/* The folder that stands for the code: the checkout; outside git the job's folder, or that of the
+ * script or program. */
 static void find_places(struct tw_pack *p)
 {
-    const char *from = tw_pk_text(p->run_json, "launched_from"), *top = tw_pk_text(json_object_get(p->provenance, "code"), "top");
+    const char *from = tw_pk_text(p->run_json, "launched_from");
+    const char *top = tw_pk_text(json_object_get(p->provenance, "code"), "top");
     const char *script = tw_pk_real_path(TW_PK_AT(p->provenance, "programs", "entry"));
     script = script ? script : own_program(p->provenance);
     p->from = tw_pk_real("/", from ? from : p->run->cwd);
@@ -111,7 +120,10 @@ static void say(const struct tw_pack *p, const char *what)
 
 static int collect(struct tw_pack *p, struct twin_error *err)
 {
-    static const struct { enum twin_area area; int (*pack)(struct tw_pack *p, struct twin_error *err); } order[] = {
+    static const struct {
+        enum twin_area area;
+        int (*pack)(struct tw_pack *p, struct twin_error *err);
+    } order[] = {
         {TWIN_AREA_DATA, tw_pack_data}, /* first: the others ask what is data */
         {TWIN_AREA_CODE, tw_pack_code},
         {TWIN_AREA_ENVIRONMENT, tw_pack_environment},
@@ -134,7 +146,8 @@ static int collect(struct tw_pack *p, struct twin_error *err)
     return rc ? rc : p->failed ? no_memory(err) : 0;
 }
 
-static int put_json(struct tw_pack *p, const char *path, const json_t *value, struct twin_error *err)
+static int put_json(struct tw_pack *p, const char *path, const json_t *value,
+                    struct twin_error *err)
 {
     size_t n;
     char *text = tw_pk_dump(value, &n);
@@ -158,7 +171,8 @@ static int put_areas(struct tw_pack *p, struct twin_error *err)
 /* How the run was recorded: a replay records the same, or there is nothing to compare. */
 static json_t *recording(const struct tw_pack *p)
 {
-    static const char *const keys[] = {"level", "window", "max_steps", "sketch_every", "lossless", "factors", "outcome", "exit_code"};
+    static const char *const keys[] = {"level",    "window",  "max_steps", "sketch_every",
+                                       "lossless", "factors", "outcome",   "exit_code"};
     json_t *o = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *v = json_object_get(p->run_json, keys[i]);
@@ -170,13 +184,16 @@ static json_t *recording(const struct tw_pack *p)
 
 static int put_whole(struct tw_pack *p, struct twin_error *err)
 {
-    json_t *package = json_pack("{s:s, s:s, s:I, s:o, s:O}", "schema", TW_PACKAGE_SCHEMA, "run", p->run->id, "start_realtime_ns", (json_int_t)p->run->start_realtime_ns, "record", recording(p),
+    json_t *package = json_pack("{s:s, s:s, s:I, s:o, s:O}", "schema", TW_PACKAGE_SCHEMA, "run",
+                                p->run->id, "start_realtime_ns",
+                                (json_int_t)p->run->start_realtime_ns, "record", recording(p),
                                 "expected", p->expected);
     int rc = package ? put_json(p, "data/package.json", package, err) : no_memory(err);
     json_decref(package);
     char *crate = rc ? NULL : tw_crate_metadata(p);
     if (rc == 0)
-        rc = crate ? tw_bag_put(&p->w, "data/ro-crate-metadata.json", crate, strlen(crate), err) : no_memory(err);
+        rc = crate ? tw_bag_put(&p->w, "data/ro-crate-metadata.json", crate, strlen(crate), err)
+                   : no_memory(err);
     tw_free(crate);
     return rc;
 }
@@ -188,7 +205,9 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
     char *text = NULL, *path = tw_path_join(p->w.dir, TW_BAG_SIGNATURE);
     size_t n = 0;
     json_t *predicate = json_pack("{s:s}", "kind", "file");
-    int rc = predicate && path ? twin_subjects_add(&subjects, TW_BAG_TAGMANIFEST, "sha256", tag, err) : no_memory(err);
+    int rc = predicate && path
+                 ? twin_subjects_add(&subjects, TW_BAG_TAGMANIFEST, "sha256", tag, err)
+                 : no_memory(err);
     rc = rc ? rc : twin_statement_envelope(&subjects, TWIN_PREDICATE_SIGNED, predicate, &e, err);
     for (const char *const *k = p->o->keys; rc == 0 && *k; k++) {
         struct twin_key *key = NULL;
@@ -257,7 +276,8 @@ static int begin(struct tw_pack *p, const char *out, char **final, struct twin_e
     if (!*final)
         return TWIN_ENOMEM;
     if (lstat(*final, &st) == 0)
-        return twin_error_set(err, TWIN_EIO, "%s is there already: name another folder with -o", *final);
+        return twin_error_set(err, TWIN_EIO, "%s is there already: name another folder with -o",
+                              *final);
     p->w.dir = tw_printf("%s.part-%d", *final, (int)getpid());
     if (!p->w.dir)
         return no_memory(err);
@@ -276,7 +296,8 @@ static int put_study(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
-int twin_pack(const struct twin_run *run, const struct twin_pack_options *o, struct twin_packed *out, struct twin_error *err)
+int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
+              struct twin_packed *out, struct twin_error *err)
 {
     struct tw_pack p = {.run = run, .o = o, .expected = json_object()};
     char *final = NULL;

@@ -7,13 +7,16 @@
  *   pack.c               order of events, ends        bag.c, bag_write.c   BagIt
  *   pack_code.c          git bundle, differences      verify.c             is it what it was?
  *   pack_files.c         code outside git             audit.c              areas of a package
- *   pack_data.c          snapshots                    audit_folder.c       of a folder that nobody packed
- *   pack_environment.c   lock lists                   unpack*.c            for replay
- *   pack_command.c       configuration and seeds      crate.c              RO-Crate, README, bag-info
- *   pack_expected.c      what was observed            git.c                git that runs nothing of others
+ *   pack_data.c          snapshots                    audit_folder.c       of a folder that nobody
+ * packed pack_environment.c   lock lists                   unpack*.c            for replay
+ *   pack_command.c       configuration and seeds      crate.c              RO-Crate, README,
+ * bag-info pack_expected.c      what was observed            git.c                git that runs
+ * nothing of others
  *
- * Each area is an object with "holds" (a sentence), "missing" (texts) and its own fields; it is written as data/AREA/AREA.json. Auditing a run is packing
- * it with a writer that writes nothing. A JSON value that could not be built for lack of memory sets `failed`, which is looked at once, at the end.
+ * Each area is an object with "holds" (a sentence), "missing" (texts) and its own fields; it is
+ * written as data/AREA/AREA.json. Auditing a run is packing it with a writer that writes nothing. A
+ * JSON value that could not be built for lack of memory sets `failed`, which is looked at once, at
+ * the end.
  */
 #include "bag.h"
 
@@ -25,7 +28,11 @@
 #define TW_SMALL_DATA ((uint64_t)64 << 20)
 #define TW_SMALL_FILE ((uint64_t)16 << 20)
 
-struct tw_pack_datum { char *name, *folder; struct twin_snapshot *snapshot; }; /* folder: real path */
+/* folder: real path */
+struct tw_pack_datum {
+    char *name, *folder;
+    struct twin_snapshot *snapshot;
+};
 
 struct tw_pack {
     const struct twin_run *run;
@@ -33,10 +40,12 @@ struct tw_pack {
     struct tw_bag_writer w;
     json_t *run_json, *provenance;
     json_t *area[TWIN_AREAS];
-    char *from;                    /* real path of the folder in which the job was started */
-    char *top;                     /* real path of the checkout, or of the folder that stands for it */
-    char *folder;                  /* `from` below top; "" for top itself, NULL: not below it */
-    struct tw_pack_datum *datum; size_t data;
+    char *from; /* real path of the folder in which the job was started */
+    /* real path of the checkout, or of the folder that stands for it */
+    char *top;
+    char *folder; /* `from` below top; "" for top itself, NULL: not below it */
+    struct tw_pack_datum *datum;
+    size_t data;
     json_t *expected;
     bool failed;
 };
@@ -44,40 +53,54 @@ struct tw_pack {
 /* ---- values (values.c) */
 void tw_pk_put(bool *failed, json_t *object, const char *key, json_t *value); /* takes it */
 void tw_pk_add(bool *failed, json_t *list, json_t *value);
-char *tw_pk_python_version(const char *python); /* what that interpreter says it is; malloc'ed, NULL: it says nothing */
+/* what that interpreter says it is; malloc'ed, NULL: it says nothing */
+char *tw_pk_python_version(const char *python);
 const char *tw_pk_text(const json_t *object, const char *key); /* NULL: none, or no text */
-const char *tw_pk_real_path(const json_t *file); /* of a program or script of the record, which names it apart only where it differs */
-json_t *tw_pk_at(const json_t *object, const char *const *keys); /* through objects; NULL-terminated */
+/* of a program or script of the record, which names it apart only where it differs */
+const char *tw_pk_real_path(const json_t *file);
+/* through objects; NULL-terminated */
+json_t *tw_pk_at(const json_t *object, const char *const *keys);
 #define TW_PK_AT(object, ...) tw_pk_at(object, (const char *const[]){__VA_ARGS__, NULL})
-bool tw_pk_is_of_pins(const char *name); /* a variable in which agents are told what to hold still */
+/* a variable in which agents are told what to hold still */
+bool tw_pk_is_of_pins(const char *name);
 json_t *tw_pk_printable(const char *s);
-char *tw_pk_dump(const json_t *value, size_t *n); /* indented, sorted, newline at the end; malloc'ed */
-int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, struct twin_error *err); /* its text */
-int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err); /* a JSON object of a package */
-void tw_pk_missing(bool *failed, json_t *area, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void tw_pk_holds(bool *failed, json_t *area, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* indented, sorted, newline at the end; malloc'ed */
+char *tw_pk_dump(const json_t *value, size_t *n);
+/* its text */
+int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, struct twin_error *err);
+/* a JSON object of a package */
+int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err);
+void tw_pk_missing(bool *failed, json_t *area, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void tw_pk_holds(bool *failed, json_t *area, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* path below base ("" for itself), or NULL. Both real paths. Points into path. */
 const char *tw_pk_below(const char *path, const char *base);
 char *tw_pk_real(const char *dir, const char *path); /* realpath of dir/path; NULL: not there */
 
 /* ---- areas */
 int tw_pack_code(struct tw_pack *p, struct twin_error *err);
-int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err); /* of --code, programs; all, outside git */
+/* of --code, programs; all, outside git */
+int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err);
 int tw_pack_data(struct tw_pack *p, struct twin_error *err);
 int tw_pack_environment(struct tw_pack *p, struct twin_error *err);
 int tw_pack_configuration(struct tw_pack *p, struct twin_error *err);
 int tw_pack_seeds(struct tw_pack *p, struct twin_error *err);
 int tw_pack_expected(struct tw_pack *p, struct twin_error *err);
 /* A file with the code: at data/code/files/PATH. What is wrong with it goes to "missing". */
-int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *sha256, const char *role, struct twin_error *err);
+int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *sha256,
+                 const char *role, struct twin_error *err);
 bool tw_pack_has_file(const json_t *area, const char *path);
-/* Does the commit with its differences hold it, a folder with all that is in it? path: below top. */
+/*
+ * Does the commit with its differences hold it, a folder with all that is in it? path: below top.
+ */
 bool tw_pack_is_tracked(const struct tw_pack *p, const char *path, bool folder);
 /* Was the file made by the job? */
 bool tw_pack_written(const struct tw_pack *p, const char *real);
 /* Was it there before, and the job wrote to it? */
 bool tw_pack_overwritten(const struct tw_pack *p, const char *real);
-/* A file that the command names, which is there now: was it made by the job? Then it is none that the job was given. */
+/* A file that the command names, which is there now: was it made by the job? Then it is none that
+ * the job was given. */
 bool tw_pack_is_result(const struct tw_pack *p, const char *path);
 const struct tw_pack_datum *tw_pack_datum_of(const struct tw_pack *p, const char *real);
 /* Does this file seem to hold a secret? By its name, or by what is in it. */

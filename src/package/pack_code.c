@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code in git: for each repository (the checkout, its submodules) a bundle of the history up to the commit, and the difference that the record of the run
- * kept. The bundle is made in a repository of its own that borrows the objects, so that nothing in the user's is changed.
+ * Code in git: for each repository (the checkout, its submodules) a bundle of the history up to the
+ * commit, and the difference that the record of the run kept. The bundle is made in a repository of
+ * its own that borrows the objects, so that nothing in the user's is changed.
  */
 #include "pack.h"
 #include "provenance.h"
@@ -33,63 +34,81 @@ static char *objects_of(const char *dir)
     return real;
 }
 
-static bool make_bundle(const char *scratch, const char *objects, const char *commit, const char *to, char why[300])
+static bool make_bundle(const char *scratch, const char *objects, const char *commit,
+                        const char *to, char why[300])
 {
     struct tw_ask a;
-    char *alternates = tw_printf("%s/objects/info/alternates", scratch), *line = tw_printf("%s\n", objects);
+    char *alternates = tw_printf("%s/objects/info/alternates", scratch);
+    char *line = tw_printf("%s\n", objects);
     const char *format = strlen(commit) == 64 ? "--object-format=sha256" : "--object-format=sha1";
     snprintf(why, 300, "out of memory");
-    bool ok = alternates && line && TW_GIT(&a, NULL, LIMIT_S, "init", "--quiet", "--bare", "--template=", format, scratch);
+    bool ok = alternates && line &&
+              TW_GIT(&a, NULL, LIMIT_S, "init", "--quiet", "--bare", "--template=", format,
+                     scratch);
     if (ok) {
         tw_free(a.out);
         char *info = tw_printf("%s/objects/info", scratch);
-        ok = info && tw_mkdirs(info, NULL) == 0 && tw_write_file_atomic(alternates, line, strlen(line), NULL) == 0;
+        ok = info && tw_mkdirs(info, NULL) == 0 &&
+             tw_write_file_atomic(alternates, line, strlen(line), NULL) == 0;
         tw_free(info);
         a.out = NULL;
     }
     if (ok) {
-        ok = TW_GIT(&a, scratch, LIMIT_S, "--git-dir=.", "update-ref", "refs/heads/twinrun", commit);
+        ok = TW_GIT(&a, scratch, LIMIT_S, "--git-dir=.", "update-ref", "refs/heads/twinrun",
+                    commit);
         tw_free(a.out);
         a.out = NULL;
     }
     if (ok) {
-        ok = TW_GIT(&a, scratch, LIMIT_S, "--git-dir=.", "bundle", "create", "--quiet", to, "refs/heads/twinrun");
+        ok = TW_GIT(&a, scratch, LIMIT_S, "--git-dir=.", "bundle", "create", "--quiet", to,
+                    "refs/heads/twinrun");
         tw_free(a.out);
         a.out = NULL;
     }
     if (!ok && alternates && line)
-        snprintf(why, 300, "%s", a.missing ? "git is not installed" : a.late ? "git took too long" : a.complaint);
+        snprintf(why, 300, "%s",
+                 a.missing ? "git is not installed"
+                 : a.late  ? "git took too long"
+                           : a.complaint);
     tw_free(alternates);
     tw_free(line);
     return ok;
 }
 
-static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const char *commit, const char *path, size_t number, json_t *entry, struct twin_error *err)
+static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const char *commit,
+                      const char *path, size_t number, json_t *entry, struct twin_error *err)
 {
     char why[300], place[64];
     int rc = 0;
     char *objects = objects_of(dir);
     if (!objects) {
-        tw_pk_missing(&p->failed, area, "the repository %s: it is not there any more, or git is not installed", dir);
+        tw_pk_missing(&p->failed, area,
+                      "the repository %s: it is not there any more, or git is not installed", dir);
         return 0;
     }
-    snprintf(place, sizeof place, number ? "data/code/repository.%zu.bundle" : "data/code/repository.bundle", number);
+    snprintf(place, sizeof place,
+             number ? "data/code/repository.%zu.bundle" : "data/code/repository.bundle", number);
     if (!p->w.dir) {
         struct tw_ask a;
         char *object = tw_printf("%s^{commit}", commit);
         const char *const words[] = {"cat-file", "-e", object, NULL};
         a = (struct tw_ask){.out = NULL};
         if (object && !tw_pv_git(&a, dir, 10, 65536, words))
-            tw_pk_missing(&p->failed, area, "commit %.12s is not in the repository %s any more", commit, dir);
+            tw_pk_missing(&p->failed, area, "commit %.12s is not in the repository %s any more",
+                          commit, dir);
         p->failed |= !object;
         tw_free(a.out);
         tw_free(object);
     } else {
-        char *scratch = tw_printf("%s/.scratch.%zu", p->w.dir, number), *to = tw_bag_place(&p->w, place, err);
+        char *scratch = tw_printf("%s/.scratch.%zu", p->w.dir, number);
+        char *to = tw_bag_place(&p->w, place, err);
         if (!scratch || !to)
-            rc = err && err->code ? err->code : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
+            rc = err && err->code
+                     ? err->code
+                     : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
         else if (!make_bundle(scratch, objects, commit, to, why))
-            tw_pk_missing(&p->failed, area, "%s: no bundle of its history: %s", *path ? path : dir, why);
+            tw_pk_missing(&p->failed, area, "%s: no bundle of its history: %s", *path ? path : dir,
+                          why);
         else if ((rc = tw_bag_adopt(&p->w, place, err)) == 0)
             tw_pk_put(&p->failed, entry, "bundle", json_string(place + strlen("data/")));
         struct stat st;
@@ -102,10 +121,13 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
     return rc;
 }
 
-static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t number, json_t *entry, struct twin_error *err)
+static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t number,
+                    json_t *entry, struct twin_error *err)
 {
     const json_t *diff = json_object_get(code, "diff");
-    const char *file = tw_pk_text(diff, "file"), *sha256 = tw_pk_text(diff, "sha256"), *why = tw_pk_text(diff, "why");
+    const char *file = tw_pk_text(diff, "file");
+    const char *sha256 = tw_pk_text(diff, "sha256");
+    const char *why = tw_pk_text(diff, "why");
     json_t *withheld = json_object_get(diff, "withheld"), *name;
     size_t i;
     char place[64];
@@ -114,20 +136,27 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
             tw_pk_missing(&p->failed, area, "the difference to the commit was not recorded");
         return 0;
     }
-    json_array_foreach(withheld, i, name)
-        tw_pk_missing(&p->failed, area, "%s: its changes seem to hold a secret and were not kept; commit it without, or name it with --code", json_string_value(name));
+    json_array_foreach (withheld, i, name)
+        tw_pk_missing(&p->failed, area,
+                      "%s: its changes seem to hold a secret and were not kept; commit it without, "
+                      "or name it with --code",
+                      json_string_value(name));
     if (why || !sha256 || strlen(sha256) != 64) {
-        tw_pk_missing(&p->failed, area, "the difference to the commit: %s", why ? why : "not recorded");
+        tw_pk_missing(&p->failed, area, "the difference to the commit: %s",
+                      why ? why : "not recorded");
         return 0;
     }
     tw_pk_put(&p->failed, entry, "difference_sha256", json_string(sha256));
     tw_pk_put(&p->failed, entry, "difference_whole", json_boolean(json_array_size(withheld) == 0));
     if (!file || strchr(file, '/'))
         return 0;
-    snprintf(place, sizeof place, number ? "data/code/changes.%zu.diff" : "data/code/changes.diff", number);
+    snprintf(place, sizeof place, number ? "data/code/changes.%zu.diff" : "data/code/changes.diff",
+             number);
     char *from = tw_path_join(p->run->dir, file);
     struct twin_error inner = TWIN_ERROR_INIT;
-    int rc = from ? tw_bag_copy(&p->w, place, from, json_array_size(withheld) ? NULL : sha256, NULL, &inner) : TWIN_ENOMEM;
+    int rc = from ? tw_bag_copy(&p->w, place, from, json_array_size(withheld) ? NULL : sha256, NULL,
+                                &inner)
+                  : TWIN_ENOMEM;
     if (rc == TWIN_EFORMAT)
         tw_pk_missing(&p->failed, area, "%s of the run folder: %s", file, inner.message);
     else if (rc)
@@ -139,7 +168,8 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
 }
 
 /* One repository and its submodules. path: below top, "" for itself. */
-static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, const char *path, struct twin_error *err)
+static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, const char *path,
+                          struct twin_error *err)
 {
     json_t *list = json_object_get(area, "repositories"), *entry = json_object(), *sub;
     const char *commit = tw_pk_text(code, "commit");
@@ -148,7 +178,8 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
     int rc = entry && dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
     tw_pk_put(&p->failed, entry, "path", json_string(path));
     if (!is_commit(commit))
-        tw_pk_missing(&p->failed, area, "%s has no commit: commit the code, then run again", *path ? path : p->top);
+        tw_pk_missing(&p->failed, area, "%s has no commit: commit the code, then run again",
+                      *path ? path : p->top);
     else
         tw_pk_put(&p->failed, entry, "commit", json_string(commit));
     json_t *tree = json_object_get(code, "tree"), *remotes = json_object_get(code, "remotes");
@@ -160,7 +191,7 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
         rc = put_bundle(p, area, dir, commit, path, number, entry, err);
     rc = rc ? rc : put_diff(p, area, code, number, entry, err);
     tw_pk_add(&p->failed, list, entry);
-    json_array_foreach(json_object_get(code, "submodules"), i, sub) {
+    json_array_foreach (json_object_get(code, "submodules"), i, sub) {
         const char *below = tw_pk_text(sub, "path");
         char *full = below ? *path ? tw_printf("%s/%s", path, below) : tw_strdup(below) : NULL;
         if (rc == 0 && full && tw_path_ok(full) && json_object_get(sub, "commit"))
@@ -173,13 +204,16 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
     return rc;
 }
 
-static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code, struct twin_error *err)
+static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
+                         struct twin_error *err)
 {
     json_t *item;
     size_t i;
     int rc = 0;
-    json_array_foreach(json_object_get(code, "untracked"), i, item) {
-        const char *path = tw_pk_text(item, "path"), *sha256 = tw_pk_text(item, "sha256"), *why = tw_pk_text(item, "why");
+    json_array_foreach (json_object_get(code, "untracked"), i, item) {
+        const char *path = tw_pk_text(item, "path");
+        const char *sha256 = tw_pk_text(item, "sha256");
+        const char *why = tw_pk_text(item, "why");
         char *real = path ? tw_pk_real(p->top, path) : NULL;
         bool ours = real && (tw_pack_datum_of(p, real) || tw_pack_written(p, real));
         json_int_t bytes = json_integer_value(json_object_get(item, "bytes"));
@@ -188,7 +222,9 @@ static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code, st
         else if (ours)
             ;
         else if (!sha256 || bytes > (json_int_t)TW_SMALL_FILE)
-            tw_pk_missing(&p->failed, area, "%s: untracked, %s; name it with --code, or have git ignore it", path, !sha256 ? why ? why : "not hashed" : "larger than 16 MiB");
+            tw_pk_missing(&p->failed, area,
+                          "%s: untracked, %s; name it with --code, or have git ignore it", path,
+                          !sha256 ? why ? why : "not hashed" : "larger than 16 MiB");
         else
             rc = tw_pack_file(p, area, path, sha256, "untracked", err);
         tw_free(real);
@@ -196,24 +232,31 @@ static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code, st
             break;
     }
     if (json_is_false(json_object_get(code, "untracked_all_listed")))
-        tw_pk_missing(&p->failed, area, "not all untracked files were listed when it ran: commit what is needed, have git ignore the rest");
+        tw_pk_missing(&p->failed, area,
+                      "not all untracked files were listed when it ran: commit what is needed, "
+                      "have git ignore the rest");
     return rc;
 }
 
 static void describe(struct tw_pack *p, json_t *area, const json_t *code)
 {
-    const char *commit = tw_pk_text(code, "commit"), *origin = tw_pk_text(json_object_get(code, "remotes"), "origin");
-    size_t changed = (size_t)json_integer_value(json_object_get(code, "changed_count")), files = json_array_size(json_object_get(area, "files"));
+    const char *commit = tw_pk_text(code, "commit");
+    const char *origin = tw_pk_text(json_object_get(code, "remotes"), "origin");
+    size_t changed = (size_t)json_integer_value(json_object_get(code, "changed_count"));
+    size_t files = json_array_size(json_object_get(area, "files"));
     size_t modules = json_array_size(json_object_get(area, "repositories"));
     char more[120] = "";
     int n = 0;
     if (changed)
         n = snprintf(more, sizeof more, ", %zu changed file%s", changed, changed == 1 ? "" : "s");
     if (files)
-        n += snprintf(more + n, sizeof more - (size_t)n, ", %zu file%s besides", files, files == 1 ? "" : "s");
+        n += snprintf(more + n, sizeof more - (size_t)n, ", %zu file%s besides", files,
+                      files == 1 ? "" : "s");
     if (modules > 1)
-        snprintf(more + n, sizeof more - (size_t)n, ", %zu submodule%s", modules - 1, modules == 2 ? "" : "s");
-    tw_pk_holds(&p->failed, area, "commit %.12s%s%s%s", commit ? commit : "?", origin ? " of " : "", origin ? origin : "", more);
+        snprintf(more + n, sizeof more - (size_t)n, ", %zu submodule%s", modules - 1,
+                 modules == 2 ? "" : "s");
+    tw_pk_holds(&p->failed, area, "commit %.12s%s%s%s", commit ? commit : "?", origin ? " of " : "",
+                origin ? origin : "", more);
 }
 
 int tw_pack_code(struct tw_pack *p, struct twin_error *err)
@@ -224,12 +267,14 @@ int tw_pack_code(struct tw_pack *p, struct twin_error *err)
     tw_pk_put(&p->failed, area, "files", json_array());
     if (!top || !p->top || !p->folder) {
         if (top)
-            tw_pk_missing(&p->failed, area, "%s, the checkout it ran in, is not there any more", top);
+            tw_pk_missing(&p->failed, area, "%s, the checkout it ran in, is not there any more",
+                          top);
         else
             tw_pk_put(&p->failed, area, "no_git", json_string(why ? why : "no repository"));
         int rc = top ? 0 : tw_pack_files(p, area, err);
         size_t n = json_array_size(json_object_get(area, "files"));
-        tw_pk_holds(&p->failed, area, "%zu file%s, not under version control", n, n == 1 ? "" : "s");
+        tw_pk_holds(&p->failed, area, "%zu file%s, not under version control", n,
+                    n == 1 ? "" : "s");
         return rc;
     }
     int rc = put_repository(p, area, code, "", err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration: the command, its folder, the variables that decide about numbers, configuration files. Seeds: what was stated, what was seen. */
+/* Configuration: the command, its folder, the variables that decide about numbers, configuration
+ * files. Seeds: what was stated, what was seen. */
 #include "pack.h"
 
 #include "base.h"
@@ -19,23 +20,30 @@ static json_t *part_for(struct tw_pack *p, const char *path)
     json_t *file;
     size_t i;
     if (path[0] != '/') {
-        /* Inside the checkout relative paths stay as they are; data beside it are found again under another one. */
+        /* Inside the checkout relative paths stay as they are; data beside it are found again under
+         * another one. */
         char *real = p->from && *path ? tw_pk_real(p->from, path) : NULL;
         const struct tw_pack_datum *d = real ? tw_pack_datum_of(p, real) : NULL;
-        json_t *v = d && !(p->top && tw_pk_below(d->folder, p->top)) ? json_pack("{s:s, s:s}", "data", d->name, "path", tw_pk_below(real, d->folder)) : NULL;
+        json_t *v = d && !(p->top && tw_pk_below(d->folder, p->top))
+                        ? json_pack("{s:s, s:s}", "data", d->name, "path",
+                                    tw_pk_below(real, d->folder))
+                        : NULL;
         tw_free(real);
         return v;
     }
-    json_array_foreach(TW_PK_AT(p->provenance, "programs", "files"), i, file) {
+    json_array_foreach (TW_PK_AT(p->provenance, "programs", "files"), i, file) {
         const char *known = tw_pk_text(file, "path");
-        if (known && strcmp(known, path) == 0 && !(p->top && tw_pk_below(tw_pk_real_path(file), p->top)))
+        if (known && strcmp(known, path) == 0 &&
+            !(p->top && tw_pk_below(tw_pk_real_path(file), p->top)))
             return json_pack("{s:s}", "program", strrchr(path, '/') + 1);
     }
     char *real = tw_pk_real("/", path);
     const struct tw_pack_datum *d = real ? tw_pack_datum_of(p, real) : NULL;
     const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
-    json_t *v = d ? json_pack("{s:s, s:s}", "data", d->name, "path", tw_pk_below(real, d->folder)) : below ? json_pack("{s:s}", "code", below) : NULL;
-    json_array_foreach(json_object_get(p->area[TWIN_AREA_CONFIGURATION], "files"), i, file)
+    json_t *v = d ? json_pack("{s:s, s:s}", "data", d->name, "path", tw_pk_below(real, d->folder))
+                : below ? json_pack("{s:s}", "code", below)
+                        : NULL;
+    json_array_foreach (json_object_get(p->area[TWIN_AREA_CONFIGURATION], "files"), i, file)
         if (!v && real && strcmp(tw_pk_text(file, "real"), real) == 0)
             v = json_pack("{s:s}", "config", tw_pk_text(file, "file"));
     tw_free(real);
@@ -61,14 +69,22 @@ static void put_argv(struct tw_pack *p, json_t *area)
         const char *word = p->run->argv[i];
         json_t *v = tw_pack_word(p, word);
         if (!v)
-            tw_pk_missing(&p->failed, area, "argument %zu of the command: it is no text in UTF-8", i);
+            tw_pk_missing(&p->failed, area, "argument %zu of the command: it is no text in UTF-8",
+                          i);
         else if (twin_redacted(word))
-            tw_pk_missing(&p->failed, area, "argument %zu of the command was redacted, since it seems to hold a secret; pass secrets in variables", i);
+            tw_pk_missing(&p->failed, area,
+                          "argument %zu of the command was redacted, since it seems to hold a "
+                          "secret; pass secrets in variables",
+                          i);
         tw_pk_add(&p->failed, list, v ? v : json_string("?"));
-        const char *sign = strchr(word, '='), *path = word[0] == '/' ? word : sign && sign[1] == '/' ? sign + 1 : NULL;
+        const char *sign = strchr(word, '=');
+        const char *path = word[0] == '/' ? word : sign && sign[1] == '/' ? sign + 1 : NULL;
         struct stat st;
-        if (v && json_is_string(v) && path && stat(path, &st) == 0 && S_ISREG(st.st_mode) && !tw_pack_is_result(p, path))
-            tw_pk_missing(&p->failed, area, "%s: the command names it, and it lies outside of the code and the data", path);
+        if (v && json_is_string(v) && path && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+            !tw_pack_is_result(p, path))
+            tw_pk_missing(&p->failed, area,
+                          "%s: the command names it, and it lies outside of the code and the data",
+                          path);
     }
     if (p->run->argc == 0)
         tw_pk_missing(&p->failed, area, "the command");
@@ -83,7 +99,7 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
     size_t i;
     int rc = 0;
     tw_pk_put(&p->failed, area, "files", list);
-    json_array_foreach(TW_PK_AT(p->provenance, "config", "files"), i, file) {
+    json_array_foreach (TW_PK_AT(p->provenance, "config", "files"), i, file) {
         const char *path = tw_pk_text(file, "path"), *raw = tw_pk_text(file, "raw");
         char *real = path && p->from ? tw_pk_real(p->from, path) : NULL, name[16];
         if (!path || (real && p->top && tw_pk_below(real, p->top))) {
@@ -92,12 +108,14 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
         }
         snprintf(name, sizeof name, "file-%zu", json_array_size(list));
         const char *dot = strrchr(path, '.');
-        char *place = tw_printf("data/configuration/%s%s", name, dot && tw_path_ok(dot) && strlen(dot) < 8 ? dot : "");
+        char *place = tw_printf("data/configuration/%s%s", name,
+                                dot && tw_path_ok(dot) && strlen(dot) < 8 ? dot : "");
         struct twin_error inner = TWIN_ERROR_INIT;
         if (!place)
             rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing the configuration");
         else if (!real || !raw)
-            tw_pk_missing(&p->failed, area, "%s: %s", path, real ? "no digest of it was recorded" : "not there any more");
+            tw_pk_missing(&p->failed, area, "%s: %s", path,
+                          real ? "no digest of it was recorded" : "not there any more");
         else if (tw_pack_is_secret(real))
             tw_pk_missing(&p->failed, area, "%s: seems to hold a secret", path);
         else if ((rc = tw_bag_copy(&p->w, place, real, raw, NULL, &inner)) == TWIN_EFORMAT) {
@@ -106,7 +124,9 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
         } else if (rc)
             twin_error_set(err, rc, "%s", inner.message);
         else
-            tw_pk_add(&p->failed, list, json_pack("{s:s, s:s, s:s, s:s}", "path", path, "real", real, "file", place + 5, "sha256", raw));
+            tw_pk_add(&p->failed, list,
+                      json_pack("{s:s, s:s, s:s, s:s}", "path", path, "real", real, "file",
+                                place + 5, "sha256", raw));
         tw_free(place);
         tw_free(real);
         if (rc)
@@ -119,9 +139,23 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
 
 static bool is_of_this_machine(const char *name)
 {
-    static const char *const names[] = {"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "HOSTNAME", "TMPDIR", "TWINRUN_HOME",
-                                        "CC", "CXX", "MASTER_ADDR", "MASTER_PORT", NULL};
-    static const char *const prefixes[] = {"SLURM_", "PBS_", "LSB_", "PMI_", "PMIX_", "JOB_", "OMPI_COMM_", "PRTE_", "OPAL_", NULL};
+    static const char *const names[] = {"PATH",
+                                        "LD_LIBRARY_PATH",
+                                        "LD_PRELOAD",
+                                        "PYTHONHOME",
+                                        "VIRTUAL_ENV",
+                                        "CONDA_PREFIX",
+                                        "CONDA_DEFAULT_ENV",
+                                        "HOSTNAME",
+                                        "TMPDIR",
+                                        "TWINRUN_HOME",
+                                        "CC",
+                                        "CXX",
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        NULL};
+    static const char *const prefixes[] = {"SLURM_", "PBS_",       "LSB_",  "PMI_",  "PMIX_",
+                                           "JOB_",   "OMPI_COMM_", "PRTE_", "OPAL_", NULL};
     for (const char *const *n = names; *n; n++)
         if (strcmp(*n, name) == 0)
             return true;
@@ -133,7 +167,8 @@ static bool is_of_this_machine(const char *name)
 
 static bool is_seed_variable(const char *name)
 {
-    return strstr(name, "SEED") || strcmp(name, "CUBLAS_WORKSPACE_CONFIG") == 0 || tw_starts(name, "TF_DETERMINISTIC") || tw_starts(name, "TWINRUN_");
+    return strstr(name, "SEED") || strcmp(name, "CUBLAS_WORKSPACE_CONFIG") == 0 ||
+           tw_starts(name, "TF_DETERMINISTIC") || tw_starts(name, "TWINRUN_");
 }
 
 /* PYTHONPATH: the folders of the code. */
@@ -142,12 +177,14 @@ static json_t *search_path(struct tw_pack *p, json_t *area, const char *value)
     json_t *list = json_array();
     while (*value) {
         size_t n = strcspn(value, ":");
-        char *one = tw_strndup(value, n), *real = one && *one && p->from ? tw_pk_real(p->from, one) : NULL;
+        char *one = tw_strndup(value, n);
+        char *real = one && *one && p->from ? tw_pk_real(p->from, one) : NULL;
         const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
         if (below)
             tw_pk_add(&p->failed, list, json_pack("{s:s}", "code", below));
         else if (real)
-            tw_pk_missing(&p->failed, area, "PYTHONPATH names %s, which lies outside of the code", real);
+            tw_pk_missing(&p->failed, area, "PYTHONPATH names %s, which lies outside of the code",
+                          real);
         tw_free(one);
         tw_free(real);
         value += n + (value[n] == ':');
@@ -159,9 +196,10 @@ static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
 {
     json_t *o = json_object(), *all = TW_PK_AT(p->provenance, "launch", "variables"), *v;
     const char *name;
-    json_object_foreach(all, name, v) {
+    json_object_foreach (all, name, v) {
         const char *value = json_string_value(v);
-        if (!value || is_of_this_machine(name) || is_seed_variable(name) != seeds || strcmp(value, "[redacted]") == 0)
+        if (!value || is_of_this_machine(name) || is_seed_variable(name) != seeds ||
+            strcmp(value, "[redacted]") == 0)
             continue;
         if (strcmp(name, "PYTHONPATH") == 0) {
             json_t *list = search_path(p, area, value);
@@ -170,7 +208,8 @@ static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
             else
                 json_decref(list);
         } else if (twin_redacted(value)) {
-            /* A name that is not on the list of those that decide about numbers: its value was never kept. */
+            /* A name that is not on the list of those that decide about numbers: its value was
+             * never kept. */
             if (tw_secret_variable_kept(name, strlen(name)))
                 tw_pk_missing(&p->failed, area, "the value of %s was redacted", name);
         } else if (value[0] != '/') {
@@ -182,13 +221,16 @@ static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
 
 int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
 {
-    json_t *area = p->area[TWIN_AREA_CONFIGURATION], *digest = TW_PK_AT(p->provenance, "config", "argv_digest");
+    json_t *area = p->area[TWIN_AREA_CONFIGURATION];
+    json_t *digest = TW_PK_AT(p->provenance, "config", "argv_digest");
     int rc = put_config_files(p, area, err);
     put_argv(p, area);
     json_t *set = variables(p, area, false);
     const char *canonical = tw_pk_text(digest, "canonical");
     size_t n = json_array_size(json_object_get(area, "files")), vars = json_object_size(set);
-    tw_pk_holds(&p->failed, area, "%zu argument%s, %zu variable%s, %zu file%s besides the code's%s%.12s", p->run->argc, p->run->argc == 1 ? "" : "s", vars, vars == 1 ? "" : "s", n,
+    tw_pk_holds(&p->failed, area,
+                "%zu argument%s, %zu variable%s, %zu file%s besides the code's%s%.12s",
+                p->run->argc, p->run->argc == 1 ? "" : "s", vars, vars == 1 ? "" : "s", n,
                 n == 1 ? "" : "s", canonical ? ", digest " : "", canonical ? canonical : "");
     tw_pk_put(&p->failed, area, "variables", set);
     tw_pk_put(&p->failed, area, "folder", json_string(p->folder ? p->folder : ""));
@@ -196,7 +238,7 @@ int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
         tw_pk_put(&p->failed, area, "argv_digest", json_incref(digest));
     json_t *file;
     size_t i;
-    json_array_foreach(json_object_get(area, "files"), i, file)
+    json_array_foreach (json_object_get(area, "files"), i, file)
         json_object_del(file, "real");
     return rc;
 }
@@ -216,7 +258,8 @@ static bool is_number(const char *s)
     return *s && strspn(s, "+-0123456789xXabcdefABCDEF") == strlen(s) && strpbrk(s, "0123456789");
 }
 
-static void stated(struct tw_pack *p, json_t *list, const char *where, const char *name, size_t n, const char *value)
+static void stated(struct tw_pack *p, json_t *list, const char *where, const char *name, size_t n,
+                   const char *value)
 {
     char *text = tw_printf("%s %.*s", where, (int)n, name);
     tw_pk_add(&p->failed, list, json_pack("{s:s, s:s}", "where", text ? text : "", "value", value));
@@ -227,7 +270,9 @@ static void stated(struct tw_pack *p, json_t *list, const char *where, const cha
 static void seeds_of_command(struct tw_pack *p, json_t *list)
 {
     for (size_t i = 0; i < p->run->argc; i++) {
-        const char *word = p->run->argv[i], *sign = strchr(word, '='), *next = i + 1 < p->run->argc ? p->run->argv[i + 1] : NULL;
+        const char *word = p->run->argv[i];
+        const char *sign = strchr(word, '=');
+        const char *next = i + 1 < p->run->argc ? p->run->argv[i + 1] : NULL;
         size_t n = sign ? (size_t)(sign - word) : strlen(word);
         if (!names_seed(word, n))
             continue;
@@ -238,7 +283,8 @@ static void seeds_of_command(struct tw_pack *p, json_t *list)
     }
 }
 
-/* Keys with "seed" in their name and a number behind them, in the canonical form of a configuration file. */
+/* Keys with "seed" in their name and a number behind them, in the canonical form of a configuration
+ * file. */
 static void seeds_of_file(struct tw_pack *p, json_t *list, const char *path)
 {
     struct twin_config c;
@@ -251,7 +297,8 @@ static void seeds_of_file(struct tw_pack *p, json_t *list, const char *path)
         const char *end = strchr(++at, '"');
         if (!end)
             break;
-        if (end[1] == ':' && names_seed(at, (size_t)(end - at)) && (isdigit((unsigned char)end[2]) || end[2] == '-')) {
+        if (end[1] == ':' && names_seed(at, (size_t)(end - at)) &&
+            (isdigit((unsigned char)end[2]) || end[2] == '-')) {
             char value[32];
             snprintf(value, sizeof value, "%.*s", (int)strcspn(end + 2, ",}]"), end + 2);
             stated(p, list, path, at, (size_t)(end - at), value);
@@ -267,12 +314,13 @@ static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
     json_t *o = json_object(), *settings = json_object(), *rank, *v;
     size_t i, count = 0;
     *ranks = 0;
-    json_array_foreach(json_object_get(p->provenance, "ranks"), i, rank) {
+    json_array_foreach (json_object_get(p->provenance, "ranks"), i, rank) {
         json_t *states = json_object_get(rank, "generators"), *first = json_object();
         const char *name;
         char number[24];
-        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(json_object_get(rank, "rank")));
-        json_object_foreach(states, name, v)
+        snprintf(number, sizeof number, "%lld",
+                 (long long)json_integer_value(json_object_get(rank, "rank")));
+        json_object_foreach (states, name, v)
             if (tw_ends(name, ".first"))
                 tw_pk_put(&p->failed, first, name, json_incref(v));
         count += json_object_size(first) > 0;
@@ -295,15 +343,17 @@ static void seeds_of_pins(struct tw_pack *p, json_t *list, const char *pins)
     for (const char *at = pins; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
         const size_t n = strcspn(at, "="), length = strcspn(at, ",");
         char value[32];
-        if (length <= n + 5 || !tw_starts(at + n, "=pin:") || !(tw_starts(at, "seed.") || tw_starts(at, "entropy=")))
+        if (length <= n + 5 || !tw_starts(at + n, "=pin:") ||
+            !(tw_starts(at, "seed.") || tw_starts(at, "entropy=")))
             continue;
         snprintf(value, sizeof value, "%.*s", (int)(length - n - 5), at + n + 5);
         stated(p, list, "pin", at, n, value);
     }
 }
 
-/* What `twinrun run` held still inside the processes: a replay asks the agents for the same. Runs of before 0.1 named it only in their file factors
- * (lines "effect.ID TAB pin ..."): the program has to hold it then. */
+/* What `twinrun run` held still inside the processes: a replay asks the agents for the same. Runs
+ * of before 0.1 named it only in their file factors (lines "effect.ID TAB pin ..."): the program
+ * has to hold it then. */
 static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
 {
     static const char key[] = "\teffect.";
@@ -312,7 +362,7 @@ static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
     char *text = NULL, *path = tw_path_join(p->run->dir, "factors");
     const char *name;
     size_t n = 0;
-    json_object_foreach(agents, name, v)
+    json_object_foreach (agents, name, v)
         if (tw_pk_is_of_pins(name) && json_is_string(v)) {
             tw_pk_put(&p->failed, set, name, json_incref(v));
             seeds_of_pins(p, list, json_string_value(v));
@@ -328,7 +378,10 @@ static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
             tw_free(one);
         }
     if (names.len)
-        tw_pk_missing(&p->failed, area, "the run was made under pins of twinrun run (%.*s); a replay does not set them: set them in the program", (int)names.len - 2, names.data + 1);
+        tw_pk_missing(&p->failed, area,
+                      "the run was made under pins of twinrun run (%.*s); a replay does not set "
+                      "them: set them in the program",
+                      (int)names.len - 2, names.data + 1);
     p->failed |= names.failed != 0;
     tw_buf_free(&names);
     tw_free(text);
@@ -341,20 +394,27 @@ int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
     json_t *area = p->area[TWIN_AREA_SEEDS], *list = json_array(), *file;
     size_t i, ranks;
     seeds_of_command(p, list);
-    json_array_foreach(TW_PK_AT(p->provenance, "config", "files"), i, file)
+    json_array_foreach (TW_PK_AT(p->provenance, "config", "files"), i, file)
         if (tw_pk_text(file, "path"))
             seeds_of_file(p, list, tw_pk_text(file, "path"));
     json_t *set = variables(p, area, true);
     put_pins(p, area, set, list);
-    size_t said = json_array_size(list), seen = put_generators(p, area, &ranks), vars = json_object_size(set);
+    size_t said = json_array_size(list);
+    size_t seen = put_generators(p, area, &ranks);
+    size_t vars = json_object_size(set);
     char first[100] = "none stated";
     if (said)
-        snprintf(first, sizeof first, "%.60s = %.30s", tw_pk_text(json_array_get(list, 0), "where"), tw_pk_text(json_array_get(list, 0), "value"));
+        snprintf(first, sizeof first, "%.60s = %.30s", tw_pk_text(json_array_get(list, 0), "where"),
+                 tw_pk_text(json_array_get(list, 0), "value"));
     tw_pk_put(&p->failed, area, "stated", list);
     tw_pk_put(&p->failed, area, "variables", set);
-    tw_pk_holds(&p->failed, area, "%s; generators' states recorded on %zu of %zu rank%s; %zu variable%s", first, seen, ranks, ranks == 1 ? "" : "s", vars, vars == 1 ? "" : "s");
+    tw_pk_holds(&p->failed, area,
+                "%s; generators' states recorded on %zu of %zu rank%s; %zu variable%s", first, seen,
+                ranks, ranks == 1 ? "" : "s", vars, vars == 1 ? "" : "s");
     if (!said && (seen == 0 || seen < ranks))
-        tw_pk_missing(&p->failed, area, "no seed is stated in the command or its configuration, and the states of the random generators were %s",
+        tw_pk_missing(&p->failed, area,
+                      "no seed is stated in the command or its configuration, and the states of "
+                      "the random generators were %s",
                       seen ? "not recorded on every rank" : "not recorded");
     return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The environment as lists from which it can be built again: Python and its packages with exact versions, the system's packages, machine and
- * libraries as the run recorded them. What pip could not find again (a package from a folder of this machine) is named.
+ * The environment as lists from which it can be built again: Python and its packages with exact
+ * versions, the system's packages, machine and libraries as the run recorded them. What pip could
+ * not find again (a package from a folder of this machine) is named.
  */
 #include "pack.h"
 #include "provenance.h"
@@ -19,7 +20,9 @@
 static bool is_python(const char *path)
 {
     const char *slash = path ? strrchr(path, '/') : NULL, *base = slash ? slash + 1 : path;
-    return base && (strcmp(base, "python") == 0 || (tw_starts(base, "python") && isdigit((unsigned char)base[6])) || tw_starts(base, "pypy"));
+    return base && (strcmp(base, "python") == 0 ||
+                    (tw_starts(base, "python") && isdigit((unsigned char)base[6])) ||
+                    tw_starts(base, "pypy"));
 }
 
 /* The record of the interpreter that the command starts; NULL: none. */
@@ -27,7 +30,7 @@ static const json_t *interpreter(const struct tw_pack *p)
 {
     json_t *file;
     size_t i;
-    json_array_foreach(TW_PK_AT(p->provenance, "programs", "files"), i, file)
+    json_array_foreach (TW_PK_AT(p->provenance, "programs", "files"), i, file)
         if (is_python(tw_pk_text(file, "path")) || is_python(tw_pk_text(file, "real_path")))
             return file;
     return NULL;
@@ -35,7 +38,8 @@ static const json_t *interpreter(const struct tw_pack *p)
 
 char *tw_pk_python_version(const char *python)
 {
-    const char *const argv[] = {python, "-I", "-S", "-c", "import platform; print(platform.python_version())", NULL};
+    const char *const argv[] = {
+        python, "-I", "-S", "-c", "import platform; print(platform.python_version())", NULL};
     struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 20, .cap = 4096};
     bool ok = tw_ask(&a);
     if (ok)
@@ -45,12 +49,14 @@ char *tw_pk_python_version(const char *python)
     return version;
 }
 
-/* Its version: as its process said, else as it says now when it is the very same file. malloc'ed. */
+/*
+ * Its version: as its process said, else as it says now when it is the very same file. malloc'ed.
+ */
 static char *version_of(const struct tw_pack *p, const json_t *python)
 {
     json_t *rank;
     size_t i;
-    json_array_foreach(json_object_get(p->provenance, "ranks"), i, rank) {
+    json_array_foreach (json_object_get(p->provenance, "ranks"), i, rank) {
         const char *said = tw_pk_text(json_object_get(rank, "versions"), "python");
         if (said)
             return tw_strdup(said);
@@ -58,18 +64,23 @@ static char *version_of(const struct tw_pack *p, const json_t *python)
     char hex[65];
     uint64_t bytes;
     const char *path = tw_pk_text(python, "path"), *sha256 = tw_pk_text(python, "sha256"), *why;
-    if (!path || !sha256 || tw_pv_sha256(path, 0, 0, hex, &bytes, &why) != 0 || strcmp(hex, sha256) != 0)
+    if (!path || !sha256 || tw_pv_sha256(path, 0, 0, hex, &bytes, &why) != 0 ||
+        strcmp(hex, sha256) != 0)
         return NULL;
     return tw_pk_python_version(path);
 }
 
-/* Where a package was installed from when that was no index: direct_url.json beside its metadata. NULL: an index. */
+/* Where a package was installed from when that was no index: direct_url.json beside its metadata.
+ * NULL: an index. */
 static json_t *origin_of(const struct tw_pack *p, const char *name, const char *version)
 {
     json_t *folder, *o = NULL;
     size_t i;
-    json_array_foreach(TW_PK_AT(p->provenance, "packages", "python_folders"), i, folder) {
-        char *text = NULL, *path = json_string_value(folder) ? tw_printf("%s/%s-%s.dist-info/direct_url.json", json_string_value(folder), name, version) : NULL;
+    json_array_foreach (TW_PK_AT(p->provenance, "packages", "python_folders"), i, folder) {
+        char *text = NULL;
+        char *path = json_string_value(folder) ? tw_printf("%s/%s-%s.dist-info/direct_url.json",
+                                                           json_string_value(folder), name, version)
+                                               : NULL;
         size_t n = 0;
         if (path && !o && tw_read_file(path, 65536, &text, &n, NULL) == 0)
             o = tw_json_load(text, n, 0, NULL);
@@ -98,10 +109,13 @@ static char *joined(char **lines, size_t n)
     return tw_buf_steal(&b);
 }
 
-static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const char *name, const char *version)
+static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const char *name,
+                         const char *version)
 {
     json_t *from = origin_of(p, name, version);
-    const char *url = tw_pk_text(from, "url"), *commit = tw_pk_text(json_object_get(from, "vcs_info"), "commit_id"), *vcs = tw_pk_text(json_object_get(from, "vcs_info"), "vcs");
+    const char *url = tw_pk_text(from, "url");
+    const char *commit = tw_pk_text(json_object_get(from, "vcs_info"), "commit_id");
+    const char *vcs = tw_pk_text(json_object_get(from, "vcs_info"), "vcs");
     char *line = NULL;
     if (!url) {
         line = tw_printf("%s==%s\n", name, version);
@@ -115,7 +129,10 @@ static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const c
         if (below)
             tw_pk_add(&p->failed, local, json_pack("{s:s, s:s}", "name", name, "path", below));
         else
-            tw_pk_missing(&p->failed, area, "the Python package %s %s was installed from %s, which nobody else has; install it from an index", name, version, url);
+            tw_pk_missing(&p->failed, area,
+                          "the Python package %s %s was installed from %s, which nobody else has; "
+                          "install it from an index",
+                          name, version, url);
         tw_free(real);
         json_decref(from);
         return NULL;
@@ -129,7 +146,10 @@ static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const c
 static void torch_index(bool *failed, json_t *options, const char *name, const char *version)
 {
     const char *plus = strchr(version, '+');
-    if (!plus || !(strcmp(name, "torch") == 0 || strcmp(name, "torchvision") == 0 || strcmp(name, "torchaudio") == 0) || json_array_size(options))
+    if (!plus ||
+        !(strcmp(name, "torch") == 0 || strcmp(name, "torchvision") == 0 ||
+          strcmp(name, "torchaudio") == 0) ||
+        json_array_size(options))
         return;
     if (strspn(plus + 1, "abcdefghijklmnopqrstuvwxyz0123456789.") != strlen(plus + 1))
         return;
@@ -141,14 +161,17 @@ static void torch_index(bool *failed, json_t *options, const char *name, const c
 
 static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct twin_error *err)
 {
-    json_t *list = TW_PK_AT(p->provenance, "packages", "python"), *local = json_array(), *options = json_array(), *value;
+    json_t *list = TW_PK_AT(p->provenance, "packages", "python");
+    json_t *local = json_array();
+    json_t *options = json_array();
+    json_t *value;
     const char *name;
     char **line = tw_calloc(json_object_size(list) + 1, sizeof *line);
     size_t n = 0;
     for (const char *const *o = p->o ? p->o->pip : NULL; o && *o; o++)
         tw_pk_add(&p->failed, options, json_string(*o));
     if (line && list)
-        json_object_foreach(list, name, value) {
+        json_object_foreach (list, name, value) {
             const char *version = json_string_value(value);
             if (!version || strcasecmp(name, "pip") == 0 || strcasecmp(name, "twinrun") == 0)
                 continue; /* what installs, and what replays: each has its own */
@@ -160,7 +183,8 @@ static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct 
     tw_pk_put(&p->failed, area, "local", local);
     tw_pk_put(&p->failed, area, "pip_options", options);
     char *text = line ? joined(line, n) : NULL;
-    int rc = text ? tw_bag_put(&p->w, "data/environment/requirements.txt", text, strlen(text), err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
+    int rc = text ? tw_bag_put(&p->w, "data/environment/requirements.txt", text, strlen(text), err)
+                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
     tw_pk_put(&p->failed, area, "requirements", json_string("environment/requirements.txt"));
     tw_free(text);
     tw_free(line);
@@ -176,11 +200,13 @@ static int put_list(struct tw_pack *p, const char *key, const char *path, struct
     char **line = tw_calloc(json_object_size(list), sizeof *line);
     size_t n = 0;
     if (line)
-        json_object_foreach(list, name, value)
-            if (json_string_value(value) && (line[n] = tw_printf("%s=%s\n", name, json_string_value(value))))
+        json_object_foreach (list, name, value)
+            if (json_string_value(value) &&
+                (line[n] = tw_printf("%s=%s\n", name, json_string_value(value))))
                 n++;
     char *text = line ? joined(line, n) : NULL;
-    int rc = text ? tw_bag_put(&p->w, path, text, strlen(text), err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
+    int rc = text ? tw_bag_put(&p->w, path, text, strlen(text), err)
+                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
     tw_free(text);
     tw_free(line);
     return rc;
@@ -197,32 +223,41 @@ static int put_system(struct tw_pack *p, struct twin_error *err)
             tw_pk_put(&p->failed, o, keys[i], json_incref(v));
     }
     char *text = o ? tw_pk_dump(o, &n) : NULL;
-    int rc = text ? tw_bag_put(&p->w, "data/environment/system.json", text, n, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
+    int rc = text ? tw_bag_put(&p->w, "data/environment/system.json", text, n, err)
+                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
     tw_free(text);
     json_decref(o);
     return rc;
 }
 
-static void look_for_gaps(struct tw_pack *p, json_t *area, const json_t *python, const char *version)
+static void look_for_gaps(struct tw_pack *p, json_t *area, const json_t *python,
+                          const char *version)
 {
     json_t *file;
     size_t i, unknown = 0, all = 0;
     if (!json_is_true(json_object_get(p->provenance, "complete")))
-        tw_pk_missing(&p->failed, area, "the record of what surrounded the run is not complete: twinrun was ended before the job");
+        tw_pk_missing(&p->failed, area,
+                      "the record of what surrounded the run is not complete: twinrun was ended "
+                      "before the job");
     if (python && !version)
-        tw_pk_missing(&p->failed, area, "the version of Python: the job did not say it, and %s is another file now", tw_pk_text(python, "path"));
+        tw_pk_missing(&p->failed, area,
+                      "the version of Python: the job did not say it, and %s is another file now",
+                      tw_pk_text(python, "path"));
     if (python && json_array_size(TW_PK_AT(p->provenance, "packages", "python_folders")) == 0)
-        tw_pk_missing(&p->failed, area, "the list of Python packages: no folder of packages was found when it ran");
+        tw_pk_missing(&p->failed, area,
+                      "the list of Python packages: no folder of packages was found when it ran");
     if (!json_object_size(TW_PK_AT(p->provenance, "environment", "system")))
         tw_pk_missing(&p->failed, area, "the operating system");
-    json_array_foreach(TW_PK_AT(p->provenance, "libraries", "files"), i, file) {
+    json_array_foreach (TW_PK_AT(p->provenance, "libraries", "files"), i, file) {
         all++;
         unknown += !tw_pk_text(file, "sha256");
     }
     if (unknown)
         tw_pk_missing(&p->failed, area, "the digests of %zu of %zu libraries", unknown, all);
     if (!python && all == 0)
-        tw_pk_missing(&p->failed, area, "the libraries that the job used: none was recorded (an unwatched or static program)");
+        tw_pk_missing(
+            &p->failed, area,
+            "the libraries that the job used: none was recorded (an unwatched or static program)");
 }
 
 int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
@@ -230,7 +265,8 @@ int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
     json_t *area = p->area[TWIN_AREA_ENVIRONMENT];
     const json_t *python = interpreter(p);
     char *version = python ? version_of(p, python) : NULL;
-    const char *system = tw_pk_text(TW_PK_AT(p->provenance, "environment", "system"), "pretty_name");
+    const char *system = tw_pk_text(TW_PK_AT(p->provenance, "environment", "system"),
+                                    "pretty_name");
     const char *cpu = tw_pk_text(TW_PK_AT(p->provenance, "environment", "cpu"), "name");
     size_t packages = 0;
     int rc = python ? put_python(p, area, &packages, err) : 0;
@@ -240,9 +276,12 @@ int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
     tw_pk_put(&p->failed, area, "python", version ? json_string(version) : json_null());
     look_for_gaps(p, area, python, version);
     if (version)
-        tw_pk_holds(&p->failed, area, "Python %s, %zu package%s, %s, %s", version, packages, packages == 1 ? "" : "s", system ? system : "?", cpu ? cpu : "?");
+        tw_pk_holds(&p->failed, area, "Python %s, %zu package%s, %s, %s", version, packages,
+                    packages == 1 ? "" : "s", system ? system : "?", cpu ? cpu : "?");
     else
-        tw_pk_holds(&p->failed, area, "%zu libraries, %s, %s", json_array_size(TW_PK_AT(p->provenance, "libraries", "files")), system ? system : "?", cpu ? cpu : "?");
+        tw_pk_holds(&p->failed, area, "%zu libraries, %s, %s",
+                    json_array_size(TW_PK_AT(p->provenance, "libraries", "files")),
+                    system ? system : "?", cpu ? cpu : "?");
     tw_free(version);
     return rc;
 }

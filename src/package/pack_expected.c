@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was observed: the run folder without what a job may have printed of its secrets, so that a replay is compared as any two runs are. */
+/* What was observed: the run folder without what a job may have printed of its secrets, so that a
+ * replay is compared as any two runs are. */
 #include "pack.h"
 
 #include "base.h"
@@ -21,8 +22,9 @@ static void leave_out(struct tw_pack *p, const char *what, const char *why)
 }
 
 /*
- * Why this is none of the files that twinrun itself wrote into a run folder, or NULL. Those are plain: one that leads
- * elsewhere would ship another file, one that claims a terabyte and has none on the disk would fill it.
+ * Why this is none of the files that twinrun itself wrote into a run folder, or NULL. Those are
+ * plain: one that leads elsewhere would ship another file, one that claims a terabyte and has none
+ * on the disk would fill it.
  */
 static const char *not_ours(const char *from)
 {
@@ -32,7 +34,8 @@ static const char *not_ours(const char *from)
     if (!S_ISREG(st.st_mode))
         return "no regular file";
     const uint64_t bytes = (uint64_t)st.st_size, on_disk = (uint64_t)st.st_blocks * 512;
-    return bytes > CLAIMED_MAX && on_disk < bytes / 64 ? "its size is claimed, not on the disk" : NULL;
+    return bytes > CLAIMED_MAX && on_disk < bytes / 64 ? "its size is claimed, not on the disk"
+                                                       : NULL;
 }
 
 static int put(struct tw_pack *p, const char *from, const char *place, struct twin_error *err)
@@ -55,7 +58,9 @@ static int put_output(struct tw_pack *p, const char *name, bool cut, struct twin
 {
     struct stat st;
     char *from = tw_path_join(p->run->dir, name), *place = tw_printf("data/expected/%s", name);
-    int rc = from && place ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+    int rc = from && place
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
     if (rc == 0 && stat(from, &st) == 0) {
         if (cut || (uint64_t)st.st_size > OUTPUT_MAX)
             leave_out(p, name, "larger than 16 MiB; its digest is in run.json");
@@ -69,7 +74,8 @@ static int put_output(struct tw_pack *p, const char *name, bool cut, struct twin
     return rc;
 }
 
-/* The verdict of the check whose last run this is, with its claims. It quotes what was printed, so it may hold a secret, too. */
+/* The verdict of the check whose last run this is, with its claims. It quotes what was printed, so
+ * it may hold a secret, too. */
 static int put_verdict(struct tw_pack *p, struct twin_error *err)
 {
     char *from = tw_path_join(p->run->dir, "verdict.json");
@@ -98,14 +104,16 @@ static int put_files(struct tw_pack *p, struct twin_error *err)
 
 static bool is_tensors(const char *path)
 {
-    static const char *const ends[] = {".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npy", ".npz", NULL};
+    static const char *const ends[] = {".pt",          ".pth", ".ckpt", ".bin",
+                                       ".safetensors", ".npy", ".npz",  NULL};
     for (const char *const *e = ends; *e; e++)
         if (tw_ends(path, *e))
             return true;
     return false;
 }
 
-/* Checkpoints that still lie where the job wrote them: what their tensors are, whatever the file's bytes. */
+/* Checkpoints that still lie where the job wrote them: what their tensors are, whatever the file's
+ * bytes. */
 static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
 {
     json_t *list = json_array();
@@ -113,10 +121,13 @@ static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
     for (size_t i = 0; i < p->run->file_count; i++) {
         const struct twin_run_file *f = &p->run->files[i];
         struct twin_content c;
-        char *path = is_tensors(f->path) && f->sha256[0] ? tw_path_join(p->run->cwd, f->path) : NULL;
+        char *path = is_tensors(f->path) && f->sha256[0] ? tw_path_join(p->run->cwd, f->path)
+                                                         : NULL;
         if (path && twin_content_read(path, &c, NULL) == 0) {
             if (strcmp(c.file, f->sha256) == 0)
-                tw_pk_add(&p->failed, list, json_pack("{s:s, s:s, s:s, s:I}", "path", f->path, "sha256", c.file, "content", c.content, "tensors", (json_int_t)c.count));
+                tw_pk_add(&p->failed, list,
+                          json_pack("{s:s, s:s, s:s, s:I}", "path", f->path, "sha256", c.file,
+                                    "content", c.content, "tensors", (json_int_t)c.count));
             twin_content_free(&c);
         }
         tw_free(path);
@@ -124,7 +135,8 @@ static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
     int rc = 0;
     if (json_array_size(list)) {
         char *text = tw_pk_dump(list, &n);
-        rc = text ? tw_bag_put(&p->w, "data/expected/checkpoints.json", text, n, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+        rc = text ? tw_bag_put(&p->w, "data/expected/checkpoints.json", text, n, err)
+                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
         tw_free(text);
     }
     json_decref(list);
@@ -135,17 +147,25 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
 {
     int rc = 0;
     tw_pk_put(&p->failed, p->expected, "left_out", json_array());
-    static const struct { const char *name; bool optional; } files[] = {{"run.json", false}, {"provenance.json", false}, {"topology.xml", true}};
+    static const struct {
+        const char *name;
+        bool optional;
+    } files[] = {{"run.json", false}, {"provenance.json", false}, {"topology.xml", true}};
     for (size_t i = 0; i < sizeof files / sizeof files[0] && rc == 0; i++) {
-        char *from = tw_path_join(p->run->dir, files[i].name), *place = tw_printf("data/expected/%s", files[i].name);
-        rc = files[i].optional && from && access(from, F_OK) != 0 ? 0 : from && place ? put(p, from, place, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+        char *from = tw_path_join(p->run->dir, files[i].name);
+        char *place = tw_printf("data/expected/%s", files[i].name);
+        rc = files[i].optional && from && access(from, F_OK) != 0 ? 0
+             : from && place
+                 ? put(p, from, place, err)
+                 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
         tw_free(from);
         tw_free(place);
     }
     for (size_t i = 0; i < p->run->trace_count && rc == 0; i++) {
         const char *base = strrchr(p->run->traces[i], '/');
         char *place = tw_printf("data/expected/ranks/%s", base ? base + 1 : p->run->traces[i]);
-        rc = place ? put(p, p->run->traces[i], place, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+        rc = place ? put(p, p->run->traces[i], place, err)
+                   : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
         tw_free(place);
     }
     rc = rc ? rc : put_output(p, "stdout", p->run->stdout_truncated, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of the code one by one: untracked ones, programs that were built from it, what --code names; and outside a repository the script with
- * the modules that stand beside it. Only a file whose digest the run recorded is known to be what ran.
+ * Files of the code one by one: untracked ones, programs that were built from it, what --code
+ * names; and outside a repository the script with the modules that stand beside it. Only a file
+ * whose digest the run recorded is known to be what ran.
  */
 #include "pack.h"
 #include "provenance.h"
@@ -19,7 +20,7 @@ bool tw_pack_has_file(const json_t *area, const char *path)
 {
     json_t *f;
     size_t i;
-    json_array_foreach(json_object_get(area, "files"), i, f)
+    json_array_foreach (json_object_get(area, "files"), i, f)
         if (strcmp(tw_pk_text(f, "path"), path) == 0)
             return true;
     return false;
@@ -27,14 +28,17 @@ bool tw_pack_has_file(const json_t *area, const char *path)
 
 bool tw_pack_is_secret(const char *path)
 {
-    static const char *const names[] = {".env", "*.env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_ed25519*", "id_ecdsa*", "*credentials*", ".netrc", ".pypirc",
-                                        ".npmrc", "*secret*", "*.keystore", "redaction.key", NULL};
+    static const char *const names[] = {
+        ".env",    "*.env",   ".env.*",      "*.pem",      "*.key",         "*.p12",
+        "*.pfx",   "id_rsa*", "id_ed25519*", "id_ecdsa*",  "*credentials*", ".netrc",
+        ".pypirc", ".npmrc",  "*secret*",    "*.keystore", "redaction.key", NULL};
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     for (const char *const *p = names; *p; p++)
         if (tw_glob(*p, base))
             return true;
     /* In these nothing stands in quotes: what follows the name of a secret is one. */
-    static const char *const unquoted[] = {"*.yaml", "*.yml", "*.ini", "*.cfg", "*.conf", "*.properties", "*.toml", NULL};
+    static const char *const unquoted[] = {"*.yaml", "*.yml",        "*.ini",  "*.cfg",
+                                           "*.conf", "*.properties", "*.toml", NULL};
     char *text;
     size_t n;
     bool found = false, plain = false;
@@ -47,12 +51,16 @@ bool tw_pack_is_secret(const char *path)
             char *stop = memchr(line, '\n', (size_t)(end - line));
             size_t length = (size_t)((stop ? stop : end) - line), at = 0, from, to;
             int pending = TW_SECRET_IN_FILE, again = TW_SECRET_IN_FILE;
-            while (length < 8192 && !found && tw_secret_next(&pending, line, length, &at, &from, &to)) {
-                /* Programs speak of tokens all the time: only what stands in quotes or in an address, and known shapes, count. */
-                bool quoted = from > 0 && (line[from - 1] == '"' || line[from - 1] == '\'') && to < length && line[to] == line[from - 1] && to - from >= 6;
+            while (length < 8192 && !found &&
+                   tw_secret_next(&pending, line, length, &at, &from, &to)) {
+                /* Programs speak of tokens all the time: only what stands in quotes or in an
+                 * address, and known shapes, count. */
+                bool quoted = from > 0 && (line[from - 1] == '"' || line[from - 1] == '\'') &&
+                              to < length && line[to] == line[from - 1] && to - from >= 6;
                 bool address = from >= 3 && memcmp(line + from - 3, "://", 3) == 0;
                 size_t alone = 0, f, t;
-                found = quoted || address || plain || tw_secret_next(&again, line + from, to - from, &alone, &f, &t);
+                found = quoted || address || plain ||
+                        tw_secret_next(&again, line + from, to - from, &alone, &f, &t);
             }
             line += length + 1;
         }
@@ -60,7 +68,8 @@ bool tw_pack_is_secret(const char *path)
     return found;
 }
 
-int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *sha256, const char *role, struct twin_error *err)
+int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *sha256,
+                 const char *role, struct twin_error *err)
 {
     struct twin_error inner = TWIN_ERROR_INIT;
     struct stat st;
@@ -71,11 +80,13 @@ int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *
     int rc = from && place ? 0 : TWIN_ENOMEM;
     bool named = strcmp(role, "named") == 0;
     if (rc == 0 && twin_home_holds(from))
-        tw_pk_missing(&p->failed, area, "%s: lies in a home of twinrun's, which is never packed", path);
+        tw_pk_missing(&p->failed, area, "%s: lies in a home of twinrun's, which is never packed",
+                      path);
     else if (rc == 0 && lstat(from, &st) == 0 && S_ISLNK(st.st_mode))
         tw_pk_missing(&p->failed, area, "%s: a symbolic link that git does not track", path);
     else if (rc == 0 && !named && strcmp(role, "program") != 0 && tw_pack_is_secret(from))
-        tw_pk_missing(&p->failed, area, "%s: seems to hold a secret; if it does not, name it with --code", path);
+        tw_pk_missing(&p->failed, area,
+                      "%s: seems to hold a secret; if it does not, name it with --code", path);
     else if (rc == 0) {
         rc = tw_bag_copy(&p->w, place, from, sha256, hex, &inner);
         if (rc == TWIN_EFORMAT) {
@@ -84,11 +95,13 @@ int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *
         } else if (rc == 0) {
             bool runs = stat(from, &st) == 0 && (st.st_mode & S_IXUSR);
             tw_pk_add(&p->failed, json_object_get(area, "files"),
-                      json_pack("{s:s, s:s, s:s, s:b, s:b}", "path", path, "sha256", hex, "role", role, "executable", runs, "recorded", sha256 != NULL));
+                      json_pack("{s:s, s:s, s:s, s:b, s:b}", "path", path, "sha256", hex, "role",
+                                role, "executable", runs, "recorded", sha256 != NULL));
         }
     }
     if (rc)
-        twin_error_set(err, rc, "%s", inner.code ? inner.message : "out of memory packing the code");
+        twin_error_set(err, rc, "%s",
+                       inner.code ? inner.message : "out of memory packing the code");
     tw_free(from);
     tw_free(place);
     return rc;
@@ -96,7 +109,8 @@ int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *
 
 /* ---- --code */
 
-static int put_tree(struct tw_pack *p, json_t *area, const char *real, const char *role, int depth, size_t *count, struct twin_error *err)
+static int put_tree(struct tw_pack *p, json_t *area, const char *real, const char *role, int depth,
+                    size_t *count, struct twin_error *err)
 {
     struct stat st;
     const char *below = tw_pk_below(real, p->top);
@@ -104,15 +118,19 @@ static int put_tree(struct tw_pack *p, json_t *area, const char *real, const cha
     if (!below || lstat(real, &st) != 0 || twin_home_holds(real))
         return 0;
     if (S_ISREG(st.st_mode))
-        return ++*count > TREE_MAX ? twin_error_set(err, TWIN_ELIMIT, "--code: more than %d files", TREE_MAX) : tw_pack_file(p, area, below, NULL, role, err);
+        return ++*count > TREE_MAX
+                   ? twin_error_set(err, TWIN_ELIMIT, "--code: more than %d files", TREE_MAX)
+                   : tw_pack_file(p, area, below, NULL, role, err);
     DIR *d = S_ISDIR(st.st_mode) && depth < DEPTH_MAX ? opendir(real) : NULL;
     for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || strcmp(e->d_name, ".git") == 0 || strcmp(e->d_name, "__pycache__") == 0 )
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            strcmp(e->d_name, ".git") == 0 || strcmp(e->d_name, "__pycache__") == 0)
             continue;
         if (strcmp(role, "imported") == 0 && strchr(e->d_name, '.') && !tw_ends(e->d_name, ".py"))
             continue;
         char *path = tw_path_join(real, e->d_name);
-        rc = path ? put_tree(p, area, path, role, depth + 1, count, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
+        rc = path ? put_tree(p, area, path, role, depth + 1, count, err)
+                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
         tw_free(path);
     }
     if (d)
@@ -129,7 +147,9 @@ static int put_named(struct tw_pack *p, json_t *area, struct twin_error *err)
         if (!real)
             rc = twin_error_set(err, TWIN_ENOENT, "--code %s: not there", *c);
         else if (!tw_pk_below(real, p->top))
-            rc = twin_error_set(err, TWIN_EINVAL, "--code %s: expected something below %s, where the job ran", *c, p->top);
+            rc = twin_error_set(err, TWIN_EINVAL,
+                                "--code %s: expected something below %s, where the job ran", *c,
+                                p->top);
         else
             rc = put_tree(p, area, real, "named", 0, &count, err);
         tw_free(real);
@@ -139,7 +159,10 @@ static int put_named(struct tw_pack *p, json_t *area, struct twin_error *err)
 
 /* ---- what Python imports from the folder of the script */
 
-struct imports { char *path[IMPORTS_MAX]; size_t count, next; };
+struct imports {
+    char *path[IMPORTS_MAX];
+    size_t count, next;
+};
 
 static void import_add(struct imports *q, char *path)
 {
@@ -158,7 +181,8 @@ static void import_add(struct imports *q, char *path)
 static void import_name(struct imports *q, const char *dir, const char *name, size_t n)
 {
     struct stat st;
-    char *file = tw_printf("%s/%.*s.py", dir, (int)n, name), *folder = tw_printf("%s/%.*s", dir, (int)n, name);
+    char *file = tw_printf("%s/%.*s.py", dir, (int)n, name);
+    char *folder = tw_printf("%s/%.*s", dir, (int)n, name);
     if (file && stat(file, &st) == 0 && S_ISREG(st.st_mode)) {
         import_add(q, file);
         file = NULL;
@@ -229,7 +253,10 @@ static int put_imports(struct tw_pack *p, json_t *area, const char *script, stru
     }
     json_t *files = json_object_get(area, "files");
     for (size_t i = before; rc == 0 && i < json_array_size(files); i++)
-        tw_pk_missing(&p->failed, area, "%s: imported by the script; outside git no digest of it was recorded, so it may have changed since the run", tw_pk_text(json_array_get(files, i), "path"));
+        tw_pk_missing(&p->failed, area,
+                      "%s: imported by the script; outside git no digest of it was recorded, so it "
+                      "may have changed since the run",
+                      tw_pk_text(json_array_get(files, i), "path"));
     for (size_t i = 0; q && i < q->count; i++)
         tw_free(q->path[i]);
     tw_free(q);
@@ -242,7 +269,9 @@ static int put_imports(struct tw_pack *p, json_t *area, const char *script, stru
 static bool lists_something(const struct tw_pack *p, const char *which, const char *path)
 {
     struct tw_ask a;
-    bool ok = TW_GIT(&a, p->top, 30, "-c", "safe.directory=*", "--literal-pathspecs", "ls-files", which, "--", path), some = ok && a.bytes > 0;
+    bool ok = TW_GIT(&a, p->top, 30, "-c", "safe.directory=*", "--literal-pathspecs", "ls-files",
+                     which, "--", path);
+    bool some = ok && a.bytes > 0;
     tw_free(a.out);
     return some || !ok;
 }
@@ -251,10 +280,12 @@ bool tw_pack_is_tracked(const struct tw_pack *p, const char *path, bool folder)
 {
     if (!tw_pk_text(json_object_get(p->provenance, "code"), "top"))
         return false;
-    return lists_something(p, "--cached", path) && !(folder && lists_something(p, "--others", path));
+    return lists_something(p, "--cached", path) &&
+           !(folder && lists_something(p, "--others", path));
 }
 
-static int put_started(struct tw_pack *p, json_t *area, const json_t *file, const char *role, struct twin_error *err)
+static int put_started(struct tw_pack *p, json_t *area, const json_t *file, const char *role,
+                       struct twin_error *err)
 {
     const char *path = tw_pk_real_path(file), *sha256 = tw_pk_text(file, "sha256");
     const char *below = path && path[0] == '/' && p->top ? tw_pk_below(path, p->top) : NULL;
@@ -269,14 +300,16 @@ static int put_started(struct tw_pack *p, json_t *area, const json_t *file, cons
 
 int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err)
 {
-    json_t *programs = json_object_get(p->provenance, "programs"), *file, *entry = json_object_get(programs, "entry");
+    json_t *programs = json_object_get(p->provenance, "programs");
+    json_t *file;
+    json_t *entry = json_object_get(programs, "entry");
     bool git = tw_pk_text(json_object_get(p->provenance, "code"), "top") != NULL;
     const char *kind = tw_pk_text(entry, "kind"), *real = tw_pk_real_path(entry);
     size_t i;
     int rc = 0;
     if (!p->top)
         return 0;
-    json_array_foreach(json_object_get(programs, "files"), i, file)
+    json_array_foreach (json_object_get(programs, "files"), i, file)
         if (rc == 0)
             rc = put_started(p, area, file, "program", err);
     if (rc == 0 && kind && strcmp(kind, "file") == 0)
@@ -287,6 +320,9 @@ int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err)
     if (kind && strcmp(kind, "file") == 0 && real && tw_pk_below(real, p->top))
         rc = put_imports(p, area, real, err);
     else if (json_array_size(json_object_get(area, "files")) == 0)
-        tw_pk_missing(&p->failed, area, "the command names no script or program below %s, and there is no git repository: commit the code, or name it with --code", p->top);
+        tw_pk_missing(&p->failed, area,
+                      "the command names no script or program below %s, and there is no git "
+                      "repository: commit the code, or name it with --code",
+                      p->top);
     return rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder of a replay. What was verified is copied into it and used from there, so nobody else may be able to put
- * something else in its place: neither in it (mode 0700) nor, where a signature is asked for, by renaming a folder
- * above it.
+ * The folder of a replay. What was verified is copied into it and used from there, so nobody else
+ * may be able to put something else in its place: neither in it (mode 0700) nor, where a signature
+ * is asked for, by renaming a folder above it.
  */
 #include "unpack.h"
 
@@ -26,7 +26,8 @@ static bool is_own_group(const struct stat *st)
     return st->st_gid == getegid() && getegid() == geteuid();
 }
 
-/* Can somebody else rename or replace what lies in this folder? With the sticky bit only the owners of things can. */
+/* Can somebody else rename or replace what lies in this folder? With the sticky bit only the owners
+ * of things can. */
 static bool others_can_replace(const struct stat *st)
 {
     bool owned = st->st_uid == 0 || st->st_uid == geteuid();
@@ -47,8 +48,8 @@ static int check_above(const char *path, struct twin_error *err)
             rc = twin_error_system(err, "cannot look at %s", at);
         else if (others_can_replace(&st))
             rc = twin_error_set(err, TWIN_EIO,
-                                "%s: others can put something else in place of what lies in it, so no signed package "
-                                "is run there; name another folder with --into",
+                                "%s: others can put something else in place of what lies in it, so "
+                                "no signed package is run there; name another folder with --into",
                                 at);
     }
     tw_free(at);
@@ -74,12 +75,16 @@ static int make_private(const char *into, bool *made, struct twin_error *err)
     *made = false;
     if (lstat(into, &st) == 0) {
         if (!S_ISDIR(st.st_mode) || !is_empty(into))
-            return twin_error_set(err, TWIN_EIO,
-                                  "%s: expected a new or an empty folder, found %s; name another with --into", into,
-                                  S_ISDIR(st.st_mode) ? "things in it" : "something else");
+            return twin_error_set(
+                err, TWIN_EIO,
+                "%s: expected a new or an empty folder, found %s; name another with --into", into,
+                S_ISDIR(st.st_mode) ? "things in it" : "something else");
         if (st.st_uid != geteuid())
-            return twin_error_set(err, TWIN_EIO, "%s: the folder is somebody else's; name another with --into", into);
-        return chmod(into, 0700) == 0 ? 0 : twin_error_system(err, "cannot change the mode of %s", into);
+            return twin_error_set(
+                err, TWIN_EIO, "%s: the folder is somebody else's; name another with --into", into);
+        return chmod(into, 0700) == 0
+                   ? 0
+                   : twin_error_system(err, "cannot change the mode of %s", into);
     }
     const char *slash = strrchr(into, '/');
     char *parent = tw_strndup(into, slash == into ? 1 : (size_t)(slash - into));

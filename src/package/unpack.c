@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a package to a folder in which its command can run. Everything is written below one new folder; each path that the package's JSON gives is checked
- * again, and made part by part without following a link. Only git and pip are started, the first with nothing of the repository's own.
+ * From a package to a folder in which its command can run. Everything is written below one new
+ * folder; each path that the package's JSON gives is checked again, and made part by part without
+ * following a link. Only git and pip are started, the first with nothing of the repository's own.
  */
 #include "unpack.h"
 
@@ -56,18 +57,24 @@ static int copy(int in, int to, const char *path, struct twin_error *err)
     return rc;
 }
 
-int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *to, bool executable, struct twin_error *err)
+int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *to, bool executable,
+                   struct twin_error *err)
 {
     const char *slash = strrchr(to, '/');
     char *parent = slash ? tw_strndup(to, (size_t)(slash - to)) : tw_strdup("");
-    int in = tw_open_below(u->root, from, O_RDONLY), dir = parent ? tw_bag_folder(root, parent) : -1, out = -1, rc = 0;
+    int in = tw_open_below(u->root, from, O_RDONLY);
+    int dir = parent ? tw_bag_folder(root, parent) : -1;
+    int out = -1;
+    int rc = 0;
     if (in < 0)
         rc = twin_error_system(err, "cannot read %s of the package", from);
     else if (dir < 0)
         rc = twin_error_system(err, "cannot make the folder of %s", to);
     else {
         unlinkat(dir, slash ? slash + 1 : to, 0);
-        out = openat(dir, slash ? slash + 1 : to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, executable ? 0777 : 0666);
+        out = openat(dir, slash ? slash + 1 : to,
+                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                     executable ? 0777 : 0666);
         rc = out < 0 ? twin_error_system(err, "cannot write %s", to) : copy(in, out, to, err);
     }
     if (out >= 0 && close(out) != 0 && rc == 0)
@@ -99,7 +106,11 @@ static int open_into(struct tw_unpack *u, struct twin_error *err)
 
 static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error *err)
 {
-    const char *text = json_string_value(part), *code = tw_pk_text(part, "code"), *data = tw_pk_text(part, "data"), *program = tw_pk_text(part, "program"), *config = tw_pk_text(part, "config");
+    const char *text = json_string_value(part);
+    const char *code = tw_pk_text(part, "code");
+    const char *data = tw_pk_text(part, "data");
+    const char *program = tw_pk_text(part, "program");
+    const char *config = tw_pk_text(part, "config");
     char *out = NULL;
     if (text)
         out = tw_strdup(text);
@@ -113,12 +124,17 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
         const char *below = tw_pk_text(part, "path");
         json_t *set;
         size_t i;
-        json_array_foreach(json_object_get(u->data_json, "sets"), i, set)
-            if (!out && i < u->out->data_count && below && strcmp(data, tw_pk_text(set, "name")) == 0 && (!*below || tw_path_ok(below)))
-                out = *below ? tw_path_join(u->out->data[i].folder, below) : tw_strdup(u->out->data[i].folder);
+        json_array_foreach (json_object_get(u->data_json, "sets"), i, set)
+            if (!out && i < u->out->data_count && below &&
+                strcmp(data, tw_pk_text(set, "name")) == 0 && (!*below || tw_path_ok(below)))
+                out = *below ? tw_path_join(u->out->data[i].folder, below)
+                             : tw_strdup(u->out->data[i].folder);
     }
     if (!out)
-        tw_unpack_bad("configuration/configuration.json", "words of the command: texts, or parts that name code, data, a program or a file of the configuration", err);
+        tw_unpack_bad("configuration/configuration.json",
+                      "words of the command: texts, or parts that name code, data, a program or a "
+                      "file of the configuration",
+                      err);
     return out;
 }
 
@@ -130,7 +146,7 @@ static char *word(struct tw_unpack *u, const json_t *w, const char *glue, struct
     if (!json_is_array(w))
         return resolve(u, w, err);
     tw_buf_puts(&b, "");
-    json_array_foreach(w, i, part) {
+    json_array_foreach (w, i, part) {
         char *one = resolve(u, part, err);
         if (!one) {
             tw_buf_free(&b);
@@ -155,7 +171,7 @@ static int put_argv(struct tw_unpack *u, struct twin_error *err)
         return tw_unpack_bad("configuration/configuration.json", "a command in \"argv\"", err);
     if (!(u->out->argv = tw_calloc(n + 1, sizeof *u->out->argv)))
         return no_memory(err);
-    json_array_foreach(argv, i, w)
+    json_array_foreach (argv, i, w)
         if (!(u->out->argv[i] = word(u, w, "", err)))
             return err && err->code ? err->code : TWIN_EFORMAT;
     /* A bare `python` is whatever stands first in the PATH: here it is the one that was chosen. */
@@ -177,8 +193,10 @@ static bool name_ok(const char *name)
         if (!isalnum((unsigned char)*p) && *p != '_')
             return false;
     /* What decides about numbers; not what decides which code is loaded. */
-    return n && n < 200 && !isdigit((unsigned char)name[0]) && (tw_secret_variable_kept(name, n) || tw_pk_is_of_pins(name)) && !tw_starts(name, "LD_") && strcmp(name, "PATH") != 0 && strcmp(name, "PYTHONHOME") != 0 &&
-           strcmp(name, "TWINRUN_HOME") != 0;
+    return n && n < 200 && !isdigit((unsigned char)name[0]) &&
+           (tw_secret_variable_kept(name, n) || tw_pk_is_of_pins(name)) &&
+           !tw_starts(name, "LD_") && strcmp(name, "PATH") != 0 &&
+           strcmp(name, "PYTHONHOME") != 0 && strcmp(name, "TWINRUN_HOME") != 0;
 }
 
 static int add_variable(struct tw_unpack *u, size_t *n, char *entry, struct twin_error *err)
@@ -194,12 +212,13 @@ static int add_variable(struct tw_unpack *u, size_t *n, char *entry, struct twin
     return 0;
 }
 
-static int put_variables(struct tw_unpack *u, const json_t *area, const char *where, size_t *n, struct twin_error *err)
+static int put_variables(struct tw_unpack *u, const json_t *area, const char *where, size_t *n,
+                         struct twin_error *err)
 {
     json_t *all = json_object_get(area, "variables"), *v;
     const char *name;
     int rc = 0;
-    json_object_foreach(all, name, v) {
+    json_object_foreach (all, name, v) {
         if (!name_ok(name) || (json_is_array(v) && strcmp(name, "PYTHONPATH") != 0))
             return tw_unpack_bad(where, "variables that decide about numbers only", err);
         char *value = word(u, v, ":", err);
@@ -222,8 +241,23 @@ static bool is_set(const struct tw_unpack *u, const char *name, size_t n)
 /* Of this shell, and of no use to anybody but this machine. */
 static bool is_local(const char *name, size_t n)
 {
-    static const char *const names[] = {"PATH", "LANG", "LANGUAGE", "TZ", "HOSTNAME", "TMPDIR", "TWINRUN_HOME", "CC", "CXX", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH",
-                                        "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", NULL};
+    static const char *const names[] = {"PATH",
+                                        "LANG",
+                                        "LANGUAGE",
+                                        "TZ",
+                                        "HOSTNAME",
+                                        "TMPDIR",
+                                        "TWINRUN_HOME",
+                                        "CC",
+                                        "CXX",
+                                        "VIRTUAL_ENV",
+                                        "CONDA_PREFIX",
+                                        "CONDA_DEFAULT_ENV",
+                                        "LD_LIBRARY_PATH",
+                                        "LD_PRELOAD",
+                                        "CUDA_HOME",
+                                        "CUDA_PATH",
+                                        NULL};
     for (const char *const *p = names; *p; p++)
         if (strlen(*p) == n && memcmp(*p, name, n) == 0)
             return true;
@@ -256,7 +290,10 @@ static int put_environ(struct tw_unpack *u, struct twin_error *err)
     rc = rc ? rc : put_variables(u, u->seeds, "seeds/seeds.json", &n, err);
     if (rc == 0 && u->python && strchr(u->python, '/')) {
         const char *path = getenv("PATH");
-        rc = add_variable(u, &n, tw_printf("PATH=%.*s%s%s", (int)(strrchr(u->python, '/') - u->python), u->python, path ? ":" : "", path ? path : ""), err);
+        rc = add_variable(u, &n,
+                          tw_printf("PATH=%.*s%s%s", (int)(strrchr(u->python, '/') - u->python),
+                                    u->python, path ? ":" : "", path ? path : ""),
+                          err);
         if (rc == 0 && u->o->build)
             rc = add_variable(u, &n, tw_printf("VIRTUAL_ENV=%s/venv", u->into), err);
     }
@@ -267,7 +304,8 @@ static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 {
     const char *folder = tw_pk_text(u->configuration, "folder");
     if (!folder || (*folder && !tw_path_ok(folder)))
-        return tw_unpack_bad("configuration/configuration.json", "a \"folder\" inside the code", err);
+        return tw_unpack_bad("configuration/configuration.json", "a \"folder\" inside the code",
+                             err);
     int fd = tw_bag_folder(u->code_fd, folder);
     if (fd < 0)
         return twin_error_system(err, "cannot make %s in the code", folder);
@@ -280,9 +318,15 @@ static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 
 static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
 {
-    const struct { const char *path; json_t **to; } parts[] = {
-        {"data/package.json", &u->package}, {"data/code/code.json", &u->code_json}, {"data/data/data.json", &u->data_json}, {"data/environment/environment.json", &u->environment},
-        {"data/configuration/configuration.json", &u->configuration}, {"data/seeds/seeds.json", &u->seeds}};
+    const struct {
+        const char *path;
+        json_t **to;
+    } parts[] = {{"data/package.json", &u->package},
+                 {"data/code/code.json", &u->code_json},
+                 {"data/data/data.json", &u->data_json},
+                 {"data/environment/environment.json", &u->environment},
+                 {"data/configuration/configuration.json", &u->configuration},
+                 {"data/seeds/seeds.json", &u->seeds}};
     int rc = 0;
     u->dir = tw_path_absolute(dir, err);
     u->root = u->dir ? open(u->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -292,16 +336,24 @@ static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
         rc = tw_pk_load(u->root, parts[i].path, parts[i].to, err);
         const char *schema = rc ? NULL : tw_pk_text(*parts[i].to, "schema");
         if (rc == 0 && (!schema || strcmp(schema, TW_PACKAGE_SCHEMA) != 0))
-            rc = twin_error_set(err, schema && tw_starts(schema, "twinrun.package/") ? TWIN_EVERSION : TWIN_EFORMAT, "%s: expected schema " TW_PACKAGE_SCHEMA ", found %s", parts[i].path, schema ? schema : "none");
+            rc = twin_error_set(
+                err, schema && tw_starts(schema, "twinrun.package/") ? TWIN_EVERSION : TWIN_EFORMAT,
+                "%s: expected schema " TW_PACKAGE_SCHEMA ", found %s", parts[i].path,
+                schema ? schema : "none");
     }
     return rc;
 }
 
-int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict, const struct twin_unpack_options *o, struct twin_unpacked *out, struct twin_error *err)
+int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
+                const struct twin_unpack_options *o, struct twin_unpacked *out,
+                struct twin_error *err)
 {
-    struct tw_unpack u = {.verdict = verdict, .o = o, .out = out, .root = -1, .into_fd = -1, .code_fd = -1};
+    struct tw_unpack u = {
+        .verdict = verdict, .o = o, .out = out, .root = -1, .into_fd = -1, .code_fd = -1};
     *out = (struct twin_unpacked){0};
-    int rc = verdict->findings ? twin_error_set(err, TWIN_EFORMAT, "%s is not what its manifests say", dir) : load(&u, dir, err);
+    int rc = verdict->findings
+                 ? twin_error_set(err, TWIN_EFORMAT, "%s is not what its manifests say", dir)
+                 : load(&u, dir, err);
     out->differences = json_array();
     rc = rc ? rc : out->differences ? open_into(&u, err) : no_memory(err);
     rc = rc ? rc : tw_unpack_code(&u, err);

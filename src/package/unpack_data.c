@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data for a replay: what the package holds, a folder that the user has, or what fetch.txt names; whatever it is, held against the snapshot. */
+/* Data for a replay: what the package holds, a folder that the user has, or what fetch.txt names;
+ * whatever it is, held against the snapshot. */
 #include "unpack.h"
 #include "provenance.h"
 
@@ -18,7 +19,9 @@ static const char WHERE[] = "data/data.json";
 
 static bool name_ok(const char *name)
 {
-    return name && *name && strlen(name) < 64 && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == strlen(name);
+    return name && *name && strlen(name) < 64 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") ==
+               strlen(name);
 }
 
 /* ---- a folder of the user's */
@@ -36,7 +39,10 @@ static const char *given(const struct tw_unpack *u, const char *name, size_t set
     return NULL;
 }
 
-struct differences { struct tw_buf text; size_t count; };
+struct differences {
+    struct tw_buf text;
+    size_t count;
+};
 
 static int add_difference(void *user, const struct twin_snapshot_difference *d)
 {
@@ -45,7 +51,8 @@ static int add_difference(void *user, const struct twin_snapshot_difference *d)
     if (d->change == TWIN_SNAPSHOT_MODE)
         return 0;
     if (x->count++ < 3)
-        tw_buf_printf(&x->text, "%s%s %s", x->count > 1 ? ", " : "", (d->is ? d->is : d->was)->path, words[d->change]);
+        tw_buf_printf(&x->text, "%s%s %s", x->count > 1 ? ", " : "", (d->is ? d->is : d->was)->path,
+                      words[d->change]);
     return 0;
 }
 
@@ -59,7 +66,10 @@ static int hold_against(const struct twin_snapshot *was, const char *folder, str
         return rc;
     if (twin_snapshot_compare(was, &now, add_difference, &d)) {
         char *text = d.text.data ? tw_printable(d.text.data, d.text.len) : NULL;
-        rc = twin_error_set(err, TWIN_EIO, "%s does not hold the data of the package (%zu difference%s: %s): nothing was run", folder, d.count, d.count == 1 ? "" : "s", text ? text : "?");
+        rc = twin_error_set(
+            err, TWIN_EIO,
+            "%s does not hold the data of the package (%zu difference%s: %s): nothing was run",
+            folder, d.count, d.count == 1 ? "" : "s", text ? text : "?");
         tw_free(text);
     }
     tw_buf_free(&d.text);
@@ -77,32 +87,69 @@ static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const ch
     return NULL;
 }
 
-/* No file becomes larger than the manifest says, whatever the server sends; what it holds is compared afterwards. */
-static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir, const char *name, const char *to, struct twin_error *err)
+/* No file becomes larger than the manifest says, whatever the server sends; what it holds is
+ * compared afterwards. */
+static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir, const char *name,
+                    const char *to, struct twin_error *err)
 {
     unlinkat(dir, name, 0); /* a link that the code has there would lead curl elsewhere */
-    static const char limited[] = "ulimit -f \"$1\" && shift && exec \"$@\""; /* curl's own limit needs a server that says the length */
+    /* curl's own limit needs a server that says the length */
+    static const char limited[] = "ulimit -f \"$1\" && shift && exec \"$@\"";
     char size[24], blocks[24];
     snprintf(size, sizeof size, "%llu", (unsigned long long)(f->bytes ? f->bytes : 1));
     snprintf(blocks, sizeof blocks, "%llu", (unsigned long long)(f->bytes / 512 + 1));
-    const char *const argv[] = {"sh", "-c", limited, "sh", blocks, "curl", "--disable", "--silent", "--show-error", "--fail", "--location", "--proto", "=https,http,file", "--proto-redir", "=https,http", "--max-redirs", "5",
-                                "--max-filesize", size, "--retry", "2", "--globoff", "--output", to, "--url", f->url, NULL};
+    const char *const argv[] = {"sh",
+                                "-c",
+                                limited,
+                                "sh",
+                                blocks,
+                                "curl",
+                                "--disable",
+                                "--silent",
+                                "--show-error",
+                                "--fail",
+                                "--location",
+                                "--proto",
+                                "=https,http,file",
+                                "--proto-redir",
+                                "=https,http",
+                                "--max-redirs",
+                                "5",
+                                "--max-filesize",
+                                size,
+                                "--retry",
+                                "2",
+                                "--globoff",
+                                "--output",
+                                to,
+                                "--url",
+                                f->url,
+                                NULL};
     struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 24 * 3600, .cap = 65536};
     tw_unpack_say(u, f->url);
     bool ok = tw_ask(&a);
-    int rc = ok ? 0 : a.missing ? twin_error_set(err, TWIN_EUNSUPPORTED, "curl is not installed: it is needed to fetch the data")
-                                : twin_error_set(err, TWIN_EIO, "%s: %s", f->url, *a.complaint ? a.complaint : "curl could not fetch it");
+    int rc = ok          ? 0
+             : a.missing ? twin_error_set(err, TWIN_EUNSUPPORTED,
+                                          "curl is not installed: it is needed to fetch the data")
+                         : twin_error_set(err, TWIN_EIO, "%s: %s", f->url,
+                                          *a.complaint ? a.complaint : "curl could not fetch it");
     tw_free(a.out);
     return rc;
 }
 
-static int put_entry(struct tw_unpack *u, const char *name, const struct twin_snapshot_entry *e, int root, const char *folder, struct twin_error *err)
+static int put_entry(struct tw_unpack *u, const char *name, const struct twin_snapshot_entry *e,
+                     int root, const char *folder, struct twin_error *err)
 {
     if (!tw_path_ok(e->path))
         return tw_unpack_bad("data", "a snapshot whose paths stay inside its folder", err);
     const char *slash = strrchr(e->path, '/');
-    char *parent = slash ? tw_strndup(e->path, (size_t)(slash - e->path)) : tw_strdup(""), *from = tw_printf("data/data/%s/%s", name, e->path), *full = tw_path_join(folder, e->path);
-    int rc = parent && from && full ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data"), dir = -1;
+    char *parent = slash ? tw_strndup(e->path, (size_t)(slash - e->path)) : tw_strdup("");
+    char *from = tw_printf("data/data/%s/%s", name, e->path);
+    char *full = tw_path_join(folder, e->path);
+    int rc = parent && from && full
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
+    int dir = -1;
     const struct twin_bag_fetch *f = rc ? NULL : to_fetch(u, from);
     if (rc == 0)
         dir = tw_bag_folder(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
@@ -114,7 +161,8 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
         else if (symlinkat(e->target, dir, slash ? slash + 1 : e->path) != 0 && errno != EEXIST)
             rc = twin_error_system(err, "cannot make the link %s", full);
     } else if (rc == 0 && e->kind == TWIN_SNAPSHOT_FILE)
-        rc = f ? download(u, f, dir, slash ? slash + 1 : e->path, full, err) : tw_unpack_file(u, from, root, e->path, e->mode & 0100, err);
+        rc = f ? download(u, f, dir, slash ? slash + 1 : e->path, full, err)
+               : tw_unpack_file(u, from, root, e->path, e->mode & 0100, err);
     if (dir >= 0)
         close(dir);
     tw_free(parent);
@@ -128,10 +176,12 @@ static bool is_link(const struct twin_snapshot_entry *e)
     return e->kind == TWIN_SNAPSHOT_LINK;
 }
 
-static int put_set(struct tw_unpack *u, const char *name, const struct twin_snapshot *s, int root, const char *folder, struct twin_error *err)
+static int put_set(struct tw_unpack *u, const char *name, const struct twin_snapshot *s, int root,
+                   const char *folder, struct twin_error *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < s->count && rc == 0; i++) /* links last: no file is written through one */
+    /* links last: no file is written through one */
+    for (size_t i = 0; i < s->count && rc == 0; i++)
         if (!is_link(&s->entry[i]))
             rc = put_entry(u, name, &s->entry[i], root, folder, err);
     for (size_t i = 0; i < s->count && rc == 0; i++)
@@ -142,7 +192,9 @@ static int put_set(struct tw_unpack *u, const char *name, const struct twin_snap
 
 /* ---- one set */
 
-static int from_package(struct tw_unpack *u, const json_t *set, const char *name, const struct twin_snapshot *s, const char *below, char **folder, struct twin_error *err)
+static int from_package(struct tw_unpack *u, const json_t *set, const char *name,
+                        const struct twin_snapshot *s, const char *below, char **folder,
+                        struct twin_error *err)
 {
     const char *contents = tw_pk_text(set, "contents");
     char prefix[80];
@@ -151,14 +203,21 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
     for (size_t i = 0; i < u->verdict->fetches; i++)
         later += tw_starts(u->verdict->fetch[i].path, prefix);
     if (!contents || (strcmp(contents, "embedded") != 0 && strcmp(contents, "by address") != 0))
-        return twin_error_set(err, TWIN_ENOENT, "the data \"%s\" (sha256 %.16s...) are not in the package: say where you have them with --data %s=DIR", name, s->root, name);
+        return twin_error_set(err, TWIN_ENOENT,
+                              "the data \"%s\" (sha256 %.16s...) are not in the package: say where "
+                              "you have them with --data %s=DIR",
+                              name, s->root, name);
     if (later && !u->o->fetch)
-        return twin_error_set(err, TWIN_ENOENT, "%zu files of the data \"%s\" are not in the package: --fetch downloads them (fetch.txt says from where), or say where you have them with --data %s=DIR", later,
-                              name, name);
+        return twin_error_set(
+            err, TWIN_ENOENT,
+            "%zu files of the data \"%s\" are not in the package: --fetch downloads them "
+            "(fetch.txt says from where), or say where you have them with --data %s=DIR",
+            later, name, name);
     char *path = below ? tw_printf("code/%s", below) : tw_printf("data/%s", name);
     int root = path ? tw_bag_folder(u->into_fd, path) : -1;
     *folder = path ? tw_path_join(u->into, path) : NULL;
-    int rc = root < 0 ? twin_error_system(err, "cannot make the folder of the data \"%s\"", name) : put_set(u, name, s, root, *folder, err);
+    int rc = root < 0 ? twin_error_system(err, "cannot make the folder of the data \"%s\"", name)
+                      : put_set(u, name, s, root, *folder, err);
     if (root >= 0)
         close(root);
     tw_free(path);
@@ -171,7 +230,8 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
 }
 
 /* The user's folder stands where the checkout had its own. */
-static int link_into_code(struct tw_unpack *u, const char *below, const char *folder, struct twin_error *err)
+static int link_into_code(struct tw_unpack *u, const char *below, const char *folder,
+                          struct twin_error *err)
 {
     const char *slash = strrchr(below, '/');
     char *parent = slash ? tw_strndup(below, (size_t)(slash - below)) : tw_strdup("");
@@ -184,15 +244,22 @@ static int link_into_code(struct tw_unpack *u, const char *below, const char *fo
     return rc;
 }
 
-static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets, struct twin_run_data *out, struct twin_error *err)
+static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
+                      struct twin_run_data *out, struct twin_error *err)
 {
-    const char *name = tw_pk_text(set, "name"), *snapshot = tw_pk_text(set, "snapshot"), *root = tw_pk_text(set, "root"), *below = tw_pk_text(set, "in_code");
+    const char *name = tw_pk_text(set, "name");
+    const char *snapshot = tw_pk_text(set, "snapshot");
+    const char *root = tw_pk_text(set, "root");
+    const char *below = tw_pk_text(set, "in_code");
     struct twin_snapshot s;
-    if (!name_ok(name) || !snapshot || !tw_path_ok(snapshot) || !tw_starts(snapshot, "data/") || !root || strlen(root) != 64 || (below && !tw_path_ok(below)))
-        return tw_unpack_bad(WHERE, "sets with a name, a snapshot inside the package and its root", err);
+    if (!name_ok(name) || !snapshot || !tw_path_ok(snapshot) || !tw_starts(snapshot, "data/") ||
+        !root || strlen(root) != 64 || (below && !tw_path_ok(below)))
+        return tw_unpack_bad(WHERE, "sets with a name, a snapshot inside the package and its root",
+                             err);
     const char *mine = given(u, name, sets);
     out->manifest = tw_printf("%s/data/%s", u->dir, snapshot);
-    int rc = out->manifest ? twin_snapshot_read(out->manifest, &s, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
+    int rc = out->manifest ? twin_snapshot_read(out->manifest, &s, err)
+                           : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
     if (rc)
         return rc;
     if (strcmp(s.root, root) != 0)
@@ -223,10 +290,11 @@ int tw_unpack_data(struct tw_unpack *u, struct twin_error *err)
     if (!json_is_array(sets) || n > 1000)
         return tw_unpack_bad(WHERE, "\"sets\", at most 1,000", err);
     if (n == 0 && u->o->data && *u->o->data)
-        return twin_error_set(err, TWIN_EINVAL, "--data %s: the package names no data", *u->o->data);
+        return twin_error_set(err, TWIN_EINVAL, "--data %s: the package names no data",
+                              *u->o->data);
     if (!(u->out->data = tw_calloc(n + 1, sizeof *u->out->data)))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
-    json_array_foreach(sets, i, set) {
+    json_array_foreach (sets, i, set) {
         u->out->data_count = i + 1;
         int rc = unpack_set(u, set, n, &u->out->data[i], err);
         if (rc)

@@ -40,7 +40,9 @@ static int fit(const char *want, const char *have)
 {
     const char *dot = strchr(want, '.'), *second = dot ? strchr(dot + 1, '.') : NULL;
     size_t n = second ? (size_t)(second - want) : strlen(want);
-    return strcmp(want, have) == 0 ? 2 : strncmp(want, have, n) == 0 && (have[n] == '.' || !have[n]) ? 1 : 0;
+    return strcmp(want, have) == 0                                       ? 2
+           : strncmp(want, have, n) == 0 && (have[n] == '.' || !have[n]) ? 1
+                                                                         : 0;
 }
 
 /* The one of PATH that fits best, or the one that --python named. *have: its version. */
@@ -53,7 +55,9 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
     snprintf(minor, sizeof minor, "python%d.%d", digits[0], digits[1]);
     const char *const names[] = {"python", "python3", minor};
     for (size_t i = 0; i < (u->o->python ? 1 : 3); i++) {
-        char *path = !u->o->python ? in_path(names[i]) : strchr(u->o->python, '/') ? tw_path_absolute(u->o->python, NULL) : in_path(u->o->python);
+        char *path = !u->o->python               ? in_path(names[i])
+                     : strchr(u->o->python, '/') ? tw_path_absolute(u->o->python, NULL)
+                                                 : in_path(u->o->python);
         char *version = path ? tw_pk_python_version(path) : NULL;
         int f = version ? fit(want, version) : -1;
         if (f > best) {
@@ -68,9 +72,14 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
         }
     }
     if (best < 0)
-        return twin_error_set(err, TWIN_ENOENT, "%s: no Python that starts (the package was made with %s)", u->o->python ? u->o->python : "PATH", want);
+        return twin_error_set(err, TWIN_ENOENT,
+                              "%s: no Python that starts (the package was made with %s)",
+                              u->o->python ? u->o->python : "PATH", want);
     if (best == 0 && u->o->build)
-        return twin_error_set(err, TWIN_ENOENT, "the package was made with Python %s, and %s is %s: name one of that version with --python", want, u->python, *have);
+        return twin_error_set(err, TWIN_ENOENT,
+                              "the package was made with Python %s, and %s is %s: name one of that "
+                              "version with --python",
+                              want, u->python, *have);
     return 0;
 }
 
@@ -99,18 +108,29 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
     char *text, *save = NULL;
     size_t n;
     json_t *lock = json_object();
-    int rc = lock ? tw_bag_read(u->root, "data/environment/requirements.txt", (size_t)16 << 20, &text, &n, err) : no_memory(err);
+    int rc = lock ? tw_bag_read(u->root, "data/environment/requirements.txt", (size_t)16 << 20,
+                                &text, &n, err)
+                  : no_memory(err);
     if (rc) {
         json_decref(lock);
         return rc;
     }
     bool bad = strlen(text) != n;
-    for (char *line = strtok_r(text, "\n", &save); line && !bad; line = strtok_r(NULL, "\n", &save)) {
-        size_t name = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
-        bool version = strncmp(line + name, "==", 2) == 0 && line[name + 2] && strspn(line + name + 2, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.+!") == strlen(line + name + 2);
+    for (char *line = strtok_r(text, "\n", &save); line && !bad;
+         line = strtok_r(NULL, "\n", &save)) {
+        size_t name = strspn(line,
+                             "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
+        bool version = strncmp(line + name, "==", 2) == 0 && line[name + 2] &&
+                       strspn(
+                           line + name + 2,
+                           "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.+!") ==
+                           strlen(line + name + 2);
         bool address = strncmp(line + name, " @ ", 3) == 0 && !strpbrk(line + name + 3, " \t;\\");
-        char *key = name && isalnum((unsigned char)line[0]) && (version || address) ? plain_name(line, name) : NULL;
-        bad = !key || json_object_set_new(lock, key, version ? json_string(line + name + 2) : json_null()) != 0;
+        char *key = name && isalnum((unsigned char)line[0]) && (version || address)
+                        ? plain_name(line, name)
+                        : NULL;
+        bad = !key || json_object_set_new(
+                          lock, key, version ? json_string(line + name + 2) : json_null()) != 0;
         tw_free(key);
     }
     tw_free(text);
@@ -124,19 +144,24 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
 
 static int installed(const char *python, json_t **out, struct twin_error *err)
 {
-    static const char script[] = "import json\ntry:\n from importlib import metadata as m\nexcept ImportError:\n import importlib_metadata as m\n"
-                                 "d = {}\nfor x in m.distributions():\n n = x.metadata['Name']\n if n: d.setdefault(n, x.version)\nprint(json.dumps(d))";
+    static const char script[] = "import json\ntry:\n from importlib import metadata as m\nexcept "
+                                 "ImportError:\n import importlib_metadata as m\n"
+                                 "d = {}\nfor x in m.distributions():\n n = x.metadata['Name']\n "
+                                 "if n: d.setdefault(n, x.version)\nprint(json.dumps(d))";
     const char *const argv[] = {python, "-c", script, NULL};
     struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 60, .cap = (size_t)16 << 20};
     json_t *all = tw_ask(&a) ? json_loads(a.out, 0, NULL) : NULL, *plain = json_object(), *v;
     const char *name;
-    json_object_foreach(all, name, v) {
+    json_object_foreach (all, name, v) {
         char *key = plain_name(name, strlen(name));
         if (key)
             json_object_set(plain, key, v);
         tw_free(key);
     }
-    int rc = json_is_object(all) && plain ? 0 : twin_error_set(err, TWIN_EIO, "%s cannot list its packages: %s", python, a.complaint);
+    int rc = json_is_object(all) && plain
+                 ? 0
+                 : twin_error_set(err, TWIN_EIO, "%s cannot list its packages: %s", python,
+                                  a.complaint);
     tw_free(a.out);
     json_decref(all);
     if (rc)
@@ -146,7 +171,8 @@ static int installed(const char *python, json_t **out, struct twin_error *err)
     return rc;
 }
 
-static void differs(struct tw_unpack *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void differs(struct tw_unpack *u, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void differs(struct tw_unpack *u, const char *format, ...)
 {
     struct tw_buf b = {0};
@@ -166,7 +192,7 @@ static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *e
     int rc = installed(u->python, &have, err);
     if (rc)
         return rc;
-    json_object_foreach((json_t *)(uintptr_t)lock, name, v) {
+    json_object_foreach ((json_t *)(uintptr_t)lock, name, v) {
         const char *want = json_string_value(v), *is = tw_pk_text(have, name);
         if (!is)
             differs(u, "%s %s is not installed", name, want ? want : "");
@@ -182,17 +208,26 @@ static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *e
 /* What a package may tell pip: where to look. */
 static bool option_ok(const char *option)
 {
-    static const char *const names[] = {"--extra-index-url", "--index-url", "--find-links", "--no-index", "--only-binary", "--no-binary", "--prefer-binary", "--pre", "--no-build-isolation", NULL};
+    static const char *const names[] = {
+        "--extra-index-url",    "--index-url", "--find-links",    "--no-index",
+        "--only-binary",        "--no-binary", "--prefer-binary", "--pre",
+        "--no-build-isolation", NULL};
     for (const char *const *n = names; *n; n++)
-        if (strncmp(option, *n, strlen(*n)) == 0 && (option[strlen(*n)] == '=' || !option[strlen(*n)]))
+        if (strncmp(option, *n, strlen(*n)) == 0 &&
+            (option[strlen(*n)] == '=' || !option[strlen(*n)]))
             return true;
     return false;
 }
 
-static int ask(struct tw_unpack *u, const char *const *argv, const char *what, struct twin_error *err)
+static int ask(struct tw_unpack *u, const char *const *argv, const char *what,
+               struct twin_error *err)
 {
     struct tw_ask a = {.argv = argv, .dir = u->code, .limit_s = 3600, .cap = (size_t)64 << 20};
-    int rc = tw_ask(&a) ? 0 : twin_error_set(err, TWIN_EIO, "%s: %s", what, a.late ? "not done after an hour" : *a.complaint ? a.complaint : "failed");
+    int rc = tw_ask(&a) ? 0
+                        : twin_error_set(err, TWIN_EIO, "%s: %s", what,
+                                         a.late         ? "not done after an hour"
+                                         : *a.complaint ? a.complaint
+                                                        : "failed");
     tw_free(a.out);
     return rc;
 }
@@ -200,15 +235,17 @@ static int ask(struct tw_unpack *u, const char *const *argv, const char *what, s
 static int pip(struct tw_unpack *u, const char *const *words, struct twin_error *err)
 {
     enum { ROOM = 120 };
-    const char *argv[ROOM] = {u->python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--no-deps"};
+    const char *argv[ROOM] = {u->python,    "-m",      "pip",     "--disable-pip-version-check",
+                              "--no-input", "install", "--quiet", "--no-deps"};
     size_t n = 8, i;
     json_t *option;
     bool value = false; /* the word behind an option that takes one */
-    json_array_foreach(json_object_get(u->environment, "pip_options"), i, option) {
+    json_array_foreach (json_object_get(u->environment, "pip_options"), i, option) {
         const char *text = json_string_value(option);
         if (!text || n > 60 || (!value && !option_ok(text)) || (value && text[0] == '-'))
             return tw_unpack_bad(WHERE, "options for pip that say where packages are", err);
-        value = !value && !strchr(text, '=') && (strstr(text, "url") || strstr(text, "links") || strstr(text, "binary"));
+        value = !value && !strchr(text, '=') &&
+                (strstr(text, "url") || strstr(text, "links") || strstr(text, "binary"));
         argv[n++] = text;
     }
     for (const char *const *o = u->o->pip; o && *o && n < ROOM - 10; o++)
@@ -216,18 +253,22 @@ static int pip(struct tw_unpack *u, const char *const *words, struct twin_error 
     while (*words && n < ROOM - 1)
         argv[n++] = *words++;
     argv[n] = NULL;
-    return ask(u, argv, "pip could not install what the lock list names (options for it: --pip-option)", err);
+    return ask(u, argv,
+               "pip could not install what the lock list names (options for it: --pip-option)",
+               err);
 }
 
 static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
 {
     json_t *local;
     size_t i;
-    char *venv = tw_path_join(u->into, "venv"), *list = tw_printf("%s/data/environment/requirements.txt", u->dir);
+    char *venv = tw_path_join(u->into, "venv");
+    char *list = tw_printf("%s/data/environment/requirements.txt", u->dir);
     int rc = venv && list ? 0 : no_memory(err);
     tw_unpack_say(u, "a fresh virtual environment");
     if (rc == 0)
-        rc = ask(u, (const char *const[]){u->python, "-m", "venv", venv, NULL}, "cannot make a virtual environment", err);
+        rc = ask(u, (const char *const[]){u->python, "-m", "venv", venv, NULL},
+                 "cannot make a virtual environment", err);
     if (rc == 0) {
         tw_free(u->python);
         u->python = tw_printf("%s/bin/python", venv);
@@ -237,11 +278,14 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
         tw_unpack_say(u, "its packages, by pip");
         rc = pip(u, (const char *const[]){"-r", list, NULL}, err);
     }
-    json_array_foreach(json_object_get(u->environment, "local"), i, local) {
+    json_array_foreach (json_object_get(u->environment, "local"), i, local) {
         const char *path = tw_pk_text(local, "path");
-        char *full = path && (!*path || tw_path_ok(path)) ? *path ? tw_path_join(u->code, path) : tw_strdup(u->code) : NULL;
+        char *full = path && (!*path || tw_path_ok(path))
+                         ? *path ? tw_path_join(u->code, path) : tw_strdup(u->code)
+                         : NULL;
         if (rc == 0)
-            rc = full ? pip(u, (const char *const[]){"-e", full, NULL}, err) : tw_unpack_bad(WHERE, "local packages inside the code", err);
+            rc = full ? pip(u, (const char *const[]){"-e", full, NULL}, err)
+                      : tw_unpack_bad(WHERE, "local packages inside the code", err);
         tw_free(full);
     }
     tw_free(venv);
@@ -257,7 +301,9 @@ int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err)
     tw_unpack_say(u, "the environment");
     if (!want) {
         if (u->o->build)
-            return twin_error_set(err, TWIN_EUNSUPPORTED, "the package names no version of Python: there is nothing to build an environment from; try --environment here");
+            return twin_error_set(err, TWIN_EUNSUPPORTED,
+                                  "the package names no version of Python: there is nothing to "
+                                  "build an environment from; try --environment here");
         return 0;
     }
     if (strlen(want) > 30 || !isdigit((unsigned char)want[0]))

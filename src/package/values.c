@@ -41,7 +41,8 @@ json_t *tw_pk_at(const json_t *object, const char *const *keys)
 
 bool tw_pk_is_of_pins(const char *name)
 {
-    return strcmp(name, "TWINRUN_FACTORS") == 0 || strcmp(name, "TWINRUN_PINS") == 0 || strcmp(name, "TWINRUN_HELD") == 0;
+    return strcmp(name, "TWINRUN_FACTORS") == 0 || strcmp(name, "TWINRUN_PINS") == 0 ||
+           strcmp(name, "TWINRUN_HELD") == 0;
 }
 
 json_t *tw_pk_printable(const char *s)
@@ -60,7 +61,9 @@ static int append(const char *text, size_t n, void *data)
 char *tw_pk_dump(const json_t *value, size_t *n)
 {
     struct tw_buf b = {0};
-    bool ok = value && json_dump_callback(value, append, &b, JSON_INDENT(1) | JSON_SORT_KEYS) == 0 && tw_buf_puts(&b, "\n") == 0;
+    bool ok = value &&
+              json_dump_callback(value, append, &b, JSON_INDENT(1) | JSON_SORT_KEYS) == 0 &&
+              tw_buf_puts(&b, "\n") == 0;
     *n = b.len;
     if (ok)
         return tw_buf_steal(&b);
@@ -86,7 +89,8 @@ int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, stru
     if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
     if (!*out)
-        return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line, where.column, where.text);
+        return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line,
+                              where.column, where.text);
     if (json_is_object(*out))
         return 0;
     json_decref(*out);
@@ -132,7 +136,9 @@ const char *tw_pk_below(const char *path, const char *base)
 
 char *tw_pk_real(const char *dir, const char *path)
 {
-    char *joined = tw_path_join(dir, path), *real = joined ? realpath(joined, NULL) : NULL, *copy = real ? tw_strdup(real) : NULL;
+    char *joined = tw_path_join(dir, path);
+    char *real = joined ? realpath(joined, NULL) : NULL;
+    char *copy = real ? tw_strdup(real) : NULL;
     free(real); /* libc's */
     tw_free(joined);
     return copy;

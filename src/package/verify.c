@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is a package what it was when it was made? From the outside in: the signature holds the tag manifest, that holds the tag files, one of them is the
- * payload's manifest, that holds every file. A name that no list has is a finding as much as a file that has another digest.
+ * Is a package what it was when it was made? From the outside in: the signature holds the tag
+ * manifest, that holds the tag files, one of them is the payload's manifest, that holds every file.
+ * A name that no list has is a finding as much as a file that has another digest.
  */
 #include "bag.h"
 
@@ -41,19 +42,23 @@ struct look {
 
 const char *twin_bag_change_name(enum twin_bag_change c)
 {
-    static const char *const names[] = {"changed", "missing", "not listed", "not allowed", "malformed"};
+    static const char *const names[] = {"changed", "missing", "not listed", "not allowed",
+                                        "malformed"};
     return names[c];
 }
 
-static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format, ...) __attribute__((format(printf, 4, 5)));
-static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format, ...)
+static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
+                   ...) __attribute__((format(printf, 4, 5)));
+static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
+                   ...)
 {
     struct tw_buf why = {0};
     va_list ap;
     va_start(ap, format);
     tw_buf_vprintf(&why, format, ap);
     va_end(ap);
-    struct twin_bag_finding *grown = tw_reallocarray(l->v->finding, l->v->findings + 1, sizeof *grown);
+    struct twin_bag_finding *grown = tw_reallocarray(l->v->finding, l->v->findings + 1,
+                                                     sizeof *grown);
     if (grown)
         l->v->finding = grown;
     char *text = tw_buf_steal(&why), *name = tw_strdup(path);
@@ -82,7 +87,8 @@ static int as_finding(struct look *l, const char *path, int rc, const struct twi
 static int open_copy(struct look *l, const char *path, int *rc)
 {
     *rc = 0;
-    bool too_large = l->payload_bytes > l->oxum_bytes; /* `totals` will say so: nothing more is written for it */
+    /* `totals` will say so: nothing more is written for it */
+    bool too_large = l->payload_bytes > l->oxum_bytes;
     if (l->copy < 0 || l->v->findings > 0 || too_large)
         return -1;
     const char *slash = strrchr(path, '/');
@@ -90,7 +96,8 @@ static int open_copy(struct look *l, const char *path, int *rc)
     int dir = parent ? tw_bag_folder(l->copy, parent) : -1;
     int to = -1;
     if (dir >= 0)
-        to = openat(dir, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        to = openat(dir, slash ? slash + 1 : path,
+                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0)
         *rc = twin_error_system(l->err, "cannot write a copy of %s", path);
     if (dir >= 0)
@@ -106,7 +113,8 @@ static int close_copy(struct look *l, const char *path, int to, int rc)
     return rc;
 }
 
-static int judge_file(struct look *l, const char *path, struct tw_manifest_entry *e, uint64_t bytes, const char *hex)
+static int judge_file(struct look *l, const char *path, struct tw_manifest_entry *e, uint64_t bytes,
+                      const char *hex)
 {
     e->seen = true;
     l->seen_bytes += bytes;
@@ -124,7 +132,8 @@ static int judge_file(struct look *l, const char *path, struct tw_manifest_entry
     return 0;
 }
 
-static int check_file(struct look *l, int fd, uint64_t size, const char *path, struct tw_manifest_entry *e)
+static int check_file(struct look *l, int fd, uint64_t size, const char *path,
+                      struct tw_manifest_entry *e)
 {
     char hex[65];
     uint64_t bytes = 0;
@@ -153,7 +162,8 @@ static const struct tag_read *tag_read(const struct look *l, const char *path)
 }
 
 /* The file is looked at by what was opened, not by its name once more. */
-static int look_at_open(struct look *l, int fd, const char *path, bool payload, struct tw_manifest_entry *e)
+static int look_at_open(struct look *l, int fd, const char *path, bool payload,
+                        struct tw_manifest_entry *e)
 {
     struct stat st;
     const struct tag_read *tag = tag_read(l, path);
@@ -164,22 +174,27 @@ static int look_at_open(struct look *l, int fd, const char *path, bool payload, 
         return finding(l, TWIN_BAG_FORBIDDEN, path, "neither a file nor a folder");
     uint64_t size = (uint64_t)st.st_size;
     if (payload && size > l->oxum_bytes)
-        return finding(l, TWIN_BAG_CHANGED, path, "%llu bytes: larger than the whole payload ought to be",
+        return finding(l, TWIN_BAG_CHANGED, path,
+                       "%llu bytes: larger than the whole payload ought to be",
                        (unsigned long long)size);
     if (tag)
         return judge_file(l, path, e, size, tag->sha256);
     return check_file(l, fd, size, path, e);
 }
 
-static int look_at(struct look *l, int dir, const char *name, const char *path, const struct stat *st)
+static int look_at(struct look *l, int dir, const char *name, const char *path,
+                   const struct stat *st)
 {
     if (strcmp(path, TW_BAG_TAGMANIFEST) == 0 || strcmp(path, TW_BAG_SIGNATURE) == 0)
-        return S_ISREG(st->st_mode) ? 0 : finding(l, TWIN_BAG_FORBIDDEN, path, "expected a regular file");
+        return S_ISREG(st->st_mode)
+                   ? 0
+                   : finding(l, TWIN_BAG_FORBIDDEN, path, "expected a regular file");
     bool payload = tw_starts(path, "data/");
     struct tw_manifest_entry *e = tw_manifest_find(payload ? &l->payload : &l->tags, path);
     if (!S_ISREG(st->st_mode))
         return finding(l, TWIN_BAG_FORBIDDEN, path,
-                       S_ISLNK(st->st_mode) ? "a link: a package holds none" : "neither a file nor a folder");
+                       S_ISLNK(st->st_mode) ? "a link: a package holds none"
+                                            : "neither a file nor a folder");
     if (!e)
         return finding(l, TWIN_BAG_EXTRA, path, "no manifest lists it");
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -202,13 +217,16 @@ static int walk_entry(struct look *l, int dir, const char *prefix, const char *n
     if (rc)
         return rc;
     if (++l->entries > 2 * TW_BAG_ENTRIES || depth > TW_BAG_DEPTH)
-        rc = depth > TW_BAG_DEPTH ? finding(l, TWIN_BAG_FORBIDDEN, path, "more than %d folders deep", TW_BAG_DEPTH)
-                                  : twin_error_set(l->err, TWIN_ELIMIT, "%s: more than %d entries", l->dir, 2 * TW_BAG_ENTRIES);
+        rc = depth > TW_BAG_DEPTH
+                 ? finding(l, TWIN_BAG_FORBIDDEN, path, "more than %d folders deep", TW_BAG_DEPTH)
+                 : twin_error_set(l->err, TWIN_ELIMIT, "%s: more than %d entries", l->dir,
+                                  2 * TW_BAG_ENTRIES);
     else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         rc = finding(l, TWIN_BAG_CHANGED, path, "cannot be looked at: %s", strerror(errno));
     else if (S_ISDIR(st.st_mode)) {
         int sub = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        rc = sub < 0 ? finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno)) : walk(l, sub, path, depth + 1);
+        rc = sub < 0 ? finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno))
+                     : walk(l, sub, path, depth + 1);
     } else {
         rc = look_at(l, dir, name, path, &st);
     }
@@ -273,7 +291,8 @@ static int read_bagit(struct look *l)
     bool ok;
     int rc = read_tag(l, "bagit.txt", 4096, &text, &n, &ok);
     if (rc == 0 && ok && (n != strlen(TW_BAGIT_TXT) || memcmp(text, TW_BAGIT_TXT, n) != 0))
-        rc = finding(l, TWIN_BAG_MALFORMED, "bagit.txt", "expected the two lines of BagIt 1.0 in UTF-8, found others");
+        rc = finding(l, TWIN_BAG_MALFORMED, "bagit.txt",
+                     "expected the two lines of BagIt 1.0 in UTF-8, found others");
     tw_free(text);
     return rc;
 }
@@ -288,8 +307,11 @@ static int read_manifest(struct look *l, const char *path, struct tw_manifest *m
     if (rc == 0 && ok) {
         rc = as_finding(l, path, tw_manifest_parse(text, n, path, m, &inner), &inner);
         for (size_t i = 0; i < m->count && rc == 0; i++)
-            if (tw_starts(m->item[i].path, "data/") != payload || strcmp(m->item[i].path, TW_BAG_TAGMANIFEST) == 0 || strcmp(m->item[i].path, TW_BAG_SIGNATURE) == 0)
-                rc = finding(l, TWIN_BAG_MALFORMED, path, "lists %s, which cannot stand there", m->item[i].path);
+            if (tw_starts(m->item[i].path, "data/") != payload ||
+                strcmp(m->item[i].path, TW_BAG_TAGMANIFEST) == 0 ||
+                strcmp(m->item[i].path, TW_BAG_SIGNATURE) == 0)
+                rc = finding(l, TWIN_BAG_MALFORMED, path, "lists %s, which cannot stand there",
+                             m->item[i].path);
     }
     tw_free(text);
     return rc;
@@ -303,7 +325,10 @@ static int read_info(struct look *l)
     struct twin_error inner = TWIN_ERROR_INIT;
     int rc = read_tag(l, "bag-info.txt", 1 << 20, &text, &n, &ok);
     if (rc == 0 && ok)
-        rc = as_finding(l, "bag-info.txt", tw_bag_info_parse(text, n, "bag-info.txt", &l->oxum_bytes, &l->oxum_files, &inner), &inner);
+        rc = as_finding(
+            l, "bag-info.txt",
+            tw_bag_info_parse(text, n, "bag-info.txt", &l->oxum_bytes, &l->oxum_files, &inner),
+            &inner);
     tw_free(text);
     return rc;
 }
@@ -314,27 +339,33 @@ static int read_fetch(struct look *l)
     size_t n;
     bool ok;
     struct twin_error inner = TWIN_ERROR_INIT;
-    if (faccessat(l->root, "fetch.txt", F_OK, AT_SYMLINK_NOFOLLOW) != 0 && !tw_manifest_find(&l->tags, "fetch.txt"))
+    if (faccessat(l->root, "fetch.txt", F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+        !tw_manifest_find(&l->tags, "fetch.txt"))
         return 0;
     int rc = read_tag(l, "fetch.txt", TW_BAG_MANIFEST_MAX, &text, &n, &ok);
     if (rc == 0 && ok)
-        rc = as_finding(l, "fetch.txt", tw_fetch_parse(text, n, "fetch.txt", &l->fetch, &inner), &inner);
+        rc = as_finding(l, "fetch.txt", tw_fetch_parse(text, n, "fetch.txt", &l->fetch, &inner),
+                        &inner);
     tw_free(text);
     return rc;
 }
 
 /* ---- what is not there */
 
-static int fetch_later(struct look *l, const struct tw_fetch_entry *f, const struct tw_manifest_entry *e)
+static int fetch_later(struct look *l, const struct tw_fetch_entry *f,
+                       const struct tw_manifest_entry *e)
 {
     struct twin_bag_fetch *grown = tw_reallocarray(l->v->fetch, l->v->fetches + 1, sizeof *grown);
     if (!grown)
         return twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
     l->v->fetch = grown;
     struct twin_bag_fetch *x = &grown[l->v->fetches++];
-    *x = (struct twin_bag_fetch){.url = tw_strdup(f->url), .path = tw_strdup(f->path), .bytes = f->bytes};
+    *x = (struct twin_bag_fetch){
+        .url = tw_strdup(f->url), .path = tw_strdup(f->path), .bytes = f->bytes};
     memcpy(x->sha256, e->sha256, 65);
-    return x->url && x->path ? 0 : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+    return x->url && x->path
+               ? 0
+               : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
 }
 
 static int missing(struct look *l)
@@ -343,7 +374,8 @@ static int missing(struct look *l)
     for (size_t i = 0; i < l->fetch.count && rc == 0; i++) {
         struct tw_manifest_entry *e = tw_manifest_find(&l->payload, l->fetch.item[i].path);
         if (!e) {
-            rc = finding(l, TWIN_BAG_MALFORMED, "fetch.txt", "names %s, which no manifest lists", l->fetch.item[i].path);
+            rc = finding(l, TWIN_BAG_MALFORMED, "fetch.txt", "names %s, which no manifest lists",
+                         l->fetch.item[i].path);
         } else if (!e->seen) {
             e->seen = true;
             l->payload_bytes += l->fetch.item[i].bytes;
@@ -355,7 +387,8 @@ static int missing(struct look *l)
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < both[k]->count && rc == 0; i++)
             if (!both[k]->item[i].seen)
-                rc = finding(l, TWIN_BAG_MISSING, both[k]->item[i].path, "listed in %s, not there", k ? "manifest-sha256.txt" : TW_BAG_TAGMANIFEST);
+                rc = finding(l, TWIN_BAG_MISSING, both[k]->item[i].path, "listed in %s, not there",
+                             k ? "manifest-sha256.txt" : TW_BAG_TAGMANIFEST);
     return rc;
 }
 
@@ -363,14 +396,16 @@ static int totals(struct look *l)
 {
     if (l->v->findings || (l->payload_bytes == l->oxum_bytes && l->payload_files == l->oxum_files))
         return 0;
-    return finding(l, TWIN_BAG_CHANGED, "bag-info.txt", "Payload-Oxum: expected %llu.%llu, found %llu.%llu",
+    return finding(l, TWIN_BAG_CHANGED, "bag-info.txt",
+                   "Payload-Oxum: expected %llu.%llu, found %llu.%llu",
                    (unsigned long long)l->oxum_bytes, (unsigned long long)l->oxum_files,
                    (unsigned long long)l->payload_bytes, (unsigned long long)l->payload_files);
 }
 
 /* ---- the signature */
 
-static void silent(void *user, enum twin_subject_change c, const struct twin_subject *a, const struct twin_subject *b)
+static void silent(void *user, enum twin_subject_change c, const struct twin_subject *a,
+                   const struct twin_subject *b)
 {
     (void)user, (void)c, (void)a, (void)b;
 }
@@ -384,8 +419,11 @@ static int check_subject(struct look *l, const struct twin_envelope *e)
     if (rc)
         return as_finding(l, TW_BAG_SIGNATURE, rc, &inner);
     rc = twin_subjects_add(&found, TW_BAG_TAGMANIFEST, "sha256", l->v->tagmanifest, l->err);
-    if (rc == 0 && (strcmp(st.predicate_type, TWIN_PREDICATE_SIGNED) != 0 || twin_subjects_match(&st.subjects, &found, true, silent, NULL) != 0))
-        rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE, "it is about another package: expected %s with sha256 %s", TW_BAG_TAGMANIFEST, l->v->tagmanifest);
+    if (rc == 0 && (strcmp(st.predicate_type, TWIN_PREDICATE_SIGNED) != 0 ||
+                    twin_subjects_match(&st.subjects, &found, true, silent, NULL) != 0))
+        rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE,
+                     "it is about another package: expected %s with sha256 %s", TW_BAG_TAGMANIFEST,
+                     l->v->tagmanifest);
     twin_statement_free(&st);
     twin_subjects_free(&found);
     return rc;
@@ -400,7 +438,9 @@ static int check_signature(struct look *l)
     struct twin_error inner = TWIN_ERROR_INIT;
     l->v->is_signed = faccessat(l->root, TW_BAG_SIGNATURE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (!l->v->is_signed)
-        return l->o && l->o->trust ? finding(l, TWIN_BAG_MISSING, TW_BAG_SIGNATURE, "expected a signature, found none") : 0;
+        return l->o && l->o->trust ? finding(l, TWIN_BAG_MISSING, TW_BAG_SIGNATURE,
+                                             "expected a signature, found none")
+                                   : 0;
     int rc = read_tag(l, TW_BAG_SIGNATURE, TWIN_ENVELOPE_MAX, &text, &n, &ok);
     if (rc || !ok)
         return rc;
@@ -410,15 +450,21 @@ static int check_signature(struct look *l)
         return as_finding(l, TW_BAG_SIGNATURE, rc, &inner);
     if (l->o && l->o->trust) {
         l->v->trust = tw_calloc(1, sizeof *l->v->trust);
-        rc = l->v->trust ? twin_trust_judge(l->o->trust, &e, l->o->at_ns, l->v->trust, l->err) : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+        rc = l->v->trust
+                 ? twin_trust_judge(l->o->trust, &e, l->o->at_ns, l->v->trust, l->err)
+                 : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
         if (rc == 0 && !l->v->trust->trusted)
-            rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE, "not to be trusted: %s", l->v->trust->why);
-        /* Names in the verdict borrow from the envelope, which ends here: only the counts are kept. */
+            rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE, "not to be trusted: %s",
+                         l->v->trust->why);
+        /*
+         * Names in the verdict borrow from the envelope, which ends here: only the counts are kept.
+         */
         if (l->v->trust) {
             size_t good = l->v->trust->good, needed = l->v->trust->needed;
             bool trusted = l->v->trust->trusted;
             twin_trust_verdict_free(l->v->trust);
-            *l->v->trust = (struct twin_trust_verdict){.trusted = trusted, .good = good, .needed = needed};
+            *l->v->trust = (struct twin_trust_verdict){
+                .trusted = trusted, .good = good, .needed = needed};
         }
     }
     rc = rc ? rc : check_subject(l, &e);
@@ -431,9 +477,14 @@ static int check_signature(struct look *l)
 bool twin_package_is(const char *dir)
 {
     struct stat st;
-    char *bagit = tw_path_join(dir, "bagit.txt"), *inside = tw_path_join(dir, "data/package.json"), *manifest = tw_path_join(dir, "manifest-sha256.txt");
-    /* Two of the three will do: a package from which one was taken away is still to be verified as one. */
-    int there = bagit && inside && manifest ? (lstat(bagit, &st) == 0) + (lstat(inside, &st) == 0) + (lstat(manifest, &st) == 0) : 0;
+    char *bagit = tw_path_join(dir, "bagit.txt");
+    char *inside = tw_path_join(dir, "data/package.json");
+    char *manifest = tw_path_join(dir, "manifest-sha256.txt");
+    /* Two of the three will do: a package from which one was taken away is still to be verified as
+     * one. */
+    int there = bagit && inside && manifest ? (lstat(bagit, &st) == 0) + (lstat(inside, &st) == 0) +
+                                                  (lstat(manifest, &st) == 0)
+                                            : 0;
     tw_free(bagit);
     tw_free(inside);
     tw_free(manifest);
@@ -458,7 +509,8 @@ static int look_through(struct look *l)
     return rc ? rc : totals(l);
 }
 
-int twin_package_verify(const char *dir, const struct twin_bag_options *o, struct twin_bag_verdict *out, struct twin_error *err)
+int twin_package_verify(const char *dir, const struct twin_bag_options *o,
+                        struct twin_bag_verdict *out, struct twin_error *err)
 {
     struct look l = {.dir = dir, .o = o, .v = out, .err = err, .copy = -1};
     *out = (struct twin_bag_verdict){0};

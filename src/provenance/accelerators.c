@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA GPUs by their management library, which is loaded here and nowhere else: never in the job, and never linked. Prototypes are from its
- * public reference (nvml.h); functions that an older driver lacks are left out, as are answers that it refuses.
+ * NVIDIA GPUs by their management library, which is loaded here and nowhere else: never in the job,
+ * and never linked. Prototypes are from its public reference (nvml.h); functions that an older
+ * driver lacks are left out, as are answers that it refuses.
  */
 #include "provenance.h"
 
@@ -14,21 +15,33 @@
 enum { GPUS_MAX = 64, LINKS_MAX = 18, TEXT = 96 };
 
 typedef void *device;
-struct memory { unsigned long long total, free, used; };
-struct pci { char old_bus[16]; unsigned domain, bus, device_number, ids, subsystem; char bus_id[32]; };
+struct memory {
+    unsigned long long total, free, used;
+};
+struct pci {
+    char old_bus[16];
+    unsigned domain, bus, device_number, ids, subsystem;
+    char bus_id[32];
+};
 
 /* What is asked with (device, unsigned *), and with (device, char *, unsigned). */
-static const char *const numbers[][2] = {{"nvmlDeviceGetPowerManagementLimit", "power_limit_mw"}, {"nvmlDeviceGetPersistenceMode", "persistence"},
-                                         {"nvmlDeviceGetComputeMode", "compute_mode"}, {"nvmlDeviceGetCurrPcieLinkWidth", "pcie_width"},
-                                         {"nvmlDeviceGetMaxPcieLinkGeneration", "pcie_generation"}, {"nvmlDeviceGetNumGpuCores", "cores"}};
-static const char *const texts[][2] = {{"nvmlDeviceGetName", "name"}, {"nvmlDeviceGetUUID", "uuid"}, {"nvmlDeviceGetVbiosVersion", "vbios"},
+static const char *const numbers[][2] = {{"nvmlDeviceGetPowerManagementLimit", "power_limit_mw"},
+                                         {"nvmlDeviceGetPersistenceMode", "persistence"},
+                                         {"nvmlDeviceGetComputeMode", "compute_mode"},
+                                         {"nvmlDeviceGetCurrPcieLinkWidth", "pcie_width"},
+                                         {"nvmlDeviceGetMaxPcieLinkGeneration", "pcie_generation"},
+                                         {"nvmlDeviceGetNumGpuCores", "cores"}};
+static const char *const texts[][2] = {{"nvmlDeviceGetName", "name"},
+                                       {"nvmlDeviceGetUUID", "uuid"},
+                                       {"nvmlDeviceGetVbiosVersion", "vbios"},
                                        {"nvmlDeviceGetInforomImageVersion", "inforom"}};
 static const char *const clocks[] = {"graphics", "sm", "memory", "video"};
 
 static void gpu_text(void *lib, device d, json_t *o)
 {
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        int (*f)(device, char *, unsigned) = (int (*)(device, char *, unsigned))dlsym(lib, texts[i][0]);
+        int (*f)(device, char *, unsigned) = (int (*)(device, char *, unsigned))dlsym(lib,
+                                                                                      texts[i][0]);
         char text[TEXT] = "";
         if (f && f(d, text, sizeof text) == 0)
             tw_pv_put(o, texts[i][1], tw_json_bytes(text));
@@ -43,8 +56,10 @@ static void gpu_numbers(void *lib, device d, json_t *o)
         if (f && f(d, &v) == 0)
             tw_pv_put(o, numbers[i][1], json_integer(v));
     }
-    int (*max_clock)(device, int, unsigned *) = (int (*)(device, int, unsigned *))dlsym(lib, "nvmlDeviceGetMaxClockInfo");
-    int (*set_clock)(device, int, unsigned *) = (int (*)(device, int, unsigned *))dlsym(lib, "nvmlDeviceGetApplicationsClock");
+    int (*max_clock)(device, int, unsigned *) = (int (*)(device, int, unsigned *))dlsym(
+        lib, "nvmlDeviceGetMaxClockInfo");
+    int (*set_clock)(device, int, unsigned *) = (int (*)(device, int, unsigned *))dlsym(
+        lib, "nvmlDeviceGetApplicationsClock");
     json_t *max = json_object(), *set = json_object();
     for (int i = 0; i < 4; i++) {
         if (max_clock && max_clock(d, i, &v) == 0)
@@ -54,13 +69,16 @@ static void gpu_numbers(void *lib, device d, json_t *o)
     }
     tw_pv_put(o, "max_clocks_mhz", max);
     tw_pv_put(o, "application_clocks_mhz", set);
-    int (*capability)(device, int *, int *) = (int (*)(device, int *, int *))dlsym(lib, "nvmlDeviceGetCudaComputeCapability");
+    int (*capability)(device, int *, int *) = (int (*)(device, int *, int *))dlsym(
+        lib, "nvmlDeviceGetCudaComputeCapability");
     int major, minor;
     if (capability && capability(d, &major, &minor) == 0)
         tw_pv_put(o, "compute_capability", json_sprintf("%d.%d", major, minor));
-    static const char *const modes[][2] = {{"nvmlDeviceGetEccMode", "ecc"}, {"nvmlDeviceGetMigMode", "mig"}};
+    static const char *const modes[][2] = {{"nvmlDeviceGetEccMode", "ecc"},
+                                           {"nvmlDeviceGetMigMode", "mig"}};
     for (size_t i = 0; i < 2; i++) {
-        int (*f)(device, unsigned *, unsigned *) = (int (*)(device, unsigned *, unsigned *))dlsym(lib, modes[i][0]);
+        int (*f)(device, unsigned *,
+                 unsigned *) = (int (*)(device, unsigned *, unsigned *))dlsym(lib, modes[i][0]);
         if (f && f(d, &v, &w) == 0)
             tw_pv_put(o, modes[i][1], json_boolean(v));
     }
@@ -68,11 +86,17 @@ static void gpu_numbers(void *lib, device d, json_t *o)
 
 static void gpu_place(void *lib, device d, json_t *o)
 {
-    int (*memory)(device, struct memory *) = (int (*)(device, struct memory *))dlsym(lib, "nvmlDeviceGetMemoryInfo");
-    int (*pci)(device, struct pci *) = (int (*)(device, struct pci *))dlsym(lib, "nvmlDeviceGetPciInfo_v3");
-    int (*link)(device, unsigned, unsigned *) = (int (*)(device, unsigned, unsigned *))dlsym(lib, "nvmlDeviceGetNvLinkState");
+    int (*memory)(device, struct memory *) = (int (*)(device, struct memory *))dlsym(
+        lib, "nvmlDeviceGetMemoryInfo");
+    int (*pci)(device,
+               struct pci *) = (int (*)(device, struct pci *))dlsym(lib, "nvmlDeviceGetPciInfo_v3");
+    int (*link)(device, unsigned, unsigned *) = (int (*)(device, unsigned, unsigned *))dlsym(
+        lib, "nvmlDeviceGetNvLinkState");
     struct memory m = {0};
-    union { struct pci pci; char room[512]; } p = {0};
+    union {
+        struct pci pci;
+        char room[512];
+    } p = {0};
     unsigned active = 0, up = 0;
     if (memory && memory(d, &m) == 0)
         tw_pv_put(o, "memory_bytes", json_integer((json_int_t)m.total));
@@ -87,19 +111,21 @@ static void gpu_place(void *lib, device d, json_t *o)
 /* How two GPUs reach each other, by the nearest common ancestor. */
 static json_t *topology(void *lib, device *d, unsigned n)
 {
-    int (*ancestor)(device, device, int *) = (int (*)(device, device, int *))dlsym(lib, "nvmlDeviceGetTopologyCommonAncestor");
+    int (*ancestor)(device, device, int *) = (int (*)(device, device, int *))dlsym(
+        lib, "nvmlDeviceGetTopologyCommonAncestor");
     json_t *rows = json_array();
     for (unsigned i = 0; ancestor && i < n; i++) {
         json_t *row = json_array();
         for (unsigned k = 0; k < n; k++) {
             int level = 0;
-            const char *name = i == k ? "self" : ancestor(d[i], d[k], &level) != 0 ? "?"
-                               : level == 0                                        ? "board"
-                               : level == 10                                       ? "switch"
-                               : level == 20                                       ? "switches"
-                               : level == 30                                       ? "host bridge"
-                               : level == 40                                       ? "node"
-                                                                                   : "system";
+            const char *name = i == k                              ? "self"
+                               : ancestor(d[i], d[k], &level) != 0 ? "?"
+                               : level == 0                        ? "board"
+                               : level == 10                       ? "switch"
+                               : level == 20                       ? "switches"
+                               : level == 30                       ? "host bridge"
+                               : level == 40                       ? "node"
+                                                                   : "system";
             tw_pv_add(row, json_string(name));
         }
         tw_pv_add(rows, row);
@@ -110,7 +136,8 @@ static json_t *topology(void *lib, device *d, unsigned n)
 static json_t *list(void *lib, json_t *o)
 {
     int (*count)(unsigned *) = (int (*)(unsigned *))dlsym(lib, "nvmlDeviceGetCount_v2");
-    int (*at)(unsigned, device *) = (int (*)(unsigned, device *))dlsym(lib, "nvmlDeviceGetHandleByIndex_v2");
+    int (*at)(unsigned,
+              device *) = (int (*)(unsigned, device *))dlsym(lib, "nvmlDeviceGetHandleByIndex_v2");
     device d[GPUS_MAX] = {NULL};
     unsigned n = 0, found = 0;
     json_t *gpus = json_array();
@@ -136,12 +163,15 @@ json_t *tw_pv_accelerators(struct tw_collector *c)
     (void)c;
     void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     int (*init)(void) = lib ? (int (*)(void))dlsym(lib, "nvmlInit_v2") : NULL;
-    int (*system_text[2])(char *, unsigned) = {lib ? (int (*)(char *, unsigned))dlsym(lib, "nvmlSystemGetDriverVersion") : NULL,
-                                               lib ? (int (*)(char *, unsigned))dlsym(lib, "nvmlSystemGetNVMLVersion") : NULL};
-    int (*cuda)(int *) = lib ? (int (*)(int *))dlsym(lib, "nvmlSystemGetCudaDriverVersion_v2") : NULL;
+    int (*system_text[2])(char *, unsigned) = {
+        lib ? (int (*)(char *, unsigned))dlsym(lib, "nvmlSystemGetDriverVersion") : NULL,
+        lib ? (int (*)(char *, unsigned))dlsym(lib, "nvmlSystemGetNVMLVersion") : NULL};
+    int (*cuda)(int *) = lib ? (int (*)(int *))dlsym(lib, "nvmlSystemGetCudaDriverVersion_v2")
+                             : NULL;
     int rc = init ? init() : -1, version = 0;
     if (!lib) {
-        tw_pv_put(o, "why", json_string("libnvidia-ml.so.1 is not installed: no NVIDIA driver here"));
+        tw_pv_put(o, "why",
+                  json_string("libnvidia-ml.so.1 is not installed: no NVIDIA driver here"));
     } else if (rc != 0) {
         tw_pv_put(o, "why", json_sprintf("the NVIDIA driver does not answer (nvmlInit: %d)", rc));
     } else {
@@ -157,5 +187,6 @@ json_t *tw_pv_accelerators(struct tw_collector *c)
     }
     if (!json_object_get(o, "gpus"))
         tw_pv_put(o, "gpus", json_array());
-    return o; /* the process ends soon: the library is not shut down, which can take longer than asking it */
+    /* the process ends soon: the library is not shut down, which can take longer than asking it */
+    return o;
 }

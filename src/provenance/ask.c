@@ -16,12 +16,14 @@
 
 enum { NOT_FOUND = 127 };
 
-static _Noreturn void become(const struct tw_ask *a, const int out[2], const int err[2], pid_t parent)
+static _Noreturn void become(const struct tw_ask *a, const int out[2], const int err[2],
+                             pid_t parent)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     setpgid(0, 0); /* so that its children can be ended with it */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent && null >= 0 && dup2(null, 0) == 0 && dup2(out[1], 1) == 1 && dup2(err[1], 2) == 2 && (!a->dir || chdir(a->dir) == 0))
+    if (getppid() == parent && null >= 0 && dup2(null, 0) == 0 && dup2(out[1], 1) == 1 &&
+        dup2(err[1], 2) == 2 && (!a->dir || chdir(a->dir) == 0))
         execvp(a->argv[0], (char *const *)a->argv);
     _exit(errno == ENOENT ? NOT_FOUND : 126);
 }
@@ -41,7 +43,8 @@ static bool take(int fd, struct tw_buf *b, size_t cap, bool *full)
     return n > 0;
 }
 
-static void listen_to(struct tw_ask *a, int out, int err, struct tw_buf *text, struct tw_buf *complaint)
+static void listen_to(struct tw_ask *a, int out, int err, struct tw_buf *text,
+                      struct tw_buf *complaint)
 {
     uint64_t deadline = tw_monotonic_ns() + (uint64_t)(a->limit_s * 1e9);
     bool unused = false;
@@ -59,7 +62,8 @@ static void listen_to(struct tw_ask *a, int out, int err, struct tw_buf *text, s
     }
 }
 
-/* It has closed its output or was killed: it may take a moment to end, and is not waited for longer. */
+/* It has closed its output or was killed: it may take a moment to end, and is not waited for
+ * longer. */
 static int end_of(pid_t pid)
 {
     enum { PATIENCE_MS = 1000 };
@@ -76,7 +80,8 @@ bool tw_ask(struct tw_ask *a)
 {
     struct tw_buf text = {0}, complaint = {0};
     int out[2] = {-1, -1}, err[2] = {-1, -1}, status = 0;
-    pid_t parent = getpid(), pid = pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0 ? fork() : -1;
+    pid_t parent = getpid();
+    pid_t pid = pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0 ? fork() : -1;
     a->out = NULL;
     a->bytes = 0;
     a->status = -1;
@@ -96,7 +101,8 @@ bool tw_ask(struct tw_ask *a)
         a->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         a->missing = a->status == NOT_FOUND && text.len == 0;
         if (complaint.len)
-            snprintf(a->complaint, sizeof a->complaint, "%.*s", (int)strcspn(complaint.data, "\n"), complaint.data);
+            snprintf(a->complaint, sizeof a->complaint, "%.*s", (int)strcspn(complaint.data, "\n"),
+                     complaint.data);
         a->bytes = text.len;
         a->out = tw_buf_steal(&text);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The code: what git says of the folder that twinrun was started in. Its own programs only (no hooks, no external diff, no filters' network), each with a
- * limit. The difference to the commit is kept beside the record, since a digest alone rebuilds nothing.
+ * The code: what git says of the folder that twinrun was started in. Its own programs only (no
+ * hooks, no external diff, no filters' network), each with a limit. The difference to the commit is
+ * kept beside the record, since a digest alone rebuilds nothing.
  */
 #include "provenance.h"
 
@@ -16,11 +17,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DIFF_MAX = 64 << 20, STATUS_MAX = 16 << 20, UNTRACKED_MAX = 10000, LIST_MAX = 4 << 20, DEPTH_MAX = 3, SUBMODULES_MAX = 50, DIRTY_SHOWN = 1000 };
+enum {
+    DIFF_MAX = 64 << 20,
+    STATUS_MAX = 16 << 20,
+    UNTRACKED_MAX = 10000,
+    LIST_MAX = 4 << 20,
+    DEPTH_MAX = 3,
+    SUBMODULES_MAX = 50,
+    DIRTY_SHOWN = 1000
+};
 #define UNTRACKED_BYTES ((uint64_t)256 << 20)
 static const double LIMIT_S = 10, UNTRACKED_S = 5;
 
-#define GIT(a, dir, limit, cap, ...) tw_pv_git(a, dir, limit, cap, (const char *const[]){__VA_ARGS__, NULL})
+#define GIT(a, dir, limit, cap, ...) \
+    tw_pv_git(a, dir, limit, cap, (const char *const[]){__VA_ARGS__, NULL})
 
 static char *first_line(struct tw_ask *a)
 {
@@ -52,7 +62,8 @@ static json_t *remotes(struct tw_collector *c, const char *dir)
 
 /* ---- the difference to the commit */
 
-/* Is there a secret in a piece of a difference? Source code says `token =` all the time: only what stands in quotes, and known shapes, count. */
+/* Is there a secret in a piece of a difference? Source code says `token =` all the time: only what
+ * stands in quotes, and known shapes, count. */
 static bool holds_secret(const char *s, size_t n)
 {
     for (const char *line = s, *end = s + n; line < end;) {
@@ -60,7 +71,8 @@ static bool holds_secret(const char *s, size_t n)
         size_t length = (size_t)((stop ? stop : end) - line), at = 0, from, to;
         int pending = TW_SECRET_IN_FILE, again = TW_SECRET_IN_FILE;
         while (length < 4096 && tw_secret_next(&pending, line, length, &at, &from, &to)) {
-            bool quoted = from > 0 && (line[from - 1] == '"' || line[from - 1] == '\'') && to < length && line[to] == line[from - 1] && to - from >= 6;
+            bool quoted = from > 0 && (line[from - 1] == '"' || line[from - 1] == '\'') &&
+                          to < length && line[to] == line[from - 1] && to - from >= 6;
             bool address = from >= 3 && memcmp(line + from - 3, "://", 3) == 0;
             size_t alone = 0, f, t;
             if (quoted || address || tw_secret_next(&again, line + from, to - from, &alone, &f, &t))
@@ -74,7 +86,8 @@ static bool holds_secret(const char *s, size_t n)
 /* The name in "diff --git a/x b/x\n". */
 static char *name_of_piece(const char *s, size_t n)
 {
-    const char *stop = memchr(s, '\n', n), *b = stop ? memmem(s, (size_t)(stop - s), " b/", 3) : NULL;
+    const char *stop = memchr(s, '\n', n);
+    const char *b = stop ? memmem(s, (size_t)(stop - s), " b/", 3) : NULL;
     return b ? tw_strndup(b + 3, (size_t)(stop - b - 3)) : tw_strdup("?");
 }
 
@@ -96,21 +109,26 @@ static void without_secrets(const char *s, size_t n, struct tw_buf *kept, json_t
     }
 }
 
-static json_t *difference(struct tw_collector *c, const char *dir, const char *against, const char *file)
+static json_t *difference(struct tw_collector *c, const char *dir, const char *against,
+                          const char *file)
 {
     struct tw_ask a;
     struct tw_buf kept = {0};
     char hex[65];
     json_t *o = json_object(), *withheld = json_array();
-    bool ok = GIT(&a, dir, LIMIT_S, DIFF_MAX, "diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames", "--submodule=short",
-                  "--ignore-submodules=dirty", against);
+    bool ok = GIT(&a, dir, LIMIT_S, DIFF_MAX, "diff", "--binary", "--full-index", "--no-ext-diff",
+                  "--no-textconv", "--no-renames", "--submodule=short", "--ignore-submodules=dirty",
+                  against);
     if (ok) {
         tw_pv_sha256_of(a.out, a.bytes, hex);
         tw_pv_put(o, "sha256", json_string(hex));
         tw_pv_put(o, "bytes", json_integer((json_int_t)a.bytes));
         without_secrets(a.out, a.bytes, &kept, withheld);
     } else {
-        tw_pv_put(o, "why", a.late ? json_string("git gave no answer in time") : a.full ? json_string("larger than 64 MiB") : tw_pv_text(c, a.complaint));
+        tw_pv_put(o, "why",
+                  a.late   ? json_string("git gave no answer in time")
+                  : a.full ? json_string("larger than 64 MiB")
+                           : tw_pv_text(c, a.complaint));
     }
     if (ok && kept.len) {
         char *path = tw_path_join(c->run->dir, file);
@@ -123,8 +141,11 @@ static json_t *difference(struct tw_collector *c, const char *dir, const char *a
         tw_free(path);
     }
     if (json_array_size(withheld)) {
-        tw_pv_note(c, "the difference to the commit is kept without %zu file%s that seem%s to hold secrets", json_array_size(withheld),
-                   json_array_size(withheld) == 1 ? "" : "s", json_array_size(withheld) == 1 ? "s" : "");
+        tw_pv_note(
+            c,
+            "the difference to the commit is kept without %zu file%s that seem%s to hold secrets",
+            json_array_size(withheld), json_array_size(withheld) == 1 ? "" : "s",
+            json_array_size(withheld) == 1 ? "s" : "");
         json_object_set(o, "withheld", withheld);
     }
     json_decref(withheld);
@@ -145,7 +166,8 @@ static const char *path_in(const char *line)
     return p;
 }
 
-/* Lines that end in NUL: "# branch.oid <commit>", "# branch.head <name>", then what is changed. `moved` gets the submodules at another commit. */
+/* Lines that end in NUL: "# branch.oid <commit>", "# branch.head <name>", then what is changed.
+ * `moved` gets the submodules at another commit. */
 static void changed(const char *text, size_t n, json_t *o, json_t *moved)
 {
     json_t *list = json_array();
@@ -153,7 +175,9 @@ static void changed(const char *text, size_t n, json_t *o, json_t *moved)
     for (const char *line = text, *end = text + n; line < end; line += strlen(line) + 1) {
         const char *path = path_in(line);
         if (tw_starts(line, "# branch.head "))
-            tw_pv_put(o, "branch", strcmp(line + 14, "(detached)") == 0 ? json_null() : tw_json_bytes(line + 14));
+            tw_pv_put(o, "branch",
+                      strcmp(line + 14, "(detached)") == 0 ? json_null()
+                                                           : tw_json_bytes(line + 14));
         if (tw_starts(line, "# branch.oid "))
             tw_pv_put(o, "commit", line[13] == '(' ? json_null() : tw_json_bytes(line + 13));
         if (!path)
@@ -161,7 +185,8 @@ static void changed(const char *text, size_t n, json_t *o, json_t *moved)
         if (line[5] == 'S' && line[6] == 'C')
             tw_pv_put(moved, path, json_true());
         if (count++ < DIRTY_SHOWN)
-            tw_pv_add(list, json_pack("{s:s#, s:o}", "state", line + 2, 2, "path", tw_json_bytes(path)));
+            tw_pv_add(list,
+                      json_pack("{s:s#, s:o}", "state", line + 2, 2, "path", tw_json_bytes(path)));
         if (*line == '2') /* the old path follows */
             line += strlen(line) + 1;
     }
@@ -173,8 +198,8 @@ static void changed(const char *text, size_t n, json_t *o, json_t *moved)
 static json_t *repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs);
 
 /*
- * A submodule that is not there yet is one, too; but none of its path is a link: it could lead to another repository of
- * the user's, which is nobody's business who gets this run's record.
+ * A submodule that is not there yet is one, too; but none of its path is a link: it could lead to
+ * another repository of the user's, which is nobody's business who gets this run's record.
  */
 static bool leads_below(const char *top, const char *path)
 {
@@ -191,7 +216,8 @@ static bool leads_below(const char *top, const char *path)
 }
 
 /* Each with its own state, by the paths in .gitmodules. */
-static json_t *submodules(struct tw_collector *c, const char *top, int depth, size_t *diffs, const json_t *moved)
+static json_t *submodules(struct tw_collector *c, const char *top, int depth, size_t *diffs,
+                          const json_t *moved)
 {
     struct tw_ask a;
     char *save = NULL;
@@ -201,16 +227,21 @@ static json_t *submodules(struct tw_collector *c, const char *top, int depth, si
     tw_free(modules);
     if (!any || depth >= DEPTH_MAX)
         return list;
-    if (GIT(&a, top, LIMIT_S, 1 << 20, "config", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"))
-        for (char *line = strtok_r(a.out, "\n", &save); line && json_array_size(list) < SUBMODULES_MAX; line = strtok_r(NULL, "\n", &save)) {
+    if (GIT(&a, top, LIMIT_S, 1 << 20, "config", "--file", ".gitmodules", "--get-regexp",
+            "^submodule\\..*\\.path$"))
+        for (char *line = strtok_r(a.out, "\n", &save);
+             line && json_array_size(list) < SUBMODULES_MAX; line = strtok_r(NULL, "\n", &save)) {
             char *path = strstr(line, ".path ");
             bool below = path && leads_below(top, path + 6);
-            char *dir = below ? tw_path_join(top, path + 6) : NULL, *git_of = dir ? tw_path_join(dir, ".git") : NULL;
+            char *dir = below ? tw_path_join(top, path + 6) : NULL;
+            char *git_of = dir ? tw_path_join(dir, ".git") : NULL;
             bool there = git_of && access(git_of, F_OK) == 0;
             if (dir) {
-                json_t *o = there ? repository(c, dir, depth + 1, diffs) : json_pack("{s:s}", "why", "not initialised");
+                json_t *o = there ? repository(c, dir, depth + 1, diffs)
+                                  : json_pack("{s:s}", "why", "not initialised");
                 tw_pv_put(o, "path", tw_json_bytes(path + 6));
-                tw_pv_put(o, "pinned_commit_matches", there ? json_boolean(!json_object_get(moved, path + 6)) : json_null());
+                tw_pv_put(o, "pinned_commit_matches",
+                          there ? json_boolean(!json_object_get(moved, path + 6)) : json_null());
                 tw_pv_add(list, o);
             }
             tw_free(git_of);
@@ -222,11 +253,11 @@ static json_t *submodules(struct tw_collector *c, const char *top, int depth, si
 
 static void refuse(struct tw_collector *c, const struct tw_ask *a, json_t *o)
 {
-    const char *why = a->missing                                      ? "git is not installed"
-                      : a->late                                       ? "git gave no answer in time"
-                      : a->full                                       ? "git named too many files"
+    const char *why = a->missing                                     ? "git is not installed"
+                      : a->late                                      ? "git gave no answer in time"
+                      : a->full                                      ? "git named too many files"
                       : strstr(a->complaint, "not a git repository") ? "not in a git repository"
-                                                                      : NULL;
+                                                                     : NULL;
     tw_pv_put(o, "commit", json_null());
     tw_pv_put(o, "why", why ? json_string(why) : tw_pv_text(c, a->complaint));
 }
@@ -237,7 +268,8 @@ static json_t *repository(struct tw_collector *c, const char *dir, int depth, si
     struct tw_ask a;
     char file[32];
     json_t *o = json_object(), *moved = json_object();
-    bool ok = GIT(&a, dir, LIMIT_S, STATUS_MAX, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=none");
+    bool ok = GIT(&a, dir, LIMIT_S, STATUS_MAX, "status", "--porcelain=v2", "--branch", "-z",
+                  "--untracked-files=no", "--ignore-submodules=none");
     if (ok)
         changed(a.out, a.bytes, o, moved);
     else
@@ -248,7 +280,8 @@ static json_t *repository(struct tw_collector *c, const char *dir, int depth, si
         return o;
     }
     const bool born = json_is_string(json_object_get(o, "commit"));
-    if (born ? GIT(&a, dir, LIMIT_S, 65536, "rev-parse", "--show-toplevel", "HEAD^{tree}") : GIT(&a, dir, LIMIT_S, 65536, "rev-parse", "--show-toplevel")) {
+    if (born ? GIT(&a, dir, LIMIT_S, 65536, "rev-parse", "--show-toplevel", "HEAD^{tree}")
+             : GIT(&a, dir, LIMIT_S, 65536, "rev-parse", "--show-toplevel")) {
         char *tree = strchr(a.out, '\n');
         if (tree)
             *tree++ = '\0';
@@ -290,12 +323,13 @@ static void all_remotes(struct tw_collector *c, json_t *code, const char *top)
     json_t *module;
     size_t i;
     tw_pv_put(code, "remotes", remotes(c, top));
-    json_array_foreach(json_object_get(code, "submodules"), i, module)
+    json_array_foreach (json_object_get(code, "submodules"), i, module)
         if (json_string_value(json_object_get(module, "top")))
             all_remotes(c, module, json_string_value(json_object_get(module, "top")));
 }
 
-/* The real path of the home that the run lies in, with a slash at its end: HOME/runs/RUN. NULL: it lies in none. */
+/* The real path of the home that the run lies in, with a slash at its end: HOME/runs/RUN. NULL: it
+ * lies in none. */
 static char *home_of(const struct twin_run *run)
 {
     char real[PATH_MAX];
@@ -321,9 +355,11 @@ void tw_pv_code_later(struct tw_collector *c, json_t *code)
     }
     char *home = home_of(c->run);
     all_remotes(c, code, top);
-    bool ok = GIT(&a, top, UNTRACKED_S, LIST_MAX, "ls-files", "--others", "--exclude-standard", "-z");
+    bool ok = GIT(&a, top, UNTRACKED_S, LIST_MAX, "ls-files", "--others", "--exclude-standard",
+                  "-z");
     bool more = a.late || a.full;
-    for (const char *path = a.out, *end = a.out + a.bytes; path && path < end; path += strlen(path) + 1) {
+    for (const char *path = a.out, *end = a.out + a.bytes; path && path < end;
+         path += strlen(path) + 1) {
         char hex[65];
         uint64_t bytes = 0;
         const char *why;
@@ -334,7 +370,8 @@ void tw_pv_code_later(struct tw_collector *c, json_t *code)
         char *full = tw_path_join(top, path);
         if (!full)
             break;
-        if (home && tw_starts(full, home) && twin_home_holds(full)) { /* what other runs printed is no code of this one */
+        /* what other runs printed is no code of this one */
+        if (home && tw_starts(full, home) && twin_home_holds(full)) {
             tw_free(full);
             continue;
         }
@@ -343,7 +380,8 @@ void tw_pv_code_later(struct tw_collector *c, json_t *code)
             tw_pv_put(o, "sha256", json_string(hex));
         else
             tw_pv_put(o, "why", json_string(why));
-        hashed += bytes < UNTRACKED_BYTES - hashed ? bytes : UNTRACKED_BYTES - hashed; /* what is left is 0 at least */
+        /* what is left is 0 at least */
+        hashed += bytes < UNTRACKED_BYTES - hashed ? bytes : UNTRACKED_BYTES - hashed;
         tw_pv_put(o, "bytes", json_integer((json_int_t)bytes));
         tw_pv_add(list, o);
         tw_free(full);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command: its programs, the script it begins with, and the configuration files that it names. */
+/*
+ * The command: its programs, the script it begins with, and the configuration files that it names.
+ */
 #include "provenance.h"
 
 #include "base.h"
@@ -78,7 +80,9 @@ static char *interpreter(const struct tw_collector *c, const char *path)
 /* Words that start another program: what they start follows. */
 static bool starts_another(const char *path)
 {
-    static const char *const names[] = {"env", "nice", "time", "timeout", "taskset", "numactl", "stdbuf", "setarch", "ionice", "chrt", "nohup", "catchsegv"};
+    static const char *const names[] = {"env",     "nice",    "time",   "timeout",
+                                        "taskset", "numactl", "stdbuf", "setarch",
+                                        "ionice",  "chrt",    "nohup",  "catchsegv"};
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -109,7 +113,8 @@ static json_t *entry_point(char *const *argv, size_t argc, size_t at, const char
     if (is_python(program))
         for (size_t i = at + 1; i < argc; i++) {
             if (strcmp(argv[i], "-m") == 0 && i + 1 < argc)
-                return json_pack("{s:s, s:o}", "kind", "module", "name", tw_json_bytes(argv[i + 1]));
+                return json_pack("{s:s, s:o}", "kind", "module", "name",
+                                 tw_json_bytes(argv[i + 1]));
             if (strcmp(argv[i], "-c") == 0)
                 return json_pack("{s:s}", "kind", "text");
             if (strcmp(argv[i], "-W") == 0 || strcmp(argv[i], "-X") == 0)
@@ -118,7 +123,8 @@ static json_t *entry_point(char *const *argv, size_t argc, size_t at, const char
                 break;
         }
     for (size_t i = at + 1; i < argc; i++)
-        if (argv[i][0] != '-' && is_file(argv[i]) && (is_python(program) || tw_ends(argv[i], ".py") || tw_ends(argv[i], ".sh"))) {
+        if (argv[i][0] != '-' && is_file(argv[i]) &&
+            (is_python(program) || tw_ends(argv[i], ".py") || tw_ends(argv[i], ".sh"))) {
             json_t *o = file_item(argv[i], PROGRAM_MAX);
             tw_pv_put(o, "kind", json_string("file"));
             return o;
@@ -137,7 +143,8 @@ json_t *tw_pv_programs(struct tw_collector *c)
         if (path)
             tw_pv_add(list, file_item(path, PROGRAM_MAX));
         else
-            tw_pv_add(list, json_pack("{s:o, s:s}", "path", tw_pv_text(c, argv[at]), "why", "not found"));
+            tw_pv_add(list,
+                      json_pack("{s:o, s:s}", "path", tw_pv_text(c, argv[at]), "why", "not found"));
         char *by = path ? interpreter(c, path) : NULL;
         if (by)
             tw_pv_add(list, file_item(by, PROGRAM_MAX));
@@ -159,7 +166,8 @@ json_t *tw_pv_programs(struct tw_collector *c)
 
 static bool names_config(const char *path)
 {
-    return tw_ends(path, ".json") || tw_ends(path, ".yaml") || tw_ends(path, ".yml") || tw_ends(path, ".toml");
+    return tw_ends(path, ".json") || tw_ends(path, ".yaml") || tw_ends(path, ".yml") ||
+           tw_ends(path, ".toml");
 }
 
 static json_t *digests(struct tw_collector *c, const struct twin_config *x, json_t *o)
@@ -178,12 +186,16 @@ static json_t *config_file(struct tw_collector *c, const char *argument)
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_config x = {0};
     struct stat st;
-    const char *sign = strchr(argument, '='), *path = names_config(argument) && is_file(argument) ? argument : sign ? sign + 1 : NULL;
+    const char *sign = strchr(argument, '=');
+    const char *path = names_config(argument) && is_file(argument) ? argument
+                       : sign                                      ? sign + 1
+                                                                   : NULL;
     path += path && *path == '@';
     if (!path || !names_config(path) || !is_file(path))
         return NULL;
     json_t *o = json_pack("{s:o}", "path", tw_json_bytes(path));
-    if (stat(path, &st) == 0 && st.st_size <= CONFIG_MAX && twin_config_read(path, TWIN_CONFIG_BY_NAME, &x, &err) == 0) {
+    if (stat(path, &st) == 0 && st.st_size <= CONFIG_MAX &&
+        twin_config_read(path, TWIN_CONFIG_BY_NAME, &x, &err) == 0) {
         digests(c, &x, o);
         twin_config_free(&x);
     } else {
@@ -192,7 +204,10 @@ static json_t *config_file(struct tw_collector *c, const char *argument)
         const char *why = NULL;
         if (tw_pv_sha256(path, 0, 0, hex, &bytes, &why) == 0)
             tw_pv_put(o, "raw", json_string(hex));
-        tw_pv_put(o, "why", tw_pv_text(c, why ? why : err.code ? err.message : "no canonical form is made of files over 4 MiB"));
+        tw_pv_put(o, "why",
+                  tw_pv_text(c, why        ? why
+                                : err.code ? err.message
+                                           : "no canonical form is made of files over 4 MiB"));
         tw_pv_put(o, "bytes", json_integer((json_int_t)bytes));
     }
     return o;
@@ -206,7 +221,8 @@ json_t *tw_pv_config(struct tw_collector *c)
     for (size_t i = 0; argv && i < c->run->argc; i++)
         tw_pv_add(words, tw_json_bytes(argv[i]));
     tw_pv_put(o, "argv", words);
-    /* Of what is kept, so that anyone can recompute it; a secret's digest says whether that has changed. */
+    /* Of what is kept, so that anyone can recompute it; a secret's digest says whether that has
+     * changed. */
     if (argv && twin_config_argv(argv, &x, NULL) == 0) {
         tw_pv_put(o, "argv_digest", digests(c, &x, json_object()));
         twin_config_free(&x);

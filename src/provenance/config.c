@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Digests of a configuration: which reader it takes (src/formats/config_*.c), the two hashes, the places where two differ. */
+/* Digests of a configuration: which reader it takes (src/formats/config_*.c), the two hashes, the
+ * places where two differ. */
 #include "config_argv.h"
 
 #include "base.h"
@@ -14,9 +15,14 @@
 
 #define BYTES_MAX ((size_t)64 << 20)
 
-struct twin_config_value { json_t *json; };
+struct twin_config_value {
+    json_t *json;
+};
 
-static const char *const names[] = {[TWIN_CONFIG_JSON] = "json", [TWIN_CONFIG_YAML] = "yaml", [TWIN_CONFIG_TOML] = "toml", [TWIN_CONFIG_ARGV] = "argv"};
+static const char *const names[] = {[TWIN_CONFIG_JSON] = "json",
+                                    [TWIN_CONFIG_YAML] = "yaml",
+                                    [TWIN_CONFIG_TOML] = "toml",
+                                    [TWIN_CONFIG_ARGV] = "argv"};
 enum { NAMES = sizeof names / sizeof names[0] };
 
 const char *twin_config_format_name(enum twin_config_format f)
@@ -26,8 +32,13 @@ const char *twin_config_format_name(enum twin_config_format f)
 
 static enum twin_config_format format_of(const char *path)
 {
-    static const struct { const char *ending; enum twin_config_format format; } rows[] = {
-        {".json", TWIN_CONFIG_JSON}, {".yaml", TWIN_CONFIG_YAML}, {".yml", TWIN_CONFIG_YAML}, {".toml", TWIN_CONFIG_TOML}};
+    static const struct {
+        const char *ending;
+        enum twin_config_format format;
+    } rows[] = {{".json", TWIN_CONFIG_JSON},
+                {".yaml", TWIN_CONFIG_YAML},
+                {".yml", TWIN_CONFIG_YAML},
+                {".toml", TWIN_CONFIG_TOML}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (tw_ends(path, rows[i].ending))
             return rows[i].format;
@@ -46,7 +57,8 @@ static int sha256(const void *data, size_t n, char out[65], struct twin_error *e
 }
 
 /* Takes over value. */
-static int finish(json_t *value, const void *raw, size_t n, struct twin_config *c, struct twin_error *err)
+static int finish(json_t *value, const void *raw, size_t n, struct twin_config *c,
+                  struct twin_error *err)
 {
     struct tw_buf b = {0};
     int rc = tw_jcs_write(value, &b, err);
@@ -69,7 +81,8 @@ static int finish(json_t *value, const void *raw, size_t n, struct twin_config *
     return rc;
 }
 
-int twin_config_read(const char *path, enum twin_config_format format, struct twin_config *out, struct twin_error *err)
+int twin_config_read(const char *path, enum twin_config_format format, struct twin_config *out,
+                     struct twin_error *err)
 {
     struct twin_error own = TWIN_ERROR_INIT;
     char *data, *name;
@@ -78,7 +91,10 @@ int twin_config_read(const char *path, enum twin_config_format format, struct tw
     err = err ? err : &own;
     *out = (struct twin_config){.format = format == TWIN_CONFIG_BY_NAME ? format_of(path) : format};
     if (out->format == TWIN_CONFIG_BY_NAME || out->format == TWIN_CONFIG_ARGV)
-        return twin_error_set(err, TWIN_EINVAL, "%s: its name ends neither in .json nor in .yaml, .yml or .toml: say which with --format", path);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%s: its name ends neither in .json nor in .yaml, .yml or .toml: say "
+                              "which with --format",
+                              path);
     int rc = tw_read_file(path, BYTES_MAX, &data, &n, err);
     if (rc != 0)
         return rc;
@@ -135,7 +151,8 @@ static void compare(struct walk *w, const json_t *a, const json_t *b);
 static void told(struct walk *w, const json_t *a, const json_t *b)
 {
     struct tw_buf x = {0}, y = {0};
-    bool fine = (!a || tw_jcs_write(a, &x, NULL) == 0) && (!b || tw_jcs_write(b, &y, NULL) == 0) && tw_buf_puts(&w->at, "") == 0;
+    bool fine = (!a || tw_jcs_write(a, &x, NULL) == 0) && (!b || tw_jcs_write(b, &y, NULL) == 0) &&
+                tw_buf_puts(&w->at, "") == 0;
     w->no_memory |= !fine;
     if (fine) {
         w->visits++;
@@ -150,7 +167,11 @@ static void step_into(struct walk *w, const char *key, const json_t *a, const js
     const size_t here = w->at.len;
     tw_buf_puts(&w->at, "/");
     for (; *key; key++)
-        tw_buf_append(&w->at, *key == '~' ? "~0" : *key == '/' ? "~1" : key, *key == '~' || *key == '/' ? 2 : 1);
+        tw_buf_append(&w->at,
+                      *key == '~'   ? "~0"
+                      : *key == '/' ? "~1"
+                                    : key,
+                      *key == '~' || *key == '/' ? 2 : 1);
     compare(w, a, b);
     w->at.len = here;
     if (w->at.data)
@@ -179,7 +200,8 @@ static void compare(struct walk *w, const json_t *a, const json_t *b)
     if (json_is_object(a) && json_is_object(b)) {
         compare_objects(w, a, b);
     } else if (json_is_array(a) && json_is_array(b)) {
-        size_t n = json_array_size(a) > json_array_size(b) ? json_array_size(a) : json_array_size(b);
+        size_t n = json_array_size(a) > json_array_size(b) ? json_array_size(a)
+                                                           : json_array_size(b);
         for (size_t i = 0; i < n && !w->end; i++) {
             char index[24];
             snprintf(index, sizeof index, "%zu", i);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command line as values: a list of words, each with the options that follow it up to the next word.
- *     python train.py --lr 0.1 model.depth=3 --amp   ->   [["python", {}], ["train.py", {"--amp": [null], "--lr": ["0.1"], "model.depth=": ["3"]}]]
- * Among the options of one word the order of different names does not count; the same name keeps its order. --no-NAME is NAME with false:
- * of the two the last one decides for most programs. Values stay text: what they mean is up to the program.
+ * A command line as values: a list of words, each with the options that follow it up to the next
+ * word. python train.py --lr 0.1 model.depth=3 --amp   ->   [["python", {}], ["train.py", {"--amp":
+ * [null], "--lr": ["0.1"], "model.depth=": ["3"]}]] Among the options of one word the order of
+ * different names does not count; the same name keeps its order. --no-NAME is NAME with false: of
+ * the two the last one decides for most programs. Values stay text: what they mean is up to the
+ * program.
  */
 #include "config_argv.h"
 
@@ -18,7 +20,8 @@
 static bool negative_number(const char *s)
 {
     char *end;
-    return *s == '-' && (s[1] == '.' || (s[1] >= '0' && s[1] <= '9')) && (strtod(s, &end), *end == '\0');
+    return *s == '-' && (s[1] == '.' || (s[1] >= '0' && s[1] <= '9')) &&
+           (strtod(s, &end), *end == '\0');
 }
 
 static bool is_option(const char *s)
@@ -78,7 +81,8 @@ json_t *tw_config_from_argv(char *const *argv, struct twin_error *err)
             rc = add(options, s, named + 1, text(s + named + 1));
         } else if (options && !ended && is_option(s)) {
             bool no = tw_starts(s, "--no-") && s[5] && !equals;
-            char *name = no ? tw_printf("--%s", s + 5) : tw_strndup(s, equals ? (size_t)(equals - s) : strlen(s));
+            char *name = no ? tw_printf("--%s", s + 5)
+                            : tw_strndup(s, equals ? (size_t)(equals - s) : strlen(s));
             json_t *value = no ? json_false() : equals ? text(equals + 1) : NULL;
             if (!value && argv[i + 1] && !is_option(argv[i + 1]) && !setting(argv[i + 1]))
                 value = text(argv[++i]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two records side by side. What was not collected on one of the sides is no difference: it is not known. */
+/* Two records side by side. What was not collected on one of the sides is no difference: it is not
+ * known. */
 #include "differences.h"
 
 #include "base.h"
@@ -23,7 +24,8 @@ static char *cut(const char *s)
     return safe;
 }
 
-void tw_difference(struct tw_differences *d, enum twin_power power, const char *group, const char *what, const char *a, const char *b, size_t count)
+void tw_difference(struct tw_differences *d, enum twin_power power, const char *group,
+                   const char *what, const char *a, const char *b, size_t count)
 {
     struct twin_world_differences *out = d->out;
     if (out->count == d->room) {
@@ -37,14 +39,21 @@ void tw_difference(struct tw_differences *d, enum twin_power power, const char *
         d->room = room;
     }
     struct twin_world_difference *x = &out->item[out->count++];
-    *x = (struct twin_world_difference){.power = power, .group = group, .what = cut(what), .a = cut(a), .b = cut(b), .count = count};
+    *x = (struct twin_world_difference){.power = power,
+                                        .group = group,
+                                        .what = cut(what),
+                                        .a = cut(a),
+                                        .b = cut(b),
+                                        .count = count};
     d->failed |= !x->what || (a && !x->a) || (b && !x->b);
 }
 
 static int by_power(const void *x, const void *y)
 {
     const struct twin_world_difference *a = x, *b = y;
-    static const char *const order[] = {"code", "configuration", "data", "libraries", "accelerators", "processor", "seeds", "settings", "launch", "variables", "packages", "system"};
+    static const char *const order[] = {"code",         "configuration", "data",     "libraries",
+                                        "accelerators", "processor",     "seeds",    "settings",
+                                        "launch",       "variables",     "packages", "system"};
     int at[2] = {0, 0};
     if (a->power != b->power)
         return a->power < b->power ? -1 : 1;
@@ -97,7 +106,8 @@ char *tw_pv_shown(const json_t *v)
         return NULL;
     if (json_is_string(v))
         return tw_strdup(json_string_value(v));
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS), *copy = text ? tw_strdup(text) : NULL;
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+    char *copy = text ? tw_strdup(text) : NULL;
     free(text);
     return copy;
 }
@@ -108,7 +118,8 @@ static bool differ(const json_t *a, const json_t *b)
     return a && b && !json_equal(a, b);
 }
 
-static void one(struct tw_differences *d, const json_t *a, const json_t *b, const char *path, enum twin_power power, const char *group, const char *what)
+static void one(struct tw_differences *d, const json_t *a, const json_t *b, const char *path,
+                enum twin_power power, const char *group, const char *what)
 {
     const json_t *x = tw_pv_at(a, path), *y = tw_pv_at(b, path);
     if (!differ(x, y))
@@ -122,30 +133,37 @@ static void one(struct tw_differences *d, const json_t *a, const json_t *b, cons
 static bool differ_by_name(const json_t *a, const json_t *b, const char *key)
 {
     const json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
-    return !json_is_null(x) && !json_is_null(y) && !json_equal(x, y); /* null: not known, unlike a name that is not there */
+    /* null: not known, unlike a name that is not there */
+    return !json_is_null(x) && !json_is_null(y) && !json_equal(x, y);
 }
 
-/* Two objects name by name. power(name) ranks each; many of one power become one line that names the first. */
-static void names(struct tw_differences *d, const json_t *a, const json_t *b, const char *group, const char *many, enum twin_power (*power)(const char *))
+/* Two objects name by name. power(name) ranks each; many of one power become one line that names
+ * the first. */
+static void names(struct tw_differences *d, const json_t *a, const json_t *b, const char *group,
+                  const char *many, enum twin_power (*power)(const char *))
 {
     json_t *all = json_object(), *v;
     const char *key;
     size_t count[TWIN_POWER_NOISE + 1] = {0};
-    if (!a || !b || !all || json_object_update(all, (json_t *)a) != 0 || json_object_update_missing(all, (json_t *)b) != 0) {
+    if (!a || !b || !all || json_object_update(all, (json_t *)a) != 0 ||
+        json_object_update_missing(all, (json_t *)b) != 0) {
         json_decref(all);
         return;
     }
-    json_object_foreach(all, key, v)
+    json_object_foreach (all, key, v)
         if (differ_by_name(a, b, key))
             count[power(key)]++;
     bool told[TWIN_POWER_NOISE + 1] = {false};
-    json_object_foreach(all, key, v) {
+    json_object_foreach (all, key, v) {
         json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
         enum twin_power p = power(key);
         if (!differ_by_name(a, b, key) || told[p])
             continue;
         bool gathered = count[p] > SINGLE && p != TWIN_POWER_HIGH;
-        char *s = tw_pv_shown(x), *t = tw_pv_shown(y), *what = gathered ? tw_printf("%zu %s, among them %s", count[p], many, key) : tw_strdup(key);
+        char *s = tw_pv_shown(x);
+        char *t = tw_pv_shown(y);
+        char *what = gathered ? tw_printf("%zu %s, among them %s", count[p], many, key)
+                              : tw_strdup(key);
         tw_difference(d, p, group, what ? what : key, s, t, gathered ? count[p] : 1);
         told[p] = gathered;
         tw_free(what);
@@ -159,18 +177,24 @@ static void names(struct tw_differences *d, const json_t *a, const json_t *b, co
 
 static void commits(struct tw_differences *d, const json_t *a, const json_t *b, const char *what)
 {
-    const char *x = json_string_value(json_object_get(a, "commit")), *y = json_string_value(json_object_get(b, "commit"));
+    const char *x = json_string_value(json_object_get(a, "commit"));
+    const char *y = json_string_value(json_object_get(b, "commit"));
     if (x && y && strcmp(x, y) != 0) {
         char p[13], q[13];
         bool same_tree = json_equal(json_object_get(a, "tree"), json_object_get(b, "tree"));
         snprintf(p, sizeof p, "%s", x);
         snprintf(q, sizeof q, "%s", y);
-        tw_difference(d, same_tree ? TWIN_POWER_LOW : TWIN_POWER_HIGH, "code", same_tree ? "commit (of the same files)" : what, p, q, 1);
+        tw_difference(d, same_tree ? TWIN_POWER_LOW : TWIN_POWER_HIGH, "code",
+                      same_tree ? "commit (of the same files)" : what, p, q, 1);
     }
     const json_t *p = tw_pv_at(a, "diff/sha256"), *q = tw_pv_at(b, "diff/sha256");
-    const bool clean_a = json_is_false(json_object_get(a, "dirty")), clean_b = json_is_false(json_object_get(b, "dirty"));
+    const bool clean_a = json_is_false(json_object_get(a, "dirty"));
+    const bool clean_b = json_is_false(json_object_get(b, "dirty"));
     if ((p && q && !json_equal(p, q)) || (p && clean_b) || (q && clean_a)) {
-        char *title = tw_printf("uncommitted changes%s%s", strcmp(what, "commit") ? " of " : "", strcmp(what, "commit") ? what : ""), *s = NULL, *t = NULL;
+        char *title = tw_printf("uncommitted changes%s%s", strcmp(what, "commit") ? " of " : "",
+                                strcmp(what, "commit") ? what : "");
+        char *s = NULL;
+        char *t = NULL;
         s = p ? tw_printf("%.12s", json_string_value(p)) : tw_strdup("none");
         t = q ? tw_printf("%.12s", json_string_value(q)) : tw_strdup("none");
         tw_difference(d, TWIN_POWER_HIGH, "code", title ? title : what, s, t, 1);
@@ -185,7 +209,7 @@ static json_t *by_path(const json_t *list)
 {
     json_t *o = json_object(), *item;
     size_t i;
-    json_array_foreach((json_t *)list, i, item) {
+    json_array_foreach ((json_t *)list, i, item) {
         const char *path = json_string_value(json_object_get(item, "path"));
         if (path)
             json_object_set(o, path, item);
@@ -204,7 +228,7 @@ static json_t *digests_of(const json_t *list)
 {
     json_t *all = by_path(list), *o = json_object(), *item;
     const char *path;
-    json_object_foreach(all, path, item) {
+    json_object_foreach (all, path, item) {
         const char *hex = json_string_value(json_object_get(item, "sha256"));
         tw_pv_put(o, path, hex ? json_stringn(hex, 12) : json_string("not hashed"));
     }
@@ -216,13 +240,16 @@ static void code(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     const json_t *x = json_object_get(a, "code"), *y = json_object_get(b, "code");
     commits(d, x, y, "commit");
-    json_t *p = by_path(json_object_get(x, "submodules")), *q = by_path(json_object_get(y, "submodules")), *item;
+    json_t *p = by_path(json_object_get(x, "submodules"));
+    json_t *q = by_path(json_object_get(y, "submodules"));
+    json_t *item;
     const char *path;
-    json_object_foreach(p, path, item)
+    json_object_foreach (p, path, item)
         commits(d, item, json_object_get(q, path), path);
     json_decref(p);
     json_decref(q);
-    if (json_is_true(json_object_get(x, "untracked_all_listed")) && json_is_true(json_object_get(y, "untracked_all_listed"))) {
+    if (json_is_true(json_object_get(x, "untracked_all_listed")) &&
+        json_is_true(json_object_get(y, "untracked_all_listed"))) {
         p = digests_of(json_object_get(x, "untracked"));
         q = digests_of(json_object_get(y, "untracked"));
         names(d, p, q, "code", "untracked files", medium);
@@ -243,30 +270,39 @@ static char *joined(const json_t *list)
     struct tw_buf text = {0};
     json_t *item;
     size_t i;
-    json_array_foreach((json_t *)list, i, item)
-        tw_buf_printf(&text, "%s%s", i ? " " : "", json_string_value(item) ? json_string_value(item) : "?");
+    json_array_foreach ((json_t *)list, i, item)
+        tw_buf_printf(&text, "%s%s", i ? " " : "",
+                      json_string_value(item) ? json_string_value(item) : "?");
     return tw_buf_steal(&text);
 }
 
 static void configuration(struct tw_differences *d, const json_t *a, const json_t *b)
 {
-    if (differ(tw_pv_at(a, "config/argv_digest/canonical"), tw_pv_at(b, "config/argv_digest/canonical"))) {
+    if (differ(tw_pv_at(a, "config/argv_digest/canonical"),
+               tw_pv_at(b, "config/argv_digest/canonical"))) {
         char *p = joined(tw_pv_at(a, "config/argv")), *q = joined(tw_pv_at(b, "config/argv"));
         tw_difference(d, TWIN_POWER_HIGH, "configuration", "command", p, q, 1);
         tw_free(p);
         tw_free(q);
     }
-    json_t *x = by_path(tw_pv_at(a, "config/files")), *y = by_path(tw_pv_at(b, "config/files")), *item;
+    json_t *x = by_path(tw_pv_at(a, "config/files"));
+    json_t *y = by_path(tw_pv_at(b, "config/files"));
+    json_t *item;
     const char *path;
-    json_object_foreach(x, path, item) {
+    json_object_foreach (x, path, item) {
         const json_t *other = json_object_get(y, path);
-        bool says_other = differ(json_object_get(item, "canonical"), json_object_get(other, "canonical")),
-             has_canonical = json_object_get(item, "canonical") && json_object_get(other, "canonical");
+        bool says_other = differ(json_object_get(item, "canonical"),
+                                 json_object_get(other, "canonical"));
+        bool has_canonical = json_object_get(item, "canonical") &&
+                             json_object_get(other, "canonical");
         if (!differ(json_object_get(item, "raw"), json_object_get(other, "raw")))
             continue;
-        char *p = tw_printf("%.12s", json_string_value(json_object_get(item, "raw"))), *q = tw_printf("%.12s", json_string_value(json_object_get(other, "raw")));
-        char *what = says_other || !has_canonical ? tw_strdup(path) : tw_printf("%s (says the same)", path);
-        tw_difference(d, says_other || !has_canonical ? TWIN_POWER_HIGH : TWIN_POWER_NOISE, "configuration", what ? what : path, p, q, 1);
+        char *p = tw_printf("%.12s", json_string_value(json_object_get(item, "raw")));
+        char *q = tw_printf("%.12s", json_string_value(json_object_get(other, "raw")));
+        char *what = says_other || !has_canonical ? tw_strdup(path)
+                                                  : tw_printf("%s (says the same)", path);
+        tw_difference(d, says_other || !has_canonical ? TWIN_POWER_HIGH : TWIN_POWER_NOISE,
+                      "configuration", what ? what : path, p, q, 1);
         tw_free(what);
         tw_free(p);
         tw_free(q);
@@ -280,11 +316,12 @@ static void data(struct tw_differences *d, const json_t *a, const json_t *b)
     static const char *const keys[] = {"identity", "sha256", "bytes"};
     json_t *x = by_path(tw_pv_at(a, "data/named")), *y = by_path(tw_pv_at(b, "data/named")), *item;
     const char *path;
-    json_object_foreach(x, path, item) {
+    json_object_foreach (x, path, item) {
         const json_t *other = json_object_get(y, path);
         bool contents = false;
         for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !contents; i++)
-            if ((contents = differ(json_object_get(item, keys[i]), json_object_get(other, keys[i]))))
+            if ((contents = differ(json_object_get(item, keys[i]),
+                                   json_object_get(other, keys[i]))))
                 one(d, item, other, keys[i], TWIN_POWER_HIGH, "data", path);
         if (!contents && !json_object_get(item, "sha256"))
             one(d, item, other, "mtime_ns", TWIN_POWER_MEDIUM, "data", path);
@@ -293,8 +330,10 @@ static void data(struct tw_differences *d, const json_t *a, const json_t *b)
     json_decref(y);
     json_t *verified = tw_pv_at(a, "data/verified"), *other = tw_pv_at(b, "data/verified");
     for (size_t i = 0; i < json_array_size(verified) && i < json_array_size(other); i++) {
-        const char *folder = json_string_value(json_object_get(json_array_get(verified, i), "folder"));
-        one(d, json_array_get(verified, i), json_array_get(other, i), "root", TWIN_POWER_HIGH, "data", folder ? folder : "snapshot");
+        const char *folder = json_string_value(
+            json_object_get(json_array_get(verified, i), "folder"));
+        one(d, json_array_get(verified, i), json_array_get(other, i), "root", TWIN_POWER_HIGH,
+            "data", folder ? folder : "snapshot");
     }
 }
 
@@ -303,14 +342,19 @@ static void data(struct tw_differences *d, const json_t *a, const json_t *b)
 json_t *tw_libraries_by_name(const json_t *p, const json_t *rank)
 {
     json_t *files = tw_pv_at(p, "libraries/files"), *o = json_object(), *number;
-    json_t *list = rank ? json_array_get(tw_pv_at(p, "libraries/lists"), (size_t)json_integer_value(json_object_get(rank, "libraries"))) : NULL;
+    json_t *list = rank ? json_array_get(
+                              tw_pv_at(p, "libraries/lists"),
+                              (size_t)json_integer_value(json_object_get(rank, "libraries")))
+                        : NULL;
     size_t n = rank ? json_array_size(list) : json_array_size(files);
     for (size_t i = 0; i < n; i++) {
         number = rank ? json_array_get(list, i) : NULL;
         const json_t *file = json_array_get(files, rank ? (size_t)json_integer_value(number) : i);
-        const char *path = json_string_value(json_object_get(file, "real_path")), *hex = json_string_value(json_object_get(file, "sha256"));
+        const char *path = json_string_value(json_object_get(file, "real_path"));
+        const char *hex = json_string_value(json_object_get(file, "sha256"));
         path = path ? path : json_string_value(json_object_get(file, "path"));
-        const char *base = path ? strrchr(path, '/') : NULL, *package = path ? strstr(path, "-packages/") : NULL;
+        const char *base = path ? strrchr(path, '/') : NULL;
+        const char *package = path ? strstr(path, "-packages/") : NULL;
         if (!base || !hex || tw_starts(base, "/libtwinrun"))
             continue;
         char name[128];
@@ -326,7 +370,8 @@ json_t *tw_libraries_by_name(const json_t *p, const json_t *rank)
     return o;
 }
 
-/* The version of a package that a library belongs to; else the digest's beginning, else how many files. */
+/* The version of a package that a library belongs to; else the digest's beginning, else how many
+ * files. */
 static char *version_of(const json_t *p, const char *name, const json_t *group)
 {
     const json_t *v = json_object_get(tw_pv_at(p, "packages/python"), name), *first;
@@ -342,10 +387,14 @@ static char *version_of(const json_t *p, const char *name, const json_t *group)
 
 static void libraries(struct tw_differences *d, const json_t *a, const json_t *b)
 {
-    json_t *x = tw_libraries_by_name(a, NULL), *y = tw_libraries_by_name(b, NULL), *all = json_copy(x), *v;
+    json_t *x = tw_libraries_by_name(a, NULL);
+    json_t *y = tw_libraries_by_name(b, NULL);
+    json_t *all = json_copy(x);
+    json_t *v;
     const char *name;
-    if (json_object_size(x) && json_object_size(y) && all && json_object_update_missing(all, y) == 0)
-        json_object_foreach(all, name, v) {
+    if (json_object_size(x) && json_object_size(y) && all &&
+        json_object_update_missing(all, y) == 0)
+        json_object_foreach (all, name, v) {
             const json_t *p = json_object_get(x, name), *q = json_object_get(y, name);
             if (json_equal(p, q))
                 continue;
@@ -361,15 +410,20 @@ static void libraries(struct tw_differences *d, const json_t *a, const json_t *b
     json_decref(x);
     json_decref(y);
     json_decref(all);
-    names(d, tw_pv_at(json_array_get(json_object_get(a, "ranks"), 0), "versions"), tw_pv_at(json_array_get(json_object_get(b, "ranks"), 0), "versions"), "libraries", "versions",
-          tw_power_of_version);
+    names(d, tw_pv_at(json_array_get(json_object_get(a, "ranks"), 0), "versions"),
+          tw_pv_at(json_array_get(json_object_get(b, "ranks"), 0), "versions"), "libraries",
+          "versions", tw_power_of_version);
 }
 
 /* ---- machine */
 
-struct row { const char *path, *what; enum twin_power power; };
+struct row {
+    const char *path, *what;
+    enum twin_power power;
+};
 
-static void rows(struct tw_differences *d, const json_t *a, const json_t *b, const char *group, const struct row *row, size_t count)
+static void rows(struct tw_differences *d, const json_t *a, const json_t *b, const char *group,
+                 const struct row *row, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         one(d, a, b, row[i].path, row[i].power, group, row[i].what);
@@ -378,7 +432,8 @@ static void rows(struct tw_differences *d, const json_t *a, const json_t *b, con
 /* Instruction sets that only one of the processors has. */
 static void flags(struct tw_differences *d, const json_t *a, const json_t *b)
 {
-    const char *text[2] = {json_string_value(tw_pv_at(a, "environment/cpu/flags")), json_string_value(tw_pv_at(b, "environment/cpu/flags"))};
+    const char *text[2] = {json_string_value(tw_pv_at(a, "environment/cpu/flags")),
+                           json_string_value(tw_pv_at(b, "environment/cpu/flags"))};
     struct tw_buf only[2] = {{0}, {0}};
     for (int side = 0; side < 2 && text[0] && text[1]; side++)
         for (const char *w = text[side]; *w;) {
@@ -390,11 +445,14 @@ static void flags(struct tw_differences *d, const json_t *a, const json_t *b)
                 p += m + (p[m] == ' ');
             }
             if (!found)
-                tw_buf_printf(&only[side], "%s%.*s", only[side].len ? " " : "only here: ", (int)n, w);
+                tw_buf_printf(&only[side], "%s%.*s", only[side].len ? " " : "only here: ", (int)n,
+                              w);
             w += n + (w[n] == ' ');
         }
     if (only[0].len || only[1].len)
-        tw_difference(d, TWIN_POWER_HIGH, "processor", "instruction sets", only[0].len ? only[0].data : "fewer", only[1].len ? only[1].data : "fewer", 1);
+        tw_difference(d, TWIN_POWER_HIGH, "processor", "instruction sets",
+                      only[0].len ? only[0].data : "fewer", only[1].len ? only[1].data : "fewer",
+                      1);
     tw_buf_free(&only[0]);
     tw_buf_free(&only[1]);
 }
@@ -409,29 +467,55 @@ static enum twin_power compiler_power(const char *name)
 static const json_t *known_gpus(const json_t *p)
 {
     const char *why = json_string_value(tw_pv_at(p, "accelerators/why"));
-    return why && tw_starts(why, "the NVIDIA driver does not answer") ? NULL : tw_pv_at(p, "accelerators/gpus");
+    return why && tw_starts(why, "the NVIDIA driver does not answer")
+               ? NULL
+               : tw_pv_at(p, "accelerators/gpus");
 }
 
 static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     static const struct row cpu[] = {
-        {"environment/kernel/machine", "architecture", TWIN_POWER_HIGH}, {"environment/cpu/name", "model", TWIN_POWER_HIGH},
-        {"environment/cpu/vendor", "vendor", TWIN_POWER_HIGH}, {"environment/cpu/family", "family", TWIN_POWER_HIGH}, {"environment/cpu/model", "model number", TWIN_POWER_HIGH},
-        {"environment/cpu/stepping", "stepping", TWIN_POWER_MEDIUM}, {"environment/cpu/microcode", "microcode", TWIN_POWER_MEDIUM},
-        {"environment/cpu/online", "processors", TWIN_POWER_MEDIUM}, {"environment/cpu/usable", "usable processors", TWIN_POWER_MEDIUM},
-        {"environment/cpu/smt", "SMT", TWIN_POWER_LOW}, {"environment/cpu/governor", "governor", TWIN_POWER_LOW}, {"environment/cpu/numa_nodes", "NUMA nodes", TWIN_POWER_LOW}};
-    static const struct row gpu[] = {{"accelerators/driver", "driver", TWIN_POWER_HIGH}, {"accelerators/cuda_driver", "CUDA of the driver", TWIN_POWER_HIGH},
-                                     {"accelerators/topology", "topology", TWIN_POWER_MEDIUM}};
-    static const struct row each[] = {{"name", "GPU", TWIN_POWER_HIGH}, {"compute_capability", "compute capability", TWIN_POWER_HIGH}, {"mig", "MIG", TWIN_POWER_HIGH},
-                                      {"vbios", "VBIOS", TWIN_POWER_MEDIUM}, {"memory_bytes", "memory", TWIN_POWER_MEDIUM}, {"ecc", "ECC", TWIN_POWER_LOW},
-                                      {"power_limit_mw", "power limit", TWIN_POWER_LOW}, {"application_clocks_mhz", "clocks", TWIN_POWER_LOW}, {"nvlinks_up", "NVLinks", TWIN_POWER_LOW},
-                                      {"uuid", "UUID", TWIN_POWER_NOISE}, {"pci", "PCI address", TWIN_POWER_NOISE}};
+        {"environment/kernel/machine", "architecture", TWIN_POWER_HIGH},
+        {"environment/cpu/name", "model", TWIN_POWER_HIGH},
+        {"environment/cpu/vendor", "vendor", TWIN_POWER_HIGH},
+        {"environment/cpu/family", "family", TWIN_POWER_HIGH},
+        {"environment/cpu/model", "model number", TWIN_POWER_HIGH},
+        {"environment/cpu/stepping", "stepping", TWIN_POWER_MEDIUM},
+        {"environment/cpu/microcode", "microcode", TWIN_POWER_MEDIUM},
+        {"environment/cpu/online", "processors", TWIN_POWER_MEDIUM},
+        {"environment/cpu/usable", "usable processors", TWIN_POWER_MEDIUM},
+        {"environment/cpu/smt", "SMT", TWIN_POWER_LOW},
+        {"environment/cpu/governor", "governor", TWIN_POWER_LOW},
+        {"environment/cpu/numa_nodes", "NUMA nodes", TWIN_POWER_LOW}};
+    static const struct row gpu[] = {
+        {"accelerators/driver", "driver", TWIN_POWER_HIGH},
+        {"accelerators/cuda_driver", "CUDA of the driver", TWIN_POWER_HIGH},
+        {"accelerators/topology", "topology", TWIN_POWER_MEDIUM}};
+    static const struct row each[] = {{"name", "GPU", TWIN_POWER_HIGH},
+                                      {"compute_capability", "compute capability", TWIN_POWER_HIGH},
+                                      {"mig", "MIG", TWIN_POWER_HIGH},
+                                      {"vbios", "VBIOS", TWIN_POWER_MEDIUM},
+                                      {"memory_bytes", "memory", TWIN_POWER_MEDIUM},
+                                      {"ecc", "ECC", TWIN_POWER_LOW},
+                                      {"power_limit_mw", "power limit", TWIN_POWER_LOW},
+                                      {"application_clocks_mhz", "clocks", TWIN_POWER_LOW},
+                                      {"nvlinks_up", "NVLinks", TWIN_POWER_LOW},
+                                      {"uuid", "UUID", TWIN_POWER_NOISE},
+                                      {"pci", "PCI address", TWIN_POWER_NOISE}};
     static const struct row system[] = {
-        {"environment/topology/sha256", "caches, cores and memory (hwloc)", TWIN_POWER_LOW}, {"environment/libc", "C library", TWIN_POWER_MEDIUM}, {"environment/locale", "locale", TWIN_POWER_LOW},
-        {"environment/system/pretty_name", "system", TWIN_POWER_LOW}, {"environment/kernel/release", "kernel", TWIN_POWER_LOW},
-        {"environment/kernel/command_line", "kernel command line", TWIN_POWER_LOW}, {"environment/kernel/address_layout", "address layout", TWIN_POWER_LOW},
-        {"environment/memory", "memory", TWIN_POWER_LOW}, {"environment/limits", "limits", TWIN_POWER_LOW}, {"environment/cgroup", "control group", TWIN_POWER_LOW},
-        {"environment/container", "container", TWIN_POWER_LOW}, {"launch/cwd", "folder", TWIN_POWER_NOISE}, {"host", "host", TWIN_POWER_NOISE}};
+        {"environment/topology/sha256", "caches, cores and memory (hwloc)", TWIN_POWER_LOW},
+        {"environment/libc", "C library", TWIN_POWER_MEDIUM},
+        {"environment/locale", "locale", TWIN_POWER_LOW},
+        {"environment/system/pretty_name", "system", TWIN_POWER_LOW},
+        {"environment/kernel/release", "kernel", TWIN_POWER_LOW},
+        {"environment/kernel/command_line", "kernel command line", TWIN_POWER_LOW},
+        {"environment/kernel/address_layout", "address layout", TWIN_POWER_LOW},
+        {"environment/memory", "memory", TWIN_POWER_LOW},
+        {"environment/limits", "limits", TWIN_POWER_LOW},
+        {"environment/cgroup", "control group", TWIN_POWER_LOW},
+        {"environment/container", "container", TWIN_POWER_LOW},
+        {"launch/cwd", "folder", TWIN_POWER_NOISE},
+        {"host", "host", TWIN_POWER_NOISE}};
     rows(d, a, b, "processor", cpu, sizeof cpu / sizeof cpu[0]);
     flags(d, a, b);
     rows(d, a, b, "accelerators", gpu, sizeof gpu / sizeof gpu[0]);
@@ -443,8 +527,10 @@ static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
         tw_difference(d, TWIN_POWER_HIGH, "accelerators", "GPUs", p, q, 1);
     }
     for (size_t i = 0; i < json_array_size(x) && i < json_array_size(y); i++)
-        rows(d, json_array_get(x, i), json_array_get(y, i), "accelerators", each, sizeof each / sizeof each[0]);
-    names(d, tw_pv_at(a, "environment/compilers"), tw_pv_at(b, "environment/compilers"), "system", "compilers", compiler_power);
+        rows(d, json_array_get(x, i), json_array_get(y, i), "accelerators", each,
+             sizeof each / sizeof each[0]);
+    names(d, tw_pv_at(a, "environment/compilers"), tw_pv_at(b, "environment/compilers"), "system",
+          "compilers", compiler_power);
     rows(d, a, b, "system", system, sizeof system / sizeof system[0]);
 }
 
@@ -468,31 +554,41 @@ static enum twin_power of_package(const char *name)
     return p == TWIN_POWER_HIGH ? p : TWIN_POWER_MEDIUM;
 }
 
-/* Generators whose first state differs and which were used: an unused one is as the entropy left it. */
+/* Generators whose first state differs and which were used: an unused one is as the entropy left
+ * it. */
 static void generators(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     const json_t *x = json_object_get(a, "generators"), *y = json_object_get(b, "generators");
-    static const char *const all[][3] = {{"random.first", "random.last", "Python's random"}, {"numpy.first", "numpy.last", "NumPy"}, {"torch.first", "torch.last", "PyTorch"}};
+    static const char *const all[][3] = {{"random.first", "random.last", "Python's random"},
+                                         {"numpy.first", "numpy.last", "NumPy"},
+                                         {"torch.first", "torch.last", "PyTorch"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const json_t *p = json_object_get(x, all[i][0]), *q = json_object_get(y, all[i][0]);
-        bool unused = json_equal(p, json_object_get(x, all[i][1])) && json_equal(q, json_object_get(y, all[i][1]));
+        bool unused = json_equal(p, json_object_get(x, all[i][1])) &&
+                      json_equal(q, json_object_get(y, all[i][1]));
         if (!differ(p, q))
             continue;
-        char *s = tw_pv_shown(p), *t = tw_pv_shown(q), *what = tw_printf("state of %s%s", all[i][2], unused ? " (not used)" : "");
-        tw_difference(d, unused ? TWIN_POWER_NOISE : TWIN_POWER_HIGH, "seeds", what ? what : all[i][2], s, t, 1);
+        char *s = tw_pv_shown(p);
+        char *t = tw_pv_shown(q);
+        char *what = tw_printf("state of %s%s", all[i][2], unused ? " (not used)" : "");
+        tw_difference(d, unused ? TWIN_POWER_NOISE : TWIN_POWER_HIGH, "seeds",
+                      what ? what : all[i][2], s, t, 1);
         tw_free(s);
         tw_free(t);
         tw_free(what);
     }
 }
 
-/* Variables that the job's processes had and the launcher had not: set by the job, or by what starts its ranks. */
+/* Variables that the job's processes had and the launcher had not: set by the job, or by what
+ * starts its ranks. */
 static json_t *own_variables(const json_t *p)
 {
-    json_t *o = json_deep_copy(tw_pv_at(json_array_get(json_object_get(p, "ranks"), 0), "variables")), *v;
+    json_t *o = json_deep_copy(
+        tw_pv_at(json_array_get(json_object_get(p, "ranks"), 0), "variables"));
+    json_t *v;
     const char *name;
     void *next;
-    json_object_foreach_safe(o, next, name, v)
+    json_object_foreach_safe (o, next, name, v)
         if (json_object_get(tw_pv_at(p, "launch/variables"), name))
             json_object_del(o, name);
     return o;
@@ -503,7 +599,7 @@ static json_t *comparable_variables(const json_t *p, bool same_key)
     json_t *o = json_deep_copy(tw_pv_at(p, "launch/variables")), *v;
     const char *name;
     void *next;
-    json_object_foreach_safe(o, next, name, v)
+    json_object_foreach_safe (o, next, name, v)
         if (!same_key && json_is_string(v) && twin_redacted(json_string_value(v)))
             json_object_del(o, name);
     return o;
@@ -511,10 +607,13 @@ static json_t *comparable_variables(const json_t *p, bool same_key)
 
 static void launch(struct tw_differences *d, const json_t *a, const json_t *b)
 {
-    const json_t *x = json_array_get(json_object_get(a, "ranks"), 0), *y = json_array_get(json_object_get(b, "ranks"), 0);
-    bool same_key = json_equal(json_object_get(a, "redaction_key"), json_object_get(b, "redaction_key"));
+    const json_t *x = json_array_get(json_object_get(a, "ranks"), 0);
+    const json_t *y = json_array_get(json_object_get(b, "ranks"), 0);
+    bool same_key = json_equal(json_object_get(a, "redaction_key"),
+                               json_object_get(b, "redaction_key"));
     /* 0: the job ended before anybody looked at its processes. */
-    if (json_integer_value(tw_pv_at(a, "launch/world")) > 0 && json_integer_value(tw_pv_at(b, "launch/world")) > 0)
+    if (json_integer_value(tw_pv_at(a, "launch/world")) > 0 &&
+        json_integer_value(tw_pv_at(b, "launch/world")) > 0)
         one(d, a, b, "launch/world", TWIN_POWER_HIGH, "launch", "ranks");
     one(d, a, b, "launch/files", TWIN_POWER_HIGH, "launch", "files that steer collectives");
     one(d, a, b, "launch/scheduler", TWIN_POWER_NOISE, "launch", "scheduler");
@@ -529,12 +628,16 @@ static void launch(struct tw_differences *d, const json_t *a, const json_t *b)
     json_decref(q);
     names(d, tw_pv_at(x, "settings"), tw_pv_at(y, "settings"), "settings", "settings", high);
     generators(d, x, y);
-    names(d, tw_pv_at(a, "packages/python"), tw_pv_at(b, "packages/python"), "packages", "Python packages", of_package);
-    names(d, tw_pv_at(a, "packages/conda"), tw_pv_at(b, "packages/conda"), "packages", "conda packages", medium);
-    names(d, tw_pv_at(a, "packages/dpkg"), tw_pv_at(b, "packages/dpkg"), "packages", "system packages", low);
+    names(d, tw_pv_at(a, "packages/python"), tw_pv_at(b, "packages/python"), "packages",
+          "Python packages", of_package);
+    names(d, tw_pv_at(a, "packages/conda"), tw_pv_at(b, "packages/conda"), "packages",
+          "conda packages", medium);
+    names(d, tw_pv_at(a, "packages/dpkg"), tw_pv_at(b, "packages/dpkg"), "packages",
+          "system packages", low);
 }
 
-int twin_provenance_diff(const struct json_t *a, const struct json_t *b, struct twin_world_differences *out, struct twin_error *err)
+int twin_provenance_diff(const struct json_t *a, const struct json_t *b,
+                         struct twin_world_differences *out, struct twin_error *err)
 {
     struct tw_differences d = {.out = out};
     *out = (struct twin_world_differences){0};

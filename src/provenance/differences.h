@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_PROVENANCE_DIFFERENCES_H
 #define TW_PROVENANCE_DIFFERENCES_H
-/* What the comparisons of worlds share: the growing list, the power of names (power.c), lists of libraries. */
+/* What the comparisons of worlds share: the growing list, the power of names (power.c), lists of
+ * libraries. */
 #include "provenance.h"
 
 struct tw_differences {
@@ -10,18 +11,21 @@ struct tw_differences {
     bool failed;
 };
 /* Adds one; NULL values are "not there". Text is made printable and cut at 200 bytes. */
-void tw_difference(struct tw_differences *d, enum twin_power power, const char *group, const char *what, const char *a, const char *b, size_t count);
-int tw_differences_finish(struct tw_differences *d, struct twin_error *err); /* sorts; frees on failure */
+void tw_difference(struct tw_differences *d, enum twin_power power, const char *group,
+                   const char *what, const char *a, const char *b, size_t count);
+/* sorts; frees on failure */
+int tw_differences_finish(struct tw_differences *d, struct twin_error *err);
 
 /* A value as text; NULL for null and what is not there. tw_free. */
 char *tw_pv_shown(const json_t *v);
 json_t *tw_pv_at(const json_t *o, const char *path); /* "a/b/c", borrowed; NULL */
 
-enum twin_power tw_power_of_library(const char *file);     /* by its file's name */
+enum twin_power tw_power_of_library(const char *file); /* by its file's name */
 enum twin_power tw_power_of_version(const char *name);
 enum twin_power tw_power_of_variable(const char *name);
 bool tw_variable_is_per_rank(const char *name);
 
-/* name of a library (package, or file's name without its version's tail) -> {file name: digest}; of one list, or of all when rank is NULL. */
+/* name of a library (package, or file's name without its version's tail) -> {file name: digest}; of
+ * one list, or of all when rank is NULL. */
 json_t *tw_libraries_by_name(const json_t *p, const json_t *rank);
 #endif

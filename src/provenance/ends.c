@@ -35,9 +35,9 @@ struct reading {
     struct twin_trace *t;
     const struct twin_trace_info *info;
     struct twin_ends *out;
-    size_t *slot, slots;  /* of each series in out->given or out->weight, plus 1 */
-    bool takes_loss;      /* no lower rank had one */
-    bool alone;           /* the only trace that is read: its rank is no part of names */
+    size_t *slot, slots;          /* of each series in out->given or out->weight, plus 1 */
+    bool takes_loss;              /* no lower rank had one */
+    bool alone;                   /* the only trace that is read: its rank is no part of names */
     uint64_t first_end, last_end; /* ns */
 };
 
@@ -89,13 +89,15 @@ static void add(struct twin_digest *sum, uint64_t key, const struct twin_trace_r
     sum->b += tw_mix64(r->digest.b + place);
 }
 
-static int take_given(struct reading *x, enum twin_given what, const struct twin_series *s, const struct twin_trace_record *r)
+static int take_given(struct reading *x, enum twin_given what, const struct twin_series *s,
+                      const struct twin_trace_record *r)
 {
     size_t *slot;
     if (slot_of(x, r->series, &slot) != 0)
         return TWIN_ENOMEM;
     if (!*slot) {
-        struct twin_given_stream *grown = one_more(x->out->given, x->out->given_count, sizeof *grown);
+        struct twin_given_stream *grown = one_more(x->out->given, x->out->given_count,
+                                                   sizeof *grown);
         if (!grown)
             return TWIN_ENOMEM;
         x->out->given = grown;
@@ -113,13 +115,15 @@ static int take_given(struct reading *x, enum twin_given what, const struct twin
     return 0;
 }
 
-static int take_weight(struct reading *x, const struct twin_series *s, const struct twin_trace_record *r)
+static int take_weight(struct reading *x, const struct twin_series *s,
+                       const struct twin_trace_record *r)
 {
     size_t *slot;
     if (slot_of(x, r->series, &slot) != 0)
         return TWIN_ENOMEM;
     if (!*slot) {
-        struct twin_end_weight *grown = one_more(x->out->weight, x->out->weight_count, sizeof *grown);
+        struct twin_end_weight *grown = one_more(x->out->weight, x->out->weight_count,
+                                                 sizeof *grown);
         if (!grown)
             return TWIN_ENOMEM;
         x->out->weight = grown;
@@ -132,8 +136,10 @@ static int take_weight(struct reading *x, const struct twin_series *s, const str
     if (r->flags & TWIN_REC_UNOBSERVED)
         return 0;
     const struct twin_layout *layout = twin_trace_layout(x->t, r->layout);
-    const bool sketched = r->flags & TWIN_REC_SKETCH, changed = memcmp(&w->digest, &r->digest, sizeof w->digest) != 0;
-    if (sketched || changed) /* at the end of a process weights are shown once more, without a sketch */
+    const bool sketched = r->flags & TWIN_REC_SKETCH;
+    const bool changed = memcmp(&w->digest, &r->digest, sizeof w->digest) != 0;
+    /* at the end of a process weights are shown once more, without a sketch */
+    if (sketched || changed)
         w->measured = sketched;
     w->shown = true;
     w->last_step = r->step;
@@ -181,7 +187,11 @@ static int on_record(void *user, const struct twin_trace_record *r)
     else if (s->kind == TWIN_KIND_LOSS)
         take_loss(x, r);
     if (s->kind == TWIN_KIND_WEIGHT || s->kind == TWIN_KIND_LOSS) {
-        add(&x->out->bits, tw_hash_bytes(twin_trace_string(x->t, s->name), strlen(twin_trace_string(x->t, s->name)), (uint64_t)x->info->rank).a, r);
+        add(&x->out->bits,
+            tw_hash_bytes(twin_trace_string(x->t, s->name),
+                          strlen(twin_trace_string(x->t, s->name)), (uint64_t)x->info->rank)
+                .a,
+            r);
         x->out->bits_records++;
     }
     return rc;
@@ -200,10 +210,13 @@ static int read_trace(const char *path, bool alone, struct twin_ends *out, struc
     if (rc == TWIN_ENOMEM)
         twin_error_set(err, rc, "no memory for what %s shows", path);
     if (rc == 0) {
-        const double loop = x.info->steps >= 2 && x.last_end > x.first_end ? (double)(x.last_end - x.first_end) / 1e9 : NAN;
+        const double loop = x.info->steps >= 2 && x.last_end > x.first_end
+                                ? (double)(x.last_end - x.first_end) / 1e9
+                                : NAN;
         if (!(loop <= out->loop_s))
             out->loop_s = isnan(loop) ? out->loop_s : loop;
-        if (x.info->steps && (out->steps == 0 || x.info->steps < out->steps) && strcmp(x.info->role, "main") == 0)
+        if (x.info->steps && (out->steps == 0 || x.info->steps < out->steps) &&
+            strcmp(x.info->role, "main") == 0)
             out->steps = x.info->steps;
         out->lost += x.info->dropped + x.info->lost;
     }
@@ -223,7 +236,8 @@ static int by_name(const void *a, const void *b)
 
 static int weight_by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct twin_end_weight *)a)->name, ((const struct twin_end_weight *)b)->name);
+    return strcmp(((const struct twin_end_weight *)a)->name,
+                  ((const struct twin_end_weight *)b)->name);
 }
 
 /* Two series may share a key (one operation seen from two sites): they are one stream. */
@@ -312,15 +326,18 @@ void twin_ends_free(struct twin_ends *e)
     *e = (struct twin_ends){.loss = NAN, .loop_s = NAN, .nonfinite_step = -1};
 }
 
-const struct twin_given_stream *twin_ends_given_differ(const struct twin_ends *a, const struct twin_ends *b, enum twin_given what)
+const struct twin_given_stream *
+twin_ends_given_differ(const struct twin_ends *a, const struct twin_ends *b, enum twin_given what)
 {
     for (size_t i = 0, j = 0; i < a->given_count || j < b->given_count;) {
-        const struct twin_given_stream *x = i < a->given_count ? &a->given[i] : NULL, *y = j < b->given_count ? &b->given[j] : NULL;
+        const struct twin_given_stream *x = i < a->given_count ? &a->given[i] : NULL;
+        const struct twin_given_stream *y = j < b->given_count ? &b->given[j] : NULL;
         const int order = !x ? 1 : !y ? -1 : by_name(x, y);
         i += order <= 0;
         j += order >= 0;
         const struct twin_given_stream *one = order <= 0 ? x : y;
-        if (one->what == what && (order != 0 || x->records != y->records || x->sum.a != y->sum.a || x->sum.b != y->sum.b))
+        if (one->what == what && (order != 0 || x->records != y->records || x->sum.a != y->sum.a ||
+                                  x->sum.b != y->sum.b))
             return one;
     }
     return NULL;
@@ -338,7 +355,8 @@ void twin_gap_estimate(const struct twin_ends *a, const struct twin_ends *b, str
     double sum = 0;
     size_t counted = 0;
     *out = (struct twin_gap){.loss = loss_gap(a, b), .l2 = NAN, .relative = NAN, .max_ulp = NAN};
-    out->equal = a->bits_records && a->bits_records == b->bits_records && a->bits.a == b->bits.a && a->bits.b == b->bits.b;
+    out->equal = a->bits_records && a->bits_records == b->bits_records && a->bits.a == b->bits.a &&
+                 a->bits.b == b->bits.b;
     for (size_t i = 0, j = 0; i < a->weight_count && j < b->weight_count;) {
         const struct twin_end_weight *x = &a->weight[i], *y = &b->weight[j];
         const int order = weight_by_name(x, y);
@@ -355,9 +373,15 @@ void twin_gap_estimate(const struct twin_ends *a, const struct twin_ends *b, str
         out->l2 = sqrt(sum);
 }
 
-struct exact { const struct twin_ends *of; double squares; double max_ulp; bool differ, unmeasured; };
+struct exact {
+    const struct twin_ends *of;
+    double squares;
+    double max_ulp;
+    bool differ, unmeasured;
+};
 
-/* Is the tensor's name that of a weight, or a path that ends in it? "model/conv1.weight" is "conv1.weight of Net". */
+/* Is the tensor's name that of a weight, or a path that ends in it? "model/conv1.weight" is
+ * "conv1.weight of Net". */
 static bool is_weight(const struct twin_ends *of, const char *name)
 {
     const size_t n = strlen(name);
@@ -366,7 +390,8 @@ static bool is_weight(const struct twin_ends *of, const char *name)
         size_t length = end ? (size_t)(end - w) : strcspn(w, ",");
         const char *part = memchr(w, '[', length); /* only some elements of it were recorded */
         length = part ? (size_t)(part - w) : length;
-        if (length && n >= length && memcmp(name + n - length, w, length) == 0 && (n == length || strchr("/.]", name[n - length - 1])))
+        if (length && n >= length && memcmp(name + n - length, w, length) == 0 &&
+            (n == length || strchr("/.]", name[n - length - 1])))
             return true;
     }
     return false;
@@ -398,11 +423,13 @@ static int add_tensor(void *user, const struct twin_content_difference *d)
 
 static bool is_float(enum twin_dtype t)
 {
-    return t == TWIN_F16 || t == TWIN_BF16 || t == TWIN_F32 || t == TWIN_F64 || t == TWIN_C64 || t == TWIN_C128;
+    return t == TWIN_F16 || t == TWIN_BF16 || t == TWIN_F32 || t == TWIN_F64 || t == TWIN_C64 ||
+           t == TWIN_C128;
 }
 
 /* L2 norm of the weights of a file. */
-static int norm_of(const struct twin_ends *of, const struct twin_content *c, double *out, struct twin_error *err)
+static int norm_of(const struct twin_ends *of, const struct twin_content *c, double *out,
+                   struct twin_error *err)
 {
     struct tw_exact sum = {0};
     char *piece = tw_malloc(PIECE);
@@ -424,7 +451,8 @@ static int norm_of(const struct twin_ends *of, const struct twin_content *c, dou
     return rc;
 }
 
-int twin_gap_exact(const struct twin_ends *of, const struct twin_content *a, const struct twin_content *b, struct twin_gap *out, struct twin_error *err)
+int twin_gap_exact(const struct twin_ends *of, const struct twin_content *a,
+                   const struct twin_content *b, struct twin_gap *out, struct twin_error *err)
 {
     struct exact x = {.of = any_weight(of, a) ? of : NULL};
     double norm = NAN;

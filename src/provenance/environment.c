@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine and its system: processors, memory, kernel, limits, container, compilers. What a file does not say is left out. */
+/* The machine and its system: processors, memory, kernel, limits, container, compilers. What a file
+ * does not say is left out. */
 #include "provenance.h"
 
 #include "base.h"
@@ -22,11 +23,13 @@ enum { FILE_MAX = 16 << 20 };
 static json_t *cpu_field(const char *text, const char *key)
 {
     size_t n = strlen(key);
-    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+    for (const char *line = text; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         const char *colon = line + strcspn(line, ":\n");
         if (*line == '\n')
             break; /* the second processor */
-        if (strncmp(line, key, n) != 0 || *colon != ':' || (line[n] != '\t' && line[n] != ':' && line[n] != ' '))
+        if (strncmp(line, key, n) != 0 || *colon != ':' ||
+            (line[n] != '\t' && line[n] != ':' && line[n] != ' '))
             continue;
         const char *value = colon + 1 + (colon[1] == ' ');
         return json_stringn(value, strcspn(value, "\n"));
@@ -43,7 +46,8 @@ static json_t *sorted_words(json_t *text)
         tw_pv_put(set, w, json_true());
     char *keys = json_dumps(set, JSON_SORT_KEYS | JSON_COMPACT);
     struct tw_buf b = {0};
-    for (char *p = keys ? strchr(keys, '"') : NULL; p; p = strchr(p + 1, '"')) { /* "a":true,"b":true */
+    /* "a":true,"b":true */
+    for (char *p = keys ? strchr(keys, '"') : NULL; p; p = strchr(p + 1, '"')) {
         char *end = strchr(p + 1, '"');
         if (!end)
             break;
@@ -63,8 +67,10 @@ static json_t *cpu(void)
 {
     json_t *o = json_object();
     char *text = tw_pv_read("/proc/cpuinfo", FILE_MAX);
-    static const char *const fields[][2] = {{"vendor_id", "vendor"}, {"cpu family", "family"}, {"model", "model"}, {"model name", "name"},
-                                            {"stepping", "stepping"}, {"microcode", "microcode"}, {"CPU implementer", "vendor"}, {"CPU part", "model"}};
+    static const char *const fields[][2] = {
+        {"vendor_id", "vendor"},       {"cpu family", "family"}, {"model", "model"},
+        {"model name", "name"},        {"stepping", "stepping"}, {"microcode", "microcode"},
+        {"CPU implementer", "vendor"}, {"CPU part", "model"}};
     for (size_t i = 0; text && i < sizeof fields / sizeof fields[0]; i++)
         tw_pv_put(o, fields[i][1], cpu_field(text, fields[i][0]));
     if (text) {
@@ -94,7 +100,10 @@ static json_t *cpu(void)
 
 static json_t *memory(void)
 {
-    static const char *const keys[][2] = {{"MemTotal:", "total_kib"}, {"SwapTotal:", "swap_kib"}, {"HugePages_Total:", "hugepages"}, {"Hugepagesize:", "hugepage_kib"}};
+    static const char *const keys[][2] = {{"MemTotal:", "total_kib"},
+                                          {"SwapTotal:", "swap_kib"},
+                                          {"HugePages_Total:", "hugepages"},
+                                          {"Hugepagesize:", "hugepage_kib"}};
     json_t *o = json_object();
     char *text = tw_pv_read("/proc/meminfo", FILE_MAX);
     for (size_t i = 0; text && i < sizeof keys / sizeof keys[0]; i++) {
@@ -102,7 +111,8 @@ static json_t *memory(void)
         if (at)
             tw_pv_put(o, keys[i][1], json_integer(strtoll(at + strlen(keys[i][0]), NULL, 10)));
     }
-    tw_pv_put(o, "transparent_hugepages", tw_pv_line("/sys/kernel/mm/transparent_hugepage/enabled"));
+    tw_pv_put(o, "transparent_hugepages",
+              tw_pv_line("/sys/kernel/mm/transparent_hugepage/enabled"));
     tw_pv_put(o, "overcommit", tw_pv_line("/proc/sys/vm/overcommit_memory"));
     tw_free(text);
     return o;
@@ -110,14 +120,20 @@ static json_t *memory(void)
 
 static json_t *limits(void)
 {
-    static const struct { const char *name; int what; } all[] = {
-        {"stack", RLIMIT_STACK}, {"memory", RLIMIT_AS}, {"locked_memory", RLIMIT_MEMLOCK}, {"open_files", RLIMIT_NOFILE}, {"processes", RLIMIT_NPROC},
-        {"core", RLIMIT_CORE}, {"cpu_seconds", RLIMIT_CPU}, {"file_size", RLIMIT_FSIZE}};
+    static const struct {
+        const char *name;
+        int what;
+    } all[] = {{"stack", RLIMIT_STACK},           {"memory", RLIMIT_AS},
+               {"locked_memory", RLIMIT_MEMLOCK}, {"open_files", RLIMIT_NOFILE},
+               {"processes", RLIMIT_NPROC},       {"core", RLIMIT_CORE},
+               {"cpu_seconds", RLIMIT_CPU},       {"file_size", RLIMIT_FSIZE}};
     json_t *o = json_object();
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct rlimit l;
         if (getrlimit((__rlimit_resource_t)all[i].what, &l) == 0)
-            tw_pv_put(o, all[i].name, l.rlim_cur == RLIM_INFINITY ? json_string("unlimited") : json_integer((json_int_t)l.rlim_cur));
+            tw_pv_put(o, all[i].name,
+                      l.rlim_cur == RLIM_INFINITY ? json_string("unlimited")
+                                                  : json_integer((json_int_t)l.rlim_cur));
     }
     return o;
 }
@@ -125,14 +141,19 @@ static json_t *limits(void)
 /* The control group's own limits, of both versions. */
 static json_t *cgroup(void)
 {
-    static const char *const files[][2] = {{"cpu.max", "cpu_max"}, {"memory.max", "memory_max"}, {"cpuset.cpus.effective", "cpus"}};
-    static const char *const old[][2] = {{"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "cpu_quota_us"}, {"/sys/fs/cgroup/cpu/cpu.cfs_period_us", "cpu_period_us"},
-                                         {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "memory_max"}, {"/sys/fs/cgroup/cpuset/cpuset.cpus", "cpus"}};
+    static const char *const files[][2] = {
+        {"cpu.max", "cpu_max"}, {"memory.max", "memory_max"}, {"cpuset.cpus.effective", "cpus"}};
+    static const char *const old[][2] = {
+        {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "cpu_quota_us"},
+        {"/sys/fs/cgroup/cpu/cpu.cfs_period_us", "cpu_period_us"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "memory_max"},
+        {"/sys/fs/cgroup/cpuset/cpuset.cpus", "cpus"}};
     json_t *o = json_object();
     char *text = tw_pv_read("/proc/self/cgroup", FILE_MAX);
     const char *at = text ? strstr(text, "0::") : NULL;
     for (size_t i = 0; at && i < sizeof files / sizeof files[0]; i++) {
-        char *path = tw_printf("/sys/fs/cgroup%.*s/%s", (int)strcspn(at + 3, "\n"), at + 3, files[i][0]);
+        char *path = tw_printf("/sys/fs/cgroup%.*s/%s", (int)strcspn(at + 3, "\n"), at + 3,
+                               files[i][0]);
         tw_pv_put(o, files[i][1], path ? tw_pv_line(path) : NULL);
         tw_free(path);
     }
@@ -145,28 +166,44 @@ static json_t *cgroup(void)
 
 /* ---- system */
 
-/* What a container leaves to be seen of itself. Its image's digest is not visible from inside unless somebody says it. */
+/* What a container leaves to be seen of itself. Its image's digest is not visible from inside
+ * unless somebody says it. */
 static json_t *container(const struct tw_collector *c)
 {
-    static const char *const told[] = {"CONTAINER_IMAGE", "IMAGE_DIGEST", "CONTAINER_IMAGE_DIGEST", "SINGULARITY_CONTAINER", "APPTAINER_CONTAINER", "SINGULARITY_NAME",
-                                       "container", "KUBERNETES_SERVICE_HOST"};
+    static const char *const told[] = {"CONTAINER_IMAGE",
+                                       "IMAGE_DIGEST",
+                                       "CONTAINER_IMAGE_DIGEST",
+                                       "SINGULARITY_CONTAINER",
+                                       "APPTAINER_CONTAINER",
+                                       "SINGULARITY_NAME",
+                                       "container",
+                                       "KUBERNETES_SERVICE_HOST"};
     json_t *o = json_object(), *hints = json_object();
-    const char *kind = access("/.dockerenv", F_OK) == 0 ? "docker" : access("/run/.containerenv", F_OK) == 0 ? "podman" : NULL;
-    char *groups = tw_pv_read("/proc/1/cgroup", FILE_MAX), *known = tw_pv_read("/run/systemd/container", 4096);
+    const char *kind = access("/.dockerenv", F_OK) == 0          ? "docker"
+                       : access("/run/.containerenv", F_OK) == 0 ? "podman"
+                                                                 : NULL;
+    char *groups = tw_pv_read("/proc/1/cgroup", FILE_MAX);
+    char *known = tw_pv_read("/run/systemd/container", 4096);
     if (!kind && known && *known)
         kind = known;
     if (!kind && groups)
-        kind = strstr(groups, "kubepods") ? "kubernetes" : strstr(groups, "docker") ? "docker" : strstr(groups, "lxc") ? "lxc" : NULL;
+        kind = strstr(groups, "kubepods") ? "kubernetes"
+               : strstr(groups, "docker") ? "docker"
+               : strstr(groups, "lxc")    ? "lxc"
+                                          : NULL;
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
         const char *value = tw_pv_variable(c->env, told[i]);
         if (value)
-            tw_pv_put(hints, told[i], strcmp(told[i], "KUBERNETES_SERVICE_HOST") == 0 ? json_string("set") : tw_pv_text(c, value));
+            tw_pv_put(hints, told[i],
+                      strcmp(told[i], "KUBERNETES_SERVICE_HOST") == 0 ? json_string("set")
+                                                                      : tw_pv_text(c, value));
     }
     if (!kind && json_object_size(hints))
         kind = "unknown";
     tw_pv_put(o, "kind", tw_json_bytes(kind));
     tw_pv_put(o, "hints", hints);
-    char *image = tw_pv_read("/run/.containerenv", 65536), *at = image ? strstr(image, "imageid=\"") : NULL;
+    char *image = tw_pv_read("/run/.containerenv", 65536);
+    char *at = image ? strstr(image, "imageid=\"") : NULL;
     if (at)
         tw_pv_put(o, "image", json_stringn(at + 9, strcspn(at + 9, "\"\n")));
     tw_free(image);
@@ -180,7 +217,8 @@ static json_t *os_release(void)
     static const char *const keys[] = {"PRETTY_NAME=", "ID=", "VERSION_ID="};
     json_t *o = json_object();
     char *text = tw_pv_read("/etc/os-release", 65536), *save = NULL;
-    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\n", &save))
         for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
             if (tw_starts(line, keys[i])) {
                 char *value = line + strlen(keys[i]);
@@ -224,7 +262,10 @@ static json_t *locale(const struct tw_collector *c)
     return json_string("C");
 }
 
-static const char *const compilers[][3] = {{"gcc", "-dumpfullversion", NULL}, {"clang", "--version", NULL}, {"nvcc", "--version", NULL}, {"ld", "--version", NULL}};
+static const char *const compilers[][3] = {{"gcc", "-dumpfullversion", NULL},
+                                           {"clang", "--version", NULL},
+                                           {"nvcc", "--version", NULL},
+                                           {"ld", "--version", NULL}};
 enum { COMPILERS = sizeof compilers / sizeof compilers[0], ANSWER_S = 5 };
 
 /* Which files they are; changes when one is replaced. */
@@ -235,7 +276,8 @@ static json_t *compiler_stamp(const char *path)
         struct stat st;
         char *file = tw_program_find(compilers[i][0], path, NULL);
         if (file && stat(file, &st) == 0)
-            tw_buf_printf(&b, "%s%s=%lld.%09ld", b.len ? " " : "", file, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+            tw_buf_printf(&b, "%s%s=%lld.%09ld", b.len ? " " : "", file,
+                          (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
         tw_free(file);
     }
     json_t *v = b.len ? tw_json_bytes(b.data) : json_null();
@@ -253,7 +295,8 @@ static json_t *ask_compilers(void)
             const char *text = i == 2 && release ? release : a.out;
             tw_pv_put(o, compilers[i][0], json_stringn(text, strcspn(text, "\n")));
         } else if (!a.missing) {
-            tw_pv_put(o, compilers[i][0], json_null()); /* it is there, and gave no answer in time: not known */
+            /* it is there, and gave no answer in time: not known */
+            tw_pv_put(o, compilers[i][0], json_null());
         }
         tw_free(a.out);
     }
@@ -262,13 +305,15 @@ static json_t *ask_compilers(void)
 
 void tw_pv_compilers(struct tw_collector *c)
 {
-    json_t *o = json_object_get(c->root, "environment"), *old = json_object_get(c->before, "environment");
+    json_t *o = json_object_get(c->root, "environment");
+    json_t *old = json_object_get(c->before, "environment");
     const char *path = tw_pv_variable(c->env, "PATH");
     if (path)
         setenv("PATH", path, 1); /* the ones the job would find: just-in-time compilers call them */
     json_t *now = compiler_stamp(path);
     bool same = !json_is_null(now) && json_equal(json_object_get(old, "compilers_stamp"), now);
-    tw_pv_put(o, "compilers", same ? json_incref(json_object_get(old, "compilers")) : ask_compilers());
+    tw_pv_put(o, "compilers",
+              same ? json_incref(json_object_get(old, "compilers")) : ask_compilers());
     tw_pv_put(o, "compilers_stamp", now);
 }
 

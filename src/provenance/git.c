@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks git about a checkout that somebody else may have made. Its own configuration can name programs: hooks, monitors,
- * external differences and filters. None of them is started. The user's own configuration stays in force, so that what
- * the user has git ignore, and Git LFS, are as they are in the user's hands.
+ * Asks git about a checkout that somebody else may have made. Its own configuration can name
+ * programs: hooks, monitors, external differences and filters. None of them is started. The user's
+ * own configuration stays in force, so that what the user has git ignore, and Git LFS, are as they
+ * are in the user's hands.
  */
 #include "provenance.h"
 
@@ -12,23 +13,51 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 40, OVERRIDES_MAX = 64, MODULES_MAX = 200, MODULE_DEPTH = 4, LIST_BYTES = 1 << 20 };
+enum {
+    WORDS_MAX = 40,
+    OVERRIDES_MAX = 64,
+    MODULES_MAX = 200,
+    MODULE_DEPTH = 4,
+    LIST_BYTES = 1 << 20
+};
 
-/* Options that switch the filters of a checkout off; they hold for the git commands that git itself starts, too. */
+/* Options that switch the filters of a checkout off; they hold for the git commands that git itself
+ * starts, too. */
 struct overrides {
     char *word[2 * OVERRIDES_MAX];
     size_t count, modules;
     bool late; /* git gave no answer */
-    bool odd; /* a filter's name cannot be overridden: git is not asked at all */
+    bool odd;  /* a filter's name cannot be overridden: git is not asked at all */
 };
 
-static bool ask(struct tw_ask *a, const char *dir, double limit_s, size_t cap, const struct overrides *o,
-                const char *const *words)
+static bool ask(struct tw_ask *a, const char *dir, double limit_s, size_t cap,
+                const struct overrides *o, const char *const *words)
 {
     static const char *const before[] = {
-        "env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "-u", "GIT_EXTERNAL_DIFF", "git", "--no-pager",
-        "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotepath=false",
-        "-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "color.ui=never",
+        "env",
+        "-u",
+        "GIT_DIR",
+        "-u",
+        "GIT_WORK_TREE",
+        "-u",
+        "GIT_INDEX_FILE",
+        "-u",
+        "GIT_EXTERNAL_DIFF",
+        "git",
+        "--no-pager",
+        "--no-optional-locks",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "core.quotepath=false",
+        "-c",
+        "diff.noprefix=false",
+        "-c",
+        "diff.mnemonicPrefix=false",
+        "-c",
+        "color.ui=never",
     };
     enum { BEFORE = sizeof before / sizeof before[0] };
     const char *argv[BEFORE + 2 * OVERRIDES_MAX + WORDS_MAX + 1];
@@ -52,7 +81,8 @@ static void switch_off(struct overrides *o, const char *key)
     int length = (int)(dot - key);
     bool odd = strchr(key, '=') || strchr(key, '\n') || o->count + 2 > 2 * OVERRIDES_MAX;
     bool flag = strcmp(dot, ".required") == 0;
-    char *option = odd ? NULL : tw_strdup("-c"), *value = odd ? NULL : tw_printf("%.*s%s=%s", length, key, dot, flag ? "false" : "");
+    char *option = odd ? NULL : tw_strdup("-c");
+    char *value = odd ? NULL : tw_printf("%.*s%s=%s", length, key, dot, flag ? "false" : "");
     if (!option || !value) {
         o->odd = true;
         tw_free(option);
@@ -63,10 +93,12 @@ static void switch_off(struct overrides *o, const char *key)
     o->word[o->count++] = value;
 }
 
-/* The filters that the checkout's own configuration names: all scopes but the system's and the user's. */
+/* The filters that the checkout's own configuration names: all scopes but the system's and the
+ * user's. */
 static void own_filters(struct overrides *o, const char *dir)
 {
-    static const char *const words[] = {"config", "--show-scope", "--includes", "-z", "--get-regexp", "^filter\\.", NULL};
+    static const char *const words[] = {"config",       "--show-scope", "--includes", "-z",
+                                        "--get-regexp", "^filter\\.",   NULL};
     struct tw_ask a;
     ask(&a, dir, 10, LIST_BYTES, NULL, words); /* without a filter it ends with 1 */
     o->late |= a.late;
@@ -90,7 +122,8 @@ static void own_filters(struct overrides *o, const char *dir)
 /* Those of the submodules, too: git looks into them by itself. */
 static void all_filters(struct overrides *o, const char *dir, int depth)
 {
-    static const char *const words[] = {"config", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$", NULL};
+    static const char *const words[] = {
+        "config", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$", NULL};
     struct tw_ask a;
     char *save = NULL, *modules = tw_path_join(dir, ".gitmodules");
     bool any = modules && access(modules, F_OK) == 0;
@@ -115,17 +148,20 @@ static void all_filters(struct overrides *o, const char *dir, int depth)
     tw_free(a.out);
 }
 
-bool tw_pv_git(struct tw_ask *a, const char *dir, double limit_s, size_t cap, const char *const *words)
+bool tw_pv_git(struct tw_ask *a, const char *dir, double limit_s, size_t cap,
+               const char *const *words)
 {
     struct overrides o = {.count = 0};
-    bool looks_at_files = strcmp(words[0], "status") == 0 || strcmp(words[0], "diff") == 0, ok = false;
+    bool looks_at_files = strcmp(words[0], "status") == 0 || strcmp(words[0], "diff") == 0;
+    bool ok = false;
     if (looks_at_files)
         all_filters(&o, dir, 0);
     if (!o.odd)
         ok = ask(a, dir, limit_s, cap, &o, words);
     else {
         *a = (struct tw_ask){.status = -1, .late = o.late};
-        snprintf(a->complaint, sizeof a->complaint, "the checkout's configuration has filters that cannot be switched off");
+        snprintf(a->complaint, sizeof a->complaint,
+                 "the checkout's configuration has filters that cannot be switched off");
     }
     for (size_t i = 0; i < o.count; i++)
         tw_free(o.word[i]);

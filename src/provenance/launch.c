@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the job was started: its variables, its scheduler, files that steer its libraries. Ranks: ranks.c. */
+/* How the job was started: its variables, its scheduler, files that steer its libraries. Ranks:
+ * ranks.c. */
 #include "provenance.h"
 
 #include "base.h"
@@ -12,7 +13,8 @@ static bool is_ours(const char *name)
     return tw_starts(name, "TWINRUN_") && strcmp(name, "TWINRUN_HOME") != 0;
 }
 
-/* A list such as LD_PRELOAD without what twinrun put in front of it; NULL: nothing is left. tw_free. */
+/* A list such as LD_PRELOAD without what twinrun put in front of it; NULL: nothing is left.
+ * tw_free. */
 static char *without_ours(const json_t *ours, const char *name, const char *value)
 {
     static const char asan[] = "verify_asan_link_order=0";
@@ -23,10 +25,11 @@ static char *without_ours(const json_t *ours, const char *name, const char *valu
         size_t i;
         json_t *item;
         again = false;
-        json_array_foreach(ours, i, item) {
+        json_array_foreach (ours, i, item) {
             const char *path = json_string_value(item);
             size_t n = path ? strlen(path) : 0;
-            if (n == 0 || strncmp(rest, path, n) != 0 || (rest[n] && rest[n] != ':' && rest[n] != ' '))
+            if (n == 0 || strncmp(rest, path, n) != 0 ||
+                (rest[n] && rest[n] != ':' && rest[n] != ' '))
                 continue;
             rest += n + (rest[n] != '\0');
             again = *rest != '\0';
@@ -37,10 +40,12 @@ static char *without_ours(const json_t *ours, const char *name, const char *valu
     return rest != value && !*rest ? NULL : tw_strdup(rest);
 }
 
-void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *ours, const char *name, const char *value)
+void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *ours,
+                        const char *name, const char *value)
 {
     char *rest = is_ours(name) ? NULL : without_ours(ours, name, value);
-    char *safe = rest ? twin_redact_variable(c->redactor, name, rest) : NULL, *shown = safe ? tw_printable(name, strlen(name)) : NULL;
+    char *safe = rest ? twin_redact_variable(c->redactor, name, rest) : NULL;
+    char *shown = safe ? tw_printable(name, strlen(name)) : NULL;
     if (shown)
         tw_pv_put(o, shown, tw_json_bytes(safe));
     tw_free(shown);
@@ -48,7 +53,8 @@ void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *o
     tw_free(rest);
 }
 
-/* Names of all variables; the values of those that may be kept, of the others whether they have changed. What twinrun itself sets is left out. */
+/* Names of all variables; the values of those that may be kept, of the others whether they have
+ * changed. What twinrun itself sets is left out. */
 static json_t *variables(const struct tw_collector *c)
 {
     json_t *o = json_object();
@@ -64,12 +70,17 @@ static json_t *variables(const struct tw_collector *c)
 
 static json_t *scheduler(const struct tw_collector *c)
 {
-    static const char *const all[][3] = {{"slurm", "SLURM_JOB_ID", "SLURM_JOB_NODELIST"}, {"pbs", "PBS_JOBID", "PBS_NODEFILE"}, {"lsf", "LSB_JOBID", "LSB_HOSTS"},
-                                         {"sge", "JOB_ID", "PE_HOSTFILE"}, {"kubernetes", "KUBERNETES_SERVICE_HOST", "HOSTNAME"}};
+    static const char *const all[][3] = {{"slurm", "SLURM_JOB_ID", "SLURM_JOB_NODELIST"},
+                                         {"pbs", "PBS_JOBID", "PBS_NODEFILE"},
+                                         {"lsf", "LSB_JOBID", "LSB_HOSTS"},
+                                         {"sge", "JOB_ID", "PE_HOSTFILE"},
+                                         {"kubernetes", "KUBERNETES_SERVICE_HOST", "HOSTNAME"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const char *job = tw_pv_variable(c->env, all[i][1]), *where = tw_pv_variable(c->env, all[i][2]);
+        const char *job = tw_pv_variable(c->env, all[i][1]);
+        const char *where = tw_pv_variable(c->env, all[i][2]);
         if (job)
-            return json_pack("{s:s, s:o, s:o}", "kind", all[i][0], "job", tw_pv_text(c, job), "where", tw_pv_text(c, where));
+            return json_pack("{s:s, s:o, s:o}", "kind", all[i][0], "job", tw_pv_text(c, job),
+                             "where", tw_pv_text(c, where));
     }
     return json_null();
 }
@@ -94,8 +105,10 @@ static void drop_comments(char *text)
 static json_t *steering_files(const struct tw_collector *c)
 {
     const char *home = tw_pv_variable(c->env, "HOME");
-    char *nccl = home ? tw_path_join(home, ".nccl.conf") : NULL, *mca = home ? tw_path_join(home, ".openmpi/mca-params.conf") : NULL;
-    const char *const paths[] = {"/etc/nccl.conf", nccl, "/etc/openmpi/openmpi-mca-params.conf", mca, "/etc/ucx/ucx.conf"};
+    char *nccl = home ? tw_path_join(home, ".nccl.conf") : NULL;
+    char *mca = home ? tw_path_join(home, ".openmpi/mca-params.conf") : NULL;
+    const char *const paths[] = {"/etc/nccl.conf", nccl, "/etc/openmpi/openmpi-mca-params.conf",
+                                 mca, "/etc/ucx/ucx.conf"};
     json_t *list = json_array();
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         char hex[65];
@@ -105,7 +118,8 @@ static json_t *steering_files(const struct tw_collector *c)
         if (text)
             drop_comments(text);
         if (text && tw_pv_sha256(paths[i], 0, 0, hex, &bytes, &why) == 0)
-            tw_pv_add(list, json_pack("{s:o, s:s, s:o}", "path", tw_json_bytes(paths[i]), "sha256", hex, "text", tw_pv_text(c, text)));
+            tw_pv_add(list, json_pack("{s:o, s:s, s:o}", "path", tw_json_bytes(paths[i]), "sha256",
+                                      hex, "text", tw_pv_text(c, text)));
         tw_free(text);
     }
     tw_free(nccl);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that the job's processes have mapped, and their digests. PyTorch alone is gigabytes: what was hashed once is looked up in the memory that
- * snapshots have too (hash_cache.c), kept for the folder "/".
+ * Files that the job's processes have mapped, and their digests. PyTorch alone is gigabytes: what
+ * was hashed once is looked up in the memory that snapshots have too (hash_cache.c), kept for the
+ * folder "/".
  */
 #include "hashing.h"
 #include "provenance.h"
@@ -16,8 +17,8 @@
 enum { FILES_MAX = 20000 };
 
 struct file {
-    char *path;                /* as mapped */
-    char *real;                /* without links; NULL: not there any more */
+    char *path; /* as mapped */
+    char *real; /* without links; NULL: not there any more */
     struct tw_hash_item item;
     bool tried;
 };
@@ -39,13 +40,16 @@ long tw_libraries_add(struct tw_libraries *l, const char *path)
     for (size_t i = l->count; i-- > 0;) /* ranks come with the same list in the same order */
         if (strcmp(l->file[i].path, path) == 0)
             return (long)i;
-    struct file *grown = l->count < FILES_MAX ? tw_reallocarray(l->file, l->count + 1, sizeof *grown) : NULL;
+    struct file *grown = l->count < FILES_MAX
+                             ? tw_reallocarray(l->file, l->count + 1, sizeof *grown)
+                             : NULL;
     char *copy = grown ? tw_strdup(path) : NULL;
     if (grown)
         l->file = grown;
     if (!copy)
         return -1;
-    l->file[l->count] = (struct file){.path = copy, .real = realpath(path, real) ? tw_strdup(real) : NULL};
+    l->file[l->count] = (struct file){.path = copy,
+                                      .real = realpath(path, real) ? tw_strdup(real) : NULL};
     return (long)l->count++;
 }
 
@@ -61,12 +65,19 @@ void tw_libraries_hash(struct tw_libraries *l, double seconds)
     struct tw_hash_cache *cache = tw_hash_cache_open("/");
     struct tw_hash_item *item = tw_calloc(l->count ? l->count : 1, sizeof *item);
     int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct tw_hash_work w = {.root = root, .item = item, .count = l->count, .cache = cache, .threads = 1, .progress = late, .user = l};
+    struct tw_hash_work w = {.root = root,
+                             .item = item,
+                             .count = l->count,
+                             .cache = cache,
+                             .threads = 1,
+                             .progress = late,
+                             .user = l};
     l->deadline_ns = tw_monotonic_ns() + (uint64_t)(seconds * 1e9);
     for (size_t i = 0; item && i < l->count; i++) {
         struct stat st;
         const char *real = l->file[i].real;
-        item[i] = (struct tw_hash_item){.path = real ? real + 1 : "", .kind = TW_HASH_SHA256, .skip = !real};
+        item[i] = (struct tw_hash_item){
+            .path = real ? real + 1 : "", .kind = TW_HASH_SHA256, .skip = !real};
         if (real && stat(real, &st) == 0)
             item[i].state = tw_file_state(&st);
     }
@@ -75,7 +86,8 @@ void tw_libraries_hash(struct tw_libraries *l, double seconds)
         struct file *f = &l->file[i];
         static const unsigned char nothing[TW_HASH_MAX];
         f->item = item[i];
-        f->tried = f->real && (all || f->item.known || f->item.why || memcmp(f->item.digest, nothing, sizeof nothing) != 0);
+        f->tried = f->real && (all || f->item.known || f->item.why ||
+                               memcmp(f->item.digest, nothing, sizeof nothing) != 0);
     }
     tw_hash_cache_close(cache);
     if (root >= 0)
@@ -97,10 +109,12 @@ json_t *tw_libraries_json(const struct tw_libraries *l)
             tw_pv_put(o, "sha256", json_string(hex));
             tw_pv_put(o, "bytes", json_integer((json_int_t)f->item.state.bytes));
         } else {
-            tw_pv_put(o, "why", f->item.why                          ? tw_json_bytes(f->item.why)
-                                : f->real                            ? json_string("no time was left to hash it; the next run does")
-                                : tw_ends(f->path, " (deleted)")     ? json_string("the file was replaced while it was in use")
-                                                                     : json_string("the file is not there any more, or on another machine"));
+            tw_pv_put(o, "why",
+                      f->item.why ? tw_json_bytes(f->item.why)
+                      : f->real   ? json_string("no time was left to hash it; the next run does")
+                      : tw_ends(f->path, " (deleted)")
+                          ? json_string("the file was replaced while it was in use")
+                          : json_string("the file is not there any more, or on another machine"));
         }
         tw_pv_add(list, o);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is installed: dpkg, Python's packages, conda. Read from the folders where they keep it; no package manager is asked. */
+/* What is installed: dpkg, Python's packages, conda. Read from the folders where they keep it; no
+ * package manager is asked. */
 #include "provenance.h"
 
 #include "base.h"
@@ -33,10 +34,13 @@ static json_t *dpkg(void)
     for (const char *at = text; at && *at && json_object_size(o) < PACKAGES_MAX;) {
         const char *end = strstr(at, "\n\n");
         end = end ? end : at + strlen(at);
-        char *name = field(at, end, "Package: "), *version = field(at, end, "Version: "), *arch = field(at, end, "Architecture: "),
-             *status = field(at, end, "Status: ");
+        char *name = field(at, end, "Package: ");
+        char *version = field(at, end, "Version: ");
+        char *arch = field(at, end, "Architecture: ");
+        char *status = field(at, end, "Status: ");
         if (name && version && status && tw_ends(status, " installed")) {
-            char *key = arch && json_object_get(o, name) ? tw_printf("%s:%s", name, arch) : tw_strdup(name);
+            char *key = arch && json_object_get(o, name) ? tw_printf("%s:%s", name, arch)
+                                                         : tw_strdup(name);
             if (key)
                 tw_pv_put(o, key, tw_json_bytes(version));
             tw_free(key);
@@ -57,13 +61,15 @@ static void python_folder(json_t *o, const char *dir)
 {
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));) {
-        const char *tail = tw_ends(e->d_name, ".dist-info") ? ".dist-info" : tw_ends(e->d_name, ".egg-info") ? ".egg-info" : NULL;
+        const char *tail = tw_ends(e->d_name, ".dist-info")  ? ".dist-info"
+                           : tw_ends(e->d_name, ".egg-info") ? ".egg-info"
+                                                             : NULL;
         char *name = tail ? tw_strndup(e->d_name, strlen(e->d_name) - strlen(tail)) : NULL;
         char *dash = name ? strchr(name, '-') : NULL;
         if (dash && json_object_size(o) < PACKAGES_MAX) {
             *dash++ = '\0';
             dash[strcspn(dash, "-")] = '\0'; /* "1.2-py3.11" of an egg */
-            if (!json_object_get(o, name)) /* the first on the path counts */
+            if (!json_object_get(o, name))   /* the first on the path counts */
                 tw_pv_put(o, name, tw_json_bytes(dash));
         }
         tw_free(name);
@@ -92,25 +98,32 @@ static void python_prefix(json_t *folders, const char *prefix)
     tw_free(lib);
 }
 
-/* Where the packages of the job's Python are: as its processes said, else by the interpreter's place. */
+/* Where the packages of the job's Python are: as its processes said, else by the interpreter's
+ * place. */
 static json_t *python_folders(const struct tw_collector *c)
 {
-    json_t *said = json_object_get(json_object_get(c->root, "python"), "path"), *folders = json_array(), *item;
+    json_t *said = json_object_get(json_object_get(c->root, "python"), "path");
+    json_t *folders = json_array();
+    json_t *item;
     size_t i;
-    json_array_foreach(said, i, item) {
+    json_array_foreach (said, i, item) {
         const char *path = json_string_value(item);
         if (path && strstr(path, "-packages"))
             json_array_append(folders, item);
     }
     if (json_array_size(folders))
         return folders;
-    const char *env[] = {tw_pv_variable(c->env, "VIRTUAL_ENV"), tw_pv_variable(c->env, "CONDA_PREFIX")};
+    const char *env[] = {tw_pv_variable(c->env, "VIRTUAL_ENV"),
+                         tw_pv_variable(c->env, "CONDA_PREFIX")};
     for (i = 0; i < 2; i++)
         if (env[i] && *env[i])
             python_prefix(folders, env[i]);
-    json_array_foreach(json_object_get(json_object_get(c->root, "programs"), "files"), i, item) {
-        const char *path = json_string_value(json_object_get(item, "path")), *base = path ? strrchr(path, '/') : NULL;
-        char *prefix = base && tw_starts(base, "/python") ? tw_strndup(path, (size_t)(base - path)) : NULL, *up = prefix ? strrchr(prefix, '/') : NULL;
+    json_array_foreach (json_object_get(json_object_get(c->root, "programs"), "files"), i, item) {
+        const char *path = json_string_value(json_object_get(item, "path"));
+        const char *base = path ? strrchr(path, '/') : NULL;
+        char *prefix = base && tw_starts(base, "/python") ? tw_strndup(path, (size_t)(base - path))
+                                                          : NULL;
+        char *up = prefix ? strrchr(prefix, '/') : NULL;
         if (up) {
             *up = '\0';
             python_prefix(folders, prefix);
@@ -129,7 +142,8 @@ static json_t *conda(const struct tw_collector *c)
     DIR *d = dir ? opendir(dir) : NULL;
     json_t *o = d ? json_object() : NULL;
     for (struct dirent *e; d && (e = readdir(d));) {
-        char *name = tw_ends(e->d_name, ".json") ? tw_strndup(e->d_name, strlen(e->d_name) - 5) : NULL;
+        char *name = tw_ends(e->d_name, ".json") ? tw_strndup(e->d_name, strlen(e->d_name) - 5)
+                                                 : NULL;
         char *build = name ? strrchr(name, '-') : NULL;
         if (build) {
             *build = '\0';
@@ -157,9 +171,10 @@ static json_t *stamp(json_t *folders)
     json_t *item, *v;
     if (stat("/var/lib/dpkg/status", &st) == 0)
         tw_buf_printf(&b, "%lld.%09ld", (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
-    json_array_foreach(folders, i, item)
+    json_array_foreach (folders, i, item)
         if (stat(json_string_value(item) ? json_string_value(item) : "", &st) == 0)
-            tw_buf_printf(&b, " %s=%lld.%09ld", json_string_value(item), (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+            tw_buf_printf(&b, " %s=%lld.%09ld", json_string_value(item),
+                          (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
     v = b.len ? tw_json_bytes(b.data) : json_null();
     tw_buf_free(&b);
     return v;
@@ -176,7 +191,7 @@ json_t *tw_pv_packages(struct tw_collector *c)
         return json_incref(old);
     }
     json_t *o = json_object(), *python = json_object();
-    json_array_foreach(folders, i, item)
+    json_array_foreach (folders, i, item)
         if (json_string_value(item))
             python_folder(python, json_string_value(item));
     tw_pv_put(o, "stamp", now);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks of one run side by side: what most of them have against those that have something else; and many runs in one line. */
+/* The ranks of one run side by side: what most of them have against those that have something else;
+ * and many runs in one line. */
 #include "differences.h"
 
 #include "base.h"
@@ -12,7 +13,7 @@ enum { RANKS_SHOWN = 8 };
 struct parity {
     struct tw_differences d;
     const json_t *ranks;
-    json_t *flat;      /* per rank: {"kind name": text} */
+    json_t *flat; /* per rank: {"kind name": text} */
 };
 
 /* "3, 5, 17 and 12 more" */
@@ -22,12 +23,14 @@ static char *name_ranks(const struct parity *p, const json_t *members)
     json_t *item;
     size_t i, n = json_array_size(members);
     tw_buf_printf(&b, n == 1 ? "rank " : "ranks ");
-    json_array_foreach((json_t *)members, i, item) {
+    json_array_foreach ((json_t *)members, i, item) {
         if (i == RANKS_SHOWN) {
             tw_buf_printf(&b, " and %zu more", n - i);
             break;
         }
-        tw_buf_printf(&b, "%s%lld", i ? ", " : "", (long long)json_integer_value(json_object_get(json_array_get(p->ranks, (size_t)json_integer_value(item)), "rank")));
+        tw_buf_printf(&b, "%s%lld", i ? ", " : "",
+                      (long long)json_integer_value(json_object_get(
+                          json_array_get(p->ranks, (size_t)json_integer_value(item)), "rank")));
     }
     return tw_buf_steal(&b);
 }
@@ -43,7 +46,8 @@ static enum twin_power power_of(const char *key)
 
 static const char *group_of(const char *key)
 {
-    static const char *const groups[] = {"variables", "libraries", "settings", "versions", "machine"};
+    static const char *const groups[] = {"variables", "libraries", "settings", "versions",
+                                         "machine"};
     for (size_t i = 0; i < 3; i++)
         if (tw_starts(key, groups[i]))
             return groups[i];
@@ -57,23 +61,26 @@ static void compare_key(struct parity *p, const char *key)
     json_t *values = json_object(), *rank, *members;
     const char *text, *most = NULL;
     size_t i, best = 0;
-    json_array_foreach(p->flat, i, rank) {
+    json_array_foreach (p->flat, i, rank) {
         const char *v = json_string_value(json_object_get(rank, key));
         v = v ? v : missing;
         if (!json_object_get(values, v))
             tw_pv_put(values, v, json_array());
         tw_pv_add(json_object_get(values, v), json_integer((json_int_t)i));
     }
-    json_object_foreach(values, text, members)
+    json_object_foreach (values, text, members)
         if (json_array_size(members) > best) {
             best = json_array_size(members);
             most = text;
         }
-    json_object_foreach(values, text, members) {
+    json_object_foreach (values, text, members) {
         if (strcmp(text, most) == 0)
             continue;
-        char *who = name_ranks(p, members), *what = who ? tw_printf("%s: %s", who, strchr(key, ' ') + 1) : NULL;
-        tw_difference(&p->d, power_of(key), group_of(key), what ? what : key, strcmp(most, missing) ? most : NULL, strcmp(text, missing) ? text : NULL, json_array_size(members));
+        char *who = name_ranks(p, members);
+        char *what = who ? tw_printf("%s: %s", who, strchr(key, ' ') + 1) : NULL;
+        tw_difference(&p->d, power_of(key), group_of(key), what ? what : key,
+                      strcmp(most, missing) ? most : NULL, strcmp(text, missing) ? text : NULL,
+                      json_array_size(members));
         tw_free(what);
         tw_free(who);
     }
@@ -84,12 +91,16 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
 {
     json_t *v;
     const char *name;
-    json_object_foreach((json_t *)o, name, v) {
+    json_object_foreach ((json_t *)o, name, v) {
         bool variable = strcmp(kind, "variables") == 0;
-        char *key = variable && tw_variable_is_per_rank(name) ? NULL : tw_printf("%s %s", kind, name), *text = key ? tw_pv_shown(v) : NULL;
-        if (key && strcmp(kind, "libraries") == 0 && json_object_size(v) == 1) { /* one file: its digest */
+        char *key = variable && tw_variable_is_per_rank(name) ? NULL
+                                                              : tw_printf("%s %s", kind, name);
+        char *text = key ? tw_pv_shown(v) : NULL;
+        /* one file: its digest */
+        if (key && strcmp(kind, "libraries") == 0 && json_object_size(v) == 1) {
             tw_free(text);
-            text = tw_printf("%.12s", json_string_value(json_object_iter_value(json_object_iter(v))));
+            text = tw_printf("%.12s",
+                             json_string_value(json_object_iter_value(json_object_iter(v))));
         } else if (key && strcmp(kind, "libraries") == 0) {
             char hex[65];
             tw_pv_sha256_of(text ? text : "", text ? strlen(text) : 0, hex);
@@ -103,7 +114,8 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
     }
 }
 
-int twin_provenance_parity(const struct json_t *record, struct twin_world_differences *out, struct twin_error *err)
+int twin_provenance_parity(const struct json_t *record, struct twin_world_differences *out,
+                           struct twin_error *err)
 {
     static const char *const kinds[] = {"variables", "versions", "settings", "machine"};
     json_t *ranks = json_object_get(record, "ranks"), *rank, *keys = json_object(), *v;
@@ -111,7 +123,7 @@ int twin_provenance_parity(const struct json_t *record, struct twin_world_differ
     const char *key;
     size_t i;
     *out = (struct twin_world_differences){0};
-    json_array_foreach(ranks, i, rank) {
+    json_array_foreach (ranks, i, rank) {
         json_t *flat = json_object(), *libraries = tw_libraries_by_name(record, rank);
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
             flatten(flat, kinds[k], json_object_get(rank, kinds[k]));
@@ -121,7 +133,7 @@ int twin_provenance_parity(const struct json_t *record, struct twin_world_differ
         json_decref(libraries);
     }
     if (json_array_size(ranks) > 1)
-        json_object_foreach(keys, key, v)
+        json_object_foreach (keys, key, v)
             compare_key(&p, key);
     json_decref(keys);
     json_decref(p.flat);
@@ -138,8 +150,10 @@ char *twin_provenance_parity_summary(const struct twin_run *run)
         while (n < d.count && d.item[n].power <= TWIN_POWER_MEDIUM) /* sorted */
             n++;
     if (n)
-        line = tw_printf("the ranks had different worlds: %s: %s, the others: %s%s", d.item[0].what, d.item[0].b ? d.item[0].b : "not there",
-                         d.item[0].a ? d.item[0].a : "not there", n > 1 ? "; and more (twinrun show --provenance)" : "");
+        line = tw_printf("the ranks had different worlds: %s: %s, the others: %s%s", d.item[0].what,
+                         d.item[0].b ? d.item[0].b : "not there",
+                         d.item[0].a ? d.item[0].a : "not there",
+                         n > 1 ? "; and more (twinrun show --provenance)" : "");
     twin_world_differences_free(&d);
     json_decref(p);
     return line;
@@ -167,12 +181,14 @@ char *twin_provenance_summary(const struct twin_run *const *runs, size_t count)
     for (size_t i = 1; i < count && !line; i++) {
         struct twin_world_differences d = {0};
         json_t *other = NULL;
-        if (twin_provenance_load(runs[i]->dir, &other, NULL) == 0 && twin_provenance_diff(first, other, &d, NULL) == 0) {
+        if (twin_provenance_load(runs[i]->dir, &other, NULL) == 0 &&
+            twin_provenance_diff(first, other, &d, NULL) == 0) {
             size_t shown = 0, all = 0;
             for (size_t k = 0; k < d.count; k++) {
-                /* What the job does with its generators is its result, and what its command says is known to who typed it. */
-                if (d.item[k].power != TWIN_POWER_HIGH || strcmp(d.item[k].group, "seeds") == 0 || strcmp(d.item[k].what, "command") == 0 ||
-                    is_written(runs[0], d.item[k].what))
+                /* What the job does with its generators is its result, and what its command says is
+                 * known to who typed it. */
+                if (d.item[k].power != TWIN_POWER_HIGH || strcmp(d.item[k].group, "seeds") == 0 ||
+                    strcmp(d.item[k].what, "command") == 0 || is_written(runs[0], d.item[k].what))
                     continue;
                 if (shown < 3)
                     tw_buf_printf(&b, "%s%s", shown++ ? ", " : "", d.item[k].what);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much what differs may change a result's bits: by experience (docs/internals/provenance.md), not by proof. */
+/* How much what differs may change a result's bits: by experience (docs/internals/provenance.md),
+ * not by proof. */
 #include "differences.h"
 
 #include "base.h"
@@ -30,44 +31,150 @@ const char *twin_power_name(enum twin_power p)
 
 enum twin_power tw_power_of_library(const char *file)
 {
-    static const char *const computes[] = {"torch", "libtorch", "libc10", "libmkl", "libopenblas", "libscipy_openblas", "libblas", "libcblas", "liblapack", "libatlas",
-                                           "libcudnn", "libcublas", "libcuda", "libcusparse", "libcusolver", "libcufft", "libcurand", "libnccl", "librccl", "libnvrtc",
-                                           "libnvidia-ptxjit", "libmpi", "libmpich", "libgomp", "libomp", "libiomp", "libm.so", "libm-", "libmvec", "libdnnl", "libonednn",
-                                           "libgloo", "libucc", "libucp", "libuct", "libfftw", "libamdhip", "librocblas", "libMIOpen", "libhipblas", "libXNNPACK",
-                                           "libgfortran", "libsleef", "libtriton", "triton", "_multiarray", "numpy", "scipy", "jax", "xla", "tensorflow", "libtensorflow",
-                                           "nvidia", "flash_attn", "xformers", "apex", "transformer_engine", "deepspeed", NULL};
+    static const char *const computes[] = {"torch",         "libtorch",    "libc10",
+                                           "libmkl",        "libopenblas", "libscipy_openblas",
+                                           "libblas",       "libcblas",    "liblapack",
+                                           "libatlas",      "libcudnn",    "libcublas",
+                                           "libcuda",       "libcusparse", "libcusolver",
+                                           "libcufft",      "libcurand",   "libnccl",
+                                           "librccl",       "libnvrtc",    "libnvidia-ptxjit",
+                                           "libmpi",        "libmpich",    "libgomp",
+                                           "libomp",        "libiomp",     "libm.so",
+                                           "libm-",         "libmvec",     "libdnnl",
+                                           "libonednn",     "libgloo",     "libucc",
+                                           "libucp",        "libuct",      "libfftw",
+                                           "libamdhip",     "librocblas",  "libMIOpen",
+                                           "libhipblas",    "libXNNPACK",  "libgfortran",
+                                           "libsleef",      "libtriton",   "triton",
+                                           "_multiarray",   "numpy",       "scipy",
+                                           "jax",           "xla",         "tensorflow",
+                                           "libtensorflow", "nvidia",      "flash_attn",
+                                           "xformers",      "apex",        "transformer_engine",
+                                           "deepspeed",     NULL};
     return begins_with(file, computes) ? TWIN_POWER_HIGH : TWIN_POWER_MEDIUM;
 }
 
 enum twin_power tw_power_of_version(const char *name)
 {
-    static const char *const high[] = {"torch", "torch.cuda", "torch.hip", "torch.git_version", "torch.built_with", "cudnn", "nccl", "mpi", "numpy", "jax", "tensorflow", "triton",
-                                       "scipy", "torchvision", "nvidia_driver", "cuda_driver", "cpu", NULL};
+    static const char *const high[] = {"torch",
+                                       "torch.cuda",
+                                       "torch.hip",
+                                       "torch.git_version",
+                                       "torch.built_with",
+                                       "cudnn",
+                                       "nccl",
+                                       "mpi",
+                                       "numpy",
+                                       "jax",
+                                       "tensorflow",
+                                       "triton",
+                                       "scipy",
+                                       "torchvision",
+                                       "nvidia_driver",
+                                       "cuda_driver",
+                                       "cpu",
+                                       NULL};
     static const char *const low[] = {"kernel", NULL};
-    return is_one_of(name, high) ? TWIN_POWER_HIGH : is_one_of(name, low) ? TWIN_POWER_LOW : TWIN_POWER_MEDIUM;
+    return is_one_of(name, high)  ? TWIN_POWER_HIGH
+           : is_one_of(name, low) ? TWIN_POWER_LOW
+                                  : TWIN_POWER_MEDIUM;
 }
 
 bool tw_variable_is_per_rank(const char *name)
 {
-    static const char *const exact[] = {"RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "NODE_RANK", "HOSTNAME", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
-                                        "JOB_COMPLETION_INDEX", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK",
-                                        "OMPI_MCA_orte_ess_vpid", "OMPI_MCA_ess_base_vpid", "PMI_FD", "PMI_ID", "PMI_PORT", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-                                        "ROCR_VISIBLE_DEVICES", "TORCHELASTIC_ERROR_FILE", NULL};
+    static const char *const exact[] = {"RANK",
+                                        "LOCAL_RANK",
+                                        "GROUP_RANK",
+                                        "ROLE_RANK",
+                                        "NODE_RANK",
+                                        "HOSTNAME",
+                                        "SLURM_PROCID",
+                                        "SLURM_LOCALID",
+                                        "SLURM_NODEID",
+                                        "JOB_COMPLETION_INDEX",
+                                        "PMI_RANK",
+                                        "PMIX_RANK",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "OMPI_COMM_WORLD_NODE_RANK",
+                                        "OMPI_MCA_orte_ess_vpid",
+                                        "OMPI_MCA_ess_base_vpid",
+                                        "PMI_FD",
+                                        "PMI_ID",
+                                        "PMI_PORT",
+                                        "CUDA_VISIBLE_DEVICES",
+                                        "HIP_VISIBLE_DEVICES",
+                                        "ROCR_VISIBLE_DEVICES",
+                                        "TORCHELASTIC_ERROR_FILE",
+                                        NULL};
     return is_one_of(name, exact);
 }
 
 enum twin_power tw_power_of_variable(const char *name)
 {
-    static const char *const numbers[] = {"OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "VECLIB_", "NUMEXPR_", "TBB_", "ONEDNN_", "DNNL_", "CUBLAS", "CUDNN_",
-                                          "NVIDIA_TF32", "NCCL_", "GLOO_", "ATEN_", "TORCH_ALLOW", "TORCH_BLAS", "TF_DETERMINISTIC", "TF_CUDNN", "XLA_", "JAX_", "MIOPEN_",
-                                          "RCCL_", "GLIBC_TUNABLES", "PYTHONHASHSEED", "LD_PRELOAD", "LD_LIBRARY_PATH", "UCX_", "CUDA_LAUNCH", "CUDA_DEVICE", NULL};
-    static const char *const may[] = {"CUDA_", "TORCH", "PYTORCH_", "TRITON_", "HIP_", "HSA_", "OMPI_MCA", "MPICH_", "I_MPI_", "FI_", "PYTHONPATH", "PYTHONOPTIMIZE", "WORLD_SIZE",
-                                      "CONDA_PREFIX", "VIRTUAL_ENV", "LC_", "LANG", "MALLOC_", "HOROVOD_", "PYTHONNOUSERSITE", "PYTHONHOME", "TF_", NULL};
-    static const char *const noise[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_", "TORCHINDUCTOR_CACHE", "SLURM_", "PMI", "OMPI_COMM_WORLD", "TWINRUN_",
-                                        "TMPDIR", "PBS_", "LSB_", "SHLVL", "PWD", "OLDPWD", "_", NULL};
-    if (tw_variable_is_per_rank(name) || is_one_of(name, noise) || (begins_with(name, noise) && name[0] != '_'))
+    static const char *const numbers[] = {"OMP_",
+                                          "GOMP_",
+                                          "KMP_",
+                                          "MKL_",
+                                          "OPENBLAS_",
+                                          "BLIS_",
+                                          "VECLIB_",
+                                          "NUMEXPR_",
+                                          "TBB_",
+                                          "ONEDNN_",
+                                          "DNNL_",
+                                          "CUBLAS",
+                                          "CUDNN_",
+                                          "NVIDIA_TF32",
+                                          "NCCL_",
+                                          "GLOO_",
+                                          "ATEN_",
+                                          "TORCH_ALLOW",
+                                          "TORCH_BLAS",
+                                          "TF_DETERMINISTIC",
+                                          "TF_CUDNN",
+                                          "XLA_",
+                                          "JAX_",
+                                          "MIOPEN_",
+                                          "RCCL_",
+                                          "GLIBC_TUNABLES",
+                                          "PYTHONHASHSEED",
+                                          "LD_PRELOAD",
+                                          "LD_LIBRARY_PATH",
+                                          "UCX_",
+                                          "CUDA_LAUNCH",
+                                          "CUDA_DEVICE",
+                                          NULL};
+    static const char *const may[] = {
+        "CUDA_",      "TORCH",        "PYTORCH_",    "TRITON_",
+        "HIP_",       "HSA_",         "OMPI_MCA",    "MPICH_",
+        "I_MPI_",     "FI_",          "PYTHONPATH",  "PYTHONOPTIMIZE",
+        "WORLD_SIZE", "CONDA_PREFIX", "VIRTUAL_ENV", "LC_",
+        "LANG",       "MALLOC_",      "HOROVOD_",    "PYTHONNOUSERSITE",
+        "PYTHONHOME", "TF_",          NULL};
+    static const char *const noise[] = {"MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        "TORCHELASTIC_RUN_ID",
+                                        "TORCHELASTIC_",
+                                        "TORCHINDUCTOR_CACHE",
+                                        "SLURM_",
+                                        "PMI",
+                                        "OMPI_COMM_WORLD",
+                                        "TWINRUN_",
+                                        "TMPDIR",
+                                        "PBS_",
+                                        "LSB_",
+                                        "SHLVL",
+                                        "PWD",
+                                        "OLDPWD",
+                                        "_",
+                                        NULL};
+    if (tw_variable_is_per_rank(name) || is_one_of(name, noise) ||
+        (begins_with(name, noise) && name[0] != '_'))
         return TWIN_POWER_NOISE;
     if (begins_with(name, numbers))
         return TWIN_POWER_HIGH;
-    return begins_with(name, may) ? TWIN_POWER_MEDIUM : strcmp(name, "PATH") == 0 ? TWIN_POWER_LOW : TWIN_POWER_NOISE;
+    return begins_with(name, may)      ? TWIN_POWER_MEDIUM
+           : strcmp(name, "PATH") == 0 ? TWIN_POWER_LOW
+                                       : TWIN_POWER_NOISE;
 }

@@ -30,11 +30,15 @@ static void free_breach(struct twin_precision_breach *b)
     tw_free(b->found);
 }
 
-int tw_precision_add(struct twin_precision_result *r, struct twin_precision_breach *b, struct twin_error *err)
+int tw_precision_add(struct twin_precision_result *r, struct twin_precision_breach *b,
+                     struct twin_error *err)
 {
     const bool whole = b->name && b->scope && b->op && b->site && b->found;
     r->broken++;
-    struct twin_precision_breach *grown = whole && r->breaches < BREACHES_MAX ? tw_reallocarray(r->breach, r->breaches + 1, sizeof *grown) : NULL;
+    struct twin_precision_breach *grown = whole && r->breaches < BREACHES_MAX
+                                              ? tw_reallocarray(r->breach, r->breaches + 1,
+                                                                sizeof *grown)
+                                              : NULL;
     if (!grown) {
         free_breach(b);
         return whole && r->breaches >= BREACHES_MAX ? 0 : no_memory(err);
@@ -49,30 +53,45 @@ int tw_precision_add(struct twin_precision_result *r, struct twin_precision_brea
 /* "torch.float32" -> "float32", "True" -> "on". */
 static const char *plain(const char *value)
 {
-    return strcmp(value, "True") == 0 ? "on" : strcmp(value, "False") == 0 ? "off" : tw_starts(value, "torch.") ? value + strlen("torch.") : value;
+    return strcmp(value, "True") == 0    ? "on"
+           : strcmp(value, "False") == 0 ? "off"
+           : tw_starts(value, "torch.")  ? value + strlen("torch.")
+                                         : value;
 }
 
-static int judge_value(const struct tw_precision_rule *rule, struct twin_precision_result *out, int32_t rank, const char *setting, const char *value, const char *when, struct twin_error *err)
+static int judge_value(const struct tw_precision_rule *rule, struct twin_precision_result *out,
+                       int32_t rank, const char *setting, const char *value, const char *when,
+                       struct twin_error *err)
 {
     if (tw_precision_allows(rule, plain(value)))
         return 0;
-    struct twin_precision_breach b = {.rank = rank, .times = 1, .name = tw_strdup(setting), .scope = tw_strdup(""), .op = tw_strdup(""), .site = tw_strdup(""), .found = tw_printf("%s%s", value, when)};
+    struct twin_precision_breach b = {.rank = rank,
+                                      .times = 1,
+                                      .name = tw_strdup(setting),
+                                      .scope = tw_strdup(""),
+                                      .op = tw_strdup(""),
+                                      .site = tw_strdup(""),
+                                      .found = tw_printf("%s%s", value, when)};
     return tw_precision_add(out, &b, err);
 }
 
 /* Both ends of the process count: what was set between them and set back is not seen. */
-static int judge_rank(const struct tw_precision_rule *rule, const json_t *rank, struct twin_precision_result *out, bool *idle, struct twin_error *err)
+static int judge_rank(const struct tw_precision_rule *rule, const json_t *rank,
+                      struct twin_precision_result *out, bool *idle, struct twin_error *err)
 {
     const struct tw_precision_switch *s = tw_precision_switch(rule->key);
-    const json_t *now = json_object_get(rank, "settings"), *then = json_object_get(rank, "settings_at_start");
+    const json_t *now = json_object_get(rank, "settings");
+    const json_t *then = json_object_get(rank, "settings_at_start");
     const int32_t number = (int32_t)json_integer_value(json_object_get(rank, "rank"));
     int rc = 0;
-    if (s->cuda_only && !json_object_get(rank, "device") && json_object_get(json_object_get(rank, "versions"), "torch")) {
+    if (s->cuda_only && !json_object_get(rank, "device") &&
+        json_object_get(json_object_get(rank, "versions"), "torch")) {
         *idle = true;
         return 0;
     }
     for (size_t i = 0; rc == 0 && i < 3 && s->setting[i]; i++) {
-        const char *value = json_string_value(json_object_get(now, s->setting[i])), *before = json_string_value(json_object_get(then, s->setting[i]));
+        const char *value = json_string_value(json_object_get(now, s->setting[i]));
+        const char *before = json_string_value(json_object_get(then, s->setting[i]));
         if (!value || strcmp(value, "?") == 0) {
             out->outcome = TWIN_PRECISION_UNKNOWN;
             if (!*out->why) {
@@ -89,7 +108,8 @@ static int judge_rank(const struct tw_precision_rule *rule, const json_t *rank, 
     return rc;
 }
 
-static int judge_settings(const struct twin_precision_policy *p, const struct twin_run *run, struct twin_precision_verdict *v, struct twin_error *err)
+static int judge_settings(const struct twin_precision_policy *p, const struct twin_run *run,
+                          struct twin_precision_verdict *v, struct twin_error *err)
 {
     json_t *provenance = NULL, *rank;
     int rc = 0;
@@ -99,13 +119,14 @@ static int judge_settings(const struct twin_precision_policy *p, const struct tw
         bool idle = false;
         if (p->rule[i].about != TW_ABOUT_SETTING)
             continue;
-        json_array_foreach(json_object_get(provenance, "ranks"), k, rank)
+        json_array_foreach (json_object_get(provenance, "ranks"), k, rank)
             if (rc == 0)
                 rc = judge_rank(&p->rule[i], rank, &v->result[i], &idle, err);
         if (idle && v->result[i].judged == 0 && v->result[i].outcome == TWIN_PRECISION_KEPT) {
             v->result[i].outcome = TWIN_PRECISION_IDLE;
             tw_free(v->result[i].why);
-            v->result[i].why = tw_strdup("no rank used a CUDA device, and these switches change nothing elsewhere");
+            v->result[i].why = tw_strdup(
+                "no rank used a CUDA device, and these switches change nothing elsewhere");
         }
     }
     json_decref(provenance);
@@ -117,7 +138,11 @@ static int judge_settings(const struct twin_precision_policy *p, const struct tw
 static char *words_of(const struct tw_precision_rule *r)
 {
     struct tw_buf b = {0};
-    tw_buf_printf(&b, "%s%s", r->pattern ? r->pattern : r->about == TW_ABOUT_DTYPES ? "*" : r->key, r->about == TW_ABOUT_DTYPES ? ":" : "");
+    tw_buf_printf(&b, "%s%s",
+                  r->pattern                    ? r->pattern
+                  : r->about == TW_ABOUT_DTYPES ? "*"
+                                                : r->key,
+                  r->about == TW_ABOUT_DTYPES ? ":" : "");
     for (size_t i = 0; i < r->allowed_count; i++)
         tw_buf_printf(&b, "%s %s", i ? " or" : "", r->allowed[i]);
     return tw_buf_steal(&b);
@@ -143,16 +168,23 @@ static void settle(const struct tw_precision_rule *rule, struct twin_precision_r
     if (r->why && *r->why && r->outcome != TWIN_PRECISION_BROKEN)
         return;
     tw_free(r->why);
-    r->why = r->outcome == TWIN_PRECISION_UNKNOWN ? tw_printf("no %s that it speaks of were seen", things[rule->about]) : tw_printf("%llu %s judged", (unsigned long long)r->judged, things[rule->about]);
+    r->why = r->outcome == TWIN_PRECISION_UNKNOWN
+                 ? tw_printf("no %s that it speaks of were seen", things[rule->about])
+                 : tw_printf("%llu %s judged", (unsigned long long)r->judged, things[rule->about]);
 }
 
-int twin_precision_check(const struct twin_precision_policy *p, const struct twin_run *run, struct twin_precision_verdict *v, struct twin_error *err)
+int twin_precision_check(const struct twin_precision_policy *p, const struct twin_run *run,
+                         struct twin_precision_verdict *v, struct twin_error *err)
 {
     *v = (struct twin_precision_verdict){.result = tw_calloc(p->count, sizeof *v->result)};
     int rc = v->result ? 0 : no_memory(err);
     for (size_t i = 0; rc == 0 && i < p->count; i++) {
         struct twin_precision_result *r = &v->result[v->count++];
-        *r = (struct twin_precision_result){.line = p->rule[i].line, .rule = words_of(&p->rule[i]), .reason = tw_strdup(p->rule[i].reason ? p->rule[i].reason : ""), .why = tw_strdup("")};
+        *r = (struct twin_precision_result){
+            .line = p->rule[i].line,
+            .rule = words_of(&p->rule[i]),
+            .reason = tw_strdup(p->rule[i].reason ? p->rule[i].reason : ""),
+            .why = tw_strdup("")};
         rc = r->rule && r->reason && r->why ? 0 : no_memory(err);
     }
     for (size_t i = 0; rc == 0 && i < run->trace_count; i++)
@@ -166,7 +198,9 @@ int twin_precision_check(const struct twin_precision_policy *p, const struct twi
         kept |= v->result[i].outcome == TWIN_PRECISION_KEPT;
         rc = v->result[i].why ? 0 : no_memory(err);
     }
-    v->outcome = broken ? TWIN_PRECISION_BROKEN : unknown || !kept ? TWIN_PRECISION_UNKNOWN : TWIN_PRECISION_KEPT;
+    v->outcome = broken             ? TWIN_PRECISION_BROKEN
+                 : unknown || !kept ? TWIN_PRECISION_UNKNOWN
+                                    : TWIN_PRECISION_KEPT;
     if (rc != 0)
         twin_precision_verdict_free(v);
     return rc;

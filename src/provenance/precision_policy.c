@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A precision policy: [[precision]] tables in a small part of TOML, each of them one rule. docs/precision.md has the form. */
+/* A precision policy: [[precision]] tables in a small part of TOML, each of them one rule.
+ * docs/precision.md has the form. */
 #include "precision.h"
 
 #include "base.h"
@@ -17,7 +18,16 @@ static const struct tw_precision_switch switches[] = {
     {"float32_matmul_precision", {"float32_matmul_precision"}, false},
     {"default_dtype", {"default_dtype"}, false},
 };
-static const char *const keys[] = {"pattern", "reason", "dtypes", "autocast", "grad_scaler", "tf32", "reduced_precision_reduction", "float32_matmul_precision", "default_dtype", NULL};
+static const char *const keys[] = {"pattern",
+                                   "reason",
+                                   "dtypes",
+                                   "autocast",
+                                   "grad_scaler",
+                                   "tf32",
+                                   "reduced_precision_reduction",
+                                   "float32_matmul_precision",
+                                   "default_dtype",
+                                   NULL};
 
 const struct tw_precision_switch *tw_precision_switch(const char *key)
 {
@@ -35,15 +45,22 @@ bool tw_precision_allows(const struct tw_precision_rule *r, const char *word)
     return false;
 }
 
-struct reading { struct twin_precision_policy *p; const char *path; };
+struct reading {
+    struct twin_precision_policy *p;
+    const char *path;
+};
 
 static int begin(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
-    struct tw_precision_rule *grown = r->p->count < RULES_MAX ? tw_reallocarray(r->p->rule, r->p->count + 1, sizeof *grown) : NULL;
+    struct tw_precision_rule *grown =
+        r->p->count < RULES_MAX ? tw_reallocarray(r->p->rule, r->p->count + 1, sizeof *grown)
+                                : NULL;
     if (!grown)
-        return r->p->count < RULES_MAX ? twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path)
-                                       : twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d rules", r->path, line, RULES_MAX);
+        return r->p->count < RULES_MAX
+                   ? twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path)
+                   : twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d rules", r->path,
+                                    line, RULES_MAX);
     r->p->rule = grown;
     grown[r->p->count++] = (struct tw_precision_rule){.line = line};
     return 0;
@@ -51,12 +68,15 @@ static int begin(void *user, size_t line, struct twin_error *err)
 
 /* ---- values */
 
-static int wrong(const struct reading *r, size_t line, const char *key, const char *expected, struct twin_error *err)
+static int wrong(const struct reading *r, size_t line, const char *key, const char *expected,
+                 struct twin_error *err)
 {
-    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected %s", r->path, line, key, expected);
+    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected %s", r->path, line, key,
+                          expected);
 }
 
-static int take_words(struct tw_precision_rule *rule, const struct tw_toml_value *v, const char *path, struct twin_error *err)
+static int take_words(struct tw_precision_rule *rule, const struct tw_toml_value *v,
+                      const char *path, struct twin_error *err)
 {
     rule->allowed = tw_calloc(v->count + 1, sizeof *rule->allowed);
     for (size_t i = 0; rule->allowed && i < v->count; i++)
@@ -65,7 +85,8 @@ static int take_words(struct tw_precision_rule *rule, const struct tw_toml_value
     return rule->allowed ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
 }
 
-static int take_dtypes(const struct reading *r, struct tw_precision_rule *rule, size_t line, struct twin_error *err)
+static int take_dtypes(const struct reading *r, struct tw_precision_rule *rule, size_t line,
+                       struct twin_error *err)
 {
     for (size_t i = 0; i < rule->allowed_count; i++) {
         int found = -1;
@@ -73,7 +94,10 @@ static int take_dtypes(const struct reading *r, struct tw_precision_rule *rule, 
             found = strcmp(rule->allowed[i], twin_dtype_name((enum twin_dtype)d)) == 0 ? d : -1;
         if (found < 0) {
             char *safe = tw_printable(rule->allowed[i], strlen(rule->allowed[i]));
-            int rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: dtypes: expected names as f64, f32, f16, bf16, f8_e4m3fn, c64, found \"%.40s\"", r->path, line, safe ? safe : "");
+            int rc = twin_error_set(err, TWIN_EFORMAT,
+                                    "%s: line %zu: dtypes: expected names as f64, f32, f16, bf16, "
+                                    "f8_e4m3fn, c64, found \"%.40s\"",
+                                    r->path, line, safe ? safe : "");
             tw_free(safe);
             return rc;
         }
@@ -82,14 +106,21 @@ static int take_dtypes(const struct reading *r, struct tw_precision_rule *rule, 
     return 0;
 }
 
-static int check_words(const struct reading *r, struct tw_precision_rule *rule, size_t line, struct twin_error *err)
+static int check_words(const struct reading *r, struct tw_precision_rule *rule, size_t line,
+                       struct twin_error *err)
 {
-    static const struct { const char *key, *expected, *word[5]; } known[] = {
+    static const struct {
+        const char *key, *expected, *word[5];
+    } known[] = {
         {"grad_scaler", "\"required\" or \"off\"", {"required", "off"}},
         {"tf32", "\"on\" or \"off\"", {"on", "off"}},
         {"reduced_precision_reduction", "\"on\" or \"off\"", {"on", "off"}},
-        {"float32_matmul_precision", "\"highest\", \"high\", \"medium\", or a list of them", {"highest", "high", "medium"}},
-        {"autocast", "\"off\", \"float16\", \"bfloat16\", \"float32\", or a list of them", {"off", "float16", "bfloat16", "float32"}},
+        {"float32_matmul_precision",
+         "\"highest\", \"high\", \"medium\", or a list of them",
+         {"highest", "high", "medium"}},
+        {"autocast",
+         "\"off\", \"float16\", \"bfloat16\", \"float32\", or a list of them",
+         {"off", "float16", "bfloat16", "float32"}},
     };
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
         for (size_t i = 0; strcmp(known[k].key, rule->key) == 0 && i < rule->allowed_count; i++) {
@@ -102,27 +133,39 @@ static int check_words(const struct reading *r, struct tw_precision_rule *rule, 
     return 0;
 }
 
-static int take_subject(const struct reading *r, struct tw_precision_rule *rule, const char *key, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int take_subject(const struct reading *r, struct tw_precision_rule *rule, const char *key,
+                        const struct tw_toml_value *v, size_t line, struct twin_error *err)
 {
-    const bool list = v->type == TW_TOML_STRINGS, single = strcmp(key, "grad_scaler") == 0 || (tw_precision_switch(key) && tw_precision_switch(key)->setting[1]);
+    const bool list = v->type == TW_TOML_STRINGS;
+    const bool single = strcmp(key, "grad_scaler") == 0 ||
+                        (tw_precision_switch(key) && tw_precision_switch(key)->setting[1]);
     if (rule->key)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: a rule speaks of one thing, and this one of %s and %s; begin another [[precision]]", r->path, line, rule->key, key);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: line %zu: a rule speaks of one thing, and this one of %s and "
+                              "%s; begin another [[precision]]",
+                              r->path, line, rule->key, key);
     if (!(v->type == TW_TOML_STRING || list) || v->count == 0 || (single && list))
-        return wrong(r, line, key, single ? "a string in quotes" : "a string in quotes, or a list of them on one line", err);
+        return wrong(r, line, key,
+                     single ? "a string in quotes"
+                            : "a string in quotes, or a list of them on one line",
+                     err);
     rule->about = strcmp(key, "dtypes") == 0        ? TW_ABOUT_DTYPES
                   : strcmp(key, "autocast") == 0    ? TW_ABOUT_AUTOCAST
                   : strcmp(key, "grad_scaler") == 0 ? TW_ABOUT_SCALER
                                                     : TW_ABOUT_SETTING;
     rule->key = tw_strdup(key);
-    int rc = rule->key ? take_words(rule, v, r->path, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+    int rc = rule->key ? take_words(rule, v, r->path, err)
+                       : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
     rc = rc ? rc : check_words(r, rule, line, err);
     if (rc == 0 && rule->about == TW_ABOUT_DTYPES)
         rc = take_dtypes(r, rule, line, err);
-    rule->required = rc == 0 && rule->about == TW_ABOUT_SCALER && tw_precision_allows(rule, "required");
+    rule->required = rc == 0 && rule->about == TW_ABOUT_SCALER &&
+                     tw_precision_allows(rule, "required");
     return rc;
 }
 
-static int key(void *user, const char *name, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int key(void *user, const char *name, const struct tw_toml_value *v, size_t line,
+               struct twin_error *err)
 {
     const struct reading *r = user;
     struct tw_precision_rule *rule = &r->p->rule[r->p->count - 1];
@@ -131,8 +174,12 @@ static int key(void *user, const char *name, const struct tw_toml_value *v, size
         i++;
     if (!keys[i]) {
         const char *near = tw_nearest(name, keys);
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: unknown key %s%s%s; a rule has pattern, reason, and one of dtypes, autocast, grad_scaler, tf32, reduced_precision_reduction, "
-                              "float32_matmul_precision, default_dtype", r->path, line, name, near ? "; did you mean " : "", near ? near : "");
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: line %zu: unknown key %s%s%s; a rule has pattern, reason, and one of dtypes, "
+            "autocast, grad_scaler, tf32, reduced_precision_reduction, float32_matmul_precision, "
+            "default_dtype",
+            r->path, line, name, near ? "; did you mean " : "", near ? near : "");
     }
     if (i >= 2)
         return take_subject(r, rule, name, v, line, err);
@@ -148,12 +195,19 @@ static int key(void *user, const char *name, const struct tw_toml_value *v, size
 static int complete(const struct twin_precision_policy *p, const char *path, struct twin_error *err)
 {
     if (p->count == 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected at least one [[precision]] rule, found none", path);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: expected at least one [[precision]] rule, found none", path);
     for (size_t i = 0; i < p->count; i++) {
         if (p->rule[i].about == TW_ABOUT_NOTHING)
-            return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: the rule says nothing: expected dtypes, autocast, grad_scaler, tf32, ...", path, p->rule[i].line);
+            return twin_error_set(err, TWIN_EFORMAT,
+                                  "%s: line %zu: the rule says nothing: expected dtypes, autocast, "
+                                  "grad_scaler, tf32, ...",
+                                  path, p->rule[i].line);
         if (p->rule[i].pattern && p->rule[i].about != TW_ABOUT_DTYPES)
-            return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: pattern chooses tensors: it goes with dtypes, not with %s", path, p->rule[i].line, p->rule[i].key);
+            return twin_error_set(
+                err, TWIN_EFORMAT,
+                "%s: line %zu: pattern chooses tensors: it goes with dtypes, not with %s", path,
+                p->rule[i].line, p->rule[i].key);
     }
     return 0;
 }
@@ -174,7 +228,8 @@ void twin_precision_free(struct twin_precision_policy *p)
     tw_free(p);
 }
 
-int tw_precision_parse(char *data, size_t n, const char *path, struct twin_precision_policy **out, struct twin_error *err)
+int tw_precision_parse(char *data, size_t n, const char *path, struct twin_precision_policy **out,
+                       struct twin_error *err)
 {
     struct reading r = {tw_calloc(1, sizeof *r.p), path};
     const struct tw_toml_handler h = {"precision", begin, key, &r};
@@ -191,7 +246,8 @@ int tw_precision_parse(char *data, size_t n, const char *path, struct twin_preci
     return rc;
 }
 
-int twin_precision_read(const char *path, struct twin_precision_policy **out, struct twin_error *err)
+int twin_precision_read(const char *path, struct twin_precision_policy **out,
+                        struct twin_error *err)
 {
     char *data = NULL;
     size_t n;

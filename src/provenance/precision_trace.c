@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one trace shows of precision: the types of its records, autocast regions and gradient scaling of its steps. */
+/* What one trace shows of precision: the types of its records, autocast regions and gradient
+ * scaling of its steps. */
 #include "precision.h"
 
 #include "base.h"
@@ -13,10 +14,16 @@ enum { SERIES_MAX = 1 << 22, STEPS_MAX = 1 << 26, NO_RULE = -1, NOT_ASKED = -2 }
 /* A floating-point type: what a precision policy is about. */
 static bool is_float(unsigned dtype)
 {
-    return dtype == TWIN_F16 || dtype == TWIN_BF16 || dtype == TWIN_F32 || dtype == TWIN_F64 || dtype == TWIN_C64 || dtype == TWIN_C128 || dtype == TWIN_F8_E4M3FN || dtype == TWIN_F8_E5M2;
+    return dtype == TWIN_F16 || dtype == TWIN_BF16 || dtype == TWIN_F32 || dtype == TWIN_F64 ||
+           dtype == TWIN_C64 || dtype == TWIN_C128 || dtype == TWIN_F8_E4M3FN ||
+           dtype == TWIN_F8_E5M2;
 }
 
-struct seen { int rule; size_t breach; }; /* of a series; breach: its place from 1 on in the rule's list, 0: none */
+/* of a series; breach: its place from 1 on in the rule's list, 0: none */
+struct seen {
+    int rule;
+    size_t breach;
+};
 
 struct walk {
     const struct twin_precision_policy *p;
@@ -24,8 +31,10 @@ struct walk {
     struct twin_trace *t;
     struct twin_error *err;
     int32_t rank;
-    struct seen *seen; size_t series;
-    unsigned char *scaled; uint64_t steps; /* a bit for each finished step: its loss was scaled */
+    struct seen *seen;
+    size_t series;
+    unsigned char *scaled;
+    uint64_t steps; /* a bit for each finished step: its loss was scaled */
 };
 
 static int no_memory(struct twin_error *err)
@@ -37,11 +46,13 @@ static int no_memory(struct twin_error *err)
 static int rule_of(const struct walk *w, const struct twin_series *s)
 {
     const char *name = twin_trace_string(w->t, s->name);
-    char *full = tw_printf("%s/%s/%s", twin_phase_name((enum twin_phase)s->phase), twin_kind_name((enum twin_kind)s->kind), name);
+    char *full = tw_printf("%s/%s/%s", twin_phase_name((enum twin_phase)s->phase),
+                           twin_kind_name((enum twin_kind)s->kind), name);
     int found = NO_RULE;
     for (size_t i = 0; full && found == NO_RULE && i < w->p->count; i++) {
         const struct tw_precision_rule *r = &w->p->rule[i];
-        if (r->about == TW_ABOUT_DTYPES && (!r->pattern || tw_glob(r->pattern, full) || tw_glob(r->pattern, name)))
+        if (r->about == TW_ABOUT_DTYPES &&
+            (!r->pattern || tw_glob(r->pattern, full) || tw_glob(r->pattern, name)))
             found = (int)i;
     }
     tw_free(full);
@@ -67,7 +78,8 @@ static struct seen *seen_of(struct walk *w, uint32_t series)
     return &w->seen[series];
 }
 
-static int tensor_breach(struct walk *w, struct seen *seen, const struct twin_trace_record *r, const char *found)
+static int tensor_breach(struct walk *w, struct seen *seen, const struct twin_trace_record *r,
+                         const char *found)
 {
     struct twin_precision_result *result = &w->v->result[seen->rule];
     const struct twin_series *s = twin_trace_series(w->t, r->series);
@@ -75,9 +87,18 @@ static int tensor_breach(struct walk *w, struct seen *seen, const struct twin_tr
         result->breach[seen->breach - 1].times++;
         return 0;
     }
-    struct twin_precision_breach b = {.rank = w->rank, .in_step = true, .step = r->step, .times = 1, .is_tensor = true, .phase = (enum twin_phase)s->phase, .kind = (enum twin_kind)s->kind,
-                                      .name = tw_strdup(twin_trace_string(w->t, s->name)), .scope = tw_strdup(twin_trace_string(w->t, s->scope)), .op = tw_strdup(twin_trace_string(w->t, s->op)),
-                                      .site = tw_strdup(twin_trace_string(w->t, s->site)), .found = tw_strdup(found)};
+    struct twin_precision_breach b = {.rank = w->rank,
+                                      .in_step = true,
+                                      .step = r->step,
+                                      .times = 1,
+                                      .is_tensor = true,
+                                      .phase = (enum twin_phase)s->phase,
+                                      .kind = (enum twin_kind)s->kind,
+                                      .name = tw_strdup(twin_trace_string(w->t, s->name)),
+                                      .scope = tw_strdup(twin_trace_string(w->t, s->scope)),
+                                      .op = tw_strdup(twin_trace_string(w->t, s->op)),
+                                      .site = tw_strdup(twin_trace_string(w->t, s->site)),
+                                      .found = tw_strdup(found)};
     const size_t before = result->breaches;
     int rc = tw_precision_add(result, &b, w->err);
     if (rc == 0 && result->breaches > before)
@@ -89,10 +110,12 @@ static int see(void *user, const struct twin_trace_record *r)
 {
     struct walk *w = user;
     const struct twin_series *s = twin_trace_series(w->t, r->series);
-    if (s->kind == TWIN_KIND_HYPER && r->step < w->steps && strcmp(twin_trace_string(w->t, s->name), "loss scale") == 0)
+    if (s->kind == TWIN_KIND_HYPER && r->step < w->steps &&
+        strcmp(twin_trace_string(w->t, s->name), "loss scale") == 0)
         w->scaled[r->step / 8] |= (unsigned char)(1u << r->step % 8);
     const unsigned dtype = twin_trace_layout(w->t, r->layout)->dtype;
-    if (!is_float(dtype) || s->kind == TWIN_KIND_HYPER) /* these are numbers of the program, not tensors */
+    /* these are numbers of the program, not tensors */
+    if (!is_float(dtype) || s->kind == TWIN_KIND_HYPER)
         return 0;
     struct seen *seen = seen_of(w, r->series);
     if (!seen)
@@ -100,7 +123,9 @@ static int see(void *user, const struct twin_trace_record *r)
     if (seen->rule < 0)
         return 0;
     w->v->result[seen->rule].judged++;
-    return w->p->rule[seen->rule].dtypes & 1u << dtype ? 0 : tensor_breach(w, seen, r, twin_dtype_name((enum twin_dtype)dtype));
+    return w->p->rule[seen->rule].dtypes & 1u << dtype
+               ? 0
+               : tensor_breach(w, seen, r, twin_dtype_name((enum twin_dtype)dtype));
 }
 
 /* ---- steps */
@@ -114,10 +139,18 @@ static bool armed(struct twin_trace *t, const char *what)
     return false;
 }
 
-static int step_breach(struct walk *w, size_t rule, uint32_t first, uint64_t times, const char *name, const char *found)
+static int step_breach(struct walk *w, size_t rule, uint32_t first, uint64_t times,
+                       const char *name, const char *found)
 {
-    struct twin_precision_breach b = {.rank = w->rank, .in_step = true, .step = first, .times = times, .name = tw_strdup(name), .scope = tw_strdup(""), .op = tw_strdup(""),
-                                      .site = tw_strdup(""), .found = tw_strdup(found)};
+    struct twin_precision_breach b = {.rank = w->rank,
+                                      .in_step = true,
+                                      .step = first,
+                                      .times = times,
+                                      .name = tw_strdup(name),
+                                      .scope = tw_strdup(""),
+                                      .op = tw_strdup(""),
+                                      .site = tw_strdup(""),
+                                      .found = tw_strdup(found)};
     return tw_precision_add(&w->v->result[rule], &b, w->err);
 }
 
@@ -147,7 +180,8 @@ static int judge_scaler(struct walk *w, size_t rule)
         first = times++ ? first : (uint32_t)i;
     }
     w->v->result[rule].judged += w->steps;
-    return times ? step_breach(w, rule, first, times, "loss", required ? "not scaled" : "scaled") : 0;
+    return times ? step_breach(w, rule, first, times, "loss", required ? "not scaled" : "scaled")
+                 : 0;
 }
 
 /* Every region of a state ("cpu bfloat16, cuda float16", or "off") must be allowed. */
@@ -172,12 +206,14 @@ static int judge_autocast(struct walk *w, size_t rule)
     bool any = false;
     for (size_t i = 0; rc == 0; i++) {
         const bool more = twin_trace_note(w->t, i, &key, &value);
-        if (more && (strcmp(key, "autocast") != 0 || sscanf(value, "step %llu: %n", &next, &at) != 1 || at == 0))
+        if (more && (strcmp(key, "autocast") != 0 ||
+                     sscanf(value, "step %llu: %n", &next, &at) != 1 || at == 0))
             continue;
         if (!more)
             next = w->steps;
         if (state && next > from) {
-            const uint64_t steps = (next < w->steps ? next : w->steps) - (from < w->steps ? from : w->steps);
+            const uint64_t steps = (next < w->steps ? next : w->steps) -
+                                   (from < w->steps ? from : w->steps);
             w->v->result[rule].judged += steps;
             any |= steps > 0;
             if (strcmp(state, "unknown") == 0)
@@ -208,7 +244,8 @@ static int judge_steps(struct walk *w)
     return rc;
 }
 
-static int unreadable(struct twin_precision_verdict *v, const char *path, const struct twin_error *why, struct twin_error *err)
+static int unreadable(struct twin_precision_verdict *v, const char *path,
+                      const struct twin_error *why, struct twin_error *err)
 {
     char **grown = tw_reallocarray(v->note, v->notes + 1, sizeof *grown);
     if (!grown)
@@ -218,7 +255,8 @@ static int unreadable(struct twin_precision_verdict *v, const char *path, const 
     return grown[v->notes] ? (v->notes++, 0) : no_memory(err);
 }
 
-int tw_precision_trace(const struct twin_precision_policy *p, const char *path, struct twin_precision_verdict *v, struct twin_error *err)
+int tw_precision_trace(const struct twin_precision_policy *p, const char *path,
+                       struct twin_precision_verdict *v, struct twin_error *err)
 {
     struct twin_error why = TWIN_ERROR_INIT;
     struct walk w = {.p = p, .v = v, .err = err};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The collector: a child of the launcher, made before the job and outside of it. The two talk by packets of one byte and a number:
- * the launcher says P (the job's pid) and E (the run has ended, make an end); the collector says S (what had to be seen before the job was seen).
- * When the launcher dies the collector writes what it has and ends.
+ * The collector: a child of the launcher, made before the job and outside of it. The two talk by
+ * packets of one byte and a number: the launcher says P (the job's pid) and E (the run has ended,
+ * make an end); the collector says S (what had to be seen before the job was seen). When the
+ * launcher dies the collector writes what it has and ends.
  */
 #include "provenance.h"
 
@@ -24,7 +25,10 @@
 
 enum { START_MS = 250, END_MS = 20000, NICE = 10 };
 
-struct packet { char what; int64_t number; };
+struct packet {
+    char what;
+    int64_t number;
+};
 
 /* ---- writing */
 
@@ -39,8 +43,12 @@ static void write_record(const struct tw_collector *c, bool complete)
     char *path = tw_path_join(c->run->dir, "provenance.json");
     tw_pv_put(c->root, "complete", json_boolean(complete));
     json_object_set(c->root, "notes", c->notes);
-    if (path && json_dump_callback(c->root, append, &text, JSON_INDENT(1) | JSON_ENSURE_ASCII | JSON_SORT_KEYS) == 0 && tw_buf_puts(&text, "\n") == 0)
-        tw_write_file_atomic(path, text.data, text.len, NULL); /* a full disk: the run says so elsewhere */
+    if (path &&
+        json_dump_callback(c->root, append, &text,
+                           JSON_INDENT(1) | JSON_ENSURE_ASCII | JSON_SORT_KEYS) == 0 &&
+        tw_buf_puts(&text, "\n") == 0)
+        /* a full disk: the run says so elsewhere */
+        tw_write_file_atomic(path, text.data, text.len, NULL);
     tw_buf_free(&text);
     tw_free(path);
 }
@@ -72,9 +80,13 @@ static bool told_to_end(struct tw_collector *c, int fd, int timeout_ms)
     return c->ended;
 }
 
-/* Beside the job, which goes first: on a thread that steps back, since nobody may take that back, and once the job has ended
- * the launcher waits for us and is in a hurry. What a stage asks other programs steps back with it. */
-struct stage { struct tw_collector *c; void (*look)(struct tw_collector *); };
+/* Beside the job, which goes first: on a thread that steps back, since nobody may take that back,
+ * and once the job has ended the launcher waits for us and is in a hurry. What a stage asks other
+ * programs steps back with it. */
+struct stage {
+    struct tw_collector *c;
+    void (*look)(struct tw_collector *);
+};
 
 static void *step_back_and_look(void *stage)
 {
@@ -133,12 +145,17 @@ static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
     say(fd, 'S');
     tw_pv_put(c->root, "before_job", json_pack("{s:b, s:f}", "seen", early, "ms", ms));
     if (!early)
-        tw_pv_note(c, "code and configuration were looked at while the job ran already: it took %.0f ms", ms);
-    void (*const stages[])(struct tw_collector *) = {look_at_environment, tw_pv_compilers, look_at_packages, look_at_code};
+        tw_pv_note(
+            c, "code and configuration were looked at while the job ran already: it took %.0f ms",
+            ms);
+    void (*const stages[])(struct tw_collector *) = {look_at_environment, tw_pv_compilers,
+                                                     look_at_packages, look_at_code};
     for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
         beside_job(c, fd, stages[i]);
     write_record(c, false);
-    /* Libraries are hashed while the job runs; ranks may come late. At the end all are asked for. */
+    /*
+     * Libraries are hashed while the job runs; ranks may come late. At the end all are asked for.
+     */
     static const int pauses_ms[] = {300, 1000, 4000, 20000, 60000};
     bool ended = false;
     for (size_t i = 0; i < sizeof pauses_ms / sizeof pauses_ms[0] && !ended; i++)
@@ -149,14 +166,19 @@ static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
     tw_pv_ranks(c);
     json_decref(c->before);
     c->before = json_pack("{s:O}", "packages", json_object_get(c->root, "packages"));
-    tw_pv_put(c->root, "packages", tw_pv_packages(c)); /* by now the job's Python has said where its packages are */
+    /* by now the job's Python has said where its packages are */
+    tw_pv_put(c->root, "packages", tw_pv_packages(c));
     write_record(c, true);
     _exit(0);
 }
 
 /* ---- in the launcher */
 
-struct watch { pid_t pid; int fd; char *before_dir; };
+struct watch {
+    pid_t pid;
+    int fd;
+    char *before_dir;
+};
 
 /* Whether the collector sends what is asked for (0: hangs up) in time. Ctrl-C is not waited for. */
 static bool wait_for(const struct watch *w, char what, int ms)
@@ -171,7 +193,9 @@ static bool wait_for(const struct watch *w, char what, int ms)
         int ready = left ? poll(&p, 1, left < 100 ? left : 100) : 0;
         if (ready < 0 && errno == EINTR)
             continue;
-        if (ready == 0 && left && !(sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM))))
+        if (ready == 0 && left &&
+            !(sigpending(&pending) == 0 &&
+              (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM))))
             continue;
         if (ready <= 0)
             return false;
@@ -192,7 +216,8 @@ static void before(void *user, const struct twin_run *run, const char *home, cha
         return;
     w->pid = fork();
     if (w->pid == 0) {
-        struct tw_collector c = {.run = run, .home = home, .env = env, .root = json_object(), .notes = json_array()};
+        struct tw_collector c = {
+            .run = run, .home = home, .env = env, .root = json_object(), .notes = json_array()};
         tw_child_leaves_parent(ends[1], "twinrun-record");
         char from[PATH_MAX];
         c.from = getcwd(from, sizeof from) ? from : NULL;
@@ -241,11 +266,14 @@ static void written(void *user, const struct twin_run *run, struct twin_run_file
     tw_written_list(run, f);
 }
 
-int twin_provenance_launch(const struct twin_launch_options *o, struct twin_run **out, struct twin_error *err)
+int twin_provenance_launch(const struct twin_launch_options *o, struct twin_run **out,
+                           struct twin_error *err)
 {
-    static char *last_dir; /* what the run before found out about the machine is true for this one, too */
+    /* what the run before found out about the machine is true for this one, too */
+    static char *last_dir;
     struct watch w = {.fd = -1, .before_dir = last_dir};
-    struct twin_launch_watcher watcher = {.user = &w, .before = before, .started = started, .file = written, .after = after};
+    struct twin_launch_watcher watcher = {
+        .user = &w, .before = before, .started = started, .file = written, .after = after};
     struct twin_launch_options with = *o;
     with.watcher = &watcher;
     int rc = twin_launch(&with, out, err);

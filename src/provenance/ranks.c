@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the job's processes said of themselves (`worlds/<rank>.<pid>`, written by the agents: docs/format/run-folder.md). Where none spoke, the main
- * process is looked at from outside. Lists that many ranks share are written once: a rank names the number of its list of libraries.
+ * What the job's processes said of themselves (`worlds/<rank>.<pid>`, written by the agents:
+ * docs/format/run-folder.md). Where none spoke, the main process is looked at from outside. Lists
+ * that many ranks share are written once: a rank names the number of its list of libraries.
  */
 #include "provenance.h"
 
@@ -41,7 +42,8 @@ static json_t *part(json_t *rank, const char *key)
     return o;
 }
 
-/* A switch is told at the first record and at the end: where it was changed in between, both are kept. */
+/* A switch is told at the first record and at the end: where it was changed in between, both are
+ * kept. */
 static void put_setting(json_t *rank, const char *pair)
 {
     const char *space = strchr(pair, ' ');
@@ -62,7 +64,8 @@ static void add_library(struct gathering *g, json_t *mapped, const char *path)
         json_object_set_new(mapped, number, json_integer(at));
 }
 
-static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const char *key, char *value)
+static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const char *key,
+                      char *value)
 {
     if (strcmp(key, "env") == 0) {
         char *sign = strchr(value, '=');
@@ -86,20 +89,24 @@ static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const c
         json_t *list = json_object_get(g->python, "path");
         if (!list)
             tw_pv_put(g->python, "path", list = json_array());
-        if (json_object_get(g->python, "from") == NULL || json_equal(json_object_get(g->python, "from"), json_object_get(rank, "pid")))
+        if (json_object_get(g->python, "from") == NULL ||
+            json_equal(json_object_get(g->python, "from"), json_object_get(rank, "pid")))
             tw_pv_add(list, tw_json_bytes(value));
         if (!json_object_get(g->python, "from"))
             json_object_set(g->python, "from", json_object_get(rank, "pid"));
-    } else if (strcmp(key, "rank") == 0 || strcmp(key, "world") == 0 || strcmp(key, "pid") == 0 || strcmp(key, "processors") == 0) {
+    } else if (strcmp(key, "rank") == 0 || strcmp(key, "world") == 0 || strcmp(key, "pid") == 0 ||
+               strcmp(key, "processors") == 0) {
         tw_pv_put(rank, key, json_integer(strtoll(value, NULL, 10)));
-    } else if (strcmp(key, "host") == 0 || strcmp(key, "program") == 0 || strcmp(key, "cwd") == 0 || strcmp(key, "device") == 0) {
+    } else if (strcmp(key, "host") == 0 || strcmp(key, "program") == 0 || strcmp(key, "cwd") == 0 ||
+               strcmp(key, "device") == 0) {
         tw_pv_put(rank, key, tw_pv_text(g->c, value));
     }
 }
 
 static int by_number(const void *a, const void *b)
 {
-    json_int_t x = json_integer_value(*(json_t *const *)a), y = json_integer_value(*(json_t *const *)b);
+    json_int_t x = json_integer_value(*(json_t *const *)a);
+    json_int_t y = json_integer_value(*(json_t *const *)b);
     return (x > y) - (x < y);
 }
 
@@ -109,7 +116,7 @@ static void settle_libraries(struct gathering *g, json_t *rank, json_t *mapped)
     size_t n = json_object_size(mapped), i = 0;
     json_t **number = tw_calloc(n ? n : 1, sizeof *number), *list = json_array(), *value;
     const char *key;
-    json_object_foreach(mapped, key, value)
+    json_object_foreach (mapped, key, value)
         if (number)
             number[i++] = value;
     if (number && n > 1)
@@ -131,7 +138,8 @@ static void read_world(struct gathering *g, const char *path)
     char *text = tw_pv_read(path, WORLD_MAX), *save = NULL;
     json_t *rank = json_object(), *mapped = json_object();
     g->ours = json_array();
-    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\n", &save)) {
         char *tab = strchr(line, '\t');
         if (!tab)
             continue;
@@ -153,7 +161,8 @@ static int by_rank(const void *a, const void *b)
     const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
     static const char *const keys[] = {"rank", "pid"};
     for (int i = 0; i < 2; i++) {
-        json_int_t p = json_integer_value(json_object_get(x, keys[i])), q = json_integer_value(json_object_get(y, keys[i]));
+        json_int_t p = json_integer_value(json_object_get(x, keys[i]));
+        json_int_t q = json_integer_value(json_object_get(y, keys[i]));
         if (p != q)
             return p < q ? -1 : 1;
     }
@@ -166,7 +175,7 @@ static void sort_ranks(struct gathering *g)
     json_t **all = tw_calloc(n ? n : 1, sizeof *all), *sorted = json_array(), *item;
     if (!all || !sorted)
         return;
-    json_array_foreach(g->ranks, i, item)
+    json_array_foreach (g->ranks, i, item)
         all[i] = item;
     qsort(all, n, sizeof *all, by_rank);
     for (i = 0; i < n; i++)
@@ -176,16 +185,20 @@ static void sort_ranks(struct gathering *g)
     tw_free(all);
 }
 
-/* Nobody spoke: no agent, or nothing to record. What maps tells of the main process, if it still lives. */
+/* Nobody spoke: no agent, or nothing to record. What maps tells of the main process, if it still
+ * lives. */
 static void look_from_outside(struct gathering *g)
 {
     char path[64], *text, *save = NULL;
     struct tw_collector *c = g->c;
     snprintf(path, sizeof path, "/proc/%ld/maps", (long)c->job);
     text = c->job > 0 ? tw_pv_read(path, WORLD_MAX) : NULL;
-    json_t *rank = json_pack("{s:i, s:i, s:I, s:o, s:s}", "rank", 0, "world", 1, "pid", (json_int_t)c->job, "host", tw_json_bytes(c->run->host), "seen", "from outside"),
-           *mapped = json_object();
-    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+    json_t *rank = json_pack("{s:i, s:i, s:I, s:o, s:s}", "rank", 0, "world", 1, "pid",
+                             (json_int_t)c->job, "host", tw_json_bytes(c->run->host), "seen",
+                             "from outside");
+    json_t *mapped = json_object();
+    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\n", &save)) {
         char *file = strchr(line, '/'), rights[8] = "";
         if (file && sscanf(line, "%*s %7s", rights) == 1 && strchr(rights, 'x'))
             add_library(g, mapped, file);
@@ -204,7 +217,7 @@ static void put_launch(struct gathering *g)
     json_t *launch = json_object_get(g->c->root, "launch"), *places = json_array(), *rank;
     json_int_t world = 0;
     size_t i;
-    json_array_foreach(g->ranks, i, rank) {
+    json_array_foreach (g->ranks, i, rank) {
         json_int_t n = json_integer_value(json_object_get(rank, "world"));
         world = n > world ? n : world;
         json_t *o = json_object();
@@ -220,7 +233,11 @@ static void put_launch(struct gathering *g)
 
 void tw_pv_ranks(struct tw_collector *c)
 {
-    struct gathering g = {.c = c, .libraries = tw_libraries_open(), .ranks = json_array(), .sets = json_array(), .python = json_object()};
+    struct gathering g = {.c = c,
+                          .libraries = tw_libraries_open(),
+                          .ranks = json_array(),
+                          .sets = json_array(),
+                          .python = json_object()};
     char *dir = tw_path_join(c->run->dir, "worlds");
     DIR *d = dir ? opendir(dir) : NULL;
     if (!g.libraries)
@@ -249,7 +266,8 @@ void tw_pv_ranks(struct tw_collector *c)
     tw_libraries_hash(g.libraries, PATIENCE_S);
     put_launch(&g);
     tw_pv_put(c->root, "ranks", g.ranks);
-    tw_pv_put(c->root, "libraries", json_pack("{s:o, s:o}", "files", tw_libraries_json(g.libraries), "lists", g.sets));
+    tw_pv_put(c->root, "libraries",
+              json_pack("{s:o, s:o}", "files", tw_libraries_json(g.libraries), "lists", g.sets));
     tw_pv_put(c->root, "python", g.python);
     tw_libraries_close(g.libraries);
 }

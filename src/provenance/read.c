@@ -20,11 +20,15 @@ int twin_provenance_load(const char *run_dir, struct json_t **out, struct twin_e
     json_t *o = rc == 0 ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where) : NULL;
     const char *schema = json_string_value(json_object_get(o, "schema"));
     if (rc == 0 && !o)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %d, column %d: %s", path, where.line, where.column, where.text);
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %d, column %d: %s", path, where.line,
+                            where.column, where.text);
     else if (rc == 0 && !schema)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a JSON object with a \"schema\", found none", path);
+        rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: expected a JSON object with a \"schema\", found none", path);
     else if (rc == 0 && strcmp(schema, TW_PROVENANCE_SCHEMA) != 0)
-        rc = twin_error_set(err, TWIN_EVERSION, "%s: expected schema %s, found %.60s: a newer twinrun reads it", path, TW_PROVENANCE_SCHEMA, schema);
+        rc = twin_error_set(err, TWIN_EVERSION,
+                            "%s: expected schema %s, found %.60s: a newer twinrun reads it", path,
+                            TW_PROVENANCE_SCHEMA, schema);
     if (rc == 0)
         *out = o;
     else

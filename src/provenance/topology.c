@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packages, caches, cores and NUMA nodes as hwloc sees them, in its XML: `lstopo -i topology.xml` draws it. hwloc is looked for when the record is made. */
+/* Packages, caches, cores and NUMA nodes as hwloc sees them, in its XML: `lstopo -i topology.xml`
+ * draws it. hwloc is looked for when the record is made. */
 #include "provenance.h"
 
 #include "base.h"
@@ -27,20 +28,27 @@ struct hwloc {
 static bool find(struct hwloc *h)
 {
     h->lib = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
-    const struct { const char *name; void **at; } needed[] = {
-        {"hwloc_topology_init", (void **)&h->init},          {"hwloc_topology_load", (void **)&h->load},
-        {"hwloc_topology_export_xmlbuffer", (void **)&h->export}, {"hwloc_free_xmlbuffer", (void **)&h->free_xml},
-        {"hwloc_topology_destroy", (void **)&h->destroy},    {"hwloc_get_api_version", (void **)&h->version}};
+    const struct {
+        const char *name;
+        void **at;
+    } needed[] = {{"hwloc_topology_init", (void **)&h->init},
+                  {"hwloc_topology_load", (void **)&h->load},
+                  {"hwloc_topology_export_xmlbuffer", (void **)&h->export},
+                  {"hwloc_free_xmlbuffer", (void **)&h->free_xml},
+                  {"hwloc_topology_destroy", (void **)&h->destroy},
+                  {"hwloc_get_api_version", (void **)&h->version}};
     for (size_t i = 0; h->lib && i < sizeof needed / sizeof needed[0]; i++)
         if (!(*needed[i].at = dlsym(h->lib, needed[i].name)))
             return false;
     return h->lib != NULL;
 }
 
-/* Without the lines that name the host and the program that asked: they would make each machine of a pool another one. */
+/* Without the lines that name the host and the program that asked: they would make each machine of
+ * a pool another one. */
 static void drop_names(char *xml)
 {
-    static const char *const names[] = {"<info name=\"HostName\"", "<info name=\"ProcessName\"", "<info name=\"LinuxCgroup\""};
+    static const char *const names[] = {"<info name=\"HostName\"", "<info name=\"ProcessName\"",
+                                        "<info name=\"LinuxCgroup\""};
     char *to = xml;
     for (char *line = xml, *next; *line; line = next) {
         bool kept = true;
@@ -61,9 +69,11 @@ static json_t *save(const struct tw_collector *c, const char *xml, size_t bytes,
     unsigned char digest[32];
     char hex[65], *path = tw_path_join(c->run->dir, "topology.xml");
     json_t *o = NULL;
-    if (path && EVP_Digest(xml, bytes, digest, NULL, EVP_sha256(), NULL) == 1 && tw_write_file_atomic(path, xml, bytes, NULL) == 0) {
+    if (path && EVP_Digest(xml, bytes, digest, NULL, EVP_sha256(), NULL) == 1 &&
+        tw_write_file_atomic(path, xml, bytes, NULL) == 0) {
         tw_hex(digest, 32, hex);
-        o = json_pack("{s:s, s:s, s:o}", "file", "topology.xml", "sha256", hex, "hwloc", json_sprintf("%u.%u.%u", version >> 16, version >> 8 & 255, version & 255));
+        o = json_pack("{s:s, s:s, s:o}", "file", "topology.xml", "sha256", hex, "hwloc",
+                      json_sprintf("%u.%u.%u", version >> 16, version >> 8 & 255, version & 255));
     }
     tw_free(path);
     return o;
@@ -76,7 +86,9 @@ json_t *tw_pv_topology(const struct tw_collector *c)
     char *xml = NULL;
     int bytes = 0;
     if (!find(&h))
-        return json_pack("{s:s}", "why", h.lib ? "libhwloc.so.15 lacks a function" : "libhwloc.so.15 is not installed (Debian: libhwloc15)");
+        return json_pack("{s:s}", "why",
+                         h.lib ? "libhwloc.so.15 lacks a function"
+                               : "libhwloc.so.15 is not installed (Debian: libhwloc15)");
     json_t *o = NULL;
     if (h.init(&t) == 0) {
         if (h.load(t) == 0 && h.export(t, &xml, &bytes, 0) == 0 && bytes > 0 && bytes < XML_MAX) {

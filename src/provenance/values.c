@@ -80,7 +80,8 @@ void tw_pv_sha256_of(const void *data, size_t n, char hex[65])
         tw_hex(digest, sizeof digest, hex);
 }
 
-int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[65], uint64_t *bytes, const char **why)
+int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[65],
+                 uint64_t *bytes, const char **why)
 {
     enum { ROOM = 1 << 20 };
     struct stat st;
@@ -90,10 +91,14 @@ int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[
     EVP_MD_CTX *ctx = NULL;
     uint64_t at = 0;
     hex[0] = '\0';
-    *why = fd < 0 ? strerror(errno) : fstat(fd, &st) != 0 ? strerror(errno) : !S_ISREG(st.st_mode) ? "not a regular file" : NULL;
+    *why = fd < 0                 ? strerror(errno)
+           : fstat(fd, &st) != 0  ? strerror(errno)
+           : !S_ISREG(st.st_mode) ? "not a regular file"
+                                  : NULL;
     if (!*why && cap && (uint64_t)st.st_size > cap)
         *why = "too large";
-    if (!*why && (!(chunk = tw_malloc(ROOM)) || !(ctx = EVP_MD_CTX_new()) || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1))
+    if (!*why && (!(chunk = tw_malloc(ROOM)) || !(ctx = EVP_MD_CTX_new()) ||
+                  EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1))
         *why = "out of memory";
     while (!*why) {
         ssize_t n = tw_pread_all(fd, chunk, ROOM, at);
@@ -104,7 +109,8 @@ int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[
         else if (deadline_ns && tw_monotonic_ns() > deadline_ns)
             *why = "no time left to hash it";
         at += n > 0 ? (uint64_t)n : 0;
-        if (n < ROOM || at > (uint64_t)st.st_size + ROOM) /* one that grows while it is read ends somewhere */
+        /* one that grows while it is read ends somewhere */
+        if (n < ROOM || at > (uint64_t)st.st_size + ROOM)
             break;
     }
     if (!*why && EVP_DigestFinal_ex(ctx, digest, NULL) == 1)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job's result files are overwritten by the next run, and two checkpoints of equal tensors seldom have equal bytes. So when a run
- * ends, what is in its files is listed: a line with a digest for each tensor, a line for each other value. The comparison then sees
- * which tensor differs, and that a saved time of day is none of the results.
+ * A job's result files are overwritten by the next run, and two checkpoints of equal tensors seldom
+ * have equal bytes. So when a run ends, what is in its files is listed: a line with a digest for
+ * each tensor, a line for each other value. The comparison then sees which tensor differs, and that
+ * a saved time of day is none of the results.
  */
 #include "written.h"
 
@@ -13,9 +14,9 @@
 #include <twin/content.h>
 #include <unistd.h>
 
-#define FILE_BYTES_MAX ((uint64_t)1 << 30)   /* larger files are not read again */
+#define FILE_BYTES_MAX ((uint64_t)1 << 30) /* larger files are not read again */
 #define EVENT_BYTES_MAX ((size_t)32 << 20)
-#define LISTING_MAX ((size_t)7 << 20)        /* less than the comparison reads of one file */
+#define LISTING_MAX ((size_t)7 << 20) /* less than the comparison reads of one file */
 
 static void put_tensors(const struct twin_content *c, struct tw_buf *out)
 {
@@ -37,7 +38,8 @@ static void put_value(const struct twin_tensors_value *v, struct tw_buf *out)
     case TWIN_VALUE_TRUTH: tw_buf_puts(out, v->number ? "True" : "False"); break;
     case TWIN_VALUE_INT: tw_buf_printf(out, "%lld", (long long)v->number); break;
     case TWIN_VALUE_FLOAT: tw_buf_printf(out, "%.17g", v->real); break;
-    case TWIN_VALUE_TEXT: case TWIN_VALUE_BYTES:
+    case TWIN_VALUE_TEXT:
+    case TWIN_VALUE_BYTES:
         text = tw_printable(v->text, v->text_bytes);
         tw_buf_puts(out, text ? text : "");
         break;
@@ -47,7 +49,8 @@ static void put_value(const struct twin_tensors_value *v, struct tw_buf *out)
     tw_free(text);
 }
 
-/* A file of tensors: false when it is none, or holds something that was passed over (then equal lists would prove nothing). */
+/* A file of tensors: false when it is none, or holds something that was passed over (then equal
+ * lists would prove nothing). */
 static bool list_tensors(const char *path, struct tw_buf *out)
 {
     struct twin_content c;
@@ -71,7 +74,8 @@ static bool list_events(const char *path, struct tw_buf *out)
 {
     char *data = NULL;
     size_t n = 0;
-    bool ok = tw_read_file(path, EVENT_BYTES_MAX, &data, &n, NULL) == 0 && tw_written_events((const unsigned char *)data, n, out);
+    bool ok = tw_read_file(path, EVENT_BYTES_MAX, &data, &n, NULL) == 0 &&
+              tw_written_events((const unsigned char *)data, n, out);
     tw_free(data);
     return ok;
 }
@@ -100,11 +104,14 @@ static bool store(const struct twin_run *run, const char *name, const struct tw_
 void tw_written_list(const struct twin_run *run, struct twin_run_file *f)
 {
     struct tw_buf text = {.cap = LISTING_MAX};
-    if (f->kept || f->bytes == 0 || f->bytes > FILE_BYTES_MAX || tw_ends(f->path, ".npy")) /* equal arrays have equal bytes */
+    /* equal arrays have equal bytes */
+    if (f->kept || f->bytes == 0 || f->bytes > FILE_BYTES_MAX || tw_ends(f->path, ".npy"))
         return;
     char *path = tw_path_join(run->cwd, f->path), *name = tw_printf("files/%zu", run->file_count);
     tw_buf_puts(&text, "");
-    bool listed = path && name && (strstr(f->path, "tfevents") ? list_events(path, &text) : list_tensors(path, &text));
+    bool listed = path && name &&
+                  (strstr(f->path, "tfevents") ? list_events(path, &text)
+                                               : list_tensors(path, &text));
     if (listed && !text.failed && store(run, name, &text)) {
         f->kept = name;
         f->listing = true;

@@ -1,22 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TensorBoard's event files: records of TFRecord (length, checksum, bytes, checksum), each an Event of tensorflow/core/util/event.proto
- * in protobuf's wire format. The time of an event is when it was written, so it is left out; steps, tags and values are what the job
- * said. Of what is neither a number nor a text a hash stands for the bytes. Foreign bytes: every length is checked before it is used.
+ * TensorBoard's event files: records of TFRecord (length, checksum, bytes, checksum), each an Event
+ * of tensorflow/core/util/event.proto in protobuf's wire format. The time of an event is when it
+ * was written, so it is left out; steps, tags and values are what the job said. Of what is neither
+ * a number nor a text a hash stands for the bytes. Foreign bytes: every length is checked before it
+ * is used.
  */
 #include "written.h"
 
 #include <string.h>
 
 enum wire { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
-enum { EVENT_STEP = 2, EVENT_SUMMARY = 5, SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
+enum {
+    EVENT_STEP = 2,
+    EVENT_SUMMARY = 5,
+    SUMMARY_VALUE = 1,
+    VALUE_TAG = 1,
+    VALUE_SIMPLE = 2,
+    VALUE_TENSOR = 8,
+    VALUE_METADATA = 9
+};
 enum { TENSOR_CONTENT = 4, TENSOR_FLOAT = 5, TENSOR_DOUBLE = 6, TENSOR_STRING = 8 };
 
 struct field {
     uint32_t number;
     enum wire wire;
-    uint64_t value;              /* of VARINT, FIXED64, FIXED32 */
-    const unsigned char *data;   /* of BYTES */
+    uint64_t value;            /* of VARINT, FIXED64, FIXED32 */
+    const unsigned char *data; /* of BYTES */
     size_t n;
 };
 
@@ -53,7 +63,8 @@ static bool next_field(const unsigned char **p, const unsigned char *end, struct
         if (!read_varint(&q, end, &f->value))
             return false;
         break;
-    case FIXED64: case FIXED32:
+    case FIXED64:
+    case FIXED32:
         n = f->wire == FIXED64 ? 8 : 4;
         if ((uint64_t)(end - q) < n)
             return false;
@@ -67,8 +78,7 @@ static bool next_field(const unsigned char **p, const unsigned char *end, struct
         f->n = (size_t)n;
         q += n;
         break;
-    default:
-        return false;
+    default: return false;
     }
     *p = q;
     return true;
@@ -92,7 +102,8 @@ static double as_double(uint64_t bits)
 static void put_hash(struct tw_buf *out, const void *data, size_t n)
 {
     struct tw_hash128 h = tw_hash_bytes(data, n, 0);
-    tw_buf_printf(out, " bytes %zu hash %016llx%016llx", n, (unsigned long long)h.a, (unsigned long long)h.b);
+    tw_buf_printf(out, " bytes %zu hash %016llx%016llx", n, (unsigned long long)h.a,
+                  (unsigned long long)h.b);
 }
 
 static void put_text(struct tw_buf *out, const unsigned char *data, size_t n)
@@ -111,9 +122,12 @@ static bool put_tensor(struct tw_buf *out, const unsigned char *p, size_t n)
         size_t width = f.number == TENSOR_FLOAT ? 4 : 8;
         if (f.number == TENSOR_STRING && packed) {
             put_text(out, f.data, f.n);
-        } else if ((f.number == TENSOR_FLOAT || f.number == TENSOR_DOUBLE) && packed && f.n <= 64 * width) {
+        } else if ((f.number == TENSOR_FLOAT || f.number == TENSOR_DOUBLE) && packed &&
+                   f.n <= 64 * width) {
             for (size_t i = 0; i + width <= f.n; i += width)
-                tw_buf_printf(out, " %.9g", width == 4 ? as_float(little_endian(f.data + i, 4)) : as_double(little_endian(f.data + i, 8)));
+                tw_buf_printf(out, " %.9g",
+                              width == 4 ? as_float(little_endian(f.data + i, 4))
+                                         : as_double(little_endian(f.data + i, 8)));
         } else if (f.number == TENSOR_FLOAT && f.wire == FIXED32) {
             tw_buf_printf(out, " %.9g", as_float(f.value));
         } else if (f.number == TENSOR_DOUBLE && f.wire == FIXED64) {
@@ -132,7 +146,8 @@ static bool put_value(struct tw_buf *out, int64_t step, const unsigned char *p, 
     const unsigned char *end = p + n, *again = p;
     struct field f;
     tw_buf_printf(out, "step %lld ", (long long)step);
-    bool sessions = false; /* of the plugin for hyperparameters, which stores when a session began */
+    /* of the plugin for hyperparameters, which stores when a session began */
+    bool sessions = false;
     while (next_field(&again, end, &f))
         if (f.number == VALUE_TAG && f.wire == BYTES) {
             sessions = f.n > 9 && memcmp(f.data, "_hparams_", 9) == 0;
@@ -167,7 +182,8 @@ static bool put_event(struct tw_buf *out, const unsigned char *p, size_t n)
         const unsigned char *q = f.data, *stop = f.data + f.n;
         struct field value;
         while (next_field(&q, stop, &value))
-            if (value.number == SUMMARY_VALUE && value.wire == BYTES && !put_value(out, step, value.data, value.n))
+            if (value.number == SUMMARY_VALUE && value.wire == BYTES &&
+                !put_value(out, step, value.data, value.n))
                 return false;
         if (q != stop)
             return false;

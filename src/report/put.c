@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints words to a FILE of the caller's; what others chose is made harmless for a terminal first (src/base/printable.c). */
+/* Prints words to a FILE of the caller's; what others chose is made harmless for a terminal first
+ * (src/base/printable.c). */
 #include "put.h"
 
 #include "base.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DSSE envelopes: https://github.com/secure-systems-lab/dsse. A signature is over the PAE of type and payload, never over JSON. */
+/* DSSE envelopes: https://github.com/secure-systems-lab/dsse. A signature is over the PAE of type
+ * and payload, never over JSON. */
 #include "internal.h"
 #include "jcs.h"
 
@@ -11,7 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SIGNATURES_MAX = 64, SIGNATURE_BYTES_MAX = 1024, TYPE_BYTES_MAX = 256, KEYID_BYTES_MAX = 256 };
+enum {
+    SIGNATURES_MAX = 64,
+    SIGNATURE_BYTES_MAX = 1024,
+    TYPE_BYTES_MAX = 256,
+    KEYID_BYTES_MAX = 256
+};
 
 json_t *tw_sign_json(const char *text, size_t n, const char *name, struct twin_error *err)
 {
@@ -19,7 +25,8 @@ json_t *tw_sign_json(const char *text, size_t n, const char *name, struct twin_e
     json_t *value = tw_json_load(text, n, JSON_REJECT_DUPLICATES, &e);
     if (!value) {
         char *why = tw_printable(e.text, strlen(e.text));
-        twin_error_set(err, TWIN_EFORMAT, "%s: not JSON: line %d: %s", name, e.line, why ? why : "");
+        twin_error_set(err, TWIN_EFORMAT, "%s: not JSON: line %d: %s", name, e.line,
+                       why ? why : "");
         tw_free(why);
     }
     return value;
@@ -53,11 +60,15 @@ static int no_memory(struct twin_error *err)
     return twin_error_set(err, TWIN_ENOMEM, "no memory for an envelope");
 }
 
-int twin_envelope_make(const char *type, const void *payload, size_t n, struct twin_envelope *out, struct twin_error *err)
+int twin_envelope_make(const char *type, const void *payload, size_t n, struct twin_envelope *out,
+                       struct twin_error *err)
 {
     memset(out, 0, sizeof *out);
     if (n > TWIN_ENVELOPE_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "a payload of %zu bytes: at most %zu are signed in one envelope; sign a digest of it (twinrun snapshot)", n, TWIN_ENVELOPE_MAX);
+        return twin_error_set(err, TWIN_ELIMIT,
+                              "a payload of %zu bytes: at most %zu are signed in one envelope; "
+                              "sign a digest of it (twinrun snapshot)",
+                              n, TWIN_ENVELOPE_MAX);
     out->type = tw_strdup(type);
     out->payload = tw_malloc(n + 1);
     if (!out->type || !out->payload) {
@@ -72,9 +83,11 @@ int twin_envelope_make(const char *type, const void *payload, size_t n, struct t
 }
 
 /* Takes bytes over, also on error. */
-static int add_signature(struct twin_envelope *e, const char *keyid, unsigned char *bytes, size_t n, struct twin_error *err)
+static int add_signature(struct twin_envelope *e, const char *keyid, unsigned char *bytes, size_t n,
+                         struct twin_error *err)
 {
-    struct twin_signature *list = tw_reallocarray(e->signature, e->signature_count + 1, sizeof *list);
+    struct twin_signature *list = tw_reallocarray(e->signature, e->signature_count + 1,
+                                                  sizeof *list);
     char *id = tw_strdup(keyid);
     if (list)
         e->signature = list;
@@ -93,9 +106,11 @@ int twin_envelope_sign(struct twin_envelope *e, struct twin_key *k, struct twin_
     size_t n, bytes;
     for (size_t i = 0; i < e->signature_count; i++)
         if (strcmp(e->signature[i].keyid, k->id) == 0)
-            return twin_error_set(err, TWIN_EINVAL, "the key %.16s... has signed this envelope already", k->id);
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "the key %.16s... has signed this envelope already", k->id);
     if (e->signature_count >= SIGNATURES_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "an envelope takes at most %d signatures", SIGNATURES_MAX);
+        return twin_error_set(err, TWIN_ELIMIT, "an envelope takes at most %d signatures",
+                              SIGNATURES_MAX);
     char *pae = twin_pae(e->type, e->payload, e->payload_bytes, &n);
     int rc = pae ? twin_key_sign(k, pae, n, &signature, &bytes, err) : no_memory(err);
     tw_free(pae);
@@ -105,10 +120,14 @@ int twin_envelope_sign(struct twin_envelope *e, struct twin_key *k, struct twin_
 static json_t *to_json(const struct twin_envelope *e)
 {
     char *payload = tw_base64(e->payload, e->payload_bytes);
-    json_t *list = json_array(), *o = payload ? json_pack("{s:s, s:s, s:O}", "payload", payload, "payloadType", e->type, "signatures", list) : NULL;
+    json_t *list = json_array();
+    json_t *o = payload ? json_pack("{s:s, s:s, s:O}", "payload", payload, "payloadType", e->type,
+                                    "signatures", list)
+                        : NULL;
     for (size_t i = 0; i < e->signature_count; i++) {
         char *sig = tw_base64(e->signature[i].bytes, e->signature[i].length);
-        json_t *one = sig ? json_pack("{s:s, s:s}", "keyid", e->signature[i].keyid, "sig", sig) : NULL;
+        json_t *one = sig ? json_pack("{s:s, s:s}", "keyid", e->signature[i].keyid, "sig", sig)
+                          : NULL;
         tw_free(sig);
         if (json_array_append_new(list, one) != 0) {
             json_decref(o);
@@ -121,7 +140,8 @@ static json_t *to_json(const struct twin_envelope *e)
     return o;
 }
 
-int twin_envelope_text(const struct twin_envelope *e, char **text, size_t *bytes, struct twin_error *err)
+int twin_envelope_text(const struct twin_envelope *e, char **text, size_t *bytes,
+                       struct twin_error *err)
 {
     struct tw_buf b = {0};
     json_t *o = to_json(e);
@@ -137,47 +157,64 @@ int twin_envelope_text(const struct twin_envelope *e, char **text, size_t *bytes
 
 /* ---- reading */
 
-static int refuse(struct twin_error *err, const char *name, const char *where, const char *expected, const char *found)
+static int refuse(struct twin_error *err, const char *name, const char *where, const char *expected,
+                  const char *found)
 {
     char *safe = found ? tw_printable(found, strnlen(found, 60)) : NULL;
-    int rc = twin_error_set(err, TWIN_EFORMAT, "%s: %s: expected %s, found %s%s%s", name, where, expected, safe ? "\"" : "", safe ? safe : "none", safe ? "\"" : "");
+    int rc = twin_error_set(err, TWIN_EFORMAT, "%s: %s: expected %s, found %s%s%s", name, where,
+                            expected, safe ? "\"" : "", safe ? safe : "none", safe ? "\"" : "");
     tw_free(safe);
     return rc;
 }
 
-static int read_signature(const json_t *one, const char *name, bool foreign, struct twin_envelope *e, struct twin_error *err)
+static int read_signature(const json_t *one, const char *name, bool foreign,
+                          struct twin_envelope *e, struct twin_error *err)
 {
-    const char *keyid = json_string_value(json_object_get(one, "keyid")), *sig = json_string_value(json_object_get(one, "sig"));
+    const char *keyid = json_string_value(json_object_get(one, "keyid"));
+    const char *sig = json_string_value(json_object_get(one, "sig"));
     const json_t *id = json_object_get(one, "keyid");
     if (id && !json_is_null(id) && (!keyid || strlen(keyid) > KEYID_BYTES_MAX))
-        return refuse(err, name, "signatures: keyid", "a text of at most 256 bytes", "another value");
+        return refuse(err, name, "signatures: keyid", "a text of at most 256 bytes",
+                      "another value");
     if (!sig)
         return refuse(err, name, "signatures: sig", "a text", NULL);
     size_t n = 0;
-    unsigned char *bytes = strlen(sig) > SIGNATURE_BYTES_MAX * 2 ? NULL : tw_base64_read(sig, foreign, &n);
+    unsigned char *bytes = strlen(sig) > SIGNATURE_BYTES_MAX * 2 ? NULL
+                                                                 : tw_base64_read(sig, foreign, &n);
     if (!bytes || n == 0 || n > SIGNATURE_BYTES_MAX) {
         tw_free(bytes);
-        return refuse(err, name, "signatures: sig", foreign ? "base64" : "canonical base64 (--foreign takes other forms)", sig);
+        return refuse(err, name, "signatures: sig",
+                      foreign ? "base64" : "canonical base64 (--foreign takes other forms)", sig);
     }
     return add_signature(e, keyid ? keyid : "", bytes, n, err);
 }
 
-static int from_json(const json_t *o, const char *name, bool foreign, struct twin_envelope *out, struct twin_error *err)
+static int from_json(const json_t *o, const char *name, bool foreign, struct twin_envelope *out,
+                     struct twin_error *err)
 {
-    const char *payload = json_string_value(json_object_get(o, "payload")), *type = json_string_value(json_object_get(o, "payloadType"));
+    const char *payload = json_string_value(json_object_get(o, "payload"));
+    const char *type = json_string_value(json_object_get(o, "payloadType"));
     const json_t *list = json_object_get(o, "signatures");
     int rc;
     memset(out, 0, sizeof *out);
     out->foreign = foreign;
     if (!json_is_object(o) || !payload || !type || !json_is_array(list))
-        return refuse(err, name, "envelope", "an object with payload, payloadType and signatures (DSSE)", "something else");
+        return refuse(err, name, "envelope",
+                      "an object with payload, payloadType and signatures (DSSE)",
+                      "something else");
     if (!*type || strlen(type) > TYPE_BYTES_MAX)
         return refuse(err, name, "payloadType", "a text of 1 to 256 bytes", type);
     if (json_array_size(list) == 0 || json_array_size(list) > SIGNATURES_MAX)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: signatures: expected 1 to %d, found %zu", name, SIGNATURES_MAX, json_array_size(list));
+        return twin_error_set(err, TWIN_EFORMAT, "%s: signatures: expected 1 to %d, found %zu",
+                              name, SIGNATURES_MAX, json_array_size(list));
     out->type = tw_strdup(type);
     out->payload = (char *)tw_base64_read(payload, foreign, &out->payload_bytes);
-    rc = !out->type ? no_memory(err) : !out->payload ? refuse(err, name, "payload", foreign ? "base64" : "canonical base64 (--foreign takes other forms)", payload) : 0;
+    rc = !out->type ? no_memory(err)
+         : !out->payload
+             ? refuse(err, name, "payload",
+                      foreign ? "base64" : "canonical base64 (--foreign takes other forms)",
+                      payload)
+             : 0;
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++)
         rc = read_signature(json_array_get(list, i), name, foreign, out, err);
     if (rc != 0)
@@ -185,7 +222,8 @@ static int from_json(const json_t *o, const char *name, bool foreign, struct twi
     return rc;
 }
 
-int twin_envelope_from_json(const json_t *object, const char *name, struct twin_envelope *out, struct twin_error *err)
+int twin_envelope_from_json(const json_t *object, const char *name, struct twin_envelope *out,
+                            struct twin_error *err)
 {
     return from_json(object, name, true, out, err);
 }
@@ -198,16 +236,20 @@ static size_t first_difference(const char *a, size_t an, const char *b, size_t b
     return i;
 }
 
-static int must_be(const char *what, const char *name, const char *found, size_t n, const char *canonical, size_t canonical_bytes, struct twin_error *err)
+static int must_be(const char *what, const char *name, const char *found, size_t n,
+                   const char *canonical, size_t canonical_bytes, struct twin_error *err)
 {
     if (n == canonical_bytes && memcmp(found, canonical, n) == 0)
         return 0;
-    return twin_error_set(err, TWIN_EFORMAT,
-                          "%s: %s: expected canonical JSON (RFC 8785), found something else from byte %zu on: changed on its way, or written by another tool (--foreign takes those)",
-                          name, what, first_difference(found, n, canonical, canonical_bytes));
+    return twin_error_set(
+        err, TWIN_EFORMAT,
+        "%s: %s: expected canonical JSON (RFC 8785), found something else from byte %zu on: "
+        "changed on its way, or written by another tool (--foreign takes those)",
+        name, what, first_difference(found, n, canonical, canonical_bytes));
 }
 
-static int payload_is_canonical(const struct twin_envelope *e, const char *name, struct twin_error *err)
+static int payload_is_canonical(const struct twin_envelope *e, const char *name,
+                                struct twin_error *err)
 {
     struct tw_buf b = {0};
     json_t *value = tw_sign_json(e->payload, e->payload_bytes, name, err);
@@ -219,7 +261,8 @@ static int payload_is_canonical(const struct twin_envelope *e, const char *name,
     return rc;
 }
 
-int twin_envelope_parse(const char *text, size_t n, const char *name, bool foreign, struct twin_envelope *out, struct twin_error *err)
+int twin_envelope_parse(const char *text, size_t n, const char *name, bool foreign,
+                        struct twin_envelope *out, struct twin_error *err)
 {
     char *again = NULL;
     size_t bytes;
@@ -227,7 +270,9 @@ int twin_envelope_parse(const char *text, size_t n, const char *name, bool forei
     err = err ? err : &own;
     memset(out, 0, sizeof *out);
     if (n > TWIN_ENVELOPE_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: an envelope of %zu bytes: at most %zu are read", name, n, TWIN_ENVELOPE_MAX);
+        return twin_error_set(err, TWIN_ELIMIT,
+                              "%s: an envelope of %zu bytes: at most %zu are read", name, n,
+                              TWIN_ENVELOPE_MAX);
     json_t *o = tw_sign_json(text, n, name, err);
     int rc = o ? from_json(o, name, foreign, out, err) : err->code;
     json_decref(o);

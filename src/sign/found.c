@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lies where the operands of a verification say, named as the statement names it: a run's folder, the files of a folder,
- * files, or a file that a run wrote, wherever it lies now.
+ * What lies where the operands of a verification say, named as the statement names it: a run's
+ * folder, the files of a folder, files, or a file that a run wrote, wherever it lies now.
  */
 #include "found.h"
 
@@ -22,7 +22,10 @@ static bool is_folder(const char *path)
 char *tw_signed_inside(const char *folder, const char *file)
 {
     const char *base = tw_base_name(file);
-    char *parent = tw_strndup(file, (size_t)(base - file)), *root = realpath(folder, NULL), *above = parent ? realpath(*parent ? parent : ".", NULL) : NULL, *out = NULL;
+    char *parent = tw_strndup(file, (size_t)(base - file));
+    char *root = realpath(folder, NULL);
+    char *above = parent ? realpath(*parent ? parent : ".", NULL) : NULL;
+    char *out = NULL;
     const size_t n = root ? strlen(root) : 0;
     if (root && above && strncmp(root, above, n) == 0 && (above[n] == '/' || above[n] == '\0'))
         out = above[n] ? tw_printf("%s/%s", above + n + 1, base) : tw_strdup(base);
@@ -32,7 +35,8 @@ char *tw_signed_inside(const char *folder, const char *file)
     return out;
 }
 
-int tw_signed_folder(const char *folder, const char *but, struct twin_subjects *out, struct twin_error *err)
+int tw_signed_folder(const char *folder, const char *but, struct twin_subjects *out,
+                     struct twin_error *err)
 {
     char *skip = but ? tw_signed_inside(folder, but) : NULL;
     const char *list[] = {skip};
@@ -45,7 +49,9 @@ int tw_signed_run(const char *home, const char *spec, struct twin_run **out, str
 {
     struct stat st;
     const bool there = stat(spec, &st) == 0;
-    char *record = there && S_ISDIR(st.st_mode) ? tw_path_join(spec, "run.json") : NULL, *dir = NULL, *folder = NULL;
+    char *record = there && S_ISDIR(st.st_mode) ? tw_path_join(spec, "run.json") : NULL;
+    char *dir = NULL;
+    char *folder = NULL;
     const bool run = record && stat(record, &st) == 0 && S_ISREG(st.st_mode);
     int rc = 0;
     *out = NULL;
@@ -61,7 +67,10 @@ int tw_signed_run(const char *home, const char *spec, struct twin_run **out, str
     if (rc != 0 && rc != TWIN_ENOENT)
         twin_error_set(err, rc, "%s", why.message);
     else if (rc != 0)
-        twin_error_set(err, rc, "%s: no such file or folder, and no run of that name in %s/runs (twinrun ls lists them)", spec, folder);
+        twin_error_set(err, rc,
+                       "%s: no such file or folder, and no run of that name in %s/runs (twinrun ls "
+                       "lists them)",
+                       spec, folder);
     rc = rc ? rc : twin_run_load(dir, out, err);
     tw_free(dir);
     tw_free(folder);
@@ -70,20 +79,24 @@ int tw_signed_run(const char *home, const char *spec, struct twin_run **out, str
 
 bool tw_signed_is_run(const struct twin_statement *st)
 {
-    return strcmp(st->predicate_type, TWIN_PREDICATE_SLSA) == 0 || strcmp(st->predicate_type, TWIN_PREDICATE_REPRODUCED) == 0;
+    return strcmp(st->predicate_type, TWIN_PREDICATE_SLSA) == 0 ||
+           strcmp(st->predicate_type, TWIN_PREDICATE_REPRODUCED) == 0;
 }
 
 static bool share_a_digest(const struct twin_subject *a, const struct twin_subject *b)
 {
     for (size_t i = 0; i < a->digest_count; i++)
         for (size_t j = 0; j < b->digest_count; j++)
-            if (strcmp(a->digest[i].algorithm, b->digest[j].algorithm) == 0 && strcmp(a->digest[i].value, b->digest[j].value) == 0)
+            if (strcmp(a->digest[i].algorithm, b->digest[j].algorithm) == 0 &&
+                strcmp(a->digest[i].value, b->digest[j].value) == 0)
                 return true;
     return false;
 }
 
-/* A file that a run wrote, wherever it lies now: the signed ones that have its bytes, or its tensors, stand in for it. */
-static int find_file(const struct twin_statement *st, const char *path, struct twin_subjects *found, struct twin_error *err)
+/* A file that a run wrote, wherever it lies now: the signed ones that have its bytes, or its
+ * tensors, stand in for it. */
+static int find_file(const struct twin_statement *st, const char *path, struct twin_subjects *found,
+                     struct twin_error *err)
 {
     struct twin_subjects one = {0};
     struct twin_content c;
@@ -107,7 +120,8 @@ static int find_file(const struct twin_statement *st, const char *path, struct t
     return rc;
 }
 
-static int find_runs(const struct twin_statement *st, const char *home, char *const *operands, size_t count, struct twin_subjects *found, struct twin_error *err)
+static int find_runs(const struct twin_statement *st, const char *home, char *const *operands,
+                     size_t count, struct twin_subjects *found, struct twin_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < count && rc == 0; i++) {
@@ -115,8 +129,10 @@ static int find_runs(const struct twin_statement *st, const char *home, char *co
         struct stat s;
         rc = tw_signed_run(home, operands[i], &r, err);
         if (rc == 0 && !r)
-            rc = stat(operands[i], &s) == 0 && S_ISDIR(s.st_mode) ? twin_error_set(err, TWIN_EINVAL, "%s: expected a run's folder, found another one", operands[i])
-                                                                  : find_file(st, operands[i], found, err);
+            rc = stat(operands[i], &s) == 0 && S_ISDIR(s.st_mode)
+                     ? twin_error_set(err, TWIN_EINVAL,
+                                      "%s: expected a run's folder, found another one", operands[i])
+                     : find_file(st, operands[i], found, err);
         else if (rc == 0)
             rc = twin_run_subjects(r, false, found, err);
         twin_run_free(r);
@@ -124,7 +140,8 @@ static int find_runs(const struct twin_statement *st, const char *home, char *co
     return rc;
 }
 
-int tw_signed_found(const struct twin_statement *st, const char *home, const char *envelope_path, char *const *operands, size_t count, struct twin_subjects *found, bool *by_name,
+int tw_signed_found(const struct twin_statement *st, const char *home, const char *envelope_path,
+                    char *const *operands, size_t count, struct twin_subjects *found, bool *by_name,
                     struct twin_error *err)
 {
     const char *kind = json_string_value(json_object_get(st->predicate, "kind"));
@@ -138,9 +155,13 @@ int tw_signed_found(const struct twin_statement *st, const char *home, const cha
     if (*by_name && count == 1 && is_folder(operands[0]))
         return tw_signed_folder(operands[0], envelope_path, found, err);
     if (*by_name)
-        return twin_error_set(err, TWIN_EINVAL, "expected the folder that was signed, found %s", count == 1 ? "a file" : "more than one thing");
+        return twin_error_set(err, TWIN_EINVAL, "expected the folder that was signed, found %s",
+                              count == 1 ? "a file" : "more than one thing");
     for (size_t i = 0; i < count && rc == 0; i++)
-        rc = is_folder(operands[i]) ? twin_error_set(err, TWIN_EINVAL, "%s: expected the file that was signed, found a folder", operands[i])
-                                    : twin_subject_file(operands[i], tw_base_name(operands[i]), found, err);
+        rc = is_folder(operands[i])
+                 ? twin_error_set(err, TWIN_EINVAL,
+                                  "%s: expected the file that was signed, found a folder",
+                                  operands[i])
+                 : twin_subject_file(operands[i], tw_base_name(operands[i]), found, err);
     return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One HTTP request by libcurl, which is loaded when it is needed: it brings forty libraries along, which no other command should wait for. */
+/* One HTTP request by libcurl, which is loaded when it is needed: it brings forty libraries along,
+ * which no other command should wait for. */
 #include "http.h"
 
 #include "base.h"
@@ -25,22 +26,34 @@ struct curl {
 
 static int load(struct curl *f, struct twin_error *err)
 {
-    const struct { const char *name; void *to; } wanted[] = {
-        {"curl_global_init", &f->global_init}, {"curl_easy_init", &f->init}, {"curl_easy_setopt", &f->setopt}, {"curl_easy_perform", &f->perform}, {"curl_easy_getinfo", &f->getinfo},
-        {"curl_easy_cleanup", &f->cleanup}, {"curl_slist_append", &f->append}, {"curl_slist_free_all", &f->free_list}, {"curl_easy_strerror", &f->text},
+    const struct {
+        const char *name;
+        void *to;
+    } wanted[] = {
+        {"curl_global_init", &f->global_init}, {"curl_easy_init", &f->init},
+        {"curl_easy_setopt", &f->setopt},      {"curl_easy_perform", &f->perform},
+        {"curl_easy_getinfo", &f->getinfo},    {"curl_easy_cleanup", &f->cleanup},
+        {"curl_slist_append", &f->append},     {"curl_slist_free_all", &f->free_list},
+        {"curl_easy_strerror", &f->text},
     };
     void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         library = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "a Vault is reached by libcurl, which is not there (Debian: libcurl4)");
+        return twin_error_set(
+            err, TWIN_EUNSUPPORTED,
+            "a Vault is reached by libcurl, which is not there (Debian: libcurl4)");
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         void *symbol = dlsym(library, wanted[i].name);
         if (!symbol)
-            return twin_error_set(err, TWIN_EUNSUPPORTED, "libcurl has no %s: expected version 7.85 or later", wanted[i].name);
+            return twin_error_set(err, TWIN_EUNSUPPORTED,
+                                  "libcurl has no %s: expected version 7.85 or later",
+                                  wanted[i].name);
         memcpy(wanted[i].to, &symbol, sizeof symbol);
     }
-    return f->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? 0 : twin_error_set(err, TWIN_EIO, "libcurl does not start");
+    return f->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK
+               ? 0
+               : twin_error_set(err, TWIN_EIO, "libcurl does not start");
 }
 
 static size_t take(char *data, size_t size, size_t count, void *user)
@@ -48,7 +61,8 @@ static size_t take(char *data, size_t size, size_t count, void *user)
     return tw_buf_append(user, data, size * count) == 0 ? size * count : 0;
 }
 
-static CURLcode perform(const struct curl *f, CURL *c, const struct tw_http_request *q, struct curl_slist *headers, struct tw_buf *answer, char *why)
+static CURLcode perform(const struct curl *f, CURL *c, const struct tw_http_request *q,
+                        struct curl_slist *headers, struct tw_buf *answer, char *why)
 {
     f->setopt(c, CURLOPT_ERRORBUFFER, why);
     f->setopt(c, CURLOPT_URL, q->url);
@@ -73,7 +87,8 @@ static CURLcode perform(const struct curl *f, CURL *c, const struct tw_http_requ
     return f->perform(c);
 }
 
-int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t *bytes, struct twin_error *err)
+int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t *bytes,
+            struct twin_error *err)
 {
     struct curl f;
     struct curl_slist *headers = NULL;
@@ -96,8 +111,10 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
         tw_buf_puts(&b, "");
         const CURLcode code = perform(&f, c, q, headers, &b, why);
         if (code != CURLE_OK)
-            rc = b.failed ? twin_error_set(err, TWIN_ELIMIT, "%s: an answer of more than %d KiB", q->url, ANSWER_MAX >> 10)
-                          : twin_error_set(err, TWIN_EIO, "%s: no answer: %s", q->url, why[0] ? why : f.text(code));
+            rc = b.failed ? twin_error_set(err, TWIN_ELIMIT, "%s: an answer of more than %d KiB",
+                                           q->url, ANSWER_MAX >> 10)
+                          : twin_error_set(err, TWIN_EIO, "%s: no answer: %s", q->url,
+                                           why[0] ? why : f.text(code));
         else if (f.getinfo(c, CURLINFO_RESPONSE_CODE, status) != CURLE_OK)
             rc = twin_error_set(err, TWIN_EIO, "%s: an answer without a status", q->url);
     }
@@ -113,9 +130,13 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
     return rc;
 }
 #else
-int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t *bytes, struct twin_error *err)
+int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t *bytes,
+            struct twin_error *err)
 {
     (void)status, (void)answer, (void)bytes;
-    return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: this twinrun was built without libcurl (Debian: libcurl4-openssl-dev), by which a Vault is reached", q->url);
+    return twin_error_set(err, TWIN_EUNSUPPORTED,
+                          "%s: this twinrun was built without libcurl (Debian: "
+                          "libcurl4-openssl-dev), by which a Vault is reached",
+                          q->url);
 }
 #endif

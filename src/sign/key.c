@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys in PEM files, and what all keys do: sign, verify, be called by the digest of their public half. */
+/* Keys in PEM files, and what all keys do: sign, verify, be called by the digest of their public
+ * half. */
 #include "internal.h"
 
 #include "base.h"
@@ -18,7 +19,9 @@
 
 enum { PEM_MAX = 64 << 10, PASSPHRASE_MAX = 1024 };
 
-static const struct { const char *name, *group; } algorithms[] = {
+static const struct {
+    const char *name, *group;
+} algorithms[] = {
     [TWIN_KEY_P256] = {"ecdsa-p256", "prime256v1"},
     [TWIN_KEY_P384] = {"ecdsa-p384", "secp384r1"},
     [TWIN_KEY_P521] = {"ecdsa-p521", "secp521r1"},
@@ -45,7 +48,8 @@ int tw_key_openssl(struct twin_error *err, int code, const char *what, const cha
 {
     const unsigned long e = ERR_peek_last_error();
     const char *reason = e ? ERR_reason_error_string(e) : NULL;
-    int rc = twin_error_set(err, code, "%s: %s%s%s", name, what, reason ? ": " : "", reason ? reason : "");
+    int rc = twin_error_set(err, code, "%s: %s%s%s", name, what, reason ? ": " : "",
+                            reason ? reason : "");
     ERR_clear_error();
     return rc;
 }
@@ -54,7 +58,9 @@ void tw_sign_sha256(const void *data, size_t n, char out[65])
 {
     unsigned char digest[32] = {0};
     if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
-        abort(); /* SHA-256 of memory has no way to fail but a broken library; a digest of nothing must not pass as one */
+        /* SHA-256 of memory has no way to fail but a broken library; a digest of nothing must not
+         * pass as one */
+        abort();
     tw_hex(digest, sizeof digest, out);
 }
 
@@ -75,7 +81,8 @@ char *tw_secret_read(const char *path, const char *what, struct twin_error *err)
     if (n < 0)
         twin_error_system(err, "cannot read %s from %s", what, path);
     else if (n == sizeof text - 1)
-        twin_error_set(err, TWIN_ELIMIT, "%s: expected %s in its first line, found more than 4 KiB", path, what);
+        twin_error_set(err, TWIN_ELIMIT, "%s: expected %s in its first line, found more than 4 KiB",
+                       path, what);
     else {
         text[n] = '\0';
         text[strcspn(text, "\r\n")] = '\0';
@@ -88,18 +95,24 @@ char *tw_secret_read(const char *path, const char *what, struct twin_error *err)
     return out;
 }
 
-/* From the environment; never from the command line, which every user of the machine can see. *out NULL: none was given. */
+/* From the environment; never from the command line, which every user of the machine can see. *out
+ * NULL: none was given. */
 static int find_passphrase(char **out, struct twin_error *err)
 {
-    const char *direct = getenv("TWINRUN_KEY_PASSPHRASE"), *file = getenv("TWINRUN_KEY_PASSPHRASE_FILE");
+    const char *direct = getenv("TWINRUN_KEY_PASSPHRASE");
+    const char *file = getenv("TWINRUN_KEY_PASSPHRASE_FILE");
     *out = NULL;
     if (!direct && !file)
         return 0;
     *out = direct ? tw_strdup(direct) : tw_secret_read(file, "the key's passphrase", err);
     if (!*out)
-        return direct ? twin_error_set(err, TWIN_ENOMEM, "no memory for a passphrase") : err ? err->code : TWIN_EIO;
+        return direct ? twin_error_set(err, TWIN_ENOMEM, "no memory for a passphrase")
+               : err  ? err->code
+                      : TWIN_EIO;
     if (strlen(*out) >= PASSPHRASE_MAX || !**out) {
-        int rc = twin_error_set(err, TWIN_EINVAL, "the key's passphrase: expected 1 to %d bytes, found %zu", PASSPHRASE_MAX - 1, strlen(*out));
+        int rc = twin_error_set(err, TWIN_EINVAL,
+                                "the key's passphrase: expected 1 to %d bytes, found %zu",
+                                PASSPHRASE_MAX - 1, strlen(*out));
         tw_secret_free(*out);
         *out = NULL;
         return rc;
@@ -107,7 +120,10 @@ static int find_passphrase(char **out, struct twin_error *err)
     return 0;
 }
 
-struct asked { const char *passphrase; bool asked; };
+struct asked {
+    const char *passphrase;
+    bool asked;
+};
 
 static int give_passphrase(char *buffer, int size, int writing, void *user)
 {
@@ -125,17 +141,22 @@ static int give_passphrase(char *buffer, int size, int writing, void *user)
 
 const EVP_MD *tw_key_digest(enum twin_key_algorithm a)
 {
-    return a == TWIN_KEY_P256 ? EVP_sha256() : a == TWIN_KEY_P384 ? EVP_sha384() : a == TWIN_KEY_P521 ? EVP_sha512() : NULL;
+    return a == TWIN_KEY_P256   ? EVP_sha256()
+           : a == TWIN_KEY_P384 ? EVP_sha384()
+           : a == TWIN_KEY_P521 ? EVP_sha512()
+                                : NULL;
 }
 
-static int algorithm_of(EVP_PKEY *pkey, const char *name, enum twin_key_algorithm *out, struct twin_error *err)
+static int algorithm_of(EVP_PKEY *pkey, const char *name, enum twin_key_algorithm *out,
+                        struct twin_error *err)
 {
     char group[64] = "";
     if (EVP_PKEY_get_base_id(pkey) == EVP_PKEY_ED25519) {
         *out = TWIN_KEY_ED25519;
         return 0;
     }
-    if (EVP_PKEY_get_base_id(pkey) == EVP_PKEY_EC && EVP_PKEY_get_group_name(pkey, group, sizeof group, NULL) == 1)
+    if (EVP_PKEY_get_base_id(pkey) == EVP_PKEY_EC &&
+        EVP_PKEY_get_group_name(pkey, group, sizeof group, NULL) == 1)
         for (int i = 0; i < ALGORITHMS; i++)
             if (algorithms[i].group && strcmp(group, algorithms[i].group) == 0) {
                 *out = (enum twin_key_algorithm)i;
@@ -143,7 +164,9 @@ static int algorithm_of(EVP_PKEY *pkey, const char *name, enum twin_key_algorith
             }
     const char *type = EVP_PKEY_get0_type_name(pkey);
     ERR_clear_error();
-    return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: expected a key of ECDSA P-256, P-384, P-521 or Ed25519, found %s %s", name, type ? type : "another kind", group);
+    return twin_error_set(err, TWIN_EUNSUPPORTED,
+                          "%s: expected a key of ECDSA P-256, P-384, P-521 or Ed25519, found %s %s",
+                          name, type ? type : "another kind", group);
 }
 
 int tw_key_wrap(EVP_PKEY *pkey, const char *name, struct twin_key **out, struct twin_error *err)
@@ -158,7 +181,8 @@ int tw_key_wrap(EVP_PKEY *pkey, const char *name, struct twin_key **out, struct 
     if (rc == 0) {
         k->pem = tw_key_canonical_pem(pkey, algorithms[k->algorithm].group);
         if (!k->pem)
-            rc = tw_key_openssl(err, TWIN_EFORMAT, "a key without a public half that can be written", name);
+            rc = tw_key_openssl(err, TWIN_EFORMAT,
+                                "a key without a public half that can be written", name);
     }
     if (rc != 0) {
         EVP_PKEY_free(pkey);
@@ -207,7 +231,10 @@ static int read_pem(const char *path, char **text, size_t *n, struct twin_error 
     if (!strstr(*text, "-----BEGIN ")) {
         OPENSSL_cleanse(*text, *n);
         tw_free(*text);
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a key as PEM text (-----BEGIN ...), found none; twinrun sign --new-key PATH makes one", path);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: expected a key as PEM text (-----BEGIN ...), found none; "
+                              "twinrun sign --new-key PATH makes one",
+                              path);
     }
     return 0;
 }
@@ -224,7 +251,9 @@ static int open_file(const char *path, struct twin_key **out, struct twin_error 
     if ((rc = find_passphrase(&passphrase, err)) != 0)
         goto out;
     if (!strstr(text, "PRIVATE KEY-----")) {
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a private key, to sign with, found %s", path, strstr(text, "PUBLIC KEY-----") ? "a public one" : "something else");
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a private key, to sign with, found %s",
+                            path,
+                            strstr(text, "PUBLIC KEY-----") ? "a public one" : "something else");
         goto out;
     }
     struct asked asked = {passphrase, false};
@@ -232,9 +261,15 @@ static int open_file(const char *path, struct twin_key **out, struct twin_error 
     pkey = b ? PEM_read_bio_PrivateKey(b, NULL, give_passphrase, &asked) : NULL;
     if (!pkey && asked.asked && !passphrase) {
         ERR_clear_error();
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: the key is encrypted: set TWINRUN_KEY_PASSPHRASE_FILE to a file that holds its passphrase, or TWINRUN_KEY_PASSPHRASE", path);
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "%s: the key is encrypted: set TWINRUN_KEY_PASSPHRASE_FILE to a file "
+                            "that holds its passphrase, or TWINRUN_KEY_PASSPHRASE",
+                            path);
     } else if (!pkey)
-        rc = tw_key_openssl(err, TWIN_EFORMAT, asked.asked ? "not a private key, or the passphrase is not its own" : "not a private key", path);
+        rc = tw_key_openssl(err, TWIN_EFORMAT,
+                            asked.asked ? "not a private key, or the passphrase is not its own"
+                                        : "not a private key",
+                            path);
     else if ((rc = tw_key_wrap(pkey, path, out, err)) == 0)
         (*out)->secret = true;
 out:
@@ -249,7 +284,8 @@ int twin_key_open(const char *spec, struct twin_key **out, struct twin_error *er
 {
     if (tw_starts(spec, "pkcs11:"))
         return tw_key_open_pkcs11(spec, out, err);
-    return tw_starts(spec, "vault:") ? tw_key_open_vault(spec, out, err) : open_file(spec, out, err);
+    return tw_starts(spec, "vault:") ? tw_key_open_vault(spec, out, err)
+                                     : open_file(spec, out, err);
 }
 
 int twin_key_read_public(const char *path, struct twin_key **out, struct twin_error *err)
@@ -257,16 +293,25 @@ int twin_key_read_public(const char *path, struct twin_key **out, struct twin_er
     char *text;
     size_t n;
     if (tw_starts(path, "pkcs11:") || tw_starts(path, "vault:"))
-        return twin_error_set(err, TWIN_EINVAL, "%.60s...: signatures are verified with the public key in a file: twinrun sign --public-key --key '%.60s...' prints it", path, path);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%.60s...: signatures are verified with the public key in a file: "
+                              "twinrun sign --public-key --key '%.60s...' prints it",
+                              path, path);
     int rc = read_pem(path, &text, &n, err);
     if (rc != 0)
         return rc;
     BIO *b = BIO_new_mem_buf(text, (int)n);
     EVP_PKEY *pkey = NULL;
     if (strstr(text, "PRIVATE KEY-----"))
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a public key, found a private one, which nobody who verifies should have; its public half is in %s.pub when twinrun made it", path, path);
+        rc = twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: expected a public key, found a private one, which nobody who verifies should "
+            "have; its public half is in %s.pub when twinrun made it",
+            path, path);
     else if (strstr(strstr(text, "-----BEGIN ") + 1, "-----BEGIN "))
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected one public key, found more: give each a file of its own", path);
+        rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: expected one public key, found more: give each a file of its own",
+                            path);
     else if (!b || !(pkey = PEM_read_bio_PUBKEY(b, NULL, NULL, NULL)))
         rc = tw_key_openssl(err, TWIN_EFORMAT, "not a public key", path);
     else
@@ -279,14 +324,19 @@ int twin_key_read_public(const char *path, struct twin_key **out, struct twin_er
 
 /* ---- a new one */
 
-static int write_new(const char *path, const char *text, size_t n, mode_t mode, struct twin_error *err)
+static int write_new(const char *path, const char *text, size_t n, mode_t mode,
+                     struct twin_error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0 && errno == EEXIST)
-        return twin_error_set(err, TWIN_EIO, "%s is there already, and keys are never replaced: choose another name", path);
+        return twin_error_set(
+            err, TWIN_EIO, "%s is there already, and keys are never replaced: choose another name",
+            path);
     if (fd < 0)
         return twin_error_system(err, "cannot create %s", path);
-    int rc = tw_write_all(fd, text, n) != 0 || fsync(fd) != 0 ? twin_error_system(err, "cannot write %s", path) : 0;
+    int rc = tw_write_all(fd, text, n) != 0 || fsync(fd) != 0
+                 ? twin_error_system(err, "cannot write %s", path)
+                 : 0;
     if (close(fd) != 0 && rc == 0)
         rc = twin_error_system(err, "cannot write %s", path);
     if (rc != 0)
@@ -300,10 +350,15 @@ int twin_key_new(const char *path, enum twin_key_algorithm a, struct twin_error 
     struct twin_key *k = NULL;
     BIO *b = BIO_new(BIO_s_secmem());
     int rc = find_passphrase(&passphrase, err);
-    EVP_PKEY *pkey = rc != 0 ? NULL : a == TWIN_KEY_ED25519 ? EVP_PKEY_Q_keygen(NULL, NULL, "ED25519") : EVP_PKEY_Q_keygen(NULL, NULL, "EC", algorithms[a].group);
+    EVP_PKEY *pkey = rc != 0 ? NULL
+                     : a == TWIN_KEY_ED25519
+                         ? EVP_PKEY_Q_keygen(NULL, NULL, "ED25519")
+                         : EVP_PKEY_Q_keygen(NULL, NULL, "EC", algorithms[a].group);
     if (rc == 0 && (!pkey || !b || !public_path))
         rc = tw_key_openssl(err, TWIN_ENOMEM, "no key could be made", path);
-    if (rc == 0 && PEM_write_bio_PKCS8PrivateKey(b, pkey, passphrase ? EVP_aes_256_cbc() : NULL, passphrase, passphrase ? (int)strlen(passphrase) : 0, NULL, NULL) != 1)
+    if (rc == 0 &&
+        PEM_write_bio_PKCS8PrivateKey(b, pkey, passphrase ? EVP_aes_256_cbc() : NULL, passphrase,
+                                      passphrase ? (int)strlen(passphrase) : 0, NULL, NULL) != 1)
         rc = tw_key_openssl(err, TWIN_EIO, "the key has no text", path);
     if (rc == 0) {
         rc = tw_key_wrap(pkey, path, &k, err);
@@ -311,7 +366,9 @@ int twin_key_new(const char *path, enum twin_key_algorithm a, struct twin_error 
     }
     const long n = rc == 0 ? BIO_get_mem_data(b, &text) : 0;
     if (rc == 0 && access(public_path, F_OK) == 0)
-        rc = twin_error_set(err, TWIN_EIO, "%s is there already, and keys are never replaced: choose another name", public_path);
+        rc = twin_error_set(err, TWIN_EIO,
+                            "%s is there already, and keys are never replaced: choose another name",
+                            public_path);
     rc = rc ? rc : write_new(path, text, (size_t)n, 0600, err);
     if (rc == 0 && (rc = write_new(public_path, k->pem, strlen(k->pem), 0666, err)) != 0)
         unlink(path);
@@ -325,24 +382,29 @@ int twin_key_new(const char *path, enum twin_key_algorithm a, struct twin_error 
 
 /* ---- signatures */
 
-bool twin_key_verify(const struct twin_key *k, const void *data, size_t n, const unsigned char *signature, size_t bytes)
+bool twin_key_verify(const struct twin_key *k, const void *data, size_t n,
+                     const unsigned char *signature, size_t bytes)
 {
     EVP_MD_CTX *c = EVP_MD_CTX_new();
-    const bool good = c && EVP_DigestVerifyInit(c, NULL, tw_key_digest(k->algorithm), NULL, k->pkey) == 1 &&
+    const bool good = c &&
+                      EVP_DigestVerifyInit(c, NULL, tw_key_digest(k->algorithm), NULL, k->pkey) ==
+                          1 &&
                       EVP_DigestVerify(c, signature, bytes, data, n) == 1;
     EVP_MD_CTX_free(c);
     ERR_clear_error(); /* why a signature is not good is no trouble of ours */
     return good;
 }
 
-static int sign_here(struct twin_key *k, const void *data, size_t n, unsigned char **signature, size_t *bytes, struct twin_error *err)
+static int sign_here(struct twin_key *k, const void *data, size_t n, unsigned char **signature,
+                     size_t *bytes, struct twin_error *err)
 {
     EVP_MD_CTX *c = EVP_MD_CTX_new();
     unsigned char *out = NULL;
     size_t room = 0;
     int rc = 0;
-    if (!c || EVP_DigestSignInit(c, NULL, tw_key_digest(k->algorithm), NULL, k->pkey) != 1 || EVP_DigestSign(c, NULL, &room, data, n) != 1 ||
-        !(out = tw_malloc(room)) || EVP_DigestSign(c, out, &room, data, n) != 1)
+    if (!c || EVP_DigestSignInit(c, NULL, tw_key_digest(k->algorithm), NULL, k->pkey) != 1 ||
+        EVP_DigestSign(c, NULL, &room, data, n) != 1 || !(out = tw_malloc(room)) ||
+        EVP_DigestSign(c, out, &room, data, n) != 1)
         rc = tw_key_openssl(err, TWIN_EIO, "signing failed", k->id);
     EVP_MD_CTX_free(c);
     if (rc != 0)
@@ -352,18 +414,28 @@ static int sign_here(struct twin_key *k, const void *data, size_t n, unsigned ch
     return rc;
 }
 
-int twin_key_sign(struct twin_key *k, const void *data, size_t n, unsigned char **signature, size_t *bytes, struct twin_error *err)
+int twin_key_sign(struct twin_key *k, const void *data, size_t n, unsigned char **signature,
+                  size_t *bytes, struct twin_error *err)
 {
     if (!k->secret && !k->sign)
-        return twin_error_set(err, TWIN_EINVAL, "the key %.16s... is a public one: it cannot sign", k->id);
-    int rc = k->sign ? k->sign(k, data, n, signature, bytes, err) : sign_here(k, data, n, signature, bytes, err);
+        return twin_error_set(err, TWIN_EINVAL, "the key %.16s... is a public one: it cannot sign",
+                              k->id);
+    int rc = k->sign ? k->sign(k, data, n, signature, bytes, err)
+                     : sign_here(k, data, n, signature, bytes, err);
     if (rc == 0 && tw_key_signature_lower(k, signature, bytes) != 0) {
         tw_free(*signature);
-        return twin_error_set(err, TWIN_EIO, "what came back from the key %.16s... is no signature of ECDSA, or memory is short", k->id);
+        return twin_error_set(
+            err, TWIN_EIO,
+            "what came back from the key %.16s... is no signature of ECDSA, or memory is short",
+            k->id);
     }
-    if (rc == 0 && !twin_key_verify(k, data, n, *signature, *bytes)) { /* a token or server may say anything */
+    /* a token or server may say anything */
+    if (rc == 0 && !twin_key_verify(k, data, n, *signature, *bytes)) {
         tw_free(*signature);
-        rc = twin_error_set(err, TWIN_EIO, "the signature that came back does not verify with the public key %.16s...: it was thrown away", k->id);
+        rc = twin_error_set(err, TWIN_EIO,
+                            "the signature that came back does not verify with the public key "
+                            "%.16s...: it was thrown away",
+                            k->id);
     }
     return rc;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One key has one name, and one statement one signature. A public key can be written in several ways (a compressed
- * point, the curve's parameters spelled out), and of an ECDSA signature (r, s) anybody can make (r, n - s), which is
- * good, too. Ids are made from one way of writing a key; of the two signatures the one with the lower s is ours.
+ * One key has one name, and one statement one signature. A public key can be written in several
+ * ways (a compressed point, the curve's parameters spelled out), and of an ECDSA signature (r, s)
+ * anybody can make (r, n - s), which is good, too. Ids are made from one way of writing a key; of
+ * the two signatures the one with the lower s is ours.
  */
 #include "internal.h"
 
@@ -18,7 +19,8 @@
 
 enum { POINT_MAX = 1 + 2 * 66, ED25519_BYTES = 32 };
 
-/* The public half on a named curve, its point uncompressed; NULL: the key has no such form, or no memory. */
+/* The public half on a named curve, its point uncompressed; NULL: the key has no such form, or no
+ * memory. */
 static EVP_PKEY *plain_ec(EVP_PKEY *pkey, const char *group)
 {
     BIGNUM *x = NULL, *y = NULL;
@@ -34,7 +36,8 @@ static EVP_PKEY *plain_ec(EVP_PKEY *pkey, const char *group)
     ok = ok && BN_bn2binpad(x, point + 1, (int)half) == (int)half;
     ok = ok && BN_bn2binpad(y, point + 1 + half, (int)half) == (int)half;
     ok = ok && OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, group, 0) == 1;
-    ok = ok && OSSL_PARAM_BLD_push_octet_string(build, OSSL_PKEY_PARAM_PUB_KEY, point, 1 + 2 * half) == 1;
+    ok = ok &&
+         OSSL_PARAM_BLD_push_octet_string(build, OSSL_PKEY_PARAM_PUB_KEY, point, 1 + 2 * half) == 1;
     ok = ok && (params = OSSL_PARAM_BLD_to_param(build)) != NULL;
     ok = ok && EVP_PKEY_fromdata_init(c) == 1;
     if (ok && EVP_PKEY_fromdata(c, &out, EVP_PKEY_PUBLIC_KEY, params) != 1)
@@ -47,7 +50,8 @@ static EVP_PKEY *plain_ec(EVP_PKEY *pkey, const char *group)
     return out;
 }
 
-/* RFC 8032 decodes y below 2^255 - 19 only; OpenSSL takes the 19 others as second names of small ones. */
+/* RFC 8032 decodes y below 2^255 - 19 only; OpenSSL takes the 19 others as second names of small
+ * ones. */
 static bool ed25519_is_canonical(EVP_PKEY *pkey)
 {
     unsigned char raw[ED25519_BYTES];
@@ -79,7 +83,8 @@ char *tw_key_canonical_pem(EVP_PKEY *pkey, const char *group)
 /* ---- of two signatures, one */
 
 /* The parts of an ECDSA signature in DER, and is its s above half of the order? */
-static ECDSA_SIG *split(const struct twin_key *k, const unsigned char *der, size_t n, BIGNUM **order, bool *high)
+static ECDSA_SIG *split(const struct twin_key *k, const unsigned char *der, size_t n,
+                        BIGNUM **order, bool *high)
 {
     BIGNUM *half = BN_new();
     const unsigned char *p = der;
@@ -96,7 +101,8 @@ static ECDSA_SIG *split(const struct twin_key *k, const unsigned char *der, size
     return s;
 }
 
-bool tw_key_signature_is_canonical(const struct twin_key *k, const unsigned char *signature, size_t n)
+bool tw_key_signature_is_canonical(const struct twin_key *k, const unsigned char *signature,
+                                   size_t n)
 {
     BIGNUM *order = NULL;
     bool high = false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys in tokens (smart cards, HSMs, SoftHSM) by Cryptoki, whose library is loaded here: OpenSSL 3 in Debian 12 brings no provider for it. The private half
- * never leaves the token; ECDSA signs a digest that is made here. */
+/* Keys in tokens (smart cards, HSMs, SoftHSM) by Cryptoki, whose library is loaded here: OpenSSL 3
+ * in Debian 12 brings no provider for it. The private half never leaves the token; ECDSA signs a
+ * digest that is made here. */
 #include "internal.h"
 #include "cryptoki.h"
 #include "pkcs11.h"
@@ -27,9 +28,16 @@ struct token {
 
 static const char *reason_of(CK_RV rv, char text[32])
 {
-    static const struct { CK_RV rv; const char *text; } known[] = {
-        {CKR_MECHANISM_INVALID, "the token does not make such signatures"}, {CKR_PIN_INCORRECT, "the PIN is wrong"}, {CKR_PIN_LEN_RANGE, "the PIN has a wrong length"},
-        {CKR_PIN_LOCKED, "the PIN is locked after too many wrong ones"}, {CKR_TOKEN_NOT_PRESENT, "the token is not there"}, {CKR_USER_NOT_LOGGED_IN, "it needs a PIN: pin-source=file:PATH"},
+    static const struct {
+        CK_RV rv;
+        const char *text;
+    } known[] = {
+        {CKR_MECHANISM_INVALID, "the token does not make such signatures"},
+        {CKR_PIN_INCORRECT, "the PIN is wrong"},
+        {CKR_PIN_LEN_RANGE, "the PIN has a wrong length"},
+        {CKR_PIN_LOCKED, "the PIN is locked after too many wrong ones"},
+        {CKR_TOKEN_NOT_PRESENT, "the token is not there"},
+        {CKR_USER_NOT_LOGGED_IN, "it needs a PIN: pin-source=file:PATH"},
         {CKR_USER_PIN_NOT_INITIALIZED, "the token has no PIN yet"},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -61,16 +69,26 @@ static int load(struct token *t, const struct tw_pkcs11_uri *u, struct twin_erro
 {
     const char *path = u->module_path.text ? u->module_path.text : getenv("TWINRUN_PKCS11_MODULE");
     if (!path || !*path)
-        return twin_error_set(err, TWIN_EINVAL, "pkcs11: expected the token's library: module-path=PATH in the URI, or TWINRUN_PKCS11_MODULE (SoftHSM: /usr/lib/softhsm/libsofthsm2.so)");
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "pkcs11: expected the token's library: module-path=PATH in the URI, or "
+            "TWINRUN_PKCS11_MODULE (SoftHSM: /usr/lib/softhsm/libsofthsm2.so)");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "pkcs11: cannot load the token's library: %s", dlerror());
-    ck_get_function_list *get = (ck_get_function_list *)(uintptr_t)dlsym(library, "C_GetFunctionList");
+        return twin_error_set(err, TWIN_EUNSUPPORTED, "pkcs11: cannot load the token's library: %s",
+                              dlerror());
+    ck_get_function_list *get = (ck_get_function_list *)(uintptr_t)dlsym(library,
+                                                                         "C_GetFunctionList");
     if (!get || get(&t->f) != CKR_OK || !t->f || t->f->version[0] < 2)
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "pkcs11: %s: expected a Cryptoki library of version 2 or later (C_GetFunctionList), found another one", path);
+        return twin_error_set(err, TWIN_EUNSUPPORTED,
+                              "pkcs11: %s: expected a Cryptoki library of version 2 or later "
+                              "(C_GetFunctionList), found another one",
+                              path);
     const CK_RV rv = CALL(t, ck_initialize, CK_INITIALIZE)(NULL);
     t->initialized = rv == CKR_OK;
-    return rv == CKR_OK || rv == CKR_CRYPTOKI_ALREADY_INITIALIZED ? 0 : failed(err, rv, "the token's library does not start");
+    return rv == CKR_OK || rv == CKR_CRYPTOKI_ALREADY_INITIALIZED
+               ? 0
+               : failed(err, rv, "the token's library does not start");
 }
 
 /* Blanks behind a text of the token are not part of it. */
@@ -81,7 +99,8 @@ static bool is(const struct tw_pkcs11_text *wanted, const unsigned char *found, 
     return !wanted->text || (wanted->bytes == n && memcmp(wanted->text, found, n) == 0);
 }
 
-static int find_slot(struct token *t, const struct tw_pkcs11_uri *u, CK_SLOT_ID *slot, bool *login, struct twin_error *err)
+static int find_slot(struct token *t, const struct tw_pkcs11_uri *u, CK_SLOT_ID *slot, bool *login,
+                     struct twin_error *err)
 {
     CK_SLOT_ID list[SLOTS_MAX];
     CK_ULONG count = SLOTS_MAX, found = 0;
@@ -90,9 +109,13 @@ static int find_slot(struct token *t, const struct tw_pkcs11_uri *u, CK_SLOT_ID 
         return failed(err, rv, "no list of tokens");
     for (CK_ULONG i = 0; i < count; i++) {
         struct ck_token_info info = {.flags = 0};
-        if ((u->slot.text && u->slot_id != list[i]) || CALL(t, ck_get_token_info, CK_GET_TOKEN_INFO)(list[i], &info) != CKR_OK || !(info.flags & CKF_TOKEN_INITIALIZED))
+        if ((u->slot.text && u->slot_id != list[i]) ||
+            CALL(t, ck_get_token_info, CK_GET_TOKEN_INFO)(list[i], &info) != CKR_OK ||
+            !(info.flags & CKF_TOKEN_INITIALIZED))
             continue;
-        if (!is(&u->token, info.label, sizeof info.label) || !is(&u->manufacturer, info.manufacturer, sizeof info.manufacturer) || !is(&u->model, info.model, sizeof info.model) ||
+        if (!is(&u->token, info.label, sizeof info.label) ||
+            !is(&u->manufacturer, info.manufacturer, sizeof info.manufacturer) ||
+            !is(&u->model, info.model, sizeof info.model) ||
             !is(&u->serial, info.serial, sizeof info.serial))
             continue;
         found++;
@@ -101,31 +124,43 @@ static int find_slot(struct token *t, const struct tw_pkcs11_uri *u, CK_SLOT_ID 
     }
     if (found == 1)
         return 0;
-    return twin_error_set(err, found ? TWIN_EINVAL : TWIN_ENOENT, "pkcs11: expected one token %s%s, found %lu of %lu; token=LABEL or serial=NUMBER names one", u->token.text ? "called " : "",
-                          u->token.text ? u->token.text : "", found, count);
+    return twin_error_set(
+        err, found ? TWIN_EINVAL : TWIN_ENOENT,
+        "pkcs11: expected one token %s%s, found %lu of %lu; token=LABEL or serial=NUMBER names one",
+        u->token.text ? "called " : "", u->token.text ? u->token.text : "", found, count);
 }
 
 static int log_in(struct token *t, const struct tw_pkcs11_uri *u, struct twin_error *err)
 {
     const char *source = u->pin_source.text;
     if (!source)
-        return twin_error_set(err, TWIN_EINVAL, "pkcs11: the token needs a PIN: pin-source=file:PATH names a file with it");
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "pkcs11: the token needs a PIN: pin-source=file:PATH names a file with it");
     if (tw_starts(source, "file://"))
         source += strlen("file://");
     else if (tw_starts(source, "file:"))
         source += strlen("file:");
     else if (source[0] != '/')
-        return twin_error_set(err, TWIN_EINVAL, "pkcs11: pin-source: expected file:PATH, found \"%.60s\": programs are not started", source);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "pkcs11: pin-source: expected file:PATH, found \"%.60s\": programs are not started",
+            source);
     char *pin = tw_secret_read(source, "the token's PIN", err);
     if (!pin)
         return err ? err->code : TWIN_EIO;
-    const CK_RV rv = CALL(t, ck_login, CK_LOGIN)(t->session, CKU_USER, (const unsigned char *)pin, strlen(pin));
+    const CK_RV rv = CALL(t, ck_login, CK_LOGIN)(t->session, CKU_USER, (const unsigned char *)pin,
+                                                 strlen(pin));
     tw_secret_free(pin);
-    return rv == CKR_OK || rv == CKR_USER_ALREADY_LOGGED_IN ? 0 : failed(err, rv, "the token does not let us in");
+    return rv == CKR_OK || rv == CKR_USER_ALREADY_LOGGED_IN
+               ? 0
+               : failed(err, rv, "the token does not let us in");
 }
 
 /* The one object of a class with this label and id (NULL text: any). */
-static int find_object(struct token *t, CK_ULONG class, const struct tw_pkcs11_text *label, const struct tw_pkcs11_text *id, CK_OBJECT_HANDLE *out, const char *what, struct twin_error *err)
+static int find_object(struct token *t, CK_ULONG class, const struct tw_pkcs11_text *label,
+                       const struct tw_pkcs11_text *id, CK_OBJECT_HANDLE *out, const char *what,
+                       struct twin_error *err)
 {
     struct ck_attribute wanted[3] = {{CKA_CLASS, &class, sizeof class}};
     CK_ULONG n = 1, found = 0;
@@ -142,17 +177,22 @@ static int find_object(struct token *t, CK_ULONG class, const struct tw_pkcs11_t
     if (rv != CKR_OK)
         return failed(err, rv, "no list of keys");
     if (found != 1)
-        return twin_error_set(err, found ? TWIN_EINVAL : TWIN_ENOENT, "pkcs11: expected one %s %s%s on the token, found %s", what, label && label->text ? "called " : "",
-                              label && label->text ? label->text : "", found ? "several: id=%NN tells them apart" : "none");
+        return twin_error_set(err, found ? TWIN_EINVAL : TWIN_ENOENT,
+                              "pkcs11: expected one %s %s%s on the token, found %s", what,
+                              label && label->text ? "called " : "",
+                              label && label->text ? label->text : "",
+                              found ? "several: id=%NN tells them apart" : "none");
     *out = two[0];
     return 0;
 }
 
 /* *n: bytes; at most VALUE_MAX. */
-static int get(struct token *t, CK_OBJECT_HANDLE object, CK_ULONG type, unsigned char *value, size_t *n, const char *what, struct twin_error *err)
+static int get(struct token *t, CK_OBJECT_HANDLE object, CK_ULONG type, unsigned char *value,
+               size_t *n, const char *what, struct twin_error *err)
 {
     struct ck_attribute a = {type, value, VALUE_MAX};
-    const CK_RV rv = CALL(t, ck_get_attribute_value, CK_GET_ATTRIBUTE_VALUE)(t->session, object, &a, 1);
+    const CK_RV rv = CALL(t, ck_get_attribute_value, CK_GET_ATTRIBUTE_VALUE)(t->session, object, &a,
+                                                                             1);
     if (rv != CKR_OK || a.length > VALUE_MAX)
         return failed(err, rv, what);
     *n = a.length;
@@ -161,20 +201,28 @@ static int get(struct token *t, CK_OBJECT_HANDLE object, CK_ULONG type, unsigned
 
 /* ---- its public half */
 
-static const struct curve { const char *group; size_t n; const unsigned char *oid; } curves[] = {
+static const struct curve {
+    const char *group;
+    size_t n;
+    const unsigned char *oid;
+} curves[] = {
     {"prime256v1", 10, (const unsigned char *)"\x06\x08\x2A\x86\x48\xCE\x3D\x03\x01\x07"},
     {"secp384r1", 7, (const unsigned char *)"\x06\x05\x2B\x81\x04\x00\x22"},
     {"secp521r1", 7, (const unsigned char *)"\x06\x05\x2B\x81\x04\x00\x23"},
     {NULL, 5, (const unsigned char *)"\x06\x03\x2B\x65\x70"}, /* Ed25519, as RFC 8410 has it */
-    {NULL, 14, (const unsigned char *)"\x13\x0C" "edwards25519"}, /* as PKCS #11 3.0 has it */
+    {NULL, 14,
+     (const unsigned char *)"\x13\x0C"
+                            "edwards25519"}, /* as PKCS #11 3.0 has it */
 };
 
 static EVP_PKEY *ec_key(const char *group, const unsigned char *point, size_t n)
 {
     EVP_PKEY *pkey = NULL;
     EVP_PKEY_CTX *c = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
-    OSSL_PARAM p[] = {OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)(uintptr_t)group, 0),
-                      OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, (void *)(uintptr_t)point, n), OSSL_PARAM_construct_end()};
+    OSSL_PARAM p[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)(uintptr_t)group, 0),
+        OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, (void *)(uintptr_t)point, n),
+        OSSL_PARAM_construct_end()};
     if (c && EVP_PKEY_fromdata_init(c) == 1)
         EVP_PKEY_fromdata(c, &pkey, EVP_PKEY_PUBLIC_KEY, p);
     EVP_PKEY_CTX_free(c);
@@ -182,7 +230,8 @@ static EVP_PKEY *ec_key(const char *group, const unsigned char *point, size_t n)
 }
 
 /* The point comes in a DER octet string, or bare. */
-static EVP_PKEY *public_key(const unsigned char *params, size_t params_n, const unsigned char *point, size_t n)
+static EVP_PKEY *public_key(const unsigned char *params, size_t params_n,
+                            const unsigned char *point, size_t n)
 {
     if (n > 2 && point[0] == 4 && point[1] == n - 2)
         point += 2, n -= 2;
@@ -190,28 +239,36 @@ static EVP_PKEY *public_key(const unsigned char *params, size_t params_n, const 
         point += 3, n -= 3;
     for (size_t i = 0; i < sizeof curves / sizeof curves[0]; i++)
         if (curves[i].n == params_n && memcmp(curves[i].oid, params, params_n) == 0)
-            return curves[i].group ? ec_key(curves[i].group, point, n) : EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, point, n);
+            return curves[i].group ? ec_key(curves[i].group, point, n)
+                                   : EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, point, n);
     return NULL;
 }
 
-static int read_public(struct token *t, const struct tw_pkcs11_uri *u, EVP_PKEY **out, struct twin_error *err)
+static int read_public(struct token *t, const struct tw_pkcs11_uri *u, EVP_PKEY **out,
+                       struct twin_error *err)
 {
     unsigned char id[VALUE_MAX], params[VALUE_MAX], point[VALUE_MAX];
     size_t id_n = 0, params_n, point_n;
     CK_OBJECT_HANDLE object;
     int rc = get(t, t->key, CKA_ID, id, &id_n, "the key has no id", err);
     const struct tw_pkcs11_text same = {(char *)id, id_n};
-    rc = rc ? rc : find_object(t, CKO_PUBLIC_KEY, id_n ? NULL : &u->object, id_n ? &same : NULL, &object, "public key with the private one's id", err);
-    rc = rc ? rc : get(t, object, CKA_EC_PARAMS, params, &params_n, "the key is not of an elliptic curve", err);
+    rc = rc ? rc
+            : find_object(t, CKO_PUBLIC_KEY, id_n ? NULL : &u->object, id_n ? &same : NULL, &object,
+                          "public key with the private one's id", err);
+    rc = rc ? rc
+            : get(t, object, CKA_EC_PARAMS, params, &params_n,
+                  "the key is not of an elliptic curve", err);
     rc = rc ? rc : get(t, object, CKA_EC_POINT, point, &point_n, "the key has no point", err);
     if (rc == 0 && !(*out = public_key(params, params_n, point, point_n)))
-        rc = tw_key_openssl(err, TWIN_EUNSUPPORTED, "expected a key of P-256, P-384, P-521 or Ed25519", "pkcs11");
+        rc = tw_key_openssl(err, TWIN_EUNSUPPORTED,
+                            "expected a key of P-256, P-384, P-521 or Ed25519", "pkcs11");
     return rc;
 }
 
 /* ---- signing */
 
-static int sign(struct twin_key *k, const void *data, size_t n, unsigned char **signature, size_t *bytes, struct twin_error *err)
+static int sign(struct twin_key *k, const void *data, size_t n, unsigned char **signature,
+                size_t *bytes, struct twin_error *err)
 {
     struct token *t = k->device;
     const bool edwards = k->algorithm == TWIN_KEY_ED25519;
@@ -223,7 +280,8 @@ static int sign(struct twin_key *k, const void *data, size_t n, unsigned char **
         return tw_key_openssl(err, TWIN_EIO, "no digest", "pkcs11");
     CK_RV rv = CALL(t, ck_sign_init, CK_SIGN_INIT)(t->session, &how, t->key);
     if (rv == CKR_OK)
-        rv = CALL(t, ck_sign, CK_SIGN)(t->session, edwards ? data : digest, edwards ? n : digest_n, raw, &length);
+        rv = CALL(t, ck_sign, CK_SIGN)(t->session, edwards ? data : digest, edwards ? n : digest_n,
+                                       raw, &length);
     if (rv != CKR_OK || length > sizeof raw)
         return failed(err, rv, "the token did not sign");
     if (edwards && (*signature = tw_malloc(length + 1))) {
@@ -231,7 +289,10 @@ static int sign(struct twin_key *k, const void *data, size_t n, unsigned char **
         *bytes = length;
     } else if (!edwards)
         *signature = tw_key_der(raw, length, bytes);
-    return *signature ? 0 : twin_error_set(err, TWIN_EIO, "pkcs11: %lu bytes came back, which are no signature", length);
+    return *signature
+               ? 0
+               : twin_error_set(err, TWIN_EIO,
+                                "pkcs11: %lu bytes came back, which are no signature", length);
 }
 
 int tw_key_open_pkcs11(const char *uri, struct twin_key **out, struct twin_error *err)
@@ -241,7 +302,8 @@ int tw_key_open_pkcs11(const char *uri, struct twin_key **out, struct twin_error
     CK_SLOT_ID slot;
     EVP_PKEY *pkey = NULL;
     bool login = false;
-    int rc = t ? tw_pkcs11_uri_parse(uri, &u, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a token");
+    int rc = t ? tw_pkcs11_uri_parse(uri, &u, err)
+               : twin_error_set(err, TWIN_ENOMEM, "no memory for a token");
     if (rc != 0) {
         tw_free(t);
         return rc;
@@ -249,7 +311,8 @@ int tw_key_open_pkcs11(const char *uri, struct twin_key **out, struct twin_error
     rc = load(t, &u, err);
     rc = rc ? rc : find_slot(t, &u, &slot, &login, err);
     if (rc == 0) {
-        const CK_RV rv = CALL(t, ck_open_session, CK_OPEN_SESSION)(slot, CKF_SERIAL_SESSION, NULL, NULL, &t->session);
+        const CK_RV rv = CALL(t, ck_open_session, CK_OPEN_SESSION)(slot, CKF_SERIAL_SESSION, NULL,
+                                                                   NULL, &t->session);
         t->open = rv == CKR_OK;
         rc = t->open ? 0 : failed(err, rv, "no session with the token");
     }

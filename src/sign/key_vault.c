@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys in HashiCorp Vault's transit engine, by its HTTP interface (https://developer.hashicorp.com/vault/api-docs/secret/transit): the server signs, the key
- * never leaves it. */
+/* Keys in HashiCorp Vault's transit engine, by its HTTP interface
+ * (https://developer.hashicorp.com/vault/api-docs/secret/transit): the server signs, the key never
+ * leaves it. */
 #include "internal.h"
 #include "http.h"
 
@@ -37,7 +38,10 @@ static int no_memory(struct twin_error *err)
 
 static bool is_path(const char *s)
 {
-    return *s && strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/") == strlen(s) && !strstr(s, "..") && *s != '/' && s[strlen(s) - 1] != '/';
+    return *s &&
+           strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/") ==
+               strlen(s) &&
+           !strstr(s, "..") && *s != '/' && s[strlen(s) - 1] != '/';
 }
 
 /* vault:[MOUNT/]NAME[?version=N] */
@@ -49,9 +53,16 @@ static int read_spec(struct vault *v, const char *spec, struct twin_error *err)
         return no_memory(err);
     char *slash = strrchr(whole, '/');
     int rc = 0;
-    if (!is_path(whole) || (query && (!tw_starts(query, "?version=") || tw_parse_u64(query + strlen("?version="), UINT32_MAX, &v->version) != 0 || v->version == 0)))
-        rc = twin_error_set(err, TWIN_EINVAL, "%.100s: expected vault:NAME, vault:MOUNT/NAME or vault:NAME?version=NUMBER", spec);
-    else if (!(v->mount = slash ? tw_strndup(whole, (size_t)(slash - whole)) : tw_strdup("transit")) || !(v->name = tw_strdup(slash ? slash + 1 : whole)))
+    if (!is_path(whole) ||
+        (query && (!tw_starts(query, "?version=") ||
+                   tw_parse_u64(query + strlen("?version="), UINT32_MAX, &v->version) != 0 ||
+                   v->version == 0)))
+        rc = twin_error_set(
+            err, TWIN_EINVAL,
+            "%.100s: expected vault:NAME, vault:MOUNT/NAME or vault:NAME?version=NUMBER", spec);
+    else if (!(v->mount = slash ? tw_strndup(whole, (size_t)(slash - whole))
+                                : tw_strdup("transit")) ||
+             !(v->name = tw_strdup(slash ? slash + 1 : whole)))
         rc = no_memory(err);
     tw_free(whole);
     return rc;
@@ -62,20 +73,28 @@ static bool is_safe(const char *address)
 {
     static const char *const here[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
     for (size_t i = 0; i < sizeof here / sizeof here[0]; i++)
-        if (tw_starts(address, here[i]) && (address[strlen(here[i])] == '\0' || strchr(":/", address[strlen(here[i])])))
+        if (tw_starts(address, here[i]) &&
+            (address[strlen(here[i])] == '\0' || strchr(":/", address[strlen(here[i])])))
             return true;
     return tw_starts(address, "https://");
 }
 
 static int read_surroundings(struct vault *v, struct twin_error *err)
 {
-    const char *address = getenv("VAULT_ADDR"), *token = getenv("VAULT_TOKEN"), *file = getenv("VAULT_TOKEN_FILE"), *home = getenv("HOME");
+    const char *address = getenv("VAULT_ADDR");
+    const char *token = getenv("VAULT_TOKEN");
+    const char *file = getenv("VAULT_TOKEN_FILE");
+    const char *home = getenv("HOME");
     char *text = NULL, *default_file = NULL;
     int rc = 0;
     if (!address || !*address)
-        return twin_error_set(err, TWIN_EINVAL, "expected where the Vault is: VAULT_ADDR=https://HOST:8200");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "expected where the Vault is: VAULT_ADDR=https://HOST:8200");
     if (!is_safe(address) || strpbrk(address, " @?#\r\n"))
-        return twin_error_set(err, TWIN_EINVAL, "VAULT_ADDR: expected https://HOST[:PORT], found \"%.100s\" (http is for this machine only: others could read the token)", address);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "VAULT_ADDR: expected https://HOST[:PORT], found \"%.100s\" (http is "
+                              "for this machine only: others could read the token)",
+                              address);
     size_t n = strlen(address);
     while (n > 0 && address[n - 1] == '/')
         n--;
@@ -85,13 +104,17 @@ static int read_surroundings(struct vault *v, struct twin_error *err)
     else if (file && *file)
         text = tw_secret_read(file, "the Vault's token", err);
     else if (home && (default_file = tw_path_join(home, ".vault-token")) != NULL)
-        text = tw_secret_read(default_file, "the Vault's token (or set VAULT_TOKEN or VAULT_TOKEN_FILE)", err);
+        text = tw_secret_read(default_file,
+                              "the Vault's token (or set VAULT_TOKEN or VAULT_TOKEN_FILE)", err);
     else
-        rc = twin_error_set(err, TWIN_EINVAL, "expected a token for the Vault in VAULT_TOKEN, or in the file that VAULT_TOKEN_FILE names");
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "expected a token for the Vault in VAULT_TOKEN, or in the file that "
+                            "VAULT_TOKEN_FILE names");
     if (rc == 0 && !text)
         rc = err && err->code ? err->code : no_memory(err);
     if (rc == 0 && (!*text || strpbrk(text, "\r\n")))
-        rc = twin_error_set(err, TWIN_EINVAL, "the Vault's token is empty or has a line break in it");
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "the Vault's token is empty or has a line break in it");
     if (rc == 0 && (!(v->token = tw_printf("X-Vault-Token: %s", text)) || !v->address))
         rc = no_memory(err);
     tw_secret_free(text);
@@ -110,24 +133,35 @@ static long timeout_of(void)
     return n > 0 && n <= 3600 && (*end == '\0' || strcmp(end, "s") == 0) ? n : 60;
 }
 
-static int complain(const struct vault *v, const char *url, long status, const json_t *answer, struct twin_error *err)
+static int complain(const struct vault *v, const char *url, long status, const json_t *answer,
+                    struct twin_error *err)
 {
     const char *first = json_string_value(json_array_get(json_object_get(answer, "errors"), 0));
     char *said = tw_printable(first ? first : "", first ? strnlen(first, 200) : 0);
-    const char *hint = status == 403 ? "; has the token a policy for this path, and has it not expired?" : status == 404 ? "; is the engine mounted there, and is there such a key?" : "";
-    int rc = twin_error_set(err, status == 404 ? TWIN_ENOENT : TWIN_EIO, "%s: the Vault answered %ld for the key %s in %s%s%s%s", url, status, v->name, v->mount, said && *said ? ": " : "",
-                            said ? said : "", hint);
+    const char *hint = status == 403
+                           ? "; has the token a policy for this path, and has it not expired?"
+                       : status == 404 ? "; is the engine mounted there, and is there such a key?"
+                                       : "";
+    int rc = twin_error_set(err, status == 404 ? TWIN_ENOENT : TWIN_EIO,
+                            "%s: the Vault answered %ld for the key %s in %s%s%s%s", url, status,
+                            v->name, v->mount, said && *said ? ": " : "", said ? said : "", hint);
     tw_free(said);
     return rc;
 }
 
 /* `data` of the answer, a new reference. */
-static int ask(const struct vault *v, const char *url, const char *body, json_t **data, struct twin_error *err)
+static int ask(const struct vault *v, const char *url, const char *body, json_t **data,
+               struct twin_error *err)
 {
     const char *namespace = getenv("VAULT_NAMESPACE");
-    char *text = NULL, *in = namespace && *namespace && !strpbrk(namespace, "\r\n") ? tw_printf("X-Vault-Namespace: %s", namespace) : NULL;
-    const char *const headers[] = {v->token, "X-Vault-Request: true", "Content-Type: application/json", in, NULL};
-    const struct tw_http_request q = {url, body, headers, getenv("VAULT_CACERT"), getenv("VAULT_CAPATH"), timeout_of()};
+    char *text = NULL;
+    char *in = namespace && *namespace && !strpbrk(namespace, "\r\n")
+                   ? tw_printf("X-Vault-Namespace: %s", namespace)
+                   : NULL;
+    const char *const headers[] = {v->token, "X-Vault-Request: true",
+                                   "Content-Type: application/json", in, NULL};
+    const struct tw_http_request q = {
+        url, body, headers, getenv("VAULT_CACERT"), getenv("VAULT_CAPATH"), timeout_of()};
     size_t n = 0;
     long status = 0;
     int rc = tw_http(&q, &status, &text, &n, err);
@@ -135,7 +169,9 @@ static int ask(const struct vault *v, const char *url, const char *body, json_t 
     if (rc == 0 && status != 200)
         rc = complain(v, url, status, answer, err);
     else if (rc == 0 && !json_is_object(json_object_get(answer, "data")))
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected JSON with \"data\", as a Vault answers, found something else", url);
+        rc = twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: expected JSON with \"data\", as a Vault answers, found something else", url);
     if (rc == 0)
         *data = json_incref(json_object_get(answer, "data"));
     json_decref(answer);
@@ -157,7 +193,8 @@ static EVP_PKEY *public_key(const char *text)
         return pkey;
     }
     unsigned char *raw = tw_base64_read(text, false, &n);
-    EVP_PKEY *pkey = raw && n == 32 ? EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, n) : NULL;
+    EVP_PKEY *pkey = raw && n == 32 ? EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, n)
+                                    : NULL;
     tw_free(raw);
     return pkey;
 }
@@ -171,11 +208,16 @@ static int read_key(struct vault *v, EVP_PKEY **out, struct twin_error *err)
         v->version = (uint64_t)json_integer_value(json_object_get(data, "latest_version"));
     snprintf(version, sizeof version, "%llu", (unsigned long long)v->version);
     const json_t *key = json_object_get(json_object_get(data, "keys"), version);
-    const char *text = json_string_value(json_object_get(key, "public_key")), *type = json_string_value(json_object_get(data, "type"));
+    const char *text = json_string_value(json_object_get(key, "public_key"));
+    const char *type = json_string_value(json_object_get(data, "type"));
     if (rc == 0 && !key)
-        rc = twin_error_set(err, TWIN_ENOENT, "the key %s in %s has no version %s", v->name, v->mount, version);
+        rc = twin_error_set(err, TWIN_ENOENT, "the key %s in %s has no version %s", v->name,
+                            v->mount, version);
     else if (rc == 0 && (!text || !(*out = public_key(text))))
-        rc = tw_key_openssl(err, TWIN_EUNSUPPORTED, "expected a key of type ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519, found another one", type ? type : v->name);
+        rc = tw_key_openssl(err, TWIN_EUNSUPPORTED,
+                            "expected a key of type ecdsa-p256, ecdsa-p384, ecdsa-p521 or ed25519, "
+                            "found another one",
+                            type ? type : v->name);
     json_decref(data);
     tw_free(url);
     return rc;
@@ -187,28 +229,39 @@ static const char *hash_name(enum twin_key_algorithm a)
 }
 
 /* "vault:v3:BASE64" of the version that was asked for. */
-static int read_signature(const struct vault *v, const char *text, unsigned char **signature, size_t *bytes, struct twin_error *err)
+static int read_signature(const struct vault *v, const char *text, unsigned char **signature,
+                          size_t *bytes, struct twin_error *err)
 {
     char prefix[40];
     snprintf(prefix, sizeof prefix, "vault:v%llu:", (unsigned long long)v->version);
-    *signature = text && tw_starts(text, prefix) ? tw_base64_read(text + strlen(prefix), false, bytes) : NULL;
+    *signature = text && tw_starts(text, prefix)
+                     ? tw_base64_read(text + strlen(prefix), false, bytes)
+                     : NULL;
     if (*signature)
         return 0;
     char *safe = tw_printable(text ? text : "nothing", text ? strnlen(text, 40) : 7);
-    int rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a signature %sBASE64, found %s", v->address, prefix, safe ? safe : "something else");
+    int rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a signature %sBASE64, found %s",
+                            v->address, prefix, safe ? safe : "something else");
     tw_free(safe);
     return rc;
 }
 
-static int sign(struct twin_key *k, const void *bytes_to_sign, size_t n, unsigned char **signature, size_t *bytes, struct twin_error *err)
+static int sign(struct twin_key *k, const void *bytes_to_sign, size_t n, unsigned char **signature,
+                size_t *bytes, struct twin_error *err)
 {
     struct vault *v = k->device;
     json_t *data = NULL;
-    char *input = tw_base64(bytes_to_sign, n), *url = tw_printf("%s/v1/%s/sign/%s/%s", v->address, v->mount, v->name, hash_name(k->algorithm));
-    json_t *request = input ? json_pack("{s:s, s:I, s:s}", "input", input, "key_version", (json_int_t)v->version, "marshaling_algorithm", "asn1") : NULL;
+    char *input = tw_base64(bytes_to_sign, n);
+    char *url = tw_printf("%s/v1/%s/sign/%s/%s", v->address, v->mount, v->name,
+                          hash_name(k->algorithm));
+    json_t *request = input ? json_pack("{s:s, s:I, s:s}", "input", input, "key_version",
+                                        (json_int_t)v->version, "marshaling_algorithm", "asn1")
+                            : NULL;
     char *body = request ? json_dumps(request, JSON_COMPACT) : NULL;
     int rc = body && url ? ask(v, url, body, &data, err) : no_memory(err);
-    rc = rc ? rc : read_signature(v, json_string_value(json_object_get(data, "signature")), signature, bytes, err);
+    rc = rc ? rc
+            : read_signature(v, json_string_value(json_object_get(data, "signature")), signature,
+                             bytes, err);
     json_decref(data);
     json_decref(request);
     free(body);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenSSF model signatures (https://github.com/ossf/model-signing-spec): a Sigstore bundle around a DSSE envelope around an in-toto
- * statement whose predicate lists the files, and whose one subject has the SHA-256 of their digests in a row. */
+/* OpenSSF model signatures (https://github.com/ossf/model-signing-spec): a Sigstore bundle around a
+ * DSSE envelope around an in-toto statement whose predicate lists the files, and whose one subject
+ * has the SHA-256 of their digests in a row. */
 #include "internal.h"
 #include "jcs.h"
 
@@ -50,8 +51,14 @@ static json_t *predicate_of(const struct twin_subjects *files, const char *but)
     if (but)
         whole = json_array_append_new(ignored, json_string(but)) == 0 && whole;
     for (size_t i = 0; i < files->count; i++)
-        whole = json_array_append_new(resources, json_pack("{s:s, s:s, s:s}", "name", files->item[i].name, "algorithm", "sha256", "digest", files->item[i].digest[0].value)) == 0 && whole;
-    json_t *o = json_pack("{s:{s:s, s:s, s:b, s:o}, s:o}", "serialization", "method", "files", "hash_type", "sha256", "allow_symlinks", 0, "ignore_paths", ignored, "resources", resources);
+        whole = json_array_append_new(resources,
+                                      json_pack("{s:s, s:s, s:s}", "name", files->item[i].name,
+                                                "algorithm", "sha256", "digest",
+                                                files->item[i].digest[0].value)) == 0 &&
+                whole;
+    json_t *o = json_pack("{s:{s:s, s:s, s:b, s:o}, s:o}", "serialization", "method", "files",
+                          "hash_type", "sha256", "allow_symlinks", 0, "ignore_paths", ignored,
+                          "resources", resources);
     if (!whole) {
         json_decref(o);
         return NULL;
@@ -62,12 +69,15 @@ static json_t *predicate_of(const struct twin_subjects *files, const char *but)
 /* The last part of where the folder really lies: `.` has a name, too. */
 static char *name_of(const char *folder)
 {
-    char *real = realpath(folder, NULL), *slash = real ? strrchr(real, '/') : NULL, *out = slash ? tw_strdup(slash[1] ? slash + 1 : "model") : NULL;
+    char *real = realpath(folder, NULL);
+    char *slash = real ? strrchr(real, '/') : NULL;
+    char *out = slash ? tw_strdup(slash[1] ? slash + 1 : "model") : NULL;
     free(real);
     return out;
 }
 
-int twin_model_envelope(const char *folder, const char *but, struct twin_envelope *out, struct twin_error *err)
+int twin_model_envelope(const char *folder, const char *but, struct twin_envelope *out,
+                        struct twin_error *err)
 {
     const char *skip[GIT_PATHS + 1];
     struct twin_subjects files = {0}, root = {0};
@@ -77,11 +87,15 @@ int twin_model_envelope(const char *folder, const char *but, struct twin_envelop
     skip[GIT_PATHS] = but ? but : "";
     int rc = twin_subject_folder(folder, skip, GIT_PATHS + 1, false, &files, err);
     if (rc == 0 && files.count == 0)
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files, found none: there is nothing to sign", folder);
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "%s: expected files, found none: there is nothing to sign", folder);
     rc = rc ? rc : root_of(&files, hex, err);
     rc = rc ? rc : name ? twin_subjects_add(&root, name, "sha256", hex, err) : no_memory(err);
     if (rc == 0 && !(predicate = predicate_of(&files, but)))
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: a file's name is no UTF-8, which a signature needs; or there is no memory", folder);
+        rc = twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: a file's name is no UTF-8, which a signature needs; or there is no memory",
+            folder);
     rc = rc ? rc : twin_statement_envelope(&root, TWIN_PREDICATE_MODEL, predicate, out, err);
     json_decref(predicate);
     twin_subjects_free(&files);
@@ -90,14 +104,20 @@ int twin_model_envelope(const char *folder, const char *but, struct twin_envelop
     return rc;
 }
 
-int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes, struct twin_error *err)
+int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes,
+                     struct twin_error *err)
 {
     struct tw_buf b = {0};
     if (e->signature_count != 1 || !e->signature[0].keyid[0])
-        return twin_error_set(err, TWIN_EINVAL, "a bundle takes one signature, found %zu", e->signature_count);
-    char *payload = tw_base64(e->payload, e->payload_bytes), *sig = tw_base64(e->signature[0].bytes, e->signature[0].length);
-    json_t *o = payload && sig ? json_pack("{s:s, s:{s:{s:s}, s:[]}, s:{s:s, s:s, s:[{s:s, s:s}]}}", "mediaType", BUNDLE, "verificationMaterial", "publicKey", "hint",
-                                           e->signature[0].keyid, "tlogEntries", "dsseEnvelope", "payload", payload, "payloadType", e->type, "signatures", "sig", sig, "keyid", "")
+        return twin_error_set(err, TWIN_EINVAL, "a bundle takes one signature, found %zu",
+                              e->signature_count);
+    char *payload = tw_base64(e->payload, e->payload_bytes);
+    char *sig = tw_base64(e->signature[0].bytes, e->signature[0].length);
+    json_t *o = payload && sig ? json_pack("{s:s, s:{s:{s:s}, s:[]}, s:{s:s, s:s, s:[{s:s, s:s}]}}",
+                                           "mediaType", BUNDLE, "verificationMaterial", "publicKey",
+                                           "hint", e->signature[0].keyid, "tlogEntries",
+                                           "dsseEnvelope", "payload", payload, "payloadType",
+                                           e->type, "signatures", "sig", sig, "keyid", "")
                                : NULL;
     int rc = o ? tw_jcs_write(o, &b, err) : no_memory(err);
     tw_buf_puts(&b, "\n");
@@ -113,41 +133,52 @@ int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes, 
 
 /* ---- reading */
 
-static int refuse(struct twin_error *err, int code, const char *name, const char *expected, const char *found)
+static int refuse(struct twin_error *err, int code, const char *name, const char *expected,
+                  const char *found)
 {
     found = found ? found : "nothing";
     char *safe = tw_printable(found, strlen(found) < 80 ? strlen(found) : 80);
-    int rc = twin_error_set(err, code, "%s: expected %s, found %s", name, expected, safe ? safe : "?");
+    int rc = twin_error_set(err, code, "%s: expected %s, found %s", name, expected,
+                            safe ? safe : "?");
     tw_free(safe);
     return rc;
 }
 
-int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_envelope *out, struct twin_error *err)
+int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_envelope *out,
+                      struct twin_error *err)
 {
     struct twin_error own = TWIN_ERROR_INIT;
     err = err ? err : &own;
     memset(out, 0, sizeof *out);
     if (n > TWIN_ENVELOPE_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: a bundle of %zu bytes: at most %zu are read", name, n, TWIN_ENVELOPE_MAX);
+        return twin_error_set(err, TWIN_ELIMIT, "%s: a bundle of %zu bytes: at most %zu are read",
+                              name, n, TWIN_ENVELOPE_MAX);
     json_t *o = tw_sign_json(text, n, name, err);
     if (!o)
         return err->code;
     const char *type = json_string_value(json_object_get(o, "mediaType"));
-    const json_t *material = json_object_get(o, "verificationMaterial"), *key = json_object_get(material, "publicKey"), *envelope = json_object_get(o, "dsseEnvelope");
+    const json_t *material = json_object_get(o, "verificationMaterial");
+    const json_t *key = json_object_get(material, "publicKey");
+    const json_t *envelope = json_object_get(o, "dsseEnvelope");
     const char *hint = json_string_value(json_object_get(key, "hint"));
     int rc = 0;
     if (!type || strcmp(type, BUNDLE) != 0)
         rc = refuse(err, TWIN_EFORMAT, name, "mediaType " BUNDLE, type);
-    else if (json_object_get(material, "certificate") || json_object_get(material, "x509CertificateChain"))
-        rc = refuse(err, TWIN_EUNSUPPORTED, name, "a public key's signature", "a certificate's (Sigstore): the model_signing client verifies it");
+    else if (json_object_get(material, "certificate") ||
+             json_object_get(material, "x509CertificateChain"))
+        rc = refuse(err, TWIN_EUNSUPPORTED, name, "a public key's signature",
+                    "a certificate's (Sigstore): the model_signing client verifies it");
     else if (!json_is_object(key))
         rc = refuse(err, TWIN_EFORMAT, name, "verificationMaterial.publicKey", "none");
     else if (!envelope)
-        rc = refuse(err, TWIN_EUNSUPPORTED, name, "a dsseEnvelope", json_object_get(o, "messageSignature") ? "a messageSignature" : "none");
+        rc = refuse(err, TWIN_EUNSUPPORTED, name, "a dsseEnvelope",
+                    json_object_get(o, "messageSignature") ? "a messageSignature" : "none");
     rc = rc ? rc : twin_envelope_from_json(envelope, name, out, err);
     if (rc == 0 && out->signature_count != 1)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected one signature in a bundle, found %zu", name, out->signature_count);
-    if (rc == 0 && hint && *hint) { /* the hash of the key, as our own key ids are: it must be the one that signed */
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected one signature in a bundle, found %zu",
+                            name, out->signature_count);
+    /* the hash of the key, as our own key ids are: it must be the one that signed */
+    if (rc == 0 && hint && *hint) {
         tw_free(out->signature[0].keyid);
         out->signature[0].keyid = tw_strdup(hint);
         out->foreign = false;
@@ -177,15 +208,20 @@ static bool is_below(const char *name)
     }
 }
 
-static int read_resources(const struct twin_statement *st, const char *name, struct twin_subjects *out, struct twin_error *err)
+static int read_resources(const struct twin_statement *st, const char *name,
+                          struct twin_subjects *out, struct twin_error *err)
 {
     const json_t *list = json_object_get(st->predicate, "resources");
     char root[65];
-    int rc = json_is_array(list) && json_array_size(list) > 0 ? 0 : refuse(err, TWIN_EFORMAT, name, "predicate.resources with at least one file", "none");
+    int rc = json_is_array(list) && json_array_size(list) > 0
+                 ? 0
+                 : refuse(err, TWIN_EFORMAT, name, "predicate.resources with at least one file",
+                          "none");
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
         const json_t *one = json_array_get(list, i);
-        const char *path = json_string_value(json_object_get(one, "name")), *algorithm = json_string_value(json_object_get(one, "algorithm")),
-                   *digest = json_string_value(json_object_get(one, "digest"));
+        const char *path = json_string_value(json_object_get(one, "name"));
+        const char *algorithm = json_string_value(json_object_get(one, "algorithm"));
+        const char *digest = json_string_value(json_object_get(one, "digest"));
         if (!path || !is_below(path))
             rc = refuse(err, TWIN_EFORMAT, name, "names of files below the model's folder", path);
         else if (!algorithm || strcmp(algorithm, "sha256") != 0)
@@ -196,17 +232,24 @@ static int read_resources(const struct twin_statement *st, const char *name, str
             rc = twin_subjects_add(out, path, "sha256", digest, err);
     }
     rc = rc ? rc : root_of(out, root, err);
-    if (rc == 0 && (st->subjects.count != 1 || strcmp(st->subjects.item[0].digest[0].algorithm, "sha256") != 0 || strcmp(st->subjects.item[0].digest[0].value, root) != 0))
-        rc = refuse(err, TWIN_EFORMAT, name, "one subject with the SHA-256 of the files' digests", st->subjects.count == 1 ? st->subjects.item[0].digest[0].value : "another number of them");
+    if (rc == 0 && (st->subjects.count != 1 ||
+                    strcmp(st->subjects.item[0].digest[0].algorithm, "sha256") != 0 ||
+                    strcmp(st->subjects.item[0].digest[0].value, root) != 0))
+        rc = refuse(err, TWIN_EFORMAT, name, "one subject with the SHA-256 of the files' digests",
+                    st->subjects.count == 1 ? st->subjects.item[0].digest[0].value
+                                            : "another number of them");
     return rc;
 }
 
-/* The paths left out, as we compare them: without ./ before and / behind. Borrowed from the statement but for what `own` holds. */
-static int read_ignored(const json_t *serialization, const char *name, char **list, size_t *count, struct twin_error *err)
+/* The paths left out, as we compare them: without ./ before and / behind. Borrowed from the
+ * statement but for what `own` holds. */
+static int read_ignored(const json_t *serialization, const char *name, char **list, size_t *count,
+                        struct twin_error *err)
 {
     const json_t *ignored = json_object_get(serialization, "ignore_paths");
     if (json_array_size(ignored) > IGNORED_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: %zu paths are left out: at most %d", name, json_array_size(ignored), IGNORED_MAX);
+        return twin_error_set(err, TWIN_ELIMIT, "%s: %zu paths are left out: at most %d", name,
+                              json_array_size(ignored), IGNORED_MAX);
     for (size_t i = 0; i < json_array_size(ignored); i++) {
         const char *path = json_string_value(json_array_get(ignored, i));
         while (path && tw_starts(path, "./"))
@@ -223,12 +266,16 @@ static int read_ignored(const json_t *serialization, const char *name, char **li
     return 0;
 }
 
-int twin_model_match(const struct twin_statement *st, const char *name, const char *folder, const char *but,
-                     void (*visit)(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found), void *user, size_t *changes,
-                     struct twin_error *err)
+int twin_model_match(const struct twin_statement *st, const char *name, const char *folder,
+                     const char *but,
+                     void (*visit)(void *user, enum twin_subject_change c,
+                                   const struct twin_subject *signed_one,
+                                   const struct twin_subject *found),
+                     void *user, size_t *changes, struct twin_error *err)
 {
     const json_t *serialization = json_object_get(st->predicate, "serialization");
-    const char *method = json_string_value(json_object_get(serialization, "method")), *hash = json_string_value(json_object_get(serialization, "hash_type"));
+    const char *method = json_string_value(json_object_get(serialization, "method"));
+    const char *hash = json_string_value(json_object_get(serialization, "hash_type"));
     struct twin_subjects files = {0}, found = {0};
     char *skip[IGNORED_MAX + 1] = {NULL};
     size_t skip_count = 0;
@@ -241,7 +288,10 @@ int twin_model_match(const struct twin_statement *st, const char *name, const ch
     rc = rc ? rc : read_ignored(serialization, name, skip, &skip_count, err);
     if (rc == 0 && but && !(skip[skip_count++] = tw_strdup(but)))
         rc = no_memory(err);
-    rc = rc ? rc : twin_subject_folder(folder, (const char *const *)skip, skip_count, json_is_true(json_object_get(serialization, "allow_symlinks")), &found, err);
+    rc = rc ? rc
+            : twin_subject_folder(folder, (const char *const *)skip, skip_count,
+                                  json_is_true(json_object_get(serialization, "allow_symlinks")),
+                                  &found, err);
     if (rc == 0)
         *changes = twin_subjects_match(&files, &found, true, visit, user);
     for (size_t i = 0; i < IGNORED_MAX + 1; i++)

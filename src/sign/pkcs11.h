@@ -6,9 +6,13 @@
 #include <stdint.h>
 #include <twin/error.h>
 
-struct tw_pkcs11_text { char *text; size_t bytes; }; /* NULL: not in the URI */
+struct tw_pkcs11_text {
+    char *text;
+    size_t bytes;
+}; /* NULL: not in the URI */
 struct tw_pkcs11_uri {
-    struct tw_pkcs11_text token, manufacturer, model, serial, object, id, type, slot, module_path, pin_source;
+    struct tw_pkcs11_text token, manufacturer, model, serial, object, id, type, slot, module_path,
+        pin_source;
     uint64_t slot_id;
 };
 /* uri begins with "pkcs11:". TWIN_EINVAL says what is wrong with it. */

@@ -11,7 +11,10 @@ enum { VALUE_MAX = 4096 };
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* %41 -> A; n bytes of s. NULL: no memory, or a % without two digits behind it. */
@@ -24,7 +27,8 @@ static char *decoded(const char *s, size_t n, size_t *bytes)
             out[o++] = s[i];
             continue;
         }
-        const int high = i + 2 < n ? hex_digit(s[i + 1]) : -1, low = i + 2 < n ? hex_digit(s[i + 2]) : -1;
+        const int high = i + 2 < n ? hex_digit(s[i + 1]) : -1;
+        const int low = i + 2 < n ? hex_digit(s[i + 2]) : -1;
         if (high < 0 || low < 0) {
             tw_free(out);
             return NULL;
@@ -46,27 +50,51 @@ static int refuse(struct twin_error *err, const char *what, const char *part, si
     return rc;
 }
 
-static int set(struct tw_pkcs11_uri *u, bool query, const char *part, size_t n, struct twin_error *err)
+static int set(struct tw_pkcs11_uri *u, bool query, const char *part, size_t n,
+               struct twin_error *err)
 {
-    const struct { const char *name; bool query; struct tw_pkcs11_text *to; } known[] = {
-        {"token", false, &u->token}, {"manufacturer", false, &u->manufacturer}, {"model", false, &u->model}, {"serial", false, &u->serial}, {"object", false, &u->object},
-        {"id", false, &u->id}, {"type", false, &u->type}, {"slot-id", false, &u->slot}, {"module-path", true, &u->module_path}, {"pin-source", true, &u->pin_source},
+    const struct {
+        const char *name;
+        bool query;
+        struct tw_pkcs11_text *to;
+    } known[] = {
+        {"token", false, &u->token},
+        {"manufacturer", false, &u->manufacturer},
+        {"model", false, &u->model},
+        {"serial", false, &u->serial},
+        {"object", false, &u->object},
+        {"id", false, &u->id},
+        {"type", false, &u->type},
+        {"slot-id", false, &u->slot},
+        {"module-path", true, &u->module_path},
+        {"pin-source", true, &u->pin_source},
     };
     const char *equals = memchr(part, '=', n);
     const size_t name = equals ? (size_t)(equals - part) : 0;
     if (!equals)
         return refuse(err, "expected NAME=VALUE, found", part, n);
     if (name == 9 && memcmp(part, "pin-value", 9) == 0)
-        return twin_error_set(err, TWIN_EINVAL, "pkcs11: a PIN on the command line can be seen by others: pin-source=file:PATH names a file with it");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "pkcs11: a PIN on the command line can be seen by others: "
+                              "pin-source=file:PATH names a file with it");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (known[i].query != query || strlen(known[i].name) != name || memcmp(known[i].name, part, name) != 0)
+        if (known[i].query != query || strlen(known[i].name) != name ||
+            memcmp(known[i].name, part, name) != 0)
             continue;
         if (known[i].to->text)
             return refuse(err, "twice in one URI:", part, name);
         known[i].to->text = decoded(equals + 1, n - name - 1, &known[i].to->bytes);
-        return known[i].to->text ? 0 : refuse(err, "expected a value of at most 4 KiB, with two hex digits behind each %, found", part, n);
+        return known[i].to->text ? 0
+                                 : refuse(err,
+                                          "expected a value of at most 4 KiB, with two hex digits "
+                                          "behind each %, found",
+                                          part, n);
     }
-    return refuse(err, query ? "expected module-path=PATH or pin-source=file:PATH, found" : "expected token, object, id, serial, manufacturer, model, slot-id or type, found", part, n);
+    return refuse(
+        err,
+        query ? "expected module-path=PATH or pin-source=file:PATH, found"
+              : "expected token, object, id, serial, manufacturer, model, slot-id or type, found",
+        part, n);
 }
 
 static bool has_nul(const struct tw_pkcs11_text *t)
@@ -87,14 +115,16 @@ int tw_pkcs11_uri_parse(const char *uri, struct tw_pkcs11_uri *u, struct twin_er
         query = query || *p == '?';
         p += *p != '\0';
     }
-    if (rc == 0 && (has_nul(&u->module_path) || has_nul(&u->pin_source) || has_nul(&u->slot) || has_nul(&u->type)))
+    if (rc == 0 && (has_nul(&u->module_path) || has_nul(&u->pin_source) || has_nul(&u->slot) ||
+                    has_nul(&u->type)))
         rc = twin_error_set(err, TWIN_EINVAL, "pkcs11: a NUL byte in a path");
     if (rc == 0 && u->type.text && strcmp(u->type.text, "private") != 0)
         rc = refuse(err, "expected type=private, found", u->type.text, u->type.bytes);
     if (rc == 0 && u->slot.text && tw_parse_u64(u->slot.text, UINT32_MAX, &u->slot_id) != 0)
         rc = refuse(err, "slot-id: expected a number, found", u->slot.text, u->slot.bytes);
     if (rc == 0 && !u->object.text && !u->id.text)
-        rc = twin_error_set(err, TWIN_EINVAL, "pkcs11: expected which key: object=LABEL or id=%%01");
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "pkcs11: expected which key: object=LABEL or id=%%01");
     if (rc != 0)
         tw_pkcs11_uri_free(u);
     return rc;
@@ -102,7 +132,9 @@ int tw_pkcs11_uri_parse(const char *uri, struct tw_pkcs11_uri *u, struct twin_er
 
 void tw_pkcs11_uri_free(struct tw_pkcs11_uri *u)
 {
-    struct tw_pkcs11_text *const all[] = {&u->token, &u->manufacturer, &u->model, &u->serial, &u->object, &u->id, &u->type, &u->slot, &u->module_path, &u->pin_source};
+    struct tw_pkcs11_text *const all[] = {&u->token,       &u->manufacturer, &u->model, &u->serial,
+                                          &u->object,      &u->id,           &u->type,  &u->slot,
+                                          &u->module_path, &u->pin_source};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tw_free(all[i]->text);
     memset(u, 0, sizeof *u);

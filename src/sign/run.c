@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run as a statement: what it wrote are the subjects, how it came about is the predicate (SLSA provenance v1). And runs that agreed. */
+/* A run as a statement: what it wrote are the subjects, how it came about is the predicate (SLSA
+ * provenance v1). And runs that agreed. */
 #include "internal.h"
 #include "jcs.h"
 
@@ -36,15 +37,18 @@ static int add_values(const char *path, struct twin_subjects *s, struct twin_err
         return rc;
     const uint64_t steps = twin_trace_info(t)->steps;
     if (steps > 0 && (rc = twin_trace_step_hash(t, (uint32_t)(steps - 1), &h, err)) == 0) {
-        snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)h.prefix.hi, (unsigned long long)h.prefix.lo);
+        snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)h.prefix.hi,
+                 (unsigned long long)h.prefix.lo);
         rc = twin_subjects_digest(s, "twinrunValues1", hex, err);
     }
     twin_trace_close(t);
     return rc;
 }
 
-/* The digest of its tensors, if it holds any and is still what the run left. No error: it may be gone, or no checkpoint. */
-static int add_content(const struct twin_run *r, const struct twin_run_file *f, struct twin_subjects *s, struct twin_error *err)
+/* The digest of its tensors, if it holds any and is still what the run left. No error: it may be
+ * gone, or no checkpoint. */
+static int add_content(const struct twin_run *r, const struct twin_run_file *f,
+                       struct twin_subjects *s, struct twin_error *err)
 {
     struct twin_content c;
     char *path = tw_path_join(r->cwd, f->path);
@@ -70,8 +74,10 @@ static int rename_last(struct twin_subjects *s, size_t from, const char *id, str
     return 0;
 }
 
-/* The trace's digest goes behind that of its file: subjects are moved so that it is the last one while that is done. */
-static int add_trace(const struct twin_run *r, const char *trace, bool must, struct twin_subjects *s, size_t from, struct twin_error *err)
+/* The trace's digest goes behind that of its file: subjects are moved so that it is the last one
+ * while that is done. */
+static int add_trace(const struct twin_run *r, const char *trace, bool must,
+                     struct twin_subjects *s, size_t from, struct twin_error *err)
 {
     struct twin_error why = TWIN_ERROR_INIT;
     const size_t n = strlen(r->dir);
@@ -88,7 +94,8 @@ static int add_trace(const struct twin_run *r, const char *trace, bool must, str
     return 0;
 }
 
-int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subjects *s, struct twin_error *err)
+int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subjects *s,
+                      struct twin_error *err)
 {
     static const char *const skip[] = {"work", ".reserve", TWIN_RUN_ENVELOPE};
     const size_t from = s->count;
@@ -114,7 +121,9 @@ int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subje
 static json_t *text_of(const json_t *v)
 {
     const char *hex = json_string_value(json_object_get(v, "hex"));
-    return json_is_string(v) ? json_copy((json_t *)(uintptr_t)v) : hex ? json_sprintf("hex:%s", hex) : json_string("");
+    return json_is_string(v) ? json_copy((json_t *)(uintptr_t)v)
+           : hex             ? json_sprintf("hex:%s", hex)
+                             : json_string("");
 }
 
 static void put(json_t *o, const char *key, const json_t *value)
@@ -124,11 +133,14 @@ static void put(json_t *o, const char *key, const json_t *value)
 }
 
 /* A resource descriptor; nothing without a digest. Takes name over. */
-static void depend(json_t *list, json_t *name, const char *prefix, const char *algorithm, const json_t *digest)
+static void depend(json_t *list, json_t *name, const char *prefix, const char *algorithm,
+                   const json_t *digest)
 {
     const char *hex = json_string_value(digest);
     if (hex && *hex && name)
-        json_array_append_new(list, json_pack("{s:o, s:{s:s}}", "name", json_sprintf("%s%s", prefix, json_string_value(name)), "digest", algorithm, hex));
+        json_array_append_new(list, json_pack("{s:o, s:{s:s}}", "name",
+                                              json_sprintf("%s%s", prefix, json_string_value(name)),
+                                              "digest", algorithm, hex));
     json_decref(name);
 }
 
@@ -136,16 +148,22 @@ static void depend_files(json_t *list, const json_t *files, const char *prefix, 
 {
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *f = json_array_get(files, i);
-        depend(list, text_of(json_object_get(f, "path")), prefix, "sha256", json_object_get(f, key));
+        depend(list, text_of(json_object_get(f, "path")), prefix, "sha256",
+               json_object_get(f, key));
     }
 }
 
 static void depend_code(json_t *list, const json_t *code, const char *where)
 {
-    const json_t *commit = json_object_get(code, "commit"), *tree = json_object_get(code, "tree"), *remotes = json_object_get(code, "remotes"), *diff = json_object_get(code, "diff");
+    const json_t *commit = json_object_get(code, "commit");
+    const json_t *tree = json_object_get(code, "tree");
+    const json_t *remotes = json_object_get(code, "remotes");
+    const json_t *diff = json_object_get(code, "diff");
     char *prefix = tw_printf("%suntracked/", where);
     if (json_is_string(commit)) {
-        json_t *digest = json_object(), *o = json_pack("{s:s, s:o}", "name", *where ? where : "code", "digest", digest), *notes = json_object();
+        json_t *digest = json_object();
+        json_t *o = json_pack("{s:s, s:o}", "name", *where ? where : "code", "digest", digest);
+        json_t *notes = json_object();
         put(digest, "gitCommit", commit);
         put(digest, "gitTree", tree);
         put(notes, "branch", json_object_get(code, "branch"));
@@ -155,7 +173,8 @@ static void depend_code(json_t *list, const json_t *code, const char *where)
         json_array_append_new(list, o);
     }
     depend(list, json_string("diff"), where, "sha256", json_object_get(diff, "sha256"));
-    depend_files(list, json_object_get(code, "untracked"), prefix ? prefix : "untracked/", "sha256");
+    depend_files(list, json_object_get(code, "untracked"), prefix ? prefix : "untracked/",
+                 "sha256");
     tw_free(prefix);
     const json_t *submodules = json_object_get(code, "submodules");
     for (size_t i = 0; i < json_array_size(submodules); i++) {
@@ -171,7 +190,9 @@ static void depend_code(json_t *list, const json_t *code, const char *where)
 /* 64 hex digits, alone or behind sha256:, as runtimes and people write an image's digest. */
 static void depend_image(json_t *list, const json_t *said)
 {
-    const char *text = json_string_value(said), *mark = text ? strstr(text, "sha256:") : NULL, *hex = mark ? mark + strlen("sha256:") : text;
+    const char *text = json_string_value(said);
+    const char *mark = text ? strstr(text, "sha256:") : NULL;
+    const char *hex = mark ? mark + strlen("sha256:") : text;
     if (!hex || strlen(hex) != 64 || strspn(hex, "0123456789abcdef") != 64)
         return;
     json_t *digest = json_string(hex);
@@ -183,18 +204,22 @@ static json_t *dependencies(const json_t *p)
 {
     json_t *list = json_array(), *hint;
     const char *key;
-    const json_t *data = json_object_get(p, "data"), *container = json_object_get(json_object_get(p, "environment"), "container");
+    const json_t *data = json_object_get(p, "data");
+    const json_t *container = json_object_get(json_object_get(p, "environment"), "container");
     depend_code(list, json_object_get(p, "code"), "");
-    depend_files(list, json_object_get(json_object_get(p, "programs"), "files"), "program ", "sha256");
+    depend_files(list, json_object_get(json_object_get(p, "programs"), "files"), "program ",
+                 "sha256");
     depend_files(list, json_object_get(json_object_get(p, "config"), "files"), "config ", "raw");
     depend_files(list, json_object_get(data, "named"), "data ", "sha256");
     for (size_t i = 0; i < json_array_size(json_object_get(data, "verified")); i++) {
         const json_t *d = json_array_get(json_object_get(data, "verified"), i);
-        depend(list, text_of(json_object_get(d, "folder")), "snapshot ", "twinrunSnapshot1", json_object_get(d, "root"));
+        depend(list, text_of(json_object_get(d, "folder")), "snapshot ", "twinrunSnapshot1",
+               json_object_get(d, "root"));
     }
-    depend_files(list, json_object_get(json_object_get(p, "libraries"), "files"), "library ", "sha256");
+    depend_files(list, json_object_get(json_object_get(p, "libraries"), "files"), "library ",
+                 "sha256");
     depend_image(list, json_object_get(container, "image"));
-    json_object_foreach(json_object_get(container, "hints"), key, hint)
+    json_object_foreach (json_object_get(container, "hints"), key, hint)
         depend_image(list, hint);
     return list;
 }
@@ -202,7 +227,8 @@ static json_t *dependencies(const json_t *p)
 static json_t *external(const struct twin_run *r, const json_t *p)
 {
     const json_t *config = json_object_get(p, "config");
-    json_t *o = json_pack("{s:s, s:i, s:b}", "level", twin_level_name(r->level), "max_steps", (int)r->max_steps, "observed", r->agents);
+    json_t *o = json_pack("{s:s, s:i, s:b}", "level", twin_level_name(r->level), "max_steps",
+                          (int)r->max_steps, "observed", r->agents);
     put(o, "argv", json_object_get(config, "argv"));
     put(o, "argv_digest", json_object_get(config, "argv_digest"));
     put(o, "config", json_object_get(config, "files"));
@@ -210,10 +236,13 @@ static json_t *external(const struct twin_run *r, const json_t *p)
     return o;
 }
 
-/* Environment, seeds, topology. Lists of packages and libraries are in provenance.json, whose digest is among the subjects. */
+/* Environment, seeds, topology. Lists of packages and libraries are in provenance.json, whose
+ * digest is among the subjects. */
 static json_t *internal(const json_t *p)
 {
-    static const char *const of_rank[] = {"rank", "world", "host", "device", "processors", "variables", "versions", "settings", "generators"};
+    static const char *const of_rank[] = {"rank",     "world",      "host",
+                                          "device",   "processors", "variables",
+                                          "versions", "settings",   "generators"};
     const json_t *launch = json_object_get(p, "launch"), *ranks = json_object_get(p, "ranks");
     json_t *o = json_object(), *list = json_array();
     put(o, "complete", json_object_get(p, "complete"));
@@ -247,9 +276,12 @@ static json_t *predicate_of(const struct twin_run *r, const json_t *p)
     char began[32], ended[32];
     timestamp(r->start_realtime_ns, began);
     timestamp(r->start_realtime_ns + (int64_t)(r->wall_s * 1e9), ended);
-    return json_pack("{s:{s:s, s:o, s:o, s:o}, s:{s:{s:s, s:{s:s}}, s:{s:s, s:s, s:s}}}", "buildDefinition", "buildType", BUILD_TYPE, "externalParameters", external(r, p), "internalParameters",
-                     internal(p), "resolvedDependencies", dependencies(p), "runDetails", "builder", "id", BUILDER, "version", "twinrun", TWINRUN_VERSION, "metadata", "invocationId", r->id,
-                     "startedOn", began, "finishedOn", ended);
+    return json_pack("{s:{s:s, s:o, s:o, s:o}, s:{s:{s:s, s:{s:s}}, s:{s:s, s:s, s:s}}}",
+                     "buildDefinition", "buildType", BUILD_TYPE, "externalParameters",
+                     external(r, p), "internalParameters", internal(p), "resolvedDependencies",
+                     dependencies(p), "runDetails", "builder", "id", BUILDER, "version", "twinrun",
+                     TWINRUN_VERSION, "metadata", "invocationId", r->id, "startedOn", began,
+                     "finishedOn", ended);
 }
 
 int twin_run_envelope(const struct twin_run *r, struct twin_envelope *out, struct twin_error *err)
@@ -258,10 +290,14 @@ int twin_run_envelope(const struct twin_run *r, struct twin_envelope *out, struc
     struct twin_error why = TWIN_ERROR_INIT;
     json_t *p = NULL, *predicate = NULL;
     if (r->in_progress)
-        return twin_error_set(err, TWIN_EBUSY, "%s is still going on: sign it when it has ended", r->dir);
+        return twin_error_set(err, TWIN_EBUSY, "%s is still going on: sign it when it has ended",
+                              r->dir);
     int rc = twin_provenance_load(r->dir, &p, &why);
     if (rc == TWIN_ENOENT)
-        return twin_error_set(err, rc, "%s has no provenance.json, so there is nothing to state of how it came about: record it again", r->dir);
+        return twin_error_set(err, rc,
+                              "%s has no provenance.json, so there is nothing to state of how it "
+                              "came about: record it again",
+                              r->dir);
     if (rc != 0)
         return twin_error_set(err, rc, "%s", why.message);
     rc = twin_run_subjects(r, true, &s, err);
@@ -281,12 +317,15 @@ static int tolerance_digest(const char *path, json_t *o, struct twin_error *err)
     struct twin_subjects s = {0};
     int rc = twin_subject_file(path, "tolerance", &s, err);
     if (rc == 0)
-        json_object_set_new(o, "tolerance", json_pack("{s:{s:s}}", "digest", "sha256", s.item[0].digest[0].value));
+        json_object_set_new(o, "tolerance",
+                            json_pack("{s:{s:s}}", "digest", "sha256", s.item[0].digest[0].value));
     twin_subjects_free(&s);
     return rc;
 }
 
-int twin_reproduced_envelope(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o, struct twin_verdict **verdict, struct twin_envelope *out, struct twin_error *err)
+int twin_reproduced_envelope(const struct twin_run *const *runs, size_t n,
+                             const struct twin_compare_options *o, struct twin_verdict **verdict,
+                             struct twin_envelope *out, struct twin_error *err)
 {
     struct twin_subjects s = {0};
     json_t *predicate = NULL, *ids = json_array();
@@ -295,7 +334,10 @@ int twin_reproduced_envelope(const struct twin_run *const *runs, size_t n, const
         for (size_t j = 0; j < i; j++)
             if (strcmp(runs[i]->id, runs[j]->id) == 0) {
                 json_decref(ids);
-                return twin_error_set(err, TWIN_EINVAL, "%s and %s are one and the same run: that it equals itself says nothing", runs[j]->dir, runs[i]->dir);
+                return twin_error_set(
+                    err, TWIN_EINVAL,
+                    "%s and %s are one and the same run: that it equals itself says nothing",
+                    runs[j]->dir, runs[i]->dir);
             }
     int rc = twin_compare(runs, n, o, verdict, err);
     const struct twin_verdict *v = rc == 0 ? *verdict : NULL;
@@ -308,8 +350,10 @@ int twin_reproduced_envelope(const struct twin_run *const *runs, size_t n, const
         if (json_array_append_new(ids, json_string(runs[i]->id)) != 0)
             rc = rc ? rc : no_memory(err);
     }
-    predicate = json_pack("{s:s, s:s, s:o, s:I, s:I, s:s}", "outcome", twin_verdict_name(v->outcome), "bitwise", twin_verdict_name(v->bitwise), "runs", ids, "steps",
-                          (json_int_t)v->steps_compared, "records", (json_int_t)v->records_compared, "twinrun", TWINRUN_VERSION);
+    predicate = json_pack("{s:s, s:s, s:o, s:I, s:I, s:s}", "outcome",
+                          twin_verdict_name(v->outcome), "bitwise", twin_verdict_name(v->bitwise),
+                          "runs", ids, "steps", (json_int_t)v->steps_compared, "records",
+                          (json_int_t)v->records_compared, "twinrun", TWINRUN_VERSION);
     if (rc == 0 && !predicate)
         rc = no_memory(err);
     if (rc == 0 && o->tolerance_file)

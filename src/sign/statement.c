@@ -30,16 +30,19 @@ void twin_subjects_free(struct twin_subjects *s)
     memset(s, 0, sizeof *s);
 }
 
-int twin_subjects_digest(struct twin_subjects *s, const char *algorithm, const char *value, struct twin_error *err)
+int twin_subjects_digest(struct twin_subjects *s, const char *algorithm, const char *value,
+                         struct twin_error *err)
 {
     struct twin_subject *x = &s->item[s->count - 1];
-    struct twin_subject_digest *list = tw_reallocarray(x->digest, x->digest_count + 1, sizeof *list);
+    struct twin_subject_digest *list = tw_reallocarray(x->digest, x->digest_count + 1,
+                                                       sizeof *list);
     if (!list)
         return no_memory(err);
     x->digest = list;
     list[x->digest_count] = (struct twin_subject_digest){tw_strdup(algorithm), tw_strdup(value)};
     x->digest_count++;
-    return list[x->digest_count - 1].algorithm && list[x->digest_count - 1].value ? 0 : no_memory(err);
+    return list[x->digest_count - 1].algorithm && list[x->digest_count - 1].value ? 0
+                                                                                  : no_memory(err);
 }
 
 static int add_empty(struct twin_subjects *s, const char *name, struct twin_error *err)
@@ -59,7 +62,8 @@ static int add_empty(struct twin_subjects *s, const char *name, struct twin_erro
     return 0;
 }
 
-int twin_subjects_add(struct twin_subjects *s, const char *name, const char *algorithm, const char *value, struct twin_error *err)
+int twin_subjects_add(struct twin_subjects *s, const char *name, const char *algorithm,
+                      const char *value, struct twin_error *err)
 {
     int rc = add_empty(s, name, err);
     return rc ? rc : twin_subjects_digest(s, algorithm, value, err);
@@ -71,12 +75,14 @@ static json_t *subjects_json(const struct twin_subjects *s)
     for (size_t i = 0; i < s->count && list; i++) {
         json_t *digests = json_object();
         for (size_t j = 0; j < s->item[i].digest_count; j++)
-            if (json_object_set_new(digests, s->item[i].digest[j].algorithm, json_string(s->item[i].digest[j].value)) != 0) {
+            if (json_object_set_new(digests, s->item[i].digest[j].algorithm,
+                                    json_string(s->item[i].digest[j].value)) != 0) {
                 json_decref(digests);
                 digests = NULL;
                 break;
             }
-        if (json_array_append_new(list, json_pack("{s:s, s:o}", "name", s->item[i].name, "digest", digests)) != 0) {
+        if (json_array_append_new(
+                list, json_pack("{s:s, s:o}", "name", s->item[i].name, "digest", digests)) != 0) {
             json_decref(list);
             list = NULL;
         }
@@ -84,12 +90,17 @@ static json_t *subjects_json(const struct twin_subjects *s)
     return list;
 }
 
-int twin_statement_text(const struct twin_subjects *s, const char *predicate_type, const json_t *predicate, char **text, size_t *bytes, struct twin_error *err)
+int twin_statement_text(const struct twin_subjects *s, const char *predicate_type,
+                        const json_t *predicate, char **text, size_t *bytes, struct twin_error *err)
 {
     struct tw_buf b = {.cap = TWIN_ENVELOPE_MAX};
-    json_t *o = json_pack("{s:s, s:o, s:s, s:O}", "_type", STATEMENT, "subject", subjects_json(s), "predicateType", predicate_type, "predicate",
+    json_t *o = json_pack("{s:s, s:o, s:s, s:O}", "_type", STATEMENT, "subject", subjects_json(s),
+                          "predicateType", predicate_type, "predicate",
                           (json_t *)(uintptr_t)predicate);
-    int rc = o ? tw_jcs_write(o, &b, err) : twin_error_set(err, TWIN_EFORMAT, "a name among the subjects is no UTF-8, which JSON needs; or there is no memory for them");
+    int rc = o ? tw_jcs_write(o, &b, err)
+               : twin_error_set(err, TWIN_EFORMAT,
+                                "a name among the subjects is no UTF-8, which JSON needs; or there "
+                                "is no memory for them");
     json_decref(o);
     *bytes = b.len;
     if (rc == 0 && !(*text = tw_buf_steal(&b)))
@@ -98,7 +109,9 @@ int twin_statement_text(const struct twin_subjects *s, const char *predicate_typ
     return rc;
 }
 
-int twin_statement_envelope(const struct twin_subjects *s, const char *predicate_type, const json_t *predicate, struct twin_envelope *out, struct twin_error *err)
+int twin_statement_envelope(const struct twin_subjects *s, const char *predicate_type,
+                            const json_t *predicate, struct twin_envelope *out,
+                            struct twin_error *err)
 {
     char *text;
     size_t n;
@@ -122,20 +135,23 @@ void twin_statement_free(struct twin_statement *s)
 
 static int refuse(struct twin_error *err, const char *name, const char *expected)
 {
-    return twin_error_set(err, TWIN_EFORMAT, "%s: statement: expected %s, found something else", name, expected);
+    return twin_error_set(err, TWIN_EFORMAT, "%s: statement: expected %s, found something else",
+                          name, expected);
 }
 
-static int read_subject(json_t *one, const char *name, struct twin_subjects *out, struct twin_error *err)
+static int read_subject(json_t *one, const char *name, struct twin_subjects *out,
+                        struct twin_error *err)
 {
     const char *called = json_string_value(json_object_get(one, "name")), *algorithm;
     json_t *digests = json_object_get(one, "digest"), *value;
-    if (!json_is_object(one) || (json_object_get(one, "name") && !called) || (called && strlen(called) > NAME_BYTES_MAX))
+    if (!json_is_object(one) || (json_object_get(one, "name") && !called) ||
+        (called && strlen(called) > NAME_BYTES_MAX))
         return refuse(err, name, "subjects with a name of at most 4096 bytes");
-    if (!json_is_object(digests) || json_object_size(digests) == 0 || json_object_size(digests) > DIGESTS_MAX)
+    if (!json_is_object(digests) || json_object_size(digests) == 0 ||
+        json_object_size(digests) > DIGESTS_MAX)
         return refuse(err, name, "1 to 16 digests for each subject");
     int rc = add_empty(out, called ? called : "", err);
-    json_object_foreach(digests, algorithm, value)
-    {
+    json_object_foreach (digests, algorithm, value) {
         const char *text = json_string_value(value);
         if (!text || !*text || strlen(text) > VALUE_BYTES_MAX)
             return refuse(err, name, "digests of 1 to 512 characters");
@@ -144,21 +160,24 @@ static int read_subject(json_t *one, const char *name, struct twin_subjects *out
     return rc;
 }
 
-int twin_statement_parse(const struct twin_envelope *e, const char *name, struct twin_statement *out, struct twin_error *err)
+int twin_statement_parse(const struct twin_envelope *e, const char *name,
+                         struct twin_statement *out, struct twin_error *err)
 {
     struct twin_error own = TWIN_ERROR_INIT;
     err = err ? err : &own;
     memset(out, 0, sizeof *out);
     if (strcmp(e->type, TWIN_PAYLOAD_INTOTO) != 0) {
         char *safe = tw_printable(e->type, strlen(e->type));
-        int rc = twin_error_set(err, TWIN_EFORMAT, "%s: payloadType: expected %s, found \"%s\"", name, TWIN_PAYLOAD_INTOTO, safe ? safe : "");
+        int rc = twin_error_set(err, TWIN_EFORMAT, "%s: payloadType: expected %s, found \"%s\"",
+                                name, TWIN_PAYLOAD_INTOTO, safe ? safe : "");
         tw_free(safe);
         return rc;
     }
     json_t *o = tw_sign_json(e->payload, e->payload_bytes, name, err);
     if (!o)
         return err->code;
-    const char *type = json_string_value(json_object_get(o, "_type")), *predicate_type = json_string_value(json_object_get(o, "predicateType"));
+    const char *type = json_string_value(json_object_get(o, "_type"));
+    const char *predicate_type = json_string_value(json_object_get(o, "predicateType"));
     json_t *list = json_object_get(o, "subject");
     int rc = 0;
     if (!type || strcmp(type, STATEMENT) != 0)

@@ -20,7 +20,9 @@ static int hash_open_file(int fd, const char *shown, char out[65], struct twin_e
     EVP_MD_CTX *c = EVP_MD_CTX_new();
     char *chunk = tw_malloc(CHUNK);
     unsigned char digest[32];
-    int rc = c && chunk && EVP_DigestInit_ex(c, EVP_sha256(), NULL) == 1 ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory to read %s", shown);
+    int rc = c && chunk && EVP_DigestInit_ex(c, EVP_sha256(), NULL) == 1
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "no memory to read %s", shown);
     while (rc == 0) {
         const ssize_t n = read(fd, chunk, CHUNK);
         if (n == 0)
@@ -40,22 +42,26 @@ static int hash_open_file(int fd, const char *shown, char out[65], struct twin_e
 }
 
 /* Non-blocking: a pipe put in place of a file must not hang us. */
-static int add_file(int at, const char *path, const char *shown, const char *name, bool follow, struct twin_subjects *s, struct twin_error *err)
+static int add_file(int at, const char *path, const char *shown, const char *name, bool follow,
+                    struct twin_subjects *s, struct twin_error *err)
 {
     char hex[65];
     struct stat st;
-    int fd = openat(at, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (follow ? 0 : O_NOFOLLOW));
+    int fd = openat(at, path,
+                    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (follow ? 0 : O_NOFOLLOW));
     if (fd < 0)
         return twin_error_system(err, "cannot open %s", shown);
     int rc = fstat(fd, &st) != 0 ? twin_error_system(err, "cannot look at %s", shown) : 0;
     if (rc == 0 && !S_ISREG(st.st_mode))
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected a regular file, found something else", shown);
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected a regular file, found something else",
+                            shown);
     rc = rc ? rc : hash_open_file(fd, shown, hex, err);
     close(fd);
     return rc ? rc : twin_subjects_add(s, name, "sha256", hex, err);
 }
 
-int twin_subject_file(const char *path, const char *name, struct twin_subjects *s, struct twin_error *err)
+int twin_subject_file(const char *path, const char *name, struct twin_subjects *s,
+                      struct twin_error *err)
 {
     return add_file(AT_FDCWD, path, path, name, true, s, err);
 }
@@ -80,10 +86,12 @@ struct walk {
     size_t count, room;
 };
 
-static int walk_into(struct walk *w, int parent, const char *name, const char *relative, int depth, struct twin_error *err);
+static int walk_into(struct walk *w, int parent, const char *name, const char *relative, int depth,
+                     struct twin_error *err);
 
 /* Takes name over, also on error. */
-static int add_item(struct walk *w, char *name, bool link, const struct stat *st, struct twin_error *err)
+static int add_item(struct walk *w, char *name, bool link, const struct stat *st,
+                    struct twin_error *err)
 {
     if (w->count == w->room) {
         const size_t room = w->room ? w->room * 2 : 64;
@@ -95,24 +103,29 @@ static int add_item(struct walk *w, char *name, bool link, const struct stat *st
         w->item = list;
         w->room = room;
     }
-    w->item[w->count++] = (struct tw_hash_item){.path = name, .kind = TW_HASH_SHA256, .link = link, .state = tw_file_state(st)};
+    w->item[w->count++] = (struct tw_hash_item){
+        .path = name, .kind = TW_HASH_SHA256, .link = link, .state = tw_file_state(st)};
     return 0;
 }
 
 /* A link that may be followed: to a regular file below the same folder. */
 static bool leads_inside(const struct walk *w, const char *shown, struct stat *st)
 {
-    char *real = w->real_root && stat(shown, st) == 0 && S_ISREG(st->st_mode) ? realpath(shown, NULL) : NULL;
+    char *real = w->real_root && stat(shown, st) == 0 && S_ISREG(st->st_mode)
+                     ? realpath(shown, NULL)
+                     : NULL;
     const size_t n = real ? strlen(w->real_root) : 0;
     const bool inside = real && strncmp(real, w->real_root, n) == 0 && real[n] == '/';
     free(real);
     return inside;
 }
 
-static int take(struct walk *w, int fd, const char *entry, const char *relative, int depth, struct twin_error *err)
+static int take(struct walk *w, int fd, const char *entry, const char *relative, int depth,
+                struct twin_error *err)
 {
     struct stat st, target;
-    char *name = *relative ? tw_printf("%s/%s", relative, entry) : tw_strdup(entry), *shown = name ? tw_path_join(w->root, name) : NULL;
+    char *name = *relative ? tw_printf("%s/%s", relative, entry) : tw_strdup(entry);
+    char *shown = name ? tw_path_join(w->root, name) : NULL;
     int rc = 0;
     if (!shown)
         rc = twin_error_set(err, TWIN_ENOMEM, "no memory to list %s", w->root);
@@ -126,19 +139,26 @@ static int take(struct walk *w, int fd, const char *entry, const char *relative,
         rc = add_item(w, name, S_ISLNK(st.st_mode), S_ISLNK(st.st_mode) ? &target : &st, err);
         name = NULL;
     } else
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files and folders, found %s", shown,
-                            !S_ISLNK(st.st_mode) ? "a special file" : w->real_root ? "a symbolic link that does not lead to a file below the same folder" : "a symbolic link: what it leads to is not signed with it");
+        rc = twin_error_set(
+            err, TWIN_EINVAL, "%s: expected files and folders, found %s", shown,
+            !S_ISLNK(st.st_mode) ? "a special file"
+            : w->real_root ? "a symbolic link that does not lead to a file below the same folder"
+                           : "a symbolic link: what it leads to is not signed with it");
     tw_free(name);
     tw_free(shown);
     return rc;
 }
 
-static int walk_into(struct walk *w, int parent, const char *name, const char *relative, int depth, struct twin_error *err)
+static int walk_into(struct walk *w, int parent, const char *name, const char *relative, int depth,
+                     struct twin_error *err)
 {
-    int fd = depth > DEPTH ? (errno = ELOOP, -1) : openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (depth ? O_NOFOLLOW : 0));
+    int fd = depth > DEPTH ? (errno = ELOOP, -1)
+                           : openat(parent, name,
+                                    O_RDONLY | O_DIRECTORY | O_CLOEXEC | (depth ? O_NOFOLLOW : 0));
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
-        int rc = twin_error_system(err, "cannot open the folder %s of %s", *relative ? relative : ".", w->root);
+        int rc = twin_error_system(err, "cannot open the folder %s of %s",
+                                   *relative ? relative : ".", w->root);
         if (fd >= 0)
             close(fd);
         return rc;
@@ -149,7 +169,8 @@ static int walk_into(struct walk *w, int parent, const char *name, const char *r
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             rc = take(w, fd, e->d_name, relative, depth, err);
     if (rc == 0 && errno != 0)
-        rc = twin_error_system(err, "cannot list the folder %s of %s", *relative ? relative : ".", w->root);
+        rc = twin_error_system(err, "cannot list the folder %s of %s", *relative ? relative : ".",
+                               w->root);
     closedir(d);
     return rc;
 }
@@ -162,7 +183,9 @@ static int by_path(const void *a, const void *b)
 static int hash_all(struct walk *w, struct twin_subjects *s, struct twin_error *err)
 {
     char hex[65];
-    struct tw_hash_work work = {.root = open(w->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), .item = w->item, .count = w->count};
+    struct tw_hash_work work = {.root = open(w->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                                .item = w->item,
+                                .count = w->count};
     if (work.root < 0)
         return twin_error_system(err, "cannot open %s", w->root);
     int rc = tw_hash_files(&work, err);
@@ -179,9 +202,13 @@ static int hash_all(struct walk *w, struct twin_subjects *s, struct twin_error *
     return rc;
 }
 
-int twin_subject_folder(const char *path, const char *const *skip, size_t skip_count, bool links, struct twin_subjects *s, struct twin_error *err)
+int twin_subject_folder(const char *path, const char *const *skip, size_t skip_count, bool links,
+                        struct twin_subjects *s, struct twin_error *err)
 {
-    struct walk w = {.root = path, .real_root = links ? realpath(path, NULL) : NULL, .skip = skip, .skip_count = skip_count};
+    struct walk w = {.root = path,
+                     .real_root = links ? realpath(path, NULL) : NULL,
+                     .skip = skip,
+                     .skip_count = skip_count};
     int rc = walk_into(&w, AT_FDCWD, path, "", 0, err);
     if (rc == 0 && w.count > 0) {
         qsort(w.item, w.count, sizeof *w.item, by_path);
@@ -213,7 +240,8 @@ static bool same_digests(const struct twin_subject *a, const struct twin_subject
 
 static int by_pointed_name(const void *a, const void *b)
 {
-    const struct twin_subject *x = *(const struct twin_subject *const *)a, *y = *(const struct twin_subject *const *)b;
+    const struct twin_subject *x = *(const struct twin_subject *const *)a;
+    const struct twin_subject *y = *(const struct twin_subject *const *)b;
     const int order = strcmp(x->name, y->name);
     return order ? order : (x > y) - (x < y);
 }
@@ -228,18 +256,29 @@ static const struct twin_subject **sorted(const struct twin_subjects *s)
     return list;
 }
 
-size_t twin_subjects_match(const struct twin_subjects *signed_ones, const struct twin_subjects *found, bool by_name,
-                           void (*visit)(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found), void *user)
+size_t twin_subjects_match(const struct twin_subjects *signed_ones,
+                           const struct twin_subjects *found, bool by_name,
+                           void (*visit)(void *user, enum twin_subject_change c,
+                                         const struct twin_subject *signed_one,
+                                         const struct twin_subject *found),
+                           void *user)
 {
     size_t visits = 0, i = 0, j = 0;
     const struct twin_subject **a = sorted(signed_ones), **b = sorted(found);
     by_name = by_name || signed_ones->count != 1 || found->count != 1;
     while (a && b && (i < signed_ones->count || j < found->count)) {
-        const int order = i == signed_ones->count ? 1 : j == found->count ? -1 : by_name ? strcmp(a[i]->name, b[j]->name) : 0;
+        const int order = i == signed_ones->count ? 1
+                          : j == found->count     ? -1
+                          : by_name               ? strcmp(a[i]->name, b[j]->name)
+                                                  : 0;
         const struct twin_subject *x = order <= 0 ? a[i++] : NULL, *y = order >= 0 ? b[j++] : NULL;
         if (x && y && same_digests(x, y))
             continue;
-        visit(user, !x ? TWIN_SUBJECT_ADDED : !y ? TWIN_SUBJECT_MISSING : TWIN_SUBJECT_CHANGED, x, y);
+        visit(user,
+              !x   ? TWIN_SUBJECT_ADDED
+              : !y ? TWIN_SUBJECT_MISSING
+                   : TWIN_SUBJECT_CHANGED,
+              x, y);
         visits++;
     }
     if (!a || !b) { /* nothing was compared: nothing is said to agree */

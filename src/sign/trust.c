@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose signatures count: a list of keys that must all sign, or a trust.toml with a threshold, validity and revoked keys. */
+/* Whose signatures count: a list of keys that must all sign, or a trust.toml with a threshold,
+ * validity and revoked keys. */
 #include "internal.h"
 
 #include "base.h"
@@ -50,13 +51,17 @@ static int add(struct twin_trust *t, const struct trusted_key *k, struct twin_er
     for (size_t i = 0; i < t->count; i++)
         if (strcmp(t->key[i].key->id, k->key->id) == 0) {
             t->key[KEYS_MAX - 1] = *k; /* freed with the rest; not counted */
-            return twin_error_set(err, TWIN_EINVAL, "the keys \"%s\" and \"%s\" are one and the same: it would count twice", t->key[i].name, k->name);
+            return twin_error_set(
+                err, TWIN_EINVAL,
+                "the keys \"%s\" and \"%s\" are one and the same: it would count twice",
+                t->key[i].name, k->name);
         }
     t->key[t->count++] = *k;
     return 0;
 }
 
-int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out, struct twin_error *err)
+int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out,
+                    struct twin_error *err)
 {
     struct twin_trust *t = tw_calloc(1, sizeof *t);
     int rc = t ? 0 : no_memory(err);
@@ -82,23 +87,32 @@ int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out, s
 
 /* ---- trust.toml */
 
-struct reading { struct twin_trust *t; const char *path; char *folder; size_t tables; bool need_given; };
+struct reading {
+    struct twin_trust *t;
+    const char *path;
+    char *folder;
+    size_t tables;
+    bool need_given;
+};
 
 /* 2026-11-21 or 2026-11-21T08:00:00Z. */
 int twin_trust_time(const char *text, int64_t *ns)
 {
     struct tm tm = {0}, back;
     int n = 0, m = 0;
-    const int fields = sscanf(text, "%4d-%2d-%2d%nT%2d:%2d:%2dZ%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &n, &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &m);
+    const int fields = sscanf(text, "%4d-%2d-%2d%nT%2d:%2d:%2dZ%n", &tm.tm_year, &tm.tm_mon,
+                              &tm.tm_mday, &n, &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &m);
     const size_t length = strlen(text);
-    if (!((fields == 3 && n == 10 && length == 10) || (fields == 6 && m == 20 && length == 20)) || strpbrk(text, " +"))
+    if (!((fields == 3 && n == 10 && length == 10) || (fields == 6 && m == 20 && length == 20)) ||
+        strpbrk(text, " +"))
         return TWIN_EINVAL;
     tm.tm_year -= 1900;
     tm.tm_mon -= 1;
     back = tm;
     const time_t t = timegm(&back);
-    if (back.tm_year != tm.tm_year || back.tm_mon != tm.tm_mon || back.tm_mday != tm.tm_mday || back.tm_hour != tm.tm_hour || back.tm_min != tm.tm_min || back.tm_sec != tm.tm_sec)
-        return TWIN_EINVAL; /* 2026-02-30 */
+    if (back.tm_year != tm.tm_year || back.tm_mon != tm.tm_mon || back.tm_mday != tm.tm_mday ||
+        back.tm_hour != tm.tm_hour || back.tm_min != tm.tm_min || back.tm_sec != tm.tm_sec)
+        return TWIN_EINVAL;      /* 2026-02-30 */
     if (t < 0 || t > 9000000000) /* 1970 to 2255: what 64 bits of nanoseconds hold */
         return TWIN_EINVAL;
     *ns = (int64_t)t * 1000000000;
@@ -108,13 +122,21 @@ int twin_trust_time(const char *text, int64_t *ns)
 static int begin(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
-    return r->tables++ == 0 ? 0 : twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: expected one table [[trust]], found another", r->path, line);
+    return r->tables++ == 0
+               ? 0
+               : twin_error_set(err, TWIN_EFORMAT,
+                                "%s: line %zu: expected one table [[trust]], found another",
+                                r->path, line);
 }
 
-static int read_need(struct reading *r, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int read_need(struct reading *r, const struct tw_toml_value *v, size_t line,
+                     struct twin_error *err)
 {
-    if (v->type != TW_TOML_NUMBER || !(v->number >= 1) || v->number > KEYS_MAX || v->number != (double)(size_t)v->number)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: need: expected a number of keys from 1 on", r->path, line);
+    if (v->type != TW_TOML_NUMBER || !(v->number >= 1) || v->number > KEYS_MAX ||
+        v->number != (double)(size_t)v->number)
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: line %zu: need: expected a number of keys from 1 on", r->path,
+                              line);
     r->t->need = (size_t)v->number;
     r->need_given = true;
     return 0;
@@ -127,7 +149,8 @@ static int set_text(char **to, const char *text, struct twin_error *err)
 }
 
 /* file, from, until, revoked: in k, which the caller frees. */
-static int read_field(const struct reading *r, const char *key, const char *field, const char *value, size_t line, struct trusted_key *k, struct twin_error *err)
+static int read_field(const struct reading *r, const char *key, const char *field,
+                      const char *value, size_t line, struct trusted_key *k, struct twin_error *err)
 {
     int rc = 0;
     const bool from = strcmp(field, "from") == 0, until = strcmp(field, "until") == 0;
@@ -138,15 +161,25 @@ static int read_field(const struct reading *r, const char *key, const char *fiel
         return rc;
     }
     if (strcmp(field, "revoked") == 0)
-        return *value ? set_text(&k->revoked, value, err) : twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: revoked: expected the reason, found \"\"", r->path, line, key);
+        return *value ? set_text(&k->revoked, value, err)
+                      : twin_error_set(err, TWIN_EFORMAT,
+                                       "%s: line %zu: %s: revoked: expected the reason, found \"\"",
+                                       r->path, line, key);
     if (!from && !until)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected file, from, until or revoked, found \"%s\"", r->path, line, key, field);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: line %zu: %s: expected file, from, until or revoked, found \"%s\"", r->path, line,
+            key, field);
     if (twin_trust_time(value, from ? &k->from_ns : &k->until_ns) != 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: %s: expected a day or time in UTC (2026-11-21, 2026-11-21T08:00:00Z), found \"%.40s\"", r->path, line, key, field, value);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: line %zu: %s: %s: expected a day or time in UTC (2026-11-21, "
+                              "2026-11-21T08:00:00Z), found \"%.40s\"",
+                              r->path, line, key, field, value);
     return set_text(from ? &k->from : &k->until, value, err);
 }
 
-static int read_key(void *user, const char *key, const struct tw_toml_value *v, size_t line, struct twin_error *err)
+static int read_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
+                    struct twin_error *err)
 {
     struct reading *r = user;
     struct trusted_key k = {.from_ns = INT64_MIN, .until_ns = FOREVER};
@@ -154,19 +187,26 @@ static int read_key(void *user, const char *key, const struct tw_toml_value *v, 
     if (strcmp(key, "need") == 0)
         return read_need(r, v, line, err);
     if (v->type != TW_TOML_TABLE)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected {file = \"KEY.pub\"}, with from, until or revoked", r->path, line, key);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: line %zu: %s: expected {file = \"KEY.pub\"}, with from, until or revoked", r->path,
+            line, key);
     if (r->t->count + 1 >= KEYS_MAX)
-        return twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d keys", r->path, line, KEYS_MAX - 1);
+        return twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d keys", r->path, line,
+                              KEYS_MAX - 1);
     for (size_t i = 0; i + 1 < v->count && rc == 0; i += 2)
         for (size_t j = 0; j < i && rc == 0; j += 2)
             if (strcmp(v->text[i], v->text[j]) == 0)
-                rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: %s stands there twice", r->path, line, key, v->text[i]);
+                rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: %s stands there twice",
+                                    r->path, line, key, v->text[i]);
     for (size_t i = 0; i + 1 < v->count && rc == 0; i += 2)
         rc = read_field(r, key, v->text[i], v->text[i + 1], line, &k, err);
     if (rc == 0 && !k.key)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected file = \"KEY.pub\"", r->path, line, key);
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected file = \"KEY.pub\"",
+                            r->path, line, key);
     if (rc == 0 && k.from_ns >= k.until_ns)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: is never valid: from %s until %s", r->path, line, key, k.from, k.until);
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: is never valid: from %s until %s",
+                            r->path, line, key, k.from, k.until);
     if (rc == 0 && set_text(&k.name, key, err) == 0)
         return add(r->t, &k, err);
     twin_key_close(k.key);
@@ -176,19 +216,27 @@ static int read_key(void *user, const char *key, const struct tw_toml_value *v, 
     return rc ? rc : TWIN_ENOMEM;
 }
 
-int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **out, struct twin_error *err)
+int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **out,
+                   struct twin_error *err)
 {
     const char *slash = strrchr(path, '/');
-    struct reading r = {tw_calloc(1, sizeof *r.t), path, slash ? tw_strndup(path, (size_t)(slash - path) + 1) : tw_strdup("."), 0, false};
+    struct reading r = {tw_calloc(1, sizeof *r.t), path,
+                        slash ? tw_strndup(path, (size_t)(slash - path) + 1) : tw_strdup("."), 0,
+                        false};
     const struct tw_toml_handler handler = {"trust", begin, read_key, &r};
     int rc = r.t && r.folder ? 0 : no_memory(err);
     if (rc == 0 && strlen(text) != n)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: a NUL byte in it: not TOML", path);
     rc = rc ? rc : tw_toml_read(text, path, &handler, err);
     if (rc == 0 && (!r.need_given || r.t->count == 0))
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected [[trust]] with need = NUMBER and at least one key, found %zu key%s%s", path, r.t->count, r.t->count == 1 ? "" : "s", r.need_given ? "" : " and no need");
+        rc = twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: expected [[trust]] with need = NUMBER and at least one key, found %zu key%s%s",
+            path, r.t->count, r.t->count == 1 ? "" : "s", r.need_given ? "" : " and no need");
     if (rc == 0 && r.t->need > r.t->count)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: need = %zu, but %zu key%s: nothing could ever be trusted", path, r.t->need, r.t->count, r.t->count == 1 ? "" : "s");
+        rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: need = %zu, but %zu key%s: nothing could ever be trusted", path,
+                            r.t->need, r.t->count, r.t->count == 1 ? "" : "s");
     tw_free(r.folder);
     if (rc != 0)
         twin_trust_free(r.t);
@@ -213,7 +261,8 @@ int twin_trust_read(const char *path, struct twin_trust **out, struct twin_error
 
 const char *twin_signature_state_name(enum twin_signature_state s)
 {
-    static const char *const names[] = {"good", "wrong", "unknown-key", "expired", "not-yet-valid", "revoked", "twice"};
+    static const char *const names[] = {"good",          "wrong",   "unknown-key", "expired",
+                                        "not-yet-valid", "revoked", "twice"};
     return names[s];
 }
 
@@ -225,14 +274,18 @@ static const struct trusted_key *by_id(const struct twin_trust *t, const char *k
     return NULL;
 }
 
-static void say(struct twin_judged *j, enum twin_signature_state state, const char *format, const char *value)
+static void say(struct twin_judged *j, enum twin_signature_state state, const char *format,
+                const char *value)
 {
     j->state = state;
     snprintf(j->why, sizeof j->why, format, value);
 }
 
-/* The key that made it, if one of ours did. A key id is a hint that nobody signed: it may be another tool's name for the key. */
-static const struct trusted_key *maker(const struct twin_trust *t, const struct twin_envelope *e, const struct twin_signature *s, const char *pae, size_t n, struct twin_judged *j)
+/* The key that made it, if one of ours did. A key id is a hint that nobody signed: it may be
+ * another tool's name for the key. */
+static const struct trusted_key *maker(const struct twin_trust *t, const struct twin_envelope *e,
+                                       const struct twin_signature *s, const char *pae, size_t n,
+                                       struct twin_judged *j)
 {
     const struct trusted_key *named = by_id(t, s->keyid);
     if (named) {
@@ -241,8 +294,10 @@ static const struct trusted_key *maker(const struct twin_trust *t, const struct 
             const bool either = e->foreign || e->either_s;
             if (either || tw_key_signature_is_canonical(named->key, s->bytes, s->length))
                 return named;
-            say(j, TWIN_SIGNATURE_WRONG, "of the two forms of this signature it is the other one%s: changed on its way, "
-                "or made by another tool (--foreign takes it)", "");
+            say(j, TWIN_SIGNATURE_WRONG,
+                "of the two forms of this signature it is the other one%s: changed on its way, or "
+                "made by another tool (--foreign takes it)",
+                "");
             return NULL;
         }
         say(j, TWIN_SIGNATURE_WRONG, "it does not fit the bytes: they, or it, were changed%s", "");
@@ -253,15 +308,17 @@ static const struct trusted_key *maker(const struct twin_trust *t, const struct 
             j->name = t->key[i].name;
             if (e->foreign)
                 return &t->key[i];
-            say(j, TWIN_SIGNATURE_WRONG, "its key id was changed: the key that made it has the id %.64s", t->key[i].key->id);
+            say(j, TWIN_SIGNATURE_WRONG,
+                "its key id was changed: the key that made it has the id %.64s", t->key[i].key->id);
             return NULL;
         }
     say(j, TWIN_SIGNATURE_UNKNOWN, "%s", "no key that is trusted made it");
     return NULL;
 }
 
-static void judge_one(const struct twin_trust *t, const struct twin_envelope *e, const struct twin_signature *s, const char *pae, size_t n, int64_t at_ns, uint64_t *counted,
-                      struct twin_judged *j)
+static void judge_one(const struct twin_trust *t, const struct twin_envelope *e,
+                      const struct twin_signature *s, const char *pae, size_t n, int64_t at_ns,
+                      uint64_t *counted, struct twin_judged *j)
 {
     j->keyid = s->keyid;
     j->name = "";
@@ -283,7 +340,8 @@ static void judge_one(const struct twin_trust *t, const struct twin_envelope *e,
     }
 }
 
-int twin_trust_judge(const struct twin_trust *t, const struct twin_envelope *e, int64_t at_ns, struct twin_trust_verdict *out, struct twin_error *err)
+int twin_trust_judge(const struct twin_trust *t, const struct twin_envelope *e, int64_t at_ns,
+                     struct twin_trust_verdict *out, struct twin_error *err)
 {
     size_t n, wrong = 0;
     uint64_t counted = 0;
@@ -306,9 +364,11 @@ int twin_trust_judge(const struct twin_trust *t, const struct twin_envelope *e, 
     tw_free(pae);
     out->trusted = out->good >= out->needed && out->needed > 0 && wrong == 0;
     if (wrong)
-        snprintf(out->why, sizeof out->why, "%zu of %zu signature%s %s wrong", wrong, e->signature_count, e->signature_count == 1 ? "" : "s", wrong == 1 ? "is" : "are");
+        snprintf(out->why, sizeof out->why, "%zu of %zu signature%s %s wrong", wrong,
+                 e->signature_count, e->signature_count == 1 ? "" : "s", wrong == 1 ? "is" : "are");
     else if (!out->trusted)
-        snprintf(out->why, sizeof out->why, "it needs %zu signature%s that count%s, and has %zu", out->needed, out->needed == 1 ? "" : "s", out->needed == 1 ? "s" : "", out->good);
+        snprintf(out->why, sizeof out->why, "it needs %zu signature%s that count%s, and has %zu",
+                 out->needed, out->needed == 1 ? "" : "s", out->needed == 1 ? "s" : "", out->good);
     return 0;
 }
 

@@ -33,9 +33,9 @@ static void add_change(void *list, enum twin_subject_change c,
         name = signed_one->name;
     else if (found)
         name = found->name;
-    json_t *change =
-        json_pack("{s:s, s:o, s:o, s:o}", "change", words[c], "name", tw_json_text(name), "signed",
-                  digests_json(signed_one), "found", digests_json(found));
+    json_t *change = json_pack("{s:s, s:o, s:o, s:o}", "change", words[c], "name",
+                               tw_json_text(name), "signed", digests_json(signed_one), "found",
+                               digests_json(found));
     json_array_append_new(list, change);
 }
 
@@ -224,8 +224,8 @@ static int compare(struct tw_verified *v, const struct tw_verified_question *q,
 static bool is_bundle(const char *text, size_t n)
 {
     json_t *o = tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL);
-    const bool bundle =
-        o && (json_object_get(o, "mediaType") || json_object_get(o, "dsseEnvelope"));
+    const bool bundle = o &&
+                        (json_object_get(o, "mediaType") || json_object_get(o, "dsseEnvelope"));
     json_decref(o);
     return bundle;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PATH is replaced by rename. PATH.sha256 cannot be replaced in the same instant: it is taken away before and put in place behind. Both folders' changes
- * are written to the disk in that order, so that no digest of another content is ever found beside it.
+ * PATH is replaced by rename. PATH.sha256 cannot be replaced in the same instant: it is taken away
+ * before and put in place behind. Both folders' changes are written to the disk in that order, so
+ * that no digest of another content is ever found beside it.
  */
 #include <twin/checkpoint.h>
 
@@ -19,10 +20,11 @@
 #include <unistd.h>
 
 struct twin_checkpoint {
-    char *path, *temp, *sidecar, *side_temp, *folder; /* temp: .NAME.twinrun-XXXXXX, locked while it is written */
+    /* temp: .NAME.twinrun-XXXXXX, locked while it is written */
+    char *path, *temp, *sidecar, *side_temp, *folder;
     int fd, side_fd, folder_fd;
     struct tw_sha256 sha;
-    struct twin_error err;                            /* the first failure of a write */
+    struct twin_error err; /* the first failure of a write */
 };
 
 static void free_all(struct twin_checkpoint *c)
@@ -102,7 +104,9 @@ int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct
     c->path = tw_strdup(real ? real : path);
     free(real);
     const char *slash = c->path ? strrchr(c->path, '/') : NULL, *name = slash ? slash + 1 : c->path;
-    c->folder = !c->path ? NULL : slash ? tw_strndup(c->path, (size_t)(slash - c->path) + (slash == c->path)) : tw_strdup(".");
+    c->folder = !c->path ? NULL
+                : slash  ? tw_strndup(c->path, (size_t)(slash - c->path) + (slash == c->path))
+                         : tw_strdup(".");
     c->temp = c->folder ? tw_printf("%s/.%s.twinrun-XXXXXX", c->folder, name) : NULL;
     c->sidecar = c->path ? tw_printf("%s.sha256", c->path) : NULL;
     c->side_temp = c->folder ? tw_printf("%s/.%s.twinrun-XXXXXX", c->folder, name) : NULL;
@@ -126,7 +130,8 @@ int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct
     return rc;
 }
 
-int twin_checkpoint_write(struct twin_checkpoint *c, const void *data, size_t bytes, struct twin_error *err)
+int twin_checkpoint_write(struct twin_checkpoint *c, const void *data, size_t bytes,
+                          struct twin_error *err)
 {
     if (c->err.code == 0 && tw_write_all(c->fd, data, bytes) != 0)
         twin_error_system(&c->err, "cannot write %s (it is as it was)", c->path);
@@ -156,7 +161,8 @@ static int write_sidecar(struct twin_checkpoint *c, struct twin_error *err)
     int fd = c->side_fd = b.failed ? -1 : locked_temp(c->side_temp), rc = 0;
     if (b.failed)
         rc = twin_error_set(err, TWIN_ENOMEM, "no memory to write %s", c->sidecar);
-    else if (fd < 0 || set_mode(fd, c->sidecar) != 0 || tw_write_all(fd, b.data, b.len) != 0 || fsync(fd) != 0)
+    else if (fd < 0 || set_mode(fd, c->sidecar) != 0 || tw_write_all(fd, b.data, b.len) != 0 ||
+             fsync(fd) != 0)
         rc = twin_error_system(err, "cannot write %s (%s is as it was)", c->sidecar, c->path);
     if (rc && fd >= 0)
         unlink(c->side_temp);
@@ -176,7 +182,8 @@ int twin_checkpoint_commit(struct twin_checkpoint *c, struct twin_error *err)
         return rc;
     }
     flock(c->folder_fd, LOCK_EX); /* two commits must not mix their files and digests */
-    if ((unlink(c->sidecar) != 0 && errno != ENOENT) || fsync(c->folder_fd) != 0 || rename(c->temp, c->path) != 0) {
+    if ((unlink(c->sidecar) != 0 && errno != ENOENT) || fsync(c->folder_fd) != 0 ||
+        rename(c->temp, c->path) != 0) {
         rc = twin_error_system(err, "cannot put %s in place (it is as it was)", c->path);
         unlink(c->temp);
         unlink(c->side_temp);

@@ -16,7 +16,8 @@
 #include <twin/snapshot.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are digested in little-endian order");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "elements are digested in little-endian order");
 
 #define CHUNK ((size_t)1 << 20)
 
@@ -28,9 +29,9 @@ struct whole {
     const char *path;
     int fd;
     struct tw_sha256 sha;
-    char *chunk;                  /* SLOTS of them */
+    char *chunk; /* SLOTS of them */
     size_t filled[SLOTS];
-    unsigned written, taken;      /* chunks, counted */
+    unsigned written, taken; /* chunks, counted */
     bool end, stop;
     pthread_mutex_t lock;
     pthread_cond_t moved;
@@ -48,7 +49,9 @@ static void *read_file(void *arg)
             pthread_cond_wait(&w->moved, &w->lock);
         const bool stop = w->stop;
         pthread_mutex_unlock(&w->lock);
-        n = stop ? 0 : tw_pread_all(w->fd, w->chunk + w->written % SLOTS * (size_t)SLOT, SLOT, w->bytes);
+        n = stop
+                ? 0
+                : tw_pread_all(w->fd, w->chunk + w->written % SLOTS * (size_t)SLOT, SLOT, w->bytes);
         if (n < 0) {
             twin_error_system(&w->err, "reading %s", w->path);
             n = 0;
@@ -75,7 +78,8 @@ static void *digest_file(void *arg)
         pthread_mutex_unlock(&w->lock);
         if (none)
             break;
-        tw_sha256_add(&w->sha, w->chunk + w->taken % SLOTS * (size_t)SLOT, w->filled[w->taken % SLOTS]);
+        tw_sha256_add(&w->sha, w->chunk + w->taken % SLOTS * (size_t)SLOT,
+                      w->filled[w->taken % SLOTS]);
         pthread_mutex_lock(&w->lock);
         w->taken++;
         pthread_cond_signal(&w->moved);
@@ -90,12 +94,17 @@ static void *digest_file(void *arg)
 
 static int whole_init(struct whole *w, const char *path, struct twin_error *err)
 {
-    *w = (struct whole){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC), .chunk = tw_malloc(SLOTS * (size_t)SLOT), .err = TWIN_ERROR_INIT};
+    *w = (struct whole){.path = path,
+                        .fd = open(path, O_RDONLY | O_CLOEXEC),
+                        .chunk = tw_malloc(SLOTS * (size_t)SLOT),
+                        .err = TWIN_ERROR_INIT};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->moved, NULL);
     if (w->fd < 0)
         return twin_error_system(err, "reading %s", path);
-    return w->chunk && tw_sha256_begin(&w->sha) ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+    return w->chunk && tw_sha256_begin(&w->sha)
+               ? 0
+               : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
 }
 
 static void whole_fini(struct whole *w)
@@ -112,9 +121,14 @@ static void whole_fini(struct whole *w)
 
 struct cut {
     struct twin_content *c;
-    size_t next;           /* tensor that the next piece is of */
-    uint64_t at;           /* its first element */
-    struct piece { size_t tensor; size_t bytes; bool last; unsigned char *data; } piece[2];
+    size_t next; /* tensor that the next piece is of */
+    uint64_t at; /* its first element */
+    struct piece {
+        size_t tensor;
+        size_t bytes;
+        bool last;
+        unsigned char *data;
+    } piece[2];
     struct tw_sha256 sha[2], whole; /* of the two pieces; of the tensor that they belong to */
     bool failed;
     struct twin_error *err;
@@ -158,8 +172,11 @@ static int next_piece(struct cut *k, struct piece *p)
         return 1;
     const struct twin_tensors_entry *e = twin_tensors_at(f, k->next);
     if (e->unreadable)
-        return twin_error_set(k->err, TWIN_EUNSUPPORTED, "tensor %s (%s): %s", e->name, e->stored_as, e->unreadable);
-    const uint64_t size = e->count ? e->bytes / e->count : 1, most = TWIN_CONTENT_PIECE / size, n = e->count - k->at < most ? e->count - k->at : most;
+        return twin_error_set(k->err, TWIN_EUNSUPPORTED, "tensor %s (%s): %s", e->name,
+                              e->stored_as, e->unreadable);
+    const uint64_t size = e->count ? e->bytes / e->count : 1;
+    const uint64_t most = TWIN_CONTENT_PIECE / size;
+    const uint64_t n = e->count - k->at < most ? e->count - k->at : most;
     int rc = twin_tensors_read(f, k->next, k->at, n, p->data, k->err);
     p->bytes = n * size;
     k->at += n;
@@ -171,7 +188,8 @@ static int next_piece(struct cut *k, struct piece *p)
     return rc;
 }
 
-static void deliver(struct cut *k, const struct piece *p, const unsigned char digest[32], size_t *open)
+static void deliver(struct cut *k, const struct piece *p, const unsigned char digest[32],
+                    size_t *open)
 {
     if (*open != p->tensor)
         begin_tensor(k, *open = p->tensor);
@@ -192,7 +210,8 @@ static int digest_tensors(struct cut *k)
         if (rc == 1)
             return k->failed ? twin_error_set(k->err, TWIN_ENOMEM, "SHA-256 failed") : 0;
         k->failed |= !tw_sha256_begin(&k->sha[0]) || !tw_sha256_begin(&k->sha[1]);
-        tw_sha256_add_two(&k->sha[0], k->piece[0].data, k->piece[0].bytes, &k->sha[1], k->piece[1].data, k->piece[1].bytes);
+        tw_sha256_add_two(&k->sha[0], k->piece[0].data, k->piece[0].bytes, &k->sha[1],
+                          k->piece[1].data, k->piece[1].bytes);
         k->failed |= !tw_sha256_end(&k->sha[0], digest[0]) || !tw_sha256_end(&k->sha[1], digest[1]);
         deliver(k, &k->piece[0], digest[0], &open);
         if (other == 0)
@@ -208,9 +227,14 @@ static int by_name(const void *x, const void *y)
 
 static int digest_all(struct twin_content *c, struct twin_error *err)
 {
-    struct cut k = {.c = c, .err = err, .piece = {{.data = tw_malloc(TWIN_CONTENT_PIECE)}, {.data = tw_malloc(TWIN_CONTENT_PIECE)}}};
+    struct cut k = {.c = c,
+                    .err = err,
+                    .piece = {{.data = tw_malloc(TWIN_CONTENT_PIECE)},
+                              {.data = tw_malloc(TWIN_CONTENT_PIECE)}}};
     unsigned char digest[32];
-    int rc = k.piece[0].data && k.piece[1].data ? digest_tensors(&k) : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests");
+    int rc = k.piece[0].data && k.piece[1].data
+                 ? digest_tensors(&k)
+                 : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests");
     if (rc == 0) {
         qsort(c->tensor, c->count, sizeof *c->tensor, by_name);
         bool fine = tw_sha256_begin(&k.whole);
@@ -233,7 +257,8 @@ static int digest_all(struct twin_content *c, struct twin_error *err)
 
 static int value_by_name(const void *x, const void *y)
 {
-    const struct twin_tensors_value *a = *(const struct twin_tensors_value *const *)x, *b = *(const struct twin_tensors_value *const *)y;
+    const struct twin_tensors_value *a = *(const struct twin_tensors_value *const *)x;
+    const struct twin_tensors_value *b = *(const struct twin_tensors_value *const *)y;
     const int order = strcmp(a->name, b->name);
     return order ? order : (a > b) - (a < b); /* two of one name: in the file's order */
 }
@@ -281,19 +306,22 @@ static int prepare(const char *path, struct twin_content *out, struct twin_error
 {
     out->count = twin_tensors_count(out->tensors);
     out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
-    return out->tensor ? digest_values(out, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+    return out->tensor ? digest_values(out, err)
+                       : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
 }
 
 /* ---- folders: their "file" digest is the root of their snapshot */
 
 /* The files of the snapshot as one list; what is no file of tensors counts by its SHA-256. */
-static int open_files(const char *path, const struct twin_snapshot *s, struct twin_tensors **out, struct twin_error *err)
+static int open_files(const char *path, const struct twin_snapshot *s, struct twin_tensors **out,
+                      struct twin_error *err)
 {
     enum { TEXT = sizeof "sha256:" + 64 };
     struct twin_tensors_file *file = tw_calloc(s->files + 1, sizeof *file);
     char *text = tw_malloc((s->files + 1) * TEXT);
     size_t n = 0;
-    int rc = file && text ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for the list of %s", path);
+    int rc = file && text ? 0
+                          : twin_error_set(err, TWIN_ENOMEM, "no memory for the list of %s", path);
     for (size_t i = 0; i < s->count && rc == 0; i++) {
         const struct twin_snapshot_entry *e = &s->entry[i];
         if (e->kind != TWIN_SNAPSHOT_FILE)
@@ -305,7 +333,10 @@ static int open_files(const char *path, const struct twin_snapshot *s, struct tw
     }
     rc = rc ? rc : twin_tensors_open_folder(path, file, n, out, err);
     if (rc == 0 && twin_tensors_count(*out) == 0) {
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected tensors, found none in the %zu files of this folder; `twinrun snapshot` is for folders of any files", path, n);
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "%s: expected tensors, found none in the %zu files of this folder; "
+                            "`twinrun snapshot` is for folders of any files",
+                            path, n);
         twin_tensors_close(*out);
         *out = NULL;
     }
@@ -336,12 +367,14 @@ static uint64_t bytes_in(const char *path)
     return bytes;
 }
 
-static int read_folder(const char *path, bool whole, struct twin_content *out, struct twin_error *err)
+static int read_folder(const char *path, bool whole, struct twin_content *out,
+                       struct twin_error *err)
 {
     struct twin_snapshot s;
     const struct twin_snapshot_options o = {.exclude = NULL};
     int rc;
-    if (!whole && is_distributed(path)) { /* .metadata lists the tensors: nobody needs the digests of the files */
+    /* .metadata lists the tensors: nobody needs the digests of the files */
+    if (!whole && is_distributed(path)) {
         rc = twin_tensors_open_all(path, &out->tensors, err);
         rc = rc ? rc : prepare(path, out, err);
         rc = rc ? rc : digest_all(out, err);
@@ -350,7 +383,8 @@ static int read_folder(const char *path, bool whole, struct twin_content *out, s
     }
     if ((rc = twin_snapshot_take(path, &o, &s, err)) != 0)
         return rc;
-    rc = is_distributed(path) ? twin_tensors_open_all(path, &out->tensors, err) : open_files(path, &s, &out->tensors, err);
+    rc = is_distributed(path) ? twin_tensors_open_all(path, &out->tensors, err)
+                              : open_files(path, &s, &out->tensors, err);
     rc = rc ? rc : prepare(path, out, err);
     rc = rc ? rc : digest_all(out, err);
     memcpy(out->file, s.root, sizeof out->file);
@@ -381,7 +415,9 @@ static int digest_both(const char *path, struct twin_content *out, struct twin_e
         else
             digest_file(&whole);
         pthread_join(reader, NULL);
-        rc = rc ? rc : whole.err.code ? twin_error_set(err, whole.err.code, "%s", whole.err.message) : 0;
+        rc = rc               ? rc
+             : whole.err.code ? twin_error_set(err, whole.err.code, "%s", whole.err.message)
+                              : 0;
         out->file_bytes = whole.bytes;
         memcpy(out->file, whole.hex, sizeof out->file);
     }
@@ -429,10 +465,12 @@ void twin_content_free(struct twin_content *c)
 /* ---- two files */
 
 /* Both exist, at i in a and at j in b, and their digests differ. */
-static int measure(const struct twin_content *a, const struct twin_content *b, size_t i, size_t j, struct twin_content_difference *d, struct twin_error *err)
+static int measure(const struct twin_content *a, const struct twin_content *b, size_t i, size_t j,
+                   struct twin_content_difference *d, struct twin_error *err)
 {
     const struct twin_tensors_entry *x = d->a, *y = d->b;
-    d->values = x->dtype == y->dtype && x->ndim == y->ndim && (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
+    d->values = x->dtype == y->dtype && x->ndim == y->ndim &&
+                (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
     if (!d->values)
         return 0;
     const uint64_t size = x->bytes / x->count, most = CHUNK / size;
@@ -456,13 +494,22 @@ static int measure(const struct twin_content *a, const struct twin_content *b, s
 }
 
 long twin_content_compare(const struct twin_content *a, const struct twin_content *b,
-                          int (*visit)(void *user, const struct twin_content_difference *d), void *user, struct twin_error *err)
+                          int (*visit)(void *user, const struct twin_content_difference *d),
+                          void *user, struct twin_error *err)
 {
     long visits = 0;
     for (size_t i = 0, j = 0; i < a->count || j < b->count;) {
-        const struct twin_content_tensor *x = i < a->count ? &a->tensor[i] : NULL, *y = j < b->count ? &b->tensor[j] : NULL;
+        const struct twin_content_tensor *x = i < a->count ? &a->tensor[i] : NULL;
+        const struct twin_content_tensor *y = j < b->count ? &b->tensor[j] : NULL;
         const int order = !x ? 1 : !y ? -1 : strcmp(x->entry->name, y->entry->name);
-        struct twin_content_difference d = {order <= 0 ? x->entry->name : y->entry->name, order <= 0 ? x->entry : NULL, order >= 0 ? y->entry : NULL, false, 0, NAN, NAN, NAN};
+        struct twin_content_difference d = {order <= 0 ? x->entry->name : y->entry->name,
+                                            order <= 0 ? x->entry : NULL,
+                                            order >= 0 ? y->entry : NULL,
+                                            false,
+                                            0,
+                                            NAN,
+                                            NAN,
+                                            NAN};
         i += order <= 0;
         j += order >= 0;
         if (order == 0 && memcmp(x->digest, y->digest, sizeof x->digest) == 0)
@@ -479,16 +526,20 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
 
 static bool same_value(const struct twin_tensors_value *a, const struct twin_tensors_value *b)
 {
-    return a->kind == b->kind && a->number == b->number && memcmp(&a->real, &b->real, sizeof a->real) == 0 && a->text_bytes == b->text_bytes &&
+    return a->kind == b->kind && a->number == b->number &&
+           memcmp(&a->real, &b->real, sizeof a->real) == 0 && a->text_bytes == b->text_bytes &&
            (a->text_bytes == 0 || memcmp(a->text, b->text, a->text_bytes) == 0);
 }
 
 long twin_content_compare_values(const struct twin_content *a, const struct twin_content *b,
-                                 int (*visit)(void *, const struct twin_tensors_value *, const struct twin_tensors_value *), void *user)
+                                 int (*visit)(void *, const struct twin_tensors_value *,
+                                              const struct twin_tensors_value *),
+                                 void *user)
 {
     long visits = 0;
     for (size_t i = 0, j = 0; i < a->value_count || j < b->value_count;) {
-        const struct twin_tensors_value *x = i < a->value_count ? a->value[i] : NULL, *y = j < b->value_count ? b->value[j] : NULL;
+        const struct twin_tensors_value *x = i < a->value_count ? a->value[i] : NULL;
+        const struct twin_tensors_value *y = j < b->value_count ? b->value[j] : NULL;
         const int order = !x ? 1 : !y ? -1 : strcmp(x->name, y->name);
         i += order <= 0;
         j += order >= 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What files held when they were last read: a journal below the user's cache folder, one for each folder of data. Each record is
- * appended while the work goes on and counts by itself (it has a checksum), so that a killed process loses the last tenths of a second;
- * of several for a path the last one counts. Losing the file costs time, nothing else.
+ * What files held when they were last read: a journal below the user's cache folder, one for each
+ * folder of data. Each record is appended while the work goes on and counts by itself (it has a
+ * checksum), so that a killed process loses the last tenths of a second; of several for a path the
+ * last one counts. Losing the file costs time, nothing else.
  */
 #include "hashing.h"
 
@@ -18,8 +19,9 @@
 
 #define MAGIC "twinrun.hashes/1"
 enum { MAGIC_BYTES = sizeof MAGIC, PENDING = 256 << 10 };
-/* The clock of a file system ticks coarser than ours: a file whose time is not clearly before the look at it may have been written
- * afterwards without a change of its time. Whole seconds: a file system that keeps no more. */
+/* The clock of a file system ticks coarser than ours: a file whose time is not clearly before the
+ * look at it may have been written afterwards without a change of its time. Whole seconds: a file
+ * system that keeps no more. */
 #define TICK_NS ((int64_t)20000000)
 #define COARSE_TICK_NS ((int64_t)2000000000)
 
@@ -35,7 +37,7 @@ _Static_assert(sizeof(struct record) == 96, "no holes: its bytes are checksummed
 struct tw_hash_cache {
     char *path, *data;
     size_t bytes;
-    int fd;                    /* to append to; -1: somebody else does */
+    int fd;                                 /* to append to; -1: somebody else does */
     size_t *slot, slots, live, dead, added; /* offsets of records; 0: empty */
     struct tw_buf pending;
     pthread_mutex_t lock;
@@ -57,11 +59,13 @@ static uint32_t checksum(const struct record *r, const char *path)
 /* The slot of a key: empty, or with it. */
 static size_t *slot_of(const struct tw_hash_cache *c, const char *path, size_t n, uint32_t kind)
 {
-    for (size_t i = tw_hash_bytes(path, n, kind).a & (c->slots - 1);; i = (i + 1) & (c->slots - 1)) {
+    for (size_t i = tw_hash_bytes(path, n, kind).a & (c->slots - 1);;
+         i = (i + 1) & (c->slots - 1)) {
         if (c->slot[i] == 0)
             return &c->slot[i];
         const struct record r = record_at(c, c->slot[i]);
-        if (r.kind == kind && r.path_bytes == n && memcmp(c->data + c->slot[i] + sizeof r, path, n) == 0)
+        if (r.kind == kind && r.path_bytes == n &&
+            memcmp(c->data + c->slot[i] + sizeof r, path, n) == 0)
             return &c->slot[i];
     }
 }
@@ -77,7 +81,8 @@ static size_t index_records(struct tw_hash_cache *c)
         return 0;
     while (c->bytes - at >= sizeof(struct record)) {
         const struct record r = record_at(c, at);
-        if (r.path_bytes == 0 || r.path_bytes > c->bytes - at - sizeof r || r.crc != checksum(&r, c->data + at + sizeof r))
+        if (r.path_bytes == 0 || r.path_bytes > c->bytes - at - sizeof r ||
+            r.crc != checksum(&r, c->data + at + sizeof r))
             break;
         size_t *slot = slot_of(c, c->data + at + sizeof r, r.path_bytes, r.kind);
         c->live += *slot == 0;
@@ -139,7 +144,8 @@ struct tw_hash_cache *tw_hash_cache_open(const char *folder)
     c->path = cache_path(folder);
     if (c->path)
         c->fd = open(c->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_APPEND, 0600);
-    if (c->fd >= 0 && flock(c->fd, LOCK_EX | LOCK_NB) != 0) { /* two at once: the second one only reads what is there */
+    /* two at once: the second one only reads what is there */
+    if (c->fd >= 0 && flock(c->fd, LOCK_EX | LOCK_NB) != 0) {
         close(c->fd);
         c->fd = -1;
     }
@@ -184,8 +190,11 @@ bool tw_hash_cache_find(struct tw_hash_cache *c, struct tw_hash_item *item)
     const struct record r = record_at(c, at);
     const struct tw_file_state *s = &item->state;
     const int64_t latest = s->mtime_ns > s->ctime_ns ? s->mtime_ns : s->ctime_ns;
-    const int64_t tick = s->mtime_ns % 1000000000 == 0 && s->ctime_ns % 1000000000 == 0 ? COARSE_TICK_NS : TICK_NS;
-    if (r.device != s->device || r.inode != s->inode || r.bytes != s->bytes || r.mtime_ns != s->mtime_ns || r.ctime_ns != s->ctime_ns || latest + tick > r.taken_ns)
+    const int64_t tick = s->mtime_ns % 1000000000 == 0 && s->ctime_ns % 1000000000 == 0
+                             ? COARSE_TICK_NS
+                             : TICK_NS;
+    if (r.device != s->device || r.inode != s->inode || r.bytes != s->bytes ||
+        r.mtime_ns != s->mtime_ns || r.ctime_ns != s->ctime_ns || latest + tick > r.taken_ns)
         return false;
     memcpy(item->digest, r.digest, sizeof item->digest);
     return true;
@@ -194,7 +203,12 @@ bool tw_hash_cache_find(struct tw_hash_cache *c, struct tw_hash_item *item)
 void tw_hash_cache_add(struct tw_hash_cache *c, const struct tw_hash_item *item, int64_t taken_ns)
 {
     const struct tw_file_state *s = &item->state;
-    struct record r = {0, (uint32_t)strlen(item->path), s->device, s->inode, s->bytes, s->mtime_ns, s->ctime_ns, taken_ns, item->kind, 0, {0}};
+    struct record r = {0,           (uint32_t)strlen(item->path),
+                       s->device,   s->inode,
+                       s->bytes,    s->mtime_ns,
+                       s->ctime_ns, taken_ns,
+                       item->kind,  0,
+                       {0}};
     if (!c || c->fd < 0)
         return;
     memcpy(r.digest, item->digest, tw_hash_size(item->kind));
@@ -214,7 +228,9 @@ void tw_hash_cache_flush(struct tw_hash_cache *c)
     if (!c)
         return;
     pthread_mutex_lock(&c->lock);
-    const bool torn = c->pending.len > 0 && (c->pending.failed || (c->fd >= 0 && tw_write_all(c->fd, c->pending.data, c->pending.len) != 0));
+    const bool torn = c->pending.len > 0 &&
+                      (c->pending.failed ||
+                       (c->fd >= 0 && tw_write_all(c->fd, c->pending.data, c->pending.len) != 0));
     if (torn && c->fd >= 0) { /* a full disk: what stands there up to the tear counts */
         close(c->fd);
         c->fd = -1;

@@ -17,10 +17,14 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 128 << 10,    /* two of them stay in the second-level cache between the copy and the digest */
-    LARGE = 1 << 20,      /* files from this size on go first, the largest before the others: no thread begins one at the end */
-    LOOK = 512,           /* bytes by which DVC tells text from other pieces of a file */
-    TEXT_PIECE = 1 << 20, /* of which each is text or not by itself, and no CR LF reaches into the next */
+    /* two of them stay in the second-level cache between the copy and the digest */
+    CHUNK = 128 << 10,
+    /* files from this size on go first, the largest before the others: no thread begins one at the
+       end */
+    LARGE = 1 << 20,
+    LOOK = 512, /* bytes by which DVC tells text from other pieces of a file */
+    /* of which each is text or not by itself, and no CR LF reaches into the next */
+    TEXT_PIECE = 1 << 20,
     MOST_THREADS = 64
 };
 
@@ -36,12 +40,14 @@ static int64_t ns(struct timespec t)
 
 struct tw_file_state tw_file_state(const struct stat *st)
 {
-    return (struct tw_file_state){st->st_dev, st->st_ino, (uint64_t)st->st_size, ns(st->st_mtim), ns(st->st_ctim)};
+    return (struct tw_file_state){st->st_dev, st->st_ino, (uint64_t)st->st_size, ns(st->st_mtim),
+                                  ns(st->st_ctim)};
 }
 
 static bool same_state(const struct tw_file_state *a, const struct tw_file_state *b)
 {
-    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
+           a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
 }
 
 /* ---- one thread: two files at a time */
@@ -55,32 +61,34 @@ struct work {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     unsigned running;
-    atomic_uint idle;      /* threads without a file */
+    atomic_uint idle; /* threads without a file */
 };
 
 /* A file that is being read. */
 struct lane {
     struct tw_hash_item *item; /* NULL: free */
     int fd;
-    int64_t taken_ns;          /* the wall clock before the file was looked at */
+    int64_t taken_ns; /* the wall clock before the file was looked at */
     uint64_t at;
-    bool again;                /* it changed once while it was read */
-    bool text, held;           /* TW_HASH_MD5_TEXT: CR LF becomes LF; a CR ended the last chunk */
+    bool again;      /* it changed once while it was read */
+    bool text, held; /* TW_HASH_MD5_TEXT: CR LF becomes LF; a CR ended the last chunk */
     struct tw_sha256 sha;
-    EVP_MD_CTX *ctx;           /* of the other kinds */
+    EVP_MD_CTX *ctx; /* of the other kinds */
     unsigned char *chunk, *plain;
-    size_t n;                  /* bytes in chunk that wait for their digest */
-    bool end;                  /* the file ends behind them */
+    size_t n; /* bytes in chunk that wait for their digest */
+    bool end; /* the file ends behind them */
 };
 
-/* DVC before 3: a piece whose beginning has no NUL and at most 30% bytes that are no text counts as text. */
+/* DVC before 3: a piece whose beginning has no NUL and at most 30% bytes that are no text counts as
+ * text. */
 static bool looks_like_text(const unsigned char *p, size_t n)
 {
     size_t other = 0;
     for (size_t i = 0; i < n && i < LOOK; i++) {
         if (p[i] == 0)
             return false;
-        other += !((p[i] >= 32 && p[i] < 127) || p[i] == '\n' || p[i] == '\r' || p[i] == '\t' || p[i] == '\f' || p[i] == '\b');
+        other += !((p[i] >= 32 && p[i] < 127) || p[i] == '\n' || p[i] == '\r' || p[i] == '\t' ||
+                   p[i] == '\f' || p[i] == '\b');
     }
     return other * 10 <= (n < LOOK ? n : LOOK) * 3;
 }
@@ -102,7 +110,8 @@ static size_t without_cr(const unsigned char *in, size_t n, unsigned char *out, 
 static const char *open_file(const struct work *w, struct lane *l)
 {
     struct stat st;
-    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (l->item->link ? 0 : O_NOFOLLOW);
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                      (l->item->link ? 0 : O_NOFOLLOW);
     l->taken_ns = tw_realtime_ns();
     l->fd = openat(w->w->root, l->item->path, flags);
     if (l->fd < 0 || fstat(l->fd, &st) != 0)
@@ -111,7 +120,8 @@ static const char *open_file(const struct work *w, struct lane *l)
         return "no longer a regular file";
     l->item->state = tw_file_state(&st);
     if (st.st_size > CHUNK)
-        posix_fadvise(l->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* the system reads ahead while we digest */
+        /* the system reads ahead while we digest */
+        posix_fadvise(l->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return NULL;
 }
 
@@ -122,9 +132,11 @@ static bool begin_digest(struct lane *l)
     l->end = l->text = l->held = false;
     if (l->item->kind == TW_HASH_SHA256)
         return tw_sha256_begin(&l->sha);
-    if (EVP_DigestInit_ex(l->ctx, l->item->kind == TW_HASH_GIT_SHA1 ? EVP_sha1() : EVP_md5(), NULL) != 1)
+    if (EVP_DigestInit_ex(l->ctx, l->item->kind == TW_HASH_GIT_SHA1 ? EVP_sha1() : EVP_md5(),
+                          NULL) != 1)
         return false;
-    const int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)l->item->state.bytes);
+    const int n = snprintf(head, sizeof head, "blob %llu",
+                           (unsigned long long)l->item->state.bytes);
     return l->item->kind != TW_HASH_GIT_SHA1 || EVP_DigestUpdate(l->ctx, head, (size_t)n + 1) == 1;
 }
 
@@ -144,7 +156,8 @@ static const char *read_chunk(struct work *w, struct lane *l)
     l->at += (uint64_t)n;
     w->bytes += (uint64_t)n;
     l->n = (size_t)n;
-    l->end = n < CHUNK || l->at > l->item->state.bytes; /* one that grows while it is read must end somewhere */
+    /* one that grows while it is read must end somewhere */
+    l->end = n < CHUNK || l->at > l->item->state.bytes;
     if (l->item->kind == TW_HASH_SHA256)
         return NULL;
     size_t m = l->text ? without_cr(l->chunk, l->n, l->plain, &l->held) : l->n;
@@ -166,11 +179,14 @@ static void free_lane(struct work *w, struct lane *l, const char *why)
     w->files++;
 }
 
-/* All of the file was read: its digest, unless it has changed meanwhile; then once more from the beginning. */
+/* All of the file was read: its digest, unless it has changed meanwhile; then once more from the
+ * beginning. */
 static void finish(struct work *w, struct lane *l)
 {
     struct stat st;
-    const bool fine = l->item->kind == TW_HASH_SHA256 ? tw_sha256_end(&l->sha, l->item->digest) : EVP_DigestFinal_ex(l->ctx, l->item->digest, NULL) == 1;
+    const bool fine = l->item->kind == TW_HASH_SHA256
+                          ? tw_sha256_end(&l->sha, l->item->digest)
+                          : EVP_DigestFinal_ex(l->ctx, l->item->digest, NULL) == 1;
     const char *why = fine ? NULL : "out of memory";
     if (!why && fstat(l->fd, &st) != 0)
         why = strerror(errno);
@@ -225,7 +241,10 @@ static bool may_take(struct work *w, bool busy)
 
 static bool lane_init(struct lane *l)
 {
-    *l = (struct lane){.fd = -1, .ctx = EVP_MD_CTX_new(), .chunk = tw_malloc(CHUNK), .plain = tw_malloc(CHUNK + 1)};
+    *l = (struct lane){.fd = -1,
+                       .ctx = EVP_MD_CTX_new(),
+                       .chunk = tw_malloc(CHUNK),
+                       .plain = tw_malloc(CHUNK + 1)};
     return l->ctx && l->chunk && l->plain;
 }
 
@@ -243,7 +262,8 @@ static void *work(void *arg)
 {
     struct work *w = arg;
     struct lane lane[2];
-    const bool first = lane_init(&lane[0]), ready = lane_init(&lane[1]) && first; /* both: both are taken down */
+    /* both: both are taken down */
+    const bool first = lane_init(&lane[0]), ready = lane_init(&lane[1]) && first;
     bool busy = false; /* has had a file */
     while (ready && !w->stop) {
         for (int i = 0; i < 2; i++) {
@@ -279,13 +299,15 @@ static void *work(void *arg)
 
 /* ---- all of them */
 
-static const struct tw_hash_item *sorting; /* qsort has no argument for it; only the caller's thread sorts, under `sort_lock` */
+/* qsort has no argument for it; only the caller's thread sorts, under `sort_lock` */
+static const struct tw_hash_item *sorting;
 static pthread_mutex_t sort_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int larger_first(const void *x, const void *y)
 {
     const size_t i = *(const size_t *)x, j = *(const size_t *)y;
-    const uint64_t a = sorting[i].state.bytes < LARGE ? 0 : sorting[i].state.bytes, b = sorting[j].state.bytes < LARGE ? 0 : sorting[j].state.bytes;
+    const uint64_t a = sorting[i].state.bytes < LARGE ? 0 : sorting[i].state.bytes;
+    const uint64_t b = sorting[j].state.bytes < LARGE ? 0 : sorting[j].state.bytes;
     return a != b ? (a < b) - (a > b) : (i > j) - (i < j);
 }
 
@@ -309,7 +331,8 @@ static void watch(struct work *w, uint64_t all_bytes)
         pthread_cond_timedwait(&w->moved, &w->lock, &until);
         pthread_mutex_unlock(&w->lock);
         tw_hash_cache_flush(w->w->cache);
-        if (w->w->progress && w->w->progress(w->w->user, w->files, w->ordered, w->bytes, all_bytes) != 0)
+        if (w->w->progress &&
+            w->w->progress(w->w->user, w->files, w->ordered, w->bytes, all_bytes) != 0)
             w->stop = true;
         pthread_mutex_lock(&w->lock);
     }

@@ -18,37 +18,43 @@ enum { TW_HASH_MAX = 32 };
 size_t tw_hash_size(enum tw_hash_kind kind); /* bytes */
 
 /* What tells one state of a file from another without reading it. */
-struct tw_file_state { uint64_t device, inode, bytes; int64_t mtime_ns, ctime_ns; };
+struct tw_file_state {
+    uint64_t device, inode, bytes;
+    int64_t mtime_ns, ctime_ns;
+};
 struct tw_file_state tw_file_state(const struct stat *st);
 
 struct tw_hash_item {
-    const char *path;      /* below the root; must live on */
+    const char *path; /* below the root; must live on */
     enum tw_hash_kind kind;
-    bool link;             /* what a symbolic link leads to; else links are refused */
-    bool skip;             /* leave it */
+    bool link; /* what a symbolic link leads to; else links are refused */
+    bool skip; /* leave it */
     struct tw_file_state state;
     unsigned char digest[TW_HASH_MAX]; /* out */
-    bool known;            /* out: was not read */
-    char *why;             /* out: tw_free'd by the caller; NULL: digest holds */
+    bool known;                        /* out: was not read */
+    char *why;                         /* out: tw_free'd by the caller; NULL: digest holds */
 };
 
 struct tw_hash_cache;
-/* The memory of the folder with this absolute path; NULL when none can be kept (no home, no memory): then every file is read. */
+/* The memory of the folder with this absolute path; NULL when none can be kept (no home, no
+ * memory): then every file is read. */
 struct tw_hash_cache *tw_hash_cache_open(const char *folder);
 void tw_hash_cache_close(struct tw_hash_cache *c); /* NULL is allowed */
 bool tw_hash_cache_find(struct tw_hash_cache *c, struct tw_hash_item *item);
-/* taken_ns: the wall clock before the file was looked at. Survives SIGKILL some tenths of a second later, or after tw_hash_cache_flush. */
+/* taken_ns: the wall clock before the file was looked at. Survives SIGKILL some tenths of a second
+ * later, or after tw_hash_cache_flush. */
 void tw_hash_cache_add(struct tw_hash_cache *c, const struct tw_hash_item *item, int64_t taken_ns);
 void tw_hash_cache_flush(struct tw_hash_cache *c);
 
 struct tw_hash_work {
-    int root;                    /* folder */
+    int root; /* folder */
     struct tw_hash_item *item;
     size_t count;
     struct tw_hash_cache *cache; /* may be NULL */
     bool paranoid;               /* do not believe the cache (but tell it) */
     unsigned threads;            /* 0: one for each processor */
-    int (*progress)(void *user, uint64_t files, uint64_t all_files, uint64_t bytes, uint64_t all_bytes);
+    int (*progress)(void *user, uint64_t files, uint64_t all_files, uint64_t bytes,
+                    uint64_t all_bytes);
     void *user;
     uint64_t read_files, read_bytes; /* out */
 };

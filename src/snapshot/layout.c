@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which layout a target has, and Git LFS's and Hugging Face's held against the digests that they name. DVC's: layout_dvc.c. */
+/* Which layout a target has, and Git LFS's and Hugging Face's held against the digests that they
+ * name. DVC's: layout_dvc.c. */
 #include "layout.h"
 
 #include "base.h"
@@ -25,7 +26,10 @@ enum twin_layout twin_layout_of(const char *path, const char *head, size_t n)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     struct tw_lfs_pointer pointer;
     if (!head)
-        return (is_folder(path, "blobs") && is_folder(path, "snapshots")) || is_folder(path, "../../blobs") ? TWIN_LAYOUT_HUGGINGFACE : TWIN_LAYOUT_NONE;
+        return (is_folder(path, "blobs") && is_folder(path, "snapshots")) ||
+                       is_folder(path, "../../blobs")
+                   ? TWIN_LAYOUT_HUGGINGFACE
+                   : TWIN_LAYOUT_NONE;
     if ((tw_ends(name, ".dvc") && strlen(name) > 4) || strcmp(name, "dvc.lock") == 0)
         return TWIN_LAYOUT_DVC;
     return tw_lfs_pointer_read(head, n, &pointer) ? TWIN_LAYOUT_LFS : TWIN_LAYOUT_NONE;
@@ -59,15 +63,21 @@ enum twin_layout_outcome twin_layout_together(const struct twin_layout_sum *s, l
 
 void tw_look_tell(struct tw_look *l, const struct twin_layout_result *r)
 {
-    l->differences += r->outcome == TWIN_LAYOUT_CHANGED || r->outcome == TWIN_LAYOUT_MISSING || r->outcome == TWIN_LAYOUT_ADDED;
+    l->differences += r->outcome == TWIN_LAYOUT_CHANGED || r->outcome == TWIN_LAYOUT_MISSING ||
+                      r->outcome == TWIN_LAYOUT_ADDED;
     l->visit(l->user, r);
 }
 
 int tw_look_hash(struct tw_look *l, const char *dir, struct tw_hash_item *item, size_t n)
 {
     char *real = realpath(dir, NULL);
-    struct tw_hash_work w = {.root = real ? open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1, .item = item, .count = n, .paranoid = l->o->paranoid,
-                             .threads = l->o->threads, .progress = l->o->progress, .user = l->o->user};
+    struct tw_hash_work w = {.root = real ? open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1,
+                             .item = item,
+                             .count = n,
+                             .paranoid = l->o->paranoid,
+                             .threads = l->o->threads,
+                             .progress = l->o->progress,
+                             .user = l->o->user};
     int rc = w.root < 0 ? twin_error_system(l->err, "the folder %s cannot be read", dir) : 0;
     if (rc == 0) {
         w.cache = tw_hash_cache_open(real);
@@ -85,8 +95,10 @@ int tw_look_hash(struct tw_look *l, const char *dir, struct tw_hash_item *item, 
     return rc;
 }
 
-long twin_layout_verify(enum twin_layout layout, const char *target, const char *other, const struct twin_snapshot_options *o,
-                        void (*visit)(void *, const struct twin_layout_result *), void *user, struct twin_error *err)
+long twin_layout_verify(enum twin_layout layout, const char *target, const char *other,
+                        const struct twin_snapshot_options *o,
+                        void (*visit)(void *, const struct twin_layout_result *), void *user,
+                        struct twin_error *err)
 {
     struct twin_error own = TWIN_ERROR_INIT;
     struct tw_look l = {.o = o, .visit = visit, .user = user, .err = err ? err : &own};
@@ -111,7 +123,8 @@ bool tw_lfs_pointer_read(const char *text, size_t n, struct tw_lfs_pointer *out)
 {
     const char *p = text, *end = text + n;
     bool sha256 = false, size = false;
-    if (n > TW_LFS_POINTER_MAX || (!take(&p, end, "version https://git-lfs.github.com/spec/v1\n") && !take(&p, end, "version https://hawser.github.com/spec/v1\n")))
+    if (n > TW_LFS_POINTER_MAX || (!take(&p, end, "version https://git-lfs.github.com/spec/v1\n") &&
+                                   !take(&p, end, "version https://hawser.github.com/spec/v1\n")))
         return false;
     while (p < end) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
@@ -144,7 +157,7 @@ static char *find_object(const char *pointer, const char *sha256, struct twin_er
 {
     char *at = realpath(pointer, NULL), *out = NULL;
     struct stat st;
-    for (char *slash; at && !out && (slash = strrchr(at, '/')); ) {
+    for (char *slash; at && !out && (slash = strrchr(at, '/'));) {
         *slash = '\0';
         char *path = tw_printf("%s/.git/lfs/objects/%.2s/%.2s/%s", at, sha256, sha256 + 2, sha256);
         if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
@@ -154,7 +167,10 @@ static char *find_object(const char *pointer, const char *sha256, struct twin_er
     }
     free(at);
     if (!out)
-        twin_error_set(err, TWIN_ENOENT, "%s is a pointer, and its object %.12s... is in no .git/lfs above it: git lfs pull, or name the file that it stands for", pointer, sha256);
+        twin_error_set(err, TWIN_ENOENT,
+                       "%s is a pointer, and its object %.12s... is in no .git/lfs above it: git "
+                       "lfs pull, or name the file that it stands for",
+                       pointer, sha256);
     return out;
 }
 
@@ -165,15 +181,22 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
     struct tw_lfs_pointer p;
     int rc = tw_read_file(pointer, TW_LFS_POINTER_MAX, &data, &n, l->err);
     if (rc == 0 && !tw_lfs_pointer_read(data, n, &p))
-        rc = twin_error_set(l->err, TWIN_EFORMAT, "%s: expected a pointer of Git LFS (version, oid sha256:, size), found something else", pointer);
+        rc = twin_error_set(
+            l->err, TWIN_EFORMAT,
+            "%s: expected a pointer of Git LFS (version, oid sha256:, size), found something else",
+            pointer);
     tw_free(data);
     if (rc)
         return rc;
     char *file = other ? tw_strdup(other) : find_object(pointer, p.sha256, l->err);
-    char *slash = file ? strrchr(file, '/') : NULL, *dir = !file ? NULL : slash ? tw_strndup(file, (size_t)(slash - file) + (slash == file)) : tw_strdup(".");
+    char *slash = file ? strrchr(file, '/') : NULL;
+    char *dir = !file   ? NULL
+                : slash ? tw_strndup(file, (size_t)(slash - file) + (slash == file))
+                        : tw_strdup(".");
     if (!dir)
         rc = l->err->code ? l->err->code : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
-    struct tw_hash_item item = {.path = slash ? slash + 1 : file, .kind = TW_HASH_SHA256, .link = true};
+    struct tw_hash_item item = {
+        .path = slash ? slash + 1 : file, .kind = TW_HASH_SHA256, .link = true};
     struct stat st;
     if (rc == 0 && stat(file, &st) != 0)
         rc = twin_error_system(l->err, "cannot read %s", file);
@@ -184,8 +207,12 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
     if (rc == 0) {
         tw_hex(item.digest, 32, hex);
         const bool same = strcmp(hex, p.sha256) == 0 && item.state.bytes == p.bytes;
-        tw_look_tell(l, &(struct twin_layout_result){same ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, file, "sha256", p.sha256, hex, 1, item.state.bytes,
-                                                     same || strcmp(hex, p.sha256) != 0 ? NULL : "its size is not that of the pointer"});
+        tw_look_tell(l, &(struct twin_layout_result){same ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED,
+                                                     file, "sha256", p.sha256, hex, 1,
+                                                     item.state.bytes,
+                                                     same || strcmp(hex, p.sha256) != 0
+                                                         ? NULL
+                                                         : "its size is not that of the pointer"});
     }
     tw_free(item.why);
     tw_free(file);
@@ -193,7 +220,8 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
     return rc;
 }
 
-/* ---- Hugging Face: snapshots/<commit>/<path> are links to blobs/<hash>; the hash is the blob's SHA-256 or, for small files, git's */
+/* ---- Hugging Face: snapshots/<commit>/<path> are links to blobs/<hash>; the hash is the blob's
+ * SHA-256 or, for small files, git's */
 
 static bool is_hash(const char *name)
 {
@@ -209,16 +237,26 @@ static int look_at_links(struct tw_look *l, const char *dir, const struct tw_lis
         return twin_error_set(l->err, TWIN_ENOMEM, "no memory for %zu files", list->count);
     for (size_t i = 0; i < list->count; i++) {
         const struct twin_snapshot_entry *e = &list->entry[i];
-        const char *from = e->target ? e->target : e->path, *slash = strrchr(from, '/'), *name = slash ? slash + 1 : from;
-        item[i] = (struct tw_hash_item){.path = e->path, .kind = strlen(name) == 64 ? TW_HASH_SHA256 : TW_HASH_GIT_SHA1, .link = e->target != NULL,
-                                        .skip = e->kind != TWIN_SNAPSHOT_FILE || !is_hash(name), .state = list->state[i]};
+        const char *from = e->target ? e->target : e->path;
+        const char *slash = strrchr(from, '/');
+        const char *name = slash ? slash + 1 : from;
+        item[i] = (struct tw_hash_item){.path = e->path,
+                                        .kind = strlen(name) == 64 ? TW_HASH_SHA256
+                                                                   : TW_HASH_GIT_SHA1,
+                                        .link = e->target != NULL,
+                                        .skip = e->kind != TWIN_SNAPSHOT_FILE || !is_hash(name),
+                                        .state = list->state[i]};
     }
     int rc = tw_look_hash(l, dir, item, list->count);
     for (size_t i = 0; i < list->count && rc == 0; i++) {
         const struct twin_snapshot_entry *e = &list->entry[i];
-        const char *from = e->target ? e->target : e->path, *slash = strrchr(from, '/'), *name = slash ? slash + 1 : from;
+        const char *from = e->target ? e->target : e->path;
+        const char *slash = strrchr(from, '/');
+        const char *name = slash ? slash + 1 : from;
         char hex[65];
-        struct twin_layout_result r = {.path = e->path, .scheme = strlen(name) == 64 ? "sha256" : "git", .expected = is_hash(name) ? name : NULL};
+        struct twin_layout_result r = {.path = e->path,
+                                       .scheme = strlen(name) == 64 ? "sha256" : "git",
+                                       .expected = is_hash(name) ? name : NULL};
         if (e->kind == TWIN_SNAPSHOT_FOLDER)
             continue;
         if (e->kind == TWIN_SNAPSHOT_LINK) {
@@ -257,7 +295,8 @@ int tw_look_huggingface(struct tw_look *l, const char *folder)
     }
     /* The whole repository: each blob once, and links that lead nowhere. */
     char *blobs = tw_path_join(folder, "blobs"), *snapshots = tw_path_join(folder, "snapshots");
-    int rc = blobs && snapshots ? tw_listing_take(blobs, &o, exclude, &list, l->err) : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
+    int rc = blobs && snapshots ? tw_listing_take(blobs, &o, exclude, &list, l->err)
+                                : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
     if (rc == 0) {
         rc = look_at_links(l, blobs, &list);
         tw_listing_free(&list);
@@ -266,7 +305,10 @@ int tw_look_huggingface(struct tw_look *l, const char *folder)
     for (size_t i = 0; rc == 0 && i < list.count; i++)
         if (list.entry[i].kind == TWIN_SNAPSHOT_LINK) {
             char *path = tw_path_join("snapshots", list.entry[i].path);
-            tw_look_tell(l, &(struct twin_layout_result){.outcome = TWIN_LAYOUT_MISSING, .path = path ? path : "?", .scheme = "git", .why = "its blob is not there"});
+            tw_look_tell(l, &(struct twin_layout_result){.outcome = TWIN_LAYOUT_MISSING,
+                                                         .path = path ? path : "?",
+                                                         .scheme = "git",
+                                                         .why = "its blob is not there"});
             tw_free(path);
         }
     if (rc == 0)
@@ -278,13 +320,20 @@ int tw_look_huggingface(struct tw_look *l, const char *folder)
 
 /* ---- what they call the data of a snapshot */
 
-struct ids { struct twin_snapshot *s; const char *prefix; bool failed; };
+struct ids {
+    struct twin_snapshot *s;
+    const char *prefix;
+    bool failed;
+};
 
 static int add_dvc_id(void *user, const struct tw_dvc_out *out)
 {
     struct ids *x = user;
-    char *path = out->md5 && !out->wdir ? (*x->prefix ? tw_printf("%s/%s", x->prefix, out->path) : tw_strdup(out->path)) : NULL;
-    if (path && strlen(out->md5) < 64 && strspn(out->md5, "0123456789abcdef.dir") == strlen(out->md5))
+    char *path = out->md5 && !out->wdir ? (*x->prefix ? tw_printf("%s/%s", x->prefix, out->path)
+                                                      : tw_strdup(out->path))
+                                        : NULL;
+    if (path && strlen(out->md5) < 64 &&
+        strspn(out->md5, "0123456789abcdef.dir") == strlen(out->md5))
         x->failed |= tw_snapshot_add_id(x->s, "dvc-md5", out->md5, path) != 0;
     tw_free(path);
     return 0;
@@ -294,7 +343,8 @@ static int add_dvc_id(void *user, const struct tw_dvc_out *out)
 static int add_own_dvc_id(void *user, const struct tw_dvc_out *out)
 {
     struct ids *x = user;
-    if (out->md5 && !out->wdir && strcmp(out->path, x->prefix) == 0 && strspn(out->md5, "0123456789abcdef.dir") == strlen(out->md5))
+    if (out->md5 && !out->wdir && strcmp(out->path, x->prefix) == 0 &&
+        strspn(out->md5, "0123456789abcdef.dir") == strlen(out->md5))
         x->failed |= tw_snapshot_add_id(x->s, "dvc-md5", out->md5, "") != 0;
     return 0;
 }
@@ -334,11 +384,14 @@ int tw_layout_add_ids(struct twin_snapshot *s, const char *dir, struct twin_erro
     bool failed = add_own(s, dir) != 0;
     for (size_t i = 0; i < s->count && !failed && s->id_count < 100000; i++) {
         const struct twin_snapshot_entry *e = &s->entry[i];
-        const bool dvc = tw_ends(e->path, ".dvc") && e->bytes <= 1 << 20, small = e->bytes >= 120 && e->bytes <= TW_LFS_POINTER_MAX;
+        const bool dvc = tw_ends(e->path, ".dvc") && e->bytes <= 1 << 20;
+        const bool small = e->bytes >= 120 && e->bytes <= TW_LFS_POINTER_MAX;
         struct tw_lfs_pointer pointer;
         char *data = NULL, *path = NULL;
         size_t n = 0;
-        if (e->kind != TWIN_SNAPSHOT_FILE || (!dvc && !small) || !(path = tw_path_join(dir, e->path)) || tw_read_file(path, 1 << 20, &data, &n, NULL) != 0) {
+        if (e->kind != TWIN_SNAPSHOT_FILE || (!dvc && !small) ||
+            !(path = tw_path_join(dir, e->path)) ||
+            tw_read_file(path, 1 << 20, &data, &n, NULL) != 0) {
             tw_free(path);
             continue;
         }

@@ -16,7 +16,8 @@ struct tw_look {
     long differences;
     struct twin_error *err;
 };
-void tw_look_tell(struct tw_look *l, const struct twin_layout_result *r); /* counts, and calls visit */
+/* counts, and calls visit */
+void tw_look_tell(struct tw_look *l, const struct twin_layout_result *r);
 /* Digests of files below dir; with the cache of that folder. */
 int tw_look_hash(struct tw_look *l, const char *dir, struct tw_hash_item *item, size_t n);
 
@@ -25,18 +26,29 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other);
 int tw_look_huggingface(struct tw_look *l, const char *folder);
 
 /* A pointer of Git LFS: version, oid, size. */
-struct tw_lfs_pointer { char sha256[65]; uint64_t bytes; };
+struct tw_lfs_pointer {
+    char sha256[65];
+    uint64_t bytes;
+};
 enum { TW_LFS_POINTER_MAX = 1024 };
 bool tw_lfs_pointer_read(const char *text, size_t n, struct tw_lfs_pointer *out);
 
-/* DVC's list of a folder's files as JSON, byte for byte as Python writes it: [{"md5": "...", "relpath": "..."}, ...]. Items in the order of their paths. */
-int tw_dvc_list(const struct tw_hash_item *item, size_t n, struct tw_buf *out, struct twin_error *err);
+/* DVC's list of a folder's files as JSON, byte for byte as Python writes it: [{"md5": "...",
+ * "relpath": "..."}, ...]. Items in the order of their paths. */
+int tw_dvc_list(const struct tw_hash_item *item, size_t n, struct tw_buf *out,
+                struct twin_error *err);
 
 /* One output or dependency of a .dvc or dvc.lock. */
-struct tw_dvc_out { const char *path, *wdir, *md5; bool text; };
+struct tw_dvc_out {
+    const char *path, *wdir, *md5;
+    bool text;
+};
 /* Calls each for those with a path. NULL md5: it has none. TWIN_EFORMAT. */
-int tw_dvc_read(const char *data, size_t n, const char *name, bool lock, int (*each)(void *user, const struct tw_dvc_out *out), void *user, struct twin_error *err);
+int tw_dvc_read(const char *data, size_t n, const char *name, bool lock,
+                int (*each)(void *user, const struct tw_dvc_out *out), void *user,
+                struct twin_error *err);
 
-/* Adds to a snapshot what other tools call its data. pointers: how many files are only pointers of Git LFS. */
+/* Adds to a snapshot what other tools call its data. pointers: how many files are only pointers of
+ * Git LFS. */
 int tw_layout_add_ids(struct twin_snapshot *s, const char *dir, struct twin_error *err);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DVC: MD5 of files; a folder is the MD5 of the list of its files as Python writes JSON, and ".dir" behind it. */
+/* DVC: MD5 of files; a folder is the MD5 of the list of its files as Python writes JSON, and ".dir"
+ * behind it. */
 #include "layout.h"
 
 #include "base.h"
@@ -19,37 +20,52 @@ enum { MOST_BYTES = 64 << 20 };
 
 /* ---- .dvc and dvc.lock */
 
-static int one(json_t *v, const char *wdir, const char *name, int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
+static int one(json_t *v, const char *wdir, const char *name,
+               int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
 {
-    const char *path = json_string_value(json_object_get(v, "path")), *md5 = json_string_value(json_object_get(v, "md5")),
-               *hash = json_string_value(json_object_get(v, "hash"));
+    const char *path = json_string_value(json_object_get(v, "path"));
+    const char *md5 = json_string_value(json_object_get(v, "md5"));
+    const char *hash = json_string_value(json_object_get(v, "hash"));
     if (!path || !*path || strlen(path) != json_string_length(json_object_get(v, "path")))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a path in each of deps and outs", name);
+        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a path in each of deps and outs",
+                              name);
     if (hash && strcmp(hash, "md5") != 0)
         md5 = NULL;
     return each(user, &(struct tw_dvc_out){path, wdir, md5, hash == NULL});
 }
 
-static int list(json_t *o, const char *key, const char *wdir, const char *name, int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
+static int list(json_t *o, const char *key, const char *wdir, const char *name,
+                int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
 {
     json_t *a = json_object_get(o, key);
-    int rc = a && !json_is_array(a) ? twin_error_set(err, TWIN_EFORMAT, "%s: expected a list in %s", name, key) : 0;
+    int rc = a && !json_is_array(a)
+                 ? twin_error_set(err, TWIN_EFORMAT, "%s: expected a list in %s", name, key)
+                 : 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(a); i++)
         rc = one(json_array_get(a, i), wdir, name, each, user, err);
     return rc;
 }
 
-int tw_dvc_read(const char *data, size_t n, const char *name, bool lock, int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
+int tw_dvc_read(const char *data, size_t n, const char *name, bool lock,
+                int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
 {
     json_t *o = tw_config_from_yaml(data, n, name, err), *stages = json_object_get(o, "stages");
-    int rc = !o ? err->code : !json_is_object(lock ? stages : o) ? twin_error_set(err, TWIN_EFORMAT, "%s: expected %s, found something else", name, lock ? "stages" : "outs") : 0;
+    int rc = !o ? err->code
+             : !json_is_object(lock ? stages : o)
+                 ? twin_error_set(err, TWIN_EFORMAT, "%s: expected %s, found something else", name,
+                                  lock ? "stages" : "outs")
+                 : 0;
     const char *key;
     json_t *stage;
     if (rc == 0 && !lock) {
-        rc = !json_object_get(o, "outs") ? twin_error_set(err, TWIN_EFORMAT, "%s: expected outs, found none", name) : 0;
-        rc = rc ? rc : list(o, "outs", json_string_value(json_object_get(o, "wdir")), name, each, user, err);
+        rc = !json_object_get(o, "outs")
+                 ? twin_error_set(err, TWIN_EFORMAT, "%s: expected outs, found none", name)
+                 : 0;
+        rc = rc ? rc
+                : list(o, "outs", json_string_value(json_object_get(o, "wdir")), name, each, user,
+                       err);
     } else if (rc == 0) {
-        json_object_foreach(stages, key, stage) {
+        json_object_foreach (stages, key, stage) {
             rc = rc ? rc : list(stage, "deps", NULL, name, each, user, err);
             rc = rc ? rc : list(stage, "outs", NULL, name, each, user, err);
         }
@@ -64,7 +80,11 @@ int tw_dvc_read(const char *data, size_t n, const char *name, bool lock, int (*e
 static uint32_t code_point(const unsigned char *p, size_t *n)
 {
     const uint32_t c = p[0];
-    *n = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
+    *n = c < 0x80                ? 1
+         : c >= 0xC2 && c < 0xE0 ? 2
+         : c >= 0xE0 && c < 0xF0 ? 3
+         : c >= 0xF0 && c < 0xF5 ? 4
+                                 : 0;
     if (*n == 0)
         return 0;
     uint32_t v = *n == 1 ? c : c & (0xFFu >> (*n + 1));
@@ -73,7 +93,10 @@ static uint32_t code_point(const unsigned char *p, size_t *n)
             return 0;
         v = v << 6 | (p[i] & 0x3Fu);
     }
-    return (*n == 3 && (v < 0x800 || (v >= 0xD800 && v < 0xE000))) || (*n == 4 && (v < 0x10000 || v > 0x10FFFF)) ? 0 : v;
+    return (*n == 3 && (v < 0x800 || (v >= 0xD800 && v < 0xE000))) ||
+                   (*n == 4 && (v < 0x10000 || v > 0x10FFFF))
+               ? 0
+               : v;
 }
 
 static bool put_string(struct tw_buf *b, const char *s)
@@ -92,13 +115,15 @@ static bool put_string(struct tw_buf *b, const char *s)
         else if (c < 0x10000)
             tw_buf_printf(b, "\\u%04x", c);
         else
-            tw_buf_printf(b, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
+            tw_buf_printf(b, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
+                          0xDC00 + ((c - 0x10000) & 0x3FF));
     }
     tw_buf_puts(b, "\"");
     return true;
 }
 
-int tw_dvc_list(const struct tw_hash_item *item, size_t n, struct tw_buf *out, struct twin_error *err)
+int tw_dvc_list(const struct tw_hash_item *item, size_t n, struct tw_buf *out,
+                struct twin_error *err)
 {
     char hex[33];
     bool first = true;
@@ -111,25 +136,32 @@ int tw_dvc_list(const struct tw_hash_item *item, size_t n, struct tw_buf *out, s
         first = false;
         if (!put_string(out, item[i].path)) {
             char *safe = tw_printable(item[i].path, strlen(item[i].path));
-            int rc = twin_error_set(err, TWIN_EUNSUPPORTED, "%s: the name is not UTF-8, which DVC's lists are", safe ? safe : "?");
+            int rc = twin_error_set(err, TWIN_EUNSUPPORTED,
+                                    "%s: the name is not UTF-8, which DVC's lists are",
+                                    safe ? safe : "?");
             tw_free(safe);
             return rc;
         }
         tw_buf_puts(out, "}");
     }
     tw_buf_puts(out, "]");
-    return out->failed ? twin_error_set(err, out->failed, "the list of %zu files is too large", n) : 0;
+    return out->failed ? twin_error_set(err, out->failed, "the list of %zu files is too large", n)
+                       : 0;
 }
 
 /* ---- holding data against it */
 
 struct dvc {
     struct tw_look *l;
-    char *root;   /* of the repository: the folder with .dvc in it, else that of the file; absolute, without links */
+    /*
+     * of the repository: the folder with .dvc in it, else that of the file; absolute, without links
+     */
+    char *root;
     char *folder; /* of the file */
 };
 
-/* Is the way to a path below the root one of folders, as DVC wants it? A link on it leads elsewhere. What is missing is fine. */
+/* Is the way to a path below the root one of folders, as DVC wants it? A link on it leads
+ * elsewhere. What is missing is fine. */
 static bool without_links(const char *root, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -148,12 +180,14 @@ static bool without_links(const char *root, const char *path)
 /* root/a/../b as root/b; NULL: it leaves the root, by its parts or by a link, or no memory. */
 static char *resolve(const struct dvc *d, const char *wdir, const char *path)
 {
-    char *joined = tw_printf("%s/%s/%s", d->folder, wdir ? wdir : ".", path), *out = joined ? tw_calloc(strlen(joined) + 2, 1) : NULL;
+    char *joined = tw_printf("%s/%s/%s", d->folder, wdir ? wdir : ".", path);
+    char *out = joined ? tw_calloc(strlen(joined) + 2, 1) : NULL;
     const bool relative = path[0] != '/' && !(wdir && wdir[0] == '/');
     size_t at = 0;
     for (char *p = joined, *part; out && (part = strsep(&p, "/"));) {
         if (strcmp(part, "..") == 0) {
-            while (at > 0 && out[--at] != '/') {}
+            while (at > 0 && out[--at] != '/') {
+            }
             out[at] = '\0';
         } else if (*part && strcmp(part, ".") != 0) {
             out[at++] = '/';
@@ -163,8 +197,12 @@ static char *resolve(const struct dvc *d, const char *wdir, const char *path)
     }
     tw_free(joined);
     const size_t n = strlen(d->root);
-    const char *below = out && relative && strncmp(out, d->root, n) == 0 && (out[n] == '/' || n == 1) ? out + n + (n > 1) : NULL;
-    if (below && !tw_path_fault(below, strlen(below), TW_PATH_ANY_NAME) && without_links(d->root, below))
+    const char *below = out && relative && strncmp(out, d->root, n) == 0 &&
+                                (out[n] == '/' || n == 1)
+                            ? out + n + (n > 1)
+                            : NULL;
+    if (below && !tw_path_fault(below, strlen(below), TW_PATH_ANY_NAME) &&
+        without_links(d->root, below))
         return out;
     tw_free(out);
     return NULL;
@@ -176,9 +214,11 @@ static json_t *cached_list(const struct dvc *d, const char *md5, bool text)
     unsigned char digest[16];
     char hex[33], *data = NULL;
     size_t n = 0;
-    char *path = tw_printf("%s/.dvc/cache/%s%.2s/%s", d->root, text ? "" : "files/md5/", md5, md5 + 2);
+    char *path = tw_printf("%s/.dvc/cache/%s%.2s/%s", d->root, text ? "" : "files/md5/", md5,
+                           md5 + 2);
     json_t *out = NULL;
-    if (path && tw_read_file(path, MOST_BYTES, &data, &n, NULL) == 0 && EVP_Digest(data, n, digest, NULL, EVP_md5(), NULL) == 1) {
+    if (path && tw_read_file(path, MOST_BYTES, &data, &n, NULL) == 0 &&
+        EVP_Digest(data, n, digest, NULL, EVP_md5(), NULL) == 1) {
         tw_hex(digest, sizeof digest, hex);
         if (strncmp(hex, md5, 32) == 0)
             out = tw_json_load(data, n, JSON_REJECT_DUPLICATES, NULL);
@@ -188,15 +228,19 @@ static json_t *cached_list(const struct dvc *d, const char *md5, bool text)
     return json_is_array(out) ? out : (json_decref(out), NULL);
 }
 
-static void tell(struct dvc *d, enum twin_layout_outcome outcome, const char *out, const char *path, const char *expected, const char *found, uint64_t files, uint64_t bytes, const char *why)
+static void tell(struct dvc *d, enum twin_layout_outcome outcome, const char *out, const char *path,
+                 const char *expected, const char *found, uint64_t files, uint64_t bytes,
+                 const char *why)
 {
     char *shown = path ? tw_printf("%s/%s", out, path) : tw_strdup(out);
-    tw_look_tell(d->l, &(struct twin_layout_result){outcome, shown ? shown : "?", "md5", expected, found, files, bytes, why});
+    tw_look_tell(d->l, &(struct twin_layout_result){outcome, shown ? shown : "?", "md5", expected,
+                                                    found, files, bytes, why});
     tw_free(shown);
 }
 
 /* Which of a folder's files it is. */
-static void name_files(struct dvc *d, const struct tw_dvc_out *out, json_t *all, const struct tw_hash_item *item, size_t n)
+static void name_files(struct dvc *d, const struct tw_dvc_out *out, json_t *all,
+                       const struct tw_hash_item *item, size_t n)
 {
     json_t *seen = json_object(), *v;
     size_t i;
@@ -206,8 +250,9 @@ static void name_files(struct dvc *d, const struct tw_dvc_out *out, json_t *all,
             tw_hex(item[i].digest, 16, hex);
             json_object_set_new(seen, item[i].path, json_string(hex));
         }
-    json_array_foreach(all, i, v) {
-        const char *relpath = json_string_value(json_object_get(v, "relpath")), *md5 = json_string_value(json_object_get(v, "md5"));
+    json_array_foreach (all, i, v) {
+        const char *relpath = json_string_value(json_object_get(v, "relpath"));
+        const char *md5 = json_string_value(json_object_get(v, "md5"));
         const char *is = relpath ? json_string_value(json_object_get(seen, relpath)) : NULL;
         if (!relpath || !md5)
             continue;
@@ -219,7 +264,7 @@ static void name_files(struct dvc *d, const struct tw_dvc_out *out, json_t *all,
             json_object_set_new(seen, relpath, json_null());
     }
     const char *path;
-    json_object_foreach(seen, path, v)
+    json_object_foreach (seen, path, v)
         if (json_is_string(v))
             tell(d, TWIN_LAYOUT_ADDED, out->path, path, NULL, json_string_value(v), 0, 0, NULL);
     json_decref(seen);
@@ -227,7 +272,8 @@ static void name_files(struct dvc *d, const struct tw_dvc_out *out, json_t *all,
 
 static int look_at_folder(struct dvc *d, const struct tw_dvc_out *out, const char *full)
 {
-    char *exclude[] = {(char *)".git/", (char *)".git", (char *)".hg/", (char *)".dvc/", NULL}, hex[40] = "";
+    char *exclude[] = {(char *)".git/", (char *)".git", (char *)".hg/", (char *)".dvc/", NULL};
+    char hex[40] = "";
     struct twin_snapshot_options o = *d->l->o;
     struct tw_listing list;
     struct tw_buf text = {0};
@@ -242,10 +288,14 @@ static int look_at_folder(struct dvc *d, const struct tw_dvc_out *out, const cha
     if (!item)
         rc = twin_error_set(d->l->err, TWIN_ENOMEM, "no memory for %zu files", list.count);
     if (rc == 0 && list.troubles)
-        rc = twin_error_set(d->l->err, TWIN_EIO, "%s/%s", full, list.first_trouble ? list.first_trouble : "?");
+        rc = twin_error_set(d->l->err, TWIN_EIO, "%s/%s", full,
+                            list.first_trouble ? list.first_trouble : "?");
     for (size_t i = 0; i < list.count && rc == 0; i++) {
-        item[i] = (struct tw_hash_item){.path = list.entry[i].path, .kind = out->text ? TW_HASH_MD5_TEXT : TW_HASH_MD5, .link = list.entry[i].target != NULL,
-                                        .skip = list.entry[i].kind != TWIN_SNAPSHOT_FILE, .state = list.state[i]};
+        item[i] = (struct tw_hash_item){.path = list.entry[i].path,
+                                        .kind = out->text ? TW_HASH_MD5_TEXT : TW_HASH_MD5,
+                                        .link = list.entry[i].target != NULL,
+                                        .skip = list.entry[i].kind != TWIN_SNAPSHOT_FILE,
+                                        .state = list.state[i]};
         files += !item[i].skip;
         bytes += list.entry[i].bytes;
     }
@@ -260,8 +310,11 @@ static int look_at_folder(struct dvc *d, const struct tw_dvc_out *out, const cha
         if (all)
             name_files(d, out, all, item, list.count);
         else
-            tell(d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, out->path, NULL, out->md5, hex, files, bytes,
-                 strcmp(hex, out->md5) == 0 ? NULL : "which of its files is in DVC's cache only, and that has no list of them");
+            tell(d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, out->path,
+                 NULL, out->md5, hex, files, bytes,
+                 strcmp(hex, out->md5) == 0
+                     ? NULL
+                     : "which of its files is in DVC's cache only, and that has no list of them");
         json_decref(all);
     }
     for (size_t i = 0; i < list.count && item; i++)
@@ -272,15 +325,21 @@ static int look_at_folder(struct dvc *d, const struct tw_dvc_out *out, const cha
     return rc;
 }
 
-static int look_at_file(struct dvc *d, const struct tw_dvc_out *out, const char *full, const struct stat *st)
+static int look_at_file(struct dvc *d, const struct tw_dvc_out *out, const char *full,
+                        const struct stat *st)
 {
     const char *slash = strrchr(full, '/');
     char hex[40], *dir = tw_strndup(full, (size_t)(slash - full) + (slash == full));
-    struct tw_hash_item item = {.path = slash + 1, .kind = out->text ? TW_HASH_MD5_TEXT : TW_HASH_MD5, .link = true, .state = tw_file_state(st)};
-    int rc = dir ? tw_look_hash(d->l, dir, &item, 1) : twin_error_set(d->l->err, TWIN_ENOMEM, "out of memory");
+    struct tw_hash_item item = {.path = slash + 1,
+                                .kind = out->text ? TW_HASH_MD5_TEXT : TW_HASH_MD5,
+                                .link = true,
+                                .state = tw_file_state(st)};
+    int rc = dir ? tw_look_hash(d->l, dir, &item, 1)
+                 : twin_error_set(d->l->err, TWIN_ENOMEM, "out of memory");
     if (rc == 0) {
         tw_hex(item.digest, 16, hex);
-        tell(d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, out->path, NULL, out->md5, hex, 1, item.state.bytes, NULL);
+        tell(d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, out->path,
+             NULL, out->md5, hex, 1, item.state.bytes, NULL);
     }
     tw_free(item.why);
     tw_free(dir);
@@ -295,13 +354,18 @@ static int look_at(void *user, const struct tw_dvc_out *out)
     char *full = resolve(d, out->wdir, out->path);
     int rc = 0;
     if (!full)
-        tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, out->md5, NULL, 0, 0, "outside of the repository, or behind a link: not read");
-    else if (!out->md5 || strspn(out->md5, "0123456789abcdef") != 32 || strlen(out->md5) != (folder ? 36u : 32u))
-        tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, NULL, NULL, 0, 0, "it has no MD5 here: DVC checks it by another digest");
+        tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, out->md5, NULL, 0, 0,
+             "outside of the repository, or behind a link: not read");
+    else if (!out->md5 || strspn(out->md5, "0123456789abcdef") != 32 ||
+             strlen(out->md5) != (folder ? 36u : 32u))
+        tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, NULL, NULL, 0, 0,
+             "it has no MD5 here: DVC checks it by another digest");
     else if (stat(full, &st) != 0)
-        tell(d, TWIN_LAYOUT_MISSING, out->path, NULL, out->md5, NULL, 0, 0, errno == ENOENT ? NULL : strerror(errno));
+        tell(d, TWIN_LAYOUT_MISSING, out->path, NULL, out->md5, NULL, 0, 0,
+             errno == ENOENT ? NULL : strerror(errno));
     else if (S_ISDIR(st.st_mode) != folder || (!folder && !S_ISREG(st.st_mode)))
-        tell(d, TWIN_LAYOUT_CHANGED, out->path, NULL, out->md5, NULL, 0, 0, folder ? "no longer a folder" : "no longer a file");
+        tell(d, TWIN_LAYOUT_CHANGED, out->path, NULL, out->md5, NULL, 0, 0,
+             folder ? "no longer a folder" : "no longer a file");
     else
         rc = folder ? look_at_folder(d, out, full) : look_at_file(d, out, full, &st);
     tw_free(full);
@@ -323,7 +387,8 @@ int tw_look_dvc(struct tw_look *l, const char *file)
     char *data = NULL, *real = realpath(file, NULL), *slash = real ? strrchr(real, '/') : NULL;
     size_t n = 0;
     const bool lock = tw_ends(file, "dvc.lock");
-    int rc = real ? tw_read_file(file, MOST_BYTES, &data, &n, l->err) : twin_error_system(l->err, "cannot read %s", file);
+    int rc = real ? tw_read_file(file, MOST_BYTES, &data, &n, l->err)
+                  : twin_error_system(l->err, "cannot read %s", file);
     if (rc == 0) {
         d.folder = tw_strndup(real, (size_t)(slash - real) + (slash == real));
         d.root = d.folder ? tw_strdup(d.folder) : NULL;
@@ -335,7 +400,8 @@ int tw_look_dvc(struct tw_look *l, const char *file)
             tw_free(d.root);
             d.root = tw_strdup(d.folder);
         }
-        rc = d.root ? tw_dvc_read(data, n, file, lock, look_at, &d, l->err) : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
+        rc = d.root ? tw_dvc_read(data, n, file, lock, look_at, &d, l->err)
+                    : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
     }
     tw_free(d.root);
     tw_free(d.folder);

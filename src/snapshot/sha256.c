@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FIPS 180-4. The state of a message is kept as the instructions want it: words a b e f and c d g h. */
+/* FIPS 180-4. The state of a message is kept as the instructions want it: words a b e f and c d g
+ * h. */
 #include "sha256.h"
 
 #include <openssl/evp.h>
@@ -14,22 +15,29 @@ static bool may_use = true;
 #define TARGET __attribute__((target("sha,sse4.1,ssse3")))
 
 static const uint32_t constants[64] __attribute__((aligned(16))) = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74,
-    0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d,
-    0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e,
-    0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5,
-    0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
 static bool has_instructions(void)
 {
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_SHA) && __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("ssse3");
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_SHA) &&
+           __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("ssse3");
 }
 
-struct lane { __m128i abef, cdgh, w[4]; };
+struct lane {
+    __m128i abef, cdgh, w[4];
+};
 
-TARGET static inline __attribute__((always_inline)) void load(struct lane *l, const uint32_t state[8])
+TARGET static inline __attribute__((always_inline)) void load(struct lane *l,
+                                                              const uint32_t state[8])
 {
     const __m128i abcd = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)state), 0xB1);
     const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(state + 4)), 0x1B);
@@ -37,7 +45,8 @@ TARGET static inline __attribute__((always_inline)) void load(struct lane *l, co
     l->cdgh = _mm_blend_epi16(efgh, abcd, 0xF0);
 }
 
-TARGET static inline __attribute__((always_inline)) void store(const struct lane *l, uint32_t state[8])
+TARGET static inline __attribute__((always_inline)) void store(const struct lane *l,
+                                                               uint32_t state[8])
 {
     const __m128i feba = _mm_shuffle_epi32(l->abef, 0x1B), dchg = _mm_shuffle_epi32(l->cdgh, 0xB1);
     _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(feba, dchg, 0xF0));
@@ -45,14 +54,18 @@ TARGET static inline __attribute__((always_inline)) void store(const struct lane
 }
 
 /* Rounds 4i to 4i + 3. i is a constant wherever this stands. */
-TARGET static inline __attribute__((always_inline)) void rounds(struct lane *l, const unsigned char *p, int i)
+TARGET static inline __attribute__((always_inline)) void rounds(struct lane *l,
+                                                                const unsigned char *p, int i)
 {
     const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
     __m128i *w = &l->w[i & 3], k;
     if (i < 4)
         *w = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(p + 16 * i)), swap);
     else
-        *w = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(*w, l->w[(i + 1) & 3]), _mm_alignr_epi8(l->w[(i + 3) & 3], l->w[(i + 2) & 3], 4)), l->w[(i + 3) & 3]);
+        *w = _mm_sha256msg2_epu32(
+            _mm_add_epi32(_mm_sha256msg1_epu32(*w, l->w[(i + 1) & 3]),
+                          _mm_alignr_epi8(l->w[(i + 3) & 3], l->w[(i + 2) & 3], 4)),
+            l->w[(i + 3) & 3]);
     k = _mm_add_epi32(*w, _mm_load_si128((const __m128i *)(constants + 4 * i)));
     l->cdgh = _mm_sha256rnds2_epu32(l->cdgh, l->abef, k);
     l->abef = _mm_sha256rnds2_epu32(l->abef, l->cdgh, _mm_shuffle_epi32(k, 0x0E));
@@ -75,14 +88,17 @@ TARGET static void blocks_one(uint32_t state[8], const unsigned char *p, size_t 
     store(&a, state);
 }
 
-TARGET static void blocks_two(uint32_t s[8], const unsigned char *p, uint32_t t[8], const unsigned char *q, size_t n)
+TARGET static void blocks_two(uint32_t s[8], const unsigned char *p, uint32_t t[8],
+                              const unsigned char *q, size_t n)
 {
     struct lane a, b;
     load(&a, s);
     load(&b, t);
     for (; n > 0; n--, p += 64, q += 64) {
         const __m128i x = a.abef, y = a.cdgh, u = b.abef, v = b.cdgh;
-#define R(i) rounds(&a, p, i); rounds(&b, q, i);
+#define R(i)          \
+    rounds(&a, p, i); \
+    rounds(&b, q, i);
         ALL(R)
 #undef R
         a.abef = _mm_add_epi32(a.abef, x);
@@ -98,8 +114,15 @@ static bool has_instructions(void)
 {
     return false;
 }
-static void blocks_one(uint32_t state[8], const unsigned char *p, size_t n) { (void)state, (void)p, (void)n; }
-static void blocks_two(uint32_t s[8], const unsigned char *p, uint32_t t[8], const unsigned char *q, size_t n) { (void)s, (void)p, (void)t, (void)q, (void)n; }
+static void blocks_one(uint32_t state[8], const unsigned char *p, size_t n)
+{
+    (void)state, (void)p, (void)n;
+}
+static void blocks_two(uint32_t s[8], const unsigned char *p, uint32_t t[8], const unsigned char *q,
+                       size_t n)
+{
+    (void)s, (void)p, (void)t, (void)q, (void)n;
+}
 #endif
 
 bool tw_sha256_use_instructions(bool yes)
@@ -110,7 +133,8 @@ bool tw_sha256_use_instructions(bool yes)
 
 bool tw_sha256_begin(struct tw_sha256 *s)
 {
-    static const uint32_t first[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    static const uint32_t first[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     memcpy(s->state, first, sizeof first);
     s->bytes = 0;
     s->failed = false;
@@ -157,7 +181,8 @@ void tw_sha256_add(struct tw_sha256 *s, const void *data, size_t n)
     keep(s, p + n / 64 * 64, n % 64);
 }
 
-void tw_sha256_add_two(struct tw_sha256 *a, const void *pv, size_t n, struct tw_sha256 *b, const void *qv, size_t m)
+void tw_sha256_add_two(struct tw_sha256 *a, const void *pv, size_t n, struct tw_sha256 *b,
+                       const void *qv, size_t m)
 {
     const unsigned char *p = pv, *q = qv;
     if (!a->other && !b->other && !a->failed && !b->failed) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot is taken: the listing of a folder gets its digests, and one number stands for all of them. */
+/* A snapshot is taken: the listing of a folder gets its digests, and one number stands for all of
+ * them. */
 #include "layout.h"
 
 #include "base.h"
@@ -10,11 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "sizes are digested in little-endian order");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "sizes are digested in little-endian order");
 
 /* ---- the digest over all */
 
-struct sum { EVP_MD_CTX *ctx; bool failed; };
+struct sum {
+    EVP_MD_CTX *ctx;
+    bool failed;
+};
 
 static void put(struct sum *s, const void *data, size_t n)
 {
@@ -37,7 +42,11 @@ int tw_snapshot_seal(struct twin_snapshot *s, struct twin_error *err)
     s->files = s->links = s->folders = s->bytes = 0;
     for (size_t i = 0; i < s->count; i++) {
         const struct twin_snapshot_entry *e = &s->entry[i];
-        put(&sum, e->kind == TWIN_SNAPSHOT_FILE ? "f" : e->kind == TWIN_SNAPSHOT_LINK ? "l" : "d", 1);
+        put(&sum,
+            e->kind == TWIN_SNAPSHOT_FILE   ? "f"
+            : e->kind == TWIN_SNAPSHOT_LINK ? "l"
+                                            : "d",
+            1);
         put_text(&sum, e->path);
         if (e->kind == TWIN_SNAPSHOT_FILE) {
             put(&sum, &e->bytes, sizeof e->bytes);
@@ -79,21 +88,29 @@ static int copy_patterns(char *const *exclude, bool with_defaults, struct twin_s
     return out->exclude ? 0 : TWIN_ENOMEM;
 }
 
-/* A size that differs from what is expected tells all that there is to tell: such a file is not read. */
-static void skip_by_size(const struct twin_snapshot *like, const struct tw_listing *l, struct tw_hash_item *item)
+/* A size that differs from what is expected tells all that there is to tell: such a file is not
+ * read. */
+static void skip_by_size(const struct twin_snapshot *like, const struct tw_listing *l,
+                         struct tw_hash_item *item)
 {
     for (size_t i = 0, j = 0; i < l->count && like; i++) {
         while (j < like->count && strcmp(like->entry[j].path, l->entry[i].path) < 0)
             j++;
         const bool there = j < like->count && strcmp(like->entry[j].path, l->entry[i].path) == 0;
-        item[i].skip |= !there || like->entry[j].kind != TWIN_SNAPSHOT_FILE || like->entry[j].bytes != l->entry[i].bytes;
+        item[i].skip |= !there || like->entry[j].kind != TWIN_SNAPSHOT_FILE ||
+                        like->entry[j].bytes != l->entry[i].bytes;
     }
 }
 
-static int digest_files(const char *dir, const struct twin_snapshot_options *o, const struct twin_snapshot *like, struct tw_listing *l,
+static int digest_files(const char *dir, const struct twin_snapshot_options *o,
+                        const struct twin_snapshot *like, struct tw_listing *l,
                         struct twin_snapshot *out, struct twin_error *err)
 {
-    struct tw_hash_work w = {.count = l->count, .paranoid = o->paranoid, .threads = o->threads, .progress = o->progress, .user = o->user};
+    struct tw_hash_work w = {.count = l->count,
+                             .paranoid = o->paranoid,
+                             .threads = o->threads,
+                             .progress = o->progress,
+                             .user = o->user};
     char *real = realpath(dir, NULL);
     int rc = 0;
     w.item = tw_calloc(l->count + 1, sizeof *w.item);
@@ -103,8 +120,11 @@ static int digest_files(const char *dir, const struct twin_snapshot_options *o, 
     else if (w.root < 0)
         rc = twin_error_system(err, "the folder %s cannot be read", dir);
     for (size_t i = 0; i < l->count && rc == 0; i++)
-        w.item[i] = (struct tw_hash_item){.path = l->entry[i].path, .kind = TW_HASH_SHA256, .link = l->entry[i].target != NULL,
-                                          .skip = l->entry[i].kind != TWIN_SNAPSHOT_FILE, .state = l->state[i]};
+        w.item[i] = (struct tw_hash_item){.path = l->entry[i].path,
+                                          .kind = TW_HASH_SHA256,
+                                          .link = l->entry[i].target != NULL,
+                                          .skip = l->entry[i].kind != TWIN_SNAPSHOT_FILE,
+                                          .state = l->state[i]};
     if (rc == 0) {
         skip_by_size(like, l, w.item);
         w.cache = tw_hash_cache_open(real);
@@ -127,16 +147,21 @@ static int digest_files(const char *dir, const struct twin_snapshot_options *o, 
     return rc;
 }
 
-static int take(const char *dir, const struct twin_snapshot_options *o, const struct twin_snapshot *like, struct twin_snapshot *out, struct twin_error *err)
+static int take(const char *dir, const struct twin_snapshot_options *o,
+                const struct twin_snapshot *like, struct twin_snapshot *out, struct twin_error *err)
 {
     struct tw_listing l = {0};
     *out = (struct twin_snapshot){.follow = o->follow};
-    int rc = copy_patterns(o->exclude, !like, out) == 0 ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for the patterns");
+    int rc = copy_patterns(o->exclude, !like, out) == 0
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "no memory for the patterns");
     rc = rc ? rc : tw_listing_take(dir, o, out->exclude, &l, err);
     rc = rc ? rc : digest_files(dir, o, like, &l, out, err);
     if (rc == 0 && l.troubles)
-        rc = l.troubles == 1 ? twin_error_set(err, TWIN_EIO, "%s", l.first_trouble ? l.first_trouble : "?")
-                             : twin_error_set(err, TWIN_EIO, "%zu things have no digest, the first: %s", l.troubles, l.first_trouble ? l.first_trouble : "?");
+        rc = l.troubles == 1
+                 ? twin_error_set(err, TWIN_EIO, "%s", l.first_trouble ? l.first_trouble : "?")
+                 : twin_error_set(err, TWIN_EIO, "%zu things have no digest, the first: %s",
+                                  l.troubles, l.first_trouble ? l.first_trouble : "?");
     if (rc == 0) {
         out->entry = l.entry;
         out->count = l.count;
@@ -152,12 +177,14 @@ static int take(const char *dir, const struct twin_snapshot_options *o, const st
     return rc;
 }
 
-int twin_snapshot_take(const char *dir, const struct twin_snapshot_options *o, struct twin_snapshot *out, struct twin_error *err)
+int twin_snapshot_take(const char *dir, const struct twin_snapshot_options *o,
+                       struct twin_snapshot *out, struct twin_error *err)
 {
     return take(dir, o, NULL, out, err);
 }
 
-int twin_snapshot_take_again(const struct twin_snapshot *was, const char *dir, const struct twin_snapshot_options *o, struct twin_snapshot *out,
+int twin_snapshot_take_again(const struct twin_snapshot *was, const char *dir,
+                             const struct twin_snapshot_options *o, struct twin_snapshot *out,
                              struct twin_error *err)
 {
     struct twin_snapshot_options as_then = *o;
@@ -166,14 +193,18 @@ int twin_snapshot_take_again(const struct twin_snapshot *was, const char *dir, c
     return take(dir, &as_then, was, out, err);
 }
 
-int tw_snapshot_add_id(struct twin_snapshot *s, const char *scheme, const char *value, const char *path)
+int tw_snapshot_add_id(struct twin_snapshot *s, const char *scheme, const char *value,
+                       const char *path)
 {
     struct twin_snapshot_id *id = tw_reallocarray(s->id, s->id_count + 1, sizeof *id);
     if (!id)
         return TWIN_ENOMEM;
     s->id = id;
-    id[s->id_count++] = (struct twin_snapshot_id){tw_strdup(scheme), tw_strdup(value), tw_strdup(path)};
-    return id[s->id_count - 1].scheme && id[s->id_count - 1].value && id[s->id_count - 1].path ? 0 : TWIN_ENOMEM;
+    id[s->id_count++] = (struct twin_snapshot_id){tw_strdup(scheme), tw_strdup(value),
+                                                  tw_strdup(path)};
+    return id[s->id_count - 1].scheme && id[s->id_count - 1].value && id[s->id_count - 1].path
+               ? 0
+               : TWIN_ENOMEM;
 }
 
 void twin_snapshot_free(struct twin_snapshot *s)
@@ -199,18 +230,22 @@ void twin_snapshot_free(struct twin_snapshot *s)
 
 static bool same_target(const struct twin_snapshot_entry *a, const struct twin_snapshot_entry *b)
 {
-    return (!a->target && !b->target) || (a->target && b->target && strcmp(a->target, b->target) == 0);
+    return (!a->target && !b->target) ||
+           (a->target && b->target && strcmp(a->target, b->target) == 0);
 }
 
 static bool same_data(const struct twin_snapshot_entry *a, const struct twin_snapshot_entry *b)
 {
     if (a->kind != b->kind)
         return false;
-    return a->kind == TWIN_SNAPSHOT_FOLDER || (a->kind == TWIN_SNAPSHOT_LINK && same_target(a, b)) ||
-           (a->kind == TWIN_SNAPSHOT_FILE && a->bytes == b->bytes && memcmp(a->sha256, b->sha256, sizeof a->sha256) == 0);
+    return a->kind == TWIN_SNAPSHOT_FOLDER ||
+           (a->kind == TWIN_SNAPSHOT_LINK && same_target(a, b)) ||
+           (a->kind == TWIN_SNAPSHOT_FILE && a->bytes == b->bytes &&
+            memcmp(a->sha256, b->sha256, sizeof a->sha256) == 0);
 }
 
-/* A folder that is empty in the one and holds something in the other: what it holds is a difference by itself. */
+/* A folder that is empty in the one and holds something in the other: what it holds is a difference
+ * by itself. */
 static bool has_below(const struct twin_snapshot *s, const char *folder)
 {
     const size_t n = strlen(folder);
@@ -223,25 +258,31 @@ static bool has_below(const struct twin_snapshot *s, const char *folder)
         else
             high = mid;
     }
-    return low < s->count && strncmp(s->entry[low].path, folder, n) == 0 && s->entry[low].path[n] == '/';
+    return low < s->count && strncmp(s->entry[low].path, folder, n) == 0 &&
+           s->entry[low].path[n] == '/';
 }
 
 size_t twin_snapshot_compare(const struct twin_snapshot *was, const struct twin_snapshot *is,
-                             int (*visit)(void *user, const struct twin_snapshot_difference *d), void *user)
+                             int (*visit)(void *user, const struct twin_snapshot_difference *d),
+                             void *user)
 {
     size_t differences = 0;
     for (size_t i = 0, j = 0; i < was->count || j < is->count;) {
-        const struct twin_snapshot_entry *a = i < was->count ? &was->entry[i] : NULL, *b = j < is->count ? &is->entry[j] : NULL;
+        const struct twin_snapshot_entry *a = i < was->count ? &was->entry[i] : NULL;
+        const struct twin_snapshot_entry *b = j < is->count ? &is->entry[j] : NULL;
         const int order = !a ? 1 : !b ? -1 : strcmp(a->path, b->path);
-        struct twin_snapshot_difference d = {TWIN_SNAPSHOT_CHANGED, order <= 0 ? a : NULL, order >= 0 ? b : NULL};
+        struct twin_snapshot_difference d = {TWIN_SNAPSHOT_CHANGED, order <= 0 ? a : NULL,
+                                             order >= 0 ? b : NULL};
         i += order <= 0;
         j += order >= 0;
         const struct twin_snapshot_entry *alone = order < 0 ? a : order > 0 ? b : NULL;
-        if (alone && alone->kind == TWIN_SNAPSHOT_FOLDER && has_below(order < 0 ? is : was, alone->path))
+        if (alone && alone->kind == TWIN_SNAPSHOT_FOLDER &&
+            has_below(order < 0 ? is : was, alone->path))
             continue;
         if (alone)
             d.change = order < 0 ? TWIN_SNAPSHOT_MISSING : TWIN_SNAPSHOT_ADDED;
-        else if (same_data(a, b) && same_target(a, b) && (a->mode == b->mode || a->kind != TWIN_SNAPSHOT_FILE))
+        else if (same_data(a, b) && same_target(a, b) &&
+                 (a->mode == b->mode || a->kind != TWIN_SNAPSHOT_FILE))
             continue;
         else if (same_data(a, b))
             d.change = TWIN_SNAPSHOT_MODE;

@@ -45,8 +45,10 @@ static void put_entry(struct tw_buf *b, const struct twin_snapshot_entry *e)
         return;
     }
     tw_hex(e->sha256, sizeof e->sha256, hex);
-    tw_buf_printf(b, "#file %o %llu\n%s%s  ", e->mode, (unsigned long long)e->bytes, strpbrk(e->path, "\\\n\r") ? "\\" : "", hex);
-    put_named(b, strcmp(e->path, "-") == 0 ? "./" : "", e->path); /* "-" alone is standard input to sha256sum */
+    tw_buf_printf(b, "#file %o %llu\n%s%s  ", e->mode, (unsigned long long)e->bytes,
+                  strpbrk(e->path, "\\\n\r") ? "\\" : "", hex);
+    /* "-" alone is standard input to sha256sum */
+    put_named(b, strcmp(e->path, "-") == 0 ? "./" : "", e->path);
 }
 
 static bool sha256_hex(const char *data, size_t n, char hex[65])
@@ -65,8 +67,11 @@ bool twin_snapshot_is(const char *path, const char *head)
 int twin_snapshot_write(const struct twin_snapshot *s, const char *path, struct twin_error *err)
 {
     struct tw_buf b = {.cap = MOST_BYTES};
-    tw_buf_printf(&b, FIRST_LINE "1\n# root sha256:%s\n# holds %llu files, %llu links, %llu folders, %llu bytes\n", s->root, (unsigned long long)s->files,
-                  (unsigned long long)s->links, (unsigned long long)s->folders, (unsigned long long)s->bytes);
+    tw_buf_printf(&b,
+                  FIRST_LINE
+                  "1\n# root sha256:%s\n# holds %llu files, %llu links, %llu folders, %llu bytes\n",
+                  s->root, (unsigned long long)s->files, (unsigned long long)s->links,
+                  (unsigned long long)s->folders, (unsigned long long)s->bytes);
     if (s->follow)
         tw_buf_puts(&b, "# follow\n");
     for (size_t i = 0; i < s->exclude_count; i++)
@@ -80,7 +85,10 @@ int twin_snapshot_write(const struct twin_snapshot *s, const char *path, struct 
     char hex[65];
     if (!b.failed && sha256_hex(b.data, b.len, hex))
         tw_buf_printf(&b, LAST_LINE "%s\n", hex);
-    int rc = b.failed ? twin_error_set(err, b.failed, "%s: the manifest would be larger than %zu MiB", path, MOST_BYTES >> 20) : tw_write_file_atomic(path, b.data, b.len, err);
+    int rc = b.failed
+                 ? twin_error_set(err, b.failed, "%s: the manifest would be larger than %zu MiB",
+                                  path, MOST_BYTES >> 20)
+                 : tw_write_file_atomic(path, b.data, b.len, err);
     tw_buf_free(&b);
     return rc;
 }
@@ -92,8 +100,8 @@ struct reader {
     size_t line;
     struct twin_snapshot *s;
     size_t room;
-    char *target;               /* of "#to", for the next entry */
-    bool is_file;               /* "#file" was read, its other line is to come */
+    char *target; /* of "#to", for the next entry */
+    bool is_file; /* "#file" was read, its other line is to come */
     uint32_t mode;
     uint64_t bytes;
     struct twin_error *err;
@@ -102,7 +110,8 @@ struct reader {
 static int bad(struct reader *r, const char *expected, const char *found, size_t n)
 {
     char *shown = tw_printable(found, n < 60 ? n : 60);
-    int rc = twin_error_set(r->err, TWIN_EFORMAT, "%s, line %zu: expected %s, found \"%s%s\"", r->name, r->line, expected, shown ? shown : "?", n > 60 ? "..." : "");
+    int rc = twin_error_set(r->err, TWIN_EFORMAT, "%s, line %zu: expected %s, found \"%s%s\"",
+                            r->name, r->line, expected, shown ? shown : "?", n > 60 ? "..." : "");
     tw_free(shown);
     return rc;
 }
@@ -145,14 +154,17 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
     struct twin_snapshot *s = r->s;
     char *path = unescaped(r, text, n);
     if (!path)
-        return r->err->code ? r->err->code : bad(r, "a path (with \\n, \\r and \\\\ for what they stand for)", text, n);
+        return r->err->code
+                   ? r->err->code
+                   : bad(r, "a path (with \\n, \\r and \\\\ for what they stand for)", text, n);
     int rc = 0;
     if (tw_path_fault(path, strlen(path), TW_PATH_ANY_NAME | TW_PATH_GIT))
         rc = bad(r, "a path below the folder, without . and ..", text, n);
     else if (s->count && strcmp(s->entry[s->count - 1].path, path) >= 0)
         rc = bad(r, "paths in the order of their bytes, each once", text, n);
     else if (s->count >= TW_SNAPSHOT_MOST)
-        rc = twin_error_set(r->err, TWIN_ELIMIT, "%s: more than %d files", r->name, TW_SNAPSHOT_MOST);
+        rc = twin_error_set(r->err, TWIN_ELIMIT, "%s: more than %d files", r->name,
+                            TW_SNAPSHOT_MOST);
     if (rc == 0 && s->count == r->room) {
         const size_t room = r->room ? r->room * 2 : 64;
         void *e = tw_reallocarray(s->entry, room, sizeof *s->entry);
@@ -165,7 +177,8 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
         tw_free(path);
         return rc;
     }
-    s->entry[s->count++] = (struct twin_snapshot_entry){.kind = kind, .path = path, .target = r->target};
+    s->entry[s->count++] = (struct twin_snapshot_entry){
+        .kind = kind, .path = path, .target = r->target};
     r->target = NULL;
     return 0;
 }
@@ -192,7 +205,10 @@ static int file_line(struct reader *r, const char *line, size_t n)
         m = 1;
     }
     if (!fine || escaped != (memchr(name, '\\', m) != NULL))
-        return bad(r, r->is_file ? "SHA-256 in 64 small hex digits, two spaces, a path" : "#file MODE BYTES before each SHA-256", line, n);
+        return bad(r,
+                   r->is_file ? "SHA-256 in 64 small hex digits, two spaces, a path"
+                              : "#file MODE BYTES before each SHA-256",
+                   line, n);
     int rc = add(r, TWIN_SNAPSHOT_FILE, name, m);
     if (rc == 0) {
         struct twin_snapshot_entry *e = &r->s->entry[r->s->count - 1];
@@ -205,7 +221,8 @@ static int file_line(struct reader *r, const char *line, size_t n)
 }
 
 /* A number of that base, ended by `end`, or by the line's end when `end` is 0. */
-static bool number(const char **p, const char *stop, unsigned base, uint64_t most, char end, uint64_t *out)
+static bool number(const char **p, const char *stop, unsigned base, uint64_t most, char end,
+                   uint64_t *out)
 {
     const char *from = *p;
     uint64_t v = 0;
@@ -230,7 +247,8 @@ static int entry_line(struct reader *r, const char *line, size_t n)
     if (r->is_file || line[0] != '#')
         return file_line(r, line, n);
     if (starts(line, n, "#file ")) {
-        if (!number(&p, stop, 8, 07777, ' ', &mode) || !number(&p, stop, 10, INT64_MAX, '\0', &r->bytes))
+        if (!number(&p, stop, 8, 07777, ' ', &mode) ||
+            !number(&p, stop, 10, INT64_MAX, '\0', &r->bytes))
             return bad(r, "#file MODE BYTES", line, n);
         r->mode = (uint32_t)mode;
         r->is_file = true;
@@ -238,7 +256,9 @@ static int entry_line(struct reader *r, const char *line, size_t n)
     }
     if (starts(line, n, "#to ") && !r->target) {
         r->target = unescaped(r, line + 4, n - 4);
-        return r->target ? 0 : r->err->code ? r->err->code : bad(r, "where a link leads to", line, n);
+        return r->target      ? 0
+               : r->err->code ? r->err->code
+                              : bad(r, "where a link leads to", line, n);
     }
     if (starts(line, n, "#link ") && r->target)
         return add(r, TWIN_SNAPSHOT_LINK, line + 6, n - 6);
@@ -249,7 +269,9 @@ static int entry_line(struct reader *r, const char *line, size_t n)
 
 static int id_line(struct reader *r, const char *line, size_t n)
 {
-    char *text = unescaped(r, line, n), *value = text ? strchr(text, ' ') : NULL, *path = value ? strchr(value + 1, ' ') : NULL;
+    char *text = unescaped(r, line, n);
+    char *value = text ? strchr(text, ' ') : NULL;
+    char *path = value ? strchr(value + 1, ' ') : NULL;
     if (!text && r->err->code)
         return r->err->code;
     int rc = 0;
@@ -269,10 +291,13 @@ static int exclude_line(struct reader *r, const char *line, size_t n)
     struct twin_snapshot *s = r->s;
     if (s->exclude_count >= 1000)
         return bad(r, "at most 1,000 patterns", line, n);
-    char *pattern = unescaped(r, line, n), **list = pattern ? tw_reallocarray(s->exclude, s->exclude_count + 2, sizeof *list) : NULL;
+    char *pattern = unescaped(r, line, n);
+    char **list = pattern ? tw_reallocarray(s->exclude, s->exclude_count + 2, sizeof *list) : NULL;
     if (!list) {
         tw_free(pattern);
-        return r->err->code || pattern ? twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name) : bad(r, "a pattern", line, n);
+        return r->err->code || pattern
+                   ? twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name)
+                   : bad(r, "a pattern", line, n);
     }
     s->exclude = list;
     list[s->exclude_count++] = pattern;
@@ -302,8 +327,11 @@ static int head(struct reader *r, char root[65], uint64_t holds[4])
     if (!next(r, &line, &n) || !starts(line, n, FIRST_LINE))
         return bad(r, "\"" FIRST_LINE "1\" (is this a snapshot's manifest?)", line, n);
     if (n != strlen(FIRST_LINE "1") || line[n - 1] != '1')
-        return twin_error_set(r->err, TWIN_EVERSION, "%s: a manifest of another version than 1: a newer twinrun reads it", r->name);
-    bool fine = next(r, &line, &n) && n == strlen("# root sha256:") + 64 && starts(line, n, "# root sha256:");
+        return twin_error_set(r->err, TWIN_EVERSION,
+                              "%s: a manifest of another version than 1: a newer twinrun reads it",
+                              r->name);
+    bool fine = next(r, &line, &n) && n == strlen("# root sha256:") + 64 &&
+                starts(line, n, "# root sha256:");
     if (!fine)
         return bad(r, "# root sha256: and 64 hex digits", line, n);
     memcpy(root, line + n - 64, 64);
@@ -311,7 +339,8 @@ static int head(struct reader *r, char root[65], uint64_t holds[4])
     fine = next(r, &line, &n) && starts(line, n, "# holds ");
     const char *p = line + 8, *stop = line + n;
     for (int i = 0; i < 4 && fine; i++) {
-        fine = number(&p, stop, 10, INT64_MAX, ' ', &holds[i]) && starts(p - 1, (size_t)(stop - p) + 1, words[i]);
+        fine = number(&p, stop, 10, INT64_MAX, ' ', &holds[i]) &&
+               starts(p - 1, (size_t)(stop - p) + 1, words[i]);
         p += fine ? strlen(words[i]) - 1 : 0;
     }
     return fine && p == stop ? 0 : bad(r, "# holds N files, N links, N folders, N bytes", line, n);
@@ -322,12 +351,19 @@ static int tail(struct reader *r)
 {
     const size_t n = strlen(LAST_LINE) + 65, all = (size_t)(r->end - r->at);
     char hex[65];
-    if (all < n || memcmp(r->end - n, LAST_LINE, strlen(LAST_LINE)) != 0 || r->end[-1] != '\n' || (all > n && r->end[-(long)n - 1] != '\n'))
-        return twin_error_set(r->err, TWIN_EFORMAT, "%s: expected \"" LAST_LINE "\" and 64 hex digits as the last line: was it cut off?", r->name);
+    if (all < n || memcmp(r->end - n, LAST_LINE, strlen(LAST_LINE)) != 0 || r->end[-1] != '\n' ||
+        (all > n && r->end[-(long)n - 1] != '\n'))
+        return twin_error_set(r->err, TWIN_EFORMAT,
+                              "%s: expected \"" LAST_LINE
+                              "\" and 64 hex digits as the last line: was it cut off?",
+                              r->name);
     if (!sha256_hex(r->at, all - n, hex))
         return twin_error_set(r->err, TWIN_ENOMEM, "%s: SHA-256 failed", r->name);
     if (memcmp(hex, r->end - 65, 64) != 0)
-        return twin_error_set(r->err, TWIN_EFORMAT, "%s: its last line says sha256:%.64s, the lines above give %s: it was edited or damaged", r->name, r->end - 65, hex);
+        return twin_error_set(r->err, TWIN_EFORMAT,
+                              "%s: its last line says sha256:%.64s, the lines above give %s: it "
+                              "was edited or damaged",
+                              r->name, r->end - 65, hex);
     r->end -= n;
     return 0;
 }
@@ -356,21 +392,31 @@ static int parse(struct reader *r)
             entries = true, rc = entry_line(r, line, n);
     }
     if (rc == 0 && (r->is_file || r->target))
-        rc = twin_error_set(r->err, TWIN_EFORMAT, "%s ends in the middle of an entry (line %zu)", r->name, r->line);
+        rc = twin_error_set(r->err, TWIN_EFORMAT, "%s ends in the middle of an entry (line %zu)",
+                            r->name, r->line);
     rc = rc ? rc : tw_snapshot_seal(r->s, r->err);
-    if (rc == 0 && (holds[0] != r->s->files || holds[1] != r->s->links || holds[2] != r->s->folders || holds[3] != r->s->bytes))
-        rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: its head says %llu files, %llu links, %llu folders, %llu bytes, its lines %llu, %llu, %llu, %llu: was it cut off or edited?",
-                            r->name, (unsigned long long)holds[0], (unsigned long long)holds[1], (unsigned long long)holds[2], (unsigned long long)holds[3],
-                            (unsigned long long)r->s->files, (unsigned long long)r->s->links, (unsigned long long)r->s->folders, (unsigned long long)r->s->bytes);
+    if (rc == 0 && (holds[0] != r->s->files || holds[1] != r->s->links ||
+                    holds[2] != r->s->folders || holds[3] != r->s->bytes))
+        rc = twin_error_set(r->err, TWIN_EFORMAT,
+                            "%s: its head says %llu files, %llu links, %llu folders, %llu bytes, "
+                            "its lines %llu, %llu, %llu, %llu: was it cut off or edited?",
+                            r->name, (unsigned long long)holds[0], (unsigned long long)holds[1],
+                            (unsigned long long)holds[2], (unsigned long long)holds[3],
+                            (unsigned long long)r->s->files, (unsigned long long)r->s->links,
+                            (unsigned long long)r->s->folders, (unsigned long long)r->s->bytes);
     if (rc == 0 && strcmp(root, r->s->root) != 0)
-        rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: its root says %s, its lines give %s: it was edited or damaged", r->name, root, r->s->root);
+        rc = twin_error_set(r->err, TWIN_EFORMAT,
+                            "%s: its root says %s, its lines give %s: it was edited or damaged",
+                            r->name, root, r->s->root);
     return rc;
 }
 
-int twin_snapshot_parse(const char *data, size_t bytes, const char *name, struct twin_snapshot *out, struct twin_error *err)
+int twin_snapshot_parse(const char *data, size_t bytes, const char *name, struct twin_snapshot *out,
+                        struct twin_error *err)
 {
     struct twin_error own = TWIN_ERROR_INIT;
-    struct reader r = {.name = name, .at = data, .end = data + bytes, .s = out, .err = err ? err : &own};
+    struct reader r = {
+        .name = name, .at = data, .end = data + bytes, .s = out, .err = err ? err : &own};
     *out = (struct twin_snapshot){0};
     int rc = parse(&r);
     tw_free(r.target);

@@ -12,16 +12,21 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const twin_snapshot_default_exclude[] = {".git/", ".hg/", ".svn/", ".dvc/", ".twinrun/", NULL};
+const char *const twin_snapshot_default_exclude[] = {".git/", ".hg/",      ".svn/",
+                                                     ".dvc/", ".twinrun/", NULL};
 
-struct folder { char *path; size_t parent; uint64_t device, inode; }; /* path: "" for the root */
+struct folder {
+    char *path;
+    size_t parent;
+    uint64_t device, inode;
+}; /* path: "" for the root */
 
 struct walk {
     struct tw_listing *l;
     const struct twin_snapshot_options *o;
     char *const *exclude;
     int root;
-    char *real;                 /* the root without links */
+    char *real; /* the root without links */
     struct folder *folder;
     size_t folders, room;
     bool has_not_this;
@@ -34,7 +39,8 @@ static int no_memory(struct walk *w)
     return twin_error_set(w->err, TWIN_ENOMEM, "no memory for the list of files");
 }
 
-void tw_listing_trouble(struct tw_listing *l, const struct twin_snapshot_options *o, const char *path, const char *why)
+void tw_listing_trouble(struct tw_listing *l, const struct twin_snapshot_options *o,
+                        const char *path, const char *why)
 {
     if (l->troubles++ == 0)
         l->first_trouble = tw_printf("%s: %s", path, why);
@@ -55,7 +61,8 @@ static bool is_excluded(const struct walk *w, const char *path, bool folder)
         const size_t n = strlen(p);
         const bool only_folders = n > 1 && p[n - 1] == '/';
         char *pattern = tw_strndup(p, n - only_folders);
-        const bool hit = pattern && (!only_folders || folder) && tw_glob(pattern, strchr(pattern, '/') ? path : last);
+        const bool hit = pattern && (!only_folders || folder) &&
+                         tw_glob(pattern, strchr(pattern, '/') ? path : last);
         tw_free(pattern);
         if (hit)
             return true;
@@ -64,12 +71,14 @@ static bool is_excluded(const struct walk *w, const char *path, bool folder)
 }
 
 /* Takes path and target. */
-static int add(struct walk *w, enum twin_snapshot_kind kind, char *path, char *target, const struct stat *st)
+static int add(struct walk *w, enum twin_snapshot_kind kind, char *path, char *target,
+               const struct stat *st)
 {
     struct tw_listing *l = w->l;
     if (l->count == l->room) {
         const size_t room = l->room ? l->room * 2 : 256;
-        void *e = tw_reallocarray(l->entry, room, sizeof *l->entry), *s = e ? tw_reallocarray(l->state, room, sizeof *l->state) : NULL;
+        void *e = tw_reallocarray(l->entry, room, sizeof *l->entry);
+        void *s = e ? tw_reallocarray(l->state, room, sizeof *l->state) : NULL;
         l->entry = e ? e : l->entry;
         l->state = s ? s : l->state;
         if (!s)
@@ -79,11 +88,18 @@ static int add(struct walk *w, enum twin_snapshot_kind kind, char *path, char *t
     if (!path)
         goto fail;
     if (l->count == TW_SNAPSHOT_MOST) {
-        twin_error_set(w->err, TWIN_ELIMIT, "more than %d files: take snapshots of folders in it", TW_SNAPSHOT_MOST);
+        twin_error_set(w->err, TWIN_ELIMIT, "more than %d files: take snapshots of folders in it",
+                       TW_SNAPSHOT_MOST);
         goto fail;
     }
     l->state[l->count] = tw_file_state(st);
-    l->entry[l->count++] = (struct twin_snapshot_entry){kind, path, target, st->st_mode & 07777, kind == TWIN_SNAPSHOT_FILE ? (uint64_t)st->st_size : 0, {0}};
+    l->entry[l->count++] = (struct twin_snapshot_entry){
+        kind,
+        path,
+        target,
+        st->st_mode & 07777,
+        kind == TWIN_SNAPSHOT_FILE ? (uint64_t)st->st_size : 0,
+        {0}};
     return 0;
 fail:
     tw_free(path);
@@ -106,7 +122,9 @@ static int queue(struct walk *w, char *path, size_t parent, const struct stat *s
     }
     if (w->folders == TW_SNAPSHOT_MOST) {
         tw_free(path);
-        return twin_error_set(w->err, TWIN_ELIMIT, "more than %d folders: take snapshots of folders in it", TW_SNAPSHOT_MOST);
+        return twin_error_set(w->err, TWIN_ELIMIT,
+                              "more than %d folders: take snapshots of folders in it",
+                              TW_SNAPSHOT_MOST);
     }
     w->folder[w->folders++] = (struct folder){path, parent, st->st_dev, st->st_ino};
     return 0;
@@ -169,8 +187,10 @@ static int take_link(struct walk *w, char *path, size_t parent, const struct sta
             tw_free(target);
             return queue(w, path, parent, &st);
         }
-        trouble(w, path, where == AROUND ? "leads to a folder that holds it: a loop; --exclude leaves it out"
-                                         : "leads to a folder elsewhere: --follow reads what is there, --exclude leaves it out");
+        trouble(w, path,
+                where == AROUND ? "leads to a folder that holds it: a loop; --exclude leaves it out"
+                                : "leads to a folder elsewhere: --follow reads what is there, "
+                                  "--exclude leaves it out");
     } else {
         trouble(w, path, special(st.st_mode));
     }
@@ -183,7 +203,8 @@ static int take_link(struct walk *w, char *path, size_t parent, const struct sta
 static int take(struct walk *w, size_t in, const char *name, bool *counts)
 {
     struct stat st;
-    char *path = w->folder[in].path[0] ? tw_printf("%s/%s", w->folder[in].path, name) : tw_strdup(name);
+    char *path = w->folder[in].path[0] ? tw_printf("%s/%s", w->folder[in].path, name)
+                                       : tw_strdup(name);
     if (!path)
         return no_memory(w);
     if (fstatat(w->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -191,7 +212,8 @@ static int take(struct walk *w, size_t in, const char *name, bool *counts)
         tw_free(path);
         return 0;
     }
-    const bool is_not_this = w->has_not_this && S_ISREG(st.st_mode) && st.st_dev == w->not_this.device && st.st_ino == w->not_this.inode;
+    const bool is_not_this = w->has_not_this && S_ISREG(st.st_mode) &&
+                             st.st_dev == w->not_this.device && st.st_ino == w->not_this.inode;
     if (is_not_this || is_excluded(w, path, S_ISDIR(st.st_mode))) {
         tw_free(path);
         return 0;
@@ -233,7 +255,10 @@ static int list_folder(struct walk *w, size_t i)
     return rc;
 }
 
-struct both { struct twin_snapshot_entry entry; struct tw_file_state state; };
+struct both {
+    struct twin_snapshot_entry entry;
+    struct tw_file_state state;
+};
 
 static int by_path(const void *x, const void *y)
 {
@@ -257,7 +282,8 @@ static int sort(struct walk *w)
     return 0;
 }
 
-int tw_listing_take(const char *dir, const struct twin_snapshot_options *o, char *const *exclude, struct tw_listing *out, struct twin_error *err)
+int tw_listing_take(const char *dir, const struct twin_snapshot_options *o, char *const *exclude,
+                    struct tw_listing *out, struct twin_error *err)
 {
     struct twin_error own = TWIN_ERROR_INIT;
     struct walk w = {.l = out, .o = o, .exclude = exclude, .root = -1, .err = err ? err : &own};

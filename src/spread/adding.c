@@ -30,24 +30,29 @@ static inline float same_f32(float x)
     return x;
 }
 
-/* Nearest, ties to even, by carrying into the bits that stay. An infinity comes of itself; a NaN keeps a quiet one. */
+/* Nearest, ties to even, by carrying into the bits that stay. An infinity comes of itself; a NaN
+ * keeps a quiet one. */
 static inline float to_bf16(float x)
 {
     uint32_t bits = as_bits(x), rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000u;
     return x != x ? x : as_float(rounded);
 }
 
-/* The same with 10 bits of fraction; from 65,520 on an infinity; below 2^-14 multiples of 2^-24, to which adding 1/2 rounds. */
+/* The same with 10 bits of fraction; from 65,520 on an infinity; below 2^-14 multiples of 2^-24, to
+ * which adding 1/2 rounds. */
 static inline float to_f16(float x)
 {
-    uint32_t bits = as_bits(x), sign = bits & 0x80000000u, rounded = (bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000u;
+    uint32_t bits = as_bits(x);
+    uint32_t sign = bits & 0x80000000u;
+    uint32_t rounded = (bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000u;
     float size = as_float(bits ^ sign);
     uint32_t small = as_bits((size + 0.5f) - 0.5f) | sign;
     uint32_t large = size >= 65520.0f ? 0x7F800000u | sign : rounded;
     return x != x ? x : as_float(size < 0x1p-14f ? small : large);
 }
 
-/* The rows of ranks that a scheduler placed lie all over a few megabytes; the processor does not guess the next one. */
+/* The rows of ranks that a scheduler placed lie all over a few megabytes; the processor does not
+ * guess the next one. */
 enum { AHEAD = 12 };
 static inline void fetch(const void *row, const uint32_t *place, uint32_t at, size_t bytes)
 {
@@ -56,107 +61,109 @@ static inline void fetch(const void *row, const uint32_t *place, uint32_t at, si
     __builtin_prefetch(p + bytes / 2);
 }
 
-#define ADDER(name, T, ROUND)                                                                                          \
-    static void rows_##name(const struct tw_program *p, const uint32_t *place, const void *from, void *out)            \
-    {                                                                                                                  \
-        T stack[TW_MAX_STACK][TW_LANES];                                                                               \
-        const T *row = from;                                                                                           \
-        size_t top = 0;                                                                                                \
-        for (size_t i = 0; i < p->count; i++) {                                                                        \
-            const uint32_t op = p->op[i], at = op & TW_PLACE;                                                          \
-            const T *x = row + (size_t)(place ? place[at] : at) * TW_LANES;                                            \
-            if (i + AHEAD < p->count)                                                                                  \
-                fetch(row, place, p->op[i + AHEAD] & TW_PLACE, sizeof(T) * TW_LANES);                                  \
-            if (op & TW_FOLD) {                                                                                        \
-                x = stack[--top];                                                                                      \
-            } else if (!(op & TW_ADD)) {                                                                               \
-                memcpy(stack[top++], x, sizeof *stack);                                                                \
-                continue;                                                                                              \
-            }                                                                                                          \
-            T *sum = stack[top - 1];                                                                                   \
-            for (size_t j = 0; j < TW_LANES; j++)                                                                      \
-                sum[j] = ROUND(sum[j] + x[j]);                                                                         \
-        }                                                                                                              \
-        memcpy(out, stack[0], sizeof *stack);                                                                          \
-    }                                                                                                                  \
-    static void ring_##name(uint32_t ranks, const uint32_t *place, const uint32_t start[TW_LANES], const void *from,   \
-                            void *result)                                                                              \
-    {                                                                                                                  \
-        T sum[TW_LANES] = {0}, *out = result;                                                                          \
-        const T *row = from;                                                                                           \
-        size_t begun = 0, ended = 0;                                                                                   \
-        for (uint32_t i = start[0]; ended < TW_LANES; i++) {                                                           \
-            const uint32_t at = i < ranks ? i : i - ranks;                                                             \
-            const T *x = row + (size_t)(place ? place[at] : at) * TW_LANES;                                            \
-            fetch(row, place, at + AHEAD < ranks ? at + AHEAD : at, sizeof(T) * TW_LANES);                             \
-            for (; begun < TW_LANES && start[begun] == i; begun++)                                                     \
-                sum[begun] = (T)-0.0;                                                                                  \
-            for (size_t j = 0; j < TW_LANES; j++)                                                                      \
-                sum[j] = ROUND(sum[j] + x[j]);                                                                         \
-            for (; ended < TW_LANES && start[ended] + (ranks - 1) == i; ended++)                                       \
-                out[ended] = sum[ended];                                                                               \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void single_##name(const struct tw_program *p, const void *from, void *out)                                 \
-    {                                                                                                                  \
-        T stack[TW_MAX_STACK];                                                                                         \
-        const T *x = from;                                                                                             \
-        size_t top = 0;                                                                                                \
-        for (size_t i = 0; i < p->count; i++) {                                                                        \
-            const uint32_t op = p->op[i];                                                                              \
-            if (op & TW_FOLD) {                                                                                        \
-                top--;                                                                                                 \
-                stack[top - 1] = ROUND(stack[top - 1] + stack[top]);                                                   \
-            } else if (op & TW_ADD) {                                                                                  \
-                stack[top - 1] = ROUND(stack[top - 1] + x[op & TW_PLACE]);                                             \
-            } else {                                                                                                   \
-                stack[top++] = x[op & TW_PLACE];                                                                       \
-            }                                                                                                          \
-        }                                                                                                              \
-        memcpy(out, stack, sizeof(T));                                                                                 \
-    }                                                                                                                  \
-    static void chain_##name(const void *from, size_t n, void *result)                                                 \
-    {                                                                                                                  \
-        const T *x = from;                                                                                             \
-        T sum = *(T *)result;                                                                                          \
-        for (size_t i = 0; i < n; i++)                                                                                 \
-            sum = ROUND(sum + x[i]);                                                                                   \
-        *(T *)result = sum;                                                                                            \
-    }                                                                                                                  \
-    static void chain_back_##name(const void *from, size_t n, void *result)                                            \
-    {                                                                                                                  \
-        const T *x = from;                                                                                             \
-        T sum = *(T *)result;                                                                                          \
-        for (size_t i = n; i-- > 0;)                                                                                   \
-            sum = ROUND(sum + x[i]);                                                                                   \
-        *(T *)result = sum;                                                                                            \
-    }                                                                                                                  \
-    static void shuffled_##name(void *array, size_t n, uint64_t seed, void *result)                                    \
-    {                                                                                                                  \
-        enum { BATCH = 512 };                                                                                          \
-        uint64_t draw[BATCH];                                                                                          \
-        T *x = array, sum = *(T *)result;                                                                              \
-        for (size_t i = 0; i < n; i++) {                                                                               \
-            if (i % BATCH == 0)                                                                                        \
-                twin_random_fill_u64(seed, i, n - i < BATCH ? n - i : BATCH, draw);                                    \
-            const size_t j = i + below(draw[i % BATCH], n - i);                                                        \
-            const T v = x[j];                                                                                          \
-            x[j] = x[i];                                                                                               \
-            x[i] = v;                                                                                                  \
-            sum = ROUND(sum + v);                                                                                      \
-        }                                                                                                              \
-        *(T *)result = sum;                                                                                            \
-    }                                                                                                                  \
-    static void set_##name(void *x, size_t i, double v)                                                                \
-    {                                                                                                                  \
-        ((T *)x)[i] = (T)v;                                                                                            \
-    }                                                                                                                  \
-    static double get_##name(const void *x, size_t i)                                                                  \
-    {                                                                                                                  \
-        return (double)((const T *)x)[i];                                                                              \
-    }                                                                                                                  \
-    static const struct tw_adder adder_##name = {sizeof(T),          rows_##name,     ring_##name, single_##name, chain_##name, \
-                                                 chain_back_##name, shuffled_##name, set_##name,  get_##name};
+#define ADDER(name, T, ROUND)                                                                      \
+    static void rows_##name(const struct tw_program *p, const uint32_t *place, const void *from,   \
+                            void *out)                                                             \
+    {                                                                                              \
+        T stack[TW_MAX_STACK][TW_LANES];                                                           \
+        const T *row = from;                                                                       \
+        size_t top = 0;                                                                            \
+        for (size_t i = 0; i < p->count; i++) {                                                    \
+            const uint32_t op = p->op[i], at = op & TW_PLACE;                                      \
+            const T *x = row + (size_t)(place ? place[at] : at) * TW_LANES;                        \
+            if (i + AHEAD < p->count)                                                              \
+                fetch(row, place, p->op[i + AHEAD] & TW_PLACE, sizeof(T) * TW_LANES);              \
+            if (op & TW_FOLD) {                                                                    \
+                x = stack[--top];                                                                  \
+            } else if (!(op & TW_ADD)) {                                                           \
+                memcpy(stack[top++], x, sizeof *stack);                                            \
+                continue;                                                                          \
+            }                                                                                      \
+            T *sum = stack[top - 1];                                                               \
+            for (size_t j = 0; j < TW_LANES; j++)                                                  \
+                sum[j] = ROUND(sum[j] + x[j]);                                                     \
+        }                                                                                          \
+        memcpy(out, stack[0], sizeof *stack);                                                      \
+    }                                                                                              \
+    static void ring_##name(uint32_t ranks, const uint32_t *place, const uint32_t start[TW_LANES], \
+                            const void *from, void *result)                                        \
+    {                                                                                              \
+        T sum[TW_LANES] = {0}, *out = result;                                                      \
+        const T *row = from;                                                                       \
+        size_t begun = 0, ended = 0;                                                               \
+        for (uint32_t i = start[0]; ended < TW_LANES; i++) {                                       \
+            const uint32_t at = i < ranks ? i : i - ranks;                                         \
+            const T *x = row + (size_t)(place ? place[at] : at) * TW_LANES;                        \
+            fetch(row, place, at + AHEAD < ranks ? at + AHEAD : at, sizeof(T) * TW_LANES);         \
+            for (; begun < TW_LANES && start[begun] == i; begun++)                                 \
+                sum[begun] = (T) - 0.0;                                                            \
+            for (size_t j = 0; j < TW_LANES; j++)                                                  \
+                sum[j] = ROUND(sum[j] + x[j]);                                                     \
+            for (; ended < TW_LANES && start[ended] + (ranks - 1) == i; ended++)                   \
+                out[ended] = sum[ended];                                                           \
+        }                                                                                          \
+    }                                                                                              \
+    static void single_##name(const struct tw_program *p, const void *from, void *out)             \
+    {                                                                                              \
+        T stack[TW_MAX_STACK];                                                                     \
+        const T *x = from;                                                                         \
+        size_t top = 0;                                                                            \
+        for (size_t i = 0; i < p->count; i++) {                                                    \
+            const uint32_t op = p->op[i];                                                          \
+            if (op & TW_FOLD) {                                                                    \
+                top--;                                                                             \
+                stack[top - 1] = ROUND(stack[top - 1] + stack[top]);                               \
+            } else if (op & TW_ADD) {                                                              \
+                stack[top - 1] = ROUND(stack[top - 1] + x[op & TW_PLACE]);                         \
+            } else {                                                                               \
+                stack[top++] = x[op & TW_PLACE];                                                   \
+            }                                                                                      \
+        }                                                                                          \
+        memcpy(out, stack, sizeof(T));                                                             \
+    }                                                                                              \
+    static void chain_##name(const void *from, size_t n, void *result)                             \
+    {                                                                                              \
+        const T *x = from;                                                                         \
+        T sum = *(T *)result;                                                                      \
+        for (size_t i = 0; i < n; i++)                                                             \
+            sum = ROUND(sum + x[i]);                                                               \
+        *(T *)result = sum;                                                                        \
+    }                                                                                              \
+    static void chain_back_##name(const void *from, size_t n, void *result)                        \
+    {                                                                                              \
+        const T *x = from;                                                                         \
+        T sum = *(T *)result;                                                                      \
+        for (size_t i = n; i-- > 0;)                                                               \
+            sum = ROUND(sum + x[i]);                                                               \
+        *(T *)result = sum;                                                                        \
+    }                                                                                              \
+    static void shuffled_##name(void *array, size_t n, uint64_t seed, void *result)                \
+    {                                                                                              \
+        enum { BATCH = 512 };                                                                      \
+        uint64_t draw[BATCH];                                                                      \
+        T *x = array, sum = *(T *)result;                                                          \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            if (i % BATCH == 0)                                                                    \
+                twin_random_fill_u64(seed, i, n - i < BATCH ? n - i : BATCH, draw);                \
+            const size_t j = i + below(draw[i % BATCH], n - i);                                    \
+            const T v = x[j];                                                                      \
+            x[j] = x[i];                                                                           \
+            x[i] = v;                                                                              \
+            sum = ROUND(sum + v);                                                                  \
+        }                                                                                          \
+        *(T *)result = sum;                                                                        \
+    }                                                                                              \
+    static void set_##name(void *x, size_t i, double v)                                            \
+    {                                                                                              \
+        ((T *)x)[i] = (T)v;                                                                        \
+    }                                                                                              \
+    static double get_##name(const void *x, size_t i)                                              \
+    {                                                                                              \
+        return (double)((const T *)x)[i];                                                          \
+    }                                                                                              \
+    static const struct tw_adder adder_##name = {sizeof(T),       rows_##name,  ring_##name,       \
+                                                 single_##name,   chain_##name, chain_back_##name, \
+                                                 shuffled_##name, set_##name,   get_##name};
 
 /* Place below n of a draw: the high half of the product. Off from even by less than n / 2^64. */
 static inline size_t below(uint64_t draw, size_t n)
@@ -172,10 +179,15 @@ ADDER(bf16, float, to_bf16)
 
 const struct tw_adder *tw_adder_for(enum twin_dtype dtype)
 {
-    return dtype == TWIN_F64 ? &adder_f64 : dtype == TWIN_F32 ? &adder_f32 : dtype == TWIN_F16 ? &adder_f16 : dtype == TWIN_BF16 ? &adder_bf16 : NULL;
+    return dtype == TWIN_F64    ? &adder_f64
+           : dtype == TWIN_F32  ? &adder_f32
+           : dtype == TWIN_F16  ? &adder_f16
+           : dtype == TWIN_BF16 ? &adder_bf16
+                                : NULL;
 }
 
-int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out, struct twin_error *err)
+int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out,
+               struct twin_error *err)
 {
     uint16_t half = 0;
     float single = 0;
@@ -188,13 +200,16 @@ int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out, s
     else if (dtype == TWIN_BF16)
         *out = (double)as_float((uint32_t)half << 16);
     else if (dtype == TWIN_F16)
-        *out = (half >> 15 ? -1 : 1) * (e == 31 ? (f ? NAN : INFINITY) : e ? ldexp(1024 + f, e - 25) : ldexp(f, -24));
+        *out = (half >> 15 ? -1 : 1) * (e == 31 ? (f ? NAN : INFINITY)
+                                        : e     ? ldexp(1024 + f, e - 25)
+                                                : ldexp(f, -24));
     return rc;
 }
 
 /* ---- roundings and units */
 
-/* Nearest with `digits` significant bits, of exponents from `least` (that of the last bit of subnormal numbers) to `most`. */
+/* Nearest with `digits` significant bits, of exponents from `least` (that of the last bit of
+ * subnormal numbers) to `most`. */
 static double round_digits(double x, int digits, int least, int most)
 {
     int e;
@@ -202,7 +217,8 @@ static double round_digits(double x, int digits, int least, int most)
         return x;
     frexp(x, &e); /* |x| in [2^(e-1), 2^e) */
     int unit = e - digits < least ? least : e - digits;
-    double n = nearbyint(ldexp(x, -unit)), y = ldexp(n, unit); /* exact: n has at most `digits` + 1 bits */
+    /* exact: n has at most `digits` + 1 bits */
+    double n = nearbyint(ldexp(x, -unit)), y = ldexp(n, unit);
     return fabs(y) >= ldexp(1, most) ? copysign(INFINITY, x) : y;
 }
 
@@ -218,8 +234,12 @@ double twin_round_to(enum twin_precision p, double x)
 
 double twin_ulp(enum twin_dtype dtype, double x)
 {
-    int e = 0, digits = dtype == TWIN_F64 ? 53 : dtype == TWIN_F32 ? 24 : dtype == TWIN_F16 ? 11 : 8;
-    int least = dtype == TWIN_F64 ? -1074 : dtype == TWIN_F32 ? -149 : dtype == TWIN_F16 ? -24 : -133;
+    int e = 0;
+    int digits = dtype == TWIN_F64 ? 53 : dtype == TWIN_F32 ? 24 : dtype == TWIN_F16 ? 11 : 8;
+    int least = dtype == TWIN_F64   ? -1074
+                : dtype == TWIN_F32 ? -149
+                : dtype == TWIN_F16 ? -24
+                                    : -133;
     if (!isfinite(x))
         return NAN;
     frexp(x, &e);

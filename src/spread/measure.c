@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alpha and beta of this machine: messages there and back over TCP on the loopback, between two threads. */
+/* alpha and beta of this machine: messages there and back over TCP on the loopback, between two
+ * threads. */
 #include "base.h"
 
 #include <arpa/inet.h>
@@ -29,14 +30,18 @@ static bool move(int fd, char *data, size_t n, bool out)
     return true;
 }
 
-struct echo { int fd; char *data; };
+struct echo {
+    int fd;
+    char *data;
+};
 
 static void *echo(void *p)
 {
     struct echo *e = p;
     for (int phase = 0; phase < 2; phase++)
         for (int i = 0; i < (phase ? LARGE_ROUNDS : SMALL_ROUNDS); i++)
-            if (!move(e->fd, e->data, phase ? LARGE : SMALL, false) || !move(e->fd, e->data, phase ? LARGE : SMALL, true))
+            if (!move(e->fd, e->data, phase ? LARGE : SMALL, false) ||
+                !move(e->fd, e->data, phase ? LARGE : SMALL, true))
                 return NULL;
     return NULL;
 }
@@ -51,13 +56,17 @@ static int connect_pair(int fd[2], struct twin_error *err)
     int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fd[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fd[1] = -1;
-    bool ok = door >= 0 && fd[0] >= 0 && bind(door, (struct sockaddr *)&to, sizeof to) == 0 && listen(door, 1) == 0 &&
-              getsockname(door, (struct sockaddr *)&to, &size) == 0 && connect(fd[0], (struct sockaddr *)&to, sizeof to) == 0 &&
-              setsockopt(door, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 && (fd[1] = accept4(door, NULL, NULL, SOCK_CLOEXEC)) >= 0;
+    bool ok = door >= 0 && fd[0] >= 0 && bind(door, (struct sockaddr *)&to, sizeof to) == 0 &&
+              listen(door, 1) == 0 && getsockname(door, (struct sockaddr *)&to, &size) == 0 &&
+              connect(fd[0], (struct sockaddr *)&to, sizeof to) == 0 &&
+              setsockopt(door, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
+              (fd[1] = accept4(door, NULL, NULL, SOCK_CLOEXEC)) >= 0;
     for (int i = 0; ok && i < 2; i++)
-        ok = setsockopt(fd[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0 && setsockopt(fd[i], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
+        ok = setsockopt(fd[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0 &&
+             setsockopt(fd[i], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
              setsockopt(fd[i], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0;
-    int rc = ok ? 0 : twin_error_system(err, "cannot measure the loopback: give --alpha and --beta");
+    int rc = ok ? 0
+                : twin_error_system(err, "cannot measure the loopback: give --alpha and --beta");
     if (door >= 0)
         close(door);
     return rc;
@@ -94,13 +103,18 @@ int twin_network_measure(struct twin_network *net, struct twin_error *err)
     if (rc == 0 && !data)
         rc = twin_error_set(err, TWIN_ENOMEM, "no memory to measure the loopback with");
     if (rc == 0 && pthread_create(&thread, NULL, echo, &other) != 0)
-        rc = twin_error_set(err, TWIN_EUNSUPPORTED, "cannot measure the loopback: no second thread; give --alpha and --beta");
+        rc = twin_error_set(
+            err, TWIN_EUNSUPPORTED,
+            "cannot measure the loopback: no second thread; give --alpha and --beta");
     if (rc == 0) {
-        bool ok = one_way(fd[0], data, SMALL, SMALL_ROUNDS, &small) && one_way(fd[0], data, LARGE, LARGE_ROUNDS, &large);
+        bool ok = one_way(fd[0], data, SMALL, SMALL_ROUNDS, &small) &&
+                  one_way(fd[0], data, LARGE, LARGE_ROUNDS, &large);
         shutdown(fd[0], SHUT_RDWR); /* the other thread ends in any case */
         pthread_join(thread, NULL);
         if (!ok)
-            rc = twin_error_set(err, TWIN_EIO, "cannot measure the loopback: it does not answer; give --alpha and --beta");
+            rc = twin_error_set(
+                err, TWIN_EIO,
+                "cannot measure the loopback: it does not answer; give --alpha and --beta");
     }
     if (rc == 0) {
         net->alpha_s = small;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time of a collective by an alpha-beta model: a message of b bytes takes alpha + b beta, and is late by a jitter drawn for it. A
- * rank sends one message at a time and receives one at a time; adding costs nothing. All ranks are ready at 0.
+ * Time of a collective by an alpha-beta model: a message of b bytes takes alpha + b beta, and is
+ * late by a jitter drawn for it. A rank sends one message at a time and receives one at a time;
+ * adding costs nothing. All ranks are ready at 0.
  */
 #include "orders.h"
 
@@ -22,10 +23,12 @@ struct draws {
     uint64_t batch[256];
 };
 
-/* ln x for 0 < x <= 1 from + - * / alone, which round alike everywhere: x = m 2^-k, and 2 atanh((m - 1) / (m + 1)) by its series. */
+/* ln x for 0 < x <= 1 from + - * / alone, which round alike everywhere: x = m 2^-k, and 2 atanh((m
+ * - 1) / (m + 1)) by its series. */
 static double log_of(double x)
 {
-    static const double series[] = {1. / 19, 1. / 17, 1. / 15, 1. / 13, 1. / 11, 1. / 9, 1. / 7, 1. / 5, 1. / 3, 1};
+    static const double series[] = {1. / 19, 1. / 17, 1. / 15, 1. / 13, 1. / 11,
+                                    1. / 9,  1. / 7,  1. / 5,  1. / 3,  1};
     int e;
     double m = frexp(x, &e);
     if (m < 0.7071067811865476) {
@@ -60,7 +63,8 @@ static double largest(const double *t, uint32_t n)
 }
 
 /* 2 (P - 1) steps; in each a rank waits for its own last step and for its neighbour's message. */
-static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *simulated, double *t)
+static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *simulated,
+                   double *t)
 {
     const uint32_t n = ranks < FULL_RING ? ranks : FULL_RING, steps = 2 * (n - 1);
     double *now = t, *then = t + n;
@@ -81,7 +85,8 @@ static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *
     return ranks == n ? largest(now, n) : largest(now, n) / steps * (2 * ((double)ranks - 1));
 }
 
-/* Down a binomial tree from rank 0, which has the message at `from`; a rank sends to one after the other. */
+/* Down a binomial tree from rank 0, which has the message at `from`; a rank sends to one after the
+ * other. */
 static double broadcast(struct draws *d, uint32_t ranks, double message_s, double from, double *t)
 {
     uint32_t top = 1;
@@ -97,7 +102,8 @@ static double broadcast(struct draws *d, uint32_t ranks, double message_s, doubl
     return largest(t, ranks);
 }
 
-/* Up to rank 0, each rank taking its children's messages one after the other, and down again the same way, whole. */
+/* Up to rank 0, each rank taking its children's messages one after the other, and down again the
+ * same way, whole. */
 static double tree(struct draws *d, uint32_t ranks, double message_s, double *t)
 {
     for (uint32_t mask = 1; mask < ranks; mask <<= 1)
@@ -136,7 +142,9 @@ static double doubling(struct draws *d, uint32_t ranks, double message_s, double
 }
 
 /* A rank and what it waits for in one of the two trees, children before parents. */
-struct link { uint32_t rank, child[2]; };
+struct link {
+    uint32_t rank, child[2];
+};
 
 static uint32_t post_order(uint32_t ranks, uint32_t rank, int half, struct link *out, uint32_t n)
 {
@@ -151,11 +159,14 @@ static uint32_t post_order(uint32_t ranks, uint32_t rank, int half, struct link 
     return n + 1;
 }
 
-/* One tree, half of the bytes, in segments that follow each other: each goes up when the rank's children have sent theirs. Up and
- * down go on at the same time; in each direction a rank sends one message after the other. */
-static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double segment_s, const struct link *link, double *t)
+/* One tree, half of the bytes, in segments that follow each other: each goes up when the rank's
+ * children have sent theirs. Up and down go on at the same time; in each direction a rank sends one
+ * message after the other. */
+static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double segment_s,
+                     const struct link *link, double *t)
 {
-    double *up = t, *down = t + ranks, *ready = t + 2 * (size_t)ranks, last = 0; /* until when it sends; its sum of this segment, later its result */
+    /* until when it sends; its sum of this segment, later its result */
+    double *up = t, *down = t + ranks, *ready = t + 2 * (size_t)ranks, last = 0;
     memset(t, 0, 2 * (size_t)ranks * sizeof *t);
     for (uint32_t s = 0; s < segments; s++) {
         for (uint32_t i = 0; i < ranks; i++) {
@@ -181,9 +192,11 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
     return last;
 }
 
-static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t, double *seconds, struct twin_error *err)
+static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t, double *seconds,
+                       struct twin_error *err)
 {
-    /* As many segments as make the pipeline shortest without jitter: depth + segments stages of alpha + share of beta. */
+    /* As many segments as make the pipeline shortest without jitter: depth + segments stages of
+     * alpha + share of beta. */
     const double half_s = bytes / 2 * d->net->beta_s;
     double depth = 0;
     for (uint32_t reach = 1; reach < ranks; reach *= 2)
@@ -196,13 +209,17 @@ static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t,
     *seconds = 0;
     for (int half = 0; half < 2 && ranks > 1; half++) {
         post_order(ranks, !half ? 0 : ranks % 2 ? 1 : ranks - 1, half, link, 0);
-        *seconds = fmax(*seconds, binary(d, ranks, segments, d->net->alpha_s + half_s / segments, link, t));
+        *seconds = fmax(*seconds,
+                        binary(d, ranks, segments, d->net->alpha_s + half_s / segments, link, t));
     }
     tw_free(link);
     return 0;
 }
 
-struct arriving { double at; uint32_t rank; };
+struct arriving {
+    double at;
+    uint32_t rank;
+};
 
 static int by_time(const void *a, const void *b)
 {
@@ -212,8 +229,10 @@ static int by_time(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* All send to rank 0 at once; its link takes the bytes of one after the other. Then the result goes down a binomial tree. */
-static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order, double *t, double *seconds, struct twin_error *err)
+/* All send to rank 0 at once; its link takes the bytes of one after the other. Then the result goes
+ * down a binomial tree. */
+static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order, double *t,
+                  double *seconds, struct twin_error *err)
 {
     struct arriving *a = tw_reallocarray(NULL, ranks, sizeof *a);
     const double message_s = d->net->alpha_s + bytes * d->net->beta_s;
@@ -234,20 +253,27 @@ static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order
     return 0;
 }
 
-int twin_network_time(const struct twin_network *net, enum twin_algorithm a, uint32_t ranks, double bytes, uint64_t seed, uint64_t trial,
-                      uint32_t *arrival, uint32_t *simulated, double *seconds, struct twin_error *err)
+int twin_network_time(const struct twin_network *net, enum twin_algorithm a, uint32_t ranks,
+                      double bytes, uint64_t seed, uint64_t trial, uint32_t *arrival,
+                      uint32_t *simulated, double *seconds, struct twin_error *err)
 {
     struct draws d = {.net = net, .seed = twin_seed_index(seed, "network/trial", trial)};
     uint32_t all = ranks;
     int rc = 0;
-    if (ranks < 1 || ranks > TWIN_MAX_RANKS || !(bytes >= 0) || !(net->alpha_s >= 0) || !(net->beta_s >= 0) || !(net->jitter_s >= 0) || !isfinite(bytes + net->alpha_s + net->beta_s + net->jitter_s))
-        return twin_error_set(err, TWIN_EINVAL, "expected 1 to %d ranks, and times that are finite and not negative", TWIN_MAX_RANKS);
+    if (ranks < 1 || ranks > TWIN_MAX_RANKS || !(bytes >= 0) || !(net->alpha_s >= 0) ||
+        !(net->beta_s >= 0) || !(net->jitter_s >= 0) ||
+        !isfinite(bytes + net->alpha_s + net->beta_s + net->jitter_s))
+        return twin_error_set(err, TWIN_EINVAL,
+                              "expected 1 to %d ranks, and times that are finite and not negative",
+                              TWIN_MAX_RANKS);
     double *t = tw_calloc(3 * (size_t)ranks, sizeof *t);
     if (!t)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
     const double whole = net->alpha_s + bytes * net->beta_s;
     switch (a) {
-    case TWIN_RING: *seconds = ring(&d, ranks, net->alpha_s + bytes / ranks * net->beta_s, &all, t); break;
+    case TWIN_RING:
+        *seconds = ring(&d, ranks, net->alpha_s + bytes / ranks * net->beta_s, &all, t);
+        break;
     case TWIN_TREE: *seconds = tree(&d, ranks, whole, t); break;
     case TWIN_RECURSIVE_DOUBLING: *seconds = doubling(&d, ranks, whole, t); break;
     case TWIN_DOUBLE_TREE: rc = double_tree(&d, ranks, bytes, t, seconds, err); break;

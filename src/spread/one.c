@@ -17,15 +17,16 @@ enum { RING_STARTS = 64 }; /* chunks of the ring that are tried */
 struct task {
     const struct tw_adder *add;
     const struct twin_sum_options *o;
-    void *numbers;      /* as held */
-    void *copy[64];     /* of each thread, to be shuffled */
+    void *numbers;  /* as held */
+    void *copy[64]; /* of each thread, to be shuffled */
     uint64_t n, *seed;
     double *out;
 };
 
 /* ---- exact */
 
-static int exact_of(const struct task *t, struct twin_sum_spread *s, struct twin_acc *sum, struct twin_error *err)
+static int exact_of(const struct task *t, struct twin_sum_spread *s, struct twin_acc *sum,
+                    struct twin_error *err)
 {
     struct twin_acc size;
     const enum twin_dtype held = t->add->size == 8 ? TWIN_F64 : TWIN_F32;
@@ -61,7 +62,8 @@ static void name(struct twin_sum_spread *s, const char *order, double value)
     r->value = value;
 }
 
-static double chain(const struct task *t, void (*f)(const void *, size_t, void *), const void *x, uint64_t n)
+static double chain(const struct task *t, void (*f)(const void *, size_t, void *), const void *x,
+                    uint64_t n)
 {
     double room = 0; /* for a double or a float */
     t->add->set(&room, 0, -0.0);
@@ -84,16 +86,20 @@ static int by_float(const void *a, const void *b)
 /* Each worker adds its piece; then the P partial sums go together. */
 static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
 {
-    static const enum twin_algorithm tried[] = {TWIN_RANK_ORDER, TWIN_TREE, TWIN_DOUBLE_TREE, TWIN_RECURSIVE_DOUBLING};
+    static const enum twin_algorithm tried[] = {TWIN_RANK_ORDER, TWIN_TREE, TWIN_DOUBLE_TREE,
+                                                TWIN_RECURSIVE_DOUBLING};
     const uint32_t ranks = t->o->workers;
-    char *part = tw_calloc(2 * (size_t)ranks, t->add->size), *turned = part ? part + ranks * t->add->size : NULL;
+    char *part = tw_calloc(2 * (size_t)ranks, t->add->size);
+    char *turned = part ? part + ranks * t->add->size : NULL;
     double room = 0, low = INFINITY, high = -INFINITY;
     struct tw_program p = {0};
     int rc = part ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u workers", ranks);
     for (uint32_t r = 0; rc == 0 && r < ranks; r++) {
         __extension__ typedef unsigned __int128 wide;
-        uint64_t from = (uint64_t)((wide)t->n * r / ranks), to = (uint64_t)((wide)t->n * (r + 1) / ranks);
-        t->add->set(part, r, chain(t, t->add->chain, (char *)t->numbers + from * t->add->size, to - from));
+        uint64_t from = (uint64_t)((wide)t->n * r / ranks);
+        uint64_t to = (uint64_t)((wide)t->n * (r + 1) / ranks);
+        t->add->set(part, r,
+                    chain(t, t->add->chain, (char *)t->numbers + from * t->add->size, to - from));
     }
     for (size_t i = 0; rc == 0 && i < sizeof tried / sizeof *tried; i++) {
         rc = tw_program_make(tried[i], ranks, 0, &p, err);
@@ -143,7 +149,8 @@ static int shuffle(void *user, unsigned thread, uint64_t i, struct twin_error *e
     (void)err;
     memcpy(t->copy[thread], t->numbers, t->n * t->add->size);
     t->add->set(&room, 0, -0.0);
-    t->add->shuffled(t->copy[thread], (size_t)t->n, twin_seed_index(t->o->seed, "spread/order", i), &room);
+    t->add->shuffled(t->copy[thread], (size_t)t->n, twin_seed_index(t->o->seed, "spread/order", i),
+                     &room);
     t->out[i] = t->add->get(&room, 0);
     return 0;
 }
@@ -167,10 +174,15 @@ static int count_distinct(const double *x, uint64_t n, uint64_t *distinct)
     return 0;
 }
 
-/* Statistics of the deviations from the exact value, which keep their digits where the sums themselves agree in all but the last. */
-static int judge(const double *random, const struct twin_acc *exact, struct twin_sum_spread *s, struct twin_error *err)
+/* Statistics of the deviations from the exact value, which keep their digits where the sums
+ * themselves agree in all but the last. */
+static int judge(const double *random, const struct twin_acc *exact, struct twin_sum_spread *s,
+                 struct twin_error *err)
 {
-    double *d = tw_calloc(s->orders + 1, sizeof *d), low = INFINITY, high = -INFINITY, all_low, all_high;
+    double *d = tw_calloc(s->orders + 1, sizeof *d);
+    double low = INFINITY;
+    double high = -INFINITY;
+    double all_low, all_high;
     int rc = d ? count_distinct(random, s->orders, &s->distinct) : TWIN_ENOMEM;
     if (rc != 0) {
         tw_free(d);
@@ -208,7 +220,8 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
     }
     s->floor = all_high - all_low;
     if (spread)
-        s->floor = fmax(s->floor, 1.959963984540054 * sqrt(2) * twin_stats_sd_interval(s->sd, finite, .9).high);
+        s->floor = fmax(s->floor, 1.959963984540054 * sqrt(2) *
+                                      twin_stats_sd_interval(s->sd, finite, .9).high);
     tw_free(d);
     return 0;
 }
@@ -216,31 +229,40 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
 static int allocate(struct task *t, const double *x, unsigned threads, struct twin_error *err)
 {
     if (t->n > SIZE_MAX / 16)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu numbers", (unsigned long long)t->n);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu numbers",
+                              (unsigned long long)t->n);
     t->numbers = tw_malloc(t->n * t->add->size + 8);
     for (unsigned i = 0; i < threads; i++)
         t->copy[i] = t->numbers ? tw_malloc(t->n * t->add->size + 8) : NULL;
     for (unsigned i = 0; i < threads; i++)
         if (!t->copy[i])
-            return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu numbers in %u orders at a time", (unsigned long long)t->n, threads);
+            return twin_error_set(err, TWIN_ENOMEM,
+                                  "no memory for %llu numbers in %u orders at a time",
+                                  (unsigned long long)t->n, threads);
     for (uint64_t i = 0; i < t->n; i++) {
         if (!isfinite(x[i]))
-            return twin_error_set(err, TWIN_EINVAL, "number %llu is %s: there is no sum whose order could matter", (unsigned long long)i,
-                                  isnan(x[i]) ? "NaN" : "infinite");
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "number %llu is %s: there is no sum whose order could matter",
+                                  (unsigned long long)i, isnan(x[i]) ? "NaN" : "infinite");
         t->add->set(t->numbers, i, x[i]);
     }
     return 0;
 }
 
-int twin_sum_spread(const double *x, uint64_t n, const struct twin_sum_options *o, double *random, struct twin_sum_spread *out, struct twin_error *err)
+int twin_sum_spread(const double *x, uint64_t n, const struct twin_sum_options *o, double *random,
+                    struct twin_sum_spread *out, struct twin_error *err)
 {
     struct task t = {.add = tw_adder_for(o->dtype), .o = o, .n = n, .out = random};
     struct twin_acc exact;
-    const struct tw_work w = {.work = shuffle, .user = &t, .after = o->progress, .after_user = o->user};
+    const struct tw_work w = {
+        .work = shuffle, .user = &t, .after = o->progress, .after_user = o->user};
     unsigned threads = tw_threads(o->threads, o->orders);
     *out = (struct twin_sum_spread){.count = n, .random = random, .orders = o->orders};
     if (!t.add || o->orders < 2 || o->workers > TWIN_MAX_RANKS)
-        return twin_error_set(err, TWIN_EINVAL, "expected additions in f64, f32, f16 or bf16, 2 orders or more, and at most %d workers", TWIN_MAX_RANKS);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "expected additions in f64, f32, f16 or bf16, 2 orders or more, and at most %d workers",
+            TWIN_MAX_RANKS);
     int rc = allocate(&t, x, threads, err);
     if (rc == 0)
         rc = exact_of(&t, out, &exact, err);

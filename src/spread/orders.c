@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-static const char *const names[TWIN_ALGORITHMS] = {"rank-order", "ring", "tree", "double-tree", "recursive-doubling", "arrival"};
+static const char *const names[TWIN_ALGORITHMS] = {
+    "rank-order", "ring", "tree", "double-tree", "recursive-doubling", "arrival"};
 
 const char *twin_algorithm_name(enum twin_algorithm a)
 {
@@ -28,7 +29,8 @@ static void emit(struct tw_program *p, uint32_t op)
     p->op[p->count++] = op;
 }
 
-/* What was emitted from `start` on goes into the sum below. One contribution alone is added as it is. */
+/* What was emitted from `start` on goes into the sum below. One contribution alone is added as it
+ * is. */
 static void fold(struct tw_program *p, size_t start)
 {
     if (p->count - start == 1)
@@ -48,7 +50,8 @@ static void binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t 
     }
 }
 
-/* The block of 2^k new ranks from `first` on. With P no power of two the first 2 * extra ranks have gone together in pairs. */
+/* The block of 2^k new ranks from `first` on. With P no power of two the first 2 * extra ranks have
+ * gone together in pairs. */
 static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32_t extra)
 {
     if (size == 1) {
@@ -67,7 +70,8 @@ struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half)
 {
     const int n = (int)ranks;
     const bool odd = n % 2;
-    int r = !half ? (int)rank : odd ? ((int)rank - 1 + n) % n : n - 1 - (int)rank; /* shifted by one, or in the mirror */
+    /* shifted by one, or in the mirror */
+    int r = !half ? (int)rank : odd ? ((int)rank - 1 + n) % n : n - 1 - (int)rank;
     struct tw_family f = {-1, {-1, -1}};
     int bit = 1;
     while (bit < n && !(bit & r))
@@ -106,12 +110,14 @@ static void binary(struct tw_program *p, uint32_t rank, uint32_t ranks, int half
         }
 }
 
-int tw_program_make(enum twin_algorithm a, uint32_t ranks, int half, struct tw_program *p, struct twin_error *err)
+int tw_program_make(enum twin_algorithm a, uint32_t ranks, int half, struct tw_program *p,
+                    struct twin_error *err)
 {
     uint32_t power = 1;
     *p = (struct tw_program){0};
     if (ranks < 1 || ranks > TWIN_MAX_RANKS)
-        return twin_error_set(err, TWIN_EINVAL, "expected 1 to %d ranks, found %u", TWIN_MAX_RANKS, ranks);
+        return twin_error_set(err, TWIN_EINVAL, "expected 1 to %d ranks, found %u", TWIN_MAX_RANKS,
+                              ranks);
     p->op = tw_reallocarray(NULL, 2 * (size_t)ranks, sizeof *p->op);
     if (!p->op)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of work handed out to threads. Results do not depend on who did what: each piece writes its own place. */
+/* Pieces of work handed out to threads. Results do not depend on who did what: each piece writes
+ * its own place. */
 #include "threads.h"
 
 #include <pthread.h>
@@ -18,7 +19,11 @@ struct crew {
     struct twin_error err;
 };
 
-struct member { struct crew *crew; unsigned number; pthread_t thread; };
+struct member {
+    struct crew *crew;
+    unsigned number;
+    pthread_t thread;
+};
 
 unsigned tw_threads(unsigned wanted, uint64_t n)
 {

@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <twin/error.h>
 
-/* Calls work(user, thread, i) for i = 0 to n - 1, each once, from `threads` threads (0: as many as processors, at most 64; fewer when
- * threads cannot be had). The first failure ends it and is the result. after: called with i + 1 finished, from the caller's
- * thread; may be NULL. */
+/* Calls work(user, thread, i) for i = 0 to n - 1, each once, from `threads` threads (0: as many as
+ * processors, at most 64; fewer when threads cannot be had). The first failure ends it and is the
+ * result. after: called with i + 1 finished, from the caller's thread; may be NULL. */
 struct tw_work {
     int (*work)(void *user, unsigned thread, uint64_t i, struct twin_error *err);
     void (*after)(void *user, uint64_t done, uint64_t all);

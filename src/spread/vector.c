@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contributions of many ranks, added element by element in many orders. TW_LANES elements go side by side. */
+/* Contributions of many ranks, added element by element in many orders. TW_LANES elements go side
+ * by side. */
 #include "adding.h"
 #include "threads.h"
 
@@ -12,7 +13,8 @@
 enum { BLOCK = 16, MOST_THREADS = 64 }; /* tiles that are handed out together */
 #define MOST_KEPT ((uint64_t)1 << 22)   /* elements whose spreads are kept for quantiles */
 
-/* What one block of tiles adds to the whole: kept apart, and merged in order, so that threads change no bit. */
+/* What one block of tiles adds to the whole: kept apart, and merged in order, so that threads
+ * change no bit. */
 struct part {
     struct twin_vector_spread sum;
     struct twin_vector_result *result;
@@ -43,7 +45,8 @@ static uint64_t element_at(const struct twin_vector_job *j, uint64_t i)
 
 /* ---- filling a tile */
 
-static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lanes, bool finite[TW_LANES], struct twin_error *err)
+static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lanes,
+                bool finite[TW_LANES], struct twin_error *err)
 {
     const struct twin_vector_job *j = e->job;
     for (unsigned lane = 0; lane < TW_LANES; lane++) {
@@ -60,7 +63,8 @@ static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lane
         struct twin_acc sum;
         twin_acc_init(&sum);
         const bool wide = e->add->size == 8;
-        int rc = twin_acc_add(&sum, wide ? TWIN_F64 : TWIN_F32, wide ? (const void *)b->column : b->single, j->ranks, err);
+        int rc = twin_acc_add(&sum, wide ? TWIN_F64 : TWIN_F32,
+                              wide ? (const void *)b->column : b->single, j->ranks, err);
         if (rc == 0)
             rc = tw_rounded(&sum, j->dtype, &b->rounded[lane], err);
         if (rc != 0)
@@ -94,7 +98,8 @@ static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned 
             e->add->rows(&e->program[o->algorithm], o->place, b->row, out);
         if (o->algorithm == TWIN_DOUBLE_TREE && second < lanes) {
             e->add->rows(&e->program[TWIN_ALGORITHMS], o->place, b->row, other);
-            memcpy(out + second * e->add->size, other + second * e->add->size, bytes - second * e->add->size);
+            memcpy(out + second * e->add->size, other + second * e->add->size,
+                   bytes - second * e->add->size);
         }
     }
 }
@@ -120,7 +125,8 @@ static uint64_t count_distinct(double *x, size_t n)
     return distinct;
 }
 
-static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at, unsigned lane, bool finite)
+static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at, unsigned lane,
+                  bool finite)
 {
     const size_t n = e->job->orders;
     const double exact = b->exact[lane];
@@ -214,7 +220,7 @@ static int by_hash(const void *a, const void *b)
 
 static int count_vectors(struct twin_vector_spread *s, struct twin_error *err)
 {
-    uint64_t (*hash)[2] = tw_calloc(s->results + 1, sizeof *hash);
+    uint64_t(*hash)[2] = tw_calloc(s->results + 1, sizeof *hash);
     if (!hash)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu results", s->results);
     for (size_t i = 0; i < s->results; i++)
@@ -227,7 +233,8 @@ static int count_vectors(struct twin_vector_spread *s, struct twin_error *err)
     return 0;
 }
 
-static int merge(struct engine *e, uint64_t blocks, struct twin_vector_spread *s, struct twin_error *err)
+static int merge(struct engine *e, uint64_t blocks, struct twin_vector_spread *s,
+                 struct twin_error *err)
 {
     for (uint64_t k = 0; k < blocks; k++) {
         const struct part *p = &e->part[k];
@@ -263,14 +270,17 @@ static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct t
 {
     const struct twin_vector_job *j = e->job;
     const uint64_t kept = (j->elements + e->step - 1) / e->step;
-    bool ok = (e->part = tw_calloc(blocks + 1, sizeof *e->part)) && (e->relative = tw_malloc(kept * sizeof(float) + 1)) &&
+    bool ok = (e->part = tw_calloc(blocks + 1, sizeof *e->part)) &&
+              (e->relative = tw_malloc(kept * sizeof(float) + 1)) &&
               (e->ulps = tw_malloc(kept * sizeof(float) + 1));
     for (uint64_t k = 0; ok && k < blocks; k++)
         ok = (e->part[k].result = tw_calloc(j->orders, sizeof *e->part[k].result)) != NULL;
     for (unsigned t = 0; ok && t < threads; t++) {
         struct bench *b = &e->bench[t];
-        ok = (b->row = tw_reallocarray(NULL, (size_t)j->ranks * TW_LANES, e->add->size)) && (b->out = tw_reallocarray(NULL, j->orders * TW_LANES, e->add->size)) &&
-             (b->column = tw_reallocarray(NULL, j->ranks, sizeof(double))) && (b->single = tw_reallocarray(NULL, j->ranks, sizeof(float))) &&
+        ok = (b->row = tw_reallocarray(NULL, (size_t)j->ranks * TW_LANES, e->add->size)) &&
+             (b->out = tw_reallocarray(NULL, j->orders * TW_LANES, e->add->size)) &&
+             (b->column = tw_reallocarray(NULL, j->ranks, sizeof(double))) &&
+             (b->single = tw_reallocarray(NULL, j->ranks, sizeof(float))) &&
              (b->value = tw_reallocarray(NULL, j->orders, sizeof(double)));
     }
     for (uint64_t i = 0; ok && i < kept; i++)
@@ -308,15 +318,23 @@ static void discard(struct engine *e, uint64_t blocks, unsigned threads)
     }
 }
 
-int twin_vector_spread(const struct twin_vector_job *job, struct twin_vector_result *result, struct twin_vector_spread *out, struct twin_error *err)
+int twin_vector_spread(const struct twin_vector_job *job, struct twin_vector_result *result,
+                       struct twin_vector_spread *out, struct twin_error *err)
 {
-    struct engine e = {.job = job, .add = tw_adder_for(job->dtype), .step = job->elements / MOST_KEPT + 1,
+    struct engine e = {.job = job,
+                       .add = tw_adder_for(job->dtype),
+                       .step = job->elements / MOST_KEPT + 1,
                        .tiles = (job->elements + TW_LANES - 1) / TW_LANES};
     const uint64_t blocks = (e.tiles + BLOCK - 1) / BLOCK;
-    const struct tw_work w = {.work = do_block, .user = &e, .after = job->progress, .after_user = job->progress_user};
+    const struct tw_work w = {
+        .work = do_block, .user = &e, .after = job->progress, .after_user = job->progress_user};
     *out = (struct twin_vector_spread){.result = result, .results = job->orders};
-    if (!e.add || job->ranks < 1 || job->ranks > TWIN_MAX_RANKS || job->elements < 1 || job->elements > job->all || job->orders < 1)
-        return twin_error_set(err, TWIN_EINVAL, "expected a type of f64, f32, f16 and bf16, 1 to %d ranks, and elements and orders", TWIN_MAX_RANKS);
+    if (!e.add || job->ranks < 1 || job->ranks > TWIN_MAX_RANKS || job->elements < 1 ||
+        job->elements > job->all || job->orders < 1)
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "expected a type of f64, f32, f16 and bf16, 1 to %d ranks, and elements and orders",
+            TWIN_MAX_RANKS);
     const unsigned threads = tw_threads(job->threads, blocks);
     memset(result, 0, job->orders * sizeof *result);
     int rc = prepare(&e, blocks, threads, err);

@@ -8,7 +8,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct place { double x; size_t at; };
+struct place {
+    double x;
+    size_t at;
+};
 
 static int by_value(const void *a, const void *b)
 {
@@ -34,7 +37,10 @@ static double centred_ranks(const double *x, size_t n, struct place *room, doubl
     return squares;
 }
 
-struct pairs { const double *x, *y; double scale; };
+struct pairs {
+    const double *x, *y;
+    double scale;
+};
 
 static double correlation(const void *data, const size_t *index, size_t n)
 {
@@ -45,7 +51,8 @@ static double correlation(const void *data, const size_t *index, size_t n)
     return sum / p->scale;
 }
 
-int twin_stats_spearman(const double *x, const double *y, size_t n, size_t permutations, uint64_t seed, enum twin_side side, struct twin_permutation *out)
+int twin_stats_spearman(const double *x, const double *y, size_t n, size_t permutations,
+                        uint64_t seed, enum twin_side side, struct twin_permutation *out)
 {
     *out = (struct twin_permutation){NAN, NAN, 0};
     if (n < 3 || !tw_stats_all_finite(x, n) || !tw_stats_all_finite(y, n))

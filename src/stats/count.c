@@ -32,10 +32,13 @@ struct twin_interval twin_stats_wilson(uint64_t k, uint64_t n, double confidence
         return (struct twin_interval){NAN, NAN};
     if (n == 0)
         return (struct twin_interval){0, 1};
-    double z = -twin_stats_normal_quantile((1 - confidence) / 2), trials = (double)n, rate = (double)k / trials;
+    double z = -twin_stats_normal_quantile((1 - confidence) / 2);
+    double trials = (double)n;
+    double rate = (double)k / trials;
     double spread = z * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials));
     double scale = 1 + z * z / trials, centre = rate + z * z / (2 * trials);
-    return (struct twin_interval){k == 0 ? 0 : (centre - spread) / scale, k == n ? 1 : (centre + spread) / scale};
+    return (struct twin_interval){k == 0 ? 0 : (centre - spread) / scale,
+                                  k == n ? 1 : (centre + spread) / scale};
 }
 
 double twin_stats_zero_bound(uint64_t n, double confidence)
@@ -55,9 +58,11 @@ uint64_t twin_stats_trials_needed(double p, double confidence)
 
 uint64_t twin_stats_trials_needed_allowing(uint64_t allowed, double p, double confidence)
 {
-    if (!tw_stats_is_probability(p) || !tw_stats_is_probability(confidence) || p < 1e-12 || allowed > 1u << 30)
+    if (!tw_stats_is_probability(p) || !tw_stats_is_probability(confidence) || p < 1e-12 ||
+        allowed > 1u << 30)
         return 0;
-    uint64_t low = allowed, high = allowed + 1; /* at n = allowed the probability is 1: never enough */
+    /* at n = allowed the probability is 1: never enough */
+    uint64_t low = allowed, high = allowed + 1;
     while (twin_stats_binomial_cdf(allowed, high, p) > 1 - confidence) {
         if (high > UINT64_MAX / 2)
             return UINT64_MAX;
@@ -100,7 +105,8 @@ double twin_stats_agreement(const uint64_t *class_sizes, size_t classes)
     return runs < 2 ? NAN : pairs / (runs * (runs - 1));
 }
 
-int twin_stats_line_fit(const double *x, const double *y, size_t n, double *slope, double *intercept)
+int twin_stats_line_fit(const double *x, const double *y, size_t n, double *slope,
+                        double *intercept)
 {
     double mx = 0, my = 0, sxx = 0, sxy = 0;
     if (n < 2)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The normal, t, chi-square and F distributions by the incomplete beta and gamma functions; quantiles by bisection.
- * Both tails are computed as such, never as 1 minus the other one, so that small p values keep their digits. */
+/* The normal, t, chi-square and F distributions by the incomplete beta and gamma functions;
+ * quantiles by bisection. Both tails are computed as such, never as 1 minus the other one, so that
+ * small p values keep their digits. */
 #include "inside.h"
 
 #include <twin/stats.h>
@@ -41,7 +42,8 @@ double twin_stats_normal_quantile(double p)
 static double t_upper(double t, const double *df)
 {
     double ratio = t / *df * t;
-    return 0.5 * tw_stats_beta_tail(*df / 2, 0.5, 1 / (1 + ratio), isinf(ratio) ? 1 : ratio / (1 + ratio));
+    return 0.5 * tw_stats_beta_tail(*df / 2, 0.5, 1 / (1 + ratio),
+                                    isinf(ratio) ? 1 : ratio / (1 + ratio));
 }
 
 double twin_stats_t_cdf(double t, double df)
@@ -57,7 +59,8 @@ double twin_stats_t_quantile(double p, double df)
 }
 
 /* A quantile on [0, infinity) from whichever tail is the smaller. */
-static double positive_quantile(double p, tw_stats_curve *lower, tw_stats_curve *upper, const double *parameters)
+static double positive_quantile(double p, tw_stats_curve *lower, tw_stats_curve *upper,
+                                const double *parameters)
 {
     if (!(p >= 0) || !(p <= 1))
         return NAN;
@@ -90,19 +93,22 @@ double twin_stats_chi2_upper(double x, double df)
 
 double twin_stats_chi2_quantile(double p, double df)
 {
-    return !(df > 0) || isinf(df) ? NAN : positive_quantile(p, chi2_lower_curve, chi2_upper_curve, &df);
+    return !(df > 0) || isinf(df) ? NAN
+                                  : positive_quantile(p, chi2_lower_curve, chi2_upper_curve, &df);
 }
 
 static double f_lower_curve(double x, const double *df)
 {
     double ratio = x * (df[0] / df[1]);
-    return tw_stats_beta_tail(df[0] / 2, df[1] / 2, isinf(ratio) ? 1 : ratio / (1 + ratio), 1 / (1 + ratio));
+    return tw_stats_beta_tail(df[0] / 2, df[1] / 2, isinf(ratio) ? 1 : ratio / (1 + ratio),
+                              1 / (1 + ratio));
 }
 
 static double f_upper_curve(double x, const double *df)
 {
     double ratio = x * (df[0] / df[1]);
-    return tw_stats_beta_tail(df[1] / 2, df[0] / 2, 1 / (1 + ratio), isinf(ratio) ? 1 : ratio / (1 + ratio));
+    return tw_stats_beta_tail(df[1] / 2, df[0] / 2, 1 / (1 + ratio),
+                              isinf(ratio) ? 1 : ratio / (1 + ratio));
 }
 
 double twin_stats_f_cdf(double x, double df1, double df2)

@@ -9,11 +9,13 @@
 /* A distribution function at x >= 0 with its parameters. */
 typedef double tw_stats_curve(double x, const double *parameters);
 
-/* The x in [0, high] where a monotone curve crosses `target`, to the last bit: bisection over the doubles in order (at most
- * 64 steps), which never diverges. NaN when the curve gives NaN. */
-double tw_stats_invert(tw_stats_curve *curve, const double *parameters, double target, bool rising, double high);
+/* The x in [0, high] where a monotone curve crosses `target`, to the last bit: bisection over the
+ * doubles in order (at most 64 steps), which never diverges. NaN when the curve gives NaN. */
+double tw_stats_invert(tw_stats_curve *curve, const double *parameters, double target, bool rising,
+                       double high);
 
-/* P(X = k) for X ~ Binomial(n, p) with n = k + rest and q = 1 - p; real k, rest >= 0. Relative error stays small for huge n. */
+/* P(X = k) for X ~ Binomial(n, p) with n = k + rest and q = 1 - p; real k, rest >= 0. Relative
+ * error stays small for huge n. */
 double tw_stats_binomial_density(double k, double rest, double p, double q);
 
 /* I_x(a, b) with y = 1 - x given too, so that an x next to 1 keeps the digits of its complement. */
@@ -24,11 +26,14 @@ double tw_stats_lbeta(double a, double b);
 
 /* Doubles in ascending order (no NaN). */
 void tw_stats_sort(double *x, size_t n);
-double *tw_stats_sorted_copy(const double *x, size_t n); /* tw_free; NULL = no memory */
+double *tw_stats_sorted_copy(const double *x, size_t n);  /* tw_free; NULL = no memory */
 double tw_stats_median_sorted(const double *x, size_t n); /* NaN for n = 0 */
 
-/* Mean and sample variance (n - 1), of the values or of their logarithms. Mean NaN for n = 0, variance for n < 2. */
-struct tw_moments { double mean, variance; };
+/* Mean and sample variance (n - 1), of the values or of their logarithms. Mean NaN for n = 0,
+ * variance for n < 2. */
+struct tw_moments {
+    double mean, variance;
+};
 struct tw_moments tw_stats_moments(const double *x, size_t n, bool logs);
 
 /* No NaN and no infinity among n values. */

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXACT_CAP 100 /* values in both samples; the exact distribution then takes 4 MiB and 50 ms at most */
+/* values in both samples; the exact distribution then takes 4 MiB and 50 ms at most */
+#define EXACT_CAP 100
 
 struct value {
     double x;
@@ -22,9 +23,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The permutation distribution of twice the rank sum of a sample of `chosen` out of all, from doubled ranks in
- * ascending order: ways[sum] for sums up to *most. Counts are exact up to 2^53 and good to 1e-14 beyond. tw_free; NULL
- * = no memory. */
+/* The permutation distribution of twice the rank sum of a sample of `chosen` out of all, from
+ * doubled ranks in ascending order: ways[sum] for sums up to *most. Counts are exact up to 2^53 and
+ * good to 1e-14 beyond. tw_free; NULL = no memory. */
 static double *rank_sum_ways(const uint32_t *doubled, size_t all, size_t chosen, size_t *most)
 {
     size_t top = 0;
@@ -63,7 +64,9 @@ struct ranking {
     bool ties;
 };
 
-/* Mid-ranks of the pooled values. rank_sum is that of the first sample; tie_sum is sum(t^3 - t) over groups of equals.
+/*
+ * Mid-ranks of the pooled values. rank_sum is that of the first sample; tie_sum is sum(t^3 - t)
+ * over groups of equals.
  */
 static struct ranking rank_pool(const struct value *pool, size_t n)
 {
@@ -86,12 +89,16 @@ static struct ranking rank_pool(const struct value *pool, size_t n)
 
 static double one_or_two_sided(double less, double greater, enum twin_side side)
 {
-    return side == TWIN_LESS ? less : side == TWIN_GREATER ? greater : fmin(1, 2 * fmin(less, greater));
+    return side == TWIN_LESS      ? less
+           : side == TWIN_GREATER ? greater
+                                  : fmin(1, 2 * fmin(less, greater));
 }
 
-static int exact_p(const struct ranking *r, size_t nx, size_t ny, enum twin_side side, struct twin_mann_whitney *out)
+static int exact_p(const struct ranking *r, size_t nx, size_t ny, enum twin_side side,
+                   struct twin_mann_whitney *out)
 {
-    bool swapped = ny < nx; /* the distribution of the smaller sample; the two sums have a fixed total */
+    /* the distribution of the smaller sample; the two sums have a fixed total */
+    bool swapped = ny < nx;
     size_t n = nx + ny, most;
     double sum = swapped ? (double)(n * (n + 1)) / 2 - r->rank_sum : r->rank_sum, below, above;
     double *ways = rank_sum_ways(r->doubled, n, swapped ? ny : nx, &most);
@@ -111,8 +118,8 @@ static double normal_p(const struct ranking *r, double u, double nx, double ny, 
     if (!(sd > 0)) /* all values equal */
         return 1;
     /* half a step towards the centre: the continuity correction */
-    return one_or_two_sided(twin_stats_normal_cdf((centred + 0.5) / sd), twin_stats_normal_cdf(-(centred - 0.5) / sd),
-                            side);
+    return one_or_two_sided(twin_stats_normal_cdf((centred + 0.5) / sd),
+                            twin_stats_normal_cdf(-(centred - 0.5) / sd), side);
 }
 
 static bool no_nan(const double *x, size_t n)
@@ -123,11 +130,12 @@ static bool no_nan(const double *x, size_t n)
     return true;
 }
 
-int twin_stats_mann_whitney(const double *x, size_t nx, const double *y, size_t ny, enum twin_side side,
-                            struct twin_mann_whitney *out)
+int twin_stats_mann_whitney(const double *x, size_t nx, const double *y, size_t ny,
+                            enum twin_side side, struct twin_mann_whitney *out)
 {
     *out = (struct twin_mann_whitney){NAN, NAN, TWIN_METHOD_NONE};
-    if (nx == 0 || ny == 0 || nx > SIZE_MAX / 2 || ny > SIZE_MAX / 2 || !no_nan(x, nx) || !no_nan(y, ny))
+    if (nx == 0 || ny == 0 || nx > SIZE_MAX / 2 || ny > SIZE_MAX / 2 || !no_nan(x, nx) ||
+        !no_nan(y, ny))
         return TWIN_EINVAL;
     struct value *pool = tw_reallocarray(NULL, nx + ny, sizeof *pool);
     if (!pool)
@@ -166,7 +174,8 @@ static double from_order(uint64_t order)
     return x;
 }
 
-/* How many of the nx * ny differences are at most v. Both samples ascend: the larger x is, the larger y must be. */
+/* How many of the nx * ny differences are at most v. Both samples ascend: the larger x is, the
+ * larger y must be. */
 static uint64_t differences_up_to(const double *x, size_t nx, const double *y, size_t ny, double v)
 {
     uint64_t count = 0;
@@ -178,7 +187,8 @@ static uint64_t differences_up_to(const double *x, size_t nx, const double *y, s
     return count;
 }
 
-/* The k-th smallest difference, k from 1, by bisection over the doubles: no table of differences is ever made. */
+/* The k-th smallest difference, k from 1, by bisection over the doubles: no table of differences is
+ * ever made. */
 static double nth_difference(const double *x, size_t nx, const double *y, size_t ny, uint64_t k)
 {
     uint64_t low = to_order(x[0] - y[ny - 1]) - 1, high = to_order(x[nx - 1] - y[0]);
@@ -192,7 +202,8 @@ static double nth_difference(const double *x, size_t nx, const double *y, size_t
     return from_order(high) + 0.0; /* -0 becomes 0 */
 }
 
-/* The largest number of differences that may be cut at each end: P(U <= cut - 1) <= (1 - confidence) / 2. 0: none. */
+/* The largest number of differences that may be cut at each end: P(U <= cut - 1) <= (1 -
+ * confidence) / 2. 0: none. */
 static int interval_cut(size_t nx, size_t ny, double confidence, uint64_t *cut, double *reached)
 {
     double tail = (1 - confidence) / 2;
@@ -223,12 +234,13 @@ static int interval_cut(size_t nx, size_t ny, double confidence, uint64_t *cut, 
     return 0;
 }
 
-int twin_stats_hodges_lehmann(const double *x, size_t nx, const double *y, size_t ny, double confidence,
-                              struct twin_estimate *out)
+int twin_stats_hodges_lehmann(const double *x, size_t nx, const double *y, size_t ny,
+                              double confidence, struct twin_estimate *out)
 {
     *out = (struct twin_estimate){NAN, {NAN, NAN}, NAN};
-    if (nx == 0 || ny == 0 || nx > UINT32_MAX || ny > UINT32_MAX || !tw_stats_is_probability(confidence) ||
-        !tw_stats_all_finite(x, nx) || !tw_stats_all_finite(y, ny))
+    if (nx == 0 || ny == 0 || nx > UINT32_MAX || ny > UINT32_MAX ||
+        !tw_stats_is_probability(confidence) || !tw_stats_all_finite(x, nx) ||
+        !tw_stats_all_finite(y, ny))
         return TWIN_EINVAL;
     uint64_t cut, pairs = (uint64_t)nx * ny;
     double reached, *xs = tw_stats_sorted_copy(x, nx), *ys = tw_stats_sorted_copy(y, ny);

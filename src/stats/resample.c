@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resampling with a generator of our own: the same seed gives the same interval and the same p on every machine. */
+/* Resampling with a generator of our own: the same seed gives the same interval and the same p on
+ * every machine. */
 #include "inside.h"
 
 #include "base.h"
@@ -40,9 +41,10 @@ double twin_stats_mean_difference(const void *arms, const size_t *index, size_t 
            twin_stats_mean_of(a->values, index + a->first, n - a->first);
 }
 
-/* The acceleration: a sixth of the skewness of the jackknife values; 0 where they do not vary. Overwrites index and
- * value. */
-static double acceleration(twin_statistic *statistic, const void *data, size_t n, size_t *index, double *value)
+/* The acceleration: a sixth of the skewness of the jackknife values; 0 where they do not vary.
+ * Overwrites index and value. */
+static double acceleration(twin_statistic *statistic, const void *data, size_t n, size_t *index,
+                           double *value)
 {
     for (size_t i = 0; i < n - 1; i++)
         index[i] = i + 1;
@@ -62,7 +64,9 @@ static double acceleration(twin_statistic *statistic, const void *data, size_t n
     return squares == 0 ? 0 : cubes / (6 * squares * sqrt(squares));
 }
 
-/* The quantile of n ascending values, linear between neighbours (type 7 of Hyndman and Fan 1996). */
+/*
+ * The quantile of n ascending values, linear between neighbours (type 7 of Hyndman and Fan 1996).
+ */
 static double quantile(const double *sorted, size_t n, double p)
 {
     double place = p * (double)(n - 1), whole = floor(place);
@@ -87,13 +91,14 @@ static void bca_interval(double *values, size_t n, double confidence, struct twi
     tw_stats_sort(values, n);
     out->bias = twin_stats_normal_quantile(below / (double)n);
     double z = twin_stats_normal_quantile((1 - confidence) / 2);
-    double low = bca_level(out->bias, out->acceleration, z), high = bca_level(out->bias, out->acceleration, -z);
+    double low = bca_level(out->bias, out->acceleration, z);
+    double high = bca_level(out->bias, out->acceleration, -z);
     if (low <= high) /* false for NaN, and past the pole that a large acceleration has */
         out->interval = (struct twin_interval){quantile(values, n, low), quantile(values, n, high)};
 }
 
-int twin_stats_bca(twin_statistic *statistic, const void *data, size_t n, size_t resamples, uint64_t seed,
-                   double confidence, struct twin_bca *out)
+int twin_stats_bca(twin_statistic *statistic, const void *data, size_t n, size_t resamples,
+                   uint64_t seed, double confidence, struct twin_bca *out)
 {
     *out = (struct twin_bca){NAN, {NAN, NAN}, NAN, NAN, 0};
     if (n < 2 || resamples < 100 || resamples > 100000000 || !tw_stats_is_probability(confidence))
@@ -124,7 +129,9 @@ int twin_stats_bca(twin_statistic *statistic, const void *data, size_t n, size_t
     return error;
 }
 
-/* As extreme as the observed value, within rounding: sums in another order differ in the last bits. */
+/*
+ * As extreme as the observed value, within rounding: sums in another order differ in the last bits.
+ */
 static bool extreme(double value, double observed, enum twin_side side)
 {
     double slack = 1e-12 * fabs(observed);
@@ -136,8 +143,9 @@ static bool extreme(double value, double observed, enum twin_side side)
     return true;
 }
 
-int twin_stats_permutation(twin_statistic *statistic, const void *data, size_t n, size_t permutations, uint64_t seed,
-                           enum twin_side side, struct twin_permutation *out)
+int twin_stats_permutation(twin_statistic *statistic, const void *data, size_t n,
+                           size_t permutations, uint64_t seed, enum twin_side side,
+                           struct twin_permutation *out)
 {
     *out = (struct twin_permutation){NAN, NAN, 0};
     if (n < 2 || permutations == 0 || permutations > 100000000)
@@ -157,7 +165,8 @@ int twin_stats_permutation(twin_statistic *statistic, const void *data, size_t n
             }
             double value = statistic(data, order, n);
             out->extreme +=
-                isnan(value) || extreme(value, out->value, side); /* what cannot be judged counts against us */
+                /* what cannot be judged counts against us */
+                isnan(value) || extreme(value, out->value, side);
         }
         out->p = (1 + (double)out->extreme) / ((double)permutations + 1);
     }

@@ -37,7 +37,8 @@ double tw_stats_median_sorted(const double *x, size_t n)
 {
     if (n == 0)
         return NAN;
-    return n % 2 ? x[n / 2] : x[n / 2 - 1] / 2 + x[n / 2] / 2; /* halved first: the sum could overflow */
+    /* halved first: the sum could overflow */
+    return n % 2 ? x[n / 2] : x[n / 2 - 1] / 2 + x[n / 2] / 2;
 }
 
 bool tw_stats_all_finite(const double *x, size_t n)
@@ -76,9 +77,11 @@ uint64_t twin_stats_median_rank(uint64_t n, double confidence, double *reached)
 {
     *reached = NAN;
     double tail = (1 - confidence) / 2;
-    if (!tw_stats_is_probability(confidence) || n == 0 || n > (uint64_t)1 << 53 || !(exp2(-(double)n) <= tail))
+    if (!tw_stats_is_probability(confidence) || n == 0 || n > (uint64_t)1 << 53 ||
+        !(exp2(-(double)n) <= tail))
         return 0;
-    uint64_t low = 1, high = n / 2 + 1; /* the largest r with P(X <= r - 1) <= tail; it is at most n / 2 */
+    /* the largest r with P(X <= r - 1) <= tail; it is at most n / 2 */
+    uint64_t low = 1, high = n / 2 + 1;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
         if (twin_stats_binomial_cdf(middle - 1, n, 0.5) <= tail)
@@ -90,7 +93,8 @@ uint64_t twin_stats_median_rank(uint64_t n, double confidence, double *reached)
     return low;
 }
 
-int twin_stats_median_interval(const double *x, size_t n, double confidence, struct twin_estimate *out)
+int twin_stats_median_interval(const double *x, size_t n, double confidence,
+                               struct twin_estimate *out)
 {
     *out = nothing;
     if (!tw_stats_is_probability(confidence) || n == 0 || !tw_stats_all_finite(x, n))
@@ -136,11 +140,13 @@ static struct twin_estimate t_interval(const double *x, size_t n, double confide
         if (!(x[i] > 0))
             return nothing;
     struct tw_moments m = tw_stats_moments(x, n, logs);
-    double half =
-        n < 2 ? NAN : twin_stats_t_quantile((1 + confidence) / 2, (double)n - 1) * sqrt(m.variance / (double)n);
+    double half = n < 2 ? NAN
+                        : twin_stats_t_quantile((1 + confidence) / 2, (double)n - 1) *
+                              sqrt(m.variance / (double)n);
     struct twin_estimate e = {m.mean, {m.mean - half, m.mean + half}, n < 2 ? NAN : confidence};
     if (logs)
-        e = (struct twin_estimate){exp(e.value), {exp(e.interval.low), exp(e.interval.high)}, e.confidence};
+        e = (struct twin_estimate){
+            exp(e.value), {exp(e.interval.low), exp(e.interval.high)}, e.confidence};
     return e;
 }
 

@@ -48,7 +48,8 @@ static int centre(const double *x, size_t n, double confidence, struct twin_esti
         logs[i] = log(x[i]);
     int rc = twin_stats_bca(twin_stats_mean_of, logs, n, RESAMPLES, SEED, confidence, &b);
     tw_free(logs);
-    if (rc == 0 && !isnan(b.interval.low)) /* all equal: no resample differs, and Student's interval has no width either */
+    /* all equal: no resample differs, and Student's interval has no width either */
+    if (rc == 0 && !isnan(b.interval.low))
         out->interval = (struct twin_interval){exp(b.interval.low), exp(b.interval.high)};
     return rc;
 }
@@ -58,10 +59,12 @@ static double quantile(const double *sorted, size_t n, double p)
 {
     const double at = p * (double)(n - 1);
     const size_t low = (size_t)at;
-    return low + 1 < n ? sorted[low] + (at - (double)low) * (sorted[low + 1] - sorted[low]) : sorted[n - 1];
+    return low + 1 < n ? sorted[low] + (at - (double)low) * (sorted[low + 1] - sorted[low])
+                       : sorted[n - 1];
 }
 
-static int latencies(const struct twin_scaling_set *s, double confidence, struct twin_scaling_point *out)
+static int latencies(const struct twin_scaling_set *s, double confidence,
+                     struct twin_scaling_point *out)
 {
     static const double share[] = {.5, .9, .99};
     double *of_run[TWIN_SCALING_QUANTILES] = {NULL};
@@ -91,14 +94,23 @@ static int latencies(const struct twin_scaling_set *s, double confidence, struct
 
 static struct twin_estimate scaled(struct twin_estimate e, double by)
 {
-    return (struct twin_estimate){e.value * by, {e.interval.low * by, e.interval.high * by}, e.confidence};
+    return (struct twin_estimate){
+        e.value * by, {e.interval.low * by, e.interval.high * by}, e.confidence};
 }
 
-static int point(const struct twin_scaling_set *s, const struct twin_scaling_set *base, double confidence, struct twin_scaling_point *out, double *z)
+static int point(const struct twin_scaling_set *s, const struct twin_scaling_set *base,
+                 double confidence, struct twin_scaling_point *out, double *z)
 {
     const double workers = (double)s->workers;
-    *out = (struct twin_scaling_point){.workers = s->workers, .runs = s->runs, .rate = unknown, .median = unknown, .speedup = unknown, .efficiency = unknown,
-                                       .cost = unknown, .latency = {unknown, unknown, unknown}, .mad = {NAN, NAN, 0}};
+    *out = (struct twin_scaling_point){.workers = s->workers,
+                                       .runs = s->runs,
+                                       .rate = unknown,
+                                       .median = unknown,
+                                       .speedup = unknown,
+                                       .efficiency = unknown,
+                                       .cost = unknown,
+                                       .latency = {unknown, unknown, unknown},
+                                       .mad = {NAN, NAN, 0}};
     if (s->runs == 0)
         return 0;
     int rc = centre(s->rate, s->runs, confidence, &out->rate);
@@ -107,21 +119,29 @@ static int point(const struct twin_scaling_set *s, const struct twin_scaling_set
     rc = rc ? rc : latencies(s, confidence, out);
     if (rc != 0)
         return rc;
-    out->cost = (struct twin_estimate){workers / out->rate.value, {workers / out->rate.interval.high, workers / out->rate.interval.low}, out->rate.confidence};
+    out->cost = (struct twin_estimate){
+        workers / out->rate.value,
+        {workers / out->rate.interval.high, workers / out->rate.interval.low},
+        out->rate.confidence};
     if (s == base) {
         out->speedup.value = out->efficiency.value = 1;
         return 0;
     }
-    out->speedup.value = out->rate.value / twin_stats_log_mean_interval(base->rate, base->runs, confidence).value;
-    if (s->runs > 1 && base->runs > 1) { /* of the two one-sided tests only the interval is used: the margin does not enter it */
-        out->speedup.interval = twin_stats_equivalence(s->rate, s->runs, base->rate, base->runs, 2, (1 - confidence) / 2).interval;
+    out->speedup.value = out->rate.value /
+                         twin_stats_log_mean_interval(base->rate, base->runs, confidence).value;
+    /* of the two one-sided tests only the interval is used: the margin does not enter it */
+    if (s->runs > 1 && base->runs > 1) {
+        out->speedup.interval = twin_stats_equivalence(s->rate, s->runs, base->rate, base->runs, 2,
+                                                       (1 - confidence) / 2)
+                                    .interval;
         out->speedup.confidence = confidence;
     }
     out->efficiency = scaled(out->speedup, (double)base->workers / workers);
     return 0;
 }
 
-int twin_scaling(const struct twin_scaling_set *set, size_t sets, double confidence, struct twin_scaling_point *out, double *z)
+int twin_scaling(const struct twin_scaling_set *set, size_t sets, double confidence,
+                 struct twin_scaling_point *out, double *z)
 {
     const struct twin_scaling_set *base = NULL;
     size_t most = 0;

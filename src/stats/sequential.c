@@ -16,14 +16,16 @@ struct twin_interval twin_stats_sprt_bounds(struct twin_sprt plan)
 {
     if (!is_plan(plan))
         return (struct twin_interval){NAN, NAN};
-    return (struct twin_interval){log(plan.beta) - log1p(-plan.alpha), log1p(-plan.beta) - log(plan.alpha)};
+    return (struct twin_interval){log(plan.beta) - log1p(-plan.alpha),
+                                  log1p(-plan.beta) - log(plan.alpha)};
 }
 
 double twin_stats_sprt_log_ratio(struct twin_sprt plan, uint64_t k, uint64_t n)
 {
     if (!is_plan(plan) || k > n)
         return NAN;
-    return (double)k * log(plan.p1 / plan.p0) + (double)(n - k) * (log1p(-plan.p1) - log1p(-plan.p0));
+    return (double)k * log(plan.p1 / plan.p0) +
+           (double)(n - k) * (log1p(-plan.p1) - log1p(-plan.p0));
 }
 
 uint64_t twin_stats_sprt_clean_needed(struct twin_sprt plan)
@@ -48,15 +50,16 @@ double twin_stats_e_log(uint64_t s, uint64_t f, double p0)
     if (!tw_stats_is_probability(p0))
         return NAN;
     double parted = (double)s, clean = (double)f;
-    return tw_stats_lbeta(0.5 + parted, 0.5 + clean) - log(M_PI) - parted * log(p0) - clean * log1p(-p0);
+    return tw_stats_lbeta(0.5 + parted, 0.5 + clean) - log(M_PI) - parted * log(p0) -
+           clean * log1p(-p0);
 }
 
 uint64_t twin_stats_e_clean_needed(double p0, double alpha)
 {
     if (!tw_stats_is_probability(p0) || !tw_stats_is_probability(alpha) || p0 < 1e-15)
         return 0;
-    /* With no divergence the log value starts at 0, falls, then rises for ever: once past a positive bar it stays
-     * there. */
+    /* With no divergence the log value starts at 0, falls, then rises for ever: once past a
+     * positive bar it stays there. */
     uint64_t low = 0, high = 1;
     double bar = -log(alpha);
     while (twin_stats_e_log(0, high, p0) < bar) {

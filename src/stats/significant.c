@@ -55,8 +55,12 @@ static int summarise(const double *x, size_t n, struct twin_set_summary *s)
     double *sorted = tw_stats_sorted_copy(x, n), *z = tw_reallocarray(NULL, n, sizeof *z);
     int rc = sorted && z ? 0 : TWIN_ENOMEM;
     if (rc == 0) {
-        *s = (struct twin_set_summary){.n = n, .distinct = distinct(sorted, n), .min = sorted[0], .max = sorted[n - 1],
-                                       .mean = tw_stats_moments(x, n, false).mean, .sd = twin_stats_sd(x, n)};
+        *s = (struct twin_set_summary){.n = n,
+                                       .distinct = distinct(sorted, n),
+                                       .min = sorted[0],
+                                       .max = sorted[n - 1],
+                                       .mean = tw_stats_moments(x, n, false).mean,
+                                       .sd = twin_stats_sd(x, n)};
         rc = twin_stats_median_interval(x, n, .95, &s->median);
     }
     rc = rc ? rc : twin_stats_modified_z(x, n, z, &s->mad);
@@ -65,7 +69,8 @@ static int summarise(const double *x, size_t n, struct twin_set_summary *s)
     return rc;
 }
 
-/* The smallest n a set for which some outcome of the exact test reaches alpha: 2 / C(2n, n) <= alpha. */
+/* The smallest n a set for which some outcome of the exact test reaches alpha: 2 / C(2n, n) <=
+ * alpha. */
 static size_t smallest(double alpha)
 {
     size_t n = 1;
@@ -76,11 +81,13 @@ static size_t smallest(double alpha)
 
 static bool can_show(size_t na, size_t nb, double alpha)
 {
-    const double ways = exp(twin_stats_lgamma((double)(na + nb) + 1) - twin_stats_lgamma((double)na + 1) - twin_stats_lgamma((double)nb + 1));
+    const double ways = exp(twin_stats_lgamma((double)(na + nb) + 1) -
+                            twin_stats_lgamma((double)na + 1) - twin_stats_lgamma((double)nb + 1));
     return 2 / ways <= alpha * (1 + 1e-9);
 }
 
-/* Of two sets as wide as these: n for an effect, and the effect for n. Student's rule with the test's efficiency, 3 / pi. */
+/* Of two sets as wide as these: n for an effect, and the effect for n. Student's rule with the
+ * test's efficiency, 3 / pi. */
 static double quantiles(double alpha)
 {
     return twin_stats_normal_quantile(1 - alpha / 2) + twin_stats_normal_quantile(POWER);
@@ -93,12 +100,16 @@ static double pooled(const double *x, size_t nx, const double *y, size_t ny, boo
     return sqrt((va * ((double)nx - 1) + vb * ((double)ny - 1)) / fmax((double)(nx + ny) - 2, 1));
 }
 
-static void look_ahead(const double *a, size_t na, const double *b, size_t nb, const struct twin_asked *asked, struct twin_significance *out)
+static void look_ahead(const double *a, size_t na, const double *b, size_t nb,
+                       const struct twin_asked *asked, struct twin_significance *out)
 {
     const bool logs = out->ratio;
-    const double efficiency = 3 / 3.14159265358979323846, sd = pooled(a, na, b, nb, logs), q = quantiles(asked->alpha);
+    const double efficiency = 3 / 3.14159265358979323846;
+    const double sd = pooled(a, na, b, nb, logs);
+    const double q = quantiles(asked->alpha);
     const double effect = logs ? fabs(log(out->effect.value)) : fabs(out->effect.value);
-    const double n = 2 * pow(q * sd / effect, 2) / efficiency, least = (double)smallest(asked->alpha);
+    const double n = 2 * pow(q * sd / effect, 2) / efficiency;
+    const double least = (double)smallest(asked->alpha);
     const double seen = q * sd * sqrt((1 / (double)na + 1 / (double)nb) / efficiency);
     if (out->answer == TWIN_REAL_TOO_FEW)
         out->needed = smallest(asked->alpha);
@@ -118,11 +129,13 @@ static int logarithms(const double *x, size_t n, double **out)
 
 static enum twin_real against_floor(const struct twin_estimate *effect, bool ratio, double floor)
 {
-    const double low = ratio ? effect->interval.low - 1 : effect->interval.low, high = ratio ? effect->interval.high - 1 : effect->interval.high;
+    const double low = ratio ? effect->interval.low - 1 : effect->interval.low;
+    const double high = ratio ? effect->interval.high - 1 : effect->interval.high;
     return floor > 0 && !(low > floor || high < -floor) ? TWIN_REAL_BELOW : TWIN_REAL;
 }
 
-static int location(const double *a, size_t na, const double *b, size_t nb, const struct twin_asked *asked, struct twin_significance *out)
+static int location(const double *a, size_t na, const double *b, size_t nb,
+                    const struct twin_asked *asked, struct twin_significance *out)
 {
     double *x = NULL, *y = NULL;
     struct twin_mann_whitney test;
@@ -138,17 +151,21 @@ static int location(const double *a, size_t na, const double *b, size_t nb, cons
         return rc;
     if (out->ratio) {
         out->effect.value = exp(out->effect.value);
-        out->effect.interval = (struct twin_interval){exp(out->effect.interval.low), exp(out->effect.interval.high)};
+        out->effect.interval = (struct twin_interval){exp(out->effect.interval.low),
+                                                      exp(out->effect.interval.high)};
     }
     out->p = test.p;
     out->method = test.method;
-    out->answer = test.p <= asked->alpha ? against_floor(&out->effect, out->ratio, asked->floor) : can_show(na, nb, asked->alpha) ? TWIN_REAL_NOT : TWIN_REAL_TOO_FEW;
+    out->answer = test.p <= asked->alpha ? against_floor(&out->effect, out->ratio, asked->floor)
+                  : can_show(na, nb, asked->alpha) ? TWIN_REAL_NOT
+                                                   : TWIN_REAL_TOO_FEW;
     if (out->answer == TWIN_REAL_NOT || out->answer == TWIN_REAL_TOO_FEW)
         look_ahead(a, na, b, nb, asked, out);
     return 0;
 }
 
-/* The ratio of standard deviations has the interval of F for normal values; Brown and Forsythe's test needs no such thing, and decides. */
+/* The ratio of standard deviations has the interval of F for normal values; Brown and Forsythe's
+ * test needs no such thing, and decides. */
 static void variance(const struct twin_asked *asked, struct twin_significance *out)
 {
     const struct twin_set_summary *a = &out->set[0], *b = &out->set[1];
@@ -163,19 +180,24 @@ static void variance(const struct twin_asked *asked, struct twin_significance *o
     out->effect.value = ratio;
     out->effect.confidence = 1 - asked->alpha;
     if (isfinite(ratio) && ratio > 0)
-        out->effect.interval = (struct twin_interval){ratio / sqrt(twin_stats_f_quantile(1 - asked->alpha / 2, df_b, df_a)),
-                                                      ratio / sqrt(twin_stats_f_quantile(asked->alpha / 2, df_b, df_a))};
-    if (isnan(out->p)) /* each set is without any spread of its own, or spreads evenly about its median */
+        out->effect.interval = (struct twin_interval){
+            ratio / sqrt(twin_stats_f_quantile(1 - asked->alpha / 2, df_b, df_a)),
+            ratio / sqrt(twin_stats_f_quantile(asked->alpha / 2, df_b, df_a))};
+    /* each set is without any spread of its own, or spreads evenly about its median */
+    if (isnan(out->p))
         out->answer = a->sd == b->sd ? TWIN_REAL_WITHIN : TWIN_REAL_TOO_FEW;
     else if (out->p > asked->alpha)
         out->answer = TWIN_REAL_NOT;
     else
-        out->answer = asked->floor > 0 && fabs(ratio - 1) <= asked->floor ? TWIN_REAL_BELOW : TWIN_REAL;
+        out->answer = asked->floor > 0 && fabs(ratio - 1) <= asked->floor ? TWIN_REAL_BELOW
+                                                                          : TWIN_REAL;
 }
 
-static void within(const double *a, size_t na, const double *b, size_t nb, const struct twin_asked *asked, struct twin_significance *out)
+static void within(const double *a, size_t na, const double *b, size_t nb,
+                   const struct twin_asked *asked, struct twin_significance *out)
 {
-    const struct twin_equivalence e = twin_stats_equivalence(b, nb, a, na, asked->margin, asked->alpha);
+    const struct twin_equivalence e = twin_stats_equivalence(b, nb, a, na, asked->margin,
+                                                             asked->alpha);
     const double edge = log(asked->margin), cv = pooled(a, na, b, nb, true);
     out->ratio = true;
     out->effect = (struct twin_estimate){e.ratio, e.interval, 1 - 2 * asked->alpha};
@@ -187,23 +209,31 @@ static void within(const double *a, size_t na, const double *b, size_t nb, const
     else if (e.p <= asked->alpha)
         out->answer = TWIN_REAL_WITHIN;
     else
-        out->answer = e.interval.low > asked->margin || e.interval.high < 1 / asked->margin ? TWIN_REAL : TWIN_REAL_NOT;
+        out->answer = e.interval.low > asked->margin || e.interval.high < 1 / asked->margin
+                          ? TWIN_REAL
+                          : TWIN_REAL_NOT;
     if (out->answer == TWIN_REAL_NOT && cv > 0) {
-        const double left = edge - fabs(log(e.ratio)); /* as if they were as far apart as they look */
-        const uint64_t n = left > 0 ? twin_stats_equivalence_runs(cv, exp(left), asked->alpha, POWER) : 0;
+        /* as if they were as far apart as they look */
+        const double left = edge - fabs(log(e.ratio));
+        const uint64_t n = left > 0
+                               ? twin_stats_equivalence_runs(cv, exp(left), asked->alpha, POWER)
+                               : 0;
         out->needed = n == 0 || n > MOST ? 0 : n < 5 ? 5 : (size_t)n;
     }
     if (out->answer == TWIN_REAL_TOO_FEW)
         out->needed = 5;
 }
 
-int twin_significance(const double *a, size_t na, const double *b, size_t nb, const struct twin_asked *asked, struct twin_significance *out)
+int twin_significance(const double *a, size_t na, const double *b, size_t nb,
+                      const struct twin_asked *asked, struct twin_significance *out)
 {
     const bool positive = asked->question == TWIN_ASK_SPEED || asked->question == TWIN_ASK_WITHIN;
     const double *groups[2] = {a, b};
     const size_t sizes[2] = {na, nb};
-    *out = (struct twin_significance){.p = NAN, .visible = NAN, .effect = {NAN, {NAN, NAN}, NAN}, .spread = {NAN, NAN, NAN, NAN}};
-    if (!(asked->alpha > 0 && asked->alpha < .5) || !(asked->floor >= 0) || (asked->question == TWIN_ASK_WITHIN && !(asked->margin > 1 && isfinite(asked->margin))) ||
+    *out = (struct twin_significance){
+        .p = NAN, .visible = NAN, .effect = {NAN, {NAN, NAN}, NAN}, .spread = {NAN, NAN, NAN, NAN}};
+    if (!(asked->alpha > 0 && asked->alpha < .5) || !(asked->floor >= 0) ||
+        (asked->question == TWIN_ASK_WITHIN && !(asked->margin > 1 && isfinite(asked->margin))) ||
         !usable(a, na, positive) || !usable(b, nb, positive))
         return TWIN_EINVAL;
     int rc = summarise(a, na, &out->set[0]);
@@ -219,7 +249,10 @@ int twin_significance(const double *a, size_t na, const double *b, size_t nb, co
     case TWIN_ASK_WITHIN: within(a, na, b, nb, asked, out); return 0;
     case TWIN_ASK_BITWISE:
         out->effect.value = b[0] - a[0];
-        out->answer = out->set[0].distinct == 1 && out->set[1].distinct == 1 && memcmp(a, b, sizeof *a) == 0 ? na + nb < 3 ? TWIN_REAL_TOO_FEW : TWIN_REAL_WITHIN : TWIN_REAL;
+        out->answer = out->set[0].distinct == 1 && out->set[1].distinct == 1 &&
+                              memcmp(a, b, sizeof *a) == 0
+                          ? na + nb < 3 ? TWIN_REAL_TOO_FEW : TWIN_REAL_WITHIN
+                          : TWIN_REAL;
         out->needed = out->answer == TWIN_REAL_TOO_FEW ? 2 : 0;
         return 0;
     }

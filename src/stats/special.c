@@ -10,16 +10,18 @@
 #define HALF_LN_2PI 0.91893853320467274178 /* ln sqrt(2 pi) */
 #define FRACTION_TERMS 1000000             /* after that NaN, never a wrong digit */
 
-/* What Stirling's formula leaves out: ln Gamma(x) - ((x - 1/2) ln x - x + ln sqrt(2 pi)). DLMF 5.11.1 from 16 on;
- * below, the recurrence Gamma(x + 1) = x Gamma(x) leads there. */
+/* What Stirling's formula leaves out: ln Gamma(x) - ((x - 1/2) ln x - x + ln sqrt(2 pi)).
+ * DLMF 5.11.1 from 16 on; below, the recurrence Gamma(x + 1) = x Gamma(x) leads there. */
 static double stirling_rest(double x)
 {
     double rest = 0;
     for (; x < 16; x++)
         rest += (x + 0.5) * log1p(1 / x) - 1;
     double r = 1 / (x * x);
-    return rest +
-           (1. / 12 - r * (1. / 360 - r * (1. / 1260 - r * (1. / 1680 - r * (1. / 1188 - r * 691. / 360360))))) / x;
+    return rest + (1. / 12 -
+                   r * (1. / 360 -
+                        r * (1. / 1260 - r * (1. / 1680 - r * (1. / 1188 - r * 691. / 360360))))) /
+                      x;
 }
 
 /* Our own, not libm's: lgamma() writes the global signgam and so is not thread-safe. */
@@ -37,8 +39,8 @@ double twin_stats_lgamma(double x)
 double tw_stats_lbeta(double a, double b)
 {
     double sum = a + b;
-    return (a - 0.5) * log(a / sum) + b * -log1p(a / b) - 0.5 * log(b) + HALF_LN_2PI + stirling_rest(a) +
-           stirling_rest(b) - stirling_rest(sum);
+    return (a - 0.5) * log(a / sum) + b * -log1p(a / b) - 0.5 * log(b) + HALF_LN_2PI +
+           stirling_rest(a) + stirling_rest(b) - stirling_rest(sum);
 }
 
 /* Loader's deviance: x ln(x / mean) + mean - x, without cancellation where x is near the mean. */
@@ -70,7 +72,8 @@ double tw_stats_binomial_density(double k, double rest, double p, double q)
         return exp(n * (p < 0.1 ? log1p(-p) : log(q)));
     if (rest == 0)
         return exp(n * (q < 0.1 ? log1p(-q) : log(p)));
-    double ln = stirling_rest(n) - stirling_rest(k) - stirling_rest(rest) - deviance(k, n * p) - deviance(rest, n * q);
+    double ln = stirling_rest(n) - stirling_rest(k) - stirling_rest(rest) - deviance(k, n * p) -
+                deviance(rest, n * q);
     return exp(ln - HALF_LN_2PI) * sqrt(n / k / rest);
 }
 
@@ -79,16 +82,19 @@ static double away_from_zero(double x)
     return fabs(x) < DBL_MIN / DBL_EPSILON ? DBL_MIN / DBL_EPSILON : x;
 }
 
-/* I_x(a, b) B(a, b) / (x^a y^b) by the even part of the continued fraction DLMF 8.17.22 (DiDonato and Morris 1992,
- * their equation 9), modified Lentz. Its first denominator is formed from y = 1 - x, which keeps its digits near the
- * mean, where the usual form loses them to 1 - (a + b) x / (a + 1). Converges fast for x < (a + 1) / (a + b + 2). */
+/* I_x(a, b) B(a, b) / (x^a y^b) by the even part of the continued fraction DLMF 8.17.22 (DiDonato
+ * and Morris 1992, their equation 9), modified Lentz. Its first denominator is formed from y = 1 -
+ * x, which keeps its digits near the mean, where the usual form loses them to 1 - (a + b) x / (a +
+ * 1). Converges fast for x < (a + 1) / (a + b + 2). */
 static double beta_fraction(double a, double b, double x, double y)
 {
     double offset = a * y - b * x + 1;
     double f = away_from_zero(a * offset / (a + 1)), c = f, d = 0;
     for (int m = 1; m <= FRACTION_TERMS; m++) {
-        double odd = a + 2 * m - 1, numerator = (a + m - 1) / odd * ((a + b + m - 1) / odd) * m * (b - m) * x * x;
-        double denominator = m + m * (b - m) * x / odd + (a + m) * (offset + m * (1 + y)) / (odd + 2);
+        double odd = a + 2 * m - 1;
+        double numerator = (a + m - 1) / odd * ((a + b + m - 1) / odd) * m * (b - m) * x * x;
+        double denominator = m + m * (b - m) * x / odd +
+                             (a + m) * (offset + m * (1 + y)) / (odd + 2);
         d = 1 / away_from_zero(denominator + numerator * d);
         c = away_from_zero(denominator + numerator / c);
         double step = c * d;
@@ -106,11 +112,13 @@ double tw_stats_beta_tail(double a, double b, double x, double y)
     if (x == 0 || y == 0)
         return x == 0 ? 0 : 1;
     bool low = x < (a + 1) / (a + b + 2);
-    double front = a * (b / (a + b)) * tw_stats_binomial_density(a, b, x, y); /* x^a y^b / B(a, b) */
+    /* x^a y^b / B(a, b) */
+    double front = a * (b / (a + b)) * tw_stats_binomial_density(a, b, x, y);
     if (front == 0) /* so far in the tail that the fraction cannot matter */
         return low ? 0 : 1;
     double part = front * (low ? beta_fraction(a, b, x, y) : beta_fraction(b, a, y, x));
-    if (!(part <= 1 + 1e-6)) /* not converged, or parameters so small that it over- or underflowed */
+    /* not converged, or parameters so small that it over- or underflowed */
+    if (!(part <= 1 + 1e-6))
         return NAN;
     return low ? fmin(part, 1) : fmax(1 - part, 0);
 }
@@ -185,7 +193,8 @@ static double between(double low, double high)
     return low;
 }
 
-double tw_stats_invert(tw_stats_curve *curve, const double *parameters, double target, bool rising, double high)
+double tw_stats_invert(tw_stats_curve *curve, const double *parameters, double target, bool rising,
+                       double high)
 {
     double low = 0;
     for (;;) {

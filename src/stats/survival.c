@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The step at which runs first part, runs that never did being censored: Kaplan-Meier and the log-rank test. */
+/* The step at which runs first part, runs that never did being censored: Kaplan-Meier and the
+ * log-rank test. */
 #include "inside.h"
 
 #include "base.h"
@@ -22,9 +23,10 @@ static bool valid_times(const double *time, size_t n)
     return true;
 }
 
-/* One row per distinct time, ascending, with who was at risk and how many parted there; returns the number of rows. A
- * run that was clean up to a time was still at risk at that time. */
-static size_t life_table(const double *time, const bool *parted, size_t n, struct twin_survival *rows)
+/* One row per distinct time, ascending, with who was at risk and how many parted there; returns the
+ * number of rows. A run that was clean up to a time was still at risk at that time. */
+static size_t life_table(const double *time, const bool *parted, size_t n,
+                         struct twin_survival *rows)
 {
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct twin_survival){.time = time[i], .at_risk = 1, .events = parted[i]};
@@ -40,13 +42,15 @@ static size_t life_table(const double *time, const bool *parted, size_t n, struc
     return count;
 }
 
-/* Greenwood's error, and the interval on the log(-log) scale, which stays inside [0, 1] (Kalbfleisch and Prentice). */
+/* Greenwood's error, and the interval on the log(-log) scale, which stays inside [0, 1]
+ * (Kalbfleisch and Prentice). */
 static void survival_interval(struct twin_survival *s, double greenwood, double z)
 {
     s->error = s->survival > 0 ? s->survival * sqrt(greenwood) : NAN;
     double log_survival = log(s->survival), half = z * sqrt(greenwood) / -log_survival;
     if (s->survival > 0)
-        s->interval = (struct twin_interval){pow(s->survival, exp(half)), pow(s->survival, exp(-half))};
+        s->interval = (struct twin_interval){pow(s->survival, exp(half)),
+                                             pow(s->survival, exp(-half))};
     else
         s->interval = (struct twin_interval){NAN, NAN};
 }
@@ -84,8 +88,8 @@ double twin_stats_survival_quantile(const struct twin_survival *points, size_t c
 }
 
 /* Both arms' tables, walked together over the times of either one. */
-static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct twin_survival *b, size_t rows_b,
-                      struct twin_log_rank *out)
+static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct twin_survival *b,
+                      size_t rows_b, struct twin_log_rank *out)
 {
     double variance = 0, difference = 0;
     size_t i = 0, j = 0;
@@ -93,8 +97,11 @@ static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct
     while (i < rows_a && j < rows_b) {
         double time = a[i].time < b[j].time ? a[i].time : b[j].time;
         bool in_a = a[i].time == time, in_b = b[j].time == time;
-        double events_a = in_a ? (double)a[i].events : 0, events = events_a + (in_b ? (double)b[j].events : 0);
-        double risk_a = (double)a[i].at_risk, risk = risk_a + (double)b[j].at_risk, share = risk_a / risk;
+        double events_a = in_a ? (double)a[i].events : 0;
+        double events = events_a + (in_b ? (double)b[j].events : 0);
+        double risk_a = (double)a[i].at_risk;
+        double risk = risk_a + (double)b[j].at_risk;
+        double share = risk_a / risk;
         out->observed += events_a;
         out->expected += events * share;
         difference += events_a - events * share;
@@ -119,10 +126,12 @@ int twin_stats_log_rank(const double *time_a, const bool *parted_a, size_t na, c
     *out = (struct twin_log_rank){NAN, NAN, NAN, NAN};
     if (na == 0 || nb == 0 || !valid_times(time_a, na) || !valid_times(time_b, nb))
         return TWIN_EINVAL;
-    struct twin_survival *a = tw_reallocarray(NULL, na, sizeof *a), *b = tw_reallocarray(NULL, nb, sizeof *b);
+    struct twin_survival *a = tw_reallocarray(NULL, na, sizeof *a);
+    struct twin_survival *b = tw_reallocarray(NULL, nb, sizeof *b);
     int error = a && b ? 0 : TWIN_ENOMEM;
     if (!error)
-        walk_arms(a, life_table(time_a, parted_a, na, a), b, life_table(time_b, parted_b, nb, b), out);
+        walk_arms(a, life_table(time_a, parted_a, na, a), b, life_table(time_b, parted_b, nb, b),
+                  out);
     tw_free(a);
     tw_free(b);
     return error;

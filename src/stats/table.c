@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two rates in a 2 x 2 table (Fisher's exact test), and p values of several tests at once (Holm). */
+/*
+ * Two rates in a 2 x 2 table (Fisher's exact test), and p values of several tests at once (Holm).
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -8,7 +10,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define TABLE_CAP ((uint64_t)1 << 40) /* beyond it a sum over the distribution would take seconds */
+#define TABLE_CAP                                                                   \
+    ((uint64_t)1 << 40) /* beyond it a sum over the distribution would take seconds \
+                         */
 
 /* The first cell of a table with these margins: hypergeometric, low <= x <= high. */
 struct hypergeometric {
@@ -18,7 +22,8 @@ struct hypergeometric {
 static double density(const struct hypergeometric *h, double x)
 {
     double total = h->row + h->other_row, p = h->column / total, q = (total - h->column) / total;
-    /* C(row, x) C(other, column - x) / C(total, column) as binomial probabilities, which neither over- nor underflow */
+    /* C(row, x) C(other, column - x) / C(total, column) as binomial probabilities, which neither
+     * over- nor underflow */
     return tw_stats_binomial_density(x, h->row - x, p, q) *
            tw_stats_binomial_density(h->column - x, h->other_row - (h->column - x), p, q) /
            tw_stats_binomial_density(h->column, total - h->column, p, q);
@@ -31,7 +36,8 @@ static double sum_outwards(const struct hypergeometric *h, double x, int step)
     while (x != (step > 0 ? h->high : h->low) && term > sum * 1e-18) {
         /* the ratio of neighbouring terms */
         double lower = step > 0 ? x : x - 1;
-        double up = (h->row - lower) * (h->column - lower) / ((lower + 1) * (h->other_row - h->column + lower + 1));
+        double up = (h->row - lower) * (h->column - lower) /
+                    ((lower + 1) * (h->other_row - h->column + lower + 1));
         term *= step > 0 ? up : 1 / up;
         sum += term;
         x += step;
@@ -58,13 +64,16 @@ static double lower_tail(const struct hypergeometric *h, double x)
     return x <= h->mode ? sum_outwards(h, x, -1) : 1 - sum_outwards(h, x + 1, 1);
 }
 
-/* Every table that is no more probable than the one seen; those within 1e-7 of it count as equally probable, as in R.
+/*
+ * Every table that is no more probable than the one seen; those within 1e-7 of it count as equally
+ * probable, as in R.
  */
 static double both_tails(const struct hypergeometric *h, double x)
 {
     double bar = density(h, x) * (1 + 1e-7);
     bool above = x >= h->mode;
-    /* on the other side of the mode the density is monotone: bisect for the last cell that is improbable enough */
+    /* on the other side of the mode the density is monotone: bisect for the last cell that is
+     * improbable enough */
     double far = above ? h->low : h->high, near = h->mode;
     if (!(density(h, h->mode) > bar))
         return 1;
@@ -84,9 +93,11 @@ static double both_tails(const struct hypergeometric *h, double x)
 
 double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum twin_side side)
 {
-    if (a > TABLE_CAP || b > TABLE_CAP || c > TABLE_CAP || d > TABLE_CAP || a + b + c + d > TABLE_CAP)
+    if (a > TABLE_CAP || b > TABLE_CAP || c > TABLE_CAP || d > TABLE_CAP ||
+        a + b + c + d > TABLE_CAP)
         return NAN;
-    struct hypergeometric h = {.row = (double)(a + b), .other_row = (double)(c + d), .column = (double)(a + c)};
+    struct hypergeometric h = {
+        .row = (double)(a + b), .other_row = (double)(c + d), .column = (double)(a + c)};
     h.low = h.column > h.other_row ? h.column - h.other_row : 0;
     h.high = h.column < h.row ? h.column : h.row;
     if (h.low == h.high) /* the margins leave one table only */
@@ -106,7 +117,8 @@ static double log_choose(uint64_t n, uint64_t k)
     if (k > n)
         return -INFINITY;
     double all = (double)n, some = (double)k;
-    return twin_stats_lgamma(all + 1) - twin_stats_lgamma(some + 1) - twin_stats_lgamma(all - some + 1);
+    return twin_stats_lgamma(all + 1) - twin_stats_lgamma(some + 1) -
+           twin_stats_lgamma(all - some + 1);
 }
 
 double twin_stats_few_runs(uint64_t ones, uint64_t zeros, uint64_t runs)
@@ -135,7 +147,8 @@ struct ranked {
 static int by_p(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
-    return x->p != y->p ? (x->p > y->p) - (x->p < y->p) : (x->index > y->index) - (x->index < y->index);
+    return x->p != y->p ? (x->p > y->p) - (x->p < y->p)
+                        : (x->index > y->index) - (x->index < y->index);
 }
 
 int twin_stats_holm(const double *p, size_t n, double *adjusted)

@@ -15,6 +15,10 @@ struct tw_ops_device {
     char *failed;     /* why there is nothing; NULL */
 };
 
-struct tw_ops_result { struct tw_ops_device device[2]; size_t count; uint64_t runs; };
+struct tw_ops_result {
+    struct tw_ops_device device[2];
+    size_t count;
+    uint64_t runs;
+};
 
 #endif

@@ -5,7 +5,8 @@
  * A scaling study: scale_file.c (a study as JSON, and back), scale_compute.c (from the runs to the
  * curve).
  *
- * A study is what was measured, run by run; every figure is computed from that (twin/scaling.h), so that whoever has the file has the curve.
+ * A study is what was measured, run by run; every figure is computed from that (twin/scaling.h), so
+ * that whoever has the file has the curve.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -16,7 +17,10 @@
 
 struct tw_journal;
 
-enum { TW_SCALE_COUNTS = 32, TW_SCALE_STEPS = 20000 /* kept of a run: of more, evenly spaced ones */ };
+enum {
+    TW_SCALE_COUNTS = 32,
+    TW_SCALE_STEPS = 20000 /* kept of a run: of more, evenly spaced ones */
+};
 
 struct tw_scale_args {
     const char *counts, *work_per_step, *work_per_run, *price, *home, *csv, *html, *from, *package;
@@ -25,21 +29,29 @@ struct tw_scale_args {
     bool fresh_dir, json, quiet, resume;
 };
 
-/* How much useful work there is: a constant times {n} to a power (0: strong scaling, 1: weak), or 1 step, or 1 run. */
-struct tw_scale_work { double each; unsigned power; bool per_run; char unit[32]; };
+/* How much useful work there is: a constant times {n} to a power (0: strong scaling, 1: weak), or 1
+ * step, or 1 run. */
+struct tw_scale_work {
+    double each;
+    unsigned power;
+    bool per_run;
+    char unit[32];
+};
 
 /* One run. */
 struct tw_scale_run {
-    uint64_t round, workers;         /* round 0: for the results, at level tensors, not timed */
+    uint64_t round, workers; /* round 0: for the results, at level tensors, not timed */
     bool good;
-    char *run, *state;               /* its folder's name; "ok", "exit 3", ... */
-    double wall_s, observer;         /* observer: NaN when not known */
-    uint64_t steps;                  /* finished ones, of the rank that has least */
-    uint64_t timed;                  /* of these, behind the warm-up */
-    double timed_s;                  /* they took so long, on the slowest rank */
-    double *step; size_t step_count; /* seconds of each, on that rank */
-    uint64_t ranks;                  /* of the world that the job said it is; 0: unknown */
-    char *weights, *loss;            /* digest of the last weights of rank 0; the last loss: "" when none was seen */
+    char *run, *state;       /* its folder's name; "ok", "exit 3", ... */
+    double wall_s, observer; /* observer: NaN when not known */
+    uint64_t steps;          /* finished ones, of the rank that has least */
+    uint64_t timed;          /* of these, behind the warm-up */
+    double timed_s;          /* they took so long, on the slowest rank */
+    double *step;
+    size_t step_count; /* seconds of each, on that rank */
+    uint64_t ranks;    /* of the world that the job said it is; 0: unknown */
+    /* digest of the last weights of rank 0; the last loss: "" when none was seen */
+    char *weights, *loss;
 };
 
 #define TW_SCALE_NO_RUN "no run ended well" /* a `why` */
@@ -47,31 +59,37 @@ struct tw_scale_run {
 /* The last state of two runs, held against one another. */
 struct tw_scale_result {
     uint64_t workers;
-    uint64_t runs, classes;          /* with weights; how many sets of weights among them */
-    bool compared;                   /* with the smallest number of workers */
-    bool equal;                      /* bit for bit */
-    double distance;                 /* relative L2 distance of the weights, by sketches; NaN: not known */
-    double loss, loss_distance;      /* of the run of round 0; NaN: none seen */
-    uint64_t broken_step;            /* a loss of it was NaN or infinite in the step before this one; 0: none was */
-    char *why;                       /* not compared: why; NULL */
+    uint64_t runs, classes; /* with weights; how many sets of weights among them */
+    bool compared;          /* with the smallest number of workers */
+    bool equal;             /* bit for bit */
+    /* relative L2 distance of the weights, by sketches; NaN: not known */
+    double distance;
+    double loss, loss_distance; /* of the run of round 0; NaN: none seen */
+    /* a loss of it was NaN or infinite in the step before this one; 0: none was */
+    uint64_t broken_step;
+    char *why; /* not compared: why; NULL */
 };
 
 struct tw_scale {
     struct tw_scale_args args;
-    char *const *argv;               /* with {n} in it */
-    char *command;                   /* the same as one could type it, secrets masked */
+    char *const *argv; /* with {n} in it */
+    char *command;     /* the same as one could type it, secrets masked */
     char *home, *configuration, *made;
-    long cores;                      /* that this process may use */
-    uint64_t count[TW_SCALE_COUNTS]; size_t counts; /* ascending */
+    long cores; /* that this process may use */
+    uint64_t count[TW_SCALE_COUNTS];
+    size_t counts; /* ascending */
     struct tw_scale_work work;
-    double price;                    /* of a worker-hour; 0: none given */
-    struct tw_scale_run *run; size_t runs;
+    double price; /* of a worker-hour; 0: none given */
+    struct tw_scale_run *run;
+    size_t runs;
     struct tw_scale_result result[TW_SCALE_COUNTS];
     struct twin_scaling_point point[TW_SCALE_COUNTS];
-    size_t measured;                 /* numbers of workers with runs in the curve */
-    double *z;                       /* of each run of the curve, in the order of the runs; NaN elsewhere */
-    char **note; size_t notes;       /* what qualifies the figures */
-    struct tw_journal *journal;      /* in which runs are written down; NULL: none are made */
+    size_t measured; /* numbers of workers with runs in the curve */
+    /* of each run of the curve, in the order of the runs; NaN elsewhere */
+    double *z;
+    char **note;
+    size_t notes;               /* what qualifies the figures */
+    struct tw_journal *journal; /* in which runs are written down; NULL: none are made */
     bool interrupted, out_of_time;
 };
 
@@ -80,18 +98,21 @@ json_t *tw_scale_run_json(const struct tw_scale_run *r);
 int tw_scale_run_read(const json_t *j, struct tw_scale_run *out); /* TWIN_EFORMAT, TWIN_ENOMEM */
 int tw_scale_add(struct tw_scale *s, struct tw_scale_run *r);     /* takes what r holds */
 json_t *tw_scale_json(const struct tw_scale *s);
-int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const char *name, struct twin_error *err);
+int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const char *name,
+                   struct twin_error *err);
 /* path: a study's file, or a package with one in it. 0, or a TWIN_E*. */
 int tw_scale_load(struct tw_scale *s, const char *path, struct twin_error *err);
 void tw_scale_run_free(struct tw_scale_run *r);
 void tw_scale_free(struct tw_scale *s);
 int tw_scale_is_study(const char *path,
-                      struct twin_error *err);  /* 0: it is one; or why it is not */
+                      struct twin_error *err); /* 0: it is one; or why it is not */
 
 /* ---- scale_compute.c */
 double tw_scale_work_of(const struct tw_scale *s, uint64_t workers); /* in a step, or a run */
-bool tw_scale_counts(const struct tw_scale *s, const struct tw_scale_run *r); /* is it one that the curve is made of? */
-bool tw_scale_outliers_told(const struct twin_scaling_point *p);      /* enough runs, and a MAD that is not 0 */
+/* is it one that the curve is made of? */
+bool tw_scale_counts(const struct tw_scale *s, const struct tw_scale_run *r);
+/* enough runs, and a MAD that is not 0 */
+bool tw_scale_outliers_told(const struct twin_scaling_point *p);
 double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r);
 /*
  * Points and notes, from the runs. TWIN_EINVAL: a speed is no positive finite number; TWIN_ENOMEM.

@@ -14,7 +14,10 @@
 #define OBSERVER_NOTED .05
 enum {
     ENOUGH_RUNS = 3,
-    OUTLIERS_FROM = 5 /* of three values the MAD is the smaller of two gaps, and calls almost any third one an outlier */
+    /*
+     * of three values the MAD is the smaller of two gaps, and calls almost any third one an outlier
+     */
+    OUTLIERS_FROM = 5
 };
 
 double tw_scale_work_of(const struct tw_scale *s, uint64_t workers)
@@ -40,7 +43,12 @@ double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r)
 
 /* ---- the points */
 
-struct gathered { double *rate; const double **step; size_t *steps, *from; double *z; };
+struct gathered {
+    double *rate;
+    const double **step;
+    size_t *steps, *from;
+    double *z;
+};
 
 static void release(struct gathered *g)
 {
@@ -55,7 +63,10 @@ static int compute(struct tw_scale *s, struct gathered *g, struct twin_scaling_s
 {
     size_t at = 0;
     for (size_t c = 0; c < s->counts; c++) {
-        set[c] = (struct twin_scaling_set){.workers = s->count[c], .rate = g->rate + at, .step = g->step + at, .steps = g->steps + at};
+        set[c] = (struct twin_scaling_set){.workers = s->count[c],
+                                           .rate = g->rate + at,
+                                           .step = g->step + at,
+                                           .steps = g->steps + at};
         for (size_t i = 0; i < s->runs; i++) {
             const struct tw_scale_run *r = &s->run[i];
             if (r->workers != s->count[c] || !tw_scale_counts(s, r))
@@ -83,7 +94,8 @@ static void note(struct tw_scale *s, const char *format, ...)
     va_start(ap, format);
     tw_buf_vprintf(&b, format, ap);
     va_end(ap);
-    char *text = tw_buf_steal(&b), **grown = text ? tw_reallocarray(s->note, s->notes + 1, sizeof *grown) : NULL;
+    char *text = tw_buf_steal(&b);
+    char **grown = text ? tw_reallocarray(s->note, s->notes + 1, sizeof *grown) : NULL;
     if (!grown) {
         tw_free(text);
         return;
@@ -117,13 +129,18 @@ static void note_runs(struct tw_scale *s, size_t c)
             note(s, "%s: %s is an outlier (modified z %.1f); kept", who, r->run, s->z[i]);
     }
     if (n)
-        note(s, "%s: %zu run%s did not end well, and %s left out: %s", who, n, n == 1 ? "" : "s", n == 1 ? "is" : "are", failed.data ? failed.data : "");
+        note(s, "%s: %zu run%s did not end well, and %s left out: %s", who, n, n == 1 ? "" : "s",
+             n == 1 ? "is" : "are", failed.data ? failed.data : "");
     if (good < ENOUGH_RUNS)
-        note(s, "%s: %zu run%s could be timed; an interval worth having needs %d", who, good, good == 1 ? "" : "s", ENOUGH_RUNS);
+        note(s, "%s: %zu run%s could be timed; an interval worth having needs %d", who, good,
+             good == 1 ? "" : "s", ENOUGH_RUNS);
     if (good >= OUTLIERS_FROM && s->point[c].mad.mad == 0)
-        note(s, "%s: more than half of the runs took equally long (MAD = 0): outliers cannot be told", who);
+        note(s,
+             "%s: more than half of the runs took equally long (MAD = 0): outliers cannot be told",
+             who);
     if (ranks)
-        note(s, "%s: the job says that it has %llu ranks; does {n} reach it?", who, (unsigned long long)ranks);
+        note(s, "%s: the job says that it has %llu ranks; does {n} reach it?", who,
+             (unsigned long long)ranks);
     tw_buf_free(&failed);
 }
 
@@ -132,7 +149,8 @@ static void note_failed(struct tw_scale *s)
 {
     for (size_t i = 0; i < s->runs && s->home; i++) {
         struct twin_run *r = NULL;
-        char *dir = s->run[i].good ? NULL : tw_printf("%s/runs/%s", s->home, s->run[i].run), *words = NULL;
+        char *dir = s->run[i].good ? NULL : tw_printf("%s/runs/%s", s->home, s->run[i].run);
+        char *words = NULL;
         if (!dir)
             continue;
         if (twin_run_load(dir, &r, NULL) == 0)
@@ -152,27 +170,38 @@ static void note_all(struct tw_scale *s)
     for (size_t c = 0; c < s->counts; c++) {
         const struct twin_scaling_point *p = &s->point[c];
         if (s->cores > 0 && p->workers > (uint64_t)s->cores)
-            note(s, "%llu workers on %ld core%s: oversubscribed; this point says nothing of a machine with %llu cores", (unsigned long long)p->workers, s->cores, s->cores == 1 ? "" : "s",
+            note(s,
+                 "%llu workers on %ld core%s: oversubscribed; this point says nothing of a machine "
+                 "with %llu cores",
+                 (unsigned long long)p->workers, s->cores, s->cores == 1 ? "" : "s",
                  (unsigned long long)p->workers);
         few |= p->runs > 0 && p->runs < OUTLIERS_FROM;
         note_runs(s, c);
-        short_runs |= p->runs > 0 && !isnan(p->latency[TWIN_SCALING_P50].value) && isnan(p->latency[TWIN_SCALING_P99].value);
+        short_runs |= p->runs > 0 && !isnan(p->latency[TWIN_SCALING_P50].value) &&
+                      isnan(p->latency[TWIN_SCALING_P99].value);
     }
     for (size_t i = 0; i < s->runs; i++) {
         counted |= tw_scale_counts(s, &s->run[i]);
-        observer = tw_scale_counts(s, &s->run[i]) && s->run[i].observer > observer ? s->run[i].observer : observer;
+        observer = tw_scale_counts(s, &s->run[i]) && s->run[i].observer > observer
+                       ? s->run[i].observer
+                       : observer;
     }
     if (short_runs)
-        note(s, "no p99 of steps from fewer than %zu steps a run, no p90 from fewer than %zu", twin_scaling_steps_needed(TWIN_SCALING_P99), twin_scaling_steps_needed(TWIN_SCALING_P90));
+        note(s, "no p99 of steps from fewer than %zu steps a run, no p90 from fewer than %zu",
+             twin_scaling_steps_needed(TWIN_SCALING_P99),
+             twin_scaling_steps_needed(TWIN_SCALING_P90));
     note_failed(s);
     if (few)
         note(s, "outliers are looked for from %d runs on", OUTLIERS_FROM);
     if (counted && s->work.per_run)
         note(s, "speed is that of whole runs, start and end of the job included");
     else if (counted)
-        note(s, "speed is that of the steps behind the first %llu, on the slowest rank", (unsigned long long)s->args.warmup);
+        note(s, "speed is that of the steps behind the first %llu, on the slowest rank",
+             (unsigned long long)s->args.warmup);
     if (observer > OBSERVER_NOTED)
-        note(s, "up to %.0f%% of a process's time went into watching it: that much of a step is ours", 100 * observer);
+        note(s,
+             "up to %.0f%% of a process's time went into watching it: that much of a step is ours",
+             100 * observer);
     if (s->out_of_time)
         note(s, "ended by --max-time; the same command with --resume goes on");
     else if (s->interrupted)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A study as one JSON object, schema twinrun.scale/1, and back: the runs are what was measured, all else is computed from them. */
+/* A study as one JSON object, schema twinrun.scale/1, and back: the runs are what was measured, all
+ * else is computed from them. */
 #include "scale.h"
 
 #include "base.h"
@@ -11,7 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Text of a study, measured here or read from a file in which it was escaped: written once more, it says the same. */
+/* Text of a study, measured here or read from a file in which it was escaped: written once more, it
+ * says the same. */
 static json_t *text_json(const char *s)
 {
     char *safe = s ? tw_printable_again(s, strlen(s)) : NULL;
@@ -43,7 +45,9 @@ void tw_scale_run_free(struct tw_scale_run *r)
 
 int tw_scale_add(struct tw_scale *s, struct tw_scale_run *r)
 {
-    struct tw_scale_run *grown = s->runs < RUNS_MAX ? tw_reallocarray(s->run, s->runs + 1, sizeof *grown) : NULL;
+    struct tw_scale_run *grown = s->runs < RUNS_MAX
+                                     ? tw_reallocarray(s->run, s->runs + 1, sizeof *grown)
+                                     : NULL;
     if (!grown)
         return TWIN_ENOMEM;
     s->run = grown;
@@ -59,9 +63,12 @@ json_t *tw_scale_run_json(const struct tw_scale_run *r)
     json_t *step = json_array();
     for (size_t i = 0; i < r->step_count; i++)
         json_array_append_new(step, json_real(r->step[i]));
-    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o}", "round", (json_int_t)r->round, "workers", (json_int_t)r->workers, "good", (int)r->good,
-                     "run", text_json(r->run), "state", text_json(r->state), "wall_s", tw_json_number(r->wall_s), "observer", tw_json_number(r->observer), "steps",
-                     (json_int_t)r->steps, "timed_steps", (json_int_t)r->timed, "timed_s", tw_json_number(r->timed_s), "ranks", (json_int_t)r->ranks, "weights",
+    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o}",
+                     "round", (json_int_t)r->round, "workers", (json_int_t)r->workers, "good",
+                     (int)r->good, "run", text_json(r->run), "state", text_json(r->state), "wall_s",
+                     tw_json_number(r->wall_s), "observer", tw_json_number(r->observer), "steps",
+                     (json_int_t)r->steps, "timed_steps", (json_int_t)r->timed, "timed_s",
+                     tw_json_number(r->timed_s), "ranks", (json_int_t)r->ranks, "weights",
                      text_json(r->weights), "loss", text_json(r->loss), "step_s", step);
 }
 
@@ -70,7 +77,10 @@ static json_t *estimate_json(const struct twin_estimate *e)
     if (isnan(e->value))
         return json_null();
     return json_pack("{s:o, s:o, s:o}", "value", tw_json_number(e->value), "interval",
-                     isnan(e->interval.low) ? json_null() : json_pack("[o, o]", tw_json_number(e->interval.low), tw_json_number(e->interval.high)), "confidence", tw_json_number(e->confidence));
+                     isnan(e->interval.low) ? json_null()
+                                            : json_pack("[o, o]", tw_json_number(e->interval.low),
+                                                        tw_json_number(e->interval.high)),
+                     "confidence", tw_json_number(e->confidence));
 }
 
 static json_t *point_json(const struct tw_scale *s, size_t i)
@@ -80,24 +90,37 @@ static json_t *point_json(const struct tw_scale *s, size_t i)
     price.value *= s->price / 3600;
     price.interval.low *= s->price / 3600;
     price.interval.high *= s->price / 3600;
-    return json_pack("{s:I, s:I, s:f, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "workers", (json_int_t)p->workers, "runs", (json_int_t)p->runs, "work",
-                     tw_scale_work_of(s, p->workers), "oversubscribed", (int)(s->cores > 0 && p->workers > (uint64_t)s->cores), "throughput", estimate_json(&p->rate), "median_throughput", estimate_json(&p->median), "speedup",
-                     estimate_json(&p->speedup), "efficiency", estimate_json(&p->efficiency), "worker_seconds", estimate_json(&p->cost), "price",
-                     s->price > 0 ? estimate_json(&price) : json_null(), "step_p50", estimate_json(&p->latency[TWIN_SCALING_P50]), "step_p90",
-                     estimate_json(&p->latency[TWIN_SCALING_P90]), "step_p99", estimate_json(&p->latency[TWIN_SCALING_P99]), "mad", tw_json_number(p->mad.mad), "outliers",
-                     tw_scale_outliers_told(p) ? json_integer((json_int_t)p->mad.outliers) : json_null());
+    return json_pack(
+        "{s:I, s:I, s:f, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "workers",
+        (json_int_t)p->workers, "runs", (json_int_t)p->runs, "work",
+        tw_scale_work_of(s, p->workers), "oversubscribed",
+        (int)(s->cores > 0 && p->workers > (uint64_t)s->cores), "throughput",
+        estimate_json(&p->rate), "median_throughput", estimate_json(&p->median), "speedup",
+        estimate_json(&p->speedup), "efficiency", estimate_json(&p->efficiency), "worker_seconds",
+        estimate_json(&p->cost), "price", s->price > 0 ? estimate_json(&price) : json_null(),
+        "step_p50", estimate_json(&p->latency[TWIN_SCALING_P50]), "step_p90",
+        estimate_json(&p->latency[TWIN_SCALING_P90]), "step_p99",
+        estimate_json(&p->latency[TWIN_SCALING_P99]), "mad", tw_json_number(p->mad.mad), "outliers",
+        tw_scale_outliers_told(p) ? json_integer((json_int_t)p->mad.outliers) : json_null());
 }
 
 static json_t *result_json(const struct tw_scale_result *r)
 {
-    return json_pack("{s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "workers", (json_int_t)r->workers, "runs", (json_int_t)r->runs, "classes", (json_int_t)r->classes, "compared",
-                     (int)r->compared, "equal", (int)r->equal, "relative_l2", tw_json_number(r->distance), "loss", tw_json_number(r->loss), "loss_distance",
-                     tw_json_number(r->loss_distance), "nonfinite_step", r->broken_step ? json_integer((json_int_t)r->broken_step - 1) : json_null(), "why", text_json(r->why));
+    return json_pack("{s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "workers",
+                     (json_int_t)r->workers, "runs", (json_int_t)r->runs, "classes",
+                     (json_int_t)r->classes, "compared", (int)r->compared, "equal", (int)r->equal,
+                     "relative_l2", tw_json_number(r->distance), "loss", tw_json_number(r->loss),
+                     "loss_distance", tw_json_number(r->loss_distance), "nonfinite_step",
+                     r->broken_step ? json_integer((json_int_t)r->broken_step - 1) : json_null(),
+                     "why", text_json(r->why));
 }
 
 json_t *tw_scale_json(const struct tw_scale *s)
 {
-    json_t *counts = json_array(), *runs = json_array(), *points = json_array(), *results = json_array();
+    json_t *counts = json_array();
+    json_t *runs = json_array();
+    json_t *points = json_array();
+    json_t *results = json_array();
     for (size_t i = 0; i < s->counts; i++) {
         json_array_append_new(counts, json_integer((json_int_t)s->count[i]));
         json_array_append_new(points, point_json(s, i));
@@ -105,15 +128,25 @@ json_t *tw_scale_json(const struct tw_scale *s)
     }
     for (size_t i = 0; i < s->runs; i++) {
         json_t *j = tw_scale_run_json(&s->run[i]);
-        json_object_set_new(j, "rate", tw_scale_counts(s, &s->run[i]) ? tw_json_number(tw_scale_rate(s, &s->run[i])) : json_null());
+        json_object_set_new(j, "rate",
+                            tw_scale_counts(s, &s->run[i])
+                                ? tw_json_number(tw_scale_rate(s, &s->run[i]))
+                                : json_null());
         json_object_set_new(j, "z", tw_json_number(s->z[i]));
         json_array_append_new(runs, j);
     }
-    json_t *work = json_pack("{s:f, s:I, s:s, s:s}", "each", s->work.each, "power", (json_int_t)s->work.power, "per", s->work.per_run ? "run" : "step", "unit", s->work.unit);
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:o, s:o}", "schema", "twinrun.scale/1", "command", text_json(s->command), "made",
-                          text_json(s->made), "configuration", text_json(s->configuration), "counts", counts, "repeats", (json_int_t)s->args.repeats, "seed",
-                          (json_int_t)s->args.seed, "warmup", (json_int_t)s->args.warmup, "cores", (json_int_t)s->cores, "work", work, "price_per_worker_hour",
-                          s->price > 0 ? json_real(s->price) : json_null(), "confidence", .95, "points", points, "results", results, "runs", runs, "notes", texts_json(s->note, s->notes));
+    json_t *work = json_pack("{s:f, s:I, s:s, s:s}", "each", s->work.each, "power",
+                             (json_int_t)s->work.power, "per", s->work.per_run ? "run" : "step",
+                             "unit", s->work.unit);
+    json_t *j = json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:o, s:o}",
+        "schema", "twinrun.scale/1", "command", text_json(s->command), "made", text_json(s->made),
+        "configuration", text_json(s->configuration), "counts", counts, "repeats",
+        (json_int_t)s->args.repeats, "seed", (json_int_t)s->args.seed, "warmup",
+        (json_int_t)s->args.warmup, "cores", (json_int_t)s->cores, "work", work,
+        "price_per_worker_hour", s->price > 0 ? json_real(s->price) : json_null(), "confidence",
+        .95, "points", points, "results", results, "runs", runs, "notes",
+        texts_json(s->note, s->notes));
     return j;
 }
 
@@ -142,7 +175,8 @@ static int text(const json_t *j, const char *key, char **out)
     if (!json_is_string(v) && !json_is_null(v))
         return TWIN_EFORMAT;
     /* What a study of ours holds was escaped when it was written. */
-    *out = json_is_string(v) ? tw_printable_again(json_string_value(v), json_string_length(v)) : tw_strdup("");
+    *out = json_is_string(v) ? tw_printable_again(json_string_value(v), json_string_length(v))
+                             : tw_strdup("");
     return *out ? 0 : TWIN_ENOMEM;
 }
 
@@ -164,9 +198,14 @@ static int steps_read(const json_t *list, struct tw_scale_run *out)
 int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
 {
     *out = (struct tw_scale_run){0};
-    int rc = whole(j, "round", 0, RUNS_MAX, &out->round) || whole(j, "workers", 1, INT32_MAX, &out->workers) || whole(j, "steps", 0, INT64_MAX, &out->steps) ||
-                     whole(j, "timed_steps", 0, INT64_MAX, &out->timed) || whole(j, "ranks", 0, INT32_MAX, &out->ranks) || number(j, "wall_s", &out->wall_s) ||
-                     number(j, "observer", &out->observer) || number(j, "timed_s", &out->timed_s) || !json_is_boolean(json_object_get(j, "good"))
+    int rc = whole(j, "round", 0, RUNS_MAX, &out->round) ||
+                     whole(j, "workers", 1, INT32_MAX, &out->workers) ||
+                     whole(j, "steps", 0, INT64_MAX, &out->steps) ||
+                     whole(j, "timed_steps", 0, INT64_MAX, &out->timed) ||
+                     whole(j, "ranks", 0, INT32_MAX, &out->ranks) ||
+                     number(j, "wall_s", &out->wall_s) || number(j, "observer", &out->observer) ||
+                     number(j, "timed_s", &out->timed_s) ||
+                     !json_is_boolean(json_object_get(j, "good"))
                  ? TWIN_EFORMAT
                  : 0;
     out->good = json_is_true(json_object_get(j, "good"));
@@ -175,7 +214,8 @@ int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
     rc = rc ? rc : text(j, "weights", &out->weights);
     rc = rc ? rc : text(j, "loss", &out->loss);
     rc = rc ? rc : steps_read(json_object_get(j, "step_s"), out);
-    if (rc == 0 && (isnan(out->wall_s) || isnan(out->timed_s) || (out->timed > 0 && !(out->timed_s > 0)) || (out->good && !(out->wall_s > 0))))
+    if (rc == 0 && (isnan(out->wall_s) || isnan(out->timed_s) ||
+                    (out->timed > 0 && !(out->timed_s > 0)) || (out->good && !(out->wall_s > 0))))
         rc = TWIN_EFORMAT;
     if (rc != 0)
         tw_scale_run_free(out);
@@ -189,7 +229,9 @@ static int results_read(const json_t *list, struct tw_scale *s)
     for (size_t i = 0; i < s->counts; i++) {
         const json_t *j = json_array_get(list, i), *loss = json_object_get(j, "loss");
         struct tw_scale_result *r = &s->result[i];
-        if (whole(j, "workers", 1, INT32_MAX, &r->workers) || r->workers != s->count[i] || whole(j, "runs", 0, RUNS_MAX, &r->runs) || whole(j, "classes", 0, RUNS_MAX, &r->classes) ||
+        if (whole(j, "workers", 1, INT32_MAX, &r->workers) || r->workers != s->count[i] ||
+            whole(j, "runs", 0, RUNS_MAX, &r->runs) ||
+            whole(j, "classes", 0, RUNS_MAX, &r->classes) ||
             number(j, "relative_l2", &r->distance) || number(j, "loss_distance", &r->loss_distance))
             return TWIN_EFORMAT;
         r->loss = json_is_number(loss) ? json_number_value(loss) : NAN; /* may be negative */
@@ -206,8 +248,10 @@ static int results_read(const json_t *list, struct tw_scale *s)
 static int work_read(const json_t *j, struct tw_scale_work *w)
 {
     uint64_t power;
-    const char *per = json_string_value(json_object_get(j, "per")), *unit = json_string_value(json_object_get(j, "unit"));
-    if (whole(j, "power", 0, 9, &power) || number(j, "each", &w->each) || !(w->each > 0) || !per || !unit || !*unit || strlen(unit) >= sizeof w->unit ||
+    const char *per = json_string_value(json_object_get(j, "per"));
+    const char *unit = json_string_value(json_object_get(j, "unit"));
+    if (whole(j, "power", 0, 9, &power) || number(j, "each", &w->each) || !(w->each > 0) || !per ||
+        !unit || !*unit || strlen(unit) >= sizeof w->unit ||
         (strcmp(per, "run") != 0 && strcmp(per, "step") != 0))
         return TWIN_EFORMAT;
     w->power = (unsigned)power;
@@ -239,8 +283,8 @@ static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
     double confidence;
     const json_t *runs = json_object_get(j, "runs"), *one;
     size_t i;
-#define TRY(key, call)                                                                                                                                                             \
-    if ((*rc = (call)) != 0)                                                                                                                                                       \
+#define TRY(key, call)       \
+    if ((*rc = (call)) != 0) \
     return key
     TRY("counts", counts_read(json_object_get(j, "counts"), s));
     TRY("command", text(j, "command", &s->command));
@@ -258,7 +302,7 @@ static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
 #undef TRY
     s->cores = (long)cores;
     s->price = s->price > 0 ? s->price : 0;
-    json_array_foreach(runs, i, one) {
+    json_array_foreach (runs, i, one) {
         struct tw_scale_run r;
         if ((*rc = tw_scale_run_read(one, &r)) != 0)
             return "runs";
@@ -270,25 +314,31 @@ static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
     return NULL;
 }
 
-int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const char *name, struct twin_error *err)
+int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const char *name,
+                   struct twin_error *err)
 {
     json_error_t where;
     json_t *j = tw_json_load(data, bytes, JSON_REJECT_DUPLICATES, &where);
     const char *schema = json_string_value(json_object_get(j, "schema"));
     int rc = 0;
-    const char *bad = j && schema && strcmp(schema, "twinrun.scale/1") == 0 ? study_read(j, s, &rc) : "schema";
+    const char *bad = j && schema && strcmp(schema, "twinrun.scale/1") == 0 ? study_read(j, s, &rc)
+                                                                            : "schema";
     if (!j)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %d: expected the JSON object that twinrun scale writes: %s", name, where.line, where.text);
+        rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: line %d: expected the JSON object that twinrun scale writes: %s",
+                            name, where.line, where.text);
     else if (bad && rc == TWIN_ENOMEM)
         rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the study");
     else if (bad)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: \"%s\" is not what schema twinrun.scale/1 has there", name, bad);
+        rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: \"%s\" is not what schema twinrun.scale/1 has there", name, bad);
     json_decref(j);
     return rc;
 }
 
 /* A package is a stranger's folder: what lies there in place of the file must not hold us up. */
-static int read_study(const char *path, char **inside, char **data, size_t *bytes, struct twin_error *err)
+static int read_study(const char *path, char **inside, char **data, size_t *bytes,
+                      struct twin_error *err)
 {
     struct stat st;
     const bool package = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -296,9 +346,13 @@ static int read_study(const char *path, char **inside, char **data, size_t *byte
     if (!*inside)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for the study");
     if (package && stat(*inside, &st) != 0)
-        return twin_error_set(err, TWIN_ENOENT, "%s: expected a package with a study in it (twinrun pack --study), found none: no data/study/study.json", path);
+        return twin_error_set(err, TWIN_ENOENT,
+                              "%s: expected a package with a study in it (twinrun pack --study), "
+                              "found none: no data/study/study.json",
+                              path);
     if (package && !S_ISREG(st.st_mode))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a file, found something else", *inside);
+        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a file, found something else",
+                              *inside);
     return tw_read_file(*inside, FILE_CAP, data, bytes, err);
 }
 

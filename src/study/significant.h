@@ -9,18 +9,27 @@
 #include <twin/run.h>
 #include <twin/significant.h>
 
-enum tw_metric { TW_METRIC_IN_FILE, TW_METRIC_WALL, TW_METRIC_STEP, TW_METRIC_LOSS, TW_METRIC_PRINTED };
+enum tw_metric {
+    TW_METRIC_IN_FILE,
+    TW_METRIC_WALL,
+    TW_METRIC_STEP,
+    TW_METRIC_LOSS,
+    TW_METRIC_PRINTED
+};
 
 /* Where a run's value comes from. */
-struct tw_measure { enum tw_metric metric; const char *text; /* as given: "wall", "step", "loss", "printed:REGEX" */ };
+struct tw_measure {
+    enum tw_metric metric;
+    const char *text; /* as given: "wall", "step", "loss", "printed:REGEX" */
+};
 
 struct tw_set {
     const char *operand;
     double *x;
     size_t n;
-    struct twin_run **run;    /* one for each value; NULL: a file */
-    char *configuration;      /* of the first run, or that it is not known */
-    char **left_out;          /* "RUN: why" */
+    struct twin_run **run; /* one for each value; NULL: a file */
+    char *configuration;   /* of the first run, or that it is not known */
+    char **left_out;       /* "RUN: why" */
     size_t left_out_count;
 };
 
@@ -28,7 +37,8 @@ struct tw_significant {
     struct tw_set set[2];
     struct tw_measure measure;
     struct twin_asked asked;
-    const char *floor_file; double floor_relative; /* of twinrun spread; NULL: a number was given */
+    const char *floor_file;
+    double floor_relative; /* of twinrun spread; NULL: a number was given */
     struct twin_significance found;
 };
 

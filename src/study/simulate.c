@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <twin/random.h>
 
-/* Processor time that elements are sampled for, and what one contribution costs: to draw it, and to add it in a trial. Fixed
- * numbers, so that the sample does not depend on how busy the machine is. */
+/*
+ * Processor time that elements are sampled for, and what one contribution costs: to draw it, and to
+ * add it in a trial. Fixed numbers, so that the sample does not depend on how busy the machine is.
+ */
 #define BUDGET_NS 12e9
 #define DRAW_NS 40.0
 #define ADD_NS 1.0
@@ -24,7 +26,9 @@ struct numbers {
 
 static double to_type(enum twin_dtype dtype, double x)
 {
-    return dtype == TWIN_F64 ? x : dtype == TWIN_F32 ? (double)(float)x : twin_round_to(dtype == TWIN_F16 ? TWIN_TO_F16 : TWIN_TO_BF16, x);
+    return dtype == TWIN_F64   ? x
+           : dtype == TWIN_F32 ? (double)(float)x
+                               : twin_round_to(dtype == TWIN_F16 ? TWIN_TO_F16 : TWIN_TO_BF16, x);
 }
 
 /* Contribution of rank r to an element: draw r of the element's own seed. */
@@ -57,8 +61,8 @@ static int load(struct tw_simulation *s, const struct tw_front *front)
         bad += !isfinite(to_type(s->dtype, s->values.x[i]));
     if (bad == 0)
         return rc;
-    tw_front_say(front, "simulate: %llu of the %llu numbers of %s are NaN, infinite, or too large "
-                 "for %s",
+    tw_front_say(front,
+                 "simulate: %llu of the %llu numbers of %s are NaN, infinite, or too large for %s",
                  (unsigned long long)bad, (unsigned long long)s->values.n, a->data, a->type);
     return TWIN_EINVAL;
 }
@@ -72,9 +76,11 @@ static int by_number(const void *a, const void *b)
 }
 
 /* NULL in *list: all. */
-static int choose_sample(const struct tw_simulate_args *a, struct tw_simulation *s, uint64_t **list, struct twin_error *err)
+static int choose_sample(const struct tw_simulate_args *a, struct tw_simulation *s, uint64_t **list,
+                         struct twin_error *err)
 {
-    const double each = (double)a->ranks * (DRAW_NS + ADD_NS * (double)a->trials * (double)s->count);
+    const double each = (double)a->ranks *
+                        (DRAW_NS + ADD_NS * (double)a->trials * (double)s->count);
     const double affordable = fmax(LEAST_SAMPLE, floor(BUDGET_NS / each / 64) * 64);
     double most = a->sample != TW_SIMULATE_FREE ? (double)a->sample : affordable;
     *list = NULL;
@@ -86,7 +92,8 @@ static int choose_sample(const struct tw_simulate_args *a, struct tw_simulation 
     struct twin_shuffle order;
     uint64_t *e = *list = tw_reallocarray(NULL, s->sampled, sizeof *e);
     if (!e)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu elements", (unsigned long long)s->sampled);
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu elements",
+                              (unsigned long long)s->sampled);
     twin_shuffle_init(&order, a->elements, twin_seed(a->seed, "simulate/sample"));
     for (uint64_t i = 0; i < s->sampled; i++)
         e[i] = twin_shuffle_at(&order, i);
@@ -107,8 +114,7 @@ static void on_progress(void *user, uint64_t done, uint64_t all)
     const struct hearer *h = user;
     char text[96];
     snprintf(text, sizeof text, "simulate: %s, %llu of %llu", h->algorithm,
-             (unsigned long long)done,
-             (unsigned long long)all);
+             (unsigned long long)done, (unsigned long long)all);
     tw_front_progress(h->front, text);
 }
 
@@ -119,17 +125,21 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Who stands where, and for arrival, who comes when; and the time of each trial. */
-static int prepare(const struct tw_simulation *s, struct tw_simulated *r, uint32_t *place, struct twin_vector_order *order, struct twin_error *err)
+static int prepare(const struct tw_simulation *s, struct tw_simulated *r, uint32_t *place,
+                   struct twin_vector_order *order, struct twin_error *err)
 {
     const struct tw_simulate_args *a = s->args;
     const uint32_t ranks = (uint32_t)a->ranks;
     const uint64_t seed = twin_seed(a->seed, "simulate");
-    uint32_t *arrival = tw_reallocarray(NULL, ranks, 2 * sizeof *arrival), *stands = arrival + ranks;
+    uint32_t *arrival = tw_reallocarray(NULL, ranks, 2 * sizeof *arrival);
+    uint32_t *stands = arrival + ranks;
     int rc = arrival ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
     for (uint64_t t = 0; rc == 0 && t < a->trials; t++) {
         struct twin_shuffle shuffle;
         uint32_t *p = place + t * ranks;
-        rc = twin_network_time(&s->net, r->algorithm, ranks, (double)a->elements * (double)twin_dtype_size(s->dtype), seed, t, arrival, &r->ring_ranks, &r->seconds[t], err);
+        rc = twin_network_time(&s->net, r->algorithm, ranks,
+                               (double)a->elements * (double)twin_dtype_size(s->dtype), seed, t,
+                               arrival, &r->ring_ranks, &r->seconds[t], err);
         twin_shuffle_init(&shuffle, ranks, twin_seed_index(seed, "placement/trial", t));
         for (uint32_t i = 0; i < ranks; i++)
             stands[i] = s->random_placement ? (uint32_t)twin_shuffle_at(&shuffle, i) : i;
@@ -147,14 +157,18 @@ static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const u
 {
     struct hearer hearer = {front, twin_algorithm_name(r->algorithm)};
     const struct tw_simulate_args *a = s->args;
-    const struct numbers numbers = {s, twin_seed(a->seed, "simulate/numbers"), twin_seed(a->seed, "simulate/scales"), (uint32_t)a->ranks};
+    const struct numbers numbers = {s, twin_seed(a->seed, "simulate/numbers"),
+                                    twin_seed(a->seed, "simulate/scales"), (uint32_t)a->ranks};
     uint32_t *place = tw_reallocarray(NULL, a->trials, a->ranks * sizeof *place);
     struct twin_vector_order *order = tw_calloc(a->trials, sizeof *order);
-    struct twin_vector_result *result = tw_calloc(a->trials, sizeof *result); /* stays with the answer */
+    /* stays with the answer */
+    struct twin_vector_result *result = tw_calloc(a->trials, sizeof *result);
     r->spread.result = result;
     r->seconds = tw_calloc(a->trials, sizeof *r->seconds);
-    int rc = place && order && result && r->seconds ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %llu trials of %llu ranks",
-                                                                         (unsigned long long)a->trials, (unsigned long long)a->ranks);
+    int rc = place && order && result && r->seconds
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "no memory for %llu trials of %llu ranks",
+                                  (unsigned long long)a->trials, (unsigned long long)a->ranks);
     if (rc == 0)
         rc = prepare(s, r, place, order, err);
     const struct twin_vector_job job = {

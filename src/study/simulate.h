@@ -19,7 +19,7 @@ struct tw_simulate_args {
 struct tw_simulated {
     enum twin_algorithm algorithm;
     struct twin_vector_spread spread;
-    double *seconds;    /* [trials], ascending */
+    double *seconds;     /* [trials], ascending */
     uint32_t ring_ranks; /* of the ring whose messages were drawn */
 };
 
@@ -28,7 +28,7 @@ struct tw_simulation {
     struct twin_network net;
     bool measured_alpha, measured_beta, random_placement, wide;
     enum twin_dtype dtype;
-    uint64_t sampled; /* elements looked at */
+    uint64_t sampled;        /* elements looked at */
     struct tw_values values; /* of --data; n = 0 without */
     struct tw_simulated of[TWIN_ALGORITHMS];
     size_t count;

@@ -17,7 +17,8 @@ static void on_progress(void *user, uint64_t done, uint64_t all)
 {
     char text[80];
     const struct tw_front *front = user;
-    snprintf(text, sizeof text, "spread: %llu of %llu", (unsigned long long)done, (unsigned long long)all);
+    snprintf(text, sizeof text, "spread: %llu of %llu", (unsigned long long)done,
+             (unsigned long long)all);
     tw_front_progress(front, text);
 }
 
@@ -27,32 +28,42 @@ static void choose_type(struct tw_spread_found *f)
     if (f->args->add_in)
         return;
     if (f->file_count > 1)
-        f->add_in = f->precision == TWIN_TO_F16 ? TWIN_F16 : f->precision == TWIN_TO_BF16 ? TWIN_BF16 : f->precision == TWIN_TO_TF32 ? TWIN_F32 : own;
+        f->add_in = f->precision == TWIN_TO_F16    ? TWIN_F16
+                    : f->precision == TWIN_TO_BF16 ? TWIN_BF16
+                    : f->precision == TWIN_TO_TF32 ? TWIN_F32
+                                                   : own;
     else
         f->add_in = own == TWIN_F64 && f->precision == TWIN_AS_IS ? TWIN_F64 : TWIN_F32;
 }
 
-/* Every number must be one that additions can begin with: finite, and exact in the type that they are made in. */
+/* Every number must be one that additions can begin with: finite, and exact in the type that they
+ * are made in. */
 static int round_all(const struct tw_spread_found *f, struct tw_values *v, const char *path,
                      const struct tw_front *front)
 {
     uint64_t bad = 0, overflow = 0, inexact = 0;
     for (uint64_t i = 0; i < v->n; i++) {
-        const double x = twin_round_to(f->precision, v->x[i]), held = f->add_in == TWIN_F64 ? x : (double)(float)x,
-                     y = f->add_in == TWIN_F16 ? twin_round_to(TWIN_TO_F16, x) : f->add_in == TWIN_BF16 ? twin_round_to(TWIN_TO_BF16, x) : held;
+        const double x = twin_round_to(f->precision, v->x[i]);
+        const double held = f->add_in == TWIN_F64 ? x : (double)(float)x;
+        const double y = f->add_in == TWIN_F16    ? twin_round_to(TWIN_TO_F16, x)
+                         : f->add_in == TWIN_BF16 ? twin_round_to(TWIN_TO_BF16, x)
+                                                  : held;
         bad += !isfinite(v->x[i]);
         overflow += isfinite(v->x[i]) && !isfinite(y);
         inexact += y != x && isfinite(y);
         v->x[i] = y;
     }
     if (bad)
-        tw_front_say(front, "spread: %llu of the %llu numbers of %s are NaN or infinite: their "
-                     "sum is, too, in every order", (unsigned long long)bad,
-                     (unsigned long long)v->n, path);
+        tw_front_say(front,
+                     "spread: %llu of the %llu numbers of %s are NaN or infinite: their sum is, "
+                     "too, in every order",
+                     (unsigned long long)bad, (unsigned long long)v->n, path);
     else if (overflow)
-        tw_front_say(front, "spread: %llu of the %llu numbers of %s are too large for %s: scale "
-                     "them first, as a loss scaler does", (unsigned long long)overflow,
-               (unsigned long long)v->n, path, f->precision != TWIN_AS_IS ? f->args->precision : twin_dtype_name(f->add_in));
+        tw_front_say(front,
+                     "spread: %llu of the %llu numbers of %s are too large for %s: scale them "
+                     "first, as a loss scaler does",
+                     (unsigned long long)overflow, (unsigned long long)v->n, path,
+                     f->precision != TWIN_AS_IS ? f->args->precision : twin_dtype_name(f->add_in));
     else if (inexact && f->precision == TWIN_AS_IS && !f->args->add_in)
         tw_front_say(front, "spread: %s holds numbers of more digits than %s", path,
                      twin_dtype_name(f->add_in));
@@ -74,8 +85,7 @@ static int exact_sum(const struct tw_values *v, double *out, struct twin_error *
 }
 
 static int one_sum(struct tw_spread_found *f, const struct tw_values *v,
-                   const struct tw_front *front,
-                   struct twin_error *err)
+                   const struct tw_front *front, struct twin_error *err)
 {
     const struct tw_spread_args *a = f->args;
     struct twin_sum_options o = {
@@ -90,9 +100,10 @@ static int one_sum(struct tw_spread_found *f, const struct tw_values *v,
     const size_t several = v->tensors > 1 ? v->tensors : 0;
     double *random = f->random = tw_reallocarray(NULL, a->orders, 2 * sizeof *random);
     f->tensor = several ? tw_calloc(several, sizeof *f->tensor) : NULL;
-    int rc = random && (f->tensor || !several) ? 0 : twin_error_set(err, TWIN_ENOMEM,
-                                                                    "no memory for %llu orders",
-                                                                    (unsigned long long)a->orders);
+    int rc = random && (f->tensor || !several)
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "no memory for %llu orders",
+                                  (unsigned long long)a->orders);
     if (rc == 0)
         rc = twin_sum_spread(v->x, v->n, &o, random, &f->sum, err);
     o.workers = 0;
@@ -106,7 +117,10 @@ static int one_sum(struct tw_spread_found *f, const struct tw_values *v,
 
 /* ---- several files: element by element */
 
-struct stack { double **x; uint32_t ranks; };
+struct stack {
+    double **x;
+    uint32_t ranks;
+};
 
 static void fill(const void *user, uint64_t element, double *x)
 {
@@ -118,21 +132,24 @@ static void fill(const void *user, uint64_t element, double *x)
 static int vectors(struct tw_spread_found *f, const struct stack *s, const struct tw_front *front,
                    struct twin_error *err)
 {
-    static const enum twin_algorithm named[] = {TWIN_RANK_ORDER, TWIN_RING, TWIN_TREE, TWIN_DOUBLE_TREE, TWIN_RECURSIVE_DOUBLING};
+    static const enum twin_algorithm named[] = {TWIN_RANK_ORDER, TWIN_RING, TWIN_TREE,
+                                                TWIN_DOUBLE_TREE, TWIN_RECURSIVE_DOUBLING};
     enum { NAMED = sizeof named / sizeof *named };
     const size_t all = NAMED + f->args->orders;
     struct twin_vector_order *order = f->order = tw_calloc(all, sizeof *order);
     struct twin_vector_result *result = f->result = tw_calloc(all, sizeof *result);
     uint32_t *place = f->place = tw_reallocarray(NULL, f->args->orders, s->ranks * sizeof *place);
-    int rc = order && result && place ? 0 : twin_error_set(err, TWIN_ENOMEM,
-                                                           "no memory for %zu orders", all);
+    int rc = order && result && place
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu orders", all);
     for (size_t i = 0; rc == 0 && i < all; i++) {
         order[i].algorithm = i < NAMED ? named[i] : TWIN_RANK_ORDER;
         if (i < NAMED)
             continue;
         struct twin_shuffle shuffle;
         uint32_t *p = place + (i - NAMED) * s->ranks;
-        twin_shuffle_init(&shuffle, s->ranks, twin_seed_index(f->args->seed, "spread/order", i - NAMED));
+        twin_shuffle_init(&shuffle, s->ranks,
+                          twin_seed_index(f->args->seed, "spread/order", i - NAMED));
         for (uint32_t r = 0; r < s->ranks; r++)
             p[r] = (uint32_t)twin_shuffle_at(&shuffle, r);
         order[i].place = p;
@@ -160,14 +177,18 @@ static int hold_the_same(const struct tw_values *a, const struct tw_values *b, c
                          const char *path_b, const struct tw_front *front)
 {
     size_t i = 0;
-    while (i < a->tensors && i < b->tensors && strcmp(a->tensor[i].name, b->tensor[i].name) == 0 && a->tensor[i].count == b->tensor[i].count)
+    while (i < a->tensors && i < b->tensors && strcmp(a->tensor[i].name, b->tensor[i].name) == 0 &&
+           a->tensor[i].count == b->tensor[i].count)
         i++;
     if (i == a->tensors && i == b->tensors)
         return 0;
-    tw_front_say(front, "spread: expected the same tensors in every file, found %s (%llu numbers) "
-                 "in %s and %s (%llu) in %s", i < a->tensors ? a->tensor[i].name : "nothing more",
-           (unsigned long long)(i < a->tensors ? a->tensor[i].count : 0), path_a, i < b->tensors ? b->tensor[i].name : "nothing more",
-           (unsigned long long)(i < b->tensors ? b->tensor[i].count : 0), path_b);
+    tw_front_say(front,
+                 "spread: expected the same tensors in every file, found %s (%llu numbers) in %s "
+                 "and %s (%llu) in %s",
+                 i < a->tensors ? a->tensor[i].name : "nothing more",
+                 (unsigned long long)(i < a->tensors ? a->tensor[i].count : 0), path_a,
+                 i < b->tensors ? b->tensor[i].name : "nothing more",
+                 (unsigned long long)(i < b->tensors ? b->tensor[i].count : 0), path_b);
     return TWIN_EINVAL;
 }
 
@@ -209,8 +230,8 @@ int tw_spread_measure(struct tw_spread_found *f, const struct tw_front *front)
         s.x[i] = f->loaded[i].x;
     }
     if (rc == 0) {
-        rc = f->file_count > 1 ? vectors(f, &s, front, &err) : one_sum(f, &f->loaded[0], front,
-                                                                       &err);
+        rc = f->file_count > 1 ? vectors(f, &s, front, &err)
+                               : one_sum(f, &f->loaded[0], front, &err);
         if (rc != 0)
             tw_front_trouble(front, &err, "spread");
     }

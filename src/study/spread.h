@@ -22,10 +22,11 @@ struct tw_spread_found {
     enum twin_precision precision;
     uint32_t ranks;
     double exact_before; /* exact sum of the numbers before they were rounded to `precision` */
-    struct twin_sum_spread sum;            /* of one file */
-    struct twin_sum_spread *tensor;        /* [values->tensors] of its tensors, when there are several; else NULL */
-    struct twin_vector_spread vector;      /* of several */
-    struct twin_vector_order *order; /* of its results: named ones, then random ones */
+    struct twin_sum_spread sum; /* of one file */
+    /* [values->tensors] of its tensors, when there are several; else NULL */
+    struct twin_sum_spread *tensor;
+    struct twin_vector_spread vector; /* of several */
+    struct twin_vector_order *order;  /* of its results: named ones, then random ones */
     size_t named;
     /* what the figures above point into: see tw_spread_free */
     struct tw_values *loaded; /* of each file */

@@ -23,7 +23,9 @@ struct values_asked {
 static double from_half(uint16_t h)
 {
     const int e = h >> 10 & 31, f = h & 1023;
-    const double size = e == 31 ? (f ? NAN : INFINITY) : e ? ldexp(1024 + f, e - 25) : ldexp(f, -24);
+    const double size = e == 31 ? (f ? NAN : INFINITY)
+                        : e     ? ldexp(1024 + f, e - 25)
+                                : ldexp(f, -24);
     return h >> 15 ? -size : size;
 }
 
@@ -55,7 +57,8 @@ static bool is_wanted(const struct twin_tensors_entry *e, const struct tw_string
 
 static bool is_number(const struct twin_tensors_entry *e)
 {
-    return !e->unreadable && (e->dtype == TWIN_F64 || e->dtype == TWIN_F32 || e->dtype == TWIN_F16 || e->dtype == TWIN_BF16);
+    return !e->unreadable && (e->dtype == TWIN_F64 || e->dtype == TWIN_F32 ||
+                              e->dtype == TWIN_F16 || e->dtype == TWIN_BF16);
 }
 
 static int read_tensor(struct twin_tensors *f, size_t i, double *to, struct twin_error *err)
@@ -86,7 +89,8 @@ static int note_tensor(struct tw_values *v, const struct twin_tensors_entry *e)
     v->n += e->count;
     if (v->tensors == 1 || twin_dtype_size(e->dtype) > twin_dtype_size(v->dtype))
         v->dtype = e->dtype;
-    else if (e->dtype != v->dtype && twin_dtype_size(e->dtype) == 2 && twin_dtype_size(v->dtype) == 2)
+    else if (e->dtype != v->dtype && twin_dtype_size(e->dtype) == 2 &&
+             twin_dtype_size(v->dtype) == 2)
         v->dtype = TWIN_F32; /* f16 and bf16 together */
     return 0;
 }
@@ -104,8 +108,10 @@ static int say_nothing(const struct values_asked *asked, struct twin_tensors *f,
         tw_front_say(asked->front, "%s: no tensor of %s is called %s; it has: %s%s", command, path,
                      patterns->items[0], safe ? safe : "", names.failed ? "..." : "");
     else
-        tw_front_say(asked->front, "%s: expected tensors of f64, f32, f16 or bf16 in %s, found "
-                     "none (%zu of other types)", command, path, twin_tensors_count(f));
+        tw_front_say(
+            asked->front,
+            "%s: expected tensors of f64, f32, f16 or bf16 in %s, found none (%zu of other types)",
+            command, path, twin_tensors_count(f));
     tw_free(safe);
     tw_buf_free(&names);
     return TWIN_EINVAL;
@@ -127,13 +133,16 @@ static int load(const struct values_asked *asked, struct twin_tensors *f, struct
         if (!taken[i])
             v->left_out++;
         else if (e->count > MOST || v->n > MOST - e->count)
-            rc = twin_error_set(&err, TWIN_ELIMIT, "more than %llu numbers; choose tensors with --tensor", (unsigned long long)MOST);
+            rc = twin_error_set(&err, TWIN_ELIMIT,
+                                "more than %llu numbers; choose tensors with --tensor",
+                                (unsigned long long)MOST);
         else
             rc = note_tensor(v, e);
     }
     v->x = rc == 0 && taken ? tw_malloc(v->n * sizeof *v->x + 1) : NULL;
     if (rc == 0 && !v->x)
-        rc = twin_error_set(&err, TWIN_ENOMEM, "no memory for %llu numbers", (unsigned long long)v->n);
+        rc = twin_error_set(&err, TWIN_ENOMEM, "no memory for %llu numbers",
+                            (unsigned long long)v->n);
     for (size_t i = 0, k = 0; rc == 0 && i < count; i++)
         if (taken[i])
             rc = read_tensor(f, i, v->x + v->tensor[k++].first, &err);

@@ -7,14 +7,18 @@
 
 #include <twin/fingerprint.h>
 
-struct tw_value_tensor { char *name; enum twin_dtype dtype; uint64_t first, count; };
+struct tw_value_tensor {
+    char *name;
+    enum twin_dtype dtype;
+    uint64_t first, count;
+};
 
 struct tw_values {
-    double *x;               /* of all tensors, one after the other */
+    double *x; /* of all tensors, one after the other */
     uint64_t n;
     struct tw_value_tensor *tensor;
     size_t tensors, left_out; /* left_out: of other types, unreadable, or the same memory again */
-    enum twin_dtype dtype;   /* the widest of the tensors' */
+    enum twin_dtype dtype;    /* the widest of the tensors' */
 };
 /*
  * Reads the floating-point tensors of a file whose names match one of the patterns (no pattern:

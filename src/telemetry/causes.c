@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a slow stretch comes from. Two questions, both must be answered yes: did the counter move with the step time (rank correlation, Holm over all
- * counters), and does it account for the time that was lost? Seconds are held against the extra seconds of a step; what is no time, against what
- * it would do. Many things move when a step gets slower; few account for it.
+ * What a slow stretch comes from. Two questions, both must be answered yes: did the counter move
+ * with the step time (rank correlation, Holm over all counters), and does it account for the time
+ * that was lost? Seconds are held against the extra seconds of a step; what is no time, against
+ * what it would do. Many things move when a step gets slower; few account for it.
  */
 #include "dips.h"
 
@@ -12,14 +13,16 @@
 #include <twin/stats.h>
 
 #define ALPHA .05
-#define SHARE .25         /* of the extra time, to be the cause */
+#define SHARE .25 /* of the extra time, to be the cause */
 #define SEED 0x6d6f76656431ull
 
-struct side { double t, steps, seconds, rate[TWIN_COUNTERS]; };
+struct side {
+    double t, steps, seconds, rate[TWIN_COUNTERS];
+};
 
 struct view {
     struct side usual, slow;
-    double extra;                 /* seconds per step */
+    double extra; /* seconds per step */
     const struct twin_dip *dip;
 };
 
@@ -75,18 +78,21 @@ static bool other_number(const struct view *v, int c)
     return moved(v, c) && fabs(b - a) >= .5 && fabs(b - a) >= .05 * fmax(a, b);
 }
 
-/* Steps that move as many bytes as before, but at a lower rate, while their thread neither runs nor waits for a processor. */
+/* Steps that move as many bytes as before, but at a lower rate, while their thread neither runs nor
+ * waits for a processor. */
 static bool network(const struct view *v)
 {
     double idle = 1 - share(v, TWIN_COUNTER_RAN) - share(v, TWIN_COUNTER_WAIT);
     if (isnan(idle) || idle < .5)
         return false;
-    if (moved(v, TWIN_COUNTER_RETRANSMITS) && v->slow.rate[TWIN_COUNTER_RETRANSMITS] > v->usual.rate[TWIN_COUNTER_RETRANSMITS])
+    if (moved(v, TWIN_COUNTER_RETRANSMITS) &&
+        v->slow.rate[TWIN_COUNTER_RETRANSMITS] > v->usual.rate[TWIN_COUNTER_RETRANSMITS])
         return true;
     static const int traffic[] = {TWIN_COUNTER_NET, TWIN_COUNTER_LOOPBACK};
     for (int i = 0; i < 2; i++) {
         double a = per_step(&v->usual, traffic[i]), b = per_step(&v->slow, traffic[i]);
-        if (moved(v, traffic[i]) && a >= 1024 && b > a / 2 && b < 2 * a && v->slow.rate[traffic[i]] < v->usual.rate[traffic[i]])
+        if (moved(v, traffic[i]) && a >= 1024 && b > a / 2 && b < 2 * a &&
+            v->slow.rate[traffic[i]] < v->usual.rate[traffic[i]])
             return true;
     }
     return false;
@@ -104,10 +110,12 @@ static bool higher(const struct view *v, int c)
 
 static bool clocks(const struct view *v)
 {
-    return lower(v, TWIN_COUNTER_CLOCK) || higher(v, TWIN_COUNTER_THERMAL) || lower(v, TWIN_COUNTER_GPU_CLOCK) || higher(v, TWIN_COUNTER_GPU_SLOWED);
+    return lower(v, TWIN_COUNTER_CLOCK) || higher(v, TWIN_COUNTER_THERMAL) ||
+           lower(v, TWIN_COUNTER_GPU_CLOCK) || higher(v, TWIN_COUNTER_GPU_SLOWED);
 }
 
-/* In the order in which one hides another: a quota makes threads wait, own workers make each other wait, and so on. */
+/* In the order in which one hides another: a quota makes threads wait, own workers make each other
+ * wait, and so on. */
 static enum twin_cause cause_of(const struct view *v)
 {
     if (accounts(v, TWIN_COUNTER_THROTTLED))
@@ -126,8 +134,10 @@ static enum twin_cause cause_of(const struct view *v)
         return TWIN_CAUSE_NETWORK;
     if (accounts(v, TWIN_COUNTER_IO_STALL) || accounts(v, TWIN_COUNTER_IOWAIT))
         return TWIN_CAUSE_DISK;
-    /* Threads other than the step's wait for a processor, or caches and memory are shared with others. */
-    if (moved(v, TWIN_COUNTER_OTHERS) && v->slow.rate[TWIN_COUNTER_OTHERS] - v->usual.rate[TWIN_COUNTER_OTHERS] >= .25)
+    /* Threads other than the step's wait for a processor, or caches and memory are shared with
+     * others. */
+    if (moved(v, TWIN_COUNTER_OTHERS) &&
+        v->slow.rate[TWIN_COUNTER_OTHERS] - v->usual.rate[TWIN_COUNTER_OTHERS] >= .25)
         return TWIN_CAUSE_INTERFERENCE;
     return TWIN_CAUSE_UNKNOWN;
 }
@@ -143,9 +153,11 @@ static int most_telling(const void *x, const void *y)
     return sa != sb ? (sa > sb ? -1 : 1) : (a->counter > b->counter) - (a->counter < b->counter);
 }
 
-/* Against being slow or not: the unrest within the two says nothing about the stretch, and a counter may lag a block behind. Only blocks in which it is
- * known; most of them, or it is left out. */
-static int test(const struct tw_block *b, const bool *slow, size_t n, int c, size_t permutations, struct twin_permutation *p)
+/* Against being slow or not: the unrest within the two says nothing about the stretch, and a
+ * counter may lag a block behind. Only blocks in which it is known; most of them, or it is left
+ * out. */
+static int test(const struct tw_block *b, const bool *slow, size_t n, int c, size_t permutations,
+                struct twin_permutation *p)
 {
     double x[2 * TW_BLOCKS_MAX], y[2 * TW_BLOCKS_MAX];
     size_t known = 0;
@@ -161,7 +173,8 @@ static int test(const struct tw_block *b, const bool *slow, size_t n, int c, siz
     return rc == TWIN_EINVAL ? 0 : rc;
 }
 
-static int test_all(const struct tw_block *b, const bool *slow, size_t n, size_t permutations, const struct view *v, struct twin_dip *out)
+static int test_all(const struct tw_block *b, const bool *slow, size_t n, size_t permutations,
+                    const struct view *v, struct twin_dip *out)
 {
     double p[TWIN_COUNTERS], adjusted[TWIN_COUNTERS];
     size_t k = 0;
@@ -174,7 +187,11 @@ static int test_all(const struct tw_block *b, const bool *slow, size_t n, size_t
             continue; /* unknown, or constant: it did not move */
         bool seconds = strcmp(twin_counter_info((enum twin_counter)c)->unit, "s") == 0;
         p[k] = r.p;
-        out->moved[k++] = (struct twin_moved){.counter = (enum twin_counter)c, .rho = r.value, .p = r.p, .usual = v->usual.rate[c], .slow = v->slow.rate[c],
+        out->moved[k++] = (struct twin_moved){.counter = (enum twin_counter)c,
+                                              .rho = r.value,
+                                              .p = r.p,
+                                              .usual = v->usual.rate[c],
+                                              .slow = v->slow.rate[c],
                                               .share = seconds ? share(v, c) : NAN};
     }
     out->tested = k;
@@ -186,7 +203,8 @@ static int test_all(const struct tw_block *b, const bool *slow, size_t n, size_t
     return 0;
 }
 
-int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out, struct twin_error *err)
+int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out,
+                   struct twin_error *err)
 {
     double x[2 * TW_BLOCKS_MAX], y[2 * TW_BLOCKS_MAX];
     size_t nx = 0, ny = 0, first = n, last = 0;
@@ -217,9 +235,11 @@ int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct 
     return 0;
 }
 
-int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct tw_effort effort, struct twin_dip *out, struct twin_error *err)
+int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct tw_effort effort,
+                   struct twin_dip *out, struct twin_error *err)
 {
-    struct view v = {.usual = side_of(b, slow, n, false), .slow = side_of(b, slow, n, true), .dip = out};
+    struct view v = {
+        .usual = side_of(b, slow, n, false), .slow = side_of(b, slow, n, true), .dip = out};
     v.extra = v.slow.t - v.usual.t;
     out->usual_s = v.usual.t;
     out->slow_s = v.slow.t;
@@ -232,17 +252,35 @@ int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct 
 
 /* ---- words */
 
-static const struct { const char *name, *words, *advice; } causes[TWIN_CAUSES] = {
-    [TWIN_CAUSE_UNKNOWN] = {"unknown", "nothing that was recorded moved with it", "look for what the job itself does there: evaluation, checkpoints, longer samples"},
+static const struct {
+    const char *name, *words, *advice;
+} causes[TWIN_CAUSES] = {
+    [TWIN_CAUSE_UNKNOWN] =
+        {"unknown", "nothing that was recorded moved with it",
+         "look for what the job itself does there: evaluation, checkpoints, longer samples"},
     [TWIN_CAUSE_INTERFERENCE] = {"interference", "another process used the processors",
-                                 "give the job processors of its own (cpuset, exclusive nodes, --pin affinity), and time runs in turn (twinrun significant)"},
-    [TWIN_CAUSE_STEAL] = {"steal", "the hypervisor gave the processors to somebody else", "measure on dedicated machines, or on instances without oversubscription"},
-    [TWIN_CAUSE_QUOTA] = {"quota", "the CPU quota of the control group was used up", "raise the limit (cpu.max, resources.limits.cpu), or start fewer threads"},
-    [TWIN_CAUSE_NETWORK] = {"network", "the steps waited for the network", "keep data on the node, overlap communication with compute, and record bandwidth beside each timing"},
-    [TWIN_CAUSE_DISK] = {"disk", "the steps waited for disks", "keep data in memory or on a local disk, prefetch, and checkpoint in the background"},
-    [TWIN_CAUSE_MEMORY] = {"memory", "the machine was short of memory", "lower the memory in use, or keep others off the machine"},
-    [TWIN_CAUSE_WORKERS] = {"workers", "the number of the job's processes or threads changed", "fix the number of workers, and compare throughput at equal counts only (twinrun scale)"},
-    [TWIN_CAUSE_CLOCK] = {"clock", "processors or GPUs ran at a lower clock", "fix the clocks or cap the power, warm up before timing, and record the clock beside each timing"},
+                                 "give the job processors of its own (cpuset, exclusive nodes, "
+                                 "--pin affinity), and time runs in turn (twinrun significant)"},
+    [TWIN_CAUSE_STEAL] =
+        {"steal", "the hypervisor gave the processors to somebody else",
+         "measure on dedicated machines, or on instances without oversubscription"},
+    [TWIN_CAUSE_QUOTA] =
+        {"quota", "the CPU quota of the control group was used up",
+         "raise the limit (cpu.max, resources.limits.cpu), or start fewer threads"},
+    [TWIN_CAUSE_NETWORK] = {"network", "the steps waited for the network",
+                            "keep data on the node, overlap communication with compute, and record "
+                            "bandwidth beside each timing"},
+    [TWIN_CAUSE_DISK] =
+        {"disk", "the steps waited for disks",
+         "keep data in memory or on a local disk, prefetch, and checkpoint in the background"},
+    [TWIN_CAUSE_MEMORY] = {"memory", "the machine was short of memory",
+                           "lower the memory in use, or keep others off the machine"},
+    [TWIN_CAUSE_WORKERS] =
+        {"workers", "the number of the job's processes or threads changed",
+         "fix the number of workers, and compare throughput at equal counts only (twinrun scale)"},
+    [TWIN_CAUSE_CLOCK] = {"clock", "processors or GPUs ran at a lower clock",
+                          "fix the clocks or cap the power, warm up before timing, and record the "
+                          "clock beside each timing"},
 };
 
 const char *twin_cause_name(enum twin_cause c)

@@ -35,7 +35,8 @@ static const struct twin_counter_info info[TWIN_COUNTERS] = {
     [TWIN_COUNTER_GPU_CLOCK] = {"GPU clock", "gpu_clock_hz", "Hz", true},
     [TWIN_COUNTER_GPU_POWER] = {"GPU power", "gpu_power_w", "W", true},
     [TWIN_COUNTER_GPU_HEAT] = {"GPU temperature", "gpu_celsius", "C", true},
-    [TWIN_COUNTER_GPU_SLOWED] = {"GPU held below its clock by heat or power", "gpu_slowed", "", true},
+    [TWIN_COUNTER_GPU_SLOWED] = {"GPU held below its clock by heat or power", "gpu_slowed", "",
+                                 true},
 };
 
 const struct twin_counter_info *twin_counter_info(enum twin_counter c)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a run was slow: the stretch of blocks that stands out most, and whether it stands out at all. */
+/* Where a run was slow: the stretch of blocks that stands out most, and whether it stands out at
+ * all. */
 #include "dips.h"
 
 #include <math.h>
@@ -9,9 +10,9 @@
 
 #define BLOCK_S .08 /* below the period of a quota, 100 ms, so that one period is one block */
 #define ALPHA .01
-#define NOISES 4.        /* how many times the run's own unrest */
+#define NOISES 4. /* how many times the run's own unrest */
 #define SLOWER_MIN .1
-#define FAR 4.45         /* median absolute deviations: 3 standard deviations of a normal sample */
+#define FAR 4.45 /* median absolute deviations: 3 standard deviations of a normal sample */
 #define SEED 0x6469707331ull
 
 /* ---- blocks */
@@ -30,7 +31,8 @@ static void add(struct tw_block *b, double known[TWIN_COUNTERS], const struct tw
         if (isnan(r->value[c]))
             continue;
         known[c] += r->seconds;
-        b->rate[c] += twin_counter_info((enum twin_counter)c)->level ? r->value[c] * r->seconds : r->value[c];
+        b->rate[c] += twin_counter_info((enum twin_counter)c)->level ? r->value[c] * r->seconds
+                                                                     : r->value[c];
     }
 }
 
@@ -42,8 +44,10 @@ static void finish(struct tw_block *b, double known[TWIN_COUNTERS])
     }
 }
 
-/* A block ends when it has lasted long enough: none is shorter than that, whatever the length of steps, but for the last one. */
-size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most, struct tw_block out[TW_BLOCKS_MAX])
+/* A block ends when it has lasted long enough: none is shorter than that, whatever the length of
+ * steps, but for the last one. */
+size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most,
+                      struct tw_block out[TW_BLOCKS_MAX])
 {
     double seconds = 0, known[TWIN_COUNTERS] = {0};
     for (size_t i = 1; i < p->rows; i++)
@@ -71,14 +75,18 @@ static double log_time(const struct tw_block *b)
 
 /* ---- the stretch that stands out most */
 
-struct stretch { size_t from, to; double score; }; /* blocks from .. to - 1 */
+struct stretch {
+    size_t from, to;
+    double score;
+}; /* blocks from .. to - 1 */
 
 static size_t longest(size_t n)
 {
     return n * 4 / 5;
 }
 
-/* What the sum over `length` blocks of centred values is multiplied with, so that stretches of all lengths compare. */
+/* What the sum over `length` blocks of centred values is multiplied with, so that stretches of all
+ * lengths compare. */
 static double weight(size_t length, size_t n)
 {
     return 1 / sqrt((double)length * (double)(n - length));
@@ -102,7 +110,8 @@ static struct stretch scan(const double *x, size_t n)
     return best;
 }
 
-/* Blocks at the edges that are more like the others are taken off: the largest sum likes one more or less. */
+/* Blocks at the edges that are more like the others are taken off: the largest sum likes one more
+ * or less. */
 static void trim(struct stretch *s, const double *y, size_t n)
 {
     double in[TW_BLOCKS_MAX], out[TW_BLOCKS_MAX], a = 0, b = 0;
@@ -136,7 +145,8 @@ static bool any_stretch(const double *x, size_t n, const double *needed)
     return false;
 }
 
-/* Share of shuffled orders in which some stretch stands out as much. Stops as soon as it is seen to be no small one. */
+/* Share of shuffled orders in which some stretch stands out as much. Stops as soon as it is seen to
+ * be no small one. */
 static double chance(const double *x, size_t n, double score, size_t shuffles)
 {
     double mixed[TW_BLOCKS_MAX], needed[TW_BLOCKS_MAX + 1], mean = 0;
@@ -160,7 +170,8 @@ static double chance(const double *x, size_t n, double score, size_t shuffles)
     return (1 + (double)as_much) / (double)(s + 1);
 }
 
-/* Values far out are moved in, to where a slow block is one among many: a single pause of a collector is not a dip, and must not hide one. */
+/* Values far out are moved in, to where a slow block is one among many: a single pause of a
+ * collector is not a dip, and must not hide one. */
 static void tame(const double *y, size_t n, double *out)
 {
     struct twin_mad m = {.mad = 0};
@@ -237,8 +248,11 @@ static double least_visible(const double *y, size_t n, double least)
     return INFINITY;
 }
 
-/* The spread of all blocks, those that stand out among them, since nothing was found to set apart. */
-static void describe_unrest(const struct tw_block *b, const double *y, size_t n, struct twin_dip *out)
+/*
+ * The spread of all blocks, those that stand out among them, since nothing was found to set apart.
+ */
+static void describe_unrest(const struct tw_block *b, const double *y, size_t n,
+                            struct twin_dip *out)
 {
     const bool none[TW_BLOCKS_MAX] = {false};
     double middle = 0, least = threshold(y, none, n);
@@ -256,7 +270,8 @@ static void describe_unrest(const struct tw_block *b, const double *y, size_t n,
     out->visible = least_visible(y, n, least);
 }
 
-int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort, struct twin_dip *out, struct twin_error *err)
+int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort,
+                struct twin_dip *out, struct twin_error *err)
 {
     struct tw_block b[TW_BLOCKS_MAX];
     double y[TW_BLOCKS_MAX], x[TW_BLOCKS_MAX];
@@ -286,18 +301,21 @@ int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort,
     return tw_dip_explain(b, slow, n, effort, out, err);
 }
 
-int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out, struct twin_error *err)
+int twin_dip_find(const struct twin_telemetry_process *p, struct twin_dip *out,
+                  struct twin_error *err)
 {
     return tw_dip_find(p, TW_EFFORT, out, err);
 }
 
-int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_telemetry_process *b, struct twin_dip *out, struct twin_error *err)
+int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_telemetry_process *b,
+                     struct twin_dip *out, struct twin_error *err)
 {
     struct tw_block all[2 * TW_BLOCKS_MAX];
     double x[TW_BLOCKS_MAX], y[TW_BLOCKS_MAX], both[2 * TW_BLOCKS_MAX];
     bool slow[2 * TW_BLOCKS_MAX] = {false};
     struct twin_mann_whitney test;
-    size_t na = tw_blocks_make(a, TW_BLOCKS_MAX / 2, all), nb = tw_blocks_make(b, TW_BLOCKS_MAX / 2, all + na);
+    size_t na = tw_blocks_make(a, TW_BLOCKS_MAX / 2, all);
+    size_t nb = tw_blocks_make(b, TW_BLOCKS_MAX / 2, all + na);
     *out = (struct twin_dip){.outcome = TWIN_DIP_TOO_FEW, .blocks = na < nb ? na : nb};
     if (out->blocks < TW_BLOCKS_MIN_EACH)
         return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_DIPS_H
 #define TW_DIPS_H
-/* Blocks: rows put together until the counters of the machine, which are sampled every 50 ms or less often, mean something. */
+/* Blocks: rows put together until the counters of the machine, which are sampled every 50 ms or
+ * less often, mean something. */
 #include "telemetry.h"
 
 enum { TW_BLOCKS_MAX = 128, TW_BLOCKS_MIN = 12, TW_BLOCKS_MIN_EACH = 6 };
@@ -12,17 +13,29 @@ struct tw_block {
 };
 
 /* Random orders that are tried: of blocks, for a stretch; of each counter. */
-struct tw_effort { size_t shuffles, permutations; };
-#define TW_EFFORT (struct tw_effort){999, 4999}
+struct tw_effort {
+    size_t shuffles, permutations;
+};
+#define TW_EFFORT      \
+    (struct tw_effort) \
+    {                  \
+        999, 4999      \
+    }
 
-/* The rows but the first, as at most `most` blocks of about equal length, 80 ms or longer. Returns how many. */
-size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most, struct tw_block out[TW_BLOCKS_MAX]);
+/* The rows but the first, as at most `most` blocks of about equal length, 80 ms or longer. Returns
+ * how many. */
+size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most,
+                      struct tw_block out[TW_BLOCKS_MAX]);
 
-/* Blocks with slow[i] against the others: where they are and how much slower; then, which takes long, what moved and the cause. */
-int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out, struct twin_error *err);
-int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct tw_effort effort, struct twin_dip *out, struct twin_error *err);
+/* Blocks with slow[i] against the others: where they are and how much slower; then, which takes
+ * long, what moved and the cause. */
+int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out,
+                   struct twin_error *err);
+int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct tw_effort effort,
+                   struct twin_dip *out, struct twin_error *err);
 
 /* twin_dip_find with that effort: the fuzzer's inputs are many. */
-int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort, struct twin_dip *out, struct twin_error *err);
+int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort,
+                struct twin_dip *out, struct twin_error *err);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is one rank of a run slower than the others all the time? Steps of a synchronous job take the same time on all ranks: the fast ones wait for the slow one.
- * What tells them apart is a rank's own time: that in which the thread of its steps ran, or could run and had no processor. Where a library waits by
- * spinning (MPI) all of the time is own time; then only the wait for a processor tells.
+ * Is one rank of a run slower than the others all the time? Steps of a synchronous job take the
+ * same time on all ranks: the fast ones wait for the slow one. What tells them apart is a rank's
+ * own time: that in which the thread of its steps ran, or could run and had no processor. Where a
+ * library waits by spinning (MPI) all of the time is own time; then only the wait for a processor
+ * tells.
  */
 #include "dips.h"
 
@@ -17,7 +19,12 @@
 #define SPINNING .95 /* of the time of a step is a rank's own, on all ranks */
 enum { BLOCKS_EACH = 64 };
 
-struct rank { const struct twin_telemetry_process *p; size_t first, count; double own, wait, step; }; /* its blocks; seconds per step */
+/* its blocks; seconds per step */
+struct rank {
+    const struct twin_telemetry_process *p;
+    size_t first, count;
+    double own, wait, step;
+};
 
 struct ranks {
     struct rank *rank;
@@ -34,7 +41,9 @@ static size_t add_blocks(struct ranks *all, const struct twin_telemetry_process 
     *r = (struct rank){.p = p, .first = all->blocks};
     double seconds = 0, steps = 0;
     for (size_t i = 0; i < n; i++) {
-        double t = b[i].seconds / b[i].steps, ran = b[i].rate[TWIN_COUNTER_RAN], wait = b[i].rate[TWIN_COUNTER_WAIT];
+        double t = b[i].seconds / b[i].steps;
+        double ran = b[i].rate[TWIN_COUNTER_RAN];
+        double wait = b[i].rate[TWIN_COUNTER_WAIT];
         if (isnan(ran) || isnan(wait) || ran + wait <= 0)
             continue;
         all->own[all->blocks + added] = (ran + wait) * t;
@@ -70,14 +79,16 @@ static bool all_spin(const struct ranks *all)
     return true;
 }
 
-/* Of a rank's blocks: the logarithm of its own time, or, of ranks that spin, of what a step would take without the wait for a processor, turned round. */
+/* Of a rank's blocks: the logarithm of its own time, or, of ranks that spin, of what a step would
+ * take without the wait for a processor, turned round. */
 static double value(const struct ranks *all, const struct rank *r, size_t block, bool spin)
 {
     return spin ? -log(fmax(1e-3, 1 - all->wait[block] / r->step)) : log(all->own[block]);
 }
 
 /* One rank against all others. */
-static int against(const struct ranks *all, size_t which, bool spin, struct twin_uneven *out, struct twin_error *err)
+static int against(const struct ranks *all, size_t which, bool spin, struct twin_uneven *out,
+                   struct twin_error *err)
 {
     const struct rank *r = &all->rank[which];
     size_t nx = 0, ny = 0, above = 0;
@@ -104,16 +115,28 @@ static int against(const struct ranks *all, size_t which, bool spin, struct twin
         return twin_error_set(err, rc, "cannot compare the ranks");
     for (size_t i = 0; i < nx; i++)
         above += all->x[i] > median;
-    *out = (struct twin_uneven){.outcome = TWIN_UNEVEN_NONE, .rank = r->p->rank, .ranks = all->n, .spin = spin, .slower = expm1(shift.value), .low = expm1(shift.interval.low),
-                                .high = expm1(shift.interval.high), .p = test.p, .above = (double)above / (double)nx, .own_s = r->own, .others_s = own / count,
-                                .step_s = r->step, .wait_s = r->wait, .others_wait_s = wait / count};
+    *out = (struct twin_uneven){.outcome = TWIN_UNEVEN_NONE,
+                                .rank = r->p->rank,
+                                .ranks = all->n,
+                                .spin = spin,
+                                .slower = expm1(shift.value),
+                                .low = expm1(shift.interval.low),
+                                .high = expm1(shift.interval.high),
+                                .p = test.p,
+                                .above = (double)above / (double)nx,
+                                .own_s = r->own,
+                                .others_s = own / count,
+                                .step_s = r->step,
+                                .wait_s = r->wait,
+                                .others_wait_s = wait / count};
     return 0;
 }
 
 static bool matters(const struct twin_uneven *u, size_t ranks, double step_s)
 {
     double extra = u->spin ? u->wait_s - u->others_wait_s : u->own_s - u->others_s;
-    return u->p * (double)ranks <= ALPHA && u->slower >= SLOWER_MIN && !(u->low < SLOWER_MIN / 2) && extra >= OF_STEP * step_s;
+    return u->p * (double)ranks <= ALPHA && u->slower >= SLOWER_MIN && !(u->low < SLOWER_MIN / 2) &&
+           extra >= OF_STEP * step_s;
 }
 
 static int find(const struct ranks *all, struct twin_uneven *out, struct twin_error *err)
@@ -121,7 +144,8 @@ static int find(const struct ranks *all, struct twin_uneven *out, struct twin_er
     bool spin = all_spin(all);
     double step_s = seconds_per_step(all);
     size_t slow = 0;
-    *out = (struct twin_uneven){.outcome = TWIN_UNEVEN_NONE, .ranks = all->n, .spin = spin, .step_s = step_s};
+    *out = (struct twin_uneven){
+        .outcome = TWIN_UNEVEN_NONE, .ranks = all->n, .spin = spin, .step_s = step_s};
     for (size_t i = 0; i < all->n; i++) {
         struct twin_uneven u;
         int rc = against(all, i, spin, &u, err);
@@ -140,14 +164,17 @@ static int find(const struct ranks *all, struct twin_uneven *out, struct twin_er
     return 0;
 }
 
-int twin_uneven_find(const struct twin_telemetry *t, struct twin_uneven *out, struct twin_error *err)
+int twin_uneven_find(const struct twin_telemetry *t, struct twin_uneven *out,
+                     struct twin_error *err)
 {
     struct ranks all = {.n = 0};
     size_t room = t->processes * BLOCKS_EACH;
     *out = (struct twin_uneven){.outcome = TWIN_UNEVEN_NOT_KNOWN};
     all.rank = tw_calloc(t->processes, sizeof *all.rank);
     all.own = tw_calloc(4 * room, sizeof *all.own);
-    int rc = all.rank && all.own ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory comparing the ranks");
+    int rc = all.rank && all.own
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "out of memory comparing the ranks");
     if (rc == 0) {
         all.wait = all.own + room;
         all.x = all.wait + room;
@@ -165,8 +192,10 @@ int twin_uneven_find(const struct twin_telemetry *t, struct twin_uneven *out, st
 }
 
 static const char *const advice[] = {
-    "run all ranks on one kind of node with equal clocks, share the work out by speed, or look for what this rank does besides",
-    "give every rank processors of its own (mpirun --bind-to core, cpusets, requests equal to limits) and look for what else runs there, or for a CPU quota on it",
+    "run all ranks on one kind of node with equal clocks, share the work out by speed, or look for "
+    "what this rank does besides",
+    "give every rank processors of its own (mpirun --bind-to core, cpusets, requests equal to "
+    "limits) and look for what else runs there, or for a CPU quota on it",
 };
 
 const char *twin_uneven_advice(const struct twin_uneven *u)
@@ -178,19 +207,28 @@ char *twin_uneven_sentence(const struct twin_uneven *u)
 {
     struct tw_buf b = {0};
     if (u->outcome == TWIN_UNEVEN_NOT_KNOWN) {
-        tw_buf_printf(&b, "the ranks cannot be compared: %d stretches of 80 ms with counters of their threads are needed on two ranks, found them on %zu", TW_BLOCKS_MIN_EACH, u->ranks);
+        tw_buf_printf(&b,
+                      "the ranks cannot be compared: %d stretches of 80 ms with counters of their "
+                      "threads are needed on two ranks, found them on %zu",
+                      TW_BLOCKS_MIN_EACH, u->ranks);
     } else if (u->outcome == TWIN_UNEVEN_NONE) {
-        tw_buf_printf(&b, "no rank of %zu is slower than the others by %.0f%% all through%s", u->ranks, 100 * SLOWER_MIN,
-                      u->spin ? ", as far as can be told: all of them run all the time, waiting included" : "");
+        tw_buf_printf(
+            &b, "no rank of %zu is slower than the others by %.0f%% all through%s", u->ranks,
+            100 * SLOWER_MIN,
+            u->spin ? ", as far as can be told: all of them run all the time, waiting included"
+                    : "");
     } else {
         tw_buf_printf(&b, "rank %d was %.0f%% slower than the others", u->rank, 100 * u->slower);
         if (isfinite(u->low))
             tw_buf_printf(&b, " (%.0f%% to %.0f%%)", 100 * u->low, 100 * u->high);
         tw_buf_printf(&b, " in %.0f%% of the run: ", 100 * u->above);
         if (u->waits)
-            tw_buf_printf(&b, "its thread waits %.3g ms a step for a processor, the others' %.3g ms", 1e3 * u->wait_s, 1e3 * u->others_wait_s);
+            tw_buf_printf(&b,
+                          "its thread waits %.3g ms a step for a processor, the others' %.3g ms",
+                          1e3 * u->wait_s, 1e3 * u->others_wait_s);
         else
-            tw_buf_printf(&b, "its thread runs %.3g ms a step, the others' %.3g ms", 1e3 * (u->own_s - u->wait_s), 1e3 * (u->others_s - u->others_wait_s));
+            tw_buf_printf(&b, "its thread runs %.3g ms a step, the others' %.3g ms",
+                          1e3 * (u->own_s - u->wait_s), 1e3 * (u->others_s - u->others_wait_s));
         if (u->slow_ranks > 1)
             tw_buf_printf(&b, "; %zu ranks are slower than the others", u->slow_ranks);
     }

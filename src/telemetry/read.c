@@ -11,25 +11,44 @@
 
 enum { FILES_MAX = 512 };
 
-/* Where each counter stands. Amounts of a process that its own table has; then those of the machine's tables. */
-struct place { enum twin_counter counter; const char *column; double scale; };
+/* Where each counter stands. Amounts of a process that its own table has; then those of the
+ * machine's tables. */
+struct place {
+    enum twin_counter counter;
+    const char *column;
+    double scale;
+};
 static const struct place of_process[] = {
-    {TWIN_COUNTER_CPU, "cpu_ns", 1e-9},       {TWIN_COUNTER_WAIT, "wait_ns", 1e-9},          {TWIN_COUNTER_RAN, "ran_ns", 1e-9},
-    {TWIN_COUNTER_FAULTS, "faults", 1},
-    {TWIN_COUNTER_WAITS, "waits", 1},         {TWIN_COUNTER_MAJOR_FAULTS, "major_faults", 1}, {TWIN_COUNTER_PREEMPTED, "preempted", 1},
-    {TWIN_COUNTER_READ, "read_bytes", 1},     {TWIN_COUNTER_WRITTEN, "written_bytes", 1},    {TWIN_COUNTER_RSS, "rss_bytes", 1},
+    {TWIN_COUNTER_CPU, "cpu_ns", 1e-9},         {TWIN_COUNTER_WAIT, "wait_ns", 1e-9},
+    {TWIN_COUNTER_RAN, "ran_ns", 1e-9},         {TWIN_COUNTER_FAULTS, "faults", 1},
+    {TWIN_COUNTER_WAITS, "waits", 1},           {TWIN_COUNTER_MAJOR_FAULTS, "major_faults", 1},
+    {TWIN_COUNTER_PREEMPTED, "preempted", 1},   {TWIN_COUNTER_READ, "read_bytes", 1},
+    {TWIN_COUNTER_WRITTEN, "written_bytes", 1}, {TWIN_COUNTER_RSS, "rss_bytes", 1},
 };
 static const struct place of_host[] = {
-    {TWIN_COUNTER_BUSY, "busy_ns", 1e-9},           {TWIN_COUNTER_OTHERS, "job_cpu_ns", 1e-9},       {TWIN_COUNTER_IOWAIT, "iowait_ns", 1e-9},
-    {TWIN_COUNTER_STEAL, "steal_ns", 1e-9},         {TWIN_COUNTER_THROTTLED, "throttled_ns", 1e-9},  {TWIN_COUNTER_CPU_STALL, "cpu_stall_ns", 1e-9},
-    {TWIN_COUNTER_IO_STALL, "io_stall_ns", 1e-9},   {TWIN_COUNTER_MEMORY_STALL, "memory_stall_ns", 1e-9}, {TWIN_COUNTER_NET, "net_bytes", 1},
-    {TWIN_COUNTER_LOOPBACK, "loopback_bytes", 1},   {TWIN_COUNTER_RETRANSMITS, "retransmits", 1},    {TWIN_COUNTER_DISK, "disk_read_bytes", 1},
-    {TWIN_COUNTER_THERMAL, "thermal_events", 1},    {TWIN_COUNTER_CLOCK, "khz", 1e3},                {TWIN_COUNTER_RUNNABLE, "runnable", 1},
-    {TWIN_COUNTER_AVAILABLE, "available_bytes", 1}, {TWIN_COUNTER_PROCESSES, "job_processes", 1},    {TWIN_COUNTER_THREADS, "job_threads", 1},
+    {TWIN_COUNTER_BUSY, "busy_ns", 1e-9},
+    {TWIN_COUNTER_OTHERS, "job_cpu_ns", 1e-9},
+    {TWIN_COUNTER_IOWAIT, "iowait_ns", 1e-9},
+    {TWIN_COUNTER_STEAL, "steal_ns", 1e-9},
+    {TWIN_COUNTER_THROTTLED, "throttled_ns", 1e-9},
+    {TWIN_COUNTER_CPU_STALL, "cpu_stall_ns", 1e-9},
+    {TWIN_COUNTER_IO_STALL, "io_stall_ns", 1e-9},
+    {TWIN_COUNTER_MEMORY_STALL, "memory_stall_ns", 1e-9},
+    {TWIN_COUNTER_NET, "net_bytes", 1},
+    {TWIN_COUNTER_LOOPBACK, "loopback_bytes", 1},
+    {TWIN_COUNTER_RETRANSMITS, "retransmits", 1},
+    {TWIN_COUNTER_DISK, "disk_read_bytes", 1},
+    {TWIN_COUNTER_THERMAL, "thermal_events", 1},
+    {TWIN_COUNTER_CLOCK, "khz", 1e3},
+    {TWIN_COUNTER_RUNNABLE, "runnable", 1},
+    {TWIN_COUNTER_AVAILABLE, "available_bytes", 1},
+    {TWIN_COUNTER_PROCESSES, "job_processes", 1},
+    {TWIN_COUNTER_THREADS, "job_threads", 1},
 };
 static const struct place of_gpus[] = {
-    {TWIN_COUNTER_GPU_BUSY, "busy_percent", .01},    {TWIN_COUNTER_GPU_CLOCK, "clock_mhz", 1e6}, {TWIN_COUNTER_GPU_POWER, "power_mw", 1e-3},
-    {TWIN_COUNTER_GPU_HEAT, "celsius", 1},           {TWIN_COUNTER_GPU_SLOWED, "slowed", 1},
+    {TWIN_COUNTER_GPU_BUSY, "busy_percent", .01}, {TWIN_COUNTER_GPU_CLOCK, "clock_mhz", 1e6},
+    {TWIN_COUNTER_GPU_POWER, "power_mw", 1e-3},   {TWIN_COUNTER_GPU_HEAT, "celsius", 1},
+    {TWIN_COUNTER_GPU_SLOWED, "slowed", 1},
 };
 #define COUNT(x) (sizeof(x) / sizeof(x)[0])
 
@@ -38,7 +57,8 @@ static uint64_t value(const struct tw_table *t, size_t row, size_t column)
     return column == SIZE_MAX ? TW_UNKNOWN : t->cell[row * t->columns + column];
 }
 
-static void from_process(const struct tw_table *t, size_t before, size_t now, double out[TWIN_COUNTERS])
+static void from_process(const struct tw_table *t, size_t before, size_t now,
+                         double out[TWIN_COUNTERS])
 {
     size_t thread = tw_table_column(t, "thread");
     bool other_thread = value(t, before, thread) != value(t, now, thread);
@@ -55,15 +75,19 @@ static void from_process(const struct tw_table *t, size_t before, size_t now, do
     }
 }
 
-static void from_machine(const struct tw_table *t, const struct place *places, size_t n, uint64_t a, uint64_t b, double out[TWIN_COUNTERS])
+static void from_machine(const struct tw_table *t, const struct place *places, size_t n, uint64_t a,
+                         uint64_t b, double out[TWIN_COUNTERS])
 {
     for (size_t i = 0; i < n; i++) {
         const struct place *p = &places[i];
-        out[p->counter] = (twin_counter_info(p->counter)->level ? tw_table_level : tw_table_amount)(t, p->column, a, b) * p->scale;
+        out[p->counter] = (twin_counter_info(p->counter)->level ? tw_table_level : tw_table_amount)(
+                              t, p->column, a, b) *
+                          p->scale;
     }
 }
 
-static const struct tw_table *table_of(const struct tw_table *list, size_t count, enum tw_table_kind kind, const char *host)
+static const struct tw_table *table_of(const struct tw_table *list, size_t count,
+                                       enum tw_table_kind kind, const char *host)
 {
     for (size_t i = 0; i < count; i++)
         if (list[i].kind == kind && list[i].rows > 1 && strcmp(list[i].host, host) == 0)
@@ -71,7 +95,8 @@ static const struct tw_table *table_of(const struct tw_table *list, size_t count
     return NULL;
 }
 
-static void machine(const struct tw_table *host, const struct tw_table *gpus, uint64_t a, uint64_t b, double out[TWIN_COUNTERS])
+static void machine(const struct tw_table *host, const struct tw_table *gpus, uint64_t a,
+                    uint64_t b, double out[TWIN_COUNTERS])
 {
     if (gpus)
         from_machine(gpus, of_gpus, COUNT(of_gpus), a, b, out);
@@ -85,9 +110,11 @@ static void machine(const struct tw_table *host, const struct tw_table *gpus, ui
 }
 
 /* A process whose table has steps in it; rows stays 0 otherwise. */
-static int process(const struct tw_table *t, const struct tw_table *list, size_t count, uint64_t zero_ns, struct twin_telemetry_process *p, struct twin_error *err)
+static int process(const struct tw_table *t, const struct tw_table *list, size_t count,
+                   uint64_t zero_ns, struct twin_telemetry_process *p, struct twin_error *err)
 {
-    const struct tw_table *host = table_of(list, count, TW_TABLE_HOST, t->host), *gpus = table_of(list, count, TW_TABLE_GPUS, t->host);
+    const struct tw_table *host = table_of(list, count, TW_TABLE_HOST, t->host);
+    const struct tw_table *gpus = table_of(list, count, TW_TABLE_GPUS, t->host);
     size_t steps = tw_table_column(t, "steps"), before = 0;
     *p = (struct twin_telemetry_process){.rank = t->rank, .world = t->world, .pid = t->pid};
     memcpy(p->role, t->role, sizeof p->role);
@@ -97,13 +124,22 @@ static int process(const struct tw_table *t, const struct tw_table *list, size_t
     if (!(p->row = tw_calloc(t->rows, sizeof *p->row)))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
     for (size_t i = 1; i < t->rows; i++) {
-        uint64_t from = value(t, before, steps), to = value(t, i, steps), a = t->t_ns[before], b = t->t_ns[i];
+        uint64_t from = value(t, before, steps);
+        uint64_t to = value(t, i, steps);
+        uint64_t a = t->t_ns[before];
+        uint64_t b = t->t_ns[i];
         if (from == TW_UNKNOWN || to == TW_UNKNOWN || to > UINT32_MAX || to < from)
-            return twin_error_set(err, TWIN_EFORMAT, "telemetry of process %d: expected numbers of finished steps that grow, found them going backwards", t->pid);
+            return twin_error_set(err, TWIN_EFORMAT,
+                                  "telemetry of process %d: expected numbers of finished steps "
+                                  "that grow, found them going backwards",
+                                  t->pid);
         if (to == from || b == a)
             continue;
         struct twin_telemetry_row *r = &p->row[p->rows++];
-        *r = (struct twin_telemetry_row){.first = (uint32_t)from, .steps = (uint32_t)(to - from), .start_s = (double)(a - zero_ns) * 1e-9, .seconds = (double)(b - a) * 1e-9};
+        *r = (struct twin_telemetry_row){.first = (uint32_t)from,
+                                         .steps = (uint32_t)(to - from),
+                                         .start_s = (double)(a - zero_ns) * 1e-9,
+                                         .seconds = (double)(b - a) * 1e-9};
         for (int c = 0; c < TWIN_COUNTERS; c++)
             r->value[c] = NAN;
         from_process(t, before, i, r->value);
@@ -122,7 +158,8 @@ static int by_rank(const void *x, const void *y)
     return a->row[0].start_s < b->row[0].start_s ? -1 : a->row[0].start_s > b->row[0].start_s;
 }
 
-int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_telemetry *t, struct twin_error *err)
+int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_telemetry *t,
+                         struct twin_error *err)
 {
     uint64_t zero = UINT64_MAX;
     if (!(t->process = tw_calloc(count ? count : 1, sizeof *t->process)))
@@ -158,14 +195,17 @@ static int names(const char *dir, char ***out, size_t *n, struct twin_error *err
     struct dirent **entries = NULL;
     int found = scandir(dir, &entries, NULL, alphasort), rc = 0;
     if (found < 0)
-        return errno == ENOENT ? twin_error_set(err, TWIN_ENOENT, "%s: no telemetry was recorded", dir) : twin_error_system(err, "cannot read %s", dir);
+        return errno == ENOENT
+                   ? twin_error_set(err, TWIN_ENOENT, "%s: no telemetry was recorded", dir)
+                   : twin_error_system(err, "cannot read %s", dir);
     *out = tw_calloc((size_t)found + 1, sizeof **out);
     if (!*out)
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
     for (int i = 0; i < found; i++) {
         if (rc == 0 && entries[i]->d_name[0] != '.') {
             if (*n == FILES_MAX)
-                rc = twin_error_set(err, TWIN_ELIMIT, "%s: expected at most %d files", dir, FILES_MAX);
+                rc = twin_error_set(err, TWIN_ELIMIT, "%s: expected at most %d files", dir,
+                                    FILES_MAX);
             else if (!((*out)[*n] = tw_path_join(dir, entries[i]->d_name)))
                 rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
             else
@@ -184,7 +224,9 @@ int twin_telemetry_load(const char *run_dir, struct twin_telemetry **out, struct
     char **path = NULL, *dir = tw_path_join(run_dir, "telemetry");
     *out = NULL;
     struct twin_telemetry *t = tw_calloc(1, sizeof *t);
-    int rc = dir && t ? names(dir, &path, &files, err) : twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
+    int rc = dir && t
+                 ? names(dir, &path, &files, err)
+                 : twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
     for (size_t i = 0; rc == 0 && i < files; i++)
         rc = tw_tables_read(path[i], &list, &count, err);
     if (rc == 0)

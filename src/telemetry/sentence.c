@@ -10,14 +10,17 @@ static const enum twin_counter *witnesses(enum twin_cause c)
 {
     static const enum twin_counter of[TWIN_CAUSES][5] = {
         [TWIN_CAUSE_UNKNOWN] = {TWIN_COUNTERS},
-        [TWIN_CAUSE_INTERFERENCE] = {TWIN_COUNTER_WAIT, TWIN_COUNTER_OTHERS, TWIN_COUNTER_CPU_STALL, TWIN_COUNTERS},
+        [TWIN_CAUSE_INTERFERENCE] = {TWIN_COUNTER_WAIT, TWIN_COUNTER_OTHERS, TWIN_COUNTER_CPU_STALL,
+                                     TWIN_COUNTERS},
         [TWIN_CAUSE_STEAL] = {TWIN_COUNTER_STEAL, TWIN_COUNTERS},
         [TWIN_CAUSE_QUOTA] = {TWIN_COUNTER_THROTTLED, TWIN_COUNTERS},
-        [TWIN_CAUSE_NETWORK] = {TWIN_COUNTER_NET, TWIN_COUNTER_LOOPBACK, TWIN_COUNTER_RETRANSMITS, TWIN_COUNTERS},
+        [TWIN_CAUSE_NETWORK] = {TWIN_COUNTER_NET, TWIN_COUNTER_LOOPBACK, TWIN_COUNTER_RETRANSMITS,
+                                TWIN_COUNTERS},
         [TWIN_CAUSE_DISK] = {TWIN_COUNTER_IO_STALL, TWIN_COUNTER_IOWAIT, TWIN_COUNTERS},
         [TWIN_CAUSE_MEMORY] = {TWIN_COUNTER_MEMORY_STALL, TWIN_COUNTER_MAJOR_FAULTS, TWIN_COUNTERS},
         [TWIN_CAUSE_WORKERS] = {TWIN_COUNTER_PROCESSES, TWIN_COUNTER_THREADS, TWIN_COUNTERS},
-        [TWIN_CAUSE_CLOCK] = {TWIN_COUNTER_CLOCK, TWIN_COUNTER_GPU_CLOCK, TWIN_COUNTER_THERMAL, TWIN_COUNTER_GPU_SLOWED, TWIN_COUNTERS},
+        [TWIN_CAUSE_CLOCK] = {TWIN_COUNTER_CLOCK, TWIN_COUNTER_GPU_CLOCK, TWIN_COUNTER_THERMAL,
+                              TWIN_COUNTER_GPU_SLOWED, TWIN_COUNTERS},
     };
     return of[c];
 }
@@ -50,18 +53,22 @@ static void change(struct tw_buf *b, const struct twin_moved *m)
     tw_buf_printf(b, ", p = %.2g", m->adjusted);
 }
 
-/* What would have shown, and beside it what was there: the one must not be read without the other. */
+/*
+ * What would have shown, and beside it what was there: the one must not be read without the other.
+ */
 static void say_none(struct tw_buf *b, const struct twin_dip *d)
 {
     if (d->unsteady)
-        tw_buf_printf(b, "no one stretch stands out, but %zu of %zu stretches do not keep the pace", d->odd, d->blocks);
+        tw_buf_printf(b, "no one stretch stands out, but %zu of %zu stretches do not keep the pace",
+                      d->odd, d->blocks);
     else if (isfinite(d->visible))
-        tw_buf_printf(b, "no slow stretch: a fifth of the run %.0f%% slower would have shown", 100 * d->visible);
+        tw_buf_printf(b, "no slow stretch: a fifth of the run %.0f%% slower would have shown",
+                      100 * d->visible);
     else
         tw_buf_puts(b, "no slow stretch, and this run is too uneven for any to show");
     if (d->slowest_s > 0)
-        tw_buf_printf(b, "; steps took %.3g to %.3g ms, mostly %.3g", 1e3 * d->fastest_s, 1e3 * d->slowest_s,
-                      1e3 * d->median_s);
+        tw_buf_printf(b, "; steps took %.3g to %.3g ms, mostly %.3g", 1e3 * d->fastest_s,
+                      1e3 * d->slowest_s, 1e3 * d->median_s);
 }
 
 char *twin_dip_sentence(const struct twin_dip *d)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the files of docs/format/telemetry.md: any bytes give a table or an error that names the line. */
+/* Reads the files of docs/format/telemetry.md: any bytes give a table or an error that names the
+ * line. */
 #include "telemetry.h"
 
 #include <math.h>
@@ -11,12 +12,17 @@ enum { ROWS_MAX = 65536, TABLES_MAX = 1024, WORDS_MAX = TW_TABLE_COLUMNS + 2 };
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 #define MAGIC "twinrun.telemetry/"
 
-struct reader { const char *path; size_t line; struct twin_error *err; };
+struct reader {
+    const char *path;
+    size_t line;
+    struct twin_error *err;
+};
 
 static int wrong(const struct reader *r, int code, const char *expected, const char *found)
 {
     char *safe = tw_printable(found, strnlen(found, 60));
-    int rc = twin_error_set(r->err, code, "%s, line %zu: expected %s, found '%s'", r->path, r->line, expected, safe ? safe : "?");
+    int rc = twin_error_set(r->err, code, "%s, line %zu: expected %s, found '%s'", r->path, r->line,
+                            expected, safe ? safe : "?");
     tw_free(safe);
     return rc;
 }
@@ -50,11 +56,16 @@ static int header(struct reader *r, char *line, struct tw_table *t)
     if (!tw_starts(w[0], MAGIC))
         return wrong(r, TWIN_EFORMAT, "a header that begins with " MAGIC "1", w[0]);
     if (strcmp(w[0], MAGIC "1") != 0)
-        return wrong(r, TWIN_EVERSION, MAGIC "1, the version that this twinrun reads (a later twinrun wrote the file)", w[0]);
+        return wrong(
+            r, TWIN_EVERSION,
+            MAGIC "1, the version that this twinrun reads (a later twinrun wrote the file)", w[0]);
     bool process = n == 7 && strcmp(w[1], "process") == 0;
     if (!process && !(n == 3 && (strcmp(w[1], "host") == 0 || strcmp(w[1], "gpus") == 0)))
-        return wrong(r, TWIN_EFORMAT, "process HOST RANK WORLD PID ROLE, host HOST or gpus HOST", n > 1 ? w[1] : "");
-    t->kind = process ? TW_TABLE_PROCESS : strcmp(w[1], "host") == 0 ? TW_TABLE_HOST : TW_TABLE_GPUS;
+        return wrong(r, TWIN_EFORMAT, "process HOST RANK WORLD PID ROLE, host HOST or gpus HOST",
+                     n > 1 ? w[1] : "");
+    t->kind = process                     ? TW_TABLE_PROCESS
+              : strcmp(w[1], "host") == 0 ? TW_TABLE_HOST
+                                          : TW_TABLE_GPUS;
     snprintf(t->host, sizeof t->host, "%s", w[2]);
     int rc = process ? small(r, w[3], "a rank", &t->rank) : 0;
     if (rc == 0 && process)
@@ -87,7 +98,8 @@ static void thin(struct tw_table *t)
     size_t kept = 0;
     for (size_t i = 0; i < t->rows; i += 2, kept++) {
         t->t_ns[kept] = t->t_ns[i];
-        memmove(t->cell + kept * t->columns, t->cell + i * t->columns, t->columns * sizeof *t->cell);
+        memmove(t->cell + kept * t->columns, t->cell + i * t->columns,
+                t->columns * sizeof *t->cell);
     }
     t->rows = kept;
     t->stride *= 2;
@@ -108,7 +120,8 @@ static int make_room(struct reader *r, struct tw_table *t)
     return 0;
 }
 
-/* in_file: number of this row in the file, from 0. The last row stays provisional: one that is not due replaces it. */
+/* in_file: number of this row in the file, from 0. The last row stays provisional: one that is not
+ * due replaces it. */
 static int row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
 {
     char *w[WORDS_MAX] = {NULL};
@@ -136,16 +149,21 @@ static int row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
 
 static int begin_table(const struct reader *r, struct tw_table **list, size_t *count)
 {
-    struct tw_table *grown = *count < TABLES_MAX ? tw_reallocarray(*list, *count + 1, sizeof **list) : NULL;
+    struct tw_table *grown = *count < TABLES_MAX ? tw_reallocarray(*list, *count + 1, sizeof **list)
+                                                 : NULL;
     if (!grown)
-        return *count < TABLES_MAX ? twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path)
-                                   : twin_error_set(r->err, TWIN_ELIMIT, "%s: expected at most %d tables of telemetry in a run", r->path, TABLES_MAX);
+        return *count < TABLES_MAX
+                   ? twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path)
+                   : twin_error_set(r->err, TWIN_ELIMIT,
+                                    "%s: expected at most %d tables of telemetry in a run", r->path,
+                                    TABLES_MAX);
     *list = grown;
     grown[(*count)++] = (struct tw_table){.kind = TW_TABLE_PROCESS};
     return 0;
 }
 
-int tw_tables_parse(const char *path, char *text, size_t bytes, struct tw_table **list, size_t *count, struct twin_error *err)
+int tw_tables_parse(const char *path, char *text, size_t bytes, struct tw_table **list,
+                    size_t *count, struct twin_error *err)
 {
     struct reader r = {.path = path, .err = err};
     char *end;
@@ -153,7 +171,8 @@ int tw_tables_parse(const char *path, char *text, size_t bytes, struct tw_table 
     bool columns_next = false;
     int rc = 0;
     /* A line without its end was cut off with the process that wrote it: not looked at. */
-    for (char *line = text; rc == 0 && (end = memchr(line, '\n', (size_t)(text + bytes - line))); line = end + 1) {
+    for (char *line = text; rc == 0 && (end = memchr(line, '\n', (size_t)(text + bytes - line)));
+         line = end + 1) {
         *end = '\0';
         r.line++;
         if (r.line == 1 || line[0] == 't') {
@@ -242,7 +261,8 @@ static double at(const struct tw_table *t, size_t column, uint64_t ns)
         right++;
     for (int k = 0; k < LOOK && left > 0 && isnan(cell(t, left - 1, column)); k++)
         left--;
-    double l = left > 0 ? cell(t, left - 1, column) : NAN, r = right < t->rows ? cell(t, right, column) : NAN;
+    double l = left > 0 ? cell(t, left - 1, column) : NAN;
+    double r = right < t->rows ? cell(t, right, column) : NAN;
     if (isnan(l) && isnan(r))
         return NAN;
     if (isnan(l))
@@ -250,7 +270,9 @@ static double at(const struct tw_table *t, size_t column, uint64_t ns)
     uint64_t from = t->t_ns[left - 1];
     if (isnan(r))
         return ns - from <= EDGE_NS ? l : NAN;
-    return t->t_ns[right] == from ? r : l + (r - l) * (double)(ns - from) / (double)(t->t_ns[right] - from);
+    return t->t_ns[right] == from
+               ? r
+               : l + (r - l) * (double)(ns - from) / (double)(t->t_ns[right] - from);
 }
 
 double tw_table_amount(const struct tw_table *t, const char *column, uint64_t a, uint64_t b)

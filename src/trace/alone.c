@@ -2,12 +2,12 @@
 /*
  * A table of descriptors for the drain thread alone. Programs close descriptors that they did not
  * open, and dup2 onto numbers of their choice; between a check that a number is still the trace and
- * the write to it, it can become a file of the program. In a table of its own the thread's number is
- * nobody else's, and the program does not see the trace among its descriptors.
+ * the write to it, it can become a file of the program. In a table of its own the thread's number
+ * is nobody else's, and the program does not see the trace among its descriptors.
  *
- * A thread sanitizer believes that a process has one table, and takes equal numbers in two for a race.
- * Linux only (unshare(2) with CLONE_FILES, no privilege needed). Under a system call filter it is
- * not tried: a filter may kill for it.
+ * A thread sanitizer believes that a process has one table, and takes equal numbers in two for a
+ * race. Linux only (unshare(2) with CLONE_FILES, no privilege needed). Under a system call filter
+ * it is not tried: a filter may kill for it.
  */
 #include "writer.h"
 
@@ -52,10 +52,12 @@ static void close_one_by_one(void)
         closedir(d);
 }
 
-/* What the copied table holds must go at once: while it is held here, a pipe of the program has no end. */
+/* What the copied table holds must go at once: while it is held here, a pipe of the program has no
+ * end. */
 bool tw_drain_stand_alone(void)
 {
-    if (tw_drain_shares_descriptors || __tsan_init || is_filtered() || syscall(SYS_unshare, CLONE_FILES) != 0)
+    if (tw_drain_shares_descriptors || __tsan_init || is_filtered() ||
+        syscall(SYS_unshare, CLONE_FILES) != 0)
         return false;
     if (syscall(SYS_close_range, 0u, ~0u, 0u) != 0)
         close_one_by_one();

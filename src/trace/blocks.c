@@ -42,7 +42,8 @@ static int write_at(int fd, const char *p, size_t n, uint64_t offset)
 static bool still_ours(const struct tw_drain *d)
 {
     struct stat st;
-    return d->fd >= 0 && fstat(d->fd, &st) == 0 && (uint64_t)st.st_dev == d->device && (uint64_t)st.st_ino == d->inode;
+    return d->fd >= 0 && fstat(d->fd, &st) == 0 && (uint64_t)st.st_dev == d->device &&
+           (uint64_t)st.st_ino == d->inode;
 }
 
 /* Gives the finished file its name: a trace is never seen without its header. */
@@ -52,7 +53,8 @@ static int publish(const char *from, const char *to)
         unlink(from);
         return 0;
     }
-    if (errno == EEXIST || errno == ENOENT || errno == ENOSPC || errno == EDQUOT || errno == EACCES || errno == EROFS)
+    if (errno == EEXIST || errno == ENOENT || errno == ENOSPC || errno == EDQUOT ||
+        errno == EACCES || errno == EROFS)
         return errno;
     /* a file system without hard links: reserve the name, then replace the empty file */
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -110,14 +112,16 @@ void tw_file_create(struct twin_writer *w)
 void tw_file_close(struct twin_writer *w)
 {
     struct tw_drain *d = &w->drain;
-    bool in_this_table = !d->alone || w->pid == getpid(); /* a forked child has the number only where the table was shared */
+    /* a forked child has the number only where the table was shared */
+    bool in_this_table = !d->alone || w->pid == getpid();
     if (in_this_table && still_ours(d) && close(d->fd) != 0 && errno != EINTR)
         tw_writer_fail(w, errno);
     d->fd = -1;
 }
 
 /* bytes: room for the header, then the payload, then room for padding */
-static void write_block(struct twin_writer *w, enum tw_block_type type, struct tw_block *b, char *bytes)
+static void write_block(struct twin_writer *w, enum tw_block_type type, struct tw_block *b,
+                        char *bytes)
 {
     struct tw_drain *d = &w->drain;
     if (!tw_writer_on(w))
@@ -185,9 +189,11 @@ static void write_dict(struct twin_writer *w)
     d->dict = (struct tw_block){0};
 }
 
-/* An entry of a fixed part and up to two variable ones, padded with zeros; fixed starts with a struct tw_entry. */
-static void put_dict(struct twin_writer *w, void *fixed, size_t fixed_bytes, enum tw_entry_type type, const void *x,
-                     size_t x_bytes, const void *y, size_t y_bytes)
+/* An entry of a fixed part and up to two variable ones, padded with zeros; fixed starts with a
+ * struct tw_entry. */
+static void put_dict(struct twin_writer *w, void *fixed, size_t fixed_bytes,
+                     enum tw_entry_type type, const void *x, size_t x_bytes, const void *y,
+                     size_t y_bytes)
 {
     struct tw_drain *d = &w->drain;
     uint32_t bytes = (uint32_t)tw_align8(fixed_bytes + x_bytes + y_bytes);
@@ -219,13 +225,15 @@ static void put_notes(struct twin_writer *w)
     for (; n; n = next) {
         struct tw_note note = {.key_bytes = n->key_bytes, .value_bytes = n->value_bytes};
         next = n->next;
-        put_dict(w, &note, sizeof note, TW_ENTRY_NOTE, n->bytes, n->key_bytes, n->bytes + n->key_bytes, n->value_bytes);
+        put_dict(w, &note, sizeof note, TW_ENTRY_NOTE, n->bytes, n->key_bytes,
+                 n->bytes + n->key_bytes, n->value_bytes);
         tw_free(n);
     }
 }
 
-/* Everything interned so far. What the pending records use was interned before they were pushed, so it is in here; and a
- * series is counted before the strings, because its strings are older than itself. */
+/* Everything interned so far. What the pending records use was interned before they were pushed, so
+ * it is in here; and a series is counted before the strings, because its strings are older than
+ * itself. */
 static void put_definitions(struct twin_writer *w)
 {
     struct tw_drain *d = &w->drain;
@@ -243,9 +251,16 @@ static void put_definitions(struct twin_writer *w)
         put_dict(w, &l, sizeof l, TW_ENTRY_LAYOUT, i->shape, 8u * i->ndim, NULL, 0);
     }
     while (d->series < series) {
-        const struct twin_series *i = &((const struct tw_series_item *)tw_table_at(&w->series, ++d->series))->s;
-        struct tw_series s = {.id = d->series, .phase = i->phase, .kind = i->kind, .name = i->name, .scope = i->scope,
-                              .role = i->role, .op = i->op, .site = i->site};
+        const struct twin_series *i =
+            &((const struct tw_series_item *)tw_table_at(&w->series, ++d->series))->s;
+        struct tw_series s = {.id = d->series,
+                              .phase = i->phase,
+                              .kind = i->kind,
+                              .name = i->name,
+                              .scope = i->scope,
+                              .role = i->role,
+                              .op = i->op,
+                              .site = i->site};
         put_dict(w, &s, sizeof s, TW_ENTRY_SERIES, NULL, 0, NULL, 0);
     }
     put_notes(w);
@@ -261,12 +276,16 @@ void tw_blocks_seal(struct twin_writer *w)
     if (!d->data.payload_bytes)
         return;
     write_block(w, TW_BLOCK_DATA, &d->data, d->data_bytes);
-    struct tw_block next = {.steps = d->data.steps, .prefix_lo = d->data.prefix_lo, .prefix_hi = d->data.prefix_hi,
-                            .order_prefix_lo = d->data.order_prefix_lo, .order_prefix_hi = d->data.order_prefix_hi};
+    struct tw_block next = {.steps = d->data.steps,
+                            .prefix_lo = d->data.prefix_lo,
+                            .prefix_hi = d->data.prefix_hi,
+                            .order_prefix_lo = d->data.order_prefix_lo,
+                            .order_prefix_hi = d->data.order_prefix_hi};
     d->data = next;
 }
 
-void tw_blocks_put(struct twin_writer *w, const void *entry, uint32_t bytes, uint32_t step, uint32_t seq, bool record)
+void tw_blocks_put(struct twin_writer *w, const void *entry, uint32_t bytes, uint32_t step,
+                   uint32_t seq, bool record)
 {
     struct tw_drain *d = &w->drain;
     if (d->data.payload_bytes + bytes > TW_BLOCK_TARGET)

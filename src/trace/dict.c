@@ -71,8 +71,13 @@ static bool add_series(struct tw_dict *d, const char *at, const struct tw_entry 
     if (!room_for((void **)&d->series, &d->series_room, s.id, sizeof *d->series))
         return false;
     if (!d->series[s.id] && (d->series[s.id] = tw_malloc(sizeof **d->series)))
-        *d->series[s.id] = (struct twin_series){.phase = s.phase, .kind = s.kind, .name = s.name, .scope = s.scope,
-                                                .role = s.role, .op = s.op, .site = s.site};
+        *d->series[s.id] = (struct twin_series){.phase = s.phase,
+                                                .kind = s.kind,
+                                                .name = s.name,
+                                                .scope = s.scope,
+                                                .role = s.role,
+                                                .op = s.op,
+                                                .site = s.site};
     return d->series[s.id] != NULL;
 }
 
@@ -82,7 +87,8 @@ static bool add_layout(struct tw_dict *d, const char *at, const struct tw_entry 
     if (e->bytes < sizeof l)
         return true;
     memcpy(&l, at, sizeof l);
-    if (l.id == 0 || l.id > TW_TABLE_MAX || l.ndim > TWIN_MAX_NDIM || e->bytes < sizeof l + 8u * l.ndim)
+    if (l.id == 0 || l.id > TW_TABLE_MAX || l.ndim > TWIN_MAX_NDIM ||
+        e->bytes < sizeof l + 8u * l.ndim)
         return true;
     if (!room_for((void **)&d->layouts, &d->layout_room, l.id, sizeof *d->layouts))
         return false;
@@ -104,7 +110,8 @@ static bool add_note(struct tw_dict *d, const char *at, const struct tw_entry *e
         return true;
     if (!more_room((void **)&d->notes, &d->note_room, d->note_count, sizeof *d->notes))
         return false;
-    struct tw_note_item i = {copy_of(at + sizeof n, n.key_bytes), copy_of(at + sizeof n + n.key_bytes, n.value_bytes)};
+    struct tw_note_item i = {copy_of(at + sizeof n, n.key_bytes),
+                             copy_of(at + sizeof n + n.key_bytes, n.value_bytes)};
     if (!i.key || !i.value) {
         tw_free(i.key);
         tw_free(i.value);
@@ -135,7 +142,8 @@ static bool add_entry(struct tw_dict *d, const char *at, const struct tw_entry *
             return true;
         memcpy(&g, at, sizeof g);
         return add_gap(d, g.step, g.dropped);
-    default: return true; /* unknown: a later version's, and not of a kind that must be understood */
+    /* unknown: a later version's, and not of a kind that must be understood */
+    default: return true;
     }
 }
 
@@ -174,7 +182,8 @@ static bool add_open_gap(struct twin_trace *t)
     uint64_t left = t->info.dropped;
     for (size_t i = 0; i < t->dict.gap_count; i++)
         left -= t->dict.gaps[i].dropped < left ? t->dict.gaps[i].dropped : left;
-    return left == 0 || add_gap(&t->dict, (uint32_t)t->info.steps, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
+    return left == 0 || add_gap(&t->dict, (uint32_t)t->info.steps,
+                                left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
 }
 
 int tw_dict_load(struct twin_trace *t, struct twin_error *err)
@@ -190,7 +199,9 @@ int tw_dict_load(struct twin_trace *t, struct twin_error *err)
         rc = TWIN_ENOMEM;
     tw_buf_free(&offsets);
     t->dict.failed = rc != 0;
-    return rc ? twin_error_set(err, rc, "%s: its definitions cannot be read: %s", t->path, twin_error_name(rc)) : 0;
+    return rc ? twin_error_set(err, rc, "%s: its definitions cannot be read: %s", t->path,
+                               twin_error_name(rc))
+              : 0;
 }
 
 int twin_trace_definitions(struct twin_trace *t, struct twin_error *err)
@@ -251,7 +262,8 @@ bool twin_trace_described(struct twin_trace *t, const struct twin_trace_record *
         return false;
     const struct twin_series *s = d->series[r->series];
     bool layout = r->layout == 0 || (r->layout < d->layout_room && d->layouts[r->layout]);
-    return layout && has_string(d, s->name) && has_string(d, s->scope) && has_string(d, s->role) && has_string(d, s->op);
+    return layout && has_string(d, s->name) && has_string(d, s->scope) && has_string(d, s->role) &&
+           has_string(d, s->op);
 }
 
 bool twin_trace_note(struct twin_trace *t, size_t index, const char **key, const char **value)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The drain thread: takes records from the rings and finished steps from the queue, and puts them into the file in order of
- * steps: every record of step s before the end of step s, no record of step s + 1 before it. (A record is in its ring before
- * its step can be closed, and the end of a step is queued before the drain thread may take records of the next.)
+ * The drain thread: takes records from the rings and finished steps from the queue, and puts them
+ * into the file in order of steps: every record of step s before the end of step s, no record of
+ * step s + 1 before it. (A record is in its ring before its step can be closed, and the end of a
+ * step is queued before the drain thread may take records of the next.)
  */
 #include "writer.h"
 
@@ -10,7 +11,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#define NAP_NS UINT64_C(50000000) /* steps that end within this of a seal share the next one: a wake-up costs the job 0.1 ms */
+/* steps that end within this of a seal share the next one: a wake-up costs the job 0.1 ms */
+#define NAP_NS UINT64_C(50000000)
 
 void tw_drain_wake(struct twin_writer *w, bool urgent)
 {
@@ -51,7 +53,8 @@ static bool take_ring(struct twin_writer *w, struct tw_thread *t, uint32_t limit
         }
     }
     atomic_store_explicit(&t->tail, tail, memory_order_release);
-    return tail == head && atomic_load_explicit(&t->head, memory_order_relaxed) - tail > w->ring_bytes / 4;
+    return tail == head &&
+           atomic_load_explicit(&t->head, memory_order_relaxed) - tail > w->ring_bytes / 4;
 }
 
 static void unlink_thread(struct twin_writer *w, struct tw_thread *t)
@@ -75,11 +78,13 @@ static bool take_rings(struct twin_writer *w, uint32_t limit, bool keep)
     bool more = false;
     struct tw_thread *next;
     /* Others only push in front of the list; only this thread takes out of it. */
-    for (struct tw_thread *t = atomic_load_explicit(&w->threads, memory_order_acquire); t; t = next) {
+    for (struct tw_thread *t = atomic_load_explicit(&w->threads, memory_order_acquire); t;
+         t = next) {
         next = t->next;
         bool exited = atomic_load_explicit(&t->exited, memory_order_acquire);
         more |= take_ring(w, t, limit, keep);
-        if (exited && atomic_load_explicit(&t->head, memory_order_relaxed) == atomic_load_explicit(&t->tail, memory_order_relaxed))
+        if (exited && atomic_load_explicit(&t->head, memory_order_relaxed) ==
+                          atomic_load_explicit(&t->tail, memory_order_relaxed))
             unlink_thread(w, t);
     }
     return more;

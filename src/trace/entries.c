@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries of a payload, decoded with every length checked; records of a range of steps; the walk over the whole file. */
+/* Entries of a payload, decoded with every length checked; records of a range of steps; the walk
+ * over the whole file. */
 #include "reader.h"
 
 #include <math.h>
@@ -65,9 +66,16 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
         struct tw_record_stats s;
         if (!take(&at, &left, &s, sizeof s))
             return false;
-        r->stats = (struct twin_stats){.count = s.count, .nan = s.nan, .pos_inf = s.pos_inf, .neg_inf = s.neg_inf,
-                                       .zeros = s.zeros, .min = s.min, .max = s.max, .absmax = absmax_of(s.min, s.max),
-                                       .sum = s.sum, .sumsq = s.sumsq};
+        r->stats = (struct twin_stats){.count = s.count,
+                                       .nan = s.nan,
+                                       .pos_inf = s.pos_inf,
+                                       .neg_inf = s.neg_inf,
+                                       .zeros = s.zeros,
+                                       .min = s.min,
+                                       .max = s.max,
+                                       .absmax = absmax_of(s.min, s.max),
+                                       .sum = s.sum,
+                                       .sumsq = s.sumsq};
     } else {
         r->stats = (struct twin_stats){0};
     }
@@ -77,14 +85,16 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
         return false;
     if (e->flags & TWIN_REC_SKETCH) {
         struct tw_record_sketch s;
-        if (!take(&at, &left, &s, sizeof s) || s.k > TWIN_SKETCH_MAX || !take(&at, &left, r->sketch.bucket, 8 * (size_t)s.k))
+        if (!take(&at, &left, &s, sizeof s) || s.k > TWIN_SKETCH_MAX ||
+            !take(&at, &left, r->sketch.bucket, 8 * (size_t)s.k))
             return false;
         r->sketch.k = s.k;
         r->sketch.skipped = s.skipped;
     }
     if (e->flags & TWIN_REC_LINKS) {
         struct tw_record_links l;
-        if (!take(&at, &left, &l, sizeof l) || l.count > TWIN_MAX_LINKS || !take(&at, &left, r->links, 8 * (size_t)l.count))
+        if (!take(&at, &left, &l, sizeof l) || l.count > TWIN_MAX_LINKS ||
+            !take(&at, &left, r->links, 8 * (size_t)l.count))
             return false;
         r->link_count = l.count;
     }
@@ -97,7 +107,10 @@ bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_h
     size_t left = e->bytes;
     if (!take(&at, &left, &s, TW_STEP_END_FIXED) || s.phase_mask >> TWIN_PHASE_COUNT)
         return false;
-    *h = (struct twin_step_hash){.step = s.step, .records = s.records, .dropped = s.dropped, .order = s.order,
+    *h = (struct twin_step_hash){.step = s.step,
+                                 .records = s.records,
+                                 .dropped = s.dropped,
+                                 .order = s.order,
                                  .prefix = {s.prefix_lo, s.prefix_hi},
                                  .order_prefix = {s.order_prefix_lo, s.order_prefix_hi}};
     for (int p = 0; p < TWIN_PHASE_COUNT; p++)
@@ -114,7 +127,8 @@ struct collect {
     struct twin_trace_record *records;
 };
 
-static int add_block(struct twin_trace *t, const struct tw_block *b, struct collect *c, struct twin_error *err)
+static int add_block(struct twin_trace *t, const struct tw_block *b, struct collect *c,
+                     struct twin_error *err)
 {
     int look = tw_trace_payload(t, b, err);
     if (look == TW_DAMAGED)
@@ -132,13 +146,16 @@ static int add_block(struct twin_trace *t, const struct tw_block *b, struct coll
         if (head.step < c->first || head.step > c->last)
             continue;
         if (c->count == c->max)
-            return twin_error_set(err, TWIN_ELIMIT, "%s: steps %u to %u hold more than %zu records: ask for fewer steps",
-                                  t->path, c->first, c->last, c->max);
+            return twin_error_set(
+                err, TWIN_ELIMIT,
+                "%s: steps %u to %u hold more than %zu records: ask for fewer steps", t->path,
+                c->first, c->last, c->max);
         if (c->count == c->room) {
             size_t room = c->room ? c->room * 2 : 64;
             struct twin_trace_record *grown = tw_reallocarray(c->records, room, sizeof *grown);
             if (!grown)
-                return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for %zu records", t->path, room);
+                return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for %zu records",
+                                      t->path, room);
             c->records = grown;
             c->room = room;
         }
@@ -155,21 +172,28 @@ static int by_place(const void *x, const void *y)
     return (i > j) - (i < j);
 }
 
-/* DATA blocks are numbered: a missing number is a block whose header is damaged. after: NULL for the last block of the file. */
-static void note_missing(struct twin_trace *t, const struct tw_block *before, const struct tw_block *after)
+/* DATA blocks are numbered: a missing number is a block whose header is damaged. after: NULL for
+ * the last block of the file. */
+static void note_missing(struct twin_trace *t, const struct tw_block *before,
+                         const struct tw_block *after)
 {
     uint64_t found = before ? before->data_index + 1 : 0;
-    uint64_t expected = after ? after->data_index : t->last.data_index + (t->last.type == TW_BLOCK_DATA);
+    uint64_t expected = after ? after->data_index
+                              : t->last.data_index + (t->last.type == TW_BLOCK_DATA);
     if (found < expected)
         tw_trace_bad_stretch(t, before, after);
 }
 
-/* Headers of the blocks that touch steps first..last, nearest first, from the file's end or from a seek. */
-static int find_blocks(struct twin_trace *t, const struct collect *c, struct tw_buf *offsets, struct twin_error *err)
+/* Headers of the blocks that touch steps first..last, nearest first, from the file's end or from a
+ * seek. */
+static int find_blocks(struct twin_trace *t, const struct collect *c, struct tw_buf *offsets,
+                       struct twin_error *err)
 {
     struct tw_block b, next;
-    /* the block that holds the end of the step after last, if there is one, is the last that matters */
-    int look = (uint64_t)c->last < t->info.steps ? tw_trace_seek_step(t, c->last, &b, err) : TW_DAMAGED;
+    /* the block that holds the end of the step after last, if there is one, is the last that
+     * matters */
+    int look = (uint64_t)c->last < t->info.steps ? tw_trace_seek_step(t, c->last, &b, err)
+                                                 : TW_DAMAGED;
     if (look == TW_DAMAGED) {
         look = tw_trace_last(t, TW_BLOCK_DATA, &b, err);
         if (look >= 0 && t->any)
@@ -177,7 +201,8 @@ static int find_blocks(struct twin_trace *t, const struct collect *c, struct tw_
     }
     for (; look == TW_GOOD && b.last_step >= c->first; b = next) {
         if (b.first_step <= c->last && tw_buf_append(offsets, &b.offset, sizeof b.offset) != 0)
-            return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for a list of blocks", t->path);
+            return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for a list of blocks",
+                                  t->path);
         look = tw_trace_before(t, &b, TW_BLOCK_DATA, &next, err);
         if (look >= 0)
             note_missing(t, look == TW_GOOD ? &next : NULL, &b);
@@ -220,15 +245,16 @@ void twin_trace_records_free(struct twin_trace_record *records)
     tw_free(records);
 }
 
-int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record, twin_trace_step_fn *on_step, void *user,
-                    struct twin_error *err)
+int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
+                    twin_trace_step_fn *on_step, void *user, struct twin_error *err)
 {
     struct tw_block b, data, previous = {0};
     struct twin_trace_record r;
     struct twin_step_hash h;
     bool any = false; /* data is the last good header of a DATA block */
     int look = tw_trace_scan_forward(t, sizeof t->header, &b, err);
-    for (; look == TW_GOOD; look = tw_trace_scan_forward(t, b.offset + tw_block_span(&b), &b, err)) {
+    for (; look == TW_GOOD;
+         look = tw_trace_scan_forward(t, b.offset + tw_block_span(&b), &b, err)) {
         if (b.index > previous.index + (previous.magic != 0))
             tw_trace_lost_definitions(t, previous.magic ? &previous : NULL);
         previous = b;

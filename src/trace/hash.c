@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Value hashes and the seal. Definitions are frozen: traces of different versions of twinrun are compared. */
+/* Value hashes and the seal. Definitions are frozen: traces of different versions of twinrun are
+ * compared. */
 #include "format.h"
 
 #include <string.h>
@@ -33,10 +34,11 @@ struct tw_hash128 tw_trace_string_hash(const void *bytes, size_t n)
     return tw_hash_bytes(bytes, n, SEED_STRING);
 }
 
-struct tw_hash128 tw_trace_key_hash(uint8_t phase, uint8_t kind, struct tw_hash128 name, struct tw_hash128 scope,
-                                    struct tw_hash128 role)
+struct tw_hash128 tw_trace_key_hash(uint8_t phase, uint8_t kind, struct tw_hash128 name,
+                                    struct tw_hash128 scope, struct tw_hash128 role)
 {
-    uint64_t w[7] = {(uint64_t)phase | (uint64_t)kind << 8, name.a, name.b, scope.a, scope.b, role.a, role.b};
+    uint64_t w[7] = {
+        (uint64_t)phase | (uint64_t)kind << 8, name.a, name.b, scope.a, scope.b, role.a, role.b};
     return tw_hash_bytes(w, sizeof w, SEED_KEY);
 }
 
@@ -51,7 +53,8 @@ struct tw_hash128 tw_trace_layout_hash(uint8_t dtype, uint8_t ndim, const int64_
 /* Word i goes into lane i mod 4: four chains of bijections that the processor runs side by side. */
 static struct tw_hash128 payload_hash(const char *payload, uint32_t bytes)
 {
-    uint64_t lane[5] = {mix(SEED_PAYLOAD), mix(SEED_PAYLOAD + 1), mix(SEED_PAYLOAD + 2), mix(SEED_PAYLOAD + 3), bytes};
+    uint64_t lane[5] = {mix(SEED_PAYLOAD), mix(SEED_PAYLOAD + 1), mix(SEED_PAYLOAD + 2),
+                        mix(SEED_PAYLOAD + 3), bytes};
     uint32_t words = bytes / 8, i = 0;
     for (; i + 4 <= words; i += 4)
         for (uint32_t k = 0; k < 4; k++) {
@@ -99,8 +102,9 @@ bool tw_trace_is_le(void)
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 }
 
-void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key, uint32_t occurrence, bool unobserved,
-                      bool ordered, struct tw_hash128 layout, struct twin_digest digest)
+void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key,
+                      uint32_t occurrence, bool unobserved, bool ordered, struct tw_hash128 layout,
+                      struct twin_digest digest)
 {
     /* mix is a bijection: with all but one input fixed, each lane is a bijection of that input. */
     uint64_t n = (uint64_t)occurrence + 1;
@@ -115,7 +119,8 @@ void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 k
     s->phase_mask |= 1u << phase;
     s->records++;
     if (ordered)
-        s->order = mix((s->order ? s->order : ORDER_START) * W0 + ka) | 1; /* never 0: that means empty */
+        /* never 0: that means empty */
+        s->order = mix((s->order ? s->order : ORDER_START) * W0 + ka) | 1;
 }
 
 void tw_step_sums_merge(struct tw_step_sums *total, const struct tw_step_sums *thread)
@@ -187,7 +192,8 @@ struct twin_value_hash tw_prefix_push(struct twin_value_hash prefix, struct twin
     return store(add_mod(mul_mod(load(prefix), (u128)POINT_HI << 64 | POINT_LO), load(element)));
 }
 
-struct twin_value_hash tw_prefix_window(struct twin_value_hash last, struct twin_value_hash before, uint64_t steps)
+struct twin_value_hash tw_prefix_window(struct twin_value_hash last, struct twin_value_hash before,
+                                        uint64_t steps)
 {
     u128 power = 1, base = (u128)POINT_HI << 64 | POINT_LO;
     for (; steps; steps >>= 1) {

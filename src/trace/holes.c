@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Damage that was met while a trace was read: whoever compares records has to know which ones may be missing. */
+/* Damage that was met while a trace was read: whoever compares records has to know which ones may
+ * be missing. */
 #include "reader.h"
 
 static void add_hole(struct twin_trace *t, struct twin_trace_hole h)
@@ -19,13 +20,17 @@ static void add_hole(struct twin_trace *t, struct twin_trace_hole h)
 void tw_trace_bad_block(struct twin_trace *t, const struct tw_block *b)
 {
     bool definitions = b->type != TW_BLOCK_DATA;
-    add_hole(t, (struct twin_trace_hole){.block = b->index, .offset = b->offset, .first_step = definitions ? 0 : b->first_step,
-                                         .last_step = definitions ? UINT32_MAX : b->last_step, .definitions = definitions});
+    add_hole(t, (struct twin_trace_hole){.block = b->index,
+                                         .offset = b->offset,
+                                         .first_step = definitions ? 0 : b->first_step,
+                                         .last_step = definitions ? UINT32_MAX : b->last_step,
+                                         .definitions = definitions});
 }
 
 void tw_trace_lost_definitions(struct twin_trace *t, const struct tw_block *before)
 {
-    struct twin_trace_hole h = {.offset = sizeof t->header, .last_step = UINT32_MAX, .definitions = true};
+    struct twin_trace_hole h = {
+        .offset = sizeof t->header, .last_step = UINT32_MAX, .definitions = true};
     if (before) {
         h.block = before->index + 1;
         h.offset = before->offset + tw_block_span(before);
@@ -33,7 +38,8 @@ void tw_trace_lost_definitions(struct twin_trace *t, const struct tw_block *befo
     add_hole(t, h);
 }
 
-void tw_trace_bad_stretch(struct twin_trace *t, const struct tw_block *before, const struct tw_block *after)
+void tw_trace_bad_stretch(struct twin_trace *t, const struct tw_block *before,
+                          const struct tw_block *after)
 {
     struct twin_trace_hole h = {.offset = sizeof t->header, .last_step = UINT32_MAX};
     if (before) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings, series, layouts, keys: interned once, written to the file by the drain thread as far as it has not yet. */
+/* Strings, series, layouts, keys: interned once, written to the file by the drain thread as far as
+ * it has not yet. */
 #include "writer.h"
 
 #include <errno.h>
@@ -24,14 +25,16 @@ static int grow_slots(struct tw_table *t, uint32_t (*hash_of)(const void *item))
     return 0;
 }
 
-/* Finds or appends; *fresh says which. The appended item is a copy of `item`, published only by commit(). 0 = lost. */
-static uint32_t find(struct tw_table *t, const void *item, uint32_t (*hash_of)(const void *), bool (*same)(const void *, const void *),
-                     bool *fresh)
+/* Finds or appends; *fresh says which. The appended item is a copy of `item`, published only by
+ * commit(). 0 = lost. */
+static uint32_t find(struct tw_table *t, const void *item, uint32_t (*hash_of)(const void *),
+                     bool (*same)(const void *, const void *), bool *fresh)
 {
     uint32_t count = atomic_load_explicit(&t->count, memory_order_relaxed);
     *fresh = false;
     if (t->slot_count) {
-        for (uint32_t i = hash_of(item) & (t->slot_count - 1); t->slots[i]; i = (i + 1) & (t->slot_count - 1))
+        for (uint32_t i = hash_of(item) & (t->slot_count - 1); t->slots[i];
+             i = (i + 1) & (t->slot_count - 1))
             if (same(tw_table_at(t, t->slots[i]), item))
                 return t->slots[i];
     }
@@ -59,34 +62,50 @@ static void commit(struct tw_table *t, uint32_t id, const void *item, uint32_t h
     atomic_store_explicit(&t->count, id, memory_order_release);
 }
 
-static uint32_t string_hash(const void *item) { return (uint32_t)((const struct tw_string_item *)item)->hash.a; }
-static uint32_t layout_hash(const void *item) { return (uint32_t)((const struct tw_layout_item *)item)->hash.a; }
-static uint32_t key_hash(const void *item) { return (uint32_t)((const struct tw_key_item *)item)->hash.a; }
-static uint32_t series_hash(const void *item) { return ((const struct tw_series_item *)item)->hash; }
+static uint32_t string_hash(const void *item)
+{
+    return (uint32_t)((const struct tw_string_item *)item)->hash.a;
+}
+static uint32_t layout_hash(const void *item)
+{
+    return (uint32_t)((const struct tw_layout_item *)item)->hash.a;
+}
+static uint32_t key_hash(const void *item)
+{
+    return (uint32_t)((const struct tw_key_item *)item)->hash.a;
+}
+static uint32_t series_hash(const void *item)
+{
+    return ((const struct tw_series_item *)item)->hash;
+}
 
 static bool same_string(const void *x, const void *y)
 {
     const struct tw_string_item *a = x, *b = y;
-    return a->hash.a == b->hash.a && a->hash.b == b->hash.b && a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+    return a->hash.a == b->hash.a && a->hash.b == b->hash.b && a->n == b->n &&
+           memcmp(a->bytes, b->bytes, a->n) == 0;
 }
 
 static bool same_layout(const void *x, const void *y)
 {
     const struct tw_layout_item *a = x, *b = y;
-    return a->dtype == b->dtype && a->ndim == b->ndim && (a->ndim == 0 || memcmp(a->shape, b->shape, 8u * a->ndim) == 0);
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, 8u * a->ndim) == 0);
 }
 
 static bool same_key(const void *x, const void *y)
 {
     const struct tw_key_item *a = x, *b = y;
-    return a->phase == b->phase && a->kind == b->kind && a->name == b->name && a->scope == b->scope && a->role == b->role;
+    return a->phase == b->phase && a->kind == b->kind && a->name == b->name &&
+           a->scope == b->scope && a->role == b->role;
 }
 
 static bool same_series(const void *x, const void *y)
 {
-    const struct twin_series *a = &((const struct tw_series_item *)x)->s, *b = &((const struct tw_series_item *)y)->s;
-    return a->phase == b->phase && a->kind == b->kind && a->name == b->name && a->scope == b->scope && a->role == b->role &&
-           a->op == b->op && a->site == b->site;
+    const struct twin_series *a = &((const struct tw_series_item *)x)->s;
+    const struct twin_series *b = &((const struct tw_series_item *)y)->s;
+    return a->phase == b->phase && a->kind == b->kind && a->name == b->name &&
+           a->scope == b->scope && a->role == b->role && a->op == b->op && a->site == b->site;
 }
 
 static uint32_t lose(struct twin_writer *w)
@@ -101,7 +120,8 @@ uint32_t twin_writer_string(struct twin_writer *w, const char *s, size_t bytes)
         return 0;
     int saved = errno;
     bool fresh;
-    struct tw_string_item item = {.bytes = s, .n = bytes < TW_STRING_MAX ? (uint32_t)bytes : TW_STRING_MAX};
+    struct tw_string_item item = {.bytes = s,
+                                  .n = bytes < TW_STRING_MAX ? (uint32_t)bytes : TW_STRING_MAX};
     item.hash = tw_trace_string_hash(s, item.n);
     pthread_mutex_lock(&w->intern_lock);
     uint32_t id = find(&w->strings, &item, string_hash, same_string, &fresh);
@@ -120,7 +140,8 @@ uint32_t twin_writer_string(struct twin_writer *w, const char *s, size_t bytes)
     return id ? id : lose(w);
 }
 
-uint32_t twin_writer_layout(struct twin_writer *w, uint8_t dtype, uint32_t ndim, const int64_t *shape)
+uint32_t twin_writer_layout(struct twin_writer *w, uint8_t dtype, uint32_t ndim,
+                            const int64_t *shape)
 {
     if (!tw_writer_on(w))
         return 0;
@@ -131,8 +152,10 @@ uint32_t twin_writer_layout(struct twin_writer *w, uint8_t dtype, uint32_t ndim,
     int64_t copy[TWIN_MAX_NDIM];
     if (ndim)
         memcpy(copy, shape, ndim * sizeof *copy);
-    struct tw_layout_item item = {.hash = tw_trace_layout_hash(dtype, (uint8_t)ndim, copy), .dtype = dtype,
-                                  .ndim = (uint8_t)ndim, .shape = copy};
+    struct tw_layout_item item = {.hash = tw_trace_layout_hash(dtype, (uint8_t)ndim, copy),
+                                  .dtype = dtype,
+                                  .ndim = (uint8_t)ndim,
+                                  .shape = copy};
     pthread_mutex_lock(&w->intern_lock);
     uint32_t id = find(&w->layouts, &item, layout_hash, same_layout, &fresh);
     if (id && fresh) {
@@ -151,15 +174,18 @@ uint32_t twin_writer_layout(struct twin_writer *w, uint8_t dtype, uint32_t ndim,
 
 static struct tw_hash128 hash_of_id(struct twin_writer *w, uint32_t id)
 {
-    return id ? ((struct tw_string_item *)tw_table_at(&w->strings, id))->hash : tw_trace_string_hash("", 0);
+    return id ? ((struct tw_string_item *)tw_table_at(&w->strings, id))->hash
+              : tw_trace_string_hash("", 0);
 }
 
 /* under intern_lock */
 static struct tw_key_item *key_of(struct twin_writer *w, const struct twin_series *s)
 {
-    struct tw_key_item item = {.name = s->name, .scope = s->scope, .role = s->role, .phase = s->phase, .kind = s->kind};
+    struct tw_key_item item = {
+        .name = s->name, .scope = s->scope, .role = s->role, .phase = s->phase, .kind = s->kind};
     bool fresh;
-    item.hash = tw_trace_key_hash(s->phase, s->kind, hash_of_id(w, s->name), hash_of_id(w, s->scope), hash_of_id(w, s->role));
+    item.hash = tw_trace_key_hash(s->phase, s->kind, hash_of_id(w, s->name),
+                                  hash_of_id(w, s->scope), hash_of_id(w, s->role));
     uint32_t id = find(&w->keys, &item, key_hash, same_key, &fresh);
     if (id && fresh)
         commit(&w->keys, id, &item, key_hash(&item));
@@ -202,7 +228,8 @@ void twin_writer_note(struct twin_writer *w, const char *key, const char *value)
     if (!tw_writer_on(w) || !key || !value)
         return;
     int saved = errno;
-    uint32_t k = (uint32_t)strnlen(key, TW_NOTE_KEY_MAX), v = (uint32_t)strnlen(value, TW_STRING_MAX);
+    uint32_t k = (uint32_t)strnlen(key, TW_NOTE_KEY_MAX);
+    uint32_t v = (uint32_t)strnlen(value, TW_STRING_MAX);
     struct tw_note_node *n = tw_malloc(sizeof *n + k + v);
     if (n) {
         n->next = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a trace and finds its blocks: by their pointers where these lead to good blocks, by scanning where they do not. */
+/* Opens a trace and finds its blocks: by their pointers where these lead to good blocks, by
+ * scanning where they do not. */
 #include "reader.h"
 
 #include <errno.h>
@@ -10,36 +11,43 @@
 
 #define SCAN_CHUNK (64u << 10)
 #define SCAN_FIRST (4u << 10) /* an end block is found in this; a torn tail needs more */
-#define BAD_PAYLOADS 4096 /* good headers with bad payloads that are stepped over while looking for the last good block */
+/* good headers with bad payloads that are stepped over while looking for the last good block */
+#define BAD_PAYLOADS 4096
 
-int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset, struct twin_error *err)
+int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
+                   struct twin_error *err)
 {
     ssize_t got = tw_pread_all(t->fd, to, n, offset);
     if (got < 0)
-        return twin_error_system(err, "%s: cannot read %zu bytes at %llu", t->path, n, (unsigned long long)offset);
+        return twin_error_system(err, "%s: cannot read %zu bytes at %llu", t->path, n,
+                                 (unsigned long long)offset);
     t->bytes_read += (uint64_t)got;
     return (int)got;
 }
 
 static bool pointer_ok(uint64_t to, uint64_t before)
 {
-    return to == 0 || (to >= sizeof(struct tw_file_header) && to < before && to % TW_BLOCK_ALIGN == 0);
+    return to == 0 ||
+           (to >= sizeof(struct tw_file_header) && to < before && to % TW_BLOCK_ALIGN == 0);
 }
 
 static bool header_ok(const struct twin_trace *t, const struct tw_block *b, uint64_t offset)
 {
-    return b->magic == TW_BLOCK_MAGIC && b->offset == offset && b->crc == tw_crc32c(t->header.crc, b, offsetof(struct tw_block, crc)) &&
-           b->type >= TW_BLOCK_DATA && b->type <= TW_BLOCK_END && b->payload_bytes <= TW_PAYLOAD_MAX &&
-           b->payload_bytes % 8 == 0 && tw_block_span(b) <= t->size - offset && pointer_ok(b->previous, offset) &&
-           pointer_ok(b->last_data, offset) && pointer_ok(b->jump, offset) && pointer_ok(b->last_dict, offset) &&
-           b->steps <= UINT32_MAX;
+    return b->magic == TW_BLOCK_MAGIC && b->offset == offset &&
+           b->crc == tw_crc32c(t->header.crc, b, offsetof(struct tw_block, crc)) &&
+           b->type >= TW_BLOCK_DATA && b->type <= TW_BLOCK_END &&
+           b->payload_bytes <= TW_PAYLOAD_MAX && b->payload_bytes % 8 == 0 &&
+           tw_block_span(b) <= t->size - offset && pointer_ok(b->previous, offset) &&
+           pointer_ok(b->last_data, offset) && pointer_ok(b->jump, offset) &&
+           pointer_ok(b->last_dict, offset) && b->steps <= UINT32_MAX;
 }
 
-int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b, struct twin_error *err)
+int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
+                    struct twin_error *err)
 {
     struct tw_block *cached = &t->cache[offset / TW_BLOCK_ALIGN % TW_HEADER_CACHE];
-    if (offset < sizeof(struct tw_file_header) || offset % TW_BLOCK_ALIGN != 0 || offset > t->size ||
-        t->size - offset < sizeof *b)
+    if (offset < sizeof(struct tw_file_header) || offset % TW_BLOCK_ALIGN != 0 ||
+        offset > t->size || t->size - offset < sizeof *b)
         return TW_DAMAGED;
     if (cached->magic && cached->offset == offset) {
         *b = *cached;
@@ -62,28 +70,32 @@ int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin
     int n = tw_trace_pread(t, t->payload, b->payload_bytes, b->offset + sizeof *b, err);
     if (n < 0)
         return n;
-    if ((uint32_t)n != b->payload_bytes || tw_crc32c(t->header.crc, t->payload, b->payload_bytes) != b->payload_crc)
+    if ((uint32_t)n != b->payload_bytes ||
+        tw_crc32c(t->header.crc, t->payload, b->payload_bytes) != b->payload_crc)
         return TW_DAMAGED;
     t->payload_offset = b->offset;
     return TW_GOOD;
 }
 
-static int try_block(struct twin_trace *t, uint64_t offset, bool with_payload, unsigned *budget, struct tw_block *b,
-                     struct twin_error *err)
+static int try_block(struct twin_trace *t, uint64_t offset, bool with_payload, unsigned *budget,
+                     struct tw_block *b, struct twin_error *err)
 {
     int look = tw_trace_header(t, offset, b, err);
     if (look != TW_GOOD || !with_payload)
         return look;
     look = tw_trace_payload(t, b, err);
     if (look == TW_DAMAGED && (*budget)-- == 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: too much damage: over %d blocks have a good header and bad contents",
-                              t->path, BAD_PAYLOADS);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: too much damage: over %d blocks have a good header and bad contents", t->path,
+            BAD_PAYLOADS);
     return look;
 }
 
 /*
- * A file may claim a terabyte that was never written; there is no block in that. Both give `at` where the file system
- * cannot say. The end of the last bytes below `end` that were written: "something was, at or after x" falls only once.
+ * A file may claim a terabyte that was never written; there is no block in that. Both give `at`
+ * where the file system cannot say. The end of the last bytes below `end` that were written:
+ * "something was, at or after x" falls only once.
  */
 static uint64_t written_before(const struct twin_trace *t, uint64_t end)
 {
@@ -109,11 +121,13 @@ static uint64_t written_after(const struct twin_trace *t, uint64_t at)
     return (uint64_t)data / TW_BLOCK_ALIGN * TW_BLOCK_ALIGN;
 }
 
-int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, struct tw_block *b, struct twin_error *err)
+int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, struct tw_block *b,
+                       struct twin_error *err)
 {
     uint64_t chunk[SCAN_CHUNK / 8];
     unsigned budget = BAD_PAYLOADS;
-    uint64_t end = from < t->size ? tw_align_block(from + 1) : tw_align_block(t->size), step = SCAN_FIRST;
+    uint64_t end = from < t->size ? tw_align_block(from + 1) : tw_align_block(t->size);
+    uint64_t step = SCAN_FIRST;
     while (end > sizeof(struct tw_file_header)) {
         uint64_t start = end > step ? end - step : 0;
         int n = tw_trace_pread(t, chunk, (size_t)(end - start), start, err);
@@ -133,7 +147,8 @@ int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, s
     return TW_DAMAGED;
 }
 
-int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *b, struct twin_error *err)
+int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *b,
+                          struct twin_error *err)
 {
     uint64_t chunk[SCAN_CHUNK / 8];
     int here = tw_trace_header(t, tw_align_block(from), b, err);
@@ -145,7 +160,8 @@ int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *
         if (n < 0)
             return n;
         for (uint64_t at = 0; at + 8 <= (uint64_t)n; at += TW_BLOCK_ALIGN) {
-            int look = chunk[at / 8] == TW_BLOCK_MAGIC ? tw_trace_header(t, start + at, b, err) : TW_DAMAGED;
+            int look = chunk[at / 8] == TW_BLOCK_MAGIC ? tw_trace_header(t, start + at, b, err)
+                                                       : TW_DAMAGED;
             if (look != TW_DAMAGED)
                 return look;
         }
@@ -153,7 +169,8 @@ int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *
     return TW_DAMAGED;
 }
 
-static int before_hole(struct twin_trace *t, uint64_t hole, struct tw_block *b, struct twin_error *err)
+static int before_hole(struct twin_trace *t, uint64_t hole, struct tw_block *b,
+                       struct twin_error *err)
 {
     if (hole == t->hole_from)
         return tw_trace_header(t, t->hole_to, b, err);
@@ -165,8 +182,8 @@ static int before_hole(struct twin_trace *t, uint64_t hole, struct tw_block *b, 
     return look;
 }
 
-int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_block_type type, struct tw_block *out,
-                    struct twin_error *err)
+int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_block_type type,
+                    struct tw_block *out, struct twin_error *err)
 {
     struct tw_block at = *b;
     for (;;) {
@@ -182,7 +199,8 @@ int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_bloc
     }
 }
 
-int tw_trace_last(struct twin_trace *t, enum tw_block_type type, struct tw_block *out, struct twin_error *err)
+int tw_trace_last(struct twin_trace *t, enum tw_block_type type, struct tw_block *out,
+                  struct twin_error *err)
 {
     if (!t->any)
         return TW_DAMAGED;
@@ -197,24 +215,35 @@ static int read_file_header(struct twin_trace *t, struct twin_error *err)
     if (n < 0)
         return n;
     if (n < 8 || memcmp(h->magic, tw_file_magic, sizeof h->magic) != 0)
-        return twin_error_set(err, TWIN_EFORMAT, "%s is no trace: its first 8 bytes are not the magic number", t->path);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s is no trace: its first 8 bytes are not the magic number",
+                              t->path);
     if (n < (int)sizeof *h)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: header cut short: expected %zu bytes, found %d", t->path, sizeof *h, n);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: header cut short: expected %zu bytes, found %d", t->path,
+                              sizeof *h, n);
     if (h->endian != TW_TRACE_ENDIAN)
-        return twin_error_set(err, TWIN_EVERSION, "%s: byte order mark 0x%08x, expected 0x%08x (little endian)", t->path,
-                              h->endian, TW_TRACE_ENDIAN);
+        return twin_error_set(err, TWIN_EVERSION,
+                              "%s: byte order mark 0x%08x, expected 0x%08x (little endian)",
+                              t->path, h->endian, TW_TRACE_ENDIAN);
     if (h->min_reader > TW_TRACE_VERSION)
-        return twin_error_set(err, TWIN_EVERSION, "%s: written in version %u, needs a reader of version %u; this one reads %d: "
-                              "use a newer twinrun", t->path, h->version, h->min_reader, TW_TRACE_VERSION);
+        return twin_error_set(err, TWIN_EVERSION,
+                              "%s: written in version %u, needs a reader of version %u; this one "
+                              "reads %d: use a newer twinrun",
+                              t->path, h->version, h->min_reader, TW_TRACE_VERSION);
     if (h->crc != tw_crc32c(0, h, offsetof(struct tw_file_header, crc)))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: header damaged: CRC32C is %08x, expected %08x", t->path,
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: header damaged: CRC32C is %08x, expected %08x", t->path,
                               tw_crc32c(0, h, offsetof(struct tw_file_header, crc)), h->crc);
     if (h->features & TW_FEATURES_REQUIRED & ~TW_FEATURES_KNOWN)
-        return twin_error_set(err, TWIN_EVERSION, "%s: uses features 0x%llx that this version does not know: use a newer "
-                              "twinrun", t->path, (unsigned long long)(h->features & TW_FEATURES_REQUIRED & ~TW_FEATURES_KNOWN));
+        return twin_error_set(
+            err, TWIN_EVERSION,
+            "%s: uses features 0x%llx that this version does not know: use a newer twinrun",
+            t->path, (unsigned long long)(h->features & TW_FEATURES_REQUIRED & ~TW_FEATURES_KNOWN));
     if (h->header_bytes != sizeof *h || h->role_bytes > TW_ROLE_MAX)
-        return twin_error_set(err, TWIN_EFORMAT, "%s: header of %u bytes with a role of %u: expected %zu, at most %u", t->path,
-                              h->header_bytes, h->role_bytes, sizeof *h, TW_ROLE_MAX);
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s: header of %u bytes with a role of %u: expected %zu, at most %u",
+                              t->path, h->header_bytes, h->role_bytes, sizeof *h, TW_ROLE_MAX);
     return 0;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_TRACE_READER_H
 #define TW_TRACE_READER_H
-/* Inside the reader. Bytes of a trace are foreign: every length and offset is checked before it is used, and every pointer
- * in the file leads to a smaller offset, so that no walk can go on for ever. */
+/* Inside the reader. Bytes of a trace are foreign: every length and offset is checked before it is
+ * used, and every pointer in the file leads to a smaller offset, so that no walk can go on for
+ * ever. */
 #include "format.h"
 
 #define TW_HEADER_CACHE 512u
@@ -10,16 +11,24 @@
 /* What a look at a place in the file says; negative values are errors (TWIN_EIO, TWIN_ENOMEM). */
 enum tw_look { TW_DAMAGED = 0, TW_GOOD = 1 };
 
-struct tw_gap_item { uint32_t step, dropped; };
-struct tw_string_value { char *bytes; uint32_t n; };
-struct tw_note_item { char *key, *value; };
+struct tw_gap_item {
+    uint32_t step, dropped;
+};
+struct tw_string_value {
+    char *bytes;
+    uint32_t n;
+};
+struct tw_note_item {
+    char *key, *value;
+};
 
 struct tw_dict {
     bool loaded, failed;
     struct tw_string_value *strings;
     struct twin_series **series;
     struct twin_layout **layouts;
-    uint32_t string_room, series_room, layout_room; /* ids below this are looked up; NULL = not defined */
+    /* ids below this are looked up; NULL = not defined */
+    uint32_t string_room, series_room, layout_room;
     struct tw_note_item *notes;
     struct tw_gap_item *gaps;
     size_t note_count, note_room, gap_count, gap_room;
@@ -34,38 +43,53 @@ struct twin_trace {
     struct tw_file_header header;
     struct twin_trace_info info;
     char role[TW_ROLE_MAX + 1];
-    bool any;                        /* there is a good block: */
+    bool any; /* there is a good block: */
     struct tw_block last;
     uint64_t bytes_read;
     struct tw_block cache[TW_HEADER_CACHE]; /* good headers by offset; magic 0 = empty */
-    char *payload;                   /* TW_PAYLOAD_MAX; of the block at payload_offset (0 = none) */
+    char *payload; /* TW_PAYLOAD_MAX; of the block at payload_offset (0 = none) */
     uint64_t payload_offset;
-    uint64_t hole_from, hole_to;     /* the last answer of a scan backwards: a hole is met again at each probe */
+    /* the last answer of a scan backwards: a hole is met again at each probe */
+    uint64_t hole_from, hole_to;
     struct tw_dict dict;
     struct twin_trace_hole hole[TW_HOLES_MAX]; /* sorted by when they were met */
     size_t holes;
 };
 
 /* reader.c */
-int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset, struct twin_error *err); /* bytes or < 0 */
-int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b, struct twin_error *err);   /* tw_look */
-int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin_error *err);             /* tw_look */
-/* The nearest block before or at / after an offset whose header is good. TW_GOOD, TW_DAMAGED = there is none, or an error. */
-int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, struct tw_block *b, struct twin_error *err);
-int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *b, struct twin_error *err);
-/* The nearest good block of a type before b / the last one of the file. TW_GOOD, TW_DAMAGED = there is none, or an error. */
-int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_block_type type, struct tw_block *out,
+/* bytes or < 0 */
+int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
+                   struct twin_error *err);
+/* tw_look */
+int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
                     struct twin_error *err);
-int tw_trace_last(struct twin_trace *t, enum tw_block_type type, struct tw_block *out, struct twin_error *err);
+/* tw_look */
+int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin_error *err);
+/* The nearest block before or at / after an offset whose header is good. TW_GOOD, TW_DAMAGED =
+ * there is none, or an error. */
+int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, struct tw_block *b,
+                       struct twin_error *err);
+int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *b,
+                          struct twin_error *err);
+/* The nearest good block of a type before b / the last one of the file. TW_GOOD, TW_DAMAGED = there
+ * is none, or an error. */
+int tw_trace_before(struct twin_trace *t, const struct tw_block *b, enum tw_block_type type,
+                    struct tw_block *out, struct twin_error *err);
+int tw_trace_last(struct twin_trace *t, enum tw_block_type type, struct tw_block *out,
+                  struct twin_error *err);
 
-/* holes.c: damage that was met. A block whose header is good, and what lies between two good DATA blocks (before is NULL at
- * the start of the file). */
+/* holes.c: damage that was met. A block whose header is good, and what lies between two good DATA
+ * blocks (before is NULL at the start of the file). */
 void tw_trace_bad_block(struct twin_trace *t, const struct tw_block *b);
-void tw_trace_lost_definitions(struct twin_trace *t, const struct tw_block *before); /* there may have been some in a stretch */
-void tw_trace_bad_stretch(struct twin_trace *t, const struct tw_block *before, const struct tw_block *after);
+/* there may have been some in a stretch */
+void tw_trace_lost_definitions(struct twin_trace *t, const struct tw_block *before);
+void tw_trace_bad_stretch(struct twin_trace *t, const struct tw_block *before,
+                          const struct tw_block *after);
 
 /* entries.c */
-struct tw_cursor { const char *at, *end; };
+struct tw_cursor {
+    const char *at, *end;
+};
 struct tw_cursor tw_cursor_over(const struct twin_trace *t, const struct tw_block *b);
 /* Next whole entry; NULL at the end, with *bad set when what follows is no entry. */
 const char *tw_cursor_next(struct tw_cursor *c, struct tw_entry *e, bool *bad);
@@ -76,7 +100,9 @@ bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_h
 int tw_dict_load(struct twin_trace *t, struct twin_error *err);
 void tw_dict_free(struct tw_dict *d);
 
-/* search.c: the earliest good DATA block in which more than `step` steps are finished. tw_look as above. */
-int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b, struct twin_error *err);
+/* search.c: the earliest good DATA block in which more than `step` steps are finished. tw_look as
+ * above. */
+int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b,
+                       struct twin_error *err);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hot path: one record into the calling thread's ring, its value into the thread's share of the step.
+ * The hot path: one record into the calling thread's ring, its value into the thread's share of the
+ * step.
  *
- * step_seq hands out (step, seq) in one atomic addition, so that twin_writer_step_end, which exchanges it for the next
- * step, knows exactly how many records the closed step has. It then waits until that many are done: each record counts for
- * one step only, in its bytes and in the value hash alike. Two parities suffice: step s + 2 cannot begin before s is closed.
+ * step_seq hands out (step, seq) in one atomic addition, so that twin_writer_step_end, which
+ * exchanges it for the next step, knows exactly how many records the closed step has. It then waits
+ * until that many are done: each record counts for one step only, in its bytes and in the value
+ * hash alike. Two parities suffice: step s + 2 cannot begin before s is closed.
  */
 #include "writer.h"
 
@@ -12,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SEQ_LIMIT 0xF0000000u            /* far below the carry into the step number */
+#define SEQ_LIMIT 0xF0000000u /* far below the carry into the step number */
 #define STEP_PATIENCE_NS UINT64_C(30000000000)
 #define LOSSLESS_POLL_NS 100000u
 
@@ -58,12 +60,14 @@ void tw_thread_end(void *thread)
     pthread_mutex_lock(&w->threads_lock);
     for (int i = 0; i < 2; i++) {
         tw_step_sums_merge(&w->orphan[i].sums, &t->part[i].sums);
-        atomic_fetch_add_explicit(&w->orphan[i].done, atomic_load_explicit(&t->part[i].done, memory_order_relaxed),
+        atomic_fetch_add_explicit(&w->orphan[i].done,
+                                  atomic_load_explicit(&t->part[i].done, memory_order_relaxed),
                                   memory_order_release);
         memset(&t->part[i].sums, 0, sizeof t->part[i].sums);
         atomic_store_explicit(&t->part[i].done, 0, memory_order_relaxed);
     }
-    atomic_store_explicit(&t->exited, true, memory_order_release); /* the drain thread frees it once its ring is empty */
+    /* the drain thread frees it once its ring is empty */
+    atomic_store_explicit(&t->exited, true, memory_order_release);
     pthread_mutex_unlock(&w->threads_lock);
     errno = saved;
 }
@@ -92,8 +96,8 @@ static uint32_t next_occurrence(struct tw_key_item *k, uint32_t step)
     atomic_uint_fast64_t *word = &k->occurrences[step & 1];
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
     while ((uint32_t)(seen >> 32) != step)
-        if (atomic_compare_exchange_weak_explicit(word, &seen, ((uint64_t)step << 32) + 1, memory_order_relaxed,
-                                                  memory_order_relaxed))
+        if (atomic_compare_exchange_weak_explicit(word, &seen, ((uint64_t)step << 32) + 1,
+                                                  memory_order_relaxed, memory_order_relaxed))
             return 0;
     /* The step cannot change under us: it has a record that is not done. */
     return (uint32_t)atomic_fetch_add_explicit(word, 1, memory_order_relaxed);
@@ -105,7 +109,9 @@ static char *put(char *at, const void *bytes, size_t n)
     return at + n;
 }
 
-struct parts { uint32_t flags, bytes, links, k; };
+struct parts {
+    uint32_t flags, bytes, links, k;
+};
 
 static struct parts parts_of(const struct twin_observation *o)
 {
@@ -133,12 +139,14 @@ static struct parts parts_of(const struct twin_observation *o)
     return p;
 }
 
-static void encode(char *at, const struct tw_record *r, const struct parts *p, const struct twin_observation *o)
+static void encode(char *at, const struct tw_record *r, const struct parts *p,
+                   const struct twin_observation *o)
 {
     at = put(at, r, sizeof *r);
     if (p->flags & TWIN_REC_STATS) {
         const struct twin_stats *s = o->stats;
-        struct tw_record_stats stats = {s->count, s->nan, s->pos_inf, s->neg_inf, s->zeros, s->min, s->max, s->sum, s->sumsq};
+        struct tw_record_stats stats = {s->count, s->nan, s->pos_inf, s->neg_inf, s->zeros,
+                                        s->min,   s->max, s->sum,     s->sumsq};
         at = put(at, &stats, sizeof stats);
     }
     if (p->flags & TWIN_REC_OFFSET)
@@ -157,8 +165,8 @@ static void encode(char *at, const struct tw_record *r, const struct parts *p, c
     }
 }
 
-static bool push(struct twin_writer *w, struct tw_thread *t, const struct tw_record *r, const struct parts *p,
-                 const struct twin_observation *o)
+static bool push(struct twin_writer *w, struct tw_thread *t, const struct tw_record *r,
+                 const struct parts *p, const struct twin_observation *o)
 {
     char *at = ring_room(t, p->bytes);
     while (!at && w->lossless && tw_writer_on(w) && getpid() == w->pid) {
@@ -173,7 +181,8 @@ static bool push(struct twin_writer *w, struct tw_thread *t, const struct tw_rec
     atomic_store_explicit(&t->head, head, memory_order_release);
     if (head - t->seen_tail > w->ring_bytes / 4) {
         t->seen_tail = atomic_load_explicit(&t->tail, memory_order_acquire);
-        if (head - t->seen_tail > w->ring_bytes / 4 && atomic_load_explicit(&w->sleeping, memory_order_relaxed))
+        if (head - t->seen_tail > w->ring_bytes / 4 &&
+            atomic_load_explicit(&w->sleeping, memory_order_relaxed))
             tw_drain_wake(w, true);
     }
     return true;
@@ -188,7 +197,9 @@ static uint64_t lose(struct twin_writer *w)
 static uint64_t record(struct twin_writer *w, struct tw_thread *t, const struct twin_observation *o)
 {
     const struct tw_series_item *series = tw_table_at(&w->series, o->series);
-    const struct tw_layout_item *layout = tw_table_has(&w->layouts, o->layout) ? tw_table_at(&w->layouts, o->layout) : NULL;
+    const struct tw_layout_item *layout = tw_table_has(&w->layouts, o->layout)
+                                              ? tw_table_at(&w->layouts, o->layout)
+                                              : NULL;
     uint64_t ticket = atomic_fetch_add_explicit(&w->step_seq, 1, memory_order_acq_rel);
     uint32_t step = (uint32_t)(ticket >> 32), seq = (uint32_t)ticket + 1; /* link 0 is no link */
     struct tw_step_part *part = &t->part[step & 1];
@@ -196,17 +207,24 @@ static uint64_t record(struct twin_writer *w, struct tw_thread *t, const struct 
     bool unobserved = p.flags & TWIN_REC_UNOBSERVED;
     struct tw_record r = {
         .e = {.bytes = p.bytes, .type = TW_ENTRY_RECORD, .flags = (uint16_t)p.flags},
-        .series = o->series, .layout = layout ? o->layout : 0, .step = step, .seq = seq,
-        .occurrence = next_occurrence(series->key, step), .thread = t->number,
+        .series = o->series,
+        .layout = layout ? o->layout : 0,
+        .step = step,
+        .seq = seq,
+        .occurrence = next_occurrence(series->key, step),
+        .thread = t->number,
         .time_ns = tw_monotonic_ns() - w->header.start_monotonic_ns,
-        .digest_a = unobserved ? 0 : o->digest.a, .digest_b = unobserved ? 0 : o->digest.b,
+        .digest_a = unobserved ? 0 : o->digest.a,
+        .digest_b = unobserved ? 0 : o->digest.b,
     };
     tw_step_sums_add(&part->sums, series->s.phase, series->key->hash, r.occurrence, unobserved,
-                     series->s.role == 0 && !(p.flags & TWIN_REC_UNORDERED), layout ? layout->hash : (struct tw_hash128){0, 0},
-                     o->digest);
+                     series->s.role == 0 && !(p.flags & TWIN_REC_UNORDERED),
+                     layout ? layout->hash : (struct tw_hash128){0, 0}, o->digest);
     if (!push(w, t, &r, &p, o)) {
         part->sums.dropped++;
-        atomic_store_explicit(&t->dropped, atomic_load_explicit(&t->dropped, memory_order_relaxed) + 1, memory_order_relaxed);
+        atomic_store_explicit(&t->dropped,
+                              atomic_load_explicit(&t->dropped, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
     }
     atomic_fetch_add_explicit(&part->done, 1, memory_order_release);
     return (uint64_t)step << 32 | seq;
@@ -250,8 +268,10 @@ uint64_t tw_dropped_total(struct twin_writer *w)
     return n;
 }
 
-/* Takes what all threads saw of the step, once `records` of them are done; false while they are not. */
-static bool collect(struct twin_writer *w, unsigned parity, uint32_t records, struct tw_step_sums *total)
+/* Takes what all threads saw of the step, once `records` of them are done; false while they are
+ * not. */
+static bool collect(struct twin_writer *w, unsigned parity, uint32_t records,
+                    struct tw_step_sums *total)
 {
     pthread_mutex_lock(&w->threads_lock);
     uint32_t done = atomic_load_explicit(&w->orphan[parity].done, memory_order_acquire);
@@ -259,7 +279,9 @@ static bool collect(struct twin_writer *w, unsigned parity, uint32_t records, st
     for (struct tw_thread *t = first; t; t = t->next)
         done += atomic_load_explicit(&t->part[parity].done, memory_order_acquire);
     if (done == records) {
-        /* Parts of ended threads are merged already: their order hashes must not be finished twice. */
+        /*
+         * Parts of ended threads are merged already: their order hashes must not be finished twice.
+         */
         *total = w->orphan[parity].sums;
         memset(&w->orphan[parity].sums, 0, sizeof *total);
         atomic_store_explicit(&w->orphan[parity].done, 0, memory_order_relaxed);
@@ -292,16 +314,23 @@ static void queue_step(struct twin_writer *w, uint32_t step, const struct tw_ste
     struct tw_step_end *s = &w->queue[head % TW_STEP_QUEUE];
     w->prefix = tw_prefix_push(w->prefix, tw_step_element(total));
     w->order_prefix = tw_prefix_push(w->order_prefix, tw_order_element(total));
-    for (uint64_t since = 0; head - atomic_load_explicit(&w->queue_tail, memory_order_acquire) >= TW_STEP_QUEUE;) {
+    for (uint64_t since = 0;
+         head - atomic_load_explicit(&w->queue_tail, memory_order_acquire) >= TW_STEP_QUEUE;) {
         tw_drain_wake(w, true);
         if (!patient(w, &since))
             return;
     }
     *s = (struct tw_step_end){
-        .e = {.bytes = TW_STEP_END_FIXED, .type = TW_ENTRY_STEP_END}, .step = step, .records = total->records,
-        .dropped = total->dropped, .phase_mask = total->phase_mask, .order = total->order,
-        .prefix_lo = w->prefix.lo, .prefix_hi = w->prefix.hi,
-        .order_prefix_lo = w->order_prefix.lo, .order_prefix_hi = w->order_prefix.hi,
+        .e = {.bytes = TW_STEP_END_FIXED, .type = TW_ENTRY_STEP_END},
+        .step = step,
+        .records = total->records,
+        .dropped = total->dropped,
+        .phase_mask = total->phase_mask,
+        .order = total->order,
+        .prefix_lo = w->prefix.lo,
+        .prefix_hi = w->prefix.hi,
+        .order_prefix_lo = w->order_prefix.lo,
+        .order_prefix_hi = w->order_prefix.hi,
     };
     for (int p = 0; p < TWIN_PHASE_COUNT; p++)
         if (total->phase_mask >> p & 1) {
@@ -319,7 +348,8 @@ uint32_t twin_writer_step_end(struct twin_writer *w)
     pthread_mutex_lock(&w->step_lock);
     uint32_t step = (uint32_t)(atomic_load(&w->step_seq) >> 32);
     if (step < UINT32_MAX) {
-        uint64_t count = (uint32_t)atomic_exchange_explicit(&w->step_seq, (uint64_t)(step + 1) << 32, memory_order_acq_rel);
+        uint64_t count = (uint32_t)atomic_exchange_explicit(
+            &w->step_seq, (uint64_t)(step + 1) << 32, memory_order_acq_rel);
         struct tw_step_sums total;
         bool whole;
         uint64_t since = 0;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps by number, and the first difference of two traces: both by the jump pointers, in O(log steps) block reads. */
+/* Steps by number, and the first difference of two traces: both by the jump pointers, in O(log
+ * steps) block reads. */
 #include "reader.h"
 
 #include <string.h>
 
-int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b, struct twin_error *err)
+int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b,
+                       struct twin_error *err)
 {
     struct tw_block next;
     int look = tw_trace_last(t, TW_BLOCK_DATA, b, err);
@@ -28,12 +30,14 @@ int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b, 
 static int no_step(struct twin_trace *t, uint32_t step, struct twin_error *err)
 {
     if (step >= t->info.steps)
-        return twin_error_set(err, TWIN_ENOENT, "%s: step %u is not finished: %llu steps are", t->path, step,
-                              (unsigned long long)t->info.steps);
-    return twin_error_set(err, TWIN_ENOENT, "%s: the hash of step %u lies in damaged bytes", t->path, step);
+        return twin_error_set(err, TWIN_ENOENT, "%s: step %u is not finished: %llu steps are",
+                              t->path, step, (unsigned long long)t->info.steps);
+    return twin_error_set(err, TWIN_ENOENT, "%s: the hash of step %u lies in damaged bytes",
+                          t->path, step);
 }
 
-int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_hash *out, struct twin_error *err)
+int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_hash *out,
+                         struct twin_error *err)
 {
     struct tw_block b;
     int look = tw_trace_seek_step(t, step, &b, err); /* GOOD only when some block has more steps */
@@ -52,7 +56,11 @@ int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_h
     return no_step(t, step, err);
 }
 
-struct place { uint64_t n; struct twin_value_hash prefix; }; /* a number of steps, and the prefix over them */
+/* a number of steps, and the prefix over them */
+struct place {
+    uint64_t n;
+    struct twin_value_hash prefix;
+};
 
 static struct twin_value_hash header_prefix(const struct tw_block *b, bool order)
 {
@@ -60,9 +68,11 @@ static struct twin_value_hash header_prefix(const struct tw_block *b, bool order
                  : (struct twin_value_hash){b->prefix_lo, b->prefix_hi};
 }
 
-/* The known place nearest to n, at or below it (at or above it with `up`). Without damage that is n itself: it stands in a
- * header when n is the last step of a block, else in the block. Place 0 is always known; above, DAMAGED = there is none. */
-static int nearest(struct twin_trace *t, uint64_t n, bool up, bool order, struct place *out, struct twin_error *err)
+/* The known place nearest to n, at or below it (at or above it with `up`). Without damage that is n
+ * itself: it stands in a header when n is the last step of a block, else in the block. Place 0 is
+ * always known; above, DAMAGED = there is none. */
+static int nearest(struct twin_trace *t, uint64_t n, bool up, bool order, struct place *out,
+                   struct twin_error *err)
 {
     struct tw_block b, before;
     *out = (struct place){0, {0, 0}};
@@ -106,10 +116,15 @@ struct pair {
     bool order;
 };
 
-struct answer { uint64_t n; bool agree; }; /* do the first n steps of the windows agree? */
+struct answer {
+    uint64_t n;
+    bool agree;
+}; /* do the first n steps of the windows agree? */
 
-/* The answer at n, or at the nearest place below (above) that is known in both; DAMAGED when that leaves low..high. */
-static int ask(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high, struct answer *out, struct twin_error *err)
+/* The answer at n, or at the nearest place below (above) that is known in both; DAMAGED when that
+ * leaves low..high. */
+static int ask(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high, struct answer *out,
+               struct twin_error *err)
 {
     while (n > low && n < high) {
         struct place x, y;
@@ -121,7 +136,8 @@ static int ask(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high,
         x.n -= p->at_a;
         y.n -= p->at_b;
         if (x.n == n && y.n == n) {
-            struct twin_value_hash h = tw_prefix_window(x.prefix, p->before_a, n), i = tw_prefix_window(y.prefix, p->before_b, n);
+            struct twin_value_hash h = tw_prefix_window(x.prefix, p->before_a, n);
+            struct twin_value_hash i = tw_prefix_window(y.prefix, p->before_b, n);
             *out = (struct answer){n, h.lo == i.lo && h.hi == i.hi};
             return TW_GOOD;
         }
@@ -130,7 +146,8 @@ static int ask(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high,
     return TW_DAMAGED;
 }
 
-static int search(struct pair *p, uint64_t n, bool *found, uint64_t *place, uint64_t *compared, struct twin_error *err)
+static int search(struct pair *p, uint64_t n, bool *found, uint64_t *place, uint64_t *compared,
+                  struct twin_error *err)
 {
     struct answer last;
     int look = ask(p, n, false, 0, UINT64_MAX, &last, err);
@@ -156,7 +173,8 @@ static int search(struct pair *p, uint64_t n, bool *found, uint64_t *place, uint
 }
 
 /* The prefix before the window. */
-static int begin(struct twin_trace *t, uint64_t n, bool order, struct twin_value_hash *out, struct twin_error *err)
+static int begin(struct twin_trace *t, uint64_t n, bool order, struct twin_value_hash *out,
+                 struct twin_error *err)
 {
     struct place at;
     int look = nearest(t, n, false, order, &at, err);
@@ -166,21 +184,25 @@ static int begin(struct twin_trace *t, uint64_t n, bool order, struct twin_value
     return look < 0 ? look : 0;
 }
 
-static int first_difference(struct twin_trace *a, struct twin_trace *b, bool order, int64_t shift, uint32_t from, uint32_t limit,
-                            bool *found, uint32_t *step, uint64_t *compared, struct twin_error *err)
+static int first_difference(struct twin_trace *a, struct twin_trace *b, bool order, int64_t shift,
+                            uint32_t from, uint32_t limit, bool *found, uint32_t *step,
+                            uint64_t *compared, struct twin_error *err)
 {
     int64_t start = from, end = limit;
     *found = false;
     *step = 0;
     *compared = 0;
     if (shift < -(int64_t)UINT32_MAX || shift > (int64_t)UINT32_MAX)
-        return twin_error_set(err, TWIN_EINVAL, "a shift of %lld steps: at most 4294967295 are possible", (long long)shift);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "a shift of %lld steps: at most 4294967295 are possible",
+                              (long long)shift);
     start = start < -shift ? -shift : start;
     end = end > (int64_t)a->info.steps ? (int64_t)a->info.steps : end;
     end = end > (int64_t)b->info.steps - shift ? (int64_t)b->info.steps - shift : end;
     if (end <= start)
         return 0;
-    struct pair p = {.a = a, .b = b, .at_a = (uint64_t)start, .at_b = (uint64_t)(start + shift), .order = order};
+    struct pair p = {
+        .a = a, .b = b, .at_a = (uint64_t)start, .at_b = (uint64_t)(start + shift), .order = order};
     int rc = begin(a, p.at_a, order, &p.before_a, err);
     if (rc == 0)
         rc = begin(b, p.at_b, order, &p.before_b, err);
@@ -192,14 +214,16 @@ static int first_difference(struct twin_trace *a, struct twin_trace *b, bool ord
     return rc;
 }
 
-int twin_trace_first_difference(struct twin_trace *a, struct twin_trace *b, int64_t shift, uint32_t from, uint32_t limit,
-                                bool *found, uint32_t *step, uint64_t *compared, struct twin_error *err)
+int twin_trace_first_difference(struct twin_trace *a, struct twin_trace *b, int64_t shift,
+                                uint32_t from, uint32_t limit, bool *found, uint32_t *step,
+                                uint64_t *compared, struct twin_error *err)
 {
     return first_difference(a, b, false, shift, from, limit, found, step, compared, err);
 }
 
-int twin_trace_first_order_difference(struct twin_trace *a, struct twin_trace *b, int64_t shift, uint32_t from, uint32_t limit,
-                                      bool *found, uint32_t *step, uint64_t *compared, struct twin_error *err)
+int twin_trace_first_order_difference(struct twin_trace *a, struct twin_trace *b, int64_t shift,
+                                      uint32_t from, uint32_t limit, bool *found, uint32_t *step,
+                                      uint64_t *compared, struct twin_error *err)
 {
     return first_difference(a, b, true, shift, from, limit, found, step, compared, err);
 }

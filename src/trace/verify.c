@@ -5,18 +5,21 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct thread_sums { uint32_t thread; struct tw_step_sums sums; };
+struct thread_sums {
+    uint32_t thread;
+    struct tw_step_sums sums;
+};
 
 struct check {
     struct twin_trace *t;
     struct twin_error *err;
-    uint64_t at;                      /* offset of the block or entry under examination */
-    struct tw_block before;           /* the block before; seal of the file header at first */
+    uint64_t at;            /* offset of the block or entry under examination */
+    struct tw_block before; /* the block before; seal of the file header at first */
     bool any;
     uint64_t data_blocks, last_data, last_dict;
     struct tw_jump_chain jumps;
     uint32_t strings, series, layouts; /* defined so far */
-    struct tw_hash128 *keys;          /* of series 1..key_room-1; filled as they are defined */
+    struct tw_hash128 *keys;           /* of series 1..key_room-1; filled as they are defined */
     uint8_t *phases;
     bool *ordered;
     uint32_t key_room;
@@ -28,12 +31,13 @@ struct check {
     uint32_t stored;
     uint64_t steps, gap_records;
     struct twin_value_hash prefix, order_prefix;
-    struct tw_block seen;             /* what the header must say: counts and bounds */
+    struct tw_block seen; /* what the header must say: counts and bounds */
 };
 
 static int fault(struct check *c, const char *what, uint64_t expected, uint64_t found)
 {
-    return twin_error_set(c->err, TWIN_EFORMAT, "%s: at byte %" PRIu64 ": %s: expected 0x%" PRIx64 ", found 0x%" PRIx64,
+    return twin_error_set(c->err, TWIN_EFORMAT,
+                          "%s: at byte %" PRIu64 ": %s: expected 0x%" PRIx64 ", found 0x%" PRIx64,
                           c->t->path, c->at, what, expected, found);
 }
 
@@ -42,11 +46,11 @@ static int no_memory(struct check *c)
     return twin_error_set(c->err, TWIN_ENOMEM, "%s: out of memory while verifying", c->t->path);
 }
 
-#define EXPECT(what, expected, found) \
-    do { \
+#define EXPECT(what, expected, found)                      \
+    do {                                                   \
         uint64_t expected_ = (expected), found_ = (found); \
-        if (expected_ != found_) \
-            return fault(c, what, expected_, found_); \
+        if (expected_ != found_)                           \
+            return fault(c, what, expected_, found_);      \
     } while (0)
 
 static bool grow(void **array, uint32_t room, uint32_t old, size_t item)
@@ -101,8 +105,8 @@ static int check_series(struct check *c, const char *p, const struct tw_entry *e
             return no_memory(c);
         c->key_room = room;
     }
-    c->keys[s.id] = tw_trace_key_hash(s.phase, s.kind, hash_of_string(c, s.name), hash_of_string(c, s.scope),
-                                      hash_of_string(c, s.role));
+    c->keys[s.id] = tw_trace_key_hash(s.phase, s.kind, hash_of_string(c, s.name),
+                                      hash_of_string(c, s.scope), hash_of_string(c, s.role));
     c->phases[s.id] = s.phase;
     c->ordered[s.id] = s.role == 0;
     return 0;
@@ -132,8 +136,8 @@ static int check_definition(struct check *c, const char *p, const struct tw_entr
 {
     struct tw_note n;
     struct tw_gap g;
-    if (e->type != TW_ENTRY_STRING && e->type != TW_ENTRY_SERIES && e->type != TW_ENTRY_LAYOUT && e->type != TW_ENTRY_NOTE &&
-        e->type != TW_ENTRY_GAP)
+    if (e->type != TW_ENTRY_STRING && e->type != TW_ENTRY_SERIES && e->type != TW_ENTRY_LAYOUT &&
+        e->type != TW_ENTRY_NOTE && e->type != TW_ENTRY_GAP)
         return e->type == TW_ENTRY_RECORD || e->type == TW_ENTRY_STEP_END || e->type == TW_ENTRY_PAD
                    ? fault(c, "type of a definition", TW_ENTRY_STRING, e->type)
                    : 0; /* a later version's */
@@ -146,7 +150,8 @@ static int check_definition(struct check *c, const char *p, const struct tw_entr
     case TW_ENTRY_NOTE:
         memcpy(&n, p, sizeof n);
         if (tw_align8(sizeof n + (uint64_t)n.key_bytes + n.value_bytes) != e->bytes)
-            return fault(c, "bytes of a note", sizeof n + (uint64_t)n.key_bytes + n.value_bytes, e->bytes);
+            return fault(c, "bytes of a note", sizeof n + (uint64_t)n.key_bytes + n.value_bytes,
+                         e->bytes);
         return 0;
     default:
         memcpy(&g, p, sizeof g);
@@ -192,7 +197,8 @@ static int check_record(struct check *c, const char *p, const struct tw_entry *e
     struct tw_step_sums *s = sums_of(c, r.thread);
     if (!s)
         return no_memory(c);
-    tw_step_sums_add(s, c->phases[r.series], c->keys[r.series], r.occurrence, r.flags & TWIN_REC_UNOBSERVED,
+    tw_step_sums_add(s, c->phases[r.series], c->keys[r.series], r.occurrence,
+                     r.flags & TWIN_REC_UNOBSERVED,
                      c->ordered[r.series] && !(r.flags & TWIN_REC_UNORDERED),
                      r.layout ? c->layout_hashes[r.layout] : (struct tw_hash128){0, 0}, r.digest);
     c->stored++;
@@ -205,7 +211,8 @@ static int check_record(struct check *c, const char *p, const struct tw_entry *e
     return 0;
 }
 
-static int check_sums(struct check *c, const struct twin_step_hash *h, const struct tw_step_sums *total)
+static int check_sums(struct check *c, const struct twin_step_hash *h,
+                      const struct tw_step_sums *total)
 {
     EXPECT("order hash of the step", total->order, h->order);
     for (int p = 0; p < TWIN_PHASE_COUNT; p++) {
@@ -226,7 +233,8 @@ static int check_step(struct check *c, const char *p, const struct tw_entry *e)
     memcpy(&mask, p + offsetof(struct tw_step_end, phase_mask), sizeof mask);
     for (size_t i = 0; i < c->thread_count; i++)
         tw_step_sums_merge(&total, &c->threads[i].sums);
-    EXPECT("records of the step, dropped ones included", (uint64_t)c->stored + h.dropped, h.records);
+    EXPECT("records of the step, dropped ones included", (uint64_t)c->stored + h.dropped,
+           h.records);
     if (h.dropped == 0) {
         EXPECT("phases of the step", total.phase_mask, mask);
         int rc = check_sums(c, &h, &total);
@@ -265,8 +273,12 @@ static int check_data(struct check *c, const char *p, const struct tw_entry *e)
     switch (e->type) {
     case TW_ENTRY_RECORD: return check_record(c, p, e);
     case TW_ENTRY_STEP_END: return check_step(c, p, e);
-    case TW_ENTRY_PAD: case TW_ENTRY_STRING: case TW_ENTRY_SERIES: case TW_ENTRY_LAYOUT: case TW_ENTRY_NOTE: case TW_ENTRY_GAP:
-        return fault(c, "type of a data entry", TW_ENTRY_RECORD, e->type);
+    case TW_ENTRY_PAD:
+    case TW_ENTRY_STRING:
+    case TW_ENTRY_SERIES:
+    case TW_ENTRY_LAYOUT:
+    case TW_ENTRY_NOTE:
+    case TW_ENTRY_GAP: return fault(c, "type of a data entry", TW_ENTRY_RECORD, e->type);
     default: return 0; /* a later version's */
     }
 }
@@ -282,15 +294,16 @@ static int check_links(struct check *c, const struct tw_block *b)
     EXPECT("number of data blocks", c->data_blocks, b->data_index);
     EXPECT("last data block", c->last_data, b->last_data);
     EXPECT("last definition block", c->last_dict, b->last_dict);
-    EXPECT("jump", b->type == TW_BLOCK_DATA ? tw_jump_next(&c->jumps, b->offset, b->data_index) : 0, b->jump);
+    EXPECT("jump", b->type == TW_BLOCK_DATA ? tw_jump_next(&c->jumps, b->offset, b->data_index) : 0,
+           b->jump);
     EXPECT("previous seal, first half", p->seal_a, b->previous_seal_a);
     EXPECT("previous seal, second half", p->seal_b, b->previous_seal_b);
     EXPECT("seal, first half", seal.a, b->seal_a);
     EXPECT("seal, second half", seal.b, b->seal_b);
     if (c->any && p->type == TW_BLOCK_END)
         return fault(c, "blocks after the end block", 0, 1);
-    if (b->dropped_total < p->dropped_total || b->lost_total < p->lost_total || b->observer_ns < p->observer_ns ||
-        b->time_ns < p->time_ns)
+    if (b->dropped_total < p->dropped_total || b->lost_total < p->lost_total ||
+        b->observer_ns < p->observer_ns || b->time_ns < p->time_ns)
         return fault(c, "a counter that only grows", p->time_ns, b->time_ns);
     return 0;
 }
@@ -298,7 +311,8 @@ static int check_links(struct check *c, const struct tw_block *b)
 static int check_padding(struct check *c, const struct tw_block *b)
 {
     char pad[TW_BLOCK_ALIGN];
-    uint64_t from = b->offset + sizeof *b + b->payload_bytes, n = b->offset + tw_block_span(b) - from;
+    uint64_t from = b->offset + sizeof *b + b->payload_bytes;
+    uint64_t n = b->offset + tw_block_span(b) - from;
     int got = tw_trace_pread(c->t, pad, (size_t)n, from, c->err);
     if (got < 0)
         return got;
@@ -376,14 +390,16 @@ static int check_all(struct check *c)
         c->at = at;
         int look = tw_trace_header(t, at, &b, c->err);
         if (look == TW_DAMAGED)
-            return twin_error_set(c->err, TWIN_EFORMAT, "%s: at byte %" PRIu64 ": expected a block, found no good header",
+            return twin_error_set(c->err, TWIN_EFORMAT,
+                                  "%s: at byte %" PRIu64 ": expected a block, found no good header",
                                   t->path, at);
         if (look == TW_GOOD)
             look = tw_trace_payload(t, &b, c->err);
         if (look == TW_DAMAGED)
-            return twin_error_set(c->err, TWIN_EFORMAT, "%s: at byte %" PRIu64 ": contents of the block: expected CRC32C "
-                                  "%08x, found %08x", t->path, at, b.payload_crc,
-                                  tw_crc32c(t->header.crc, t->payload, b.payload_bytes));
+            return twin_error_set(
+                c->err, TWIN_EFORMAT,
+                "%s: at byte %" PRIu64 ": contents of the block: expected CRC32C %08x, found %08x",
+                t->path, at, b.payload_crc, tw_crc32c(t->header.crc, t->payload, b.payload_bytes));
         int rc = look < 0 ? look : check_block(c, &b);
         if (rc != 0)
             return rc;
@@ -391,8 +407,10 @@ static int check_all(struct check *c)
     }
     c->at = end;
     if (t->info.tail_bytes)
-        return twin_error_set(c->err, TWIN_EFORMAT, "%s: at byte %" PRIu64 ": %" PRIu64 " bytes after the last good block: "
-                              "expected none (the process was killed while writing, or the file was cut or damaged)",
+        return twin_error_set(c->err, TWIN_EFORMAT,
+                              "%s: at byte %" PRIu64 ": %" PRIu64
+                              " bytes after the last good block: expected none (the process was "
+                              "killed while writing, or the file was cut or damaged)",
                               t->path, end, t->info.tail_bytes);
     return 0;
 }

@@ -11,18 +11,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FLUSH_PATIENCE_NS UINT64_C(10000000000) /* a job that exits waits no longer for a disk that hangs */
+/* a job that exits waits no longer for a disk that hangs */
+#define FLUSH_PATIENCE_NS UINT64_C(10000000000)
 #define RING_DEFAULT ((size_t)4 << 20)
 #define RING_MIN ((size_t)16 << 10)
 #define RING_MAX ((size_t)1 << 30)
 #define DRAIN_STACK ((size_t)256 << 10)
 
-/* Closed writers stay: another thread may be inside a call. One list, so that they are found by leak checkers. */
+/* Closed writers stay: another thread may be inside a call. One list, so that they are found by
+ * leak checkers. */
 static _Atomic(struct twin_writer *) closed_writers;
 
 void tw_futex_wait(atomic_uint *word, uint32_t value, uint64_t timeout_ns)
 {
-    struct timespec t = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    struct timespec t = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+                         .tv_nsec = (long)(timeout_ns % 1000000000u)};
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &t, NULL, 0);
 }
 
@@ -67,7 +70,8 @@ static size_t ring_size(size_t wanted)
     return n;
 }
 
-/* Starts the drain thread, with every signal blocked in it, and waits until it has created the file. */
+/* Starts the drain thread, with every signal blocked in it, and waits until it has created the
+ * file. */
 static int start(struct twin_writer *w, const struct twin_writer_options *o, struct twin_error *err)
 {
     pthread_attr_t attr;
@@ -153,14 +157,16 @@ static void free_all(struct twin_writer *w)
     tw_free(w);
 }
 
-int twin_writer_open(const struct twin_writer_options *o, struct twin_writer **out, struct twin_error *err)
+int twin_writer_open(const struct twin_writer_options *o, struct twin_writer **out,
+                     struct twin_error *err)
 {
     *out = NULL;
     int saved = errno;
     if (!o || !o->path || !o->path[0])
         return twin_error_set(err, TWIN_EINVAL, "a trace needs a path");
     if (!tw_trace_is_le())
-        return twin_error_set(err, TWIN_EUNSUPPORTED, "traces are written on little-endian machines only");
+        return twin_error_set(err, TWIN_EUNSUPPORTED,
+                              "traces are written on little-endian machines only");
     struct twin_writer *w = tw_calloc(1, sizeof *w);
     if (w)
         w->queue = tw_calloc(TW_STEP_QUEUE, sizeof *w->queue);
@@ -177,7 +183,8 @@ int twin_writer_open(const struct twin_writer_options *o, struct twin_writer **o
         tw_intern_fini(w);
         tw_free(w->queue);
         tw_free(w);
-        return twin_error_set(err, TWIN_ELIMIT, "no thread-specific key is left for trace %s", o->path);
+        return twin_error_set(err, TWIN_ELIMIT, "no thread-specific key is left for trace %s",
+                              o->path);
     }
     rc = start(w, o, err);
     if (rc != 0) {
@@ -271,12 +278,14 @@ void twin_writer_child_after_fork(struct twin_writer *w)
     unlock_all(w);
 }
 
-int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_writer_options *o, struct twin_error *err)
+int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_writer_options *o,
+                                  struct twin_error *err)
 {
     if (!w || !o || !o->path || !o->path[0])
         return twin_error_set(err, TWIN_EINVAL, "a trace needs a path");
     if (atomic_load(&w->state) != TW_WRITER_DEAD || getpid() == w->pid)
-        return twin_error_set(err, TWIN_EINVAL, "trace %s: reopening is for the child of a fork", o->path);
+        return twin_error_set(err, TWIN_EINVAL, "trace %s: reopening is for the child of a fork",
+                              o->path);
     int saved = errno;
     struct tw_thread *own = pthread_getspecific(w->key);
     free_threads(w, own);

@@ -13,24 +13,31 @@
  * flags. */
 static void put_provenance(struct tw_buf *b, const struct twin_run *r)
 {
-    static const char *const versions[] = {"python", "torch", "cuda", "cudnn", "nccl", "mpi", "numpy"};
-    static const char *const settings[] = {"default_dtype", "autocast", "float32_matmul_precision", "deterministic_algorithms", "threads", "cudnn.benchmark", "matmul.allow_tf32", "cudnn.allow_tf32"};
+    static const char *const versions[] = {"python", "torch", "cuda", "cudnn",
+                                           "nccl",   "mpi",   "numpy"};
+    static const char *const settings[] = {
+        "default_dtype", "autocast",        "float32_matmul_precision", "deterministic_algorithms",
+        "threads",       "cudnn.benchmark", "matmul.allow_tf32",        "cudnn.allow_tf32"};
     json_t *p = NULL;
     if (twin_provenance_load(r->dir, &p, NULL) != 0) {
         tw_buf_puts(b, ", provenance not known");
         return;
     }
-    const json_t *code = json_object_get(p, "code"), *rank = json_array_get(json_object_get(p, "ranks"), 0);
+    const json_t *code = json_object_get(p, "code");
+    const json_t *rank = json_array_get(json_object_get(p, "ranks"), 0);
     const char *commit = json_string_value(json_object_get(code, "commit"));
     if (commit)
-        tw_buf_printf(b, ", commit %.12s%s", commit, json_is_true(json_object_get(code, "dirty")) ? " with changes" : "");
+        tw_buf_printf(b, ", commit %.12s%s", commit,
+                      json_is_true(json_object_get(code, "dirty")) ? " with changes" : "");
     for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
-        const char *value = json_string_value(json_object_get(json_object_get(rank, "versions"), versions[i]));
+        const char *value = json_string_value(
+            json_object_get(json_object_get(rank, "versions"), versions[i]));
         if (value)
             tw_buf_printf(b, ", %s %s", versions[i], value);
     }
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        const char *value = json_string_value(json_object_get(json_object_get(rank, "settings"), settings[i]));
+        const char *value = json_string_value(
+            json_object_get(json_object_get(rank, "settings"), settings[i]));
         if (value)
             tw_buf_printf(b, ", %s %s", settings[i], value);
     }
@@ -39,7 +46,10 @@ static void put_provenance(struct tw_buf *b, const struct twin_run *r)
 
 /* ---- workers, and the first batch that was shown */
 
-struct seen { struct twin_trace *t; const struct twin_layout *batch; };
+struct seen {
+    struct twin_trace *t;
+    const struct twin_layout *batch;
+};
 
 static int first_batch(void *user, const struct twin_trace_record *r)
 {
@@ -53,12 +63,14 @@ static int first_batch(void *user, const struct twin_trace_record *r)
 static void put_batch(struct tw_buf *b, struct twin_trace *t)
 {
     struct seen s = {t, NULL};
-    if (twin_trace_definitions(t, NULL) != 0 || twin_trace_walk(t, first_batch, NULL, &s, NULL) != 1 || !s.batch || s.batch->ndim == 0)
+    if (twin_trace_definitions(t, NULL) != 0 ||
+        twin_trace_walk(t, first_batch, NULL, &s, NULL) != 1 || !s.batch || s.batch->ndim == 0)
         return;
     tw_buf_puts(b, ", batch ");
     for (size_t i = 0; i < s.batch->ndim; i++)
         tw_buf_printf(b, "%s%lld", i ? "x" : "", (long long)s.batch->shape[i]);
-    tw_buf_printf(b, " %s%s", twin_dtype_name((enum twin_dtype)s.batch->dtype), twin_trace_info(t)->world > 1 ? " on a rank" : "");
+    tw_buf_printf(b, " %s%s", twin_dtype_name((enum twin_dtype)s.batch->dtype),
+                  twin_trace_info(t)->world > 1 ? " on a rank" : "");
 }
 
 static void put_workers(struct tw_buf *b, const struct twin_run *r)
@@ -102,7 +114,8 @@ char *tw_configuration(const struct twin_run *r)
 char *tw_configuration_of_world(const struct twin_run *r, bool workers)
 {
     struct tw_buf b = {0};
-    char *text = put_all(&b, r, workers), *trimmed = text ? tw_strdup(tw_starts(text, ", ") ? text + 2 : text) : NULL;
+    char *text = put_all(&b, r, workers);
+    char *trimmed = text ? tw_strdup(tw_starts(text, ", ") ? text + 2 : text) : NULL;
     tw_free(text);
     return trimmed;
 }

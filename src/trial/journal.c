@@ -23,7 +23,8 @@ static int no_memory(struct twin_error *err)
 
 int tw_journal_add(struct tw_journal *j, json_t *line, struct twin_error *err)
 {
-    char *dumped = line ? json_dumps(line, JSON_COMPACT) : NULL, *text = dumped ? tw_printf("%s\n", dumped) : NULL;
+    char *dumped = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    char *text = dumped ? tw_printf("%s\n", dumped) : NULL;
     int rc = text ? 0 : no_memory(err);
     if (rc == 0 && (tw_write_all(j->fd, text, strlen(text)) != 0 || fdatasync(j->fd) != 0))
         rc = twin_error_system(err, "cannot write %s/log.jsonl", j->folder);
@@ -42,10 +43,12 @@ static int read_log(const char *path, tw_journal_line *line, void *user, struct 
         const char *end = memchr(data + at, '\n', bytes - at);
         if (!end)
             break;
-        json_t *j = tw_json_load(data + at, (size_t)(end - data) - at, JSON_REJECT_DUPLICATES, NULL);
+        json_t *j = tw_json_load(data + at, (size_t)(end - data) - at, JSON_REJECT_DUPLICATES,
+                                 NULL);
         rc = j ? line(user, j, err) : TWIN_EFORMAT;
         if (rc == TWIN_EFORMAT)
-            twin_error_set(err, TWIN_EFORMAT, "%s: line %zu is not one that twinrun wrote there", path, number);
+            twin_error_set(err, TWIN_EFORMAT, "%s: line %zu is not one that twinrun wrote there",
+                           path, number);
         json_decref(j);
         at = (size_t)(end - data) + 1;
     }
@@ -85,7 +88,8 @@ static char *find(const char *all, const struct tw_journal_of *of)
     return best;
 }
 
-static int write_text(const char *folder, const char *name, const char *text, struct twin_error *err)
+static int write_text(const char *folder, const char *name, const char *text,
+                      struct twin_error *err)
 {
     char *path = tw_path_join(folder, name);
     int rc = path && text ? tw_write_file_atomic(path, text, strlen(text), err) : no_memory(err);
@@ -110,15 +114,16 @@ static int make_folder(struct tw_journal *j, const char *home, const char *all,
     return rc;
 }
 
-int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_journal_of *of, tw_journal_line *line,
-                    void *user, struct twin_error *err)
+int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_journal_of *of,
+                    tw_journal_line *line, void *user, struct twin_error *err)
 {
     char *all = tw_path_join(home, of->kind), *path = NULL;
     int rc = all && of->what ? 0 : no_memory(err);
     if (rc == 0 && of->resume) {
         j->folder = find(all, of);
         if (!j->folder)
-            rc = twin_error_set(err, TWIN_ENOENT, "no %s in %s; start one without --resume", of->thing, all);
+            rc = twin_error_set(err, TWIN_ENOENT, "no %s in %s; start one without --resume",
+                                of->thing, all);
     } else if (rc == 0) {
         rc = make_folder(j, home, all, of, err);
     }

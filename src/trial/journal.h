@@ -10,7 +10,10 @@
 #include <stdbool.h>
 #include <twin/error.h>
 
-struct tw_journal { char *folder; int fd; }; /* begin with fd -1 */
+struct tw_journal {
+    char *folder;
+    int fd;
+}; /* begin with fd -1 */
 
 /* What a folder is made for, and found again by. */
 struct tw_journal_of {
@@ -18,15 +21,16 @@ struct tw_journal_of {
     const json_t *what;      /* a folder whose NAME holds an equal object is for the same thing */
     const char *plan;        /* text of plan.txt */
     bool resume;             /* go on in the newest folder for the same thing; there must be one */
-    const char *thing;       /* what there is none of otherwise: "search of this job with these options" */
+    /* what there is none of otherwise: "search of this job with these options" */
+    const char *thing;
 };
 /* One line of the log that is there. Non-zero: it is not such a line. */
 typedef int tw_journal_line(void *user, const json_t *line, struct twin_error *err);
 
 /* With `resume` every line of the log is given to `line`; a last one that a crash cut off is
  * dropped, so that its run is made again. */
-int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_journal_of *of, tw_journal_line *line,
-                    void *user, struct twin_error *err);
+int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_journal_of *of,
+                    tw_journal_line *line, void *user, struct twin_error *err);
 /* Takes the line (NULL: no memory); it is on the disk when this returns 0. */
 int tw_journal_add(struct tw_journal *j, json_t *line, struct twin_error *err);
 void tw_journal_close(struct tw_journal *j);

@@ -65,10 +65,11 @@ static const char *signal_name(int signal)
         int number;
         const char *name;
     } names[] = {
-        {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"},
-        {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},
-        {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
-        {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGSYS, "SIGSYS"},
+        {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},
+        {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
+        {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
+        {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"}, {SIGXCPU, "SIGXCPU"},
+        {SIGXFSZ, "SIGXFSZ"}, {SIGSYS, "SIGSYS"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names[i].number == signal)
@@ -111,7 +112,8 @@ bool tw_run_failed(const struct twin_run *r)
 static int stop_at_input(void *user, const struct twin_trace_record *r)
 {
     const struct twin_series *s = twin_trace_series(user, r->series);
-    return s->phase == TWIN_PHASE_DATA || s->phase == TWIN_PHASE_KERNEL || s->kind == TWIN_KIND_VALUE;
+    return s->phase == TWIN_PHASE_DATA || s->phase == TWIN_PHASE_KERNEL ||
+           s->kind == TWIN_KIND_VALUE;
 }
 
 static bool trace_saw_input(const char *path)
@@ -119,7 +121,8 @@ static bool trace_saw_input(const char *path)
     struct twin_trace *t = NULL;
     if (twin_trace_open(path, &t, NULL) != 0)
         return false;
-    bool saw = twin_trace_definitions(t, NULL) == 0 && twin_trace_walk(t, stop_at_input, NULL, t, NULL) == 1;
+    bool saw = twin_trace_definitions(t, NULL) == 0 &&
+               twin_trace_walk(t, stop_at_input, NULL, t, NULL) == 1;
     twin_trace_close(t);
     return saw;
 }
@@ -150,7 +153,8 @@ char *tw_run_last_words(const struct twin_run *r)
         return NULL;
     }
     tw_free(path);
-    while (n && !isalnum((unsigned char)text[n - 1]) && !strchr(".)]}'\"", text[n - 1])) /* frames of lines, as mpirun draws them, say nothing */
+    /* frames of lines, as mpirun draws them, say nothing */
+    while (n && !isalnum((unsigned char)text[n - 1]) && !strchr(".)]}'\"", text[n - 1]))
         n--;
     size_t from = n;
     while (from && text[from - 1] != '\n' && n - from < 300)

@@ -8,10 +8,10 @@
 
 /* Sums over a run's traces, from their headers and last seals only. */
 struct tw_run_totals {
-    uint64_t steps;      /* smallest over ranks of the largest over a rank's processes */
+    uint64_t steps; /* smallest over ranks of the largest over a rank's processes */
     uint64_t records, dropped, bytes;
-    double observer;     /* largest time in hooks / wall time over processes; NaN when not known */
-    size_t unreadable;   /* traces that could not be opened */
+    double observer;   /* largest time in hooks / wall time over processes; NaN when not known */
+    size_t unreadable; /* traces that could not be opened */
 };
 void tw_run_totals(const struct twin_run *r, struct tw_run_totals *t);
 

@@ -99,11 +99,11 @@ bool tw_series_has_room(const struct tw_series *s, uint64_t more, bool quiet)
                      tw_human_bytes(bytes, each), (unsigned long long)more,
                      tw_human_bytes(bytes * more, all), tw_human_bytes(free_bytes, left), s->home);
     if (r->wall_s * (double)more > LONG_S)
-        tw_front_say(s->front,
-                     "%llu more run%s: up to %s, less when they part early; --steps N makes runs "
-                     "shorter",
-                     (unsigned long long)more, more == 1 ? "" : "s",
-                     tw_human_seconds(r->wall_s * (double)more, time));
+        tw_front_say(
+            s->front,
+            "%llu more run%s: up to %s, less when they part early; --steps N makes runs shorter",
+            (unsigned long long)more, more == 1 ? "" : "s",
+            tw_human_seconds(r->wall_s * (double)more, time));
     return true;
 }
 

@@ -12,14 +12,14 @@
 
 struct tw_series {
     const struct tw_front *front;
-    const char *command;      /* what messages begin with: "check" */
-    char *home;               /* where the runs are kept; owned */
-    uint64_t deadline_ns;     /* of all of them, monotonic; 0: none */
-    struct twin_run **runs;   /* owned; runs[0] is the reference */
+    const char *command;    /* what messages begin with: "check" */
+    char *home;             /* where the runs are kept; owned */
+    uint64_t deadline_ns;   /* of all of them, monotonic; 0: none */
+    struct twin_run **runs; /* owned; runs[0] is the reference */
     size_t count;
-    struct twin_verdict *v;   /* over runs[0..count-1]; NULL before the first comparison; owned */
+    struct twin_verdict *v; /* over runs[0..count-1]; NULL before the first comparison; owned */
     bool interrupted, out_of_time;
-    struct tw_trial trial;    /* the run that goes on, or went on last */
+    struct tw_trial trial; /* the run that goes on, or went on last */
 };
 
 /*

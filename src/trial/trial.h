@@ -27,23 +27,23 @@ enum tw_trial_end {
 
 struct tw_trial {
     /* asked */
-    const struct tw_front *front;     /* NULL: nobody sees it, and nobody stops it */
-    const char *title;                /* for the progress line; NULL: no line */
+    const struct tw_front *front; /* NULL: nobody sees it, and nobody stops it */
+    const char *title;            /* for the progress line; NULL: no line */
     /* Told of the progress in place of that line, where one line stands for several runs. */
     void (*on_progress)(void *user, const struct twin_progress *p);
     void *user;
-    double expected_s;                /* of the first run; 0 = not known */
+    double expected_s; /* of the first run; 0 = not known */
     uint64_t expected_steps;
     const struct twin_run *reference; /* compared with while the run goes on; NULL = not */
     struct twin_compare_options how;  /* of that comparison */
     uint64_t deadline_ns;             /* monotonic; 0 = none */
     /* found out */
     enum tw_trial_end end;
-    bool started;                     /* the job was started: it must not be started anew */
-    bool diverged;                    /* seen while it went on */
+    bool started;  /* the job was started: it must not be started anew */
+    bool diverged; /* seen while it went on */
     uint32_t diverged_step;
     uint64_t last_step;
-    struct twin_run *run;             /* the caller's to free; NULL: tw_trial_make said why */
+    struct twin_run *run; /* the caller's to free; NULL: tw_trial_make said why */
 };
 
 /*
@@ -65,7 +65,9 @@ void tw_trial_line(const struct tw_front *front, const char *title, const struct
  * How much longer than usual a run may take before it counts as standing still: `times` as long,
  * and `more_s` seconds for a job so short that its start is all of it.
  */
-struct tw_patience { unsigned times, more_s; };
+struct tw_patience {
+    unsigned times, more_s;
+};
 /* Pins cost time (one thread, sorted folders), seldom more than a few times as much. */
 extern const struct tw_patience tw_patience_under_pins;
 /* The agents note each call and its line, which a job that does little else pays for many times

@@ -9,7 +9,10 @@
 #include <twin/snapshot.h>
 
 /* Lives as long as the process. */
-struct tw_data { const struct twin_run_data *item; size_t count; };
+struct tw_data {
+    const struct twin_run_data *item;
+    size_t count;
+};
 
 /* DIR=SNAPSHOT, cut at the last '='; DIR alone means DIR.snapshot beside it. Both are malloc'ed,
  * whatever it returns. False: no memory. */

@@ -44,7 +44,8 @@ static void end_stdin(void)
 {
     struct stat st;
     int ends[2];
-    if (fstat(STDIN_FILENO, &st) != 0 || (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode)) || pipe(ends) != 0)
+    if (fstat(STDIN_FILENO, &st) != 0 || (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode)) ||
+        pipe(ends) != 0)
         return;
     dup2(ends[0], STDIN_FILENO);
     close(ends[0]);
@@ -91,12 +92,14 @@ int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t r
     sigprocmask(SIG_SETMASK, NULL, &w->mask);
     sigemptyset(&held);
     for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++)
-        if (sigaction(stops[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN) /* nohup, a shell's & */
+        /* nohup, a shell's & */
+        if (sigaction(stops[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN)
             sigaddset(&held, stops[i]);
     w->worker = tw_calloc(room + 1, sizeof *w->worker);
     w->poll = tw_calloc(room + 1, sizeof *w->poll);
     if (!w->worker || !w->poll)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", room);
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time",
+                              room);
     if ((w->signal_fd = signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
         return twin_error_system(err, "cannot watch for signals");
     sigprocmask(SIG_BLOCK, &held, NULL);
@@ -118,7 +121,10 @@ int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
     one->pid = fork();
     if (one->pid == 0)
         work(w, o, &one->trial, ends[1], parent);
-    int rc = one->pid < 0 ? twin_error_system(err, "cannot start a process that makes a run; give a smaller --jobs") : 0;
+    int rc = one->pid < 0
+                 ? twin_error_system(
+                       err, "cannot start a process that makes a run; give a smaller --jobs")
+                 : 0;
     close(ends[1]);
     if (rc != 0) {
         close(ends[0]);
@@ -142,7 +148,8 @@ static void on_signals(struct tw_workers *w)
     struct signalfd_siginfo info;
     while (read(w->signal_fd, &info, sizeof info) == sizeof info) {
         w->interrupted = true;
-        if (info.ssi_code != SI_KERNEL) /* else the terminal's, which they have got as well: again would be a second Ctrl-C */
+        /* else the terminal's, which they have got as well: again would be a second Ctrl-C */
+        if (info.ssi_code != SI_KERNEL)
             pass_on(w, (int)info.ssi_signo);
     }
 }
@@ -169,9 +176,13 @@ static void bury(struct tw_workers *w, struct tw_worker *one, const struct said 
         one->rc = TWIN_EINTR;
     } else {
         one->rc = gone > 0 && WIFSIGNALED(status)
-                      ? twin_error_set(&one->err, TWIN_EIO, "the process that made a run was ended by signal %d (%s); is there memory for so many "
-                                       "runs at the same time? Give a smaller --jobs", WTERMSIG(status), strsignal(WTERMSIG(status)))
-                      : twin_error_set(&one->err, TWIN_EIO, "the process that made a run ended without a word");
+                      ? twin_error_set(
+                            &one->err, TWIN_EIO,
+                            "the process that made a run was ended by signal %d (%s); is there "
+                            "memory for so many runs at the same time? Give a smaller --jobs",
+                            WTERMSIG(status), strsignal(WTERMSIG(status)))
+                      : twin_error_set(&one->err, TWIN_EIO,
+                                       "the process that made a run ended without a word");
     }
 }
 

@@ -24,16 +24,16 @@ struct tw_worker {
     int fd;                /* what it says; -1 once it has said all */
     struct tw_trial trial; /* after the wait: what was found. Its run NULL: rc says why */
     struct twin_progress progress;
-    int rc;                /* of tw_trial_make; TWIN_EINTR: stopped before there was a run */
+    int rc; /* of tw_trial_make; TWIN_EINTR: stopped before there was a run */
     struct twin_error err;
 };
 
 struct tw_workers {
     struct tw_worker *worker;
     size_t count, room;
-    struct pollfd *poll;  /* one more than workers */
+    struct pollfd *poll; /* one more than workers */
     int signal_fd;
-    sigset_t mask;        /* before open */
+    sigset_t mask; /* before open */
     const struct tw_front *front;
     bool interrupted;
 };

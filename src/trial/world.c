@@ -11,7 +11,11 @@
 
 /* What may change the last bits of a sum, and what a person needs to understand why. The code is
  * left out: that it changes is why there is a gate. */
-struct telling { tw_world_fn *each; void *user; struct twin_error *err; };
+struct telling {
+    tw_world_fn *each;
+    void *user;
+    struct twin_error *err;
+};
 
 static int tell(const struct telling *t, const char *name, const json_t *v)
 {
@@ -27,16 +31,20 @@ static int tell(const struct telling *t, const char *name, const json_t *v)
 
 static int tell_all(const struct telling *t, json_t *object, bool variables)
 {
-    static const char *const places[] = {"PATH", "PWD", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR", "HOSTNAME"};
+    static const char *const places[] = {
+        "PATH",       "PWD",         "HOME",   "LD_LIBRARY_PATH", "LD_PRELOAD",
+        "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR", "HOSTNAME"};
     const char *key;
     json_t *v;
     int rc = 0;
-    json_object_foreach(object, key, v)
-    {
+    json_object_foreach (object, key, v) {
         bool skip = false;
         for (size_t i = 0; variables && i < sizeof places / sizeof places[0]; i++)
-            skip |= strcmp(key, places[i]) == 0; /* where things lie says little about what they are */
-        skip |= variables && (strstr(key, "CACHE_DIR") || tw_starts(json_string_value(v) ? json_string_value(v) : "", "[redacted"));
+            /* where things lie says little about what they are */
+            skip |= strcmp(key, places[i]) == 0;
+        skip |= variables &&
+                (strstr(key, "CACHE_DIR") ||
+                 tw_starts(json_string_value(v) ? json_string_value(v) : "", "[redacted"));
         if (rc == 0 && !skip)
             rc = tell(t, key, v);
     }
@@ -48,14 +56,16 @@ static int processor(const struct telling *t, const json_t *cpu)
     const char *flags = json_string_value(json_object_get(cpu, "flags"));
     char model[96];
     int rc = tell(t, "processor", json_object_get(cpu, "name"));
-    const char *family = json_string_value(json_object_get(cpu, "family")), *number = json_string_value(json_object_get(cpu, "model"));
+    const char *family = json_string_value(json_object_get(cpu, "family"));
+    const char *number = json_string_value(json_object_get(cpu, "model"));
     if (family && number) {
         snprintf(model, sizeof model, "family %.20s model %.20s", family, number);
         rc = rc ? rc : t->each(t->user, "processor model", model, t->err);
     }
     if (flags) { /* libraries choose their code by them; there are too many to list */
         struct tw_hash128 h = tw_hash_bytes(flags, strlen(flags), 1);
-        snprintf(model, sizeof model, "%s%s%016llx", strstr(flags, "avx512f") ? "avx512 " : "", strstr(flags, "avx2") ? "avx2 " : "", (unsigned long long)h.a);
+        snprintf(model, sizeof model, "%s%s%016llx", strstr(flags, "avx512f") ? "avx512 " : "",
+                 strstr(flags, "avx2") ? "avx2 " : "", (unsigned long long)h.a);
         rc = rc ? rc : t->each(t->user, "processor flags", model, t->err);
     }
     return rc ? rc : tell(t, "processors", json_object_get(cpu, "online"));
@@ -75,9 +85,12 @@ static int gpus(const struct telling *t, const json_t *accelerators)
 
 static int from_provenance(const struct telling *t, json_t *p)
 {
-    const json_t *environment = json_object_get(p, "environment"), *rank = json_array_get(json_object_get(p, "ranks"), 0);
+    const json_t *environment = json_object_get(p, "environment");
+    const json_t *rank = json_array_get(json_object_get(p, "ranks"), 0);
     int rc = processor(t, json_object_get(environment, "cpu"));
-    rc = rc ? rc : tell(t, "architecture", json_object_get(json_object_get(environment, "kernel"), "machine"));
+    rc = rc ? rc
+            : tell(t, "architecture",
+                   json_object_get(json_object_get(environment, "kernel"), "machine"));
     rc = rc ? rc : tell(t, "libc", json_object_get(environment, "libc"));
     rc = rc ? rc : gpus(t, json_object_get(p, "accelerators"));
     rc = rc ? rc : tell_all(t, json_object_get(rank, "versions"), false);

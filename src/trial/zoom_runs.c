@@ -12,8 +12,10 @@
 #include <twin/trace.h>
 
 enum { ATTEMPTS = 3, RERUNS = 4 };
-enum { LIMIT_RUNS = 5, LIMIT_AT_LEAST_S = 60 }; /* what a zoom may take that nobody asked for by name */
-#define KEEP_BYTES "67108864" /* of values per process: enough for one operation of a large model, small for a disk */
+/* what a zoom may take that nobody asked for by name */
+enum { LIMIT_RUNS = 5, LIMIT_AT_LEAST_S = 60 };
+/* of values per process: enough for one operation of a large model, small for a disk */
+#define KEEP_BYTES "67108864"
 
 static bool uses_torch(const struct twin_run *r)
 {
@@ -34,8 +36,9 @@ static bool uses_torch(const struct twin_run *r)
  * about computing. */
 static bool is_computed(enum twin_phase phase)
 {
-    return phase == TWIN_PHASE_INIT || phase == TWIN_PHASE_FORWARD || phase == TWIN_PHASE_BACKWARD ||
-           phase == TWIN_PHASE_COLLECTIVE || phase == TWIN_PHASE_OPTIMIZER || phase == TWIN_PHASE_KERNEL;
+    return phase == TWIN_PHASE_INIT || phase == TWIN_PHASE_FORWARD ||
+           phase == TWIN_PHASE_BACKWARD || phase == TWIN_PHASE_COLLECTIVE ||
+           phase == TWIN_PHASE_OPTIMIZER || phase == TWIN_PHASE_KERNEL;
 }
 
 /* An arm of several trainers: a rerun that stops all of them after some steps never gets to the
@@ -61,7 +64,8 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
     const struct twin_finding *f = v->first;
     *why = NULL;
     bool set = f && is_set_by_the_job(f);
-    bool handed = f && f->phase == TWIN_PHASE_DATA && f->kind == TWIN_KIND_IN; /* to a module, by lines that computed it */
+    /* to a module, by lines that computed it */
+    bool handed = f && f->phase == TWIN_PHASE_DATA && f->kind == TWIN_KIND_IN;
     if (!f || f->type > TWIN_FINDING_ORDER || !(is_computed(f->phase) || handed) || set)
         return false;
     if (!uses_torch(a)) {
@@ -104,15 +108,17 @@ static uint64_t end_of(const struct tw_zoom *z)
     return z->limit_ns;
 }
 
-static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step, const char *op,
-                  const char *title, struct twin_run **out, struct twin_error *err)
+static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step,
+                  const char *op, const char *title, struct twin_run **out, struct twin_error *err)
 {
     struct tw_trial t = {.front = z->front, .title = title, .deadline_ns = end_of(z)};
     struct twin_launch_options o = *base;
     size_t own = 0;
     while (base->env && base->env[own])
         own++;
-    char *suspect = op ? tw_printf("TWINRUN_ZOOM_OP=%s", op) : NULL, **env = tw_calloc(own + 3, sizeof *env), text[32];
+    char *suspect = op ? tw_printf("TWINRUN_ZOOM_OP=%s", op) : NULL;
+    char **env = tw_calloc(own + 3, sizeof *env);
+    char text[32];
     if ((op && !suspect) || !env) {
         tw_free(suspect);
         tw_free(env);
@@ -141,7 +147,8 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     z->cut |= t.end == TW_TRIAL_OUT_OF_TIME && time_is_up(z);
     z->interrupted |= t.end == TW_TRIAL_INTERRUPTED || (t.end == TW_TRIAL_OUT_OF_TIME && !z->cut);
     if (!z->quiet)
-        tw_trial_line(z->front, title, t.run, t.run->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(t.run, text));
+        tw_trial_line(z->front, title, t.run,
+                      t.run->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(t.run, text));
     return remember(z, t.run->dir);
 }
 
@@ -169,8 +176,8 @@ static void forget(struct pair *p)
     *p = (struct pair){NULL, NULL, false};
 }
 
-static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2], const char *what,
-                     struct pair *out, struct twin_error *err)
+static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2],
+                     const char *what, struct pair *out, struct twin_error *err)
 {
     uint32_t step[2] = {v->first->step_a, v->first->step_b};
     struct pair p = {NULL, NULL, false};
@@ -182,7 +189,8 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
         p.b = NULL;
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
         rc = launch(z, z->base_b, step[1], op[1], title, &p.b, err);
-        p.parted = rc == 0 && !z->interrupted && !z->cut && parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
+        p.parted = rc == 0 && !z->interrupted && !z->cut &&
+                   parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
         z->interrupted |= tw_front_stops(z->front);
         z->cut |= !p.parted && time_is_up(z);
     }
@@ -193,7 +201,8 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
 /* Seconds that all reruns may take together; 0: no limit. */
 static double bound_of(const struct tw_zoom *z)
 {
-    double usual = LIMIT_RUNS * z->run_s > LIMIT_AT_LEAST_S ? LIMIT_RUNS * z->run_s : LIMIT_AT_LEAST_S;
+    double usual = LIMIT_RUNS * z->run_s > LIMIT_AT_LEAST_S ? LIMIT_RUNS * z->run_s
+                                                            : LIMIT_AT_LEAST_S;
     if (z->limit_s > 0)
         return z->limit_s;
     return z->run_s > 0 ? usual : 0;
@@ -208,18 +217,23 @@ static void announce(const struct twin_verdict *v, struct tw_zoom *z)
         return;
     z->limit_ns = tw_monotonic_ns() + (uint64_t)(bound * 1e9);
     if (!z->quiet)
-        tw_front_say(z->front, "zoom: %d reruns or more, each to step %u and at operation level (a run took %s): at most %s; --no-zoom leaves it out", RERUNS,
-               v->first->step_a, tw_human_seconds(z->run_s, once), tw_human_seconds(bound, limit));
+        tw_front_say(z->front,
+                     "zoom: %d reruns or more, each to step %u and at operation level (a run took "
+                     "%s): at most %s; --no-zoom leaves it out",
+                     RERUNS, v->first->step_a, tw_human_seconds(z->run_s, once),
+                     tw_human_seconds(bound, limit));
 }
 
 static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 {
     char once[24], limit[24];
-    const char *without = z->parted ? ", without replays of what it names" : ", before it named an operation";
+    const char *without = z->parted ? ", without replays of what it names"
+                                    : ", before it named an operation";
     twin_verdict_note(v,
-                    "zoom: cut short at its limit of %s (a run took %s)%s; --zoom-time gives it more, and twinrun zoom on the two "
-                    "runs has no limit",
-                    tw_human_seconds(bound_of(z), limit), tw_human_seconds(z->run_s, once), without);
+                      "zoom: cut short at its limit of %s (a run took %s)%s; --zoom-time gives it "
+                      "more, and twinrun zoom on the two runs has no limit",
+                      tw_human_seconds(bound_of(z), limit), tw_human_seconds(z->run_s, once),
+                      without);
 }
 
 /*
@@ -236,16 +250,17 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
     if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
         twin_verdict_note(v,
-                        "zoom: %d reruns of step %u at operation level did not part: it is rare, or watching every "
-                        "operation hides it",
-                        ATTEMPTS, v->first->step_a);
+                          "zoom: %d reruns of step %u at operation level did not part: it is rare, "
+                          "or watching every operation hides it",
+                          ATTEMPTS, v->first->step_a);
     if (rc == 0 && first.parted)
         rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
     z->interrupted |= tw_front_stops(z->front);
     if (rc == 0 && op[0] && !z->interrupted && !z->cut)
         rc = make_pair(v, z, (const char *const *)op, "replay", &second, err);
     if (rc == 0 && first.parted)
-        rc = twin_compare_zoom(v, second.parted ? second.a : first.a, second.parted ? second.b : first.b, err);
+        rc = twin_compare_zoom(v, second.parted ? second.a : first.a,
+                               second.parted ? second.b : first.b, err);
     if (rc == 0 && first.parted && second.b && !second.parted)
         rc = twin_compare_replays(v, second.a, second.b, err);
     z->parted = first.parted;

@@ -10,16 +10,20 @@
 #include <twin/run.h>
 
 struct tw_zoom {
-    const struct twin_launch_options *base_a, *base_b; /* as the runs were made: argv, home, stdin, fresh_dir */
-    uint64_t deadline_ns;                              /* monotonic; 0 = none */
-    double run_s;                                      /* how long a run takes, for the estimate and the limit; 0 = no limit */
-    double limit_s;                                    /* what all reruns together may take; 0: from run_s */
+    /* as the runs were made: argv, home, stdin, fresh_dir */
+    const struct twin_launch_options *base_a, *base_b;
+    uint64_t deadline_ns; /* monotonic; 0 = none */
+    /* how long a run takes, for the estimate and the limit; 0 = no limit */
+    double run_s;
+    /* what all reruns together may take; 0: from run_s */
+    double limit_s;
     const struct tw_front *front;
-    bool quiet;                                        /* no line for each run, no estimate */
+    bool quiet; /* no line for each run, no estimate */
     /* out */
-    bool parted, interrupted, cut;                     /* cut: the limit was reached; what had been found until then counts */
-    uint64_t limit_ns;                                 /* monotonic; set from limit_s or run_s */
-    char **dirs;           /* run folders made; malloc'ed */
+    /* cut: the limit was reached; what had been found until then counts */
+    bool parted, interrupted, cut;
+    uint64_t limit_ns; /* monotonic; set from limit_s or run_s */
+    char **dirs;       /* run folders made; malloc'ed */
     size_t dir_count;
 };
 

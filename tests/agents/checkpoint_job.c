@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes checkpoints to PATH until it is killed: version k is 20,000 + 37 k times the byte k. With a number behind PATH: that version, once, and
- * "abort" or "fail" instead of a commit. */
+/* Writes checkpoints to PATH until it is killed: version k is 20,000 + 37 k times the byte k. With
+ * a number behind PATH: that version, once, and "abort" or "fail" instead of a commit. */
 #include <twin/checkpoint.h>
 
 #include <stdio.h>

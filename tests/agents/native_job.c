@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jobs of test_native_*.py: each does one thing that is hard on an agent, prints what a user would see, and must print and
- * return the same with and without twinrun around it. */
+/* The jobs of test_native_*.py: each does one thing that is hard on an agent, prints what a user
+ * would see, and must print and return the same with and without twinrun around it. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -99,7 +99,8 @@ static int wait_for(pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Three children: one records and ends by _exit, one by exit, one records nothing; the parent goes on. */
+/* Three children: one records and ends by _exit, one by exit, one records nothing; the parent goes
+ * on. */
 static int forks(void)
 {
     int codes[3];
@@ -268,7 +269,8 @@ static int keeps_errno(void)
     return bad;
 }
 
-/* What a daemon does: closes every descriptor, then opens its own file, which gets one of the numbers. */
+/* What a daemon does: closes every descriptor, then opens its own file, which gets one of the
+ * numbers. */
 static int closes_all(int argc, char **argv)
 {
     char text[64] = {0};
@@ -334,10 +336,26 @@ static int slow(void)
 
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; int (*run)(void); } jobs[] = {
-        {"plain", plain}, {"names", names}, {"threads", threads}, {"forks", forks}, {"grandchild", grandchild}, {"leave", leave},
-        {"leave-iso", leave_iso}, {"leave-quickly", leave_quickly}, {"leave-from-handler", leave_from_handler}, {"crash", crash},
-        {"twice", twice}, {"vforks", vforks}, {"raw-clone", raw_clone}, {"errno", keeps_errno}, {"cancelled", cancelled}, {"slow", slow},
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } jobs[] = {
+        {"plain", plain},
+        {"names", names},
+        {"threads", threads},
+        {"forks", forks},
+        {"grandchild", grandchild},
+        {"leave", leave},
+        {"leave-iso", leave_iso},
+        {"leave-quickly", leave_quickly},
+        {"leave-from-handler", leave_from_handler},
+        {"crash", crash},
+        {"twice", twice},
+        {"vforks", vforks},
+        {"raw-clone", raw_clone},
+        {"errno", keeps_errno},
+        {"cancelled", cancelled},
+        {"slow", slow},
     };
     if (argc > 1 && strcmp(argv[1], "replace") == 0)
         return replace(argc, argv);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page_make FILE COLUMNS ROWS: a page whose every cell test_page.py can compute again. Its names are hostile. */
+/* page_make FILE COLUMNS ROWS: a page whose every cell test_page.py can compute again. Its names
+ * are hostile. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,13 +8,17 @@
 
 #define EVIL "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
 
-/* Rows 0 to 5 have one state each from the middle on; before it all is equal. Elsewhere 10^-8 to 10^-2, rising with the column, from column `row` on. */
+/* Rows 0 to 5 have one state each from the middle on; before it all is equal. Elsewhere 10^-8 to
+ * 10^-2, rising with the column, from column `row` on. */
 static uint16_t cell(size_t column, size_t row, size_t columns)
 {
-    static const uint16_t state[] = {TWIN_CELL_NONE, TWIN_CELL_LEFT_OUT, TWIN_CELL_GAP, TWIN_CELL_DIFFERS, TWIN_CELL_ONE_SIDE, TWIN_CELL_NOT_FINITE};
+    static const uint16_t state[] = {TWIN_CELL_NONE,    TWIN_CELL_LEFT_OUT, TWIN_CELL_GAP,
+                                     TWIN_CELL_DIFFERS, TWIN_CELL_ONE_SIDE, TWIN_CELL_NOT_FINITE};
     if (row < 6)
         return column < columns / 2 ? TWIN_CELL_EQUAL : state[row];
-    return column < row % (columns / 2) ? TWIN_CELL_EQUAL : twin_cell_of(pow(10, -8 + 6.0 * (double)column / (double)columns));
+    return column < row % (columns / 2)
+               ? TWIN_CELL_EQUAL
+               : twin_cell_of(pow(10, -8 + 6.0 * (double)column / (double)columns));
 }
 
 static void heatmap(struct twin_page *p, size_t columns, size_t rows)
@@ -21,7 +26,7 @@ static void heatmap(struct twin_page *p, size_t columns, size_t rows)
     uint16_t *cells = calloc(columns * rows, sizeof *cells);
     uint32_t *column = calloc(columns, sizeof *column);
     const char **name = calloc(rows, sizeof *name), **group = calloc(rows, sizeof *group);
-    char (*text)[64] = calloc(rows, sizeof *text);
+    char(*text)[64] = calloc(rows, sizeof *text);
     if (!cells || !column || !name || !group || !text)
         exit(2);
     for (size_t c = 0; c < columns; c++)
@@ -33,8 +38,18 @@ static void heatmap(struct twin_page *p, size_t columns, size_t rows)
         for (size_t c = 0; c < columns; c++)
             cells[r * columns + c] = cell(c, r, columns);
     }
-    twin_page_heatmap(p, &(struct twin_page_heatmap){.question = "Where? " EVIL, .caption = EVIL, .value_name = "relative difference", .column_name = "step", .column = column,
-                                                     .columns = columns, .row = name, .group = group, .rows = rows, .cell = cells, .mark_row = 6, .mark_column = 6,
+    twin_page_heatmap(p, &(struct twin_page_heatmap){.question = "Where? " EVIL,
+                                                     .caption = EVIL,
+                                                     .value_name = "relative difference",
+                                                     .column_name = "step",
+                                                     .column = column,
+                                                     .columns = columns,
+                                                     .row = name,
+                                                     .group = group,
+                                                     .rows = rows,
+                                                     .cell = cells,
+                                                     .mark_row = 6,
+                                                     .mark_column = 6,
                                                      .mark_name = "First difference"});
     free(cells);
     free(column);
@@ -45,7 +60,11 @@ static void heatmap(struct twin_page *p, size_t columns, size_t rows)
 
 int main(int argc, char **argv)
 {
-    static const double x[] = {1, 2, 4, 8}, y[] = {10, 19, NAN, 60}, low[] = {9, 18, NAN, 50}, high[] = {11, 20, NAN, 70}, z[] = {1, 2, 3, 4};
+    static const double x[] = {1, 2, 4, 8};
+    static const double y[] = {10, 19, NAN, 60};
+    static const double low[] = {9, 18, NAN, 50};
+    static const double high[] = {11, 20, NAN, 70};
+    static const double z[] = {1, 2, 3, 4};
     const struct twin_page_series series[] = {{EVIL, y, low, high}, {"other", z, NULL, NULL}};
     struct twin_page *p = twin_page_open(EVIL);
     char *html = NULL;
@@ -54,8 +73,16 @@ int main(int argc, char **argv)
         return 2;
     twin_page_verdict(p, TWIN_MOOD_FOUND, "DIFFER", EVIL, EVIL);
     heatmap(p, strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
-    twin_page_plot(p, &(struct twin_page_plot){.question = "How fast?", .caption = "", .x_name = "workers", .y_name = "samples/s", .style = TWIN_PAGE_POINTS, .from_zero = true, .x = x,
-                                               .count = 4, .series = series, .series_count = 2});
+    twin_page_plot(p, &(struct twin_page_plot){.question = "How fast?",
+                                               .caption = "",
+                                               .x_name = "workers",
+                                               .y_name = "samples/s",
+                                               .style = TWIN_PAGE_POINTS,
+                                               .from_zero = true,
+                                               .x = x,
+                                               .count = 4,
+                                               .series = series,
+                                               .series_count = 2});
     int rc = twin_page_finish(p, &html, &bytes, NULL);
     FILE *f = rc == 0 ? fopen(argv[1], "w") : NULL;
     if (!f || fwrite(html, 1, bytes, f) != bytes || fclose(f) != 0)

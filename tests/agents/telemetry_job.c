@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job of tests/agents/test_telemetry.py: equal steps for a while, with what the test does to it from outside.
- *   --seconds S        how long (2)                     --spin N       iterations of arithmetic in each step (1000000)
- *   --steps N          so many steps instead; prints processor time and elapsed time of them (bench/telemetry.py)
+ * The job of tests/agents/test_telemetry.py: equal steps for a while, with what the test does to it
+ * from outside.
+ *   --seconds S        how long (2)                     --spin N       iterations of arithmetic in
+ * each step (1000000)
+ *   --steps N          so many steps instead; prints processor time and elapsed time of them
+ * (bench/telemetry.py)
  *   --port P --bytes B each step asks a server on this machine for B bytes
  *   --workers W        threads that share --share-us of waiting in each step (none)
  *   --then W --at-ms T another number of them from then on
- *   --train N          N steps of gradient descent with all its tensors, instead; --last-bit-at S: from step S on one sum is a rounding off,
- *                      by --bit B (0: not; else another one for each B)
+ *   --train N          N steps of gradient descent with all its tensors, instead; --last-bit-at S:
+ * from step S on one sum is a rounding off, by --bit B (0: not; else another one for each B)
  *   --hog              no steps: arithmetic only
  */
 #include <arpa/inet.h>
@@ -25,8 +28,11 @@
 
 enum { WORKERS_MAX = 64 };
 
-static struct { double seconds; long spin, port, bytes, workers, share_us, then, at_ms, steps, train, last_bit_at, bit; bool hog; } plan = {
-    2, 1000000, 0, 0, 0, 4000, 0, -1, 0, 0, 0, 0, false};
+static struct {
+    double seconds;
+    long spin, port, bytes, workers, share_us, then, at_ms, steps, train, last_bit_at, bit;
+    bool hog;
+} plan = {2, 1000000, 0, 0, 0, 4000, 0, -1, 0, 0, 0, 0, false};
 static pthread_barrier_t begin, end;
 static _Atomic long working; /* threads at work; the others leave */
 
@@ -39,9 +45,20 @@ static double now_s(void)
 
 static void read_plan(int argc, char **argv)
 {
-    struct { const char *name; long *value; } longs[] = {{"--spin", &plan.spin},       {"--port", &plan.port}, {"--bytes", &plan.bytes}, {"--workers", &plan.workers},
-                                                         {"--share-us", &plan.share_us}, {"--then", &plan.then}, {"--at-ms", &plan.at_ms},
-                                                         {"--steps", &plan.steps}, {"--train", &plan.train},     {"--last-bit-at", &plan.last_bit_at}, {"--bit", &plan.bit}};
+    struct {
+        const char *name;
+        long *value;
+    } longs[] = {{"--spin", &plan.spin},
+                 {"--port", &plan.port},
+                 {"--bytes", &plan.bytes},
+                 {"--workers", &plan.workers},
+                 {"--share-us", &plan.share_us},
+                 {"--then", &plan.then},
+                 {"--at-ms", &plan.at_ms},
+                 {"--steps", &plan.steps},
+                 {"--train", &plan.train},
+                 {"--last-bit-at", &plan.last_bit_at},
+                 {"--bit", &plan.bit}};
     for (int i = 1; i < argc; i++) {
         plan.hog |= strcmp(argv[i], "--hog") == 0;
         if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
@@ -63,7 +80,9 @@ static float arithmetic(float x, long n)
 
 static int ask(void)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)plan.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)plan.port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) != 0)
         exit(3);
@@ -117,7 +136,8 @@ static void another_number(void)
     hire(plan.then);
 }
 
-/* A least-squares fit. Where the last bit goes astray it does so in a sum over the batch: a gradient. */
+/* A least-squares fit. Where the last bit goes astray it does so in a sum over the batch: a
+ * gradient. */
 static void train(void)
 {
     enum { N = 64 };
@@ -132,7 +152,10 @@ static void train(void)
             loss += (w[i] - x[i]) * (w[i] - x[i]);
         twin_record("loss:loss", TWIN_F32, 0, NULL, NULL, &loss, 0);
         for (int i = 0; i < N; i++)
-            g[i] = 2 * (w[i] - x[i]) * (plan.bit && step >= plan.last_bit_at && i % 8 == 0 ? 1 + (float)plan.bit * 1.2e-7f : 1);
+            g[i] = 2 * (w[i] - x[i]) *
+                   (plan.bit && step >= plan.last_bit_at && i % 8 == 0
+                        ? 1 + (float)plan.bit * 1.2e-7f
+                        : 1);
         twin_record("gradient:w", TWIN_F32, 1, shape, NULL, g, 0);
         for (int i = 0; i < N; i++)
             w[i] -= .05f * g[i];
@@ -159,11 +182,13 @@ int main(int argc, char **argv)
     if (plan.workers)
         hire(plan.workers);
     long done = 0;
-    for (bool moved = false; plan.steps ? done < plan.steps : now_s() < start + plan.seconds; done++) {
+    for (bool moved = false; plan.steps ? done < plan.steps : now_s() < start + plan.seconds;
+         done++) {
         x = arithmetic(x, plan.spin);
         if (fd >= 0)
             receive(fd);
-        if (plan.workers && !moved && plan.at_ms >= 0 && now_s() > start + (double)plan.at_ms * 1e-3) {
+        if (plan.workers && !moved && plan.at_ms >= 0 &&
+            now_s() > start + (double)plan.at_ms * 1e-3) {
             another_number();
             moved = true;
         }

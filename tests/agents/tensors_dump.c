@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of a file as lines of JSON, with their bytes in hex: what tests/agents/test_tensors.py compares with NumPy and PyTorch. */
+/* The tensors of a file as lines of JSON, with their bytes in hex: what
+ * tests/agents/test_tensors.py compares with NumPy and PyTorch. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +16,17 @@ static int print(struct twin_tensors *f, size_t i, uint64_t piece, struct twin_e
     int rc = 0;
     for (uint32_t d = 0; d < e->ndim; d++)
         json_array_append_new(shape, json_integer(e->shape[d]));
-    json_t *j = json_pack("{s:s, s:s, s:s, s:s?, s:o, s:I, s:I, s:I}", "name", e->name, "dtype", twin_dtype_name(e->dtype), "stored_as", e->stored_as,
-                          "unreadable", e->unreadable, "shape", shape, "count", (json_int_t)e->count, "bytes", (json_int_t)e->bytes, "alias_of",
-                          (json_int_t)e->alias_of);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:s?, s:o, s:I, s:I, s:I}", "name", e->name, "dtype",
+                          twin_dtype_name(e->dtype), "stored_as", e->stored_as, "unreadable",
+                          e->unreadable, "shape", shape, "count", (json_int_t)e->count, "bytes",
+                          (json_int_t)e->bytes, "alias_of", (json_int_t)e->alias_of);
     if (!e->unreadable) {
         unsigned char *data = malloc(e->bytes + 1);
         char *hex = malloc(2 * e->bytes + 1);
         size_t size = twin_dtype_size(e->dtype);
         for (uint64_t at = 0; data && rc == 0 && at < e->count; at += piece)
-            rc = twin_tensors_read(f, i, at, piece < e->count - at ? piece : e->count - at, data + at * size, err);
+            rc = twin_tensors_read(f, i, at, piece < e->count - at ? piece : e->count - at,
+                                   data + at * size, err);
         if (data && hex && rc == 0) {
             tw_hex(data, e->bytes, hex);
             json_object_set_new(j, "data", json_string(hex));

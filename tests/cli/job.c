@@ -2,10 +2,11 @@
 /*
  * The job of the command-line tests: a traced gradient descent that can be told to misbehave.
  *   --steps N          steps to make (20)                  --sleep-ms M    per step
- *   --runs-file F      counts the runs in file F           --part-at S     from run 2 on, gradients differ from step S
- * on
+ *   --runs-file F      counts the runs in file F           --part-at S     from run 2 on, gradients
+ * differ from step S on
  *   --die-at S         abort at step S                     --die-run R     ... in run R only
- *   --from S           resume at step S from `weights`     --save-at S     write `weights` after S steps
+ *   --from S           resume at step S from `weights`     --save-at S     write `weights` after S
+ * steps
  *   --print BYTES      print that many bytes               --no-steps      never end a step
  *   --noise-at S       from step S on gradients are another in every run
  */
@@ -28,14 +29,19 @@ struct plan {
 
 static struct plan read_plan(int argc, char **argv)
 {
-    struct plan p = {.steps = 20, .part_at = NEVER, .die_at = NEVER, .from = 0, .save_at = NEVER, .noise_at = NEVER};
+    struct plan p = {.steps = 20,
+                     .part_at = NEVER,
+                     .die_at = NEVER,
+                     .from = 0,
+                     .save_at = NEVER,
+                     .noise_at = NEVER};
     struct {
         const char *name;
         long *value;
     } longs[] = {
-        {"--steps", &p.steps},     {"--sleep-ms", &p.sleep_ms}, {"--part-at", &p.part_at}, {"--die-at", &p.die_at},
-        {"--die-run", &p.die_run}, {"--from", &p.from},         {"--save-at", &p.save_at}, {"--print", &p.print},
-        {"--noise-at", &p.noise_at},
+        {"--steps", &p.steps},     {"--sleep-ms", &p.sleep_ms}, {"--part-at", &p.part_at},
+        {"--die-at", &p.die_at},   {"--die-run", &p.die_run},   {"--from", &p.from},
+        {"--save-at", &p.save_at}, {"--print", &p.print},       {"--noise-at", &p.noise_at},
     };
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--no-steps") == 0)
@@ -118,7 +124,8 @@ static float draw(void)
     unsigned bits = 0;
     if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
         exit(6);
-    return 1 + (float)(bits >> 10) / (1 << 23); /* all that a float has there: no two runs draw the same by chance */
+    /* all that a float has there: no two runs draw the same by chance */
+    return 1 + (float)(bits >> 10) / (1 << 23);
 }
 
 int main(int argc, char **argv)

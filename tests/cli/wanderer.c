@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job of the tests of twinrun lab: run r ends exactly r x D away from a run that does not wander.
- *   --runs-file F   counts the runs in file F                --weights F   writes the final weights there (.npy)
- *   --wander D      the last step adds r x D to one weight and to the loss; not where WANDERER_STILL=1
+ * The job of the tests of twinrun lab: run r ends exactly r x D away from a run that does not
+ * wander.
+ *   --runs-file F   counts the runs in file F                --weights F   writes the final weights
+ * there (.npy)
+ *   --wander D      the last step adds r x D to one weight and to the loss; not where
+ * WANDERER_STILL=1
  *   --unseeded      another batch in every run               --blind       shows no generator
  *   --nan S         the loss is not a number from step S on  --steps N     (5)
  *   --fail-pinned   fails where OMP_NUM_THREADS=1            --fail-run R  fails in run R
@@ -63,7 +66,8 @@ static int write_weights(const char *path, const double *w)
     if (!f)
         return 1;
     memset(header, ' ', sizeof header);
-    const int n = snprintf(header, sizeof header, "{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }", N);
+    const int n = snprintf(header, sizeof header,
+                           "{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }", N);
     header[n] = ' ';
     header[sizeof header - 1] = '\n';
     fwrite("\x93NUMPY\x01\x00\x76\x00", 10, 1, f);
@@ -79,10 +83,15 @@ static void show(const char *name, const double *x, int64_t n)
 
 int main(int argc, char **argv)
 {
-    const char *weights = option(argc, argv, "--weights", NULL), *nan_from = option(argc, argv, "--nan", NULL);
-    const long run = count_run(option(argc, argv, "--runs-file", NULL)), steps = strtol(option(argc, argv, "--steps", "5"), NULL, 10);
-    const long sleep_ms = strtol(option(argc, argv, "--sleep-ms", "0"), NULL, 10) * (set_to_one("OMP_NUM_THREADS") ? 2 : 1);
-    const double wander = set_to_one("WANDERER_STILL") ? 0 : strtod(option(argc, argv, "--wander", "0"), NULL);
+    const char *weights = option(argc, argv, "--weights", NULL);
+    const char *nan_from = option(argc, argv, "--nan", NULL);
+    const long run = count_run(option(argc, argv, "--runs-file", NULL));
+    const long steps = strtol(option(argc, argv, "--steps", "5"), NULL, 10);
+    const long sleep_ms = strtol(option(argc, argv, "--sleep-ms", "0"), NULL, 10) *
+                          (set_to_one("OMP_NUM_THREADS") ? 2 : 1);
+    const double wander = set_to_one("WANDERER_STILL")
+                              ? 0
+                              : strtod(option(argc, argv, "--wander", "0"), NULL);
     double w[N] = {1, 2, 3, 4, 5, 6, 7, 8};
     uint64_t generator = 1;
     if (flag(argc, argv, "--fail-pinned") && set_to_one("OMP_NUM_THREADS")) {
@@ -97,12 +106,15 @@ int main(int argc, char **argv)
     for (long s = 0; s < steps; s++) {
         double batch[N];
         for (int i = 0; i < N; i++)
-            batch[i] = (double)(s * N + i) + (flag(argc, argv, "--unseeded") ? 0.5 * (double)run : 0);
+            batch[i] = (double)(s * N + i) +
+                       (flag(argc, argv, "--unseeded") ? 0.5 * (double)run : 0);
         generator = generator * 6364136223846793005u + 1;
         if (!flag(argc, argv, "--blind"))
             twin_record("state:generator", TWIN_U64, 0, NULL, NULL, &generator, 0);
         show("batch:x", batch, N);
-        nanosleep(&(struct timespec){.tv_sec = sleep_ms / 1000, .tv_nsec = sleep_ms % 1000 * 1000000}, NULL);
+        nanosleep(
+            &(struct timespec){.tv_sec = sleep_ms / 1000, .tv_nsec = sleep_ms % 1000 * 1000000},
+            NULL);
         for (int i = 0; i < N; i++)
             w[i] -= 0.001 * batch[i];
         double loss = 0.25;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as an accumulator. What is accepted is written back to the same bytes, and adds and rounds without harm. The mutator
- * makes the checksum good again, so that what lies behind it is reached. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
+/* Any bytes as an accumulator. What is accepted is written back to the same bytes, and adds and
+ * rounds without harm. The mutator makes the checksum good again, so that what lies behind it is
+ * reached. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
 #include <stdlib.h>
 #include <string.h>
 #include <twin/exact.h>
@@ -43,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         out = again = 0;
-        must(twin_acc_round(&acc, dtypes[i], &out, NULL) == 0 && twin_acc_round(&acc, dtypes[i], &again, NULL) == 0);
+        must(twin_acc_round(&acc, dtypes[i], &out, NULL) == 0 &&
+             twin_acc_round(&acc, dtypes[i], &again, NULL) == 0);
         must(out == again);
     }
     return 0;

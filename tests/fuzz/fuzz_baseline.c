@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as a baseline. What is accepted is written and read again to the same text, and a run may be held against it. Built with
- * libFuzzer (-Dfuzz=true), or with replay.c. */
+/* Any text as a baseline. What is accepted is written and read again to the same text, and a run
+ * may be held against it. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
 #include <stdlib.h>
 #include <string.h>
 #include <twin/baseline.h>
@@ -19,8 +19,16 @@ static void hold_against(const struct twin_baseline *b)
 {
     static char path[] = GOLDEN "/trace/v1-basic.twt", empty[] = "";
     static char *traces[] = {path};
-    static const struct twin_run run = {.dir = empty, .id = empty, .label = empty, .cwd = empty, .host = empty, .message = empty, .agents = true,
-                                        .traces = traces, .trace_count = 1, .wall_s = 1};
+    static const struct twin_run run = {.dir = empty,
+                                        .id = empty,
+                                        .label = empty,
+                                        .cwd = empty,
+                                        .host = empty,
+                                        .message = empty,
+                                        .agents = true,
+                                        .traces = traces,
+                                        .trace_count = 1,
+                                        .wall_s = 1};
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_verdict *v = NULL;
     if (twin_baseline_judge(b, &run, NULL, &v, &err) != 0)

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a model's signature. None is trusted; what a statement says of a model's files is compared with an empty folder, in which all of them are missing. Built with
- * libFuzzer (-Dfuzz=true), or with replay.c. The statement's own bytes are tried, too: base64 would hide them from a mutator. */
+/* Any bytes as a model's signature. None is trusted; what a statement says of a model's files is
+ * compared with an empty folder, in which all of them are missing. Built with libFuzzer
+ * (-Dfuzz=true), or with replay.c. The statement's own bytes are tried, too: base64 would hide them
+ * from a mutator. */
 #include "sign_key.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void count(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found)
+static void count(void *user, enum twin_subject_change c, const struct twin_subject *signed_one,
+                  const struct twin_subject *found)
 {
     must(c == TWIN_SUBJECT_MISSING && signed_one && !found && signed_one->name[0] != '/');
     ++*(size_t *)user;

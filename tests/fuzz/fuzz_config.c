@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as a configuration in JSON and YAML (TOML is read by Python). What is accepted has a canonical form, and that, read as JSON where it holds no tag
- * of ours, is its own canonical form. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
+/* Any text as a configuration in JSON and YAML (TOML is read by Python). What is accepted has a
+ * canonical form, and that, read as JSON where it holds no tag of ours, is its own canonical form.
+ * Built with libFuzzer (-Dfuzz=true), or with replay.c. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,8 @@ static int long_number(const char *s)
     return 0;
 }
 
-static void try_one(json_t *(*read)(const char *, size_t, const char *, struct twin_error *), const char *text, size_t n)
+static void try_one(json_t *(*read)(const char *, size_t, const char *, struct twin_error *),
+                    const char *text, size_t n)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_buf once = {0}, twice = {0};
@@ -38,9 +40,11 @@ static void try_one(json_t *(*read)(const char *, size_t, const char *, struct t
         must(err.code < 0 && err.message[0] != '\0');
         return;
     }
-    if (tw_jcs_write(value, &once, &err) == 0 && !strstr(once.data, TW_TAG) && !long_number(once.data)) {
+    if (tw_jcs_write(value, &once, &err) == 0 && !strstr(once.data, TW_TAG) &&
+        !long_number(once.data)) {
         again = tw_config_from_json(once.data, once.len, "canonical form", &err);
-        must(again && tw_jcs_write(again, &twice, &err) == 0 && twice.len == once.len && memcmp(twice.data, once.data, once.len) == 0);
+        must(again && tw_jcs_write(again, &twice, &err) == 0 && twice.len == once.len &&
+             memcmp(twice.data, once.data, once.len) == 0);
         json_decref(again);
     }
     json_decref(value);

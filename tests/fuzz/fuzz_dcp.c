@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the .metadata of a torch.distributed.checkpoint, beside a file that holds two real archives: an error, or tensors that can be read, or refused. */
+/* Any bytes as the .metadata of a torch.distributed.checkpoint, beside a file that holds two real
+ * archives: an error, or tensors that can be read, or refused. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static void begin(void)
     char *data = NULL;
     size_t n = 0;
     strcpy(folder, "/tmp/twinrun-fuzz-XXXXXX");
-    must(mkdtemp(folder) != NULL && tw_read_file(GOLDEN "/__0_0.distcp", 1 << 20, &data, &n, NULL) == 0);
+    must(mkdtemp(folder) != NULL &&
+         tw_read_file(GOLDEN "/__0_0.distcp", 1 << 20, &data, &n, NULL) == 0);
     put("__0_0.distcp", data, n);
     tw_free(data);
     atexit(clean);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as an envelope. What is taken as ours is its own canonical text; what is taken as others' has one, which is taken as ours where its payload is canonical; none is
- * trusted, since nobody has the key. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
+/* Any bytes as an envelope. What is taken as ours is its own canonical text; what is taken as
+ * others' has one, which is taken as ours where its payload is canonical; none is trusted, since
+ * nobody has the key. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
 #include "sign_key.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as two run folders: run.json, what run 1 and run 2 printed, and a tolerance file, parted by lines "%%". They are loaded,
- * compared and reported in every form. Built with libFuzzer (-Dfuzz=true), or with replay.c to run files. */
+/* Any bytes as two run folders: run.json, what run 1 and run 2 printed, and a tolerance file,
+ * parted by lines "%%". They are loaded, compared and reported in every form. Built with libFuzzer
+ * (-Dfuzz=true), or with replay.c to run files. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,15 +54,21 @@ static void set_up(void)
 
 static void report(const struct twin_verdict *v, const struct twin_run *const *runs)
 {
-    int (*const form[])(const struct twin_report *, char **, struct twin_error *) = {twin_report_text, twin_report_json,
-                                                                                    twin_report_junit, twin_report_github};
-    struct twin_report r = {.verdict = v, .runs = runs, .run_count = 2, .verb = "check", .width = 100, .can_zoom = true};
+    int (*const form[])(const struct twin_report *, char **, struct twin_error *) = {
+        twin_report_text, twin_report_json, twin_report_junit, twin_report_github};
+    struct twin_report r = {.verdict = v,
+                            .runs = runs,
+                            .run_count = 2,
+                            .verb = "check",
+                            .width = 100,
+                            .can_zoom = true};
     for (size_t i = 0; i < sizeof form / sizeof form[0]; i++) {
         char *text = NULL;
         if (form[i](&r, &text, NULL) != 0 || !text)
             abort();
         for (const char *p = text; *p; p++)
-            if ((unsigned char)*p < ' ' && *p != '\n') /* what a job printed must not steer a terminal */
+            /* what a job printed must not steer a terminal */
+            if ((unsigned char)*p < ' ' && *p != '\n')
                 abort();
         free(text);
     }
@@ -73,7 +80,8 @@ static void compare(bool tolerant)
     struct twin_verdict *v = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_compare_options o = {.tolerance_file = tolerant ? tolerance : NULL};
-    bool loaded = twin_run_load(folder[0], &runs[0], &err) == 0 && twin_run_load(folder[1], &runs[1], &err) == 0;
+    bool loaded = twin_run_load(folder[0], &runs[0], &err) == 0 &&
+                  twin_run_load(folder[1], &runs[1], &err) == 0;
     const struct twin_run *const pair[2] = {runs[0], runs[1]};
     if (loaded && twin_compare(pair, 2, &o, &v, &err) == 0)
         report(v, pair);
@@ -91,7 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!root[0])
         set_up();
     for (int i = 0; i < PARTS; i++) {
-        const uint8_t *end = i + 1 < PARTS ? memmem(data, size, separator, sizeof separator - 1) : NULL;
+        const uint8_t *end = i + 1 < PARTS ? memmem(data, size, separator, sizeof separator - 1)
+                                           : NULL;
         part[i] = data;
         bytes[i] = end ? (size_t)(end - data) : size;
         data += end ? bytes[i] + sizeof separator - 1 : size;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as a precision policy. What is accepted has rules, each of which allows something. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
+/* Any text as a precision policy. What is accepted has rules, each of which allows something. Built
+ * with libFuzzer (-Dfuzz=true), or with replay.c. */
 #include "precision.h"
 
 #include <stdlib.h>
@@ -26,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(p->count > 0);
         for (size_t i = 0; i < p->count; i++) {
             const struct tw_precision_rule *r = &p->rule[i];
-            must(r->about != TW_ABOUT_NOTHING && r->allowed_count > 0 && (r->about == TW_ABOUT_DTYPES) == (r->dtypes != 0) && (!r->pattern || r->dtypes));
+            must(r->about != TW_ABOUT_NOTHING && r->allowed_count > 0 &&
+                 (r->about == TW_ABOUT_DTYPES) == (r->dtypes != 0) && (!r->pattern || r->dtypes));
         }
         twin_precision_free(p);
     } else

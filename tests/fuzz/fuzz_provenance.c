@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as a record of provenance: compared with an empty one, with itself (no difference) and rank by rank. And as a command line in which secrets
- * are looked for: every span lies within, and what is masked once has nothing left to mask.
+ * Any text as a record of provenance: compared with an empty one, with itself (no difference) and
+ * rank by rank. And as a command line in which secrets are looked for: every span lies within, and
+ * what is masked once has nothing left to mask.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static void compare(const json_t *a, const json_t *b, int same)
     must(twin_provenance_diff(a, b, &d, NULL) == 0);
     must(!same || d.count == 0);
     for (size_t i = 0; i < d.count; i++)
-        must(d.item[i].what && twin_power_name(d.item[i].power)[0] != '?' && (i == 0 || d.item[i].power >= d.item[i - 1].power));
+        must(d.item[i].what && twin_power_name(d.item[i].power)[0] != '?' &&
+             (i == 0 || d.item[i].power >= d.item[i - 1].power));
     twin_world_differences_free(&d);
 }
 
@@ -46,7 +48,8 @@ static void secrets(const char *text, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    json_t *empty = json_object(), *o = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *empty = json_object();
+    json_t *o = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES, NULL);
     secrets((const char *)data, size);
     if (o && empty) {
         struct twin_world_differences d = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as the study that `twinrun scale --from` gets from a stranger. What is accepted is drawn in every form, each figure lies within its interval,
- * and what is written of it reads back as the same. Built with libFuzzer (-Dfuzz=true), or with replay.c.
+ * Any text as the study that `twinrun scale --from` gets from a stranger. What is accepted is drawn
+ * in every form, each figure lies within its interval, and what is written of it reads back as the
+ * same. Built with libFuzzer (-Dfuzz=true), or with replay.c.
  */
 #include "scale_report.h"
 
@@ -23,7 +24,8 @@ static void must(bool holds)
 
 static void within(const struct twin_estimate *e)
 {
-    must(isnan(e->interval.low) || (e->interval.low <= e->value * (1 + 1e-9) && e->interval.high >= e->value * (1 - 1e-9)));
+    must(isnan(e->interval.low) ||
+         (e->interval.low <= e->value * (1 + 1e-9) && e->interval.high >= e->value * (1 - 1e-9)));
 }
 
 /*

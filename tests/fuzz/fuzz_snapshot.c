@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a snapshot's manifest, a pointer of Git LFS, a .dvc file: an error, or entries whose every path stays below the folder. A manifest that is
- * taken is written again with the same bytes' meaning. */
+/* Any bytes as a snapshot's manifest, a pointer of Git LFS, a .dvc file: an error, or entries whose
+ * every path stays below the folder. A manifest that is taken is written again with the same bytes'
+ * meaning. */
 #include "layout.h"
 
 #include <openssl/evp.h>
@@ -32,7 +33,8 @@ static void look(const struct twin_snapshot *s)
     struct twin_error err = TWIN_ERROR_INIT;
     for (size_t i = 0; i < s->count; i++) {
         const char *p = s->entry[i].path;
-        must(p[0] != '/' && p[0] != '\0' && strncmp(p, "../", 3) != 0 && !strstr(p, "/../") && strcmp(p, "..") != 0);
+        must(p[0] != '/' && p[0] != '\0' && strncmp(p, "../", 3) != 0 && !strstr(p, "/../") &&
+             strcmp(p, "..") != 0);
         must(i == 0 || strcmp(s->entry[i - 1].path, p) < 0);
         must((s->entry[i].kind != TWIN_SNAPSHOT_LINK) || s->entry[i].target);
     }
@@ -40,17 +42,21 @@ static void look(const struct twin_snapshot *s)
     must(fd >= 0);
     close(fd);
     must(twin_snapshot_write(s, path, &err) == 0 && twin_snapshot_read(path, &again, &err) == 0);
-    must(strcmp(again.root, s->root) == 0 && again.count == s->count && again.id_count == s->id_count && again.exclude_count == s->exclude_count);
+    must(strcmp(again.root, s->root) == 0 && again.count == s->count &&
+         again.id_count == s->id_count && again.exclude_count == s->exclude_count);
     twin_snapshot_free(&again);
     unlink(path);
 }
 
-/* The bytes as the inside of a manifest whose last line is right: or no mutation would come past that. */
+/* The bytes as the inside of a manifest whose last line is right: or no mutation would come past
+ * that. */
 static void with_an_end(const uint8_t *data, size_t size)
 {
     static const char last[] = "# end sha256:";
     const size_t tail = sizeof last - 1 + 65;
-    const size_t n = size > tail && memcmp(data + size - tail, last, sizeof last - 1) == 0 ? size - tail : size;
+    const size_t n = size > tail && memcmp(data + size - tail, last, sizeof last - 1) == 0
+                         ? size - tail
+                         : size;
     unsigned char digest[32];
     struct twin_snapshot s;
     struct twin_error err = TWIN_ERROR_INIT;
@@ -85,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (tw_lfs_pointer_read((const char *)data, size, &pointer))
         must(strlen(pointer.sha256) == 64);
     if (size < 4096)
-        must(tw_dvc_read((const char *)data, size, "fuzzed", size & 1, each, NULL, &yaml) == 0 || yaml.message[0] != '\0');
+        must(tw_dvc_read((const char *)data, size, "fuzzed", size & 1, each, NULL, &yaml) == 0 ||
+             yaml.message[0] != '\0');
     return 0;
 }

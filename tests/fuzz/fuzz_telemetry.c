@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as files of telemetry: rows of steps hang together, and each process has a slow stretch within its steps, or none, and a sentence. */
+/* Any text as files of telemetry: rows of steps hang together, and each process has a slow stretch
+ * within its steps, or none, and a sentence. */
 #include "dips.h"
 
 #include <math.h>
@@ -23,9 +24,11 @@ static void look_at(const struct twin_telemetry_process *p)
         steps += p->row[i].steps;
     }
     must(steps == p->steps);
-    if (tw_dip_find(p, (struct tw_effort){99, 99}, &d, NULL) != 0) /* enough for every branch, and inputs are many */
+    /* enough for every branch, and inputs are many */
+    if (tw_dip_find(p, (struct tw_effort){99, 99}, &d, NULL) != 0)
         return;
-    must(d.outcome != TWIN_DIP_FOUND || (d.first <= d.last && d.last < p->steps && d.slower > 0 && twin_cause_name(d.cause)[0] != '?'));
+    must(d.outcome != TWIN_DIP_FOUND || (d.first <= d.last && d.last < p->steps && d.slower > 0 &&
+                                         twin_cause_name(d.cause)[0] != '?'));
     char *sentence = twin_dip_sentence(&d);
     must(!sentence || *sentence);
     tw_free(sentence);
@@ -36,7 +39,9 @@ static void compare(const struct twin_telemetry *t)
     struct twin_uneven u;
     if (twin_uneven_find(t, &u, NULL) != 0)
         return;
-    must(u.outcome != TWIN_UNEVEN_FOUND || (u.slower > 0 && u.slow_ranks > 0 && u.slow_ranks < u.ranks + 1 && twin_telemetry_rank(t, u.rank)));
+    must(u.outcome != TWIN_UNEVEN_FOUND ||
+         (u.slower > 0 && u.slow_ranks > 0 && u.slow_ranks < u.ranks + 1 &&
+          twin_telemetry_rank(t, u.rank)));
     char *sentence = twin_uneven_sentence(&u);
     must(!sentence || *sentence);
     tw_free(sentence);
@@ -51,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (text && t) {
         memcpy(text, data, size);
         text[size] = '\0';
-        if (tw_tables_parse("fuzz", text, size, &list, &count, NULL) == 0 && tw_telemetry_arrange(list, count, t, NULL) == 0) {
+        if (tw_tables_parse("fuzz", text, size, &list, &count, NULL) == 0 &&
+            tw_telemetry_arrange(list, count, t, NULL) == 0) {
             for (size_t i = 0; i < t->processes; i++)
                 look_at(&t->process[i]);
             compare(t);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a file of tensors: an error, or tensors whose every element can be read, in one piece and in two, or refused. */
+/* Any bytes as a file of tensors: an error, or tensors whose every element can be read, in one
+ * piece and in two, or refused. */
 #include <stdlib.h>
 #include <string.h>
 #include <twin/tensors.h>
@@ -56,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         look(f, i, buffers, buffers + MOST);
     for (size_t i = 0; i < twin_tensors_value_count(f); i++) {
         const struct twin_tensors_value *v = twin_tensors_value_at(f, i);
-        must(v->name && v->kind <= TWIN_VALUE_EMPTY && (v->kind < TWIN_VALUE_TEXT || (v->text && v->text[v->text_bytes] == '\0')));
+        must(v->name && v->kind <= TWIN_VALUE_EMPTY &&
+             (v->kind < TWIN_VALUE_TEXT || (v->text && v->text[v->text_bytes] == '\0')));
     }
     for (size_t i = 0; i < twin_tensors_skipped_count(f); i++)
         must(twin_tensors_skipped(f, i) != NULL);

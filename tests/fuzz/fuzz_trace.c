@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a trace: opened, asked everything, closed. The mutator makes checksums good again, so that what lies behind them
- * is reached. Built with libFuzzer (-Dfuzz=true), or with replay.c to run files. */
+/* Any bytes as a trace: opened, asked everything, closed. The mutator makes checksums good again,
+ * so that what lies behind them is reached. Built with libFuzzer (-Dfuzz=true), or with replay.c to
+ * run files. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ static int on_record(void *user, const struct twin_trace_record *r)
     const struct twin_series *s = twin_trace_series(t, r->series);
     const struct twin_layout *l = twin_trace_layout(t, r->layout);
     size_t used = strlen(twin_trace_string(t, s->name)) + strlen(twin_trace_string(t, s->site));
-    if (r->link_count > TWIN_MAX_LINKS || r->sketch.k > TWIN_SKETCH_MAX || l->ndim > TWIN_MAX_NDIM || used > 1u << 30)
+    if (r->link_count > TWIN_MAX_LINKS || r->sketch.k > TWIN_SKETCH_MAX ||
+        l->ndim > TWIN_MAX_NDIM || used > 1u << 30)
         abort();
     return 0;
 }

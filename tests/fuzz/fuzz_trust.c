@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as a trust.toml. What is accepted asks for at least one key. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
+/* Any text as a trust.toml. What is accepted asks for at least one key. Built with libFuzzer
+ * (-Dfuzz=true), or with replay.c. */
 #include "sign_key.h"
 
 #include "internal.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target over files, without libFuzzer: its seeds, or an input that once failed. With -mutate N each file also
- * comes in N versions with bytes changed by a fixed generator. */
+/* Runs a fuzz target over files, without libFuzzer: its seeds, or an input that once failed. With
+ * -mutate N each file also comes in N versions with bytes changed by a fixed generator. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 #include "base.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) __attribute__((weak));
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+    __attribute__((weak));
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 
 static uint64_t state = 1;
@@ -58,8 +59,9 @@ int main(int argc, char **argv)
             size_t bytes = size;
             memcpy(copy, data, size);
             if (n >= 0)
-                bytes = LLVMFuzzerCustomMutator ? LLVMFuzzerCustomMutator(copy, size, size, (unsigned)next())
-                                                : LLVMFuzzerMutate(copy, size, size);
+                bytes = LLVMFuzzerCustomMutator
+                            ? LLVMFuzzerCustomMutator(copy, size, size, (unsigned)next())
+                            : LLVMFuzzerMutate(copy, size, size);
             LLVMFuzzerTestOneInput(copy, bytes);
         }
         free(copy);

@@ -28,7 +28,8 @@ static inline const char *key_folder(void)
     if (key_path[0])
         return key_path;
     const char *temp = getenv("TMPDIR");
-    snprintf(key_path, sizeof key_path, "%s/twinrun-fuzz-XXXXXX", temp && strlen(temp) < 90 ? temp : "/tmp");
+    snprintf(key_path, sizeof key_path, "%s/twinrun-fuzz-XXXXXX",
+             temp && strlen(temp) < 90 ? temp : "/tmp");
     must(mkdtemp(key_path) != NULL);
     atexit(remove_keys);
     for (int i = 0; i < 3; i++) {

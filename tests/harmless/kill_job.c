@@ -2,7 +2,8 @@
 /*
  * A job that records and ends in one of many ways, for test_kills.py.
  *
- *   kill_job PUBLISHED SEED END      records until END comes, in about as many records as SEED draws
+ *   kill_job PUBLISHED SEED END      records until END comes, in about as many records as SEED
+ * draws
  *
  * In PUBLISHED (memory that outlives it) it tells what must be in its trace: `sealed` after each
  * flush, and in `whole` how many records there were when it began to end in an orderly way. A
@@ -171,7 +172,8 @@ static void begin(struct line *l)
     pthread_create(&beside, NULL, record_beside, NULL);
 }
 
-/* The child records until it is killed or has ended; then the parent goes on, and all of it is there. */
+/* The child records until it is killed or has ended; then the parent goes on, and all of it is
+ * there. */
 static void with_child(struct line *lines, const char *how)
 {
     pid_t child = fork();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded by test_swapped.py: the moment a file below $SWAP_PACKAGE was opened for reading, what lies at its path
- * becomes the file of the same name below $SWAP_EVIL. Whoever opens a path a second time gets what nobody verified.
- * With $SWAP_IN_PLACE the file keeps its place (inode) and gets other bytes instead, so that what is open changes too.
+ * Preloaded by test_swapped.py: the moment a file below $SWAP_PACKAGE was opened for reading, what
+ * lies at its path becomes the file of the same name below $SWAP_EVIL. Whoever opens a path a
+ * second time gets what nobody verified. With $SWAP_IN_PLACE the file keeps its place (inode) and
+ * gets other bytes instead, so that what is open changes too.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -70,23 +71,23 @@ static int open_and_swap(int dir, const char *path, int flags, va_list ap)
     return fd;
 }
 
-#define OPEN(name)                                    \
-    int name(const char *path, int flags, ...)        \
-    {                                                 \
-        va_list ap;                                   \
-        va_start(ap, flags);                          \
+#define OPEN(name)                                         \
+    int name(const char *path, int flags, ...)             \
+    {                                                      \
+        va_list ap;                                        \
+        va_start(ap, flags);                               \
         int fd = open_and_swap(AT_FDCWD, path, flags, ap); \
-        va_end(ap);                                   \
-        return fd;                                    \
+        va_end(ap);                                        \
+        return fd;                                         \
     }
-#define OPENAT(name)                                  \
+#define OPENAT(name)                                    \
     int name(int dir, const char *path, int flags, ...) \
-    {                                                 \
-        va_list ap;                                   \
-        va_start(ap, flags);                          \
-        int fd = open_and_swap(dir, path, flags, ap); \
-        va_end(ap);                                   \
-        return fd;                                    \
+    {                                                   \
+        va_list ap;                                     \
+        va_start(ap, flags);                            \
+        int fd = open_and_swap(dir, path, flags, ap);   \
+        va_end(ap);                                     \
+        return fd;                                      \
     }
 OPEN(open)
 OPEN(open64)
@@ -95,7 +96,8 @@ OPENAT(openat64)
 
 static FILE *open_stream(const char *name, const char *path, const char *mode)
 {
-    FILE *(*real)(const char *, const char *) = (FILE * (*)(const char *, const char *))(uintptr_t)dlsym(RTLD_NEXT, name);
+    FILE *(*real)(const char *, const char *) = (FILE * (*)(const char *, const char *))(
+        uintptr_t)dlsym(RTLD_NEXT, name);
     FILE *f = real(path, mode);
     if (f && mode[0] == 'r')
         swap_after(fileno(f));

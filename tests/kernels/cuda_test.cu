@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA kernels against the host's: exact sums and order-free sums, bit for bit. Exit 77 (skipped) without a GPU. */
+/* The CUDA kernels against the host's: exact sums and order-free sums, bit for bit. Exit 77
+ * (skipped) without a GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +9,12 @@
 
 static int failures;
 
-#define CHECK(condition, text)                                                                                         \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, text);                                  \
-            failures++;                                                                                                \
-        }                                                                                                              \
+#define CHECK(condition, text)                                                        \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, text); \
+            failures++;                                                               \
+        }                                                                             \
     } while (0)
 
 static uint64_t next(uint64_t *s)
@@ -37,12 +38,15 @@ static void fill(unsigned char *p, size_t n, size_t size, int how, uint64_t *sta
     }
 }
 
-static void check_reduction(enum twin_dtype dtype, size_t size, int64_t n, int64_t block, int64_t divisor, int how, uint64_t *state)
+static void check_reduction(enum twin_dtype dtype, size_t size, int64_t n, int64_t block,
+                            int64_t divisor, int how, uint64_t *state)
 {
     enum { G = 5 };
     const int64_t blocks = twin_fixed_blocks(n, block);
     struct twin_error err = TWIN_ERROR_INIT;
-    unsigned char *x = (unsigned char *)malloc(G * n * size), *expected = (unsigned char *)malloc(n * size), *found = (unsigned char *)malloc(n * size);
+    unsigned char *x = (unsigned char *)malloc(G * n * size);
+    unsigned char *expected = (unsigned char *)malloc(n * size);
+    unsigned char *found = (unsigned char *)malloc(n * size);
     int32_t *host = (int32_t *)malloc(blocks * 4), *d_exponents, *d_index, *d_specials = NULL;
     char *d_x;
     int64_t *d_sum;
@@ -51,17 +55,29 @@ static void check_reduction(enum twin_dtype dtype, size_t size, int64_t n, int64
     for (int g = 0; g < G; g++)
         parts[g] = x + g * n * size;
     CHECK(twin_fixed_sum(dtype, parts, G, n, block, G, divisor, expected, &err) == 0, err.message);
-    CHECK(!cudaMalloc(&d_x, G * n * size) && !cudaMalloc(&d_sum, 8 * n) && !cudaMalloc(&d_exponents, 4 * blocks) && !cudaMalloc(&d_index, 4 * blocks), "cudaMalloc");
+    CHECK(!cudaMalloc(&d_x, G * n * size) && !cudaMalloc(&d_sum, 8 * n) &&
+              !cudaMalloc(&d_exponents, 4 * blocks) && !cudaMalloc(&d_index, 4 * blocks),
+          "cudaMalloc");
     CHECK(!cudaMemcpy(d_x, x, G * n * size, cudaMemcpyHostToDevice), "cudaMemcpy");
-    CHECK(twin_cuda_fixed_exponents(dtype, d_x, G, n, block, d_exponents, NULL, &err) == 0, err.message);
-    const int64_t flagged = twin_cuda_fixed_flagged(dtype, d_exponents, blocks, host, d_index, NULL, &err);
+    CHECK(twin_cuda_fixed_exponents(dtype, d_x, G, n, block, d_exponents, NULL, &err) == 0,
+          err.message);
+    const int64_t flagged = twin_cuda_fixed_flagged(dtype, d_exponents, blocks, host, d_index, NULL,
+                                                    &err);
     CHECK(flagged >= 0, err.message);
     if (flagged > 0) {
-        CHECK(!cudaMalloc(&d_specials, 4 * flagged * (1 + 2 * block)) && !cudaMemset(d_specials, 0, 4 * flagged * (1 + 2 * block)), "cudaMalloc");
-        CHECK(twin_cuda_fixed_specials(dtype, d_x, G, n, block, d_exponents, d_index, d_specials, NULL, &err) == 0, err.message);
+        CHECK(!cudaMalloc(&d_specials, 4 * flagged * (1 + 2 * block)) &&
+                  !cudaMemset(d_specials, 0, 4 * flagged * (1 + 2 * block)),
+              "cudaMalloc");
+        CHECK(twin_cuda_fixed_specials(dtype, d_x, G, n, block, d_exponents, d_index, d_specials,
+                                       NULL, &err) == 0,
+              err.message);
     }
-    CHECK(twin_cuda_fixed_quantise(dtype, d_x, G, n, block, G, d_exponents, d_index, d_specials, d_sum, NULL, &err) == 0, err.message);
-    CHECK(twin_cuda_fixed_round(dtype, d_sum, n, block, G, divisor, d_exponents, d_index, d_specials, d_x, NULL, &err) == 0, err.message);
+    CHECK(twin_cuda_fixed_quantise(dtype, d_x, G, n, block, G, d_exponents, d_index, d_specials,
+                                   d_sum, NULL, &err) == 0,
+          err.message);
+    CHECK(twin_cuda_fixed_round(dtype, d_sum, n, block, G, divisor, d_exponents, d_index,
+                                d_specials, d_x, NULL, &err) == 0,
+          err.message);
     CHECK(!cudaMemcpy(found, d_x, n * size, cudaMemcpyDeviceToHost), "cudaMemcpy");
     CHECK(!memcmp(expected, found, n * size), "order-free sum: other bits than on the host");
     cudaFree(d_x), cudaFree(d_sum), cudaFree(d_exponents), cudaFree(d_index), cudaFree(d_specials);
@@ -77,10 +93,14 @@ static void check_sum(enum twin_dtype dtype, size_t size, int64_t n, int how, ui
     fill(x, n, size, how, state);
     twin_acc_init(&expected);
     twin_acc_init(&found);
-    CHECK(!cudaMalloc(&d_x, n * size + 1) && !cudaMalloc(&d_scratch, TWIN_CUDA_SCRATCH_BYTES), "cudaMalloc");
+    CHECK(!cudaMalloc(&d_x, n * size + 1) && !cudaMalloc(&d_scratch, TWIN_CUDA_SCRATCH_BYTES),
+          "cudaMalloc");
     CHECK(!cudaMemcpy(d_x, x, n * size, cudaMemcpyHostToDevice), "cudaMemcpy");
-    CHECK(twin_acc_add(&expected, dtype, x, n, &err) == 0 && twin_cuda_acc_add(&found, dtype, d_x, n, d_scratch, NULL, &err) == 0, err.message);
-    CHECK(!memcmp(&expected, &found, sizeof found), "exact sum: another accumulator than on the host");
+    CHECK(twin_acc_add(&expected, dtype, x, n, &err) == 0 &&
+              twin_cuda_acc_add(&found, dtype, d_x, n, d_scratch, NULL, &err) == 0,
+          err.message);
+    CHECK(!memcmp(&expected, &found, sizeof found),
+          "exact sum: another accumulator than on the host");
     cudaFree(d_x), cudaFree(d_scratch);
     free(x);
 }
@@ -95,7 +115,9 @@ static void bench(enum twin_dtype dtype, size_t size, const char *name, int64_t 
     cudaEvent_t began, ended;
     unsigned char *x = (unsigned char *)malloc(n * size);
     fill(x, n, size, 1, &state);
-    CHECK(!cudaMalloc(&d_x, n * size) && !cudaMalloc(&d_y, n * size) && !cudaMalloc(&d_scratch, TWIN_CUDA_SCRATCH_BYTES), "cudaMalloc");
+    CHECK(!cudaMalloc(&d_x, n * size) && !cudaMalloc(&d_y, n * size) &&
+              !cudaMalloc(&d_scratch, TWIN_CUDA_SCRATCH_BYTES),
+          "cudaMalloc");
     CHECK(!cudaMemcpy(d_x, x, n * size, cudaMemcpyHostToDevice), "cudaMemcpy");
     CHECK(!cudaEventCreate(&began) && !cudaEventCreate(&ended), "cudaEventCreate");
     for (int round = 0; round < 11; round++)
@@ -106,14 +128,16 @@ static void bench(enum twin_dtype dtype, size_t size, const char *name, int64_t 
             if (what == 0)
                 cudaMemcpyAsync(d_y, d_x, n * size, cudaMemcpyDeviceToDevice);
             else
-                CHECK(twin_cuda_acc_add(&acc, dtype, d_x, n, d_scratch, NULL, &err) == 0, err.message);
+                CHECK(twin_cuda_acc_add(&acc, dtype, d_x, n, d_scratch, NULL, &err) == 0,
+                      err.message);
             cudaEventRecord(ended);
             cudaEventSynchronize(ended);
             cudaEventElapsedTime(&ms, began, ended);
             float *best = what ? &sum : &copy;
             *best = ms < *best ? ms : *best;
         }
-    printf("exact sum of %lld %s: %.3f ms (%.0f GB/s), copy %.3f ms\n", (long long)n, name, sum, n * size * 1e-6 / sum, copy);
+    printf("exact sum of %lld %s: %.3f ms (%.0f GB/s), copy %.3f ms\n", (long long)n, name, sum,
+           n * size * 1e-6 / sum, copy);
     cudaFree(d_x), cudaFree(d_y), cudaFree(d_scratch);
     free(x);
 }
@@ -138,7 +162,8 @@ int main(int argc, char **argv)
         for (int how = 0; how < 3; how++)
             for (int64_t n = 1; n < 3000000; n = n * 7 + 3) {
                 check_sum(dtypes[d], sizes[d], n, how, &state);
-                check_reduction(dtypes[d], sizes[d], n, n % 3 ? TWIN_FIXED_BLOCK : 37, n % 2 ? 1 : 24, how, &state);
+                check_reduction(dtypes[d], sizes[d], n, n % 3 ? TWIN_FIXED_BLOCK : 37,
+                                n % 2 ? 1 : 24, how, &state);
             }
     printf("%s\n", failures ? "FAILED" : "ok");
     return failures ? 1 : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fingerprints made on a GPU against those that the host makes of the same bytes: digest, statistics and sketch, bit for
- * bit. `look_test bench` prints their speed beside that of a copy. Exit 77 (skipped) without a GPU or without kernels.
+ * Fingerprints made on a GPU against those that the host makes of the same bytes: digest,
+ * statistics and sketch, bit for bit. `look_test bench` prints their speed beside that of a copy.
+ * Exit 77 (skipped) without a GPU or without kernels.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -13,12 +14,12 @@
 #include "agents/cuda/device.h"
 #include "agents/cuda/driver.h"
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
-            failures++;                                                                                                \
-        }                                                                                                              \
+#define CHECK(condition)                                                    \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            failures++;                                                     \
+        }                                                                   \
     } while (0)
 
 static int failures;
@@ -60,7 +61,8 @@ static const char *start(void)
     return tw_device_ready() ? NULL : "the kernels cannot be loaded (built without nvcc?)";
 }
 
-/* Bytes of many kinds: any bits; small floats; zeros of both signs; one NaN or infinity among finite ones. */
+/* Bytes of many kinds: any bits; small floats; zeros of both signs; one NaN or infinity among
+ * finite ones. */
 static void fill(unsigned char *p, size_t bytes, size_t size, int how, uint64_t *state)
 {
     for (size_t i = 0; i < bytes; i += size) {
@@ -84,27 +86,39 @@ static int same(const void *a, const void *b, size_t n)
     return memcmp(a, b, n) == 0;
 }
 
-static void compare(const struct tw_device_tensor *t, const struct tw_device_found *f, const void *host)
+static void compare(const struct tw_device_tensor *t, const struct tw_device_found *f,
+                    const void *host)
 {
     struct twin_digest digest;
     struct twin_stats stats;
     struct twin_sketch sketch = {.k = TWIN_SKETCH_DEFAULT};
     const int64_t count = (int64_t)t->count;
-    struct twin_tensor view = {.data = host, .dtype = t->dtype, .ndim = 1, .shape = &count, .global_offset = t->global_offset};
-    CHECK(twin_fingerprint(&view, &digest, &stats, t->dtype == TWIN_BYTES ? NULL : &sketch, NULL) == 0);
+    struct twin_tensor view = {.data = host,
+                               .dtype = t->dtype,
+                               .ndim = 1,
+                               .shape = &count,
+                               .global_offset = t->global_offset};
+    CHECK(twin_fingerprint(&view, &digest, &stats, t->dtype == TWIN_BYTES ? NULL : &sketch, NULL) ==
+          0);
     int good = same(&digest, &f->digest, sizeof digest);
     if (t->want_stats)
         good &= same(&stats, &f->stats, sizeof stats);
     if (t->want_sketch)
-        good &= sketch.skipped == f->sketch.skipped && same(sketch.bucket, f->sketch.bucket, sizeof(double) * sketch.k);
+        good &= sketch.skipped == f->sketch.skipped &&
+                same(sketch.bucket, f->sketch.bucket, sizeof(double) * sketch.k);
     if (!good && failures++ < 10) {
-        fprintf(stderr, "%s, %lld elements from %llu: other bits than on the host (digest %s, sum %a and %a, bucket 0 %a and %a)\n",
+        fprintf(stderr,
+                "%s, %lld elements from %llu: other bits than on the host (digest %s, sum %a and "
+                "%a, bucket 0 %a and %a)\n",
                 twin_dtype_name(t->dtype), (long long)count, (unsigned long long)t->global_offset,
-                same(&digest, &f->digest, sizeof digest) ? "equal" : "unequal", stats.sum, f->stats.sum, sketch.bucket[0],
-                f->sketch.bucket[0]);
-        fprintf(stderr, "   min %a and %a, max %a and %a, sumsq %a and %a, nan %llu and %llu, zeros %llu and %llu\n", stats.min,
-                f->stats.min, stats.max, f->stats.max, stats.sumsq, f->stats.sumsq, (unsigned long long)stats.nan,
-                (unsigned long long)f->stats.nan, (unsigned long long)stats.zeros, (unsigned long long)f->stats.zeros);
+                same(&digest, &f->digest, sizeof digest) ? "equal" : "unequal", stats.sum,
+                f->stats.sum, sketch.bucket[0], f->sketch.bucket[0]);
+        fprintf(stderr,
+                "   min %a and %a, max %a and %a, sumsq %a and %a, nan %llu and %llu, zeros %llu "
+                "and %llu\n",
+                stats.min, f->stats.min, stats.max, f->stats.max, stats.sumsq, f->stats.sumsq,
+                (unsigned long long)stats.nan, (unsigned long long)f->stats.nan,
+                (unsigned long long)stats.zeros, (unsigned long long)f->stats.zeros);
     }
 }
 
@@ -116,7 +130,8 @@ static void check_many(const struct tw_driver *d, uint64_t seed)
     static __thread struct tw_device_tensor tensors[MANY];
     static __thread struct tw_device_found found[MANY];
     static __thread size_t at[MANY];
-    static const uint64_t lengths[] = {0, 1, 2, 3, 7, 15, 16, 17, 100, 511, 512, 513, 4095, 4096, 4097, 10000, 66000, 70001};
+    static const uint64_t lengths[] = {0,   1,   2,   3,    7,    15,   16,    17,    100,
+                                       511, 512, 513, 4095, 4096, 4097, 10000, 66000, 70001};
     const size_t room = (size_t)96 << 20;
     uint64_t state = seed;
     unsigned char *host = malloc(room);
@@ -128,8 +143,13 @@ static void check_many(const struct tw_driver *d, uint64_t seed)
         const enum twin_dtype dtype = (enum twin_dtype)(i % TWIN_DTYPE_COUNT);
         const size_t size = twin_dtype_size(dtype);
         uint64_t r = next(&state);
-        *t = (struct tw_device_tensor){.count = lengths[r % 18], .dtype = dtype, .want_stats = r >> 8 & 1, .want_sketch = r >> 9 & 1 && dtype != TWIN_BYTES};
-        t->global_offset = r >> 10 & 1 ? 0 : r >> 11 & 1 ? next(&state) % 5000 : next(&state) % 100000 * 16;
+        *t = (struct tw_device_tensor){.count = lengths[r % 18],
+                                       .dtype = dtype,
+                                       .want_stats = r >> 8 & 1,
+                                       .want_sketch = r >> 9 & 1 && dtype != TWIN_BYTES};
+        t->global_offset = r >> 10 & 1   ? 0
+                           : r >> 11 & 1 ? next(&state) % 5000
+                                         : next(&state) % 100000 * 16;
         used = (used + 511) / 512 * 512 + (r >> 12 & 1 ? size * (r >> 13 & 31) : 0);
         at[i] = used;
         t->data = (const void *)(uintptr_t)(memory + used);
@@ -161,8 +181,12 @@ static void check_long(const struct tw_driver *d)
         host[i] = (float)((double)(int64_t)next(&state) * 0x1p-62);
     CHECK(to_device(memory, host, count * 4) == 0);
     for (int i = 0; i < N; i++)
-        t[i] = (struct tw_device_tensor){.data = (const void *)(uintptr_t)memory, .count = count, .global_offset = first[i],
-                                         .dtype = TWIN_F32, .want_stats = i != 1, .want_sketch = true};
+        t[i] = (struct tw_device_tensor){.data = (const void *)(uintptr_t)memory,
+                                         .count = count,
+                                         .global_offset = first[i],
+                                         .dtype = TWIN_F32,
+                                         .want_stats = i != 1,
+                                         .want_sketch = true};
     CHECK(tw_device_look(t, N, NULL, found));
     for (int i = 0; i < N; i++)
         compare(&t[i], &found[i], host);
@@ -188,13 +212,15 @@ static void check_mutants(const struct tw_driver *d)
     uint64_t state = 7;
     CHECK(d->allocate(&memory, sizeof host) == 0);
     fill((unsigned char *)host, sizeof host, 4, 1, &state);
-    struct tw_device_tensor t = {.data = (const void *)(uintptr_t)memory, .count = COUNT, .dtype = TWIN_F32};
+    struct tw_device_tensor t = {
+        .data = (const void *)(uintptr_t)memory, .count = COUNT, .dtype = TWIN_F32};
     CHECK(to_device(memory, host, sizeof host) == 0 && tw_device_look(&t, 1, NULL, &was));
     for (int i = 0; i < 500; i++) {
         float mutant[COUNT];
         memcpy(mutant, host, sizeof host);
         size_t at = next(&state) % COUNT;
-        ((unsigned char *)mutant)[at * 4 + next(&state) % 4] ^= (unsigned char)(1u << next(&state) % 8);
+        ((unsigned char *)mutant)[at * 4 + next(&state) % 4] ^= (unsigned char)(1u << next(&state) %
+                                                                                          8);
         CHECK(to_device(memory, mutant, sizeof mutant) == 0 && tw_device_look(&t, 1, NULL, &is));
         CHECK(!same(&was.digest, &is.digest, sizeof was.digest));
     }
@@ -221,8 +247,11 @@ static void bench(const struct tw_driver *d)
         double best[4] = {1e9, 1e9, 1e9, 1e9};
         for (int repeat = 0; repeat < 15; repeat++)
             for (int what = 0; what < 4; what++) {
-                struct tw_device_tensor t = {.data = (const void *)(uintptr_t)memory, .count = count, .dtype = TWIN_F32,
-                                             .want_stats = what == 3, .want_sketch = what >= 2};
+                struct tw_device_tensor t = {.data = (const void *)(uintptr_t)memory,
+                                             .count = count,
+                                             .dtype = TWIN_F32,
+                                             .want_stats = what == 3,
+                                             .want_sketch = what >= 2};
                 double began = now();
                 if (what == 0)
                     copy(other, memory, count * 4), synchronize();
@@ -231,10 +260,11 @@ static void bench(const struct tw_driver *d)
                 double took = now() - began;
                 best[what] = took < best[what] ? took : best[what];
             }
-        printf("%10llu f32: copy %8.1f us (%5.0f GB/s read), digest %8.1f us (%5.0f GB/s, %.2f of the copy's bytes read and written), "
-               "with sketch %8.1f us, with statistics %8.1f us\n", (unsigned long long)count, best[0] * 1e6,
-               (double)count * 4e-9 / best[0], best[1] * 1e6, (double)count * 4e-9 / best[1], best[0] / best[1] / 2, best[2] * 1e6,
-               best[3] * 1e6);
+        printf(
+            "%10llu f32: copy %8.1f us (%5.0f GB/s read), digest %8.1f us (%5.0f GB/s, %.2f of the "
+            "copy's bytes read and written), with sketch %8.1f us, with statistics %8.1f us\n",
+            (unsigned long long)count, best[0] * 1e6, (double)count * 4e-9 / best[0], best[1] * 1e6,
+            (double)count * 4e-9 / best[1], best[0] / best[1] / 2, best[2] * 1e6, best[3] * 1e6);
         d->release(memory);
         d->release(other);
     }
@@ -244,8 +274,11 @@ static void bench(const struct tw_driver *d)
     if (d->allocate(&memory, 150 * 65536 * 4) != 0)
         return;
     for (int i = 0; i < 150; i++)
-        many[i] = (struct tw_device_tensor){.data = (const void *)(uintptr_t)(memory + (tw_cu_address)i * 65536 * 4), .count = 65536,
-                                            .dtype = TWIN_F32, .want_sketch = true};
+        many[i] = (struct tw_device_tensor){
+            .data = (const void *)(uintptr_t)(memory + (tw_cu_address)i * 65536 * 4),
+            .count = 65536,
+            .dtype = TWIN_F32,
+            .want_sketch = true};
     double best = 1e9;
     for (int repeat = 0; repeat < 20; repeat++) {
         double began = now();

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef BASELINE_TEST_H
 #define BASELINE_TEST_H
-/* Shared by the tests of baselines: one of two synthetic runs, read back from its file, and a run held against it. */
+/* Shared by the tests of baselines: one of two synthetic runs, read back from its file, and a run
+ * held against it. */
 #include <twin/baseline.h>
 
 #include "base.h"
 #include "compare_test.h"
 
-static inline struct twin_baseline *make(struct synth *a, struct synth *b, const struct twin_compare_options *o)
+static inline struct twin_baseline *make(struct synth *a, struct synth *b,
+                                         const struct twin_compare_options *o)
 {
     const struct twin_run *runs[2] = {synth_done(a), b ? synth_done(b) : NULL};
     struct twin_error err = TWIN_ERROR_INIT;
@@ -40,7 +42,8 @@ static inline struct twin_baseline *again(struct twin_baseline *b)
     return x;
 }
 
-static inline struct twin_verdict *judge(const struct twin_baseline *b, struct synth *s, const struct twin_compare_options *o)
+static inline struct twin_verdict *judge(const struct twin_baseline *b, struct synth *s,
+                                         const struct twin_compare_options *o)
 {
     struct twin_verdict *v = NULL;
     struct twin_error err = TWIN_ERROR_INIT;

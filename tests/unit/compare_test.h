@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef COMPARE_TEST_H
 #define COMPARE_TEST_H
-/* Shared by the tests of verdicts: a comparison of two synthetic runs, and what is expected of it. */
+/*
+ * Shared by the tests of verdicts: a comparison of two synthetic runs, and what is expected of it.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +15,8 @@
 
 #include "synth.h"
 
-static inline struct twin_verdict *compare(struct synth *a, struct synth *b, const struct twin_compare_options *o)
+static inline struct twin_verdict *compare(struct synth *a, struct synth *b,
+                                           const struct twin_compare_options *o)
 {
     const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
     struct twin_verdict *v = NULL;
@@ -27,8 +30,10 @@ static inline void explain(const struct twin_verdict *v)
 {
     fprintf(stderr, "outcome %s\n", twin_verdict_name(v->outcome));
     if (v->first)
-        fprintf(stderr, "first step %u phase %d kind %d name %s op %s text %s role %d layer %s equal %s\n", v->first->step_a, v->first->phase,
-                v->first->kind, v->first->name, v->first->op, v->first->text, v->first->role, v->first->layer, v->equal_before);
+        fprintf(stderr,
+                "first step %u phase %d kind %d name %s op %s text %s role %d layer %s equal %s\n",
+                v->first->step_a, v->first->phase, v->first->kind, v->first->name, v->first->op,
+                v->first->text, v->first->role, v->first->layer, v->equal_before);
     for (size_t i = 0; i < v->unseen_count; i++)
         fprintf(stderr, "unseen: %s\n", v->unseen[i]);
     for (size_t i = 0; i < v->note_count; i++)
@@ -44,11 +49,13 @@ static inline void expect_outcome(const struct twin_verdict *v, enum twin_verdic
     assert_string_equal(twin_verdict_name(v->outcome), twin_verdict_name(outcome));
 }
 
-static inline void expect_place(const struct twin_verdict *v, uint32_t step, enum twin_phase phase, enum twin_kind kind, const char *name)
+static inline void expect_place(const struct twin_verdict *v, uint32_t step, enum twin_phase phase,
+                                enum twin_kind kind, const char *name)
 {
     expect_outcome(v, TWIN_DIFFER);
     assert_non_null(v->first);
-    if (v->first->step_a != step || v->first->phase != phase || v->first->kind != kind || strcmp(v->first->name, name) != 0)
+    if (v->first->step_a != step || v->first->phase != phase || v->first->kind != kind ||
+        strcmp(v->first->name, name) != 0)
         explain(v);
     assert_int_equal(v->first->step_a, step);
     assert_int_equal(v->first->phase, phase);
@@ -59,7 +66,8 @@ static inline void expect_place(const struct twin_verdict *v, uint32_t step, enu
 }
 
 /* The same, of an origin. */
-static inline void expect_first(const struct twin_verdict *v, uint32_t step, enum twin_phase phase, enum twin_kind kind, const char *name)
+static inline void expect_first(const struct twin_verdict *v, uint32_t step, enum twin_phase phase,
+                                enum twin_kind kind, const char *name)
 {
     expect_place(v, step, phase, kind, name);
     assert_int_equal(v->first->role, TWIN_ORIGIN);
@@ -118,7 +126,9 @@ static inline uint32_t onset(const struct twin_verdict *v, const char *what)
 }
 
 /* Two runs of the model, the second one disturbed. */
-static inline struct twin_verdict *disturbed(uint32_t steps, enum synth_place place, uint32_t step, int param, float by, void (*change)(struct synth_model *))
+static inline struct twin_verdict *disturbed(uint32_t steps, enum synth_place place, uint32_t step,
+                                             int param, float by,
+                                             void (*change)(struct synth_model *))
 {
     struct synth_model x, y;
     synth_model_init(&x, steps);

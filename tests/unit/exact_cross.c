@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the accumulators of many arrays, and of order-free sums of them, with the instruction set named by the argument. exact_cross.sh runs it on
- * this machine and, cross-compiled, under an emulator: the outputs must be equal.
+ * Prints the accumulators of many arrays, and of order-free sums of them, with the instruction set
+ * named by the argument. exact_cross.sh runs it on this machine and, cross-compiled, under an
+ * emulator: the outputs must be equal.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +19,8 @@ static uint64_t bits(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Any bits; or with exponents that lie near each other; or finite ones: the top exponent bit cleared. */
+/* Any bits; or with exponents that lie near each other; or finite ones: the top exponent bit
+ * cleared. */
 static void fill(unsigned char *p, size_t n, size_t size, int how, uint64_t *state)
 {
     for (size_t i = 0; i < n; i++, p += size) {
@@ -49,7 +51,8 @@ int main(int argc, char **argv)
         double rounded;
         uint64_t hash = 0;
         twin_acc_init(&acc);
-        fill((unsigned char *)(uintptr_t)x, 2 * n, size, round / 16 % 8 == 7 ? 0 : round / 16 % 2 + 1, &state);
+        fill((unsigned char *)(uintptr_t)x, 2 * n, size,
+             round / 16 % 8 == 7 ? 0 : round / 16 % 2 + 1, &state);
         int rc = round / 4 % 4 == 0   ? twin_acc_add(&acc, dtype, x, (int64_t)n, &err)
                  : round / 4 % 4 == 1 ? twin_acc_add_abs(&acc, dtype, x, (int64_t)n, &err)
                  : round / 4 % 4 == 2 ? twin_acc_add_squares(&acc, dtype, x, (int64_t)n, &err)
@@ -62,7 +65,8 @@ int main(int argc, char **argv)
             hash = (hash ^ acc.limb[i]) * 0x94D049BB133111EBu;
         /* And the two halves as contributions to an order-free sum. */
         const void *const halves[2] = {x, y};
-        if ((rc = twin_fixed_sum(dtype, halves, 2, (int64_t)n, 64, 2 + round, 1 + round % 3, fixed, &err)) != 0) {
+        if ((rc = twin_fixed_sum(dtype, halves, 2, (int64_t)n, 64, 2 + round, 1 + round % 3, fixed,
+                                 &err)) != 0) {
             fprintf(stderr, "exact_cross: %s\n", err.message);
             return 2;
         }
@@ -71,7 +75,8 @@ int main(int argc, char **argv)
         rounded = twin_acc_f64(&acc);
         uint64_t b;
         memcpy(&b, &rounded, 8);
-        printf("%s %d %zu %u %016" PRIx64 " %016" PRIx64 "\n", twin_dtype_name(dtype), round, n, acc.flags, hash, b);
+        printf("%s %d %zu %u %016" PRIx64 " %016" PRIx64 "\n", twin_dtype_name(dtype), round, n,
+               acc.flags, hash, b);
     }
     free(fixed);
     free(p);

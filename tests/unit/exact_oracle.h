@@ -13,14 +13,17 @@ struct shape {
 
 static inline struct shape shape_of(enum twin_dtype dtype)
 {
-    return dtype == TWIN_F64 ? (struct shape){11, 52} : dtype == TWIN_F32 ? (struct shape){8, 23}
-           : dtype == TWIN_F16 ? (struct shape){5, 10} : (struct shape){8, 7};
+    return dtype == TWIN_F64   ? (struct shape){11, 52}
+           : dtype == TWIN_F32 ? (struct shape){8, 23}
+           : dtype == TWIN_F16 ? (struct shape){5, 10}
+                               : (struct shape){8, 7};
 }
 
 /* Any bits of a type as a double, by the definition of the format. */
 static inline double decode(struct shape s, uint64_t bits)
 {
-    const int bias = (1 << (s.exponent - 1)) - 1, field = (int)(bits >> s.fraction & ((1u << s.exponent) - 1));
+    const int bias = (1 << (s.exponent - 1)) - 1;
+    const int field = (int)(bits >> s.fraction & ((1u << s.exponent) - 1));
     const uint64_t fraction = bits & (((uint64_t)1 << s.fraction) - 1);
     const double sign = bits >> (s.exponent + s.fraction) & 1 ? -1 : 1;
     if (field == (1 << s.exponent) - 1)
@@ -38,8 +41,23 @@ static inline uint64_t element(const void *p, size_t i, size_t size)
 }
 
 enum how {
-    LIKE_SIZED, UNIFORM, SPREAD_8, SPREAD_64, SPREAD_300, ANY_FINITE, ANY_BITS, SUBNORMAL, NEAR_OVERFLOW, CANCELLING,
-    ILL_CONDITIONED, CONSTANT, ZEROS, MINUS_ZEROS, ONE_SPECIAL, TIES, HOWS
+    LIKE_SIZED,
+    UNIFORM,
+    SPREAD_8,
+    SPREAD_64,
+    SPREAD_300,
+    ANY_FINITE,
+    ANY_BITS,
+    SUBNORMAL,
+    NEAR_OVERFLOW,
+    CANCELLING,
+    ILL_CONDITIONED,
+    CONSTANT,
+    ZEROS,
+    MINUS_ZEROS,
+    ONE_SPECIAL,
+    TIES,
+    HOWS
 };
 
 static inline uint64_t draw(enum how how, struct shape s, int base, uint64_t *seed)
@@ -59,7 +77,10 @@ static inline uint64_t draw(enum how how, struct shape s, int base, uint64_t *se
     case ANY_BITS: field = (int)(r % (uint64_t)(top + 2)); break;
     case SUBNORMAL: field = (int)(r % 16 == 0); break;
     case NEAR_OVERFLOW: field = top - (int)(r % 3); break;
-    case TIES: fraction = fraction_mask << shift & fraction_mask; field = base + (int)(r >> 8 & 63) - 32; break;
+    case TIES:
+        fraction = fraction_mask << shift & fraction_mask;
+        field = base + (int)(r >> 8 & 63) - 32;
+        break;
     case ZEROS: return r % 8 ? sign : 0;
     case MINUS_ZEROS: return (uint64_t)1 << (s.exponent + s.fraction);
     default: break;
@@ -89,7 +110,8 @@ static inline void fill(char *p, size_t n, enum twin_dtype dtype, enum how how, 
     uint64_t v = 0;
     for (size_t i = 0; i < n; i++) {
         if (how != CONSTANT || i == 0)
-            v = (how == CANCELLING || how == ILL_CONDITIONED) && i % 2 ? v ^ minus : draw(how, s, base, seed);
+            v = (how == CANCELLING || how == ILL_CONDITIONED) && i % 2 ? v ^ minus
+                                                                       : draw(how, s, base, seed);
         memcpy(p + i * size, &v, size); /* little-endian, as the build machines are */
     }
     if (how == ILL_CONDITIONED && n) {

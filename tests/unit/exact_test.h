@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef EXACT_TEST_H
 #define EXACT_TEST_H
-/* What the tests of exact sums share: random numbers, the types, every instruction set that can run here. */
+/* What the tests of exact sums share: random numbers, the types, every instruction set that can run
+ * here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -45,7 +46,8 @@ static inline uint64_t random_bits(uint64_t *state)
     return tw_mix64((*state)++);
 }
 
-static inline int add_op(struct twin_acc *a, enum tw_op op, enum twin_dtype dtype, const void *x, const void *y, size_t n)
+static inline int add_op(struct twin_acc *a, enum tw_op op, enum twin_dtype dtype, const void *x,
+                         const void *y, size_t n)
 {
     switch (op) {
     case TW_SUM: return twin_acc_add(a, dtype, x, (int64_t)n, NULL);

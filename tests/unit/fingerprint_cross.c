@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints digests, statistics and sketches of many tensors, computed with the instruction set named by the argument.
- * fingerprint_cross.sh runs it on this machine and, cross-compiled, under an emulator: the outputs must be equal.
+ * Prints digests, statistics and sketches of many tensors, computed with the instruction set named
+ * by the argument. fingerprint_cross.sh runs it on this machine and, cross-compiled, under an
+ * emulator: the outputs must be equal.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,16 +33,19 @@ int main(int argc, char **argv)
     uint64_t state = 1;
     unsigned char *p = malloc(16 * 9000 + 16);
     if (argc < 2 || !p || twin_fingerprint_force(argv[1], &err)) {
-        fprintf(stderr, "fingerprint_cross: %s\n", argc < 2 ? "usage: fingerprint_cross ISA" : err.message);
+        fprintf(stderr, "fingerprint_cross: %s\n",
+                argc < 2 ? "usage: fingerprint_cross ISA" : err.message);
         return 2;
     }
     for (int dtype = 0; dtype < TWIN_DTYPE_COUNT; dtype++)
         for (int round = 0; round < 24; round++) {
-            int64_t n = (int64_t)(bits(&state) % (round < 16 ? 300 : 9000)), shape[2] = {n / 16, 16},
-                    strides[2] = {1, n / 16};
+            int64_t n = (int64_t)(bits(&state) % (round < 16 ? 300 : 9000));
+            int64_t shape[2] = {n / 16, 16};
+            int64_t strides[2] = {1, n / 16};
             size_t size = twin_dtype_size((enum twin_dtype)dtype), shift = bits(&state) % 16;
-            struct twin_tensor t = {
-                p + shift, (enum twin_dtype)dtype, 1, &n, NULL, round % 2 ? bits(&state) % 9000 : 0};
+            struct twin_tensor t = {p + shift, (enum twin_dtype)dtype,
+                                    1,         &n,
+                                    NULL,      round % 2 ? bits(&state) % 9000 : 0};
             struct twin_digest d;
             struct twin_stats s;
             struct twin_sketch k = {.k = 1u << round % 7};
@@ -59,7 +63,8 @@ int main(int argc, char **argv)
                 memcpy(&b, &k.bucket[j], 8);
                 sum = sum * 31 + b;
             }
-            printf("%s %d %016" PRIx64 " %016" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
+            printf("%s %d %016" PRIx64 " %016" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+                   " %" PRIu64,
                    twin_dtype_name(t.dtype), round, d.a, d.b, s.nan, s.pos_inf, s.neg_inf, s.zeros);
             for (int j = 0; j < 5; j++)
                 printf(" %016" PRIx64, values[j]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_FINGERPRINT_TEST_H
 #define TW_FINGERPRINT_TEST_H
-/* Shared by the fingerprint's tests: the sets of kernels that can be run here, and inputs that hurt. */
+/* Shared by the fingerprint's tests: the sets of kernels that can be run here, and inputs that
+ * hurt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,17 +61,22 @@ static inline int full_run(void)
     return v && *v && strcmp(v, "0") != 0;
 }
 
-/* How a buffer is filled: any bits; finite; finite with zeros; with special values here and there; special values. */
+/* How a buffer is filled: any bits; finite; finite with zeros; with special values here and there;
+ * special values. */
 enum fill { FILL_BITS, FILL_FINITE, FILL_ZEROS, FILL_SOME, FILL_SPECIAL, FILL_KINDS };
 
 /* One element of a float type, as bits. exponent and fraction give the layout. */
-static inline uint64_t float_bits(unsigned exponent, unsigned fraction, enum fill how, uint64_t *state)
+static inline uint64_t float_bits(unsigned exponent, unsigned fraction, enum fill how,
+                                  uint64_t *state)
 {
-    uint64_t r = random_bits(state), sign = (r & 1) << (exponent + fraction), top = (1ull << exponent) - 1;
+    uint64_t r = random_bits(state);
+    uint64_t sign = (r & 1) << (exponent + fraction);
+    uint64_t top = (1ull << exponent) - 1;
     uint64_t f = r >> 8 & ((1ull << fraction) - 1), e = (r >> 1) % 7 + top / 2 - 3;
     if (how == FILL_BITS)
         return r & (exponent + fraction == 63 ? ~0ull : (2ull << (exponent + fraction)) - 1);
-    if (how == FILL_FINITE || (how == FILL_ZEROS && r >> 60 < 12) || (how == FILL_SOME && r >> 56 != 0))
+    if (how == FILL_FINITE || (how == FILL_ZEROS && r >> 60 < 12) ||
+        (how == FILL_SOME && r >> 56 != 0))
         return sign | e << fraction | f;
     if (how == FILL_ZEROS)
         return r >> 62 & 1 ? sign : 0;
@@ -86,10 +92,12 @@ static inline uint64_t float_bits(unsigned exponent, unsigned fraction, enum fil
     }
 }
 
-static inline void fill_tensor(void *to, size_t n, enum twin_dtype dtype, enum fill how, uint64_t *state)
+static inline void fill_tensor(void *to, size_t n, enum twin_dtype dtype, enum fill how,
+                               uint64_t *state)
 {
     unsigned char *p = to;
-    size_t parts = dtype == TWIN_C64 || dtype == TWIN_C128 ? 2 : 1, size = twin_dtype_size(dtype) / parts;
+    size_t parts = dtype == TWIN_C64 || dtype == TWIN_C128 ? 2 : 1;
+    size_t size = twin_dtype_size(dtype) / parts;
     for (size_t i = 0; i < n * parts; i++) {
         uint64_t w;
         switch (dtype) {
@@ -99,7 +107,9 @@ static inline void fill_tensor(void *to, size_t n, enum twin_dtype dtype, enum f
         case TWIN_C64: w = float_bits(8, 23, how, state); break;
         case TWIN_F64:
         case TWIN_C128: w = float_bits(11, 52, how, state); break;
-        default: w = how == FILL_ZEROS && random_bits(state) % 3 == 0 ? 0 : random_bits(state); break;
+        default:
+            w = how == FILL_ZEROS && random_bits(state) % 3 == 0 ? 0 : random_bits(state);
+            break;
         }
         memcpy(p + i * size, &w, size);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thin command around twin_launch for the tests: options by name, then -- and the command. Prints facts of the
- * finished run to a file (--report FILE), never to stdout, so that tests can look at what the job's output looks like
- * from outside. Not a product: no help, no niceties.
+ * A thin command around twin_launch for the tests: options by name, then -- and the command. Prints
+ * facts of the finished run to a file (--report FILE), never to stdout, so that tests can look at
+ * what the job's output looks like from outside. Not a product: no help, no niceties.
  */
 #include "base.h"
 
@@ -33,8 +33,11 @@ static void report(const char *path, const struct twin_run *r, const struct tick
     FILE *f = fopen(path, "we");
     if (!f)
         exit(99);
-    fprintf(f, "dir=%s\noutcome=%d\nexit_code=%d\nsignal=%d\nwall_s=%.3f\nticks=%u\nmax_processes=%u\nload_s=%.4f\n",
-            r->dir, (int)r->outcome, r->exit_code, r->signal, r->wall_s, t->count, t->max_processes, r->agent_load_s);
+    fprintf(f,
+            "dir=%s\noutcome=%d\nexit_code=%d\nsignal=%d\nwall_s=%.3f\nticks=%u\nmax_processes=%"
+            "u\nload_s=%.4f\n",
+            r->dir, (int)r->outcome, r->exit_code, r->signal, r->wall_s, t->count, t->max_processes,
+            r->agent_load_s);
     fclose(f);
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef LAUNCH_TEST_H
 #define LAUNCH_TEST_H
-/* Shared by the tests of the launch room: a scratch folder for each test, and a command run in it. */
+/*
+ * Shared by the tests of the launch room: a scratch folder for each test, and a command run in it.
+ */
 #include "launch.h"
 
 #include <fcntl.h>
@@ -44,7 +46,8 @@ static inline void write_text(const char *path, const char *text)
 static inline struct twin_run *run_command(const char *label, char *const *argv)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_launch_options o = {.argv = argv, .label = label, .level = TWIN_LEVEL_STEPS, .window_last = UINT32_MAX};
+    struct twin_launch_options o = {
+        .argv = argv, .label = label, .level = TWIN_LEVEL_STEPS, .window_last = UINT32_MAX};
     struct twin_run *run = NULL;
     int rc = twin_launch(&o, &run, &err);
     if (rc)

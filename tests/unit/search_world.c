@@ -32,13 +32,35 @@ const struct twin_candidate sim_candidate[SIM_FACTORS] = {
 };
 
 static const char *const seen[SIM_FACTORS][2] = {
-    {"data", "init"}, {"rng", "data"}, {"data", "rng"}, {"data", "data"}, {"data", "forward"}, {"rng", "data"}, {"rng", "data"},
-    {"rng", "init"}, {"init", "forward"}, {"backward", "forward"}, {"backward", "backward"}, {"forward", "backward"},
-    {"backward", "backward"}, {"forward", "backward"}, {"data", "data"}, {"data", "data"}, {"collective", "collective"},
-    {"collective", "collective"}, {"collective", "collective"}, {"rng", "data"},
+    {"data", "init"},
+    {"rng", "data"},
+    {"data", "rng"},
+    {"data", "data"},
+    {"data", "forward"},
+    {"rng", "data"},
+    {"rng", "data"},
+    {"rng", "init"},
+    {"init", "forward"},
+    {"backward", "forward"},
+    {"backward", "backward"},
+    {"forward", "backward"},
+    {"backward", "backward"},
+    {"forward", "backward"},
+    {"data", "data"},
+    {"data", "data"},
+    {"collective", "collective"},
+    {"collective", "collective"},
+    {"collective", "collective"},
+    {"rng", "data"},
 };
 
-struct sim_run { uint64_t value[SIM_FACTORS]; bool pinned[SIM_FACTORS]; uint64_t id; bool bad; bool contrast; };
+struct sim_run {
+    uint64_t value[SIM_FACTORS];
+    bool pinned[SIM_FACTORS];
+    uint64_t id;
+    bool bad;
+    bool contrast;
+};
 
 int sim_index(const char *id)
 {
@@ -68,10 +90,12 @@ double sim_uniform(uint64_t *state)
     return (double)(sim_random(state) >> 11) * 0x1p-53;
 }
 
-/* A number that depends on all of these, for draws that must not depend on the order in which runs are asked for. */
+/* A number that depends on all of these, for draws that must not depend on the order in which runs
+ * are asked for. */
 static uint64_t draw(uint64_t a, uint64_t b, uint64_t c)
 {
-    uint64_t state = a * UINT64_C(0xD6E8FEB86659FD93) ^ b * UINT64_C(0xA0761D6478BD642F) ^ c * UINT64_C(0xE7037ED1A0B428DB);
+    uint64_t state = a * UINT64_C(0xD6E8FEB86659FD93) ^ b * UINT64_C(0xA0761D6478BD642F) ^
+                     c * UINT64_C(0xE7037ED1A0B428DB);
     for (int i = 0; i < 4; i++)
         sim_random(&state);
     return sim_random(&state);
@@ -91,7 +115,10 @@ static void start(const struct sim *s, const struct twin_search_request *q, stru
     for (int f = 0; f < SIM_FACTORS; f++) {
         const struct twin_search_setting *set = &q->setting[f];
         r->pinned[f] = set->mode == TWIN_PIN;
-        r->value[f] = set->mode == TWIN_PIN ? set->value : s->constant >> f & 1 ? 42 : draw(s->seed, q->number, 100 + (uint64_t)f) | 1 << 20;
+        r->value[f] = set->mode == TWIN_PIN ? set->value
+                      : s->constant >> f & 1
+                          ? 42
+                          : draw(s->seed, q->number, 100 + (uint64_t)f) | 1 << 20;
         r->bad |= r->pinned[f] && ((s->fails | s->sticks) >> f & 1);
     }
 }
@@ -105,12 +132,17 @@ static bool differs(const struct sim_run *a, const struct sim_run *b, int f)
 static bool rare(const struct sim *s, const struct sim_run *r, int n)
 {
     const struct sim_source *c = &s->source[n];
-    double share = 1 - sqrt(1 - c->rate); /* two classes: rate = 1 - P(neither is rare) when rare ones are all different */
-    uint64_t value = c->factor[0] < 0 ? r->id : r->pinned[c->factor[0]] && !sim_candidate[c->factor[0]].settable ? 0 : r->value[c->factor[0]];
+    /* two classes: rate = 1 - P(neither is rare) when rare ones are all different */
+    double share = 1 - sqrt(1 - c->rate);
+    uint64_t value = c->factor[0] < 0 ? r->id
+                     : r->pinned[c->factor[0]] && !sim_candidate[c->factor[0]].settable
+                         ? 0
+                         : r->value[c->factor[0]];
     return uniform(s->seed + (uint64_t)n, value, 12) < share;
 }
 
-static void compare(const struct sim *s, const struct sim_run *a, const struct sim_run *b, struct twin_search_result *out)
+static void compare(const struct sim *s, const struct sim_run *a, const struct sim_run *b,
+                    struct twin_search_result *out)
 {
     uint32_t first = UINT32_MAX;
     const char *layer = NULL;
@@ -132,7 +164,9 @@ static void compare(const struct sim *s, const struct sim_run *a, const struct s
         if (step < first) {
             first = step;
             layer = c->layer;
-            out->vote = c->operation ? TWIN_VOTE_OPERATION : s->vote == TWIN_VOTE_HARDWARE && s->by_core ? TWIN_VOTE_HARDWARE : TWIN_VOTE_UNKNOWN;
+            out->vote = c->operation                                  ? TWIN_VOTE_OPERATION
+                        : s->vote == TWIN_VOTE_HARDWARE && s->by_core ? TWIN_VOTE_HARDWARE
+                                                                      : TWIN_VOTE_UNKNOWN;
         }
     }
     for (int f = 0; f < SIM_FACTORS; f++) {
@@ -148,7 +182,8 @@ static void compare(const struct sim *s, const struct sim_run *a, const struct s
     }
     if (first == UINT32_MAX && uniform(s->seed, a->id * 4096 + b->id, 40) < s->noise) {
         first = (uint32_t)(draw(s->seed, a->id, 41) % SIM_STEPS);
-        layer = twin_search_layer_name((int)(draw(s->seed, a->id * 4096 + b->id, 42) % TWIN_SEARCH_LAYERS));
+        layer = twin_search_layer_name(
+            (int)(draw(s->seed, a->id * 4096 + b->id, 42) % TWIN_SEARCH_LAYERS));
         out->vote = TWIN_VOTE_UNKNOWN;
     }
     out->parted = first != UINT32_MAX;
@@ -157,14 +192,15 @@ static void compare(const struct sim *s, const struct sim_run *a, const struct s
     out->layer = out->parted ? twin_search_layer(layer) : -1;
 }
 
-/* The first run under the same pins that this one, parted from its reference, agrees with. Runs fall into classes only there; else
- * each pair has a draw of its own. */
+/* The first run under the same pins that this one, parted from its reference, agrees with. Runs
+ * fall into classes only there; else each pair has a draw of its own. */
 static uint64_t agrees(const struct sim *s, const struct sim_run *r)
 {
     for (uint32_t i = 1; i < r->id && s->sources && s->source[0].classes; i++) {
         struct twin_search_result pair = {0};
         const struct sim_run *other = &s->run[i];
-        if (other->id != i || other->bad || other->contrast != r->contrast || memcmp(other->pinned, r->pinned, sizeof r->pinned) != 0)
+        if (other->id != i || other->bad || other->contrast != r->contrast ||
+            memcmp(other->pinned, r->pinned, sizeof r->pinned) != 0)
             continue;
         compare(s, other, r, &pair);
         if (!pair.parted)
@@ -173,7 +209,8 @@ static uint64_t agrees(const struct sim *s, const struct sim_run *r)
     return 0;
 }
 
-int sim_make_runs(void *user, const struct twin_search_request *q, size_t n, struct twin_search_result *out, struct twin_error *err)
+int sim_make_runs(void *user, const struct twin_search_request *q, size_t n,
+                  struct twin_search_result *out, struct twin_error *err)
 {
     struct sim *s = user;
     (void)err;
@@ -216,7 +253,9 @@ void sim_close(struct sim *s)
 
 char *sim_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
 {
-    char *verdict = twin_search_verdict_text(r, candidate), *evidence = twin_search_evidence_text(r, candidate), *both = NULL;
+    char *verdict = twin_search_verdict_text(r, candidate);
+    char *evidence = twin_search_evidence_text(r, candidate);
+    char *both = NULL;
     if (verdict && evidence)
         both = tw_printf("%s%s", verdict, evidence);
     tw_free(verdict);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_SIMDE_AVX512_H
 #define TW_SIMDE_AVX512_H
-/* AVX-512 on a processor without it: SIMDe, and element by element what older releases of SIMDe lack. */
+/* AVX-512 on a processor without it: SIMDe, and element by element what older releases of SIMDe
+ * lack. */
 #include <simde/x86/avx512.h>
 #include <simde/x86/f16c.h>
 
@@ -24,7 +25,8 @@ static inline __m512 shim_cvtph_ps(__m256i h)
     float to[16];
     simde_mm256_storeu_si256((simde__m256i *)from, h);
     for (int half = 0; half < 4; half++)
-        simde_mm_storeu_ps(to + 4 * half, simde_mm_cvtph_ps(simde_mm_loadl_epi64((simde__m128i *)(from + 4 * half))));
+        simde_mm_storeu_ps(to + 4 * half, simde_mm_cvtph_ps(simde_mm_loadl_epi64(
+                                              (simde__m128i *)(from + 4 * half))));
     return simde_mm512_loadu_ps(to);
 }
 

@@ -40,23 +40,37 @@ struct synth *synth_new(const char *label)
     must(mkdtemp(s->dir) != NULL, "mkdtemp");
     snprintf(ranks, sizeof ranks, "%s/ranks", s->dir);
     must(tw_mkdirs(ranks, NULL) == 0, "mkdir");
-    s->run = (struct twin_run){.dir = s->dir, .id = (char *)"0", .label = (char *)label, .cwd = (char *)"/", .host = (char *)"host",
-                               .outcome = TWIN_RUN_EXITED, .message = (char *)"", .level = TWIN_LEVEL_TENSORS, .agents = true, .wall_s = 1,
-                               .traces = s->trace, .files = s->file};
+    s->run = (struct twin_run){.dir = s->dir,
+                               .id = (char *)"0",
+                               .label = (char *)label,
+                               .cwd = (char *)"/",
+                               .host = (char *)"host",
+                               .outcome = TWIN_RUN_EXITED,
+                               .message = (char *)"",
+                               .level = TWIN_LEVEL_TENSORS,
+                               .agents = true,
+                               .wall_s = 1,
+                               .traces = s->trace,
+                               .files = s->file};
     static char *argv[] = {(char *)"train", NULL};
     s->run.argv = argv;
     s->run.argc = 1;
     return s;
 }
 
-static struct twin_writer *open_process(struct synth *s, int32_t rank, int32_t world, const char *role, size_t ring_bytes)
+static struct twin_writer *open_process(struct synth *s, int32_t rank, int32_t world,
+                                        const char *role, size_t ring_bytes)
 {
     size_t n = s->run.trace_count++;
     char path[400];
     must(n < PROCESSES, "process count");
     snprintf(path, sizeof path, "%s/ranks/%d.%zu.twt", s->dir, rank, 1000 + n);
     s->trace[n] = strdup(path);
-    struct twin_writer_options o = {.path = path, .rank = rank, .world = world, .role = role, .ring_bytes = ring_bytes,
+    struct twin_writer_options o = {.path = path,
+                                    .rank = rank,
+                                    .world = world,
+                                    .role = role,
+                                    .ring_bytes = ring_bytes,
                                     .lossless = ring_bytes == 0};
     struct twin_error err = TWIN_ERROR_INIT;
     if (twin_writer_open(&o, &s->writer[n], &err) != 0)
@@ -107,7 +121,9 @@ void synth_file(struct synth *s, const char *path, const char *contents)
         snprintf(kept[n], sizeof kept[n], "files/%zu", n);
         snprintf(folder, sizeof folder, "%s/files", s->dir);
         snprintf(copy, sizeof copy, "%s/%s", s->dir, kept[n]);
-        must(tw_mkdirs(folder, NULL) == 0 && tw_write_file_atomic(copy, contents, strlen(contents), NULL) == 0, "write");
+        must(tw_mkdirs(folder, NULL) == 0 &&
+                 tw_write_file_atomic(copy, contents, strlen(contents), NULL) == 0,
+             "write");
         f->kept = kept[n];
     }
 }
@@ -142,7 +158,8 @@ static uint32_t intern(struct twin_writer *w, const char *text)
     return text && text[0] ? twin_writer_string(w, text, strlen(text)) : 0;
 }
 
-uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n, const uint64_t *links, uint32_t count)
+uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n,
+                          const uint64_t *links, uint32_t count)
 {
     struct twin_digest digest;
     struct twin_stats stats;
@@ -150,14 +167,28 @@ uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const fl
     int64_t shape[1] = {(int64_t)n};
     uint32_t ndim = n == 1 ? 0 : 1;
     bool state = r.kind == TWIN_KIND_STATE || r.kind == TWIN_KIND_INDICES;
-    struct twin_tensor t = {.data = x, .dtype = state ? TWIN_U32 : TWIN_F32, .ndim = ndim, .shape = shape};
+    struct twin_tensor t = {
+        .data = x, .dtype = state ? TWIN_U32 : TWIN_F32, .ndim = ndim, .shape = shape};
     bool sketched = !state && !r.no_sketch;
-    must(twin_fingerprint(&t, &digest, &stats, sketched ? &sketch : NULL, NULL) == 0, "fingerprint");
-    struct twin_series series = {.phase = (uint8_t)r.phase, .kind = (uint8_t)r.kind, .name = intern(w, r.name), .scope = intern(w, r.scope),
-                                 .role = intern(w, r.role), .op = intern(w, r.op), .site = intern(w, r.site)};
-    struct twin_observation o = {.series = twin_writer_series(w, &series), .layout = twin_writer_layout(w, t.dtype, ndim, shape),
-                                 .flags = r.flags | TWIN_REC_STATS | (sketched ? TWIN_REC_SKETCH : 0) | (count ? TWIN_REC_LINKS : 0),
-                                 .digest = digest, .stats = &stats, .sketch = sketched ? &sketch : NULL, .links = links, .link_count = count};
+    must(twin_fingerprint(&t, &digest, &stats, sketched ? &sketch : NULL, NULL) == 0,
+         "fingerprint");
+    struct twin_series series = {.phase = (uint8_t)r.phase,
+                                 .kind = (uint8_t)r.kind,
+                                 .name = intern(w, r.name),
+                                 .scope = intern(w, r.scope),
+                                 .role = intern(w, r.role),
+                                 .op = intern(w, r.op),
+                                 .site = intern(w, r.site)};
+    struct twin_observation o = {.series = twin_writer_series(w, &series),
+                                 .layout = twin_writer_layout(w, t.dtype, ndim, shape),
+                                 .flags = r.flags | TWIN_REC_STATS |
+                                          (sketched ? TWIN_REC_SKETCH : 0) |
+                                          (count ? TWIN_REC_LINKS : 0),
+                                 .digest = digest,
+                                 .stats = &stats,
+                                 .sketch = sketched ? &sketch : NULL,
+                                 .links = links,
+                                 .link_count = count};
     return twin_writer_record(w, &o);
 }
 
@@ -182,30 +213,39 @@ static uint32_t draw(struct synth_model *m)
     return (uint32_t)(m->generator >> 33);
 }
 
-static float disturbed(const struct synth_model *m, enum synth_place place, uint32_t step, int param, float value)
+static float disturbed(const struct synth_model *m, enum synth_place place, uint32_t step,
+                       int param, float value)
 {
     for (int i = 0; i < m->disturbances; i++)
-        if (m->disturb[i].place == place && m->disturb[i].step == step && (param < 0 || m->disturb[i].param == param))
+        if (m->disturb[i].place == place && m->disturb[i].step == step &&
+            (param < 0 || m->disturb[i].param == param))
             value += m->disturb[i].by;
     return value;
 }
 
-static void put(const struct synth_model *m, struct twin_writer *w, struct synth_record r, const float *x, size_t n)
+static void put(const struct synth_model *m, struct twin_writer *w, struct synth_record r,
+                const float *x, size_t n)
 {
     if (!m->skip || strcmp(m->skip, r.name) != 0)
         synth_put(w, r, x, n);
 }
 
-static void put_generator(const struct synth_model *m, struct twin_writer *w, enum twin_phase phase, const char *name, uint64_t generator,
-                          const char *consumer)
+static void put_generator(const struct synth_model *m, struct twin_writer *w, enum twin_phase phase,
+                          const char *name, uint64_t generator, const char *consumer)
 {
     float state[2];
     memcpy(state, &generator, sizeof state);
-    put(m, w, (struct synth_record){.phase = phase, .kind = TWIN_KIND_STATE, .name = name, .op = consumer,
-                                    .site = consumer ? "train.py:30 in main" : NULL}, state, 2);
+    put(m, w,
+        (struct synth_record){.phase = phase,
+                              .kind = TWIN_KIND_STATE,
+                              .name = name,
+                              .op = consumer,
+                              .site = consumer ? "train.py:30 in main" : NULL},
+        state, 2);
 }
 
-static void put_state(const struct synth_model *m, struct twin_writer *w, enum twin_phase phase, const char *consumer)
+static void put_state(const struct synth_model *m, struct twin_writer *w, enum twin_phase phase,
+                      const char *consumer)
 {
     put_generator(m, w, phase, "torch.cpu", m->generator, consumer);
     if (m->eval_generator && !consumer)
@@ -214,11 +254,13 @@ static void put_state(const struct synth_model *m, struct twin_writer *w, enum t
 
 static const char *parameter(int p)
 {
-    static const char *const names[SYNTH_PARAMS] = {"embed.weight", "fc1.weight", "fc1.bias", "fc2.weight"};
+    static const char *const names[SYNTH_PARAMS] = {"embed.weight", "fc1.weight", "fc1.bias",
+                                                    "fc2.weight"};
     return names[p];
 }
 
-static void forward(struct synth_model *m, struct twin_writer *w, uint32_t step, const float *batch, float h[2][SYNTH_SIZE], bool eval)
+static void forward(struct synth_model *m, struct twin_writer *w, uint32_t step, const float *batch,
+                    float h[2][SYNTH_SIZE], bool eval)
 {
     for (int i = 0; i < SYNTH_SIZE; i++) {
         h[0][i] = tanhf(m->weight[0][i] * batch[i] + m->weight[1][i]);
@@ -229,22 +271,42 @@ static void forward(struct synth_model *m, struct twin_writer *w, uint32_t step,
     int first = m->reorder ? 1 : 0;
     static const char *const names[2] = {"fc1", "output"};
     for (int k = 0; k < 2; k++)
-        put(m, w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = names[k ^ first], .scope = "Net",
-                                        .op = "Linear", .site = "model.py:12 in forward"}, h[k ^ first], SYNTH_SIZE);
+        put(m, w,
+            (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                  .kind = TWIN_KIND_ACTIVATION,
+                                  .name = names[k ^ first],
+                                  .scope = "Net",
+                                  .op = "Linear",
+                                  .site = "model.py:12 in forward"},
+            h[k ^ first], SYNTH_SIZE);
 }
 
-static void make_batch(struct synth_model *m, struct twin_writer *w, uint32_t step, uint32_t offset, const char *loader, float *batch)
+static void make_batch(struct synth_model *m, struct twin_writer *w, uint32_t step, uint32_t offset,
+                       const char *loader, float *batch)
 {
     float indices[SYNTH_SIZE];
     for (uint32_t i = 0; i < SYNTH_SIZE; i++) {
-        uint32_t index = m->shuffle && offset == 0 ? (uint32_t)((m->shuffled + step * 31 + i * 7) % 1000) : (step * SYNTH_SIZE + i + offset) % 1000;
+        uint32_t index = m->shuffle && offset == 0
+                             ? (uint32_t)((m->shuffled + step * 31 + i * 7) % 1000)
+                             : (step * SYNTH_SIZE + i + offset) % 1000;
         index = (uint32_t)disturbed(m, AT_INDICES, step, -1, (float)index);
         memcpy(&indices[i], &index, 4);
         batch[i] = (float)cos(0.01 * index + 0.5 * m->rank);
     }
     batch[0] = disturbed(m, AT_BATCH, step, -1, batch[0]);
-    put(m, w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_INDICES, .name = "sample indices", .scope = loader}, indices, SYNTH_SIZE);
-    put(m, w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .scope = loader, .op = "TensorDataset"}, batch, SYNTH_SIZE);
+    put(m, w,
+        (struct synth_record){.phase = TWIN_PHASE_DATA,
+                              .kind = TWIN_KIND_INDICES,
+                              .name = "sample indices",
+                              .scope = loader},
+        indices, SYNTH_SIZE);
+    put(m, w,
+        (struct synth_record){.phase = TWIN_PHASE_DATA,
+                              .kind = TWIN_KIND_BATCH,
+                              .name = "batch",
+                              .scope = loader,
+                              .op = "TensorDataset"},
+        batch, SYNTH_SIZE);
 }
 
 static void evaluate(struct synth_model *m, struct twin_writer *w, uint32_t step)
@@ -252,7 +314,8 @@ static void evaluate(struct synth_model *m, struct twin_writer *w, uint32_t step
     float batch[SYNTH_SIZE], h[2][SYNTH_SIZE];
     if (m->eval_apart) {
         m->eval_generator = tw_mix64(m->eval_generator + 1);
-        put_generator(m, w, TWIN_PHASE_RNG, "generator#1", m->eval_generator, "DataLoader.__iter__");
+        put_generator(m, w, TWIN_PHASE_RNG, "generator#1", m->eval_generator,
+                      "DataLoader.__iter__");
     } else {
         draw(m);
         put_state(m, w, TWIN_PHASE_RNG, "DataLoader.__iter__");
@@ -265,7 +328,12 @@ static void put_init(struct synth_model *m, struct twin_writer *w)
 {
     for (int p = 0; p < SYNTH_PARAMS; p++) {
         m->weight[p][3] = disturbed(m, AT_INIT, 0, p, m->weight[p][3]);
-        put(m, w, (struct synth_record){.phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_WEIGHT, .name = parameter(p), .scope = "Net"}, m->weight[p], SYNTH_SIZE);
+        put(m, w,
+            (struct synth_record){.phase = TWIN_PHASE_INIT,
+                                  .kind = TWIN_KIND_WEIGHT,
+                                  .name = parameter(p),
+                                  .scope = "Net"},
+            m->weight[p], SYNTH_SIZE);
     }
 }
 
@@ -281,26 +349,43 @@ static void one_step(struct synth_model *m, struct twin_writer *w, uint32_t step
     for (int i = 0; i < SYNTH_SIZE; i++)
         loss += (h[1][i] - batch[i]) * (h[1][i] - batch[i]) / SYNTH_SIZE;
     loss = disturbed(m, AT_LOSS, step, -1, loss);
-    put(m, w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss", .op = "MSELoss"}, &loss, 1);
+    put(m, w,
+        (struct synth_record){
+            .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss", .op = "MSELoss"},
+        &loss, 1);
     for (int i = 0; i < SYNTH_SIZE; i++) {
-        float d = 2 * (h[1][i] - batch[i]) / SYNTH_SIZE, back = d * m->weight[3][i] * (1 - h[0][i] * h[0][i]);
+        float d = 2 * (h[1][i] - batch[i]) / SYNTH_SIZE;
+        float back = d * m->weight[3][i] * (1 - h[0][i] * h[0][i]);
         gradient[0][i] = back * batch[i];
         gradient[1][i] = back;
         gradient[2][i] = d;
         gradient[3][i] = d * h[0][i];
     }
     for (int p = 0; p < SYNTH_PARAMS; p++) {
-        struct synth_record r = {.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT_LOCAL, .name = parameter(p), .scope = "Net"};
+        struct synth_record r = {.phase = TWIN_PHASE_BACKWARD,
+                                 .kind = TWIN_KIND_GRADIENT_LOCAL,
+                                 .name = parameter(p),
+                                 .scope = "Net"};
         gradient[p][1] = disturbed(m, AT_LOCAL, step, p, gradient[p][1]);
         if (m->world > 1)
             put(m, w, r, gradient[p], SYNTH_SIZE);
     }
     for (int p = 0; p < SYNTH_PARAMS; p++) {
-        struct synth_record r = {.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = parameter(p), .scope = "Net", .flags = TWIN_REC_UNORDERED};
+        struct synth_record r = {.phase = TWIN_PHASE_BACKWARD,
+                                 .kind = TWIN_KIND_GRADIENT,
+                                 .name = parameter(p),
+                                 .scope = "Net",
+                                 .flags = TWIN_REC_UNORDERED};
         gradient[p][1] = disturbed(m, AT_GRADIENT, step, p, gradient[p][1]);
         put(m, w, r, gradient[p], SYNTH_SIZE);
     }
-    put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_HYPER, .name = "lr[0]", .scope = "SGD", .op = "SGD"}, &m->lr, 1);
+    put(m, w,
+        (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                              .kind = TWIN_KIND_HYPER,
+                              .name = "lr[0]",
+                              .scope = "SGD",
+                              .op = "SGD"},
+        &m->lr, 1);
     for (int p = 0; p < SYNTH_PARAMS; p++) {
         for (int i = 0; i < SYNTH_SIZE; i++)
             m->moment[p][i] = 0.9f * m->moment[p][i] + gradient[p][i];
@@ -310,8 +395,20 @@ static void one_step(struct synth_model *m, struct twin_writer *w, uint32_t step
         m->weight[p][4] = disturbed(m, AT_WEIGHT, step, p, m->weight[p][4]);
         char name[64];
         snprintf(name, sizeof name, "%s.momentum_buffer", parameter(p));
-        put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = parameter(p), .scope = "Net", .op = "SGD"}, m->weight[p], SYNTH_SIZE);
-        put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_MOMENT, .name = name, .scope = "Net", .op = "SGD"}, m->moment[p], SYNTH_SIZE);
+        put(m, w,
+            (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                  .kind = TWIN_KIND_WEIGHT,
+                                  .name = parameter(p),
+                                  .scope = "Net",
+                                  .op = "SGD"},
+            m->weight[p], SYNTH_SIZE);
+        put(m, w,
+            (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                  .kind = TWIN_KIND_MOMENT,
+                                  .name = name,
+                                  .scope = "Net",
+                                  .op = "SGD"},
+            m->moment[p], SYNTH_SIZE);
     }
     put_state(m, w, TWIN_PHASE_RNG, NULL);
     twin_writer_step_end(w);
@@ -337,7 +434,12 @@ void synth_train(struct synth_model *m, struct twin_writer *w)
             put_state(m, w, TWIN_PHASE_RNG, "RandomSampler.__iter__");
         }
         if (m->order != 0 && step == m->start)
-            put(m, w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_ORDER, .name = "parameters[0]", .scope = "SGD"}, &m->order, 1);
+            put(m, w,
+                (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                      .kind = TWIN_KIND_ORDER,
+                                      .name = "parameters[0]",
+                                      .scope = "SGD"},
+                &m->order, 1);
         one_step(m, w, step);
         if (m->die_at && step == m->die_at)
             return;
@@ -358,7 +460,10 @@ struct synth *synth_train_run(const char *label, struct synth_model *m)
 
 #define CREW 4
 
-struct member { struct synth_crew *crew; int number; };
+struct member {
+    struct synth_crew *crew;
+    int number;
+};
 
 struct synth_crew {
     pthread_t thread[CREW];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent in its own process: the environment protocol, records against the fingerprint library as the oracle, threads,
- * steps, every allocation made to fail. The process-level behaviour is in tests/agents/test_native_*.py. */
+/* The agent in its own process: the environment protocol, records against the fingerprint library
+ * as the oracle, threads, steps, every allocation made to fail. The process-level behaviour is in
+ * tests/agents/test_native_*.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,13 +31,31 @@ static void set(const char *name, const char *value)
 static void test_levels_and_numbers(void **state)
 {
     (void)state;
-    static const struct { const char *level; int expected; } levels[] = {
-        {"steps", TW_LEVEL_STEPS}, {"tensors", TW_LEVEL_TENSORS}, {"modules", TW_LEVEL_MODULES}, {"ops", TW_LEVEL_OPS},
-        {NULL, TW_LEVEL_TENSORS}, {"", TW_LEVEL_TENSORS}, {"OPS", TW_LEVEL_TENSORS}};
-    static const struct { const char *text; bool given; uint32_t first, last; } windows[] = {
-        {"3:9", true, 3, 9}, {"0:4294967295", true, 0, UINT32_MAX}, {"5:5", true, 5, 5}, {NULL, false, 0, 0}, {"", false, 0, 0},
-        {"9:3", false, 0, 0}, {"3", false, 0, 0}, {":", false, 0, 0}, {"3:", false, 0, 0}, {":3", false, 0, 0},
-        {"3:4294967296", false, 0, 0}, {"-1:3", false, 0, 0}, {"1:2:3", false, 0, 0}, {"00000000000000000000001:2", false, 0, 0}};
+    static const struct {
+        const char *level;
+        int expected;
+    } levels[] = {{"steps", TW_LEVEL_STEPS},     {"tensors", TW_LEVEL_TENSORS},
+                  {"modules", TW_LEVEL_MODULES}, {"ops", TW_LEVEL_OPS},
+                  {NULL, TW_LEVEL_TENSORS},      {"", TW_LEVEL_TENSORS},
+                  {"OPS", TW_LEVEL_TENSORS}};
+    static const struct {
+        const char *text;
+        bool given;
+        uint32_t first, last;
+    } windows[] = {{"3:9", true, 3, 9},
+                   {"0:4294967295", true, 0, UINT32_MAX},
+                   {"5:5", true, 5, 5},
+                   {NULL, false, 0, 0},
+                   {"", false, 0, 0},
+                   {"9:3", false, 0, 0},
+                   {"3", false, 0, 0},
+                   {":", false, 0, 0},
+                   {"3:", false, 0, 0},
+                   {":3", false, 0, 0},
+                   {"3:4294967296", false, 0, 0},
+                   {"-1:3", false, 0, 0},
+                   {"1:2:3", false, 0, 0},
+                   {"00000000000000000000001:2", false, 0, 0}};
     struct tw_agent_config c;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         set("TWINRUN_LEVEL", levels[i].level);
@@ -73,7 +92,8 @@ static void test_run_folder_and_id(void **state)
     (void)state;
     struct tw_agent_config c;
     char *keep = tw_strdup(getenv("TWINRUN_RUN_DIR")), long_path[PATH_MAX + 10];
-    static const uint8_t id[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10};
+    static const uint8_t id[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
+                                   0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10};
     static const uint8_t none[16];
     set("TWINRUN_RUN_ID", "0123456789abcdefFEDCBA9876543210");
     assert_true(tw_config_read(&c));
@@ -116,7 +136,8 @@ static void *record_steps(void *p)
     for (int step = 0; step < STEPS; step++) {
         for (int i = 0; i < PER_STEP; i++) {
             fill(x, thread, step, i);
-            twin_record("weight:w", TWIN_F32, 2, (int64_t[]){8, 8}, i % 2 ? (int64_t[]){1, 8} : NULL, x, 0);
+            twin_record("weight:w", TWIN_F32, 2, (int64_t[]){8, 8},
+                        i % 2 ? (int64_t[]){1, 8} : NULL, x, 0);
         }
         pthread_barrier_wait(&barrier);
         if (thread == 0)
@@ -126,12 +147,14 @@ static void *record_steps(void *p)
     return NULL;
 }
 
-/* Allocations of the first record (opening, the thread's ring and context) fail one by one: nothing visible happens. */
+/* Allocations of the first record (opening, the thread's ring and context) fail one by one: nothing
+ * visible happens. */
 static void test_failing_allocations_before_the_first_record(void **state)
 {
     (void)state;
     float x = 1;
-    /* Interning and layouts fail inside an open writer; failing to open would switch recording off for good. */
+    /* Interning and layouts fail inside an open writer; failing to open would switch recording off
+     * for good. */
     assert_true(twin_open());
     for (uint64_t n = 1; n <= 12; n++) {
         char name[32];
@@ -162,7 +185,8 @@ static void test_threads_and_steps(void **state)
     assert_int_equal(tw_agent_step(), STEPS + 1);
 }
 
-/* A thread that looked while another one was still opening the trace comes here when it is open: no clone, its record counts. */
+/* A thread that looked while another one was still opening the trace comes here when it is open: no
+ * clone, its record counts. */
 static void test_the_second_of_two_first_records(void **state)
 {
     (void)state;
@@ -181,24 +205,41 @@ static void test_batches_of_items(void **state)
     uint8_t bytes[12] = "eleven chars";
     double d[4] = {1, -2, 3, -4};
     uint64_t links[TWIN_MAX_LINKS + 5] = {1, 2, 3};
-    struct tw_agent_item items[3] = {
-        {.data = d, .shape = shape, .count = 4, .series = tw_agent_series(TWIN_PHASE_DATA, TWIN_KIND_BATCH, "many", NULL, NULL, NULL, NULL),
-         .layout = tw_agent_layout(TWIN_F64, 2, shape), .flags = TW_ITEM_STATS | TW_ITEM_SKETCH, .dtype = TWIN_F64, .ndim = 2},
-        {.data = d, .count = 3, .series = tw_agent_series(TWIN_PHASE_DATA, TWIN_KIND_BATCH, "flat", NULL, NULL, NULL, NULL),
-         .layout = tw_agent_layout(TWIN_F64, 1, big), .dtype = TWIN_F64, .flags = (uint32_t)TWIN_REC_RECOMPUTED << 8},
-        {.series = tw_agent_series(TWIN_PHASE_DATA, TWIN_KIND_BATCH, "unseen", NULL, NULL, NULL, NULL),
-         .flags = (uint32_t)TWIN_REC_UNOBSERVED << 8}};
-    assert_true(items[0].series && items[1].series && items[2].series && items[0].layout && items[1].layout);
+    struct tw_agent_item items[3] = {{.data = d,
+                                      .shape = shape,
+                                      .count = 4,
+                                      .series = tw_agent_series(TWIN_PHASE_DATA, TWIN_KIND_BATCH,
+                                                                "many", NULL, NULL, NULL, NULL),
+                                      .layout = tw_agent_layout(TWIN_F64, 2, shape),
+                                      .flags = TW_ITEM_STATS | TW_ITEM_SKETCH,
+                                      .dtype = TWIN_F64,
+                                      .ndim = 2},
+                                     {.data = d,
+                                      .count = 3,
+                                      .series = tw_agent_series(TWIN_PHASE_DATA, TWIN_KIND_BATCH,
+                                                                "flat", NULL, NULL, NULL, NULL),
+                                      .layout = tw_agent_layout(TWIN_F64, 1, big),
+                                      .dtype = TWIN_F64,
+                                      .flags = (uint32_t)TWIN_REC_RECOMPUTED << 8},
+                                     {.series = tw_agent_series(TWIN_PHASE_DATA, TWIN_KIND_BATCH,
+                                                                "unseen", NULL, NULL, NULL, NULL),
+                                      .flags = (uint32_t)TWIN_REC_UNOBSERVED << 8}};
+    assert_true(items[0].series && items[1].series && items[2].series && items[0].layout &&
+                items[1].layout);
     assert_int_equal(tw_agent_records(items, 3, links, TWIN_MAX_LINKS + 5), 3);
-    assert_true(items[0].link && items[1].link == items[0].link + 1 && items[2].link == items[0].link + 2);
+    assert_true(items[0].link && items[1].link == items[0].link + 1 &&
+                items[2].link == items[0].link + 2);
     assert_int_equal(items[0].link >> 32, tw_agent_step());
     assert_true(tw_agent_bytes(items[0].series, bytes, sizeof bytes, 0) > items[2].link);
     struct twin_digest raw = twin_digest_bytes(bytes, sizeof bytes, 0);
-    assert_true(tw_agent_quick_digest(bytes, sizeof bytes) == (raw.a ^ (raw.b << 32 | raw.b >> 32)));
-    uint64_t regions[] = {(uintptr_t)bytes, sizeof bytes, (uintptr_t)bytes + 1, sizeof bytes - 1}, digests[2];
+    assert_true(tw_agent_quick_digest(bytes, sizeof bytes) ==
+                (raw.a ^ (raw.b << 32 | raw.b >> 32)));
+    uint64_t regions[] = {(uintptr_t)bytes, sizeof bytes, (uintptr_t)bytes + 1, sizeof bytes - 1};
+    uint64_t digests[2];
     tw_agent_quick_digests(regions, 2, digests);
     assert_true(digests[0] == tw_agent_quick_digest(bytes, sizeof bytes));
-    assert_true(digests[1] == tw_agent_quick_digest((const char *)(const void *)bytes + 1, sizeof bytes - 1));
+    assert_true(digests[1] ==
+                tw_agent_quick_digest((const char *)(const void *)bytes + 1, sizeof bytes - 1));
     assert_int_equal(tw_agent_records(NULL, 3, NULL, 0), 0);
     assert_int_equal(tw_agent_series(TWIN_PHASE_COUNT, 1, "x", NULL, NULL, NULL, NULL), 0);
     assert_int_equal(tw_agent_series(1, TWIN_KIND_COUNT, "x", NULL, NULL, NULL, NULL), 0);
@@ -249,7 +290,10 @@ static void check_threads(struct twin_trace *t)
             struct twin_stats stats;
             assert_true(thread >= 0 && thread < THREADS && k >= 0 && k < PER_STEP);
             fill(x, thread, (int)step - 1, k);
-            struct twin_tensor view = {.data = x, .dtype = TWIN_F32, .ndim = 2, .shape = (int64_t[]){8, 8},
+            struct twin_tensor view = {.data = x,
+                                       .dtype = TWIN_F32,
+                                       .ndim = 2,
+                                       .shape = (int64_t[]){8, 8},
                                        .strides = k % 2 ? (int64_t[]){1, 8} : NULL};
             assert_int_equal(twin_fingerprint(&view, &digest, &stats, NULL, NULL), 0);
             assert_true(digest.a == r[i].digest.a && digest.b == r[i].digest.b);
@@ -302,14 +346,19 @@ static void test_what_was_recorded(void **state)
     twin_trace_close(t);
 }
 
-/* The agent reads its environment in a constructor: the program starts itself again inside a run folder. */
+/* The agent reads its environment in a constructor: the program starts itself again inside a run
+ * folder. */
 /* ---- memory that cannot be read */
 
 static bool readable(const void *data, int64_t rows, int64_t columns, int64_t row_stride)
 {
     const int64_t shape[] = {rows, columns}, strides[] = {row_stride, 1};
-    struct tw_agent_item item = {.data = data, .shape = shape, .strides = row_stride ? strides : NULL,
-                                 .dtype = TWIN_F32, .ndim = 2, .count = 1};
+    struct tw_agent_item item = {.data = data,
+                                 .shape = shape,
+                                 .strides = row_stride ? strides : NULL,
+                                 .dtype = TWIN_F32,
+                                 .ndim = 2,
+                                 .count = 1};
     return tw_agent_readable(&item, false);
 }
 
@@ -336,7 +385,8 @@ static void test_memory_that_cannot_be_read(void **state)
                 assert_true(readable(m, page, FLOATS, 0));
             assert_false(readable(at + 2000, 1, 1, 0));
             if (kind)
-                assert_true(mmap(at, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+                assert_true(mmap(at, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                                 0) == at);
             else
                 assert_int_equal(mprotect(at, 4096, PROT_READ), 0);
         }
@@ -366,11 +416,15 @@ int main(int argc, char **argv)
         return 99;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_levels_and_numbers), cmocka_unit_test(test_run_folder_and_id),
-        cmocka_unit_test(test_failing_allocations_before_the_first_record), cmocka_unit_test(test_threads_and_steps),
+        cmocka_unit_test(test_levels_and_numbers),
+        cmocka_unit_test(test_run_folder_and_id),
+        cmocka_unit_test(test_failing_allocations_before_the_first_record),
+        cmocka_unit_test(test_threads_and_steps),
         cmocka_unit_test(test_the_second_of_two_first_records),
-        cmocka_unit_test(test_batches_of_items), cmocka_unit_test(test_window),
-        cmocka_unit_test(test_memory_that_cannot_be_read), cmocka_unit_test(test_what_was_recorded),
+        cmocka_unit_test(test_batches_of_items),
+        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_memory_that_cannot_be_read),
+        cmocka_unit_test(test_what_was_recorded),
     };
     char *dir = tw_strdup(getenv("TWINRUN_RUN_DIR"));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,8 @@ static char *in_words(const struct twin_arms *arms)
     size_t n;
     const struct twin_difference *d = twin_arms_differences(arms, &n);
     for (size_t i = 0; i < n; i++)
-        tw_buf_printf(&b, "%s%s: %s -> %s", i ? "; " : "", d[i].id, d[i].a ? d[i].a : "-", d[i].b ? d[i].b : "-");
+        tw_buf_printf(&b, "%s%s: %s -> %s", i ? "; " : "", d[i].id, d[i].a ? d[i].a : "-",
+                      d[i].b ? d[i].b : "-");
     tw_buf_puts(&b, "");
     return tw_buf_steal(&b);
 }
@@ -35,20 +36,26 @@ static struct twin_arms *arms_of(const char *a, const char *b)
 static void differences(void **state)
 {
     (void)state;
-    static const struct { const char *a, *b, *expected; } cases[] = {
+    static const struct {
+        const char *a, *b, *expected;
+    } cases[] = {
         {"python t.py", "python t.py", ""},
         {"python  't.py' \"x y\"", "python t.py 'x y'", ""},
         {"OMP_NUM_THREADS=1 python t.py", "OMP_NUM_THREADS=4 FOO=1 python t.py --workers 2",
-         "env:OMP_NUM_THREADS: OMP_NUM_THREADS=1 -> OMP_NUM_THREADS=4; env:FOO: - -> FOO=1; arg:--workers: - -> --workers 2"},
+         "env:OMP_NUM_THREADS: OMP_NUM_THREADS=1 -> OMP_NUM_THREADS=4; env:FOO: - -> FOO=1; "
+         "arg:--workers: - -> --workers 2"},
         {"A=1 B=2 python t.py", "B=2 A=1 python t.py", ""},
         {"python t.py", "env A=1 python t.py", "env:A: - -> A=1"},
         {"env -i A=1 python t.py", "env -i A=2 python t.py", "arg:-i: A=1 -> A=2"},
         {"export A=1 && python t.py", "export A=2 && python t.py", "env:A: A=1 -> A=2"},
-        {"python t.py --lr .1 --seed 3", "python t.py --lr .2 --seed 4", "arg:--lr: --lr .1 -> --lr .2; arg:--seed: --seed 3 -> --seed 4"},
+        {"python t.py --lr .1 --seed 3", "python t.py --lr .2 --seed 4",
+         "arg:--lr: --lr .1 -> --lr .2; arg:--seed: --seed 3 -> --seed 4"},
         {"p --a=1 --b", "p --a=2", "arg:--a: --a=1 -> --a=2; arg:--b: --b -> -"},
-        {"p --betas .9 .99", "p --betas .8 .999", "arg:--betas: .9 -> .8; arg:--betas#2: .99 -> .999"},
+        {"p --betas .9 .99", "p --betas .8 .999",
+         "arg:--betas: .9 -> .8; arg:--betas#2: .99 -> .999"},
         {"p in.txt 3 out", "p in.txt -3 out", "arg:2: 3 -> -3"},
-        {"p --adam --lr 1", "p --sgd --momentum .9 --lr 1", "arg:--adam: --adam -> --sgd; arg:--momentum: - -> --momentum .9"},
+        {"p --adam --lr 1", "p --sgd --momentum .9 --lr 1",
+         "arg:--adam: --adam -> --sgd; arg:--momentum: - -> --momentum .9"},
         {"p --a 1", "p --b 2", "arg:--a: --a 1 -> -; arg:--b: - -> --b 2"},
         {"p --a 1 --b 2", "p --b 3 --a 4", "arg:--a: --a 1 -> --a 4; arg:--b: --b 2 -> --b 3"},
         {"python3.11 t.py", "python3.12 t.py", "program: python3.11 -> python3.12"},
@@ -72,10 +79,13 @@ static void differences(void **state)
 static void mixes(void **state)
 {
     (void)state;
-    const char *a = "T=1 python  t.py --adam --n 2 | tee 'l 1'", *b = "T=4 U=1 python t.py --sgd --n 3 --w 2 | tee 'l 1'";
+    const char *a = "T=1 python  t.py --adam --n 2 | tee 'l 1'";
+    const char *b = "T=4 U=1 python t.py --sgd --n 3 --w 2 | tee 'l 1'";
     static const char *const expected[] = {
-        "T=1 python  t.py --adam --n 2 | tee 'l 1'",         "T=4 python t.py --adam --n 2 | tee 'l 1'",
-        "T=1 U=1 python t.py --adam --n 2 | tee 'l 1'",      "T=4 U=1 python t.py --adam --n 2 | tee 'l 1'",
+        "T=1 python  t.py --adam --n 2 | tee 'l 1'",
+        "T=4 python t.py --adam --n 2 | tee 'l 1'",
+        "T=1 U=1 python t.py --adam --n 2 | tee 'l 1'",
+        "T=4 U=1 python t.py --adam --n 2 | tee 'l 1'",
         "T=1 python t.py --sgd --n 2 | tee 'l 1'",
     };
     struct twin_arms *arms = arms_of(a, b);
@@ -100,7 +110,9 @@ static unsigned draw(unsigned below)
 
 static char *random_arguments(void)
 {
-    static const char *const words[] = {"--a", "--b", "--c=1", "--c=2", "-x", "-y", "1", "2", "f", "g", "> o", "> p", "--a 1", "--a 2", "--b 1 2", "--b 1 3"};
+    static const char *const words[] = {"--a",   "--b",   "--c=1",   "--c=2",  "-x",  "-y",
+                                        "1",     "2",     "f",       "g",      "> o", "> p",
+                                        "--a 1", "--a 2", "--b 1 2", "--b 1 3"};
     struct tw_buf b = {0};
     tw_buf_puts(&b, "p");
     for (unsigned n = draw(9); n > 0; n--)
@@ -108,13 +120,17 @@ static char *random_arguments(void)
     return tw_buf_steal(&b);
 }
 
-/* A difference in front keeps the mixes from being A or B themselves: all that stands behind it must be as in A, or as in B. */
+/* A difference in front keeps the mixes from being A or B themselves: all that stands behind it
+ * must be as in A, or as in B. */
 static void both_ends(void **state)
 {
     (void)state;
     unsigned several = 0;
     for (number = 7; several < 3000;) {
-        char *p = random_arguments(), *q = random_arguments(), *a = tw_printf("X=1 %s", p), *b = tw_printf("X=2 %s", q);
+        char *p = random_arguments();
+        char *q = random_arguments();
+        char *a = tw_printf("X=1 %s", p);
+        char *b = tw_printf("X=2 %s", q);
         size_t n;
         struct twin_arms *arms = arms_of(a, b);
         const struct twin_difference *d = twin_arms_differences(arms, &n);
@@ -145,9 +161,15 @@ static void both_ends(void **state)
 static void refused(void **state)
 {
     (void)state;
-    static const struct { const char *a, *b; int code; const char *says; } cases[] = {
-        {"p 'x", "p x", TWIN_EINVAL, "quote"},          {"p $(x", "p x", TWIN_EINVAL, "quote"},
-        {"p x", "cd y && p x", TWIN_EINVAL, "of B &&"}, {"p << E\nx\nE", "p", TWIN_EUNSUPPORTED, "here-document"},
+    static const struct {
+        const char *a, *b;
+        int code;
+        const char *says;
+    } cases[] = {
+        {"p 'x", "p x", TWIN_EINVAL, "quote"},
+        {"p $(x", "p x", TWIN_EINVAL, "quote"},
+        {"p x", "cd y && p x", TWIN_EINVAL, "of B &&"},
+        {"p << E\nx\nE", "p", TWIN_EUNSUPPORTED, "here-document"},
         {"p | q", "p; q", TWIN_EINVAL, "one shape"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -172,11 +194,15 @@ static void refused(void **state)
     tw_buf_free(&deep);
 }
 
-/* One more in front and one less behind: all words have another place. Beyond what the table takes they are paired in order. */
+/* One more in front and one less behind: all words have another place. Beyond what the table takes
+ * they are paired in order. */
 static void long_commands(void **state)
 {
     (void)state;
-    static const struct { int words, code; const char *expected; } cases[] = {{1000, 0, "arg:1: - -> x; arg:1001: y -> -"}, {5000, TWIN_ELIMIT, NULL}};
+    static const struct {
+        int words, code;
+        const char *expected;
+    } cases[] = {{1000, 0, "arg:1: - -> x; arg:1001: y -> -"}, {5000, TWIN_ELIMIT, NULL}};
     for (size_t k = 0; k < 2; k++) {
         struct tw_buf a = {0}, b = {0};
         tw_buf_puts(&a, "p");
@@ -201,7 +227,8 @@ static void long_commands(void **state)
 static void without_memory(void **state)
 {
     (void)state;
-    const char *a = "T=1 env q --adam --n 2 1 > x | tee 'l 1'", *b = "T=4 U=1 p --sgd --n 3 --w 2 > y | tee 'l 1'";
+    const char *a = "T=1 env q --adam --n 2 1 > x | tee 'l 1'";
+    const char *b = "T=4 U=1 p --sgd --n 3 --w 2 > y | tee 'l 1'";
     for (uint64_t n = 1;; n++) {
         struct twin_error err = TWIN_ERROR_INIT;
         struct twin_arms *arms;
@@ -221,8 +248,9 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(differences), cmocka_unit_test(mixes),         cmocka_unit_test(both_ends),
-        cmocka_unit_test(refused),     cmocka_unit_test(long_commands), cmocka_unit_test(without_memory),
+        cmocka_unit_test(differences),   cmocka_unit_test(mixes),
+        cmocka_unit_test(both_ends),     cmocka_unit_test(refused),
+        cmocka_unit_test(long_commands), cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

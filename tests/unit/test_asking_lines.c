@@ -18,7 +18,8 @@ struct job {
     uint32_t trials;
 };
 
-static int trial_of(void *user, const bool *other, size_t count, enum twin_line_trial *out, struct twin_error *err)
+static int trial_of(void *user, const bool *other, size_t count, enum twin_line_trial *out,
+                    struct twin_error *err)
 {
     struct job *j = user;
     bool asked = false, met = false, diverged = j->always;
@@ -35,9 +36,11 @@ static int trial_of(void *user, const bool *other, size_t count, enum twin_line_
     return 0;
 }
 
-static void find(struct job *j, size_t count, uint32_t max_runs, const char *expected, uint32_t runs_expected)
+static void find(struct job *j, size_t count, uint32_t max_runs, const char *expected,
+                 uint32_t runs_expected)
 {
-    static const char word[] = {[TWIN_LINE_NOT_TRIED] = '?', [TWIN_LINE_AGREES] = '.', [TWIN_LINE_DIVERGES] = 'D'};
+    static const char word[] = {
+        [TWIN_LINE_NOT_TRIED] = '?', [TWIN_LINE_AGREES] = '.', [TWIN_LINE_DIVERGES] = 'D'};
     enum twin_line_answer answer[MOST];
     char text[MOST + 1] = {0};
     uint32_t runs = 0;
@@ -60,7 +63,8 @@ static void test_many(void **state)
 {
     (void)state;
     find(&(struct job){.guilty = {[6] = true}}, 8, 12, "......D.", 6);
-    find(&(struct job){.guilty = {[39] = true}}, 40, 14, ".......................................D", 12);
+    find(&(struct job){.guilty = {[39] = true}}, 40, 14, ".......................................D",
+         12);
     find(&(struct job){{false}}, 40, 14, "........................................", 2);
 }
 
@@ -71,7 +75,8 @@ static void test_asleep(void **state)
     find(&(struct job){.guilty = {[1] = true}, .asleep = {[1] = true}}, 3, 12, ".?.", 3);
 }
 
-/* Where every trial diverges, being tried is what does it; where that was the last run, nothing is known of the others. */
+/* Where every trial diverges, being tried is what does it; where that was the last run, nothing is
+ * known of the others. */
 static void test_control(void **state)
 {
     (void)state;
@@ -100,8 +105,9 @@ static void test_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few),     cmocka_unit_test(test_many),   cmocka_unit_test(test_asleep),
-        cmocka_unit_test(test_control), cmocka_unit_test(test_budget), cmocka_unit_test(test_error),
+        cmocka_unit_test(test_few),    cmocka_unit_test(test_many),
+        cmocka_unit_test(test_asleep), cmocka_unit_test(test_control),
+        cmocka_unit_test(test_budget), cmocka_unit_test(test_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,9 +104,11 @@ static void test_printable(void **state)
     (void)state;
     static const char raw[] = "ok \xc3\xa9 \x1b[31m \xff \xc0\xaf \xed\xa0\x80 \xc2\x9b \n";
     char *s = tw_printable(raw, sizeof raw - 1);
-    assert_string_equal(s, "ok \xc3\xa9 \\x1b[31m \\xff \\xc0\\xaf \\xed\\xa0\\x80 \\xc2\\x9b \\x0a");
+    assert_string_equal(s,
+                        "ok \xc3\xa9 \\x1b[31m \\xff \\xc0\\xaf \\xed\\xa0\\x80 \\xc2\\x9b \\x0a");
     tw_free(s);
-    /* What stands for what is certain: an escape that was in the text is told from ours. A path stays readable. */
+    /* What stands for what is certain: an escape that was in the text is told from ours. A path
+     * stays readable. */
     static const char had[] = "C:\\x \\xyz \\x1b \x1b \\\x1b \\x5cx1b";
     s = tw_printable(had, sizeof had - 1);
     assert_string_equal(s, "C:\\x \\xyz \\x5cx1b \\x1b \\\\x1b \\x5cx5cx1b");
@@ -133,15 +135,18 @@ static size_t encode(unsigned code, char out[4])
     return n;
 }
 
-/* All of Unicode: what obeys, turns or hides (and surrogates, which are no UTF-8) is escaped, and nothing else. */
+/* All of Unicode: what obeys, turns or hides (and surrogates, which are no UTF-8) is escaped, and
+ * nothing else. */
 static void test_printable_unicode(void **state)
 {
     (void)state;
     static const unsigned hidden[][2] = {
-        {0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x34F, 0x34F}, {0x61C, 0x61C}, {0x115F, 0x1160}, {0x17B4, 0x17B5},
-        {0x180B, 0x180F}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0x3164, 0x3164}, {0xD800, 0xDFFF},
-        {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF}, {0x1BCA0, 0x1BCA3},
-        {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
+        {0, 0x1F},          {0x7F, 0x9F},     {0xAD, 0xAD},       {0x34F, 0x34F},
+        {0x61C, 0x61C},     {0x115F, 0x1160}, {0x17B4, 0x17B5},   {0x180B, 0x180F},
+        {0x200B, 0x200F},   {0x2028, 0x202E}, {0x2060, 0x206F},   {0x3164, 0x3164},
+        {0xD800, 0xDFFF},   {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF},   {0xFFA0, 0xFFA0},
+        {0xFFF0, 0xFFFB},   {0xFFFE, 0xFFFF}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
+        {0xE0000, 0xE0FFF},
     };
     size_t row = 0;
     for (unsigned code = 0; code < 0x110000; code++) {
@@ -191,15 +196,16 @@ static void test_print_safe(void **state)
 {
     (void)state;
     char expected[400], *s;
-#define ALIKE(...) do { \
-        s = print_safe(__VA_ARGS__); \
+#define ALIKE(...)                                        \
+    do {                                                  \
+        s = print_safe(__VA_ARGS__);                      \
         snprintf(expected, sizeof expected, __VA_ARGS__); \
-        assert_string_equal(s, expected); \
-        tw_free(s); \
+        assert_string_equal(s, expected);                 \
+        tw_free(s);                                       \
     } while (0)
     ALIKE("%s|%-8s|%8s|%.2s|%-*.*s|%c", "abc", "left", "right", "cut", 6, 3, "stars", 'x');
-    ALIKE("%*s|%%|%5d|%-5u|%05x|%+d|%ld|%lld|%llu|%zu|%jd", -4, "ab", -3, 4u, 255u, 7, -5L, -6LL, ~0ull, sizeof expected,
-          (intmax_t)-9);
+    ALIKE("%*s|%%|%5d|%-5u|%05x|%+d|%ld|%lld|%llu|%zu|%jd", -4, "ab", -3, 4u, 255u, 7, -5L, -6LL,
+          ~0ull, sizeof expected, (intmax_t)-9);
     ALIKE("%hhd %hd %#x %o %X", -1, 2, 3u, 8u, 0xABu);
     ALIKE("%g %.3f %10.2e %-10.1f| %+g %a %.0f%%", 1e-9, 3.14159, 12345.678, 2.5, 0.5, 1.0, 99.5);
     ALIKE("%u %x", ~0u, ~0u);
@@ -207,7 +213,8 @@ static void test_print_safe(void **state)
     s = print_safe("run\n%s\n%-6s|%.3s|%c", "a\nb\033[2J", "\x7f", "\xc3\xa9\xc3", '\033');
     assert_string_equal(s, "run\na\\x0ab\\x1b[2J\n\\x7f  |\xc3\xa9\\xc3|\\x1b");
     tw_free(s);
-    assert_null(print_safe("%p", (void *)expected)); /* not one of ours: it fails and does not guess */
+    /* not one of ours: it fails and does not guess */
+    assert_null(print_safe("%p", (void *)expected));
 }
 
 static void test_crc32c_vectors(void **state)
@@ -238,7 +245,8 @@ static void test_hash_spreads(void **state)
             assert_true(g.a != h.a && g.b != h.b);
             base[i] ^= (unsigned char)(1 << bit);
         }
-    struct tw_hash128 shorter = tw_hash_bytes(base, sizeof base - 1, 0), seeded = tw_hash_bytes(base, sizeof base, 1);
+    struct tw_hash128 shorter = tw_hash_bytes(base, sizeof base - 1, 0);
+    struct tw_hash128 seeded = tw_hash_bytes(base, sizeof base, 1);
     assert_true(shorter.a != h.a && seeded.a != h.a);
 }
 
@@ -263,7 +271,8 @@ static void test_files(void **state)
     assert_int_equal(tw_read_file(file, 5, &data, &n, &err), TWIN_ELIMIT);
     char *pipe = tw_path_join(dir, "pipe"), *zero = tw_path_join(dir, "zero");
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    assert_int_equal(tw_read_file(pipe, 100, &data, &n, NULL), TWIN_EINVAL); /* and at once: nobody writes to it */
+    /* and at once: nobody writes to it */
+    assert_int_equal(tw_read_file(pipe, 100, &data, &n, NULL), TWIN_EINVAL);
     assert_int_equal(symlink("/dev/zero", zero), 0);
     assert_int_equal(tw_read_file(zero, 100, &data, &n, NULL), TWIN_EINVAL);
     assert_int_equal(tw_read_file("/dev/null", 100, &data, &n, NULL), 0);
@@ -311,11 +320,17 @@ static void test_every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_first_wins), cmocka_unit_test(test_buf_cap_and_failure),
-        cmocka_unit_test(test_glob_against_fnmatch), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_printable), cmocka_unit_test(test_printable_unicode),
-        cmocka_unit_test(test_printable_lines), cmocka_unit_test(test_print_safe), cmocka_unit_test(test_crc32c_vectors),
-        cmocka_unit_test(test_hash_spreads), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_error_first_wins),
+        cmocka_unit_test(test_buf_cap_and_failure),
+        cmocka_unit_test(test_glob_against_fnmatch),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_printable),
+        cmocka_unit_test(test_printable_unicode),
+        cmocka_unit_test(test_printable_lines),
+        cmocka_unit_test(test_print_safe),
+        cmocka_unit_test(test_crc32c_vectors),
+        cmocka_unit_test(test_hash_spreads),
+        cmocka_unit_test(test_files),
         cmocka_unit_test(test_every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

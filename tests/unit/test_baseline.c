@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Baselines: a run held against a file says what the comparison of the two runs says; the file is small, and may be anybody's. */
+/* Baselines: a run held against a file says what the comparison of the two runs says; the file is
+ * small, and may be anybody's. */
 #include <math.h>
 #include <stdlib.h>
 #include <twin/baseline.h>
@@ -28,7 +29,9 @@ static void same(void **state)
     twin_baseline_free(b);
 }
 
-/* Every place at several steps: the verdict on the file names what the verdict on two runs names. */
+/*
+ * Every place at several steps: the verdict on the file names what the verdict on two runs names.
+ */
 static void as_between_runs(void **state)
 {
     (void)state;
@@ -77,7 +80,8 @@ static void long_run(void **state)
         assert_non_null(v->first);
         assert_true(v->first->step_a <= at[i] && at[i] - v->first->step_a < 32);
         assert_true(at[i] >= 256 || v->first->step_a == at[i]);
-        assert_int_equal(v->first->phase, at[i] < 256 || at[i] == 1999 ? TWIN_PHASE_BACKWARD : TWIN_PHASE_NONE);
+        assert_int_equal(v->first->phase,
+                         at[i] < 256 || at[i] == 1999 ? TWIN_PHASE_BACKWARD : TWIN_PHASE_NONE);
         assert_true(at[i] > 8 || strcmp(v->first->name, "one of its tensors") != 0);
         assert_true(at[i] < 256 || at[i] == 1999 || strstr(v->first->text, "one hash"));
         assert_true(at[i] != 1999 || (v->first->step_a == 1999 && v->steps_differing == 1));
@@ -140,7 +144,10 @@ static struct synth *two_ranks(float by)
 static void ranks(void **state)
 {
     (void)state;
-    struct synth *a = two_ranks(0), *c = two_ranks(0), *d = two_ranks(1e-2f), *one = run_of(6, AT_BATCH, 0, 0);
+    struct synth *a = two_ranks(0);
+    struct synth *c = two_ranks(0);
+    struct synth *d = two_ranks(1e-2f);
+    struct synth *one = run_of(6, AT_BATCH, 0, 0);
     struct twin_baseline *b = again(make(a, c, NULL));
     struct twin_verdict *v = judge(b, c, NULL);
     expect_outcome(v, TWIN_SAME);
@@ -191,25 +198,33 @@ static void tolerance(void **state)
     close(fd);
     struct twin_baseline *b = baseline_of(11); /* weights are sketched at step 10 */
     struct synth *s = run_of(11, AT_GRADIENT, 9, 1e-4f);
-    static const struct { const char *text; enum twin_verdict_outcome outcome; } row[] = {
-        {"[[tolerance]]\npattern = '*'\nrel_l2 = 1e-1\nreason = 'r'\n[[tolerance]]\npattern = 'never/*'\nabs = 1\nreason = 'old'\n", TWIN_WITHIN_TOLERANCE},
+    static const struct {
+        const char *text;
+        enum twin_verdict_outcome outcome;
+    } row[] = {
+        {"[[tolerance]]\npattern = '*'\nrel_l2 = 1e-1\nreason = 'r'\n[[tolerance]]\npattern = "
+         "'never/*'\nabs = 1\nreason = 'old'\n",
+         TWIN_WITHIN_TOLERANCE},
         {"[[tolerance]]\npattern = '*'\nrtol = 1e-1\nreason = 'r'\n", TWIN_WITHIN_TOLERANCE},
         {"[[tolerance]]\npattern = '*'\nrel_l2 = 1e-9\nreason = 'r'\n", TWIN_DIFFER},
         {"[[tolerance]]\npattern = 'forward/*'\nrel_l2 = 1e-1\nreason = 'r'\n", TWIN_DIFFER},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         assert_int_equal(tw_write_file_atomic(path, row[i].text, strlen(row[i].text), NULL), 0);
-        struct twin_verdict *v = judge(b, s, &(struct twin_compare_options){.tolerance_file = path});
+        struct twin_verdict *v = judge(b, s,
+                                       &(struct twin_compare_options){.tolerance_file = path});
         expect_outcome(v, row[i].outcome);
         assert_int_equal(v->bitwise, TWIN_DIFFER);
-        assert_true(i > 0 || (v->rule_count == 2 && v->rules[0].measured > 0 && v->rules[1].matched == 0 && strcmp(v->rules[1].reason, "old") == 0));
+        assert_true(i > 0 || (v->rule_count == 2 && v->rules[0].measured > 0 &&
+                              v->rules[1].matched == 0 && strcmp(v->rules[1].reason, "old") == 0));
         assert_true(i > 0 || has_note(v, "where the baseline keeps numbers (step"));
         twin_verdict_free(v);
     }
     /* What keeps a run from being "the same" keeps it from being inside. */
     synth_run(s)->agents = false;
     assert_int_equal(tw_write_file_atomic(path, row[0].text, strlen(row[0].text), NULL), 0);
-    struct twin_verdict *blind = judge(b, s, &(struct twin_compare_options){.tolerance_file = path});
+    struct twin_verdict *blind = judge(b, s,
+                                       &(struct twin_compare_options){.tolerance_file = path});
     expect_outcome(blind, TWIN_DIFFER);
     assert_true(has_note(blind, "not judged by the tolerance: run 1 was not observed"));
     twin_verdict_free(blind);
@@ -217,8 +232,11 @@ static void tolerance(void **state)
     struct twin_baseline *longer = baseline_of(100);
     struct synth *cut = run_of(100, AT_GRADIENT, 70, 1e-4f);
     assert_int_equal(tw_write_file_atomic(path, row[0].text, strlen(row[0].text), NULL), 0);
-    struct twin_verdict *whole = judge(longer, cut, &(struct twin_compare_options){.tolerance_file = path});
-    struct twin_verdict *early = judge(longer, cut, &(struct twin_compare_options){.tolerance_file = path, .steps_given = true, .steps = 90});
+    struct twin_verdict *whole = judge(longer, cut,
+                                       &(struct twin_compare_options){.tolerance_file = path});
+    struct twin_verdict *early = judge(
+        longer, cut,
+        &(struct twin_compare_options){.tolerance_file = path, .steps_given = true, .steps = 90});
     expect_outcome(whole, TWIN_WITHIN_TOLERANCE);
     expect_outcome(early, TWIN_DIFFER);
     assert_true(has_note(early, "the baseline keeps no numbers of its weights"));
@@ -245,7 +263,10 @@ static void hostile(void **state)
     (void)state;
     struct twin_baseline *b = baseline_of(12);
     char *text = text_of(b);
-    static const struct { const char *old, *by; int code; } row[] = {
+    static const struct {
+        const char *old, *by;
+        int code;
+    } row[] = {
         {"twinrun.baseline/1", "twinrun.baseline/2", TWIN_EVERSION},
         {"twinrun.baseline/1", "twinrun.check/1", TWIN_EFORMAT},
         {"\"runs\": 2", "\"runs\": 2, \"runs\": 3", TWIN_EFORMAT}, /* which of the two? */
@@ -302,8 +323,16 @@ static void bytes_in_names(void **state)
         const float x[2] = {1, 2};
         s[i] = synth_new("bytes");
         struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x\xff\n\"../"}, x, 2);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "\xc3\xa4", .scope = "\x01"}, x, 2);
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x\xff\n\"../"},
+                  x, 2);
+        synth_put(w,
+                  (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                        .kind = TWIN_KIND_WEIGHT,
+                                        .name = "\xc3\xa4",
+                                        .scope = "\x01"},
+                  x, 2);
         twin_writer_step_end(w);
     }
     struct twin_baseline *b = again(make(s[0], s[1], NULL));
@@ -336,7 +365,8 @@ static void golden(void **state)
 static void no_memory(void **state)
 {
     (void)state;
-    struct synth *s[3] = {run_of(4, AT_BATCH, 0, 0), run_of(4, AT_BATCH, 0, 0), run_of(4, AT_GRADIENT, 2, 1e-3f)};
+    struct synth *s[3] = {run_of(4, AT_BATCH, 0, 0), run_of(4, AT_BATCH, 0, 0),
+                          run_of(4, AT_GRADIENT, 2, 1e-3f)};
     const struct twin_run *runs[3] = {synth_done(s[0]), synth_done(s[1]), synth_done(s[2])};
     size_t failed = 0;
     for (uint64_t n = 1;; n++) {
@@ -371,9 +401,12 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same), cmocka_unit_test(as_between_runs), cmocka_unit_test(long_run), cmocka_unit_test(other_lengths),
-        cmocka_unit_test(ranks), cmocka_unit_test(not_repeated), cmocka_unit_test(tolerance), cmocka_unit_test(hostile),
-        cmocka_unit_test(bytes_in_names), cmocka_unit_test(golden), cmocka_unit_test(no_memory),
+        cmocka_unit_test(same),           cmocka_unit_test(as_between_runs),
+        cmocka_unit_test(long_run),       cmocka_unit_test(other_lengths),
+        cmocka_unit_test(ranks),          cmocka_unit_test(not_repeated),
+        cmocka_unit_test(tolerance),      cmocka_unit_test(hostile),
+        cmocka_unit_test(bytes_in_names), cmocka_unit_test(golden),
+        cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

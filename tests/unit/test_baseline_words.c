@@ -1,19 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of a run that was held against a baseline, each sentence provoked by what makes it true. */
+/* What is said of a run that was held against a baseline, each sentence provoked by what makes it
+ * true. */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "baseline_test.h"
 
-/* A job of many steps, in which a record says nothing about the next: what differs in one step differs there alone. */
-struct plain { uint32_t steps, bad_step; const char *child; int32_t ranks; bool result; };
+/* A job of many steps, in which a record says nothing about the next: what differs in one step
+ * differs there alone. */
+struct plain {
+    uint32_t steps, bad_step;
+    const char *child;
+    int32_t ranks;
+    bool result;
+};
 
 static void one_process(struct twin_writer *w, const struct plain *p)
 {
     for (uint32_t step = 0; step < p->steps; step++) {
-        const float batch = (float)step, weight[2] = {1, p->bad_step > 0 && step == p->bad_step ? 3 : 2};
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"}, &batch, 1);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"}, weight, 2);
+        const float batch = (float)step;
+        const float weight[2] = {1, p->bad_step > 0 && step == p->bad_step ? 3 : 2};
+        synth_put(
+            w,
+            (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"},
+            &batch, 1);
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"},
+                  weight, 2);
         twin_writer_step_end(w);
     }
 }
@@ -38,7 +52,8 @@ static struct twin_baseline *plain_baseline(struct plain p)
 }
 
 /* Takes the baseline and the run. */
-static struct twin_verdict *held(struct twin_baseline *b, struct synth *s, const struct twin_compare_options *o)
+static struct twin_verdict *held(struct twin_baseline *b, struct synth *s,
+                                 const struct twin_compare_options *o)
 {
     struct twin_verdict *v = judge(b, s, o);
     synth_free(s);
@@ -46,7 +61,8 @@ static struct twin_verdict *held(struct twin_baseline *b, struct synth *s, const
     return v;
 }
 
-/* A run without a parameter's records (its first value, gradient and weight), and with another batch where `by` is not 0. */
+/* A run without a parameter's records (its first value, gradient and weight), and with another
+ * batch where `by` is not 0. */
 static struct synth *without(const char *name, float by)
 {
     struct synth_model m;
@@ -91,7 +107,8 @@ static void records_that_are_missing(void **state)
     expect_place(v, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
     expect_note(v, "3 records of step 0 are only in the baseline, the first: fc1.bias");
     twin_verdict_free(v);
-    v = held(baseline_of(4), without("loss", 0), &(struct twin_compare_options){.tolerance_file = policy});
+    v = held(baseline_of(4), without("loss", 0),
+             &(struct twin_compare_options){.tolerance_file = policy});
     expect_outcome(v, TWIN_DIFFER);
     assert_string_equal(v->first->text, "only in the baseline");
     expect_note(v, "outside the tolerance: loss at step 0 is only in the baseline");
@@ -104,11 +121,13 @@ static void a_stretch_that_is_kept_as_one_hash(void **state)
     const struct plain p = {.steps = 6000};
     struct plain other = p;
     other.bad_step = 4000;
-    struct twin_verdict *v = held(plain_baseline(p), plain_run(other), &(struct twin_compare_options){.tolerance_file = policy});
+    struct twin_verdict *v = held(plain_baseline(p), plain_run(other),
+                                  &(struct twin_compare_options){.tolerance_file = policy});
     expect_outcome(v, TWIN_DIFFER);
-    assert_string_equal(v->first->text, "somewhere in steps 3946 to 4035, which the baseline keeps as one hash");
-    expect_note(v, "not judged by the tolerance: somewhere in steps 3946 to 4035 of rank 0, the last step that differs; "
-                   "the baseline keeps no numbers of its weights");
+    assert_string_equal(v->first->text,
+                        "somewhere in steps 3946 to 4035, which the baseline keeps as one hash");
+    expect_note(v, "not judged by the tolerance: somewhere in steps 3946 to 4035 of rank 0, the "
+                   "last step that differs; the baseline keeps no numbers of its weights");
     twin_verdict_free(v);
 }
 
@@ -126,7 +145,11 @@ static void a_step_of_which_no_tensors_are_kept(void **state)
                 char name[32];
                 snprintf(name, sizeof name, "h%d", k);
                 const float x = (float)k + (i == 2 && step == 12 && k == 7 ? .5f : 0);
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = name}, &x, 1);
+                synth_put(w,
+                          (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                                .kind = TWIN_KIND_ACTIVATION,
+                                                .name = name},
+                          &x, 1);
             }
             twin_writer_step_end(w);
         }
@@ -144,7 +167,9 @@ static void a_step_of_which_no_tensors_are_kept(void **state)
 static void processes_of_one_side(void **state)
 {
     (void)state;
-    const struct plain one = {.steps = 3}, two = {.steps = 3, .ranks = 2}, child = {.steps = 3, .child = "child 1"};
+    const struct plain one = {.steps = 3};
+    const struct plain two = {.steps = 3, .ranks = 2};
+    const struct plain child = {.steps = 3, .child = "child 1"};
     struct twin_verdict *v = held(plain_baseline(two), plain_run(one), NULL);
     expect_outcome(v, TWIN_DIFFER);
     assert_int_equal(v->first->type, TWIN_FINDING_RANKS);
@@ -189,9 +214,15 @@ static void records_that_were_lost(void **state)
         struct twin_writer *w = i == 2 ? synth_dropping(s[i]) : synth_process(s[i], 0, 1, NULL);
         for (int step = 0; step < 3; step++) {
             const float batch = (float)step;
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"}, &batch, 1);
+            synth_put(w,
+                      (struct synth_record){
+                          .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"},
+                      &batch, 1);
             for (int k = 0; step == 1 && k < FLOOD; k++)
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"}, &batch, 1);
+                synth_put(w,
+                          (struct synth_record){
+                              .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"},
+                          &batch, 1);
             twin_writer_flush(w);
             twin_writer_step_end(w);
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Known cases: those that are shipped are sound and particular; files that are wrong are named and left out; what is saved is found. */
+/* Known cases: those that are shipped are sound and particular; files that are wrong are named and
+ * left out; what is saved is found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,9 +30,16 @@ static struct twin_cases load(const char *a, const char *b)
     return c;
 }
 
-static struct twin_signature seen(const char *phase, const char *kind, const char *op, const char *arms)
+static struct twin_signature seen(const char *phase, const char *kind, const char *op,
+                                  const char *arms)
 {
-    return (struct twin_signature){.layer = phase, .phase = phase, .kind = kind, .op = op, .name = "x", .site = "", .arms = arms};
+    return (struct twin_signature){.layer = phase,
+                                   .phase = phase,
+                                   .kind = kind,
+                                   .op = op,
+                                   .name = "x",
+                                   .site = "",
+                                   .arms = arms};
 }
 
 static const char *best(const struct twin_cases *c, const struct twin_signature *s)
@@ -51,13 +59,16 @@ static void shipped(void **state)
     for (size_t i = 0; i < c.count; i++)
         assert_true(c.one[i].reference_count > 0);
     /* What ghosts of the suite show, as check or isolate sees it. */
-    static const struct { const char *phase, *kind, *op, *arms, *factor, *id; } known[] = {
+    static const struct {
+        const char *phase, *kind, *op, *arms, *factor, *id;
+    } known[] = {
         {"data", "batch", "TensorDataset", "same", "hash-seed", "hash-order-ids"},
         {"init", "weight", "Gate", "same", "malloc-fill", "uninitialised-parameter"},
         {"backward", "gradient", "", "same", "torch-deterministic", "atomic-gradient"},
         {"backward", "gradient", "aten::index_put", "same", NULL, "index-gradient"},
         {"backward", "gradient", "FlashAttnFuncBackward", "same", NULL, "flash-attention-backward"},
-        {"kernel", "out", "aten::_scaled_dot_product_flash_attention_for_cpu_backward", "same", NULL, "flash-attention-backward"},
+        {"kernel", "out", "aten::_scaled_dot_product_flash_attention_for_cpu_backward", "same",
+         NULL, "flash-attention-backward"},
         {"data", "batch", "Generator", "same", "seed.numpy", "other-generator"},
         {"rng", "state", "DataLoader.__iter__", "two", NULL, "evaluation-draws"},
         {"rng", "state", "", "resumed", NULL, "resume-generator"},
@@ -70,13 +81,27 @@ static void shipped(void **state)
         s.factor_count = known[i].factor != NULL;
         assert_string_equal(best(&c, &s), known[i].id);
     }
-    /* What looks like nothing known: no cause, the wrong cause, another operation, two causes at once. */
-    static const char *const two[] = {"hash-seed", "threads"}, *const odd[] = {"dir-order"}, *const wrong[] = {"malloc-fill"};
-    static const struct { const char *phase, *kind, *op; const char *const *factors; size_t n; } unknown[] = {
-        {"data", "batch", "TensorDataset", NULL, 0}, {"init", "weight", "", NULL, 0},   {"backward", "gradient", "aten::mm", NULL, 0},
-        {"data", "batch", "", two, 2},               {"data", "batch", "", odd, 1},     {"data", "batch", "", wrong, 1},
-        {"kernel", "out", "flash_attn::_flash_attn_forward", NULL, 0}, {"kernel", "out", "aten::index_put_", NULL, 0},
-        {"backward", "gradient", "aten::mm", wrong, 1}, {"output", "line", "", NULL, 0}, {"rng", "state", "", NULL, 0},
+    /* What looks like nothing known: no cause, the wrong cause, another operation, two causes at
+     * once. */
+    static const char *const two[] = {"hash-seed", "threads"};
+    static const char *const odd[] = {"dir-order"};
+    static const char *const wrong[] = {"malloc-fill"};
+    static const struct {
+        const char *phase, *kind, *op;
+        const char *const *factors;
+        size_t n;
+    } unknown[] = {
+        {"data", "batch", "TensorDataset", NULL, 0},
+        {"init", "weight", "", NULL, 0},
+        {"backward", "gradient", "aten::mm", NULL, 0},
+        {"data", "batch", "", two, 2},
+        {"data", "batch", "", odd, 1},
+        {"data", "batch", "", wrong, 1},
+        {"kernel", "out", "flash_attn::_flash_attn_forward", NULL, 0},
+        {"kernel", "out", "aten::index_put_", NULL, 0},
+        {"backward", "gradient", "aten::mm", wrong, 1},
+        {"output", "line", "", NULL, 0},
+        {"rng", "state", "", NULL, 0},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         struct twin_signature s = seen(unknown[i].phase, unknown[i].kind, unknown[i].op, "same");
@@ -91,18 +116,24 @@ static void shipped(void **state)
 static void wrong_files_are_named_and_left_out(void **state)
 {
     (void)state;
-    static const struct { const char *name, *text, *said; } wrong[] = {
+    static const struct {
+        const char *name, *text, *said;
+    } wrong[] = {
         {"a-key.toml", CASE("a", "factor = [\"x\"]\n"), "did you mean factors?"},
-        {"b-broad.toml", CASE("b", "kind = \"batch\"\nphase = \"data\"\n"), "matches nothing in particular"},
+        {"b-broad.toml", CASE("b", "kind = \"batch\"\nphase = \"data\"\n"),
+         "matches nothing in particular"},
         {"c-half.toml", "[[case]]\nid = \"c\"\n", "has no title"},
         {"d-syntax.toml", "[[case]]\nid = c\n", "line 2"},
         {"e-id.toml", CASE("../e", "op = \"x\"\nkind = \"y\"\nphase=\"z\"\n"), "an id has letters"},
         {"f-type.toml", CASE("f", "op = 3\n"), "a text or a list of texts"},
-        {"g-second.toml", CASE("g", "op = \"x\"\nkind = \"y\"\nphase=\"z\"\n") "[[case]]\nid = \"h\"\n", "has no title"},
+        {"g-second.toml",
+         CASE("g", "op = \"x\"\nkind = \"y\"\nphase=\"z\"\n") "[[case]]\nid = \"h\"\n",
+         "has no title"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         write_case(wrong[i].name, wrong[i].text);
-    write_case("z-good.toml", CASE("good", "op = [\"my::*\"]\nkind = \"out\"\nphase = \"kernel\"\n"));
+    write_case("z-good.toml",
+               CASE("good", "op = [\"my::*\"]\nkind = \"out\"\nphase = \"kernel\"\n"));
     struct twin_cases c = load(scratch, "/no/such/folder");
     assert_int_equal(c.count, 1);
     assert_string_equal(c.one[0].id, "good");
@@ -115,13 +146,16 @@ static void wrong_files_are_named_and_left_out(void **state)
     twin_cases_free(&c);
 }
 
-/* What the job does already is no advice: the remedy was in force from the first record to the end. */
+/*
+ * What the job does already is no advice: the remedy was in force from the first record to the end.
+ */
 static void advice_that_is_followed_is_none(void **state)
 {
     (void)state;
     struct twin_cases c = load(CASES, NULL);
     struct twin_signature s = seen("backward", "gradient", "aten::index_put", "same");
-    char *on[] = {(char *)"threads=4", (char *)"deterministic_algorithms=True"}, *off[] = {(char *)"deterministic_algorithms=False"};
+    char *on[] = {(char *)"threads=4", (char *)"deterministic_algorithms=True"};
+    char *off[] = {(char *)"deterministic_algorithms=False"};
     assert_string_equal(best(&c, &s), "index-gradient");
     s.settings = off;
     s.setting_count = 1;
@@ -137,8 +171,12 @@ static void advice_that_is_followed_is_none(void **state)
 static void the_best_come_first(void **state)
 {
     (void)state;
-    write_case("1.toml", CASE("six", "op = \"my::*\"\nkind = \"out\"\nphase = \"kernel\"\n") CASE("seven", "op = \"my::*\"\nkind = \"out\"\nphase = \"kernel\"\nname = \"x\"\n")
-                             CASE("nine", "op = \"my::*\"\nstack = \"a.py:*\"\nkind = \"out\"\nphase = \"kernel\"\n"));
+    write_case(
+        "1.toml",
+        CASE("six", "op = \"my::*\"\nkind = \"out\"\nphase = \"kernel\"\n")
+            CASE("seven", "op = \"my::*\"\nkind = \"out\"\nphase = \"kernel\"\nname = \"x\"\n")
+                CASE("nine",
+                     "op = \"my::*\"\nstack = \"a.py:*\"\nkind = \"out\"\nphase = \"kernel\"\n"));
     struct twin_cases c = load(scratch, NULL);
     struct twin_signature s = seen("kernel", "out", "my::op", "same");
     struct twin_case_match m[4];
@@ -156,12 +194,21 @@ static void the_best_come_first(void **state)
     twin_cases_free(&c);
 }
 
-/* A saved case is found again by what it was made from, with other line numbers and layer numbers too; and by nothing else. */
+/* A saved case is found again by what it was made from, with other line numbers and layer numbers
+ * too; and by nothing else. */
 static void saved_cases_come_back(void **state)
 {
     (void)state;
     static const char *const factor[] = {"user:a\"b"};
-    struct twin_signature s = {"data", "data", "batch", "Set[*]\"\\\n\033", "batch[12].x", "/home/u/a b.py:12 in f\nm.py:3 in main", "same", factor, 1};
+    struct twin_signature s = {"data",
+                               "data",
+                               "batch",
+                               "Set[*]\"\\\n\033",
+                               "batch[12].x",
+                               "/home/u/a b.py:12 in f\nm.py:3 in main",
+                               "same",
+                               factor,
+                               1};
     char *text = NULL;
     assert_int_equal(twin_case_text(&s, "mine", "a \"title\"", "a\\b\nc", "fix", &text, NULL), 0);
     write_case("mine.toml", text);
@@ -183,7 +230,8 @@ static void every_allocation_failure(void **state)
 {
     (void)state;
     const char *const folders[] = {CASES, NULL};
-    for (uint64_t n = 1, step = 1;; n += step, step = n / 20 + 1) { /* early ones all, later ones some: they repeat */
+    /* early ones all, later ones some: they repeat */
+    for (uint64_t n = 1, step = 1;; n += step, step = n / 20 + 1) {
         struct twin_cases c;
         tw_alloc_fail_at(n, false);
         int rc = twin_cases_load(folders, 2, &c, NULL);
@@ -212,8 +260,12 @@ static int remove_scratch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shipped), cmocka_unit_test(wrong_files_are_named_and_left_out), cmocka_unit_test(advice_that_is_followed_is_none), cmocka_unit_test(the_best_come_first),
-        cmocka_unit_test(saved_cases_come_back), cmocka_unit_test(every_allocation_failure),
+        cmocka_unit_test(shipped),
+        cmocka_unit_test(wrong_files_are_named_and_left_out),
+        cmocka_unit_test(advice_that_is_followed_is_none),
+        cmocka_unit_test(the_best_come_first),
+        cmocka_unit_test(saved_cases_come_back),
+        cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

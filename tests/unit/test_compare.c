@@ -36,13 +36,20 @@ static void equal_runs_are_the_same(void **state)
 static void each_place_is_named(void **state)
 {
     (void)state;
-    static const struct { enum synth_place place; int param; enum twin_phase phase; enum twin_kind kind; const char *name, *layer; } row[] = {
+    static const struct {
+        enum synth_place place;
+        int param;
+        enum twin_phase phase;
+        enum twin_kind kind;
+        const char *name, *layer;
+    } row[] = {
         {AT_INDICES, 0, TWIN_PHASE_DATA, TWIN_KIND_INDICES, "sample indices", "data"},
         {AT_BATCH, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch", "data"},
         {AT_ACTIVATION, 0, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "fc1", "forward"},
         {AT_LOSS, 0, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss", "forward"},
         {AT_GRADIENT, 0, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "embed.weight", "backward"},
-        {AT_MOMENT, 1, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "fc1.weight.momentum_buffer", "optimizer"},
+        {AT_MOMENT, 1, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "fc1.weight.momentum_buffer",
+         "optimizer"},
         {AT_WEIGHT, 2, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "fc1.bias", "optimizer"},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
@@ -61,7 +68,8 @@ static void input_ids_differ_weights_equal(void **state)
     (void)state;
     struct twin_verdict *v = disturbed(5, AT_BATCH, 0, 0, 1.0f, NULL);
     expect_first(v, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
-    assert_int_equal(v->origin_count, 1); /* the initial weights are equal, and the rest is carried on */
+    /* the initial weights are equal, and the rest is carried on */
+    assert_int_equal(v->origin_count, 1);
     assert_int_equal(onset(v, "initial weights"), UINT32_MAX);
     twin_verdict_free(v);
 }
@@ -108,7 +116,8 @@ static void gradient_differs_everything_before_equal(void **state)
     twin_verdict_free(v);
 }
 
-/* Several gradients, recorded in the parameters' order, part in one step: the one nearest the loss is named first. */
+/* Several gradients, recorded in the parameters' order, part in one step: the one nearest the loss
+ * is named first. */
 static void frontier_of_gradients(void **state)
 {
     (void)state;
@@ -141,7 +150,8 @@ static struct twin_verdict *evaluations(void (*change)(struct synth_model *), bo
     x.eval_every = 3;
     y.eval_every = 4;
     struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
-    struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.arms = arms, .find_shift = arms});
+    struct twin_verdict *v = compare(
+        a, b, &(struct twin_compare_options){.arms = arms, .find_shift = arms});
     synth_free(a);
     synth_free(b);
     return v;
@@ -164,8 +174,8 @@ static void shuffle_seldom_eval_apart(struct synth_model *m)
     m->shuffle_every = 6;
 }
 
-/* Ghost: an eval loader iterated every 3 or every 4 steps. What was evaluated differs at once, what was trained only when
- * the sampler draws again: the draw in between is named in both cases. */
+/* Ghost: an eval loader iterated every 3 or every 4 steps. What was evaluated differs at once, what
+ * was trained only when the sampler draws again: the draw in between is named in both cases. */
 static void evaluation_at_other_steps(void **state)
 {
     (void)state;
@@ -181,7 +191,8 @@ static void evaluation_at_other_steps(void **state)
     }
 }
 
-/* Its twin: the evaluation has a generator of its own, so that training is the same. Two runs of one command are held to more. */
+/* Its twin: the evaluation has a generator of its own, so that training is the same. Two runs of
+ * one command are held to more. */
 static void evaluation_that_touches_nothing(void **state)
 {
     (void)state;
@@ -199,7 +210,12 @@ static void evaluation_that_touches_nothing(void **state)
 static void put_checkpoint(struct synth *s, struct twin_writer *w, const char *bytes)
 {
     static const float tensors[3] = {1, 2, 3};
-    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_CHECKPOINT, .kind = TWIN_KIND_FILE, .name = "checkpoint.pt", .op = "torch.save"}, tensors, 3);
+    synth_put(w,
+              (struct synth_record){.phase = TWIN_PHASE_CHECKPOINT,
+                                    .kind = TWIN_KIND_FILE,
+                                    .name = "checkpoint.pt",
+                                    .op = "torch.save"},
+              tensors, 3);
     synth_file(s, "out/checkpoint.pt", bytes);
 }
 
@@ -227,7 +243,8 @@ static void checkpoint_container_is_benign(void **state)
 }
 
 /* A job that went on from step `cut`, and what it forgot to restore. */
-static struct twin_verdict *resume(uint32_t cut, bool generator, bool moments, bool weights, bool shuffle)
+static struct twin_verdict *resume(uint32_t cut, bool generator, bool moments, bool weights,
+                                   bool shuffle)
 {
     struct synth_model whole, part;
     synth_model_init(&whole, 12);
@@ -247,7 +264,8 @@ static struct twin_verdict *resume(uint32_t cut, bool generator, bool moments, b
     if (!weights)
         part.weight[1][1] += 0.5f;
     struct synth *b = synth_train_run("resumed", &part);
-    struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
+    struct twin_verdict *v = compare(
+        a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
     synth_free(a);
     synth_free(b);
     return v;
@@ -277,9 +295,12 @@ static void resumed_arm(void **state)
     assert_int_equal(v->first->kind, TWIN_KIND_MOMENT);
     assert_int_equal(v->first->step_a, 5);
     assert_int_equal(v->first->step_b, 0);
-    /* What the resumed optimizer began with is an input of this step that nothing shows: no origin. */
+    /*
+     * What the resumed optimizer began with is an input of this step that nothing shows: no origin.
+     */
     assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
-    assert_string_equal(v->first->between[0], "the optimizer state with which run 2 began, which was not recorded");
+    assert_string_equal(v->first->between[0],
+                        "the optimizer state with which run 2 began, which was not recorded");
     twin_verdict_free(v);
 
     v = resume(5, true, true, false, false);
@@ -305,15 +326,18 @@ static void order_of_parameters_after_a_seam(void **state)
             part.steps = 12;
             part.order = other ? 2 : 1;
             struct synth *b = synth_train_run("resumed", &part);
-            struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
-            expect_outcome(v, TWIN_SAME); /* another order is none by itself: what it makes of the values counts */
+            struct twin_verdict *v = compare(
+                a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
+            /* another order is none by itself: what it makes of the values counts */
+            expect_outcome(v, TWIN_SAME);
             twin_verdict_free(v);
             synth_free(a);
             synth_free(b);
         }
 }
 
-/* One epoch of 12 steps, whose resumed half reads its first batches again and drops them. Trained with the batch of step `on`. */
+/* One epoch of 12 steps, whose resumed half reads its first batches again and drops them. Trained
+ * with the batch of step `on`. */
 static struct twin_verdict *replay(uint32_t on, uint64_t generator_off_by)
 {
     struct synth_model whole, part;
@@ -331,14 +355,15 @@ static struct twin_verdict *replay(uint32_t on, uint64_t generator_off_by)
     part.start = on;
     part.steps = 12;
     struct synth *b = synth_train_run("resumed", &part);
-    struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
+    struct twin_verdict *v = compare(
+        a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
     synth_free(a);
     synth_free(b);
     return v;
 }
 
-/* False friend: batches that are read and dropped on the way to the place in the epoch. Ghosts: one batch too many or too few is dropped;
- * the epoch has another order. */
+/* False friend: batches that are read and dropped on the way to the place in the epoch. Ghosts: one
+ * batch too many or too few is dropped; the epoch has another order. */
 static void resumed_arm_that_skips_batches(void **state)
 {
     (void)state;
@@ -346,7 +371,8 @@ static void resumed_arm_that_skips_batches(void **state)
     expect_outcome(v, TWIN_SAME);
     assert_int_equal(v->steps_compared, 7);
     assert_int_equal(v->benign_count, 1);
-    assert_string_equal(v->benign[0].text, "run 2 read 5 batches and dropped them before step 5 (its 0)");
+    assert_string_equal(v->benign[0].text,
+                        "run 2 read 5 batches and dropped them before step 5 (its 0)");
     twin_verdict_free(v);
     for (uint32_t on = 4; on <= 6; on += 2) {
         v = replay(on, 0);
@@ -371,7 +397,8 @@ static void generator_without_use_does_not_count(void **state)
         s[i] = synth_new("idle");
         struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
         float idle[2] = {1, (float)i};
-        struct synth_record r = {.phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_STATE, .name = "python.random"};
+        struct synth_record r = {
+            .phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_STATE, .name = "python.random"};
         synth_put(w, r, idle, 2);
         synth_train(&m[i], w);
     }
@@ -402,7 +429,8 @@ static void other_order_alone_is_benign(void **state)
     synth_free(b);
 }
 
-/* Two batches of one accumulated step in another order are other data, also where their sum does not show it. */
+/* Two batches of one accumulated step in another order are other data, also where their sum does
+ * not show it. */
 static void swapped_batches(void **state)
 {
     (void)state;
@@ -416,8 +444,17 @@ static void swapped_batches(void **state)
                 int swap = i == 1 && step == 1;
                 float g[2] = {4, 6 + (differ && swap ? 1e-6f : 0)};
                 for (int k = 0; k < 2; k++)
-                    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .scope = "DataLoader"}, x[k ^ swap], 2);
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w"}, g, 2);
+                    synth_put(w,
+                              (struct synth_record){.phase = TWIN_PHASE_DATA,
+                                                    .kind = TWIN_KIND_BATCH,
+                                                    .name = "batch",
+                                                    .scope = "DataLoader"},
+                              x[k ^ swap], 2);
+                synth_put(w,
+                          (struct synth_record){.phase = TWIN_PHASE_BACKWARD,
+                                                .kind = TWIN_KIND_GRADIENT,
+                                                .name = "w"},
+                          g, 2);
                 twin_writer_step_end(w);
             }
         }
@@ -425,7 +462,8 @@ static void swapped_batches(void **state)
         expect_first(v, 1, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
         assert_int_equal(v->first->type, TWIN_FINDING_VALUE);
         assert_string_equal(v->first->layer, "data");
-        assert_string_equal(v->first->text, "1st of 2 in this step; the other run holds it at another place");
+        assert_string_equal(v->first->text,
+                            "1st of 2 in this step; the other run holds it at another place");
         twin_verdict_free(v);
         for (int i = 0; i < 2; i++)
             synth_free(s[i]);
@@ -445,7 +483,9 @@ static void left_out_record(void **state)
     assert_int_equal(v->first->type, TWIN_FINDING_ONLY_A);
     assert_string_equal(v->first->text, "only in run 1");
     twin_verdict_free(v);
-    v = compare(a, b, &(struct twin_compare_options){.ignore = (const char *const[]){"forward/activation/fc1"}, .ignore_count = 1});
+    v = compare(a, b,
+                &(struct twin_compare_options){
+                    .ignore = (const char *const[]){"forward/activation/fc1"}, .ignore_count = 1});
     expect_outcome(v, TWIN_SAME);
     twin_verdict_free(v);
     synth_free(a);

@@ -37,7 +37,8 @@ static size_t naive(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
 }
 
 /* Checks that an alignment is one (equal tokens, increasing) and returns its length. */
-static size_t checked_length(const uint64_t *a, size_t n, const uint64_t *b, size_t m, const size_t *to_b)
+static size_t checked_length(const uint64_t *a, size_t n, const uint64_t *b, size_t m,
+                             const size_t *to_b)
 {
     size_t count = 0, next = 0;
     for (size_t i = 0; i < n; i++) {
@@ -153,8 +154,10 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_long_as_the_naive_one), cmocka_unit_test(cost_cap_gives_a_valid_alignment),
-        cmocka_unit_test(empty_sequences), cmocka_unit_test(every_allocation_failure),
+        cmocka_unit_test(as_long_as_the_naive_one),
+        cmocka_unit_test(cost_cap_gives_a_valid_alignment),
+        cmocka_unit_test(empty_sequences),
+        cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

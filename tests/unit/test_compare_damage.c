@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is missing is unknown. Every byte of a small trace is flipped, and the trace is cut at every byte, and compared with its
- * intact twin: never "same", and never a finding that damage alone made. Then records that were dropped, here and there.
+ * What is missing is unknown. Every byte of a small trace is flipped, and the trace is cut at every
+ * byte, and compared with its intact twin: never "same", and never a finding that damage alone
+ * made. Then records that were dropped, here and there.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,12 +14,14 @@
 
 enum { STEPS = 4 };
 
-static void put(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind, const char *name, float value)
+static void put(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind, const char *name,
+                float value)
 {
     synth_put(w, (struct synth_record){.phase = phase, .kind = kind, .name = name}, &value, 1);
 }
 
-/* A few blocks: each step is sealed. The state of an idle generator differs in every run, and means nothing. */
+/* A few blocks: each step is sealed. The state of an idle generator differs in every run, and means
+ * nothing. */
 static struct synth *small_run(const char *label, float idle, int other_step)
 {
     struct synth *s = synth_new(label);
@@ -37,7 +40,11 @@ static struct synth *small_run(const char *label, float idle, int other_step)
     return s;
 }
 
-struct bytes { char *at; size_t n; int fd; };
+struct bytes {
+    char *at;
+    size_t n;
+    int fd;
+};
 
 static struct bytes bytes_of(struct synth *s)
 {
@@ -59,7 +66,8 @@ static void release(struct bytes *b)
     tw_free(b->at);
 }
 
-/* Zeros between a block's contents and the next block's header, found by the block's own words (docs/format/trace.md). */
+/* Zeros between a block's contents and the next block's header, found by the block's own words
+ * (docs/format/trace.md). */
 static bool is_padding(const struct bytes *b, size_t at)
 {
     for (size_t block = 512; block + 256 <= b->n;) {
@@ -75,7 +83,8 @@ static bool is_padding(const struct bytes *b, size_t at)
 
 static bool value_finding(const struct twin_verdict *v)
 {
-    return v->first && (v->first->type == TWIN_FINDING_VALUE || v->first->type == TWIN_FINDING_LAYOUT);
+    return v->first &&
+           (v->first->type == TWIN_FINDING_VALUE || v->first->type == TWIN_FINDING_LAYOUT);
 }
 
 /* b's trace with a changed byte; other: b's weight differs in step 2. */
@@ -90,7 +99,8 @@ static void flip_each(bool other, bool verified)
         set_byte(&whole, at, (char)(whole.at[at] ^ (at % 2 ? 0xFF : 1 << at / 2 % 8)));
         struct twin_verdict *v = compare(a, b, NULL);
         set_byte(&whole, at, whole.at[at]);
-        bool right = v->outcome == TWIN_INCONCLUSIVE || (other && v->outcome == TWIN_DIFFER && value_finding(v));
+        bool right = v->outcome == TWIN_INCONCLUSIVE ||
+                     (other && v->outcome == TWIN_DIFFER && value_finding(v));
         if (right && v->outcome == TWIN_DIFFER && v->first->kind == TWIN_KIND_WEIGHT)
             right = v->first->step_a == 2 && strcmp(v->first->name, "w") == 0;
         bool idle = is_padding(&whole, at); /* what no checksum covers holds nothing */
@@ -136,7 +146,8 @@ static void cut_at_each_byte(void **state)
         for (size_t n = whole.n; n-- > 0;) {
             assert_int_equal(ftruncate(whole.fd, (off_t)n), 0);
             struct twin_verdict *v = compare(a, b, NULL);
-            bool right = v->outcome == TWIN_INCONCLUSIVE || (other && v->outcome == TWIN_DIFFER && value_finding(v));
+            bool right = v->outcome == TWIN_INCONCLUSIVE ||
+                         (other && v->outcome == TWIN_DIFFER && value_finding(v));
             if (!right) {
                 explain(v);
                 fail_msg("cut at byte %zu of %zu", n, whole.n);
@@ -171,7 +182,8 @@ static void damage(struct synth *s, size_t first, size_t last, bool header)
     release(&whole);
 }
 
-/* How a trace is cut into blocks is a matter of time, too: on a busy machine a block may be sealed early. */
+/* How a trace is cut into blocks is a matter of time, too: on a busy machine a block may be sealed
+ * early. */
 static bool is_cut_as_usual(struct synth *s)
 {
     static const char usual[] = "NDDDNDE";
@@ -179,7 +191,8 @@ static bool is_cut_as_usual(struct synth *s)
     struct bytes whole = bytes_of(s);
     struct tw_block b;
     size_t n = 0;
-    for (size_t at = sizeof(struct tw_file_header); n < sizeof usual && at + sizeof b <= whole.n; at += tw_block_span(&b)) {
+    for (size_t at = sizeof(struct tw_file_header); n < sizeof usual && at + sizeof b <= whole.n;
+         at += tw_block_span(&b)) {
         memcpy(&b, whole.at + at, sizeof b);
         found[n++] = "?DNE"[b.type & 3];
     }
@@ -199,7 +212,8 @@ static struct synth *run_cut_as_usual(const char *label, float idle)
     return NULL;
 }
 
-/* Block 0 holds names, block 1 step 0, block 2 steps 1 and 2, block 3 step 3, block 4 names, block 5 the result, 6 the end. */
+/* Block 0 holds names, block 1 step 0, block 2 steps 1 and 2, block 3 step 3, block 4 names, block
+ * 5 the result, 6 the end. */
 static struct twin_verdict *damaged(float idle, int which, size_t first, size_t last, bool header)
 {
     struct synth *s[2] = {run_cut_as_usual("a", 1), run_cut_as_usual("b", idle)};
@@ -216,8 +230,10 @@ static void damaged_block_is_named(void **state)
     (void)state;
     struct twin_verdict *v = damaged(2, 1, 2, 2, false);
     expect_reason(v, "run 2: block 2 of rank 0 (0.1000.twt) is damaged: its records are unknown");
-    expect_reason(v, "step 2 of rank 0: 1 records have no details, so that what differs in it is not known");
-    expect_reason(v, "whether something drew from generator python.random before or in step 3, where records were dropped");
+    expect_reason(
+        v, "step 2 of rank 0: 1 records have no details, so that what differs in it is not known");
+    expect_reason(v, "whether something drew from generator python.random before or in step 3, "
+                     "where records were dropped");
     twin_verdict_free(v);
     v = damaged(2, 0, 2, 2, false);
     expect_reason(v, "2 of 4 steps lie in damaged bytes");
@@ -228,7 +244,8 @@ static void damaged_names_are_named(void **state)
 {
     (void)state;
     struct twin_verdict *v = damaged(1, 1, 4, 4, false);
-    expect_reason(v, "run 2: block 4 of rank 0 (0.1000.twt) is damaged: names that it may have held are unknown");
+    expect_reason(v, "run 2: block 4 of rank 0 (0.1000.twt) is damaged: names that it may have "
+                     "held are unknown");
     expect_reason(v, "run 2: 1 records of step 4 of rank 0 have names that lie in damaged bytes");
     twin_verdict_free(v);
 }
@@ -244,12 +261,14 @@ static void damaged_steps_are_named(void **state)
     }
 }
 
-/* A disk that fails after the trace was opened: the file that is read is exchanged for a folder, of which nothing can be read. */
+/* A disk that fails after the trace was opened: the file that is read is exchanged for a folder, of
+ * which nothing can be read. */
 static void a_trace_that_cannot_be_read(void **state)
 {
     (void)state;
     struct synth *s = small_run("a", 1, -1);
-    struct tw_cmp c = {.o = &(struct twin_compare_options){0}, .label_a = "run 1", .label_b = "run 2"};
+    struct tw_cmp c = {
+        .o = &(struct twin_compare_options){0}, .label_a = "run 1", .label_b = "run 2"};
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_side side;
     struct tw_view view;
@@ -286,14 +305,15 @@ static void a_trace_that_cannot_be_read(void **state)
 enum { FLOOD = 20000 };
 
 struct flood {
-    bool drops;              /* else every record waits for room */
+    bool drops; /* else every record waits for room */
     enum twin_kind kind;
-    uint32_t steps, step;    /* the flood comes in this step only; UINT32_MAX: in each */
-    float other_weight;      /* of step 2 */
+    uint32_t steps, step;          /* the flood comes in this step only; UINT32_MAX: in each */
+    float other_weight;            /* of step 2 */
     uint32_t other_from, other_to; /* records of the flood that hold another value */
 };
 
-/* Records faster than a small ring is emptied. What comes before and after the flood is written out, so it is never dropped. */
+/* Records faster than a small ring is emptied. What comes before and after the flood is written
+ * out, so it is never dropped. */
 static struct synth *flood_once(const struct flood *f)
 {
     struct synth *s = synth_new("flood");
@@ -303,7 +323,8 @@ static struct synth *flood_once(const struct flood *f)
         put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", (float)step);
         twin_writer_flush(w);
         for (uint32_t i = 0; i < FLOOD && (f->step == UINT32_MAX || f->step == step); i++)
-            put(w, phase, f->kind, "h", (float)i + (i >= f->other_from && i < f->other_to ? .5f : 0));
+            put(w, phase, f->kind, "h",
+                (float)i + (i >= f->other_from && i < f->other_to ? .5f : 0));
         twin_writer_flush(w);
         put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", 3 + (step == 2 ? f->other_weight : 0));
         twin_writer_flush(w);
@@ -312,7 +333,8 @@ static struct synth *flood_once(const struct flood *f)
     return s;
 }
 
-/* Whether records were dropped in every step that was flooded: one such step says nothing of another. */
+/* Whether records were dropped in every step that was flooded: one such step says nothing of
+ * another. */
 static bool overflowed(struct synth *s, const struct flood *f)
 {
     struct twin_trace *t = NULL;
@@ -337,7 +359,8 @@ static struct synth *flooded_run(const struct flood *f)
     return NULL;
 }
 
-static struct twin_verdict *flooded(struct flood x, struct flood y, const struct twin_compare_options *o)
+static struct twin_verdict *flooded(struct flood x, struct flood y,
+                                    const struct twin_compare_options *o)
 {
     struct synth *a = flooded_run(&x), *b = flooded_run(&y);
     struct twin_verdict *v = compare(a, b, o);
@@ -347,7 +370,8 @@ static struct twin_verdict *flooded(struct flood x, struct flood y, const struct
     return v;
 }
 
-static const struct flood usual = {.drops = true, .kind = TWIN_KIND_ACTIVATION, .steps = 4, .step = UINT32_MAX};
+static const struct flood usual = {
+    .drops = true, .kind = TWIN_KIND_ACTIVATION, .steps = 4, .step = UINT32_MAX};
 
 static void drops_are_no_finding(void **state)
 {
@@ -366,7 +390,8 @@ static void drops_are_no_finding(void **state)
     twin_verdict_free(v);
 }
 
-/* Another weight in a step with drops on both sides, on one, or in another step: it is named, and not what was dropped. */
+/* Another weight in a step with drops on both sides, on one, or in another step: it is named, and
+ * not what was dropped. */
 static void difference_beside_drops(void **state)
 {
     (void)state;
@@ -388,7 +413,9 @@ static void difference_beside_drops(void **state)
     }
 }
 
-/* What differs was dropped, in part or all: the value hash proves it, and nothing else is blamed. */
+/*
+ * What differs was dropped, in part or all: the value hash proves it, and nothing else is blamed.
+ */
 static void difference_among_the_dropped(void **state)
 {
     (void)state;
@@ -414,7 +441,8 @@ static void dropped_and_not_counted(void **state)
 {
     (void)state;
     const char *patterns[] = {"forward/activation/h"};
-    struct twin_compare_options ignore = {.ignore = patterns, .ignore_count = 1}, arms = {.arms = true};
+    struct twin_compare_options ignore = {.ignore = patterns, .ignore_count = 1};
+    struct twin_compare_options arms = {.arms = true};
     struct flood idle = usual, other = usual;
     idle.kind = TWIN_KIND_STATE;
     other.other_to = FLOOD;
@@ -424,7 +452,8 @@ static void dropped_and_not_counted(void **state)
     expect_outcome(v, TWIN_INCONCLUSIVE);
     assert_true(has_unseen(v, "records have no details"));
     twin_verdict_free(v);
-    v = flooded(usual, other, &arms); /* both had as many records: their numbers say which is which */
+    /* both had as many records: their numbers say which is which */
+    v = flooded(usual, other, &arms);
     expect_outcome(v, TWIN_DIFFER);
     twin_verdict_free(v);
     v = flooded(idle, idle_other, NULL);
@@ -466,17 +495,23 @@ static void steps_with_too_many_records(void **state)
                 s[i] = synth_new("many");
                 struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
                 for (int k = 0; k < 12; k++)
-                    put(w, TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "v", (float)k + (float)(other && i && k == 10));
+                    put(w, TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "v",
+                        (float)k + (float)(other && i && k == 10));
                 if (steps)
                     twin_writer_step_end(w);
             }
             struct twin_verdict *v = compare(s[0], s[1], NULL);
-            enum twin_verdict_outcome known = other ? TWIN_DIFFER : TWIN_SAME; /* of a finished step the value hash tells */
+            /* of a finished step the value hash tells */
+            enum twin_verdict_outcome known = other ? TWIN_DIFFER : TWIN_SAME;
             expect_outcome(v, steps ? known : TWIN_INCONCLUSIVE);
-            assert_true(has_unseen(v, "of rank 0 has more than 8 records: those behind were not compared") == (!steps || other));
+            assert_true(
+                has_unseen(v,
+                           "of rank 0 has more than 8 records: those behind were not compared") ==
+                (!steps || other));
             if (steps && other) {
                 assert_string_equal(v->first->name, "value hash of step 0");
-                assert_string_equal(v->first->text, "proven by the value hash; no record that was read differs");
+                assert_string_equal(v->first->text,
+                                    "proven by the value hash; no record that was read differs");
             }
             twin_verdict_free(v);
             synth_free(s[0]);
@@ -498,15 +533,18 @@ static void searches_that_end_early(void **state)
             for (int step = 0; step < 4200; step++) {
                 put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", (float)step);
                 put(w, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss", (float)(i && step == 2));
-                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", (float)(i && late && step == 4190));
+                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w",
+                    (float)(i && late && step == 4190));
                 twin_writer_step_end(w);
             }
         }
         tw_nonfinite_bytes = late ? 0 : bytes;
         struct twin_verdict *v = compare(s[0], s[1], NULL);
         expect_outcome(v, TWIN_DIFFER);
-        assert_true(has_note(v, "what parts for the first time after step 4097 is not listed: onsets were looked for until there") == late);
-        assert_true(has_note(v, "NaN and Inf were looked for in 0 of 2 traces: the others are larger than 0 MiB together with them") == late);
+        assert_true(has_note(v, "what parts for the first time after step 4097 is not listed: "
+                                "onsets were looked for until there") == late);
+        assert_true(has_note(v, "NaN and Inf were looked for in 0 of 2 traces: the others are "
+                                "larger than 0 MiB together with them") == late);
         twin_verdict_free(v);
         synth_free(s[0]);
         synth_free(s[1]);

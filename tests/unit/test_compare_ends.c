@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verdicts where something is missing: runs that fail or stop, traces cut short, what was never seen, ranks and workers. */
+/* Verdicts where something is missing: runs that fail or stop, traces cut short, what was never
+ * seen, ranks and workers. */
 #include <math.h>
 
 #include "base.h"
@@ -75,7 +76,8 @@ static void other_number_of_steps(void **state)
     synth_run(b)->outcome = TWIN_RUN_STOPPED; /* by us, and nobody asked for 8 steps only */
     v = compare(a, b, NULL);
     expect_outcome(v, TWIN_INCONCLUSIVE);
-    assert_true(has_unseen(v, "run 1 has 10 steps and run 2 8: from step 8 on nothing was compared"));
+    assert_true(
+        has_unseen(v, "run 1 has 10 steps and run 2 8: from step 8 on nothing was compared"));
     twin_verdict_free(v);
     synth_run(b)->max_steps = 8; /* --steps 8: the overlap is what was asked for */
     v = compare(a, b, NULL);
@@ -118,7 +120,8 @@ static void crashed_trace_is_unknown_after_its_end(void **state)
     synth_free(b);
 }
 
-/* Bytes flipped anywhere: a verdict or a message, never a crash; and never "differ" by damage alone. */
+/* Bytes flipped anywhere: a verdict or a message, never a crash; and never "differ" by damage
+ * alone. */
 static void damaged_traces(void **state)
 {
     (void)state;
@@ -179,7 +182,10 @@ static void only_weights_is_inconclusive(void **state)
         s[i] = synth_new("w");
         struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
         for (int step = 0; step < 3; step++) {
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"}, x, 4);
+            synth_put(w,
+                      (struct synth_record){
+                          .phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"},
+                      x, 4);
             twin_writer_step_end(w);
         }
     }
@@ -191,7 +197,8 @@ static void only_weights_is_inconclusive(void **state)
         synth_free(s[i]);
 }
 
-/* A program that never steps: its records are compared as one; and what it records itself is enough. */
+/* A program that never steps: its records are compared as one; and what it records itself is
+ * enough. */
 static void no_steps(void **state)
 {
     (void)state;
@@ -202,7 +209,11 @@ static void no_steps(void **state)
             struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
             for (int k = 0; k < 10; k++) {
                 float x[2] = {(float)k, differ && i == 1 && k == 7 ? 1.5f : 1};
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OUTPUT, .kind = TWIN_KIND_VALUE, .name = "result"}, x, 2);
+                synth_put(w,
+                          (struct synth_record){.phase = TWIN_PHASE_OUTPUT,
+                                                .kind = TWIN_KIND_VALUE,
+                                                .name = "result"},
+                          x, 2);
             }
         }
         struct twin_verdict *v = compare(s[0], s[1], NULL);
@@ -224,7 +235,8 @@ static void unarmed_trainer_is_unseen(void **state)
     (void)state;
     struct synth_model m[2];
     struct synth *s[2];
-    struct twin_run_process trainer = {.pid = 7, .argv = (char *)"/usr/bin/python3 -c x", .why = (char *)"static binary"};
+    struct twin_run_process trainer = {
+        .pid = 7, .argv = (char *)"/usr/bin/python3 -c x", .why = (char *)"static binary"};
     struct twin_run_process helper = {.pid = 8, .argv = (char *)"/usr/bin/wandb-core --port 1"};
     for (int i = 0; i < 2; i++) {
         synth_model_init(&m[i], 3);
@@ -301,25 +313,49 @@ static void rank_whose_gradient_parts(void **state)
 }
 
 /* What one of two training threads records of a step; it may end the step, too. */
-struct turn { struct twin_writer *w; float count, value; bool second, end; const char *optimizer; };
+struct turn {
+    struct twin_writer *w;
+    float count, value;
+    bool second, end;
+    const char *optimizer;
+};
 
 static void take_turn(void *user)
 {
     const struct turn *t = user;
     const char *role = t->second ? "thread" : NULL;
     float x[2] = {t->count, t->value}, lr[2] = {t->count, t->second ? .1f : .2f};
-    char order[32]; /* the record of the order of parameters has the optimizer's number in its name */
+    /* the record of the order of parameters has the optimizer's number in its name */
+    char order[32];
     snprintf(order, sizeof order, "parameters of %s[0]", t->optimizer);
-    synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .role = role}, x, 2);
-    synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w", .role = role}, x, 2);
-    synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_HYPER, .name = "lr", .scope = t->optimizer}, lr, 2);
-    synth_put(t->w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_ORDER, .name = order, .scope = t->optimizer}, lr, 2);
+    synth_put(t->w,
+              (struct synth_record){
+                  .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch", .role = role},
+              x, 2);
+    synth_put(
+        t->w,
+        (struct synth_record){
+            .phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "w", .role = role},
+        x, 2);
+    synth_put(t->w,
+              (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                    .kind = TWIN_KIND_HYPER,
+                                    .name = "lr",
+                                    .scope = t->optimizer},
+              lr, 2);
+    synth_put(t->w,
+              (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                    .kind = TWIN_KIND_ORDER,
+                                    .name = order,
+                                    .scope = t->optimizer},
+              lr, 2);
     if (t->end)
         twin_writer_step_end(t->w);
 }
 
-/* Threads that share the step counter: their records fall into other steps in every run, and are the same. Of the optimizers the one
- * that comes second has a number, unless the first is gone by then. */
+/* Threads that share the step counter: their records fall into other steps in every run, and are
+ * the same. Of the optimizers the one that comes second has a number, unless the first is gone by
+ * then. */
 static void threads_cut_steps_as_they_like(void **state)
 {
     (void)state;
@@ -331,8 +367,12 @@ static void threads_cut_steps_as_they_like(void **state)
             struct synth_crew *crew = synth_crew_open();
             for (int k = 0, done[2] = {0, 0}; k < 20; k++) {
                 int thread = i == 0 ? k % 2 : k < 10; /* turn by turn, or one after the other */
-                struct turn t = {.w = w, .count = (float)done[thread]++, .value = differ && i && k == 13 ? 2 : 1, .second = thread,
-                                 .end = i == 0 || k != 7, .optimizer = i == 0 && thread ? "SGD#2" : "SGD"};
+                struct turn t = {.w = w,
+                                 .count = (float)done[thread]++,
+                                 .value = differ && i && k == 13 ? 2 : 1,
+                                 .second = thread,
+                                 .end = i == 0 || k != 7,
+                                 .optimizer = i == 0 && thread ? "SGD#2" : "SGD"};
                 synth_crew_do(crew, 1 + thread, take_turn, &t);
             }
             synth_crew_close(crew);
@@ -361,7 +401,9 @@ static struct synth_model six_steps(bool other_batch, uint32_t step)
     return m;
 }
 
-/* A worker's own steps ask for no weights, and what parts in it comes before the batch it parts in. */
+/*
+ * A worker's own steps ask for no weights, and what parts in it comes before the batch it parts in.
+ */
 static void loader_workers(void **state)
 {
     (void)state;
@@ -374,7 +416,12 @@ static void loader_workers(void **state)
             struct twin_writer *w = synth_process(s[i], 0, 1, "loader worker 0");
             for (int k = 0; k < 9; k++) {
                 float state_of[2] = {(float)k, differ && i && k == 2 ? 1 : 0};
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_RNG, .kind = TWIN_KIND_STATE, .name = "numpy", .op = "augment"}, state_of, 2);
+                synth_put(w,
+                          (struct synth_record){.phase = TWIN_PHASE_RNG,
+                                                .kind = TWIN_KIND_STATE,
+                                                .name = "numpy",
+                                                .op = "augment"},
+                          state_of, 2);
                 twin_writer_step_end(w);
             }
         }
@@ -392,7 +439,9 @@ static void loader_workers(void **state)
     }
 }
 
-/* Two workers and three divide the batches otherwise; what the trainer got of them is what counts. */
+/*
+ * Two workers and three divide the batches otherwise; what the trainer got of them is what counts.
+ */
 static void another_number_of_loader_workers(void **state)
 {
     (void)state;
@@ -408,7 +457,11 @@ static void another_number_of_loader_workers(void **state)
                 struct twin_writer *w = synth_process(s[i], 0, 1, role);
                 for (int batch = k; batch < 6; batch += 2 + i) {
                     float index = (float)batch;
-                    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_INDICES, .name = "sample indices"}, &index, 1);
+                    synth_put(w,
+                              (struct synth_record){.phase = TWIN_PHASE_DATA,
+                                                    .kind = TWIN_KIND_INDICES,
+                                                    .name = "sample indices"},
+                              &index, 1);
                     twin_writer_step_end(w);
                 }
             }
@@ -455,7 +508,8 @@ static struct synth *replicas(struct synth_model *m)
     return s;
 }
 
-/* Arms of another number of ranks: what else is recorded does not count, neither for where they part nor for how often. */
+/* Arms of another number of ranks: what else is recorded does not count, neither for where they
+ * part nor for how often. */
 static void arms_of_other_world_size(void **state)
 {
     (void)state;
@@ -464,9 +518,12 @@ static void arms_of_other_world_size(void **state)
     for (int r = 0; r < 2; r++)
         synth_model_init(&own[r], 8);
     struct synth *x = synth_train_run("x", &single), *y = two_ranks(own);
-    struct twin_verdict *unlike = compare(x, y, &(struct twin_compare_options){.arms = true, .find_shift = true});
-    expect_outcome(unlike, TWIN_INCONCLUSIVE); /* rank 1 trained weights of its own, which nothing was compared with */
-    assert_true(has_unseen(unlike, "run 2: rank 1 does not hold rank 0's weights: it was compared with nothing"));
+    struct twin_verdict *unlike = compare(
+        x, y, &(struct twin_compare_options){.arms = true, .find_shift = true});
+    /* rank 1 trained weights of its own, which nothing was compared with */
+    expect_outcome(unlike, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(
+        unlike, "run 2: rank 1 does not hold rank 0's weights: it was compared with nothing"));
     twin_verdict_free(unlike);
     synth_free(x);
     synth_free(y);
@@ -482,7 +539,8 @@ static void arms_of_other_world_size(void **state)
             two[0].disturbances = 1;
         }
         struct synth *a = synth_train_run("a", &one), *b = replicas(two);
-        struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
+        struct twin_verdict *v = compare(
+            a, b, &(struct twin_compare_options){.arms = true, .find_shift = true});
         expect_outcome(v, part ? TWIN_DIFFER : TWIN_SAME);
         assert_int_equal(v->steps_compared, 8);
         if (part) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of several processes that ran together while they were printed, and texts that only look as if they had. */
+/* Lines of several processes that ran together while they were printed, and texts that only look as
+ * if they had. */
 #include "compare_test.h"
 
 static struct twin_run_process processes[2] = {
@@ -7,7 +8,8 @@ static struct twin_run_process processes[2] = {
     {.pid = 7002, .argv = (char *)"/usr/bin/worker 1", .armed = true},
 };
 
-static struct twin_verdict *verdict_of(const char *printed_a, const char *printed_b, size_t process_count)
+static struct twin_verdict *verdict_of(const char *printed_a, const char *printed_b,
+                                       size_t process_count)
 {
     struct synth_model m[2];
     struct synth *s[2];
@@ -47,9 +49,11 @@ static void whole_lines_that_ran_together(void **state)
 {
     (void)state;
     expect_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n", "[rank 0] loss 0.5[rank 1] loss 0.7\n\n");
-    expect_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n[rank 2] loss 0.9\n", "[rank 2] loss 0.9[rank 0] loss 0.5[rank 1] loss 0.7\n\n\n");
+    expect_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n[rank 2] loss 0.9\n",
+                "[rank 2] loss 0.9[rank 0] loss 0.5[rank 1] loss 0.7\n\n\n");
     /* in each run others */
-    expect_same("(a) done\n(b) done(c) done\n\n(d) done\n", "(a) done(d) done\n\n(b) done\n(c) done\n");
+    expect_same("(a) done\n(b) done(c) done\n\n(d) done\n",
+                "(a) done(d) done\n\n(b) done\n(c) done\n");
     /* one piece is the beginning of another */
     expect_same("(a) done\n(a) done too\n(b) done\n", "(a) done too(a) done(b) done\n\n\n");
 }
@@ -57,9 +61,12 @@ static void whole_lines_that_ran_together(void **state)
 static void what_ran_together_is_said(void **state)
 {
     (void)state;
-    struct twin_verdict *v = verdict_of("[rank 0] loss 0.5\n[rank 1] loss 0.7\n", "[rank 0] loss 0.5[rank 1] loss 0.7\n\n", 2);
+    struct twin_verdict *v = verdict_of("[rank 0] loss 0.5\n[rank 1] loss 0.7\n",
+                                        "[rank 0] loss 0.5[rank 1] loss 0.7\n\n", 2);
     assert_int_equal(v->benign_count, 1);
-    assert_string_equal(v->benign[0].text, "1 line of stdout ran together with others that were printed at the same time");
+    assert_string_equal(
+        v->benign[0].text,
+        "1 line of stdout ran together with others that were printed at the same time");
     twin_verdict_free(v);
 }
 
@@ -67,7 +74,8 @@ static void what_ran_together_is_said(void **state)
 static void pieces_that_no_run_printed_alone(void **state)
 {
     (void)state;
-    struct twin_verdict *v = verdict_of("(a) done(b) done\n\n(c) done\n", "(a) done\n(b) done(c) done\n\n", 2);
+    struct twin_verdict *v = verdict_of("(a) done(b) done\n\n(c) done\n",
+                                        "(a) done\n(b) done(c) done\n\n", 2);
     expect_outcome(v, TWIN_INCONCLUSIVE);
     twin_verdict_free(v);
 }
@@ -75,9 +83,11 @@ static void pieces_that_no_run_printed_alone(void **state)
 static void what_ran_together_says_something_else(void **state)
 {
     (void)state;
-    expect_not_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n", "[rank 0] loss 0.5[rank 1] loss 0.8\n\n", 2);
+    expect_not_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n",
+                    "[rank 0] loss 0.5[rank 1] loss 0.8\n\n", 2);
     expect_not_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n", "[rank 0] loss 0.5\n", 2);
-    expect_not_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n", "[rank 0] loss 0.5[rank 1] loss 0.7[rank 1] loss 0.7\n\n", 2);
+    expect_not_same("[rank 0] loss 0.5\n[rank 1] loss 0.7\n",
+                    "[rank 0] loss 0.5[rank 1] loss 0.7[rank 1] loss 0.7\n\n", 2);
 }
 
 static void expect_mixed(const char *a, const char *b)
@@ -85,7 +95,9 @@ static void expect_mixed(const char *a, const char *b)
     for (int turn = 0; turn < 2; turn++) {
         struct twin_verdict *v = verdict_of(turn ? b : a, turn ? a : b, 2);
         expect_outcome(v, TWIN_INCONCLUSIVE);
-        assert_true(has_unseen(v, "2 lines of several processes ran together in the middle, so that it is not known which number is whose (print each line with one write"));
+        assert_true(
+            has_unseen(v, "2 lines of several processes ran together in the middle, so that it is "
+                          "not known which number is whose (print each line with one write"));
         twin_verdict_free(v);
     }
 }
@@ -107,10 +119,13 @@ static void parts_of_lines_that_ran_together(void **state)
 }
 
 /* Of the first run both streams went to one file or terminal. */
-static struct twin_verdict *verdict_of_one_stream(const char *both, const char *out, const char *errors, bool copied, const char *ignore)
+static struct twin_verdict *verdict_of_one_stream(const char *both, const char *out,
+                                                  const char *errors, bool copied,
+                                                  const char *ignore)
 {
     const char *globs[] = {ignore, NULL};
-    struct twin_compare_options o = {.ignore = ignore ? globs : NULL, .ignore_count = ignore != NULL};
+    struct twin_compare_options o = {.ignore = ignore ? globs : NULL,
+                                     .ignore_count = ignore != NULL};
     struct synth_model m[2];
     struct synth *s[2];
     for (int i = 0; i < 2; i++) {
@@ -136,16 +151,19 @@ static struct twin_verdict *verdict_of_one_stream(const char *both, const char *
 static void one_stream_and_two(void **state)
 {
     (void)state;
-    struct twin_verdict *v = verdict_of_one_stream("loss 1\nwarn 2\nloss 3\n", "loss 1\nloss 3", "warn 2\n", true, NULL);
+    struct twin_verdict *v = verdict_of_one_stream("loss 1\nwarn 2\nloss 3\n", "loss 1\nloss 3",
+                                                   "warn 2\n", true, NULL);
     expect_outcome(v, TWIN_SAME);
     twin_verdict_free(v);
-    v = verdict_of_one_stream("loss 1\nwarn 2\nloss 3\n", "loss 1\nloss 4\n", "warn 2\n", true, NULL);
+    v = verdict_of_one_stream("loss 1\nwarn 2\nloss 3\n", "loss 1\nloss 4\n", "warn 2\n", true,
+                              NULL);
     expect_outcome(v, TWIN_DIFFER);
     assert_string_equal(v->first->name, "stdout and stderr");
     twin_verdict_free(v);
     v = verdict_of_one_stream("loss 1\nwarn 2\n", "loss 1\n", "warn 3\n", true, "stderr");
     expect_outcome(v, TWIN_INCONCLUSIVE);
-    assert_true(has_unseen(v, "stdout: not compared: in one of the runs stdout and stderr were one (--ignore both, or record both runs alike)"));
+    assert_true(has_unseen(v, "stdout: not compared: in one of the runs stdout and stderr were one "
+                              "(--ignore both, or record both runs alike)"));
     twin_verdict_free(v);
 }
 
@@ -154,7 +172,8 @@ static void output_without_a_copy(void **state)
     (void)state;
     struct twin_verdict *v = verdict_of_one_stream("", "", "", false, NULL);
     expect_outcome(v, TWIN_INCONCLUSIVE);
-    assert_true(has_unseen(v, "stdout: not compared: it went to a device, and no copy was kept (--ignore stdout leaves it out)"));
+    assert_true(has_unseen(v, "stdout: not compared: it went to a device, and no copy was kept "
+                              "(--ignore stdout leaves it out)"));
     twin_verdict_free(v);
     v = verdict_of_one_stream("", "", "", false, "stdout");
     expect_outcome(v, TWIN_SAME);
@@ -180,7 +199,8 @@ static void one_process_prints_its_lines_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_lines_that_ran_together), cmocka_unit_test(what_ran_together_is_said),
+        cmocka_unit_test(whole_lines_that_ran_together),
+        cmocka_unit_test(what_ran_together_is_said),
         cmocka_unit_test(pieces_that_no_run_printed_alone),
         cmocka_unit_test(what_ran_together_says_something_else),
         cmocka_unit_test(parts_of_lines_that_ran_together),

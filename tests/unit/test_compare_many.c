@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verdicts over N runs, tolerance, printed lines, drift, origins, live comparison, and every allocation failing. */
+/* Verdicts over N runs, tolerance, printed lines, drift, origins, live comparison, and every
+ * allocation failing. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,7 +8,8 @@
 #include "base.h"
 #include "compare_test.h"
 
-/* Runs 1, 4 and 5 are usual; 2 and 3 leave together at step 3, and each other at step 6; 6 leaves at step 5. */
+/* Runs 1, 4 and 5 are usual; 2 and 3 leave together at step 3, and each other at step 6; 6 leaves
+ * at step 5. */
 static void tree_of_six(void **state)
 {
     (void)state;
@@ -102,38 +104,68 @@ static void tolerance(void **state)
     y.disturb[0].by = 1e-5f;
     y.disturbances = 1;
     struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
-    static const struct { const char *text; enum twin_verdict_outcome outcome; } row[] = {
-        {"# all of it\n[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-1  # generous\nreason = 'known race'\n", TWIN_WITHIN_TOLERANCE},
+    static const struct {
+        const char *text;
+        enum twin_verdict_outcome outcome;
+    } row[] = {
+        {"# all of it\n[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-1  # generous\nreason = 'known "
+         "race'\n",
+         TWIN_WITHIN_TOLERANCE},
         {"[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-9\nreason = 'r'\n", TWIN_DIFFER},
-        {"[[tolerance]]\npattern = \"optimizer/*\"\nrel_l2 = 1e-1\nreason = 'r'\n", TWIN_DIFFER}, /* the gradient is not covered */
-        {"{\"tolerance\": [{\"pattern\": \"*\", \"rel_l2\": 0.1, \"reason\": \"r\"}]}", TWIN_WITHIN_TOLERANCE},
-        {"{\"tolerance\": [{\"pattern\": \"*\", \"abs\": 0.1, \"reason\": \"r\"}]}", TWIN_WITHIN_TOLERANCE},
-        {"{\"tolerance\": [{\"pattern\": \"*\", \"rtol\": 0.1, \"reason\": \"r\"}]}", TWIN_WITHIN_TOLERANCE},
-        {"{\"tolerance\": [{\"pattern\": \"*\", \"atol\": 0.1, \"reason\": \"r\"}]}", TWIN_WITHIN_TOLERANCE},
-        {"{\"tolerance\": [{\"pattern\": \"*\", \"rtol\": 1e-12, \"atol\": 1e-12, \"reason\": \"r\"}]}", TWIN_DIFFER},
-        {"{\"tolerance\": [{\"pattern\": \"*\", \"ulp\": 1000000, \"reason\": \"r\"}]}", TWIN_DIFFER}, /* tensors have no ulp here */
+        /* the gradient is not covered */
+        {"[[tolerance]]\npattern = \"optimizer/*\"\nrel_l2 = 1e-1\nreason = 'r'\n", TWIN_DIFFER},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"rel_l2\": 0.1, \"reason\": \"r\"}]}",
+         TWIN_WITHIN_TOLERANCE},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"abs\": 0.1, \"reason\": \"r\"}]}",
+         TWIN_WITHIN_TOLERANCE},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"rtol\": 0.1, \"reason\": \"r\"}]}",
+         TWIN_WITHIN_TOLERANCE},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"atol\": 0.1, \"reason\": \"r\"}]}",
+         TWIN_WITHIN_TOLERANCE},
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"rtol\": 1e-12, \"atol\": 1e-12, \"reason\": "
+         "\"r\"}]}",
+         TWIN_DIFFER},
+        /* tensors have no ulp here */
+        {"{\"tolerance\": [{\"pattern\": \"*\", \"ulp\": 1000000, \"reason\": \"r\"}]}",
+         TWIN_DIFFER},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         assert_int_equal(tw_write_file_atomic(path, row[i].text, strlen(row[i].text), NULL), 0);
-        struct twin_verdict *v = compare(a, b, &(struct twin_compare_options){.tolerance_file = path});
+        struct twin_verdict *v = compare(a, b,
+                                         &(struct twin_compare_options){.tolerance_file = path});
         expect_outcome(v, row[i].outcome);
         assert_int_equal(v->bitwise, TWIN_DIFFER);
-        assert_true(has_note(v, row[i].outcome == TWIN_DIFFER ? "outside the tolerance" : "within tolerance"));
+        assert_true(has_note(v, row[i].outcome == TWIN_DIFFER ? "outside the tolerance"
+                                                              : "within tolerance"));
         assert_int_equal(v->rule_count, 1);
         assert_true(v->rules[0].matched > 0);
-        assert_true(row[i].outcome == TWIN_DIFFER || (v->rules[0].measured > 0 && v->rules[0].worst > 0 && v->rules[0].worst <= 1 && !v->rules[0].outside));
+        assert_true(row[i].outcome == TWIN_DIFFER ||
+                    (v->rules[0].measured > 0 && v->rules[0].worst > 0 && v->rules[0].worst <= 1 &&
+                     !v->rules[0].outside));
         twin_verdict_free(v);
     }
-    static const char *const bad[] = {"", "[[tolerance]]\n", "pattern = \"x\"\n", "[[tolerance]]\npattern = \"x\nrel_l2 = 1\n", "{", "{\"tolerance\": 3}",
-                                      "[[tolerance]]\npattern = \"*\"\nrel_l2 = -1\n", "[[tolerance]]\npattern = \"*\"\nfuzz = 1\n",
-                                      "[[tolerance]]\npattern = 3\n", "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1\n", "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1\nreason = ' '\n",
-                                      "[[tolerance]]\npattern = \"*\"\nreason = 'r'\n", "[[tolerance]]\npattern = \"*\"\nulp = -1\nreason = 'r'\n", "{\"tolerance\": [{\"pattern\": \"x\", \"rel_l2\": true}]}"};
+    static const char *const bad[] = {"",
+                                      "[[tolerance]]\n",
+                                      "pattern = \"x\"\n",
+                                      "[[tolerance]]\npattern = \"x\nrel_l2 = 1\n",
+                                      "{",
+                                      "{\"tolerance\": 3}",
+                                      "[[tolerance]]\npattern = \"*\"\nrel_l2 = -1\n",
+                                      "[[tolerance]]\npattern = \"*\"\nfuzz = 1\n",
+                                      "[[tolerance]]\npattern = 3\n",
+                                      "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1\n",
+                                      "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1\nreason = ' '\n",
+                                      "[[tolerance]]\npattern = \"*\"\nreason = 'r'\n",
+                                      "[[tolerance]]\npattern = \"*\"\nulp = -1\nreason = 'r'\n",
+                                      "{\"tolerance\": [{\"pattern\": \"x\", \"rel_l2\": true}]}"};
     const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct twin_error err = TWIN_ERROR_INIT;
         struct twin_verdict *v;
         assert_int_equal(tw_write_file_atomic(path, bad[i], strlen(bad[i]), NULL), 0);
-        assert_int_equal(twin_compare(runs, 2, &(struct twin_compare_options){.tolerance_file = path}, &v, &err), TWIN_EFORMAT);
+        assert_int_equal(
+            twin_compare(runs, 2, &(struct twin_compare_options){.tolerance_file = path}, &v, &err),
+            TWIN_EFORMAT);
         assert_non_null(strstr(err.message, path));
         assert_null(v);
     }
@@ -145,11 +177,17 @@ static void tolerance(void **state)
 static void printed_lines(void **state)
 {
     (void)state;
-    static const struct { const char *a, *b; enum twin_verdict_outcome outcome; size_t benign; } row[] = {
+    static const struct {
+        const char *a, *b;
+        enum twin_verdict_outcome outcome;
+        size_t benign;
+    } row[] = {
         {"step 1 loss 0.5 time 1.25s\n", "step 1 loss 0.5 time 2.5s\n", TWIN_SAME, 1},
-        {"step 1 loss 0.5\nstep 2 loss 0.25\n", "step 1 loss 0.5\nstep 2 loss 0.26\n", TWIN_DIFFER, 0},
+        {"step 1 loss 0.5\nstep 2 loss 0.25\n", "step 1 loss 0.5\nstep 2 loss 0.26\n", TWIN_DIFFER,
+         0},
         {"rank 0 ok\nrank 1 ok\n", "rank 1 ok\nrank 0 ok\n", TWIN_SAME, 0},
-        {"10%|# | 1/10 [00:01<00:09]\r100%|##| 10/10 [00:10<00:00]\nacc 0.9\n", "100%|##| 10/10 [00:12<00:00]\nacc 0.9\n", TWIN_SAME, 1},
+        {"10%|# | 1/10 [00:01<00:09]\r100%|##| 10/10 [00:10<00:00]\nacc 0.9\n",
+         "100%|##| 10/10 [00:12<00:00]\nacc 0.9\n", TWIN_SAME, 1},
         {"done\n", "Warning: slow disk\ndone\n", TWIN_INCONCLUSIVE, 0},
         {"class cat\n", "class dog\n", TWIN_INCONCLUSIVE, 0},
         {"sha256 9f86d081884c\n", "sha256 1f86d081884c\n", TWIN_DIFFER, 0},
@@ -189,8 +227,14 @@ static void drift_is_fitted(void **state)
         double apart = 1e-6;
         for (int step = 0; step < 20; step++, apart *= 1.5) {
             float x[2] = {1 + (i && step >= 5 ? (float)apart : 0), 1};
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch"}, (float[]){1, 2}, 2);
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"}, x, 2);
+            synth_put(w,
+                      (struct synth_record){
+                          .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch"},
+                      (float[]){1, 2}, 2);
+            synth_put(w,
+                      (struct synth_record){
+                          .phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"},
+                      x, 2);
             twin_writer_step_end(w);
         }
     }
@@ -210,10 +254,26 @@ static void links_tell_origin_from_carrier(void **state)
         s[i] = synth_new("links");
         struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
         float x[2] = {1, 2}, odd[2] = {1, i ? 3 : 2}, also[2] = {4, i ? 5 : 6};
-        uint64_t in = synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch"}, x, 2);
-        uint64_t one = synth_put_linked(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "a"}, odd, 2, &in, 1);
-        synth_put_linked(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "b"}, odd, 2, &one, 1);
-        synth_put_linked(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "c"}, also, 2, &in, 1);
+        uint64_t in = synth_put(w,
+                                (struct synth_record){.phase = TWIN_PHASE_DATA,
+                                                      .kind = TWIN_KIND_BATCH,
+                                                      .name = "batch"},
+                                x, 2);
+        uint64_t one = synth_put_linked(w,
+                                        (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                                              .kind = TWIN_KIND_ACTIVATION,
+                                                              .name = "a"},
+                                        odd, 2, &in, 1);
+        synth_put_linked(w,
+                         (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                               .kind = TWIN_KIND_ACTIVATION,
+                                               .name = "b"},
+                         odd, 2, &one, 1);
+        synth_put_linked(w,
+                         (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                               .kind = TWIN_KIND_ACTIVATION,
+                                               .name = "c"},
+                         also, 2, &in, 1);
         twin_writer_step_end(w);
     }
     struct twin_verdict *v = compare(s[0], s[1], NULL);
@@ -239,12 +299,14 @@ static void live(void **state)
     struct twin_writer *w = synth_process(b, 0, 1, NULL);
     bool parted = true;
     uint32_t step;
-    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
+    assert_int_equal(
+        twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
     assert_false(parted);
     y.steps = 6;
     synth_train(&y, w);
     twin_writer_flush(w);
-    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
+    assert_int_equal(
+        twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
     assert_false(parted);
     synth_free(b);
     synth_model_init(&y, 8);
@@ -253,17 +315,21 @@ static void live(void **state)
     y.disturb[0].by = 1;
     y.disturbances = 1;
     b = synth_train_run("b", &y);
-    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
+    assert_int_equal(
+        twin_compare_live(synth_done(a), synth_run(b)->dir, NULL, &parted, &step, NULL), 0);
     assert_true(parted);
     assert_int_equal(step, 6);
-    struct twin_compare_options all_of_it = {.ignore = (const char *const[]){"*"}, .ignore_count = 1};
-    assert_int_equal(twin_compare_live(synth_done(a), synth_run(b)->dir, &all_of_it, &parted, &step, NULL), 0);
+    struct twin_compare_options all_of_it = {.ignore = (const char *const[]){"*"},
+                                             .ignore_count = 1};
+    assert_int_equal(
+        twin_compare_live(synth_done(a), synth_run(b)->dir, &all_of_it, &parted, &step, NULL), 0);
     assert_false(parted);
     synth_free(a);
     synth_free(b);
 }
 
-/* At the seam of a resumed arm, where the generators differ: what was made until memory ran out is given back (sanitizers look). */
+/* At the seam of a resumed arm, where the generators differ: what was made until memory ran out is
+ * given back (sanitizers look). */
 static void allocation_failures_at_a_seam(void **state)
 {
     (void)state;
@@ -325,7 +391,8 @@ static void every_allocation_failure(void **state)
             tw_alloc_fail_at(0, false);
             if (rc == 0) {
                 if (v->outcome != TWIN_DIFFER || v->first->kind != TWIN_KIND_GRADIENT)
-                    fprintf(stderr, "allocation %llu failed unnoticed\n", (unsigned long long)n), explain(v);
+                    fprintf(stderr, "allocation %llu failed unnoticed\n", (unsigned long long)n),
+                        explain(v);
                 assert_int_equal(v->outcome, TWIN_DIFFER);
                 assert_int_equal(v->first->kind, TWIN_KIND_GRADIENT);
                 twin_verdict_free(v);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Printed lines: pairs that equal runs print, and pairs that only different runs print, from the tools people use. */
+/* Printed lines: pairs that equal runs print, and pairs that only different runs print, from the
+ * tools people use. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,12 +14,22 @@
 #include "internal.h"
 #include "ulp.h"
 
-/* A run on 21 November 2025 that took two hours, had the processes 4711 and 31307 and made ids up to 31400. */
+/* A run on 21 November 2025 that took two hours, had the processes 4711 and 31307 and made ids up
+ * to 31400. */
 static long ids[] = {98, 1234, 4711, 31307, 999999};
 static char *fresh[] = {(char *)"version_1"}, *fresh_b[] = {(char *)"version_0"};
-static const struct tw_facts when = {
-    .span = {{1763600000, 1763600000}, {1766400000, 1766400000}}, .start = 1763712000, .end = 1763719200, .elapsed = 7200,
-    .id = ids, .id_count = 5, .id_low = 4711, .id_high = 31400, .dir = "/home/u/.twinrun/runs/x", .host = "vm", .fresh = fresh, .fresh_count = 1};
+static const struct tw_facts when = {.span = {{1763600000, 1763600000}, {1766400000, 1766400000}},
+                                     .start = 1763712000,
+                                     .end = 1763719200,
+                                     .elapsed = 7200,
+                                     .id = ids,
+                                     .id_count = 5,
+                                     .id_low = 4711,
+                                     .id_high = 31400,
+                                     .dir = "/home/u/.twinrun/runs/x",
+                                     .host = "vm",
+                                     .fresh = fresh,
+                                     .fresh_count = 1};
 
 static char *mask_with(const char *line, const struct tw_facts *f)
 {
@@ -43,24 +54,31 @@ static void noise(void **state)
     (void)state;
     static const char *const pair[][2] = {
         {"2025-11-21 08:30:12,123 INFO loss 0.5", "2025-11-22 09:31:13,999 INFO loss 0.5"},
-        {"2025-11-21 08:30:12 [4711] step 3 loss 0.5", "2025-11-21 08:30:15 [31307] step 3 loss 0.5"},
+        {"2025-11-21 08:30:12 [4711] step 3 loss 0.5",
+         "2025-11-21 08:30:15 [31307] step 3 loss 0.5"},
         {"[2025-11-21T08:30:12Z] ok", "[2025-11-22T23:59:59Z] ok"},
         {"Sat Nov 22 08:20:05 2025", "Sun Nov 23 18:20:05 2025"},
         {"I1121 08:30:12.345678 main", "I1121 08:31:12.000001 main"},
         {"epoch 1 took 12.3 s", "epoch 1 took 9.87 s"},
         {"epoch 1 (12.3s, 45.6 it/s)", "epoch 1 (1.3s, 5.6 it/s)"},
         {"100/100 - 10s 104ms/step - loss: 0.5", "100/100 - 9s 98ms/step - loss: 0.5"}, /* Keras */
-        {"10%|# | 10/100 [00:01<00:09,  9.87it/s, loss=0.5]", "10%|# | 10/100 [00:02<00:19,  4.87it/s, loss=0.5]"}, /* tqdm */
+        /* tqdm */
+        {"10%|# | 10/100 [00:01<00:09,  9.87it/s, loss=0.5]",
+         "10%|# | 10/100 [00:02<00:19,  4.87it/s, loss=0.5]"},
         {"10%|# | 10/100 [00:01<00:09,  1.87s/it]", "10%|# | 10/100 [00:02<00:19,  2.01s/it]"},
         {"{'train_runtime': 12.3, 'train_samples_per_second': 8.1, 'train_loss': 0.5}",
-         "{'train_runtime': 11.9, 'train_samples_per_second': 8.4, 'train_loss': 0.5}"}, /* Hugging Face */
-        {"Epoch 0: 100%|#| 10/10 [00:00<00:00, 123.45it/s, v_num=1]", "Epoch 0: 100%|#| 10/10 [00:00<00:00, 99.45it/s, v_num=0]"}, /* Lightning */
+         "{'train_runtime': 11.9, 'train_samples_per_second': 8.4, 'train_loss': 0.5}"}, /* Hugging
+                                                                                            Face */
+        /* Lightning */
+        {"Epoch 0: 100%|#| 10/10 [00:00<00:00, 123.45it/s, v_num=1]",
+         "Epoch 0: 100%|#| 10/10 [00:00<00:00, 99.45it/s, v_num=0]"},
         {"<object at 0x7f8a1c2d3e40>", "<object at 0x7f0011223344>"},
         {"table 0x7f8a1c2d3e40 made", "table 0x7f0011223344 made"},
         {"heap at 0x12a5f20", "heap at 0x1ff5f20"},
         {"buffer (ptr=0x12a5f20)", "buffer (ptr=0x1ff5f20)"},
         {"saved to /tmp/tmpab12cd/model.pt", "saved to /tmp/tmpzz98yx/model.pt"},
-        {"run id 1b4e28ba-2fa1-11d2-883f-0016d3cca427", "run id 6fa459ea-ee8a-4ca4-894e-db77e160355e"},
+        {"run id 1b4e28ba-2fa1-11d2-883f-0016d3cca427",
+         "run id 6fa459ea-ee8a-4ca4-894e-db77e160355e"},
         {"worker pid 1234 ready", "worker pid 98 ready"},
         {"pid=1234", "pid=999999"},
         {"elapsed: 1m23s", "elapsed: 2m03s"},
@@ -89,7 +107,8 @@ static void meaning(void **state)
         {"loss 0.5", "loss 0.50001"},
         {"loss: 2.302585", "loss: 2.302586"},
         {"step 10 loss=1.5e-05", "step 10 loss=1.6e-05"},
-        {"{'loss': 0.69, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 1.0}", "{'loss': 0.70, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 1.0}"},
+        {"{'loss': 0.69, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 1.0}",
+         "{'loss': 0.70, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 1.0}"},
         {"accuracy: 97.2%", "accuracy: 97.3%"},
         {"acc 0.9123", "acc 0.9124"},
         {"max 0.9 min 0.1", "max 0.8 min 0.1"},
@@ -99,7 +118,8 @@ static void meaning(void **state)
         {"loss 0.5 time 1.2", "loss 0.6 time 1.2"},
         {"100/100 - 10s 104ms/step - loss: 0.5", "100/100 - 10s 104ms/step - loss: 0.6"},
         {"timestep 5 x -1.25", "timestep 5 x 1.25"},
-        {"weights digest 9f86d081884c7d659a2feaa0c55ad015", "weights digest 1f86d081884c7d659a2feaa0c55ad015"},
+        {"weights digest 9f86d081884c7d659a2feaa0c55ad015",
+         "weights digest 1f86d081884c7d659a2feaa0c55ad015"},
         {"loss nan", "loss 0.5"},
         {"epoch 3", "epoch 4"},
         {"checksum 1563712000", "checksum 1463712111"}, /* of another year than the run */
@@ -126,12 +146,22 @@ static void meaning(void **state)
 static void spans(void **state)
 {
     (void)state;
-    static const struct { struct twin_run run; const char *in, *out; } row[] = {
+    static const struct {
+        struct twin_run run;
+        const char *in, *out;
+    } row[] = {
         {{.start_realtime_ns = 1795337134000000000, .wall_s = 10}, "1795337140", "1700000000"},
         {{.start_realtime_ns = 1795337134000000000, .wall_s = 1e7}, "1805337000", "1795200000"},
-        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = 1700000000}, "1700000003", "1750000000"},
-        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = 1700000000}, "1795337140", "1600000000"}, /* when a file was changed */
-        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = -1}, "1234567890", "2234567890"},
+        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = 1700000000},
+         "1700000003",
+         "1750000000"},
+        /* when a file was changed */
+        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = 1700000000},
+         "1795337140",
+         "1600000000"},
+        {{.start_realtime_ns = 1795337134000000000, .shown_clock_s = -1},
+         "1234567890",
+         "2234567890"},
         {{.start_realtime_ns = 0, .wall_s = NAN}, "0000000001", "1795337140"},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
@@ -149,9 +179,16 @@ static void spans(void **state)
 static void skeletons(void **state)
 {
     (void)state;
-    static const struct { const char *line, *skeleton; } row[] = {
-        {"step 5 loss 0.25", "step # loss #"}, {"loss nan", "loss #"}, {"loss -inf", "loss #"}, {"x1 y2", "x1 y2"},
-        {"", ""}, {"info banana", "info banana"}, {"-1e-3,+2", "#,#"},
+    static const struct {
+        const char *line, *skeleton;
+    } row[] = {
+        {"step 5 loss 0.25", "step # loss #"},
+        {"loss nan", "loss #"},
+        {"loss -inf", "loss #"},
+        {"x1 y2", "x1 y2"},
+        {"", ""},
+        {"info banana", "info banana"},
+        {"-1e-3,+2", "#,#"},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         char *s = tw_noise_mask(row[i].line, strlen(row[i].line), &when, TW_MASK_NUMBERS);
@@ -172,7 +209,8 @@ static bool is_noise(const char *a, const char *b, const struct tw_facts *f)
     return tw_noise_equal(a, strlen(a), f, b, strlen(b), f, &open);
 }
 
-/* A time is noise when the run of two hours, on all its threads, can have had it, or its clock shown it. */
+/* A time is noise when the run of two hours, on all its threads, can have had it, or its clock
+ * shown it. */
 static void durations(void **state)
 {
     (void)state;
@@ -183,8 +221,9 @@ static void durations(void **state)
     assert_false(is_noise("took 900000 s", "took 912345 s", &when));
     assert_false(is_noise("took 1000100.5 s", "took 1006000.25 s", &when));
     assert_true(is_noise("took 1000100.5 s", "took 1006000.25 s", &known));
-    assert_false(is_noise("took 1000100.5 s", "took 1008000.25 s", &known)); /* after the run's end */
-    assert_false(is_noise("took 1000100.5 s", "took 999000.25 s", &known));  /* before its start */
+    /* after the run's end */
+    assert_false(is_noise("took 1000100.5 s", "took 1008000.25 s", &known));
+    assert_false(is_noise("took 1000100.5 s", "took 999000.25 s", &known)); /* before its start */
 }
 
 static void any_bytes(void **state)
@@ -200,7 +239,8 @@ static void any_bytes(void **state)
             line[n] = alphabet[seed % (sizeof alphabet - 1)];
         }
         line[n] = '\0';
-        char *mask = mask_with(line, &when), *again = tw_noise_mask(mask, strlen(mask), &when, TW_MASK_NUMBERS);
+        char *mask = mask_with(line, &when);
+        char *again = tw_noise_mask(mask, strlen(mask), &when, TW_MASK_NUMBERS);
         bool open;
         assert_non_null(mask);
         assert_non_null(again);
@@ -224,7 +264,8 @@ static void ulp(void **state)
     assert_true(e.rel_l2 > 0 && e.rel_l2 < 1e-6);
     double p[1] = {1}, q[1] = {nextafter(1, 0)};
     assert_true(tw_exact_compare(p, q, 1, TWIN_F64, &e) && e.max_ulp == 1);
-    uint16_t h[2] = {0x3C00, 0x0001}, g[2] = {0x3C01, 0x8001}; /* half: 1 and its neighbour, the two smallest subnormals */
+    /* half: 1 and its neighbour, the two smallest subnormals */
+    uint16_t h[2] = {0x3C00, 0x0001}, g[2] = {0x3C01, 0x8001};
     assert_true(tw_exact_compare(h, g, 2, TWIN_F16, &e) && e.max_ulp == 2 && e.changed == 2);
     assert_true(tw_exact_compare(h, g, 2, TWIN_BF16, &e) && e.changed == 2);
     float nan_a[1] = {NAN}, one[1] = {1};
@@ -234,14 +275,16 @@ static void ulp(void **state)
     assert_int_equal(e.changed, 1);
     assert_true(isnan(e.max_ulp) && fabs(e.rel_l2 - .2) < 1e-15);
     float complex_a[4] = {1, 2, 3, 4}, complex_b[4] = {1, 2, 3, nextafterf(4, 5)};
-    assert_true(tw_exact_compare(complex_a, complex_b, 2, TWIN_C64, &e) && e.changed == 1 && e.elements == 2 && e.max_ulp == 1);
+    assert_true(tw_exact_compare(complex_a, complex_b, 2, TWIN_C64, &e) && e.changed == 1 &&
+                e.elements == 2 && e.max_ulp == 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(noise), cmocka_unit_test(meaning), cmocka_unit_test(spans), cmocka_unit_test(skeletons), cmocka_unit_test(durations),
-        cmocka_unit_test(any_bytes), cmocka_unit_test(ulp),
+        cmocka_unit_test(noise),     cmocka_unit_test(meaning),   cmocka_unit_test(spans),
+        cmocka_unit_test(skeletons), cmocka_unit_test(durations), cmocka_unit_test(any_bytes),
+        cmocka_unit_test(ulp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

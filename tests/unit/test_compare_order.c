@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mutants of order: the n-th record of a name is held against the n-th. Each mutant has a harmless twin beside it. A job is a
- * list of records, each made by one of a few real threads that take turns, so that the test decides which comes first.
+ * Mutants of order: the n-th record of a name is held against the n-th. Each mutant has a harmless
+ * twin beside it. A job is a list of records, each made by one of a few real threads that take
+ * turns, so that the test decides which comes first.
  */
 #include "compare_test.h"
 
 #define END {.step = true}
 
 /* One record, or the end of a step. Values are single numbers. */
-struct mark { enum twin_kind kind; const char *name; float value; int thread; const char *role, *scope, *op; uint32_t flags; bool step; };
+struct mark {
+    enum twin_kind kind;
+    const char *name;
+    float value;
+    int thread;
+    const char *role, *scope, *op;
+    uint32_t flags;
+    bool step;
+};
 
 static enum twin_phase phase_of(enum twin_kind kind)
 {
@@ -23,7 +32,10 @@ static enum twin_phase phase_of(enum twin_kind kind)
     }
 }
 
-struct job { struct twin_writer *w; const struct mark *todo; };
+struct job {
+    struct twin_writer *w;
+    const struct mark *todo;
+};
 
 static void make(void *user)
 {
@@ -32,8 +44,15 @@ static void make(void *user)
     if (m->step)
         twin_writer_step_end(j->w);
     else
-        synth_put(j->w, (struct synth_record){.phase = phase_of(m->kind), .kind = m->kind, .name = m->name, .scope = m->scope, .op = m->op,
-                                              .role = m->role, .flags = m->flags}, &m->value, 1);
+        synth_put(j->w,
+                  (struct synth_record){.phase = phase_of(m->kind),
+                                        .kind = m->kind,
+                                        .name = m->name,
+                                        .scope = m->scope,
+                                        .op = m->op,
+                                        .role = m->role,
+                                        .flags = m->flags},
+                  &m->value, 1);
 }
 
 static struct synth *job(const struct mark *m, size_t n)
@@ -49,7 +68,8 @@ static struct synth *job(const struct mark *m, size_t n)
     return s;
 }
 
-static struct twin_verdict *judge(const struct mark *x, size_t n, const struct mark *y, size_t m, bool arms)
+static struct twin_verdict *judge(const struct mark *x, size_t n, const struct mark *y, size_t m,
+                                  bool arms)
 {
     struct twin_compare_options o = {.arms = arms};
     struct synth *a = job(x, n), *b = job(y, m);
@@ -71,7 +91,8 @@ static void expect(struct twin_verdict *v, enum twin_verdict_outcome outcome)
 #define BATCH(v) {.kind = TWIN_KIND_BATCH, .name = "x", .value = (v)}
 #define WEIGHT(v) {.kind = TWIN_KIND_WEIGHT, .name = "w", .value = (v)}
 #define OF(k, n, v) {.kind = TWIN_KIND_##k, .name = (n), .value = (v)}
-#define BY(t, r, k, n, v) {.kind = TWIN_KIND_##k, .name = (n), .value = (v), .thread = (t), .role = (r)}
+#define BY(t, r, k, n, v) \
+    {.kind = TWIN_KIND_##k, .name = (n), .value = (v), .thread = (t), .role = (r)}
 
 /* ---- one thread */
 
@@ -82,7 +103,8 @@ static void permuted_values_of_a_step(void **state)
     const struct mark b[] = {BATCH(0), WEIGHT(1), WEIGHT(2), WEIGHT(4), WEIGHT(3), END};
     struct twin_verdict *v = JUDGE(a, b);
     expect_first(v, 0, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w");
-    assert_string_equal(v->first->text, "3rd of 4 in this step: 3 and 4; the other run holds it at another place");
+    assert_string_equal(v->first->text,
+                        "3rd of 4 in this step: 3 and 4; the other run holds it at another place");
     assert_int_equal(v->first->occurrence, 2);
     twin_verdict_free(v);
     expect(JUDGE(a, a), TWIN_SAME);
@@ -101,24 +123,52 @@ static void permuted_values_without_steps(void **state)
 static void permuted_pairs_of_each_kind(void **state)
 {
     (void)state;
-    static const enum twin_kind kinds[] = {TWIN_KIND_BATCH, TWIN_KIND_WEIGHT, TWIN_KIND_GRADIENT, TWIN_KIND_LOSS, TWIN_KIND_VALUE,
-                                           TWIN_KIND_ACTIVATION, TWIN_KIND_MOMENT, TWIN_KIND_HYPER};
+    static const enum twin_kind kinds[] = {TWIN_KIND_BATCH,  TWIN_KIND_WEIGHT, TWIN_KIND_GRADIENT,
+                                           TWIN_KIND_LOSS,   TWIN_KIND_VALUE,  TWIN_KIND_ACTIVATION,
+                                           TWIN_KIND_MOMENT, TWIN_KIND_HYPER};
     for (size_t k = 0; k < COUNT(kinds); k++)
         for (int arms = 0; arms < 2; arms++) {
-            const struct mark a[] = {BATCH(7), WEIGHT(7), {.kind = kinds[k], .name = "p", .value = 1}, {.kind = kinds[k], .name = "p", .value = 2}, END};
-            const struct mark b[] = {BATCH(7), WEIGHT(7), {.kind = kinds[k], .name = "p", .value = 2}, {.kind = kinds[k], .name = "p", .value = 1}, END};
+            const struct mark a[] = {BATCH(7),
+                                     WEIGHT(7),
+                                     {.kind = kinds[k], .name = "p", .value = 1},
+                                     {.kind = kinds[k], .name = "p", .value = 2},
+                                     END};
+            const struct mark b[] = {BATCH(7),
+                                     WEIGHT(7),
+                                     {.kind = kinds[k], .name = "p", .value = 2},
+                                     {.kind = kinds[k], .name = "p", .value = 1},
+                                     END};
             expect(judge(a, COUNT(a), b, COUNT(b), arms), TWIN_DIFFER);
             expect(judge(a, COUNT(a), a, COUNT(a), arms), TWIN_SAME);
         }
 }
 
-/* Records of other names in between, or in another order among each other, are benign as long as each name's own order stays. */
+/* Records of other names in between, or in another order among each other, are benign as long as
+ * each name's own order stays. */
 static void names_may_interleave(void **state)
 {
     (void)state;
-    const struct mark a[] = {BATCH(0), OF(ACTIVATION, "h", 1), OF(ACTIVATION, "g", 5), OF(ACTIVATION, "h", 2), OF(ACTIVATION, "g", 6), WEIGHT(1), END};
-    const struct mark b[] = {BATCH(0), OF(ACTIVATION, "g", 5), OF(ACTIVATION, "g", 6), OF(ACTIVATION, "h", 1), OF(ACTIVATION, "h", 2), WEIGHT(1), END};
-    const struct mark c[] = {BATCH(0), OF(ACTIVATION, "g", 6), OF(ACTIVATION, "g", 5), OF(ACTIVATION, "h", 1), OF(ACTIVATION, "h", 2), WEIGHT(1), END};
+    const struct mark a[] = {BATCH(0),
+                             OF(ACTIVATION, "h", 1),
+                             OF(ACTIVATION, "g", 5),
+                             OF(ACTIVATION, "h", 2),
+                             OF(ACTIVATION, "g", 6),
+                             WEIGHT(1),
+                             END};
+    const struct mark b[] = {BATCH(0),
+                             OF(ACTIVATION, "g", 5),
+                             OF(ACTIVATION, "g", 6),
+                             OF(ACTIVATION, "h", 1),
+                             OF(ACTIVATION, "h", 2),
+                             WEIGHT(1),
+                             END};
+    const struct mark c[] = {BATCH(0),
+                             OF(ACTIVATION, "g", 6),
+                             OF(ACTIVATION, "g", 5),
+                             OF(ACTIVATION, "h", 1),
+                             OF(ACTIVATION, "h", 2),
+                             WEIGHT(1),
+                             END};
     struct twin_verdict *v = JUDGE(a, b);
     expect_outcome(v, TWIN_SAME);
     assert_int_equal(v->benign_count, 1);
@@ -129,13 +179,16 @@ static void names_may_interleave(void **state)
     twin_verdict_free(v);
 }
 
-/* An arm that evaluates in between may have more of a name; that does not excuse another order of what both have. */
+/* An arm that evaluates in between may have more of a name; that does not excuse another order of
+ * what both have. */
 static void inserted_and_permuted(void **state)
 {
     (void)state;
     const struct mark a[] = {BATCH(1), BATCH(2), BATCH(3), OF(GRADIENT, "w", 9), WEIGHT(1), END};
-    const struct mark more[] = {BATCH(8), BATCH(1), BATCH(2), BATCH(3), OF(GRADIENT, "w", 9), WEIGHT(1), END};
-    const struct mark other[] = {BATCH(3), BATCH(1), BATCH(2), BATCH(8), OF(GRADIENT, "w", 9), WEIGHT(1), END};
+    const struct mark more[] = {BATCH(8),  BATCH(1), BATCH(2), BATCH(3), OF(GRADIENT, "w", 9),
+                                WEIGHT(1), END};
+    const struct mark other[] = {BATCH(3),  BATCH(1), BATCH(2), BATCH(8), OF(GRADIENT, "w", 9),
+                                 WEIGHT(1), END};
     expect(judge(a, COUNT(a), more, COUNT(more), true), TWIN_SAME);
     expect(judge(a, COUNT(a), other, COUNT(other), true), TWIN_DIFFER);
     expect(judge(a, COUNT(a), more, COUNT(more), false), TWIN_DIFFER);
@@ -147,14 +200,34 @@ static void declared_unordered(void **state)
     (void)state;
     for (int weights = 0; weights < 2; weights++) {
         enum twin_kind kind = weights ? TWIN_KIND_GRADIENT_LOCAL : TWIN_KIND_ACTIVATION;
-        const struct mark a[] = {BATCH(0), {.kind = kind, .name = "u", .value = 1, .flags = TWIN_REC_UNORDERED},
-                                 {.kind = kind, .name = "u", .value = 2, .flags = TWIN_REC_UNORDERED}, WEIGHT(1), END};
-        const struct mark b[] = {BATCH(0), {.kind = kind, .name = "u", .value = 2, .flags = TWIN_REC_UNORDERED},
-                                 {.kind = kind, .name = "u", .value = 1, .flags = TWIN_REC_UNORDERED}, WEIGHT(1), END};
+        const struct mark a[] = {
+            BATCH(0),
+            {.kind = kind, .name = "u", .value = 1, .flags = TWIN_REC_UNORDERED},
+            {.kind = kind, .name = "u", .value = 2, .flags = TWIN_REC_UNORDERED},
+            WEIGHT(1),
+            END};
+        const struct mark b[] = {
+            BATCH(0),
+            {.kind = kind, .name = "u", .value = 2, .flags = TWIN_REC_UNORDERED},
+            {.kind = kind, .name = "u", .value = 1, .flags = TWIN_REC_UNORDERED},
+            WEIGHT(1),
+            END};
         expect(JUDGE(a, b), weights ? TWIN_DIFFER : TWIN_SAME);
     }
-    const struct mark a[] = {{.kind = TWIN_KIND_BATCH, .name = "x", .value = 1, .thread = 1, .role = "loader", .flags = TWIN_REC_UNORDERED},
-                             {.kind = TWIN_KIND_BATCH, .name = "x", .value = 2, .thread = 1, .role = "loader", .flags = TWIN_REC_UNORDERED}, WEIGHT(1), END};
+    const struct mark a[] = {{.kind = TWIN_KIND_BATCH,
+                              .name = "x",
+                              .value = 1,
+                              .thread = 1,
+                              .role = "loader",
+                              .flags = TWIN_REC_UNORDERED},
+                             {.kind = TWIN_KIND_BATCH,
+                              .name = "x",
+                              .value = 2,
+                              .thread = 1,
+                              .role = "loader",
+                              .flags = TWIN_REC_UNORDERED},
+                             WEIGHT(1),
+                             END};
     const struct mark b[] = {a[1], a[0], WEIGHT(1), END};
     expect(JUDGE(a, b), TWIN_DIFFER);
 }
@@ -164,15 +237,36 @@ static void declared_unordered(void **state)
 static void threads_of_one_name(void **state)
 {
     (void)state;
-    const struct mark a[] = {BATCH(0), BY(1, "r", WEIGHT, "w", 1), BY(1, "r", WEIGHT, "w", 2), BY(2, "r", WEIGHT, "w", 5), BY(2, "r", WEIGHT, "w", 6), END};
-    const struct mark turns[] = {BATCH(0), BY(2, "r", WEIGHT, "w", 1), BY(1, "r", WEIGHT, "w", 5), BY(2, "r", WEIGHT, "w", 2), BY(1, "r", WEIGHT, "w", 6), END};
-    const struct mark permuted[] = {BATCH(0), BY(1, "r", WEIGHT, "w", 2), BY(1, "r", WEIGHT, "w", 1), BY(2, "r", WEIGHT, "w", 5), BY(2, "r", WEIGHT, "w", 6), END};
-    const struct mark other[] = {BATCH(0), BY(1, "r", WEIGHT, "w", 1), BY(1, "r", WEIGHT, "w", 2), BY(2, "r", WEIGHT, "w", 5), BY(2, "r", WEIGHT, "w", 7), END};
+    const struct mark a[] = {BATCH(0),
+                             BY(1, "r", WEIGHT, "w", 1),
+                             BY(1, "r", WEIGHT, "w", 2),
+                             BY(2, "r", WEIGHT, "w", 5),
+                             BY(2, "r", WEIGHT, "w", 6),
+                             END};
+    const struct mark turns[] = {BATCH(0),
+                                 BY(2, "r", WEIGHT, "w", 1),
+                                 BY(1, "r", WEIGHT, "w", 5),
+                                 BY(2, "r", WEIGHT, "w", 2),
+                                 BY(1, "r", WEIGHT, "w", 6),
+                                 END};
+    const struct mark permuted[] = {BATCH(0),
+                                    BY(1, "r", WEIGHT, "w", 2),
+                                    BY(1, "r", WEIGHT, "w", 1),
+                                    BY(2, "r", WEIGHT, "w", 5),
+                                    BY(2, "r", WEIGHT, "w", 6),
+                                    END};
+    const struct mark other[] = {BATCH(0),
+                                 BY(1, "r", WEIGHT, "w", 1),
+                                 BY(1, "r", WEIGHT, "w", 2),
+                                 BY(2, "r", WEIGHT, "w", 5),
+                                 BY(2, "r", WEIGHT, "w", 7),
+                                 END};
     expect(JUDGE(a, turns), TWIN_SAME);
     struct twin_verdict *v = JUDGE(a, permuted);
     expect_outcome(v, TWIN_INCONCLUSIVE);
-    assert_true(has_unseen(v, "on several threads recorded values under one name, equal ones in another order; a role for each thread (twin_thread_role, "
-                              "threading.Thread(name=...)) tells them apart"));
+    assert_true(has_unseen(
+        v, "on several threads recorded values under one name, equal ones in another order; a role "
+           "for each thread (twin_thread_role, threading.Thread(name=...)) tells them apart"));
     twin_verdict_free(v);
     v = JUDGE(a, other);
     expect_first(v, 0, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w");
@@ -183,9 +277,24 @@ static void threads_of_one_name(void **state)
 static void pool_of_threads(void **state)
 {
     (void)state;
-    const struct mark a[] = {BATCH(0), BY(1, "pool", ACTIVATION, "h", 1), BY(2, "pool", ACTIVATION, "h", 2), BY(1, "pool", ACTIVATION, "h", 3), WEIGHT(1), END};
-    const struct mark b[] = {BATCH(0), BY(2, "pool", ACTIVATION, "h", 3), BY(1, "pool", ACTIVATION, "h", 1), BY(1, "pool", ACTIVATION, "h", 2), WEIGHT(1), END};
-    const struct mark c[] = {BATCH(0), BY(2, "pool", ACTIVATION, "h", 3), BY(1, "pool", ACTIVATION, "h", 1), BY(1, "pool", ACTIVATION, "h", 4), WEIGHT(1), END};
+    const struct mark a[] = {BATCH(0),
+                             BY(1, "pool", ACTIVATION, "h", 1),
+                             BY(2, "pool", ACTIVATION, "h", 2),
+                             BY(1, "pool", ACTIVATION, "h", 3),
+                             WEIGHT(1),
+                             END};
+    const struct mark b[] = {BATCH(0),
+                             BY(2, "pool", ACTIVATION, "h", 3),
+                             BY(1, "pool", ACTIVATION, "h", 1),
+                             BY(1, "pool", ACTIVATION, "h", 2),
+                             WEIGHT(1),
+                             END};
+    const struct mark c[] = {BATCH(0),
+                             BY(2, "pool", ACTIVATION, "h", 3),
+                             BY(1, "pool", ACTIVATION, "h", 1),
+                             BY(1, "pool", ACTIVATION, "h", 4),
+                             WEIGHT(1),
+                             END};
     expect(JUDGE(a, b), TWIN_SAME);
     expect(JUDGE(a, c), TWIN_DIFFER);
 }
@@ -197,10 +306,14 @@ static void pool_of_threads(void **state)
 static void thread_hides_nothing(void **state)
 {
     (void)state;
-    const struct mark a[] = {BEAT, BATCH(0), WEIGHT(1), END, BATCH(1), WEIGHT(2), END, BATCH(2), WEIGHT(3), END};
-    const struct mark order[] = {BEAT, BATCH(0), WEIGHT(1), END, BATCH(1), WEIGHT(3), END, BATCH(2), WEIGHT(2), END};
-    const struct mark data[] = {BEAT, BATCH(1), WEIGHT(1), END, BATCH(0), WEIGHT(2), END, BATCH(2), WEIGHT(3), END};
-    const struct mark later[] = {BATCH(0), WEIGHT(1), END, BATCH(1), WEIGHT(2), END, BEAT, BATCH(2), WEIGHT(3), END};
+    const struct mark a[] = {BEAT,      BATCH(0), WEIGHT(1), END,       BATCH(1),
+                             WEIGHT(2), END,      BATCH(2),  WEIGHT(3), END};
+    const struct mark order[] = {BEAT,      BATCH(0), WEIGHT(1), END,       BATCH(1),
+                                 WEIGHT(3), END,      BATCH(2),  WEIGHT(2), END};
+    const struct mark data[] = {BEAT,      BATCH(1), WEIGHT(1), END,       BATCH(0),
+                                WEIGHT(2), END,      BATCH(2),  WEIGHT(3), END};
+    const struct mark later[] = {BATCH(0), WEIGHT(1), END,      BATCH(1),  WEIGHT(2),
+                                 END,      BEAT,      BATCH(2), WEIGHT(3), END};
     struct twin_verdict *v = JUDGE(a, order);
     expect_first(v, 1, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w");
     twin_verdict_free(v);
@@ -217,45 +330,73 @@ static void thread_hides_nothing(void **state)
 static void thread_with_an_order_of_its_own(void **state)
 {
     (void)state;
-    const struct mark a[] = {BY(1, "loader", BATCH, "y", 1), BATCH(0), WEIGHT(1), END, BY(1, "loader", BATCH, "y", 2), BATCH(1), WEIGHT(2), END};
-    const struct mark b[] = {BY(1, "loader", BATCH, "y", 2), BATCH(0), WEIGHT(1), END, BY(1, "loader", BATCH, "y", 1), BATCH(1), WEIGHT(2), END};
-    const struct mark early[] = {BY(1, "loader", BATCH, "y", 1), BY(1, "loader", BATCH, "y", 2), BATCH(0), WEIGHT(1), END, BATCH(1), WEIGHT(2), END};
+    const struct mark a[] = {BY(1, "loader", BATCH, "y", 1), BATCH(0), WEIGHT(1), END,
+                             BY(1, "loader", BATCH, "y", 2), BATCH(1), WEIGHT(2), END};
+    const struct mark b[] = {BY(1, "loader", BATCH, "y", 2), BATCH(0), WEIGHT(1), END,
+                             BY(1, "loader", BATCH, "y", 1), BATCH(1), WEIGHT(2), END};
+    const struct mark early[] = {BY(1, "loader", BATCH, "y", 1),
+                                 BY(1, "loader", BATCH, "y", 2),
+                                 BATCH(0),
+                                 WEIGHT(1),
+                                 END,
+                                 BATCH(1),
+                                 WEIGHT(2),
+                                 END};
     expect(JUDGE(a, b), TWIN_DIFFER);
     expect(JUDGE(a, early), TWIN_SAME);
-    const struct mark draw[] = {BEAT, {.kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "DataLoader", .value = 1}, BATCH(0), WEIGHT(1), END,
-                                {.kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "DataLoader", .value = 2}, BATCH(0), WEIGHT(1), END};
-    const struct mark other[] = {BEAT, draw[1], BATCH(0), WEIGHT(1), END,
-                                 {.kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "DataLoader", .value = 3}, BATCH(0), WEIGHT(1), END};
+    const struct mark draw[] = {
+        BEAT,     {.kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "DataLoader", .value = 1},
+        BATCH(0), WEIGHT(1),
+        END,      {.kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "DataLoader", .value = 2},
+        BATCH(0), WEIGHT(1),
+        END};
+    const struct mark other[] = {
+        BEAT,     draw[1],
+        BATCH(0), WEIGHT(1),
+        END,      {.kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "DataLoader", .value = 3},
+        BATCH(0), WEIGHT(1),
+        END};
     expect(JUDGE(draw, other), TWIN_DIFFER);
 }
 
-/* A thread for each step, one after the other, under one name: never "same" when their values come in another order. */
+/* A thread for each step, one after the other, under one name: never "same" when their values come
+ * in another order. */
 static void thread_of_each_step(void **state)
 {
     (void)state;
-    const struct mark a[] = {BATCH(0), BY(1, NULL, WEIGHT, "w", 1), END, BATCH(1), BY(2, NULL, WEIGHT, "w", 2), END, BATCH(2), BY(3, NULL, WEIGHT, "w", 3), END};
-    const struct mark b[] = {BATCH(0), BY(1, NULL, WEIGHT, "w", 1), END, BATCH(1), BY(2, NULL, WEIGHT, "w", 3), END, BATCH(2), BY(3, NULL, WEIGHT, "w", 2), END};
+    const struct mark a[] = {BATCH(0), BY(1, NULL, WEIGHT, "w", 1), END,
+                             BATCH(1), BY(2, NULL, WEIGHT, "w", 2), END,
+                             BATCH(2), BY(3, NULL, WEIGHT, "w", 3), END};
+    const struct mark b[] = {BATCH(0), BY(1, NULL, WEIGHT, "w", 1), END,
+                             BATCH(1), BY(2, NULL, WEIGHT, "w", 3), END,
+                             BATCH(2), BY(3, NULL, WEIGHT, "w", 2), END};
     struct twin_verdict *v = JUDGE(a, b);
     assert_int_not_equal(v->outcome, TWIN_SAME);
     twin_verdict_free(v);
     expect(JUDGE(a, a), TWIN_SAME);
 }
 
-/* Two threads that train under one name at once: turn by turn, or one after the other, with steps cut by either. */
+/* Two threads that train under one name at once: turn by turn, or one after the other, with steps
+ * cut by either. */
 static void two_clean_threads(void **state)
 {
     (void)state;
 #define L(v) BY(1, "thread", WEIGHT, "w", v)
 #define R(v) BY(2, "thread", WEIGHT, "w", v)
-    const struct mark a[] = {BATCH(0), L(1), END, R(10), END, L(2), END, R(20), END, L(3), END, R(30), END};
-    const struct mark b[] = {BATCH(0), R(10), END, R(20), L(1), END, END, R(30), END, L(2), END, L(3), END};
-    const struct mark c[] = {BATCH(0), L(1), END, L(2), END, L(3), END, R(10), END, R(20), END, R(30), END};
-    const struct mark swapped[] = {BATCH(0), R(10), END, R(30), L(1), END, END, R(20), END, L(2), END, L(3), END};
-    const struct mark other[] = {BATCH(0), R(10), END, R(20), L(1), END, END, R(31), END, L(2), END, L(3), END};
+    const struct mark a[] = {BATCH(0), L(1), END,  R(10), END,   L(2), END,
+                             R(20),    END,  L(3), END,   R(30), END};
+    const struct mark b[] = {BATCH(0), R(10), END,  R(20), L(1), END, END,
+                             R(30),    END,   L(2), END,   L(3), END};
+    const struct mark c[] = {BATCH(0), L(1), END,   L(2), END,   L(3), END,
+                             R(10),    END,  R(20), END,  R(30), END};
+    const struct mark swapped[] = {BATCH(0), R(10), END,  R(30), L(1), END, END,
+                                   R(20),    END,   L(2), END,   L(3), END};
+    const struct mark other[] = {BATCH(0), R(10), END,  R(20), L(1), END, END,
+                                 R(31),    END,   L(2), END,   L(3), END};
     struct twin_verdict *v = JUDGE(a, b);
     expect_outcome(v, TWIN_SAME);
-    expect_benign(v, "several threads train at once and share the count of steps: their records are equal, the steps they fall "
-                     "into are not");
+    expect_benign(v, "several threads train at once and share the count of steps: their records "
+                     "are equal, the steps they fall into are not");
     twin_verdict_free(v);
     expect(JUDGE(a, c), TWIN_SAME);
     v = JUDGE(a, swapped);
@@ -277,16 +418,29 @@ static void generators(void **state)
     const struct mark idle[] = {STATE(NULL, 1), TRAIN(1), END, STATE(NULL, 1), TRAIN(2), END};
     const struct mark other_idle[] = {STATE(NULL, 2), TRAIN(1), END, STATE(NULL, 2), TRAIN(2), END};
     const struct mark moving[] = {STATE(NULL, 1), TRAIN(1), END, STATE(NULL, 3), TRAIN(2), END};
-    const struct mark other_moving[] = {STATE(NULL, 2), TRAIN(1), END, STATE(NULL, 4), TRAIN(2), END};
-    const struct mark drawn[] = {STATE("dropout", 1), TRAIN(1), END, STATE("dropout", 3), TRAIN(2), END};
-    const struct mark other_drawn[] = {STATE("dropout", 1), TRAIN(1), END, STATE("dropout", 4), TRAIN(2), END};
-    const struct mark evaluated[] = {STATE("dropout", 1), TRAIN(1), STATE("evaluate", 2), END, STATE("dropout", 4), TRAIN(2), END};
+    const struct mark other_moving[] = {STATE(NULL, 2), TRAIN(1), END,
+                                        STATE(NULL, 4), TRAIN(2), END};
+    const struct mark drawn[] = {STATE("dropout", 1), TRAIN(1), END,
+                                 STATE("dropout", 3), TRAIN(2), END};
+    const struct mark other_drawn[] = {STATE("dropout", 1), TRAIN(1), END,
+                                       STATE("dropout", 4), TRAIN(2), END};
+    const struct mark evaluated[] = {STATE("dropout", 1),
+                                     TRAIN(1),
+                                     STATE("evaluate", 2),
+                                     END,
+                                     STATE("dropout", 4),
+                                     TRAIN(2),
+                                     END};
     for (int arms = 0; arms < 2; arms++) {
         expect(judge(idle, COUNT(idle), other_idle, COUNT(other_idle), arms), TWIN_SAME);
-        expect(judge(idle, COUNT(idle), other_moving, COUNT(other_moving), arms), arms ? TWIN_SAME : TWIN_DIFFER);
-        expect(judge(moving, COUNT(moving), other_moving, COUNT(other_moving), arms), TWIN_DIFFER); /* by a consumer that nobody saw */
-        expect(judge(drawn, COUNT(drawn), other_drawn, COUNT(other_drawn), arms), TWIN_DIFFER);     /* nothing explains it */
-        expect(judge(drawn, COUNT(drawn), evaluated, COUNT(evaluated), arms), arms ? TWIN_SAME : TWIN_DIFFER);
+        expect(judge(idle, COUNT(idle), other_moving, COUNT(other_moving), arms),
+               arms ? TWIN_SAME : TWIN_DIFFER);
+        /* by a consumer that nobody saw */
+        expect(judge(moving, COUNT(moving), other_moving, COUNT(other_moving), arms), TWIN_DIFFER);
+        /* nothing explains it */
+        expect(judge(drawn, COUNT(drawn), other_drawn, COUNT(other_drawn), arms), TWIN_DIFFER);
+        expect(judge(drawn, COUNT(drawn), evaluated, COUNT(evaluated), arms),
+               arms ? TWIN_SAME : TWIN_DIFFER);
     }
 }
 

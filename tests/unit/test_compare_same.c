@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "same" is said only where everything that was asked for was compared. Each test takes a comparison that is the same, leaves
- * something out of one side (a step, a rank, a thread, a process, an overlap), and expects that the verdict says so; beside it
- * stands the harmless twin, which must stay the same.
+ * "same" is said only where everything that was asked for was compared. Each test takes a
+ * comparison that is the same, leaves something out of one side (a step, a rank, a thread, a
+ * process, an overlap), and expects that the verdict says so; beside it stands the harmless twin,
+ * which must stay the same.
  */
 #include <twin/baseline.h>
 
@@ -31,7 +32,8 @@ static struct synth *whole_job(uint32_t steps)
     return synth_train_run("whole", &m);
 }
 
-static void put_value(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind, const char *name, float x)
+static void put_value(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind,
+                      const char *name, float x)
 {
     synth_put(w, (struct synth_record){.phase = phase, .kind = kind, .name = name}, &x, 1);
 }
@@ -47,7 +49,8 @@ static void small_steps(struct twin_writer *w, uint32_t steps)
 }
 
 /* Compares, frees both runs, and returns the verdict. */
-static struct twin_verdict *judge(struct synth *a, struct synth *b, const struct twin_compare_options *o)
+static struct twin_verdict *judge(struct synth *a, struct synth *b,
+                                  const struct twin_compare_options *o)
 {
     struct twin_verdict *v = compare(a, b, o);
     synth_free(a);
@@ -74,7 +77,8 @@ static void expect_same(struct twin_verdict *v, uint64_t steps)
 /* ---- arms: how far they overlap */
 
 /* B goes on from step `from` of a job of ten, and trains up to `to`. */
-static struct twin_verdict *resumed(uint32_t from, uint32_t to, const struct twin_compare_options *o)
+static struct twin_verdict *resumed(uint32_t from, uint32_t to,
+                                    const struct twin_compare_options *o)
 {
     struct synth_model m;
     synth_model_init(&m, from);
@@ -110,7 +114,8 @@ static void given_place(void **state)
     expect_same(resumed(6, 10, &o), 4);
     o.shift = -50;
     expect_unseen(resumed(6, 10, &o), "no step was compared: run 2 goes on at step 50");
-    o = (struct twin_compare_options){.arms = true, .find_shift = true, .steps_given = true, .steps = 5};
+    o = (struct twin_compare_options){
+        .arms = true, .find_shift = true, .steps_given = true, .steps = 5};
     expect_unseen(resumed(6, 10, &o), "the first 5 were asked for");
     o.steps = 8;
     expect_same(resumed(6, 10, &o), 2);
@@ -120,8 +125,10 @@ static void given_place(void **state)
 static void other_length(void **state)
 {
     (void)state;
-    const struct twin_compare_options three = {.arms = true, .find_shift = true, .steps_given = true, .steps = 3};
-    expect_unseen(judge(whole_job(10), whole_job(3), &arms), "run 1 has 10 steps and run 2 3: from step 3 on nothing was compared");
+    const struct twin_compare_options three = {
+        .arms = true, .find_shift = true, .steps_given = true, .steps = 3};
+    expect_unseen(judge(whole_job(10), whole_job(3), &arms),
+                  "run 1 has 10 steps and run 2 3: from step 3 on nothing was compared");
     expect_unseen(judge(whole_job(3), whole_job(10), &arms), "run 1 has 3 steps and run 2 10");
     expect_same(judge(whole_job(10), whole_job(10), &arms), 10);
     expect_same(judge(whole_job(10), whole_job(3), &three), 3);
@@ -134,7 +141,8 @@ static void other_length(void **state)
     expect_unseen(judge(whole_job(10), cut, &arms), "from step 3 on nothing was compared");
 }
 
-/* Both ran with --steps 8, and one of them failed before: that is not the overlap that was asked for. */
+/* Both ran with --steps 8, and one of them failed before: that is not the overlap that was asked
+ * for. */
 static void failed_before_the_cut(void **state)
 {
     (void)state;
@@ -142,12 +150,15 @@ static void failed_before_the_cut(void **state)
     synth_run(a)->outcome = TWIN_RUN_STOPPED;
     synth_run(a)->max_steps = synth_run(b)->max_steps = 8;
     synth_run(b)->exit_code = 1;
-    struct twin_verdict *v = judge(a, b, &(struct twin_compare_options){.steps_given = true, .steps = 8});
+    struct twin_verdict *v = judge(a, b,
+                                   &(struct twin_compare_options){.steps_given = true, .steps = 8});
     assert_int_not_equal(v->outcome, TWIN_SAME);
     twin_verdict_free(v);
 }
 
-/* A hand-written loop whose optimizer never steps: it recorded, and no step of it can be compared. */
+/*
+ * A hand-written loop whose optimizer never steps: it recorded, and no step of it can be compared.
+ */
 static void arm_without_steps(void **state)
 {
     (void)state;
@@ -189,7 +200,8 @@ static void values_of_other_names(void **state)
     }
 }
 
-/* Of B no batch was ever recorded: its weights agree, and of what it was trained with nothing is known. */
+/* Of B no batch was ever recorded: its weights agree, and of what it was trained with nothing is
+ * known. */
 static void inputs_of_one_arm_alone(void **state)
 {
     (void)state;
@@ -223,10 +235,13 @@ static void lost_rank(void **state)
     expect_outcome(v, TWIN_DIFFER);
     assert_int_equal(v->first->type, TWIN_FINDING_RANKS);
     twin_verdict_free(v);
-    expect_unseen(judge(ranks(1, 2), ranks(1, 2), NULL), "rank 1 of 2 recorded nothing in either run");
+    expect_unseen(judge(ranks(1, 2), ranks(1, 2), NULL),
+                  "rank 1 of 2 recorded nothing in either run");
 }
 
-/* A trainer and a child of it that steps, too: `steps` of them; closed: it ended in an orderly way. */
+/*
+ * A trainer and a child of it that steps, too: `steps` of them; closed: it ended in an orderly way.
+ */
 static struct synth *with_child(uint32_t steps, const char *role)
 {
     struct synth *s = whole_job(4);
@@ -242,14 +257,17 @@ static void child_that_stops_earlier(void **state)
     expect_outcome(v, TWIN_DIFFER);
     assert_string_equal(v->first->text, "run 1 has 5 steps, run 2 3");
     twin_verdict_free(v);
-    expect_unseen(judge(with_child(5, "child 1"), with_child(3, "child 1"), &arms), "rank 0 (child 1): run 1 has 5 steps and run 2 3");
-    expect_unseen(judge(with_child(5, "child 1"), whole_job(4), &arms), "rank 0 (child 1) recorded only in run 1");
+    expect_unseen(judge(with_child(5, "child 1"), with_child(3, "child 1"), &arms),
+                  "rank 0 (child 1): run 1 has 5 steps and run 2 3");
+    expect_unseen(judge(with_child(5, "child 1"), whole_job(4), &arms),
+                  "rank 0 (child 1) recorded only in run 1");
     v = judge(with_child(5, "child 1"), whole_job(4), NULL);
     expect_outcome(v, TWIN_DIFFER);
     twin_verdict_free(v);
 }
 
-/* Processes beside the trainer: what computed something counts, what only looked at its generators does not. */
+/* Processes beside the trainer: what computed something counts, what only looked at its generators
+ * does not. */
 static void helpers(void **state)
 {
     (void)state;
@@ -263,14 +281,18 @@ static void helpers(void **state)
         struct twin_verdict *v = judge(whole_job(4), b, NULL);
         expect_outcome(v, kind == 2 ? TWIN_INCONCLUSIVE : TWIN_SAME);
         if (kind == 1)
-            assert_true(has_note(v, "rank 0 (helper) recorded only in run 2, and no more than states of generators"));
+            assert_true(has_note(
+                v,
+                "rank 0 (helper) recorded only in run 2, and no more than states of generators"));
         if (kind == 2)
-            assert_true(has_unseen(v, "rank 0 (helper) recorded only in run 2: it was compared with nothing"));
+            assert_true(has_unseen(
+                v, "rank 0 (helper) recorded only in run 2: it was compared with nothing"));
         twin_verdict_free(v);
     }
 }
 
-/* What prepares the data for one arm alone is a main process, too: the trainers are compared with each other all the same. */
+/* What prepares the data for one arm alone is a main process, too: the trainers are compared with
+ * each other all the same. */
 static void preparation_before_the_trainer(void **state)
 {
     (void)state;
@@ -292,7 +314,12 @@ static struct synth *with_thread(const char *role)
         put_value(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", x);
         put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", x);
         if (role)
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "validation", .role = role}, &x, 1);
+            synth_put(w,
+                      (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                            .kind = TWIN_KIND_LOSS,
+                                            .name = "validation",
+                                            .role = role},
+                      &x, 1);
         twin_writer_step_end(w);
     }
     return s;
@@ -328,7 +355,8 @@ static void loaders_divided_otherwise(void **state)
     for (int k = 0; k < 2; k++) {
         struct twin_verdict *v = judge(with_loaders(2), with_loaders(3), k ? &arms : NULL);
         expect_outcome(v, TWIN_SAME);
-        assert_true(has_note(v, "rank 0 has 2 loader workers in run 1 and 3 in run 2: not they but the batches that it got were compared"));
+        assert_true(has_note(v, "rank 0 has 2 loader workers in run 1 and 3 in run 2: not they but "
+                                "the batches that it got were compared"));
         twin_verdict_free(v);
     }
     expect_same(judge(with_loaders(2), with_loaders(2), NULL), 4);
@@ -338,7 +366,9 @@ static void loaders_divided_otherwise(void **state)
 
 enum seam { WELL, NO_GENERATOR, NO_WEIGHTS, FROM_SCRATCH };
 
-/* `train 4 && train 7 --resume && train 10 --resume`, with what the last one was resumed without. */
+/*
+ * `train 4 && train 7 --resume && train 10 --resume`, with what the last one was resumed without.
+ */
 static struct synth *chain(enum seam seam, uint32_t bad_step)
 {
     struct synth *s = synth_new("chain");
@@ -400,15 +430,19 @@ static void every_trainer_of_an_arm(void **state)
     twin_verdict_free(v);
 
     v = judge(whole_job(10), chain(FROM_SCRATCH, 0), &arms);
-    expect_outcome(v, TWIN_SAME); /* all ten steps again, and equal: that is what the verdict says of it */
+    /* all ten steps again, and equal: that is what the verdict says of it */
+    expect_outcome(v, TWIN_SAME);
     assert_int_equal(v->ranges[2].first, 0);
     assert_int_equal(v->ranges[2].end, 10);
     assert_true(has_note(v, "begins anew"));
     twin_verdict_free(v);
     /* A ended before the last one began: its first weights are none that A ever had */
-    expect_unseen(judge(whole_job(5), chain(WELL, 0), &arms), "rank 0, process 3 recorded only in run 2");
-    expect_unseen(judge(whole_job(7), chain(WELL, 0), &arms), "process 3: no step was compared: run 2 goes on at step 7");
-    expect_unseen(judge(chain(WELL, 0), whole_job(10), &arms), "recorded only in run 1: its 3 steps were compared with nothing");
+    expect_unseen(judge(whole_job(5), chain(WELL, 0), &arms),
+                  "rank 0, process 3 recorded only in run 2");
+    expect_unseen(judge(whole_job(7), chain(WELL, 0), &arms),
+                  "process 3: no step was compared: run 2 goes on at step 7");
+    expect_unseen(judge(chain(WELL, 0), whole_job(10), &arms),
+                  "recorded only in run 1: its 3 steps were compared with nothing");
 }
 
 /* The last one goes on where the user says; the ones before it are found. */
@@ -423,7 +457,8 @@ static void chain_at_a_given_place(void **state)
     twin_verdict_free(v);
 }
 
-/* Another model, trained behind the first: its weights are none of A's, and nothing is said about them. */
+/* Another model, trained behind the first: its weights are none of A's, and nothing is said about
+ * them. */
 static void another_model_behind(void **state)
 {
     (void)state;
@@ -431,7 +466,9 @@ static void another_model_behind(void **state)
     struct twin_writer *w = synth_process(b, 0, 1, NULL);
     put_value(w, TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "other", 1);
     small_steps(w, 3);
-    expect_unseen(judge(whole_job(10), b, &arms), "rank 0, process 2 recorded only in run 2: its 3 steps were compared with nothing");
+    expect_unseen(
+        judge(whole_job(10), b, &arms),
+        "rank 0, process 2 recorded only in run 2: its 3 steps were compared with nothing");
 }
 
 /* ---- arms with other numbers of ranks */
@@ -445,8 +482,10 @@ static struct synth *data_parallel(int32_t world, bool own, bool weights)
         for (uint32_t step = 0; step < 3; step++) {
             put_value(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", (float)(step + 10 * (uint32_t)r));
             if (weights)
-                put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", (float)step + (own ? (float)r : 0));
-            put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "m", (float)(step + (uint32_t)world));
+                put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w",
+                          (float)step + (own ? (float)r : 0));
+            put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "m",
+                      (float)(step + (uint32_t)world));
             twin_writer_step_end(w);
         }
     }
@@ -456,21 +495,37 @@ static struct synth *data_parallel(int32_t world, bool own, bool weights)
 static void other_world(void **state)
 {
     (void)state;
-    struct twin_verdict *v = judge(data_parallel(2, false, true), data_parallel(3, false, true), &arms);
+    struct twin_verdict *v = judge(data_parallel(2, false, true), data_parallel(3, false, true),
+                                   &arms);
     expect_outcome(v, TWIN_SAME);
     assert_true(v->ranges[0].weights_only);
     assert_false(v->ranges[0].whole);
     assert_int_equal(v->records_compared, 3); /* one weight at each step */
     twin_verdict_free(v);
-    expect_unseen(judge(data_parallel(2, true, true), data_parallel(3, true, true), &arms), "rank 1 does not hold rank 0's weights");
-    expect_unseen(judge(data_parallel(2, false, false), data_parallel(3, false, false), &arms), "weights, gradients or outputs: at no step");
+    expect_unseen(judge(data_parallel(2, true, true), data_parallel(3, true, true), &arms),
+                  "rank 1 does not hold rank 0's weights");
+    expect_unseen(judge(data_parallel(2, false, false), data_parallel(3, false, false), &arms),
+                  "weights, gradients or outputs: at no step");
 }
 
 /* ---- a run held against the other, and against a baseline made of the other */
 
 enum change {
-    UNCHANGED, FEWER_STEPS, MORE_STEPS, NO_CHILD, CHILD_STOPS, CHILD_DIFFERS, HELPER_DIFFERS, NO_HELPER, EXTRA_HELPER, TAIL_DIFFERS,
-    NO_TAIL, FAILED, LOST, CUT, CHANGES
+    UNCHANGED,
+    FEWER_STEPS,
+    MORE_STEPS,
+    NO_CHILD,
+    CHILD_STOPS,
+    CHILD_DIFFERS,
+    HELPER_DIFFERS,
+    NO_HELPER,
+    EXTRA_HELPER,
+    TAIL_DIFFERS,
+    NO_TAIL,
+    FAILED,
+    LOST,
+    CUT,
+    CHANGES
 };
 
 /* A trainer, a child that steps, a helper without steps, and what is computed when all is done. */
@@ -490,9 +545,11 @@ static struct synth *changed_job(enum change change)
             put_value(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", 99);
     }
     if (change != NO_HELPER)
-        put_value(synth_process(s, 0, 1, "child 2"), TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "score", change == HELPER_DIFFERS ? 2 : 1);
+        put_value(synth_process(s, 0, 1, "child 2"), TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "score",
+                  change == HELPER_DIFFERS ? 2 : 1);
     if (change == EXTRA_HELPER)
-        put_value(synth_process(s, 0, 1, "child 3"), TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "score", 1);
+        put_value(synth_process(s, 0, 1, "child 3"), TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "score",
+                  1);
     if (change == FAILED)
         synth_run(s)->exit_code = 1;
     if (change == CUT)
@@ -516,8 +573,8 @@ static void check_and_against_agree(void **state)
         if ((pair->outcome == TWIN_SAME) != same || (against->outcome == TWIN_SAME) != same) {
             explain(pair);
             explain(against);
-            fail_msg("change %d: two runs are called %s, and against the baseline %s", change, twin_verdict_name(pair->outcome),
-                     twin_verdict_name(against->outcome));
+            fail_msg("change %d: two runs are called %s, and against the baseline %s", change,
+                     twin_verdict_name(pair->outcome), twin_verdict_name(against->outcome));
         }
         twin_verdict_free(pair);
         twin_verdict_free(against);
@@ -565,7 +622,8 @@ static void lost_records(void **state)
         small_steps(w, 3);
         assert_int_equal(twin_writer_record(w, &(struct twin_observation){.series = 0}), 0);
     }
-    expect_unseen(judge(s[0], s[1], NULL), "1 calls of rank 0 (main) could not be recorded: no memory, or more names than a trace holds");
+    expect_unseen(judge(s[0], s[1], NULL), "1 calls of rank 0 (main) could not be recorded: no "
+                                           "memory, or more names than a trace holds");
 }
 
 /* Not one record got through. */
@@ -578,7 +636,8 @@ static void all_was_lost(void **state)
         struct twin_writer *w = synth_process(s[i], 0, 1, "helper");
         assert_int_equal(twin_writer_record(w, &(struct twin_observation){.series = 0}), 0);
     }
-    expect_unseen(judge(s[0], s[1], NULL), "run 2: all 1 records of rank 0 were lost: no memory, or over a limit");
+    expect_unseen(judge(s[0], s[1], NULL),
+                  "run 2: all 1 records of rank 0 were lost: no memory, or over a limit");
 }
 
 /* The last of more records than anybody wants to look at. */
@@ -599,12 +658,18 @@ static void unreadable_last(void **state)
                 }
             }
             if (unreadable)
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "y", .flags = TWIN_REC_UNOBSERVED}, &x, 1);
+                synth_put(w,
+                          (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                                .kind = TWIN_KIND_ACTIVATION,
+                                                .name = "y",
+                                                .flags = TWIN_REC_UNOBSERVED},
+                          &x, 1);
             put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", x);
             twin_writer_step_end(w);
         }
         if (unreadable)
-            expect_unseen(judge(s[0], s[1], NULL), "1 records of rank 0 whose contents could not be read");
+            expect_unseen(judge(s[0], s[1], NULL),
+                          "1 records of rank 0 whose contents could not be read");
         else
             expect_same(judge(s[0], s[1], NULL), 202);
     }
@@ -622,13 +687,19 @@ static void a_captured_graph_is_unseen(void **state)
             struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
             put_value(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", x);
             if (unreadable)
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "y", .flags = TWIN_REC_UNOBSERVED}, &x, 1);
+                synth_put(w,
+                          (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                                .kind = TWIN_KIND_ACTIVATION,
+                                                .name = "y",
+                                                .flags = TWIN_REC_UNOBSERVED},
+                          &x, 1);
             put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", x);
             twin_writer_step_end(w);
             twin_writer_note(w, "cuda.graph", "5 graphs.py:12 in <module>");
         }
         expect_unseen(judge(s[0], s[1], NULL),
-                      "rank 0 captured a CUDA graph at graphs.py:12 in <module>: what its 5 replays computed was not seen step by step");
+                      "rank 0 captured a CUDA graph at graphs.py:12 in <module>: what its 5 "
+                      "replays computed was not seen step by step");
     }
 }
 
@@ -642,10 +713,16 @@ static void unreadable_behind_the_range(void **state)
         s[i] = synth_new("behind");
         struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
         small_steps(w, 3);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "y", .flags = TWIN_REC_UNOBSERVED}, &x, 1);
+        synth_put(w,
+                  (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                        .kind = TWIN_KIND_ACTIVATION,
+                                        .name = "y",
+                                        .flags = TWIN_REC_UNOBSERVED},
+                  &x, 1);
         small_steps(w, 1);
     }
-    expect_same(judge(s[0], s[1], &(struct twin_compare_options){.steps_given = true, .steps = 3}), 3);
+    expect_same(judge(s[0], s[1], &(struct twin_compare_options){.steps_given = true, .steps = 3}),
+                3);
 }
 
 static void more_steps_than_the_table(void **state)
@@ -656,7 +733,8 @@ static void more_steps_than_the_table(void **state)
     struct twin_verdict *v = judge(whole_job(10), whole_job(10), NULL);
     struct twin_verdict *w = judge(whole_job(6), whole_job(6), NULL);
     tw_steps_most = most;
-    expect_unseen(v, "rank 0: whether inputs and results were seen, for more than the first 6 of 10 steps");
+    expect_unseen(
+        v, "rank 0: whether inputs and results were seen, for more than the first 6 of 10 steps");
     expect_same(w, 6);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two steps side by side: random insertions, deletions, changes and moves, of which the test keeps the books itself. */
+/* Two steps side by side: random insertions, deletions, changes and moves, of which the test keeps
+ * the books itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,11 @@
 
 #define MAX 120
 
-struct item { int name; float value; bool only_a, only_b, changed, moved; };
+struct item {
+    int name;
+    float value;
+    bool only_a, only_b, changed, moved;
+};
 
 static uint64_t seed = 99;
 
@@ -29,16 +34,27 @@ static void write_items(struct twin_writer *w, const struct item *x, size_t n, b
     for (size_t i = 0; i < n; i++) {
         char name[16];
         snprintf(name, sizeof name, "r%d", x[i].name);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = name,
-                                           .flags = unordered ? TWIN_REC_UNORDERED : 0}, (float[]){x[i].value, 1}, 2);
+        synth_put(w,
+                  (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                        .kind = TWIN_KIND_ACTIVATION,
+                                        .name = name,
+                                        .flags = unordered ? TWIN_REC_UNORDERED : 0},
+                  (float[]){x[i].value, 1}, 2);
     }
     twin_writer_step_end(w);
 }
 
 /* Makes both views and their diff; the sides stay open for names. */
-struct both { struct synth *s[2]; struct tw_side side[2]; struct tw_view view[2]; struct tw_stepdiff d; struct tw_cmp c; };
+struct both {
+    struct synth *s[2];
+    struct tw_side side[2];
+    struct tw_view view[2];
+    struct tw_stepdiff d;
+    struct tw_cmp c;
+};
 
-static void open_both(struct both *b, const struct item *x, size_t n, const struct item *y, size_t m, bool unordered)
+static void open_both(struct both *b, const struct item *x, size_t n, const struct item *y,
+                      size_t m, bool unordered)
 {
     static const struct twin_compare_options none;
     *b = (struct both){.c = {.o = &none}};
@@ -66,7 +82,8 @@ static void count_types(const struct both *b, size_t count[9])
     memset(count, 0, 9 * sizeof *count);
     for (size_t i = 0; i < b->d.count; i++) {
         count[b->d.d[i].type]++;
-        assert_true(i == 0 || b->d.d[i - 1].at <= b->d.d[i].at); /* in execution order of the reference */
+        /* in execution order of the reference */
+        assert_true(i == 0 || b->d.d[i - 1].at <= b->d.d[i].at);
     }
 }
 
@@ -119,8 +136,9 @@ static size_t other_at_its_place(const struct item *a, const struct item *b, siz
     return other;
 }
 
-/* The same records in any order: where they were declared unordered that is no difference at all. Else the n-th of a name is
- * held against the n-th, and only what stands elsewhere among other names has merely moved. */
+/* The same records in any order: where they were declared unordered that is no difference at all.
+ * Else the n-th of a name is held against the n-th, and only what stands elsewhere among other
+ * names has merely moved. */
 static void shuffled_records(void **state)
 {
     (void)state;
@@ -128,7 +146,8 @@ static void shuffled_records(void **state)
         struct item a[MAX], b[MAX];
         size_t n = 2 + draw(60), count[9];
         for (size_t i = 0; i < n; i++)
-            b[i] = a[i] = (struct item){.name = (int)draw(8), .value = (float)draw(4)}; /* names and values repeat */
+            /* names and values repeat */
+            b[i] = a[i] = (struct item){.name = (int)draw(8), .value = (float)draw(4)};
         for (size_t i = n; i > 1; i--) {
             size_t j = draw((uint32_t)i);
             struct item keep = b[i - 1];
@@ -197,7 +216,9 @@ static void partial_views(void **state)
 
 /* ---- dropped records: what is left is held against its own number */
 
-struct loss { bool a[MAX], b[MAX]; }; /* which records of a list are dropped */
+struct loss {
+    bool a[MAX], b[MAX];
+}; /* which records of a list are dropped */
 
 static bool not_lost(const struct tw_view *v, const struct tw_rec *r, void *user)
 {
@@ -215,7 +236,8 @@ static void drop_some(struct both *two, struct loss *l)
     assert_int_equal(tw_stepdiff_make(&two->c, &two->view[0], &two->view[1], &two->d), 0);
 }
 
-/* Any records dropped on either side: exactly those that differ and were kept on both sides are found. */
+/* Any records dropped on either side: exactly those that differ and were kept on both sides are
+ * found. */
 static void dropped_anywhere(void **state)
 {
     (void)state;
@@ -243,7 +265,8 @@ static void dropped_anywhere(void **state)
     }
 }
 
-/* Another value of a name whose other records were dropped in the middle: it is that one, and not its neighbour. */
+/* Another value of a name whose other records were dropped in the middle: it is that one, and not
+ * its neighbour. */
 static void dropped_in_the_middle(void **state)
 {
     (void)state;
@@ -264,7 +287,8 @@ static void dropped_in_the_middle(void **state)
     close_both(&two);
 }
 
-/* One arm did more of a name, and records were dropped: which is the n-th is not known, and nothing is found. */
+/* One arm did more of a name, and records were dropped: which is the n-th is not known, and nothing
+ * is found. */
 static void dropped_between_arms(void **state)
 {
     (void)state;
@@ -293,8 +317,9 @@ static void dropped_between_arms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_edit_is_found), cmocka_unit_test(shuffled_records), cmocka_unit_test(inserted_stretch),
-        cmocka_unit_test(partial_views), cmocka_unit_test(dropped_anywhere), cmocka_unit_test(dropped_in_the_middle),
+        cmocka_unit_test(every_edit_is_found),  cmocka_unit_test(shuffled_records),
+        cmocka_unit_test(inserted_stretch),     cmocka_unit_test(partial_views),
+        cmocka_unit_test(dropped_anywhere),     cmocka_unit_test(dropped_in_the_middle),
         cmocka_unit_test(dropped_between_arms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

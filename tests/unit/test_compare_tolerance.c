@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tolerance may call inside: every difference, measured. Each mutant has a harmless twin beside it. */
+/* What a tolerance may call inside: every difference, measured. Each mutant has a harmless twin
+ * beside it. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,18 +13,18 @@ enum { SIZE = 64, STEPS = 10 };
 
 /* How the second run differs: step by step a factor on the weights; and what else. */
 struct change {
-    float factor[STEPS];      /* 0: equal */
-    bool sketched[STEPS];     /* else of that step only statistics are kept */
-    float result;             /* added to a value recorded after the last step */
-    bool nan;                 /* step 3's weights hold one NaN, in both */
-    bool left_out;            /* step 4 has no loss */
-    bool turned_round;        /* step 5's two losses come the other way round */
-    int ranks;                /* 0: one */
-    int rank;                 /* the one whose weights differ */
-    bool nan_in_one;          /* step 6's weights hold a NaN, in the second run alone */
-    bool unread;              /* step 8's batch could not be read, in either run */
-    bool unread_in_one;       /* the same in the second run alone */
-    bool no_batch;            /* no step has one */
+    float factor[STEPS];  /* 0: equal */
+    bool sketched[STEPS]; /* else of that step only statistics are kept */
+    float result;         /* added to a value recorded after the last step */
+    bool nan;             /* step 3's weights hold one NaN, in both */
+    bool left_out;        /* step 4 has no loss */
+    bool turned_round;    /* step 5's two losses come the other way round */
+    int ranks;            /* 0: one */
+    int rank;             /* the one whose weights differ */
+    bool nan_in_one;      /* step 6's weights hold a NaN, in the second run alone */
+    bool unread;          /* step 8's batch could not be read, in either run */
+    bool unread_in_one;   /* the same in the second run alone */
+    bool no_batch;        /* no step has one */
 };
 
 static float weight(int i)
@@ -42,16 +43,35 @@ static void add_rank(struct synth *s, const struct change *c, int rank, int rank
             x[5] = NAN;
         uint32_t hidden = (c->unread || c->unread_in_one) && step == 8 ? TWIN_REC_UNOBSERVED : 0;
         if (!c->no_batch)
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x", .flags = hidden}, &batch, 1);
+            synth_put(w,
+                      (struct synth_record){.phase = TWIN_PHASE_DATA,
+                                            .kind = TWIN_KIND_BATCH,
+                                            .name = "x",
+                                            .flags = hidden},
+                      &batch, 1);
         for (int k = 0; k < 2; k++)
             if (!c->left_out || step != 4 || k == 0)
-                synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss", .no_sketch = true},
+                synth_put(w,
+                          (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                                .kind = TWIN_KIND_LOSS,
+                                                .name = "loss",
+                                                .no_sketch = true},
                           &loss[c->turned_round && step == 5 ? 1 - k : k], 1);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w", .no_sketch = !c->sketched[step]}, x, SIZE);
+        synth_put(w,
+                  (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                        .kind = TWIN_KIND_WEIGHT,
+                                        .name = "w",
+                                        .no_sketch = !c->sketched[step]},
+                  x, SIZE);
         twin_writer_step_end(w);
     }
     float result = 5 + c->result;
-    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OUTPUT, .kind = TWIN_KIND_VALUE, .name = "result", .no_sketch = true}, &result, 1);
+    synth_put(w,
+              (struct synth_record){.phase = TWIN_PHASE_OUTPUT,
+                                    .kind = TWIN_KIND_VALUE,
+                                    .name = "result",
+                                    .no_sketch = true},
+              &result, 1);
 }
 
 static struct synth *job(const struct change *c)
@@ -75,7 +95,8 @@ static const struct twin_compare_options *by_policy(void)
 static int write_policy(void **state)
 {
     (void)state;
-    static const char text[] = "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-3\nreason = \"a test\"\n";
+    static const char text[] =
+        "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-3\nreason = \"a test\"\n";
     strcpy(policy, "/tmp/twin-tolerance-XXXXXX");
     int fd = mkstemp(policy);
     if (fd < 0)
@@ -98,10 +119,12 @@ static struct change all_sketched(void)
     return c;
 }
 
-/* a is the undisturbed run with the same sketches. note: part of what is said; NULL: nothing is looked for. */
+/* a is the undisturbed run with the same sketches. note: part of what is said; NULL: nothing is
+ * looked for. */
 static void expect(struct change c, enum twin_verdict_outcome outcome, const char *note)
 {
-    struct change plain = {.nan = c.nan, .ranks = c.ranks, .unread = c.unread, .no_batch = c.no_batch};
+    struct change plain = {
+        .nan = c.nan, .ranks = c.ranks, .unread = c.unread, .no_batch = c.no_batch};
     memcpy(plain.sketched, c.sketched, sizeof plain.sketched);
     struct synth *a = job(&plain), *b = job(&c);
     struct twin_verdict *v = compare(a, b, by_policy());
@@ -121,7 +144,9 @@ static void every_step_is_measured(void **state)
     struct change c = all_sketched();
     for (int i = 0; i < STEPS; i++)
         c.factor[i] = 1 + 1e-5f;
-    expect(c, TWIN_WITHIN_TOLERANCE, "within tolerance: the largest uses 0.0099 of what is allowed (optimizer/weight/w at step 0); 10 differences measured");
+    expect(c, TWIN_WITHIN_TOLERANCE,
+           "within tolerance: the largest uses 0.0099 of what is allowed (optimizer/weight/w at "
+           "step 0); 10 differences measured");
     c.factor[STEPS - 1] = 1.1f; /* however late */
     expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 9");
 }
@@ -134,8 +159,10 @@ static void without_a_sketch(void **state)
     c.factor[0] = 1 + 1e-5f;
     expect(c, TWIN_WITHIN_TOLERANCE, NULL);
     c.factor[1] = 1 + 1e-5f;
-    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 1 has no sketch, or holds NaN or Inf (1 of 2 differences); "
-                           "check --tolerance, or --sketch-every 1, records what it takes");
+    expect(
+        c, TWIN_DIFFER,
+        "not judged by the tolerance: optimizer/weight/w at step 1 has no sketch, or holds NaN or "
+        "Inf (1 of 2 differences); check --tolerance, or --sketch-every 1, records what it takes");
     for (int i = 1; i < STEPS; i++)
         c.factor[i] = -1;
     expect(c, TWIN_DIFFER, "(9 of 10 differences)");
@@ -171,7 +198,9 @@ static void what_cannot_be_measured(void **state)
     c = all_sketched();
     c.factor[2] = 1 + 1e-5f;
     c.left_out = true;
-    expect(c, TWIN_DIFFER, "outside the tolerance: forward/loss/loss at step 4: missing or of another shape in one run");
+    expect(c, TWIN_DIFFER,
+           "outside the tolerance: forward/loss/loss at step 4: missing or of another shape in one "
+           "run");
     c = all_sketched();
     c.factor[2] = 1 + 1e-5f;
     c.turned_round = true;
@@ -191,7 +220,8 @@ static void other_ranks_and_new_nans(void **state)
     expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 9");
     c.factor[STEPS - 1] = 0;
     c.sketched[4] = false;
-    expect(c, TWIN_DIFFER, "not judged by the tolerance: optimizer/weight/w at step 4 has no sketch");
+    expect(c, TWIN_DIFFER,
+           "not judged by the tolerance: optimizer/weight/w at step 4 has no sketch");
     c.sketched[4] = true;
     c.nan_in_one = true;
     expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 6");
@@ -211,14 +241,18 @@ static void rules_that_do_not_fit(void **state)
     struct change c = all_sketched();
     c.factor[2] = 1 + 1e-5f;
     with_rule("pattern = \"forward/*\"\nrel_l2 = 1e-3");
-    expect(c, TWIN_DIFFER, "outside the tolerance: optimizer/weight/w at step 2: no rule covers it");
+    expect(c, TWIN_DIFFER,
+           "outside the tolerance: optimizer/weight/w at step 2: no rule covers it");
     with_rule("pattern = \"*\"\nulp = 1e6");
-    expect(c, TWIN_DIFFER, ", allowed ulp 1e+06 (ulp is for single numbers: give a tensor rel_l2 or rtol)");
+    expect(c, TWIN_DIFFER,
+           ", allowed ulp 1e+06 (ulp is for single numbers: give a tensor rel_l2 or rtol)");
     with_rule("pattern = \"*\"\nrel_l2 = 1e-3");
     expect(c, TWIN_WITHIN_TOLERANCE, NULL);
 }
 
-/* A step of more records than are read, and what is behind them differs: not judged, so not inside. */
+/*
+ * A step of more records than are read, and what is behind them differs: not judged, so not inside.
+ */
 static void records_beyond_the_limit(void **state)
 {
     (void)state;
@@ -228,7 +262,8 @@ static void records_beyond_the_limit(void **state)
     tw_view_limit = 4;
     expect(c, TWIN_WITHIN_TOLERANCE, NULL);
     tw_view_limit = 3;
-    expect(c, TWIN_DIFFER, "outside the tolerance: step 2 has more records than are read, which cannot be judged");
+    expect(c, TWIN_DIFFER,
+           "outside the tolerance: step 2 has more records than are read, which cannot be judged");
     tw_view_limit = limit;
 }
 
@@ -240,7 +275,8 @@ static void limit_of_steps(void **state)
     for (int i = 0; i < 6; i++)
         c.factor[i] = 1 + 1e-5f;
     tw_judge_limit = 6;
-    expect(c, TWIN_DIFFER, "from step 10 on, after 6 differing steps, none"); /* what follows the last step is left */
+    /* what follows the last step is left */
+    expect(c, TWIN_DIFFER, "from step 10 on, after 6 differing steps, none");
     tw_judge_limit = 7;
     expect(c, TWIN_WITHIN_TOLERANCE, NULL);
     tw_judge_limit = 3;
@@ -248,17 +284,21 @@ static void limit_of_steps(void **state)
     tw_judge_limit = limit;
 }
 
-/* Whatever keeps a verdict from being "same" keeps it from being "within tolerance": also in steps that do not differ. */
+/* Whatever keeps a verdict from being "same" keeps it from being "within tolerance": also in steps
+ * that do not differ. */
 static void what_same_needs(void **state)
 {
     (void)state;
     struct change c = all_sketched();
     c.factor[2] = 1 + 1e-5f;
     c.unread = true;
-    expect(c, TWIN_DIFFER, "not judged by the tolerance: 1 records of rank 0 whose contents could not be read");
+    expect(c, TWIN_DIFFER,
+           "not judged by the tolerance: 1 records of rank 0 whose contents could not be read");
     c.unread = false;
     c.unread_in_one = true;
-    expect(c, TWIN_DIFFER, "not judged by the tolerance: step 8 has records that could not be read, or whose order among threads is not known");
+    expect(c, TWIN_DIFFER,
+           "not judged by the tolerance: step 8 has records that could not be read, or whose order "
+           "among threads is not known");
     c.unread_in_one = false;
     c.no_batch = true;
     expect(c, TWIN_DIFFER, "not judged by the tolerance: batches or inputs: at no step");
@@ -273,7 +313,8 @@ static void nothing_to_judge(void **state)
     struct tw_judged j = {.worst = -1};
     assert_false(tw_judged_inside(&c, &j));
     assert_int_equal(c.notes.n, 1);
-    assert_string_equal(c.notes.s[0], "not judged by the tolerance: no difference that it could be held against");
+    assert_string_equal(c.notes.s[0],
+                        "not judged by the tolerance: no difference that it could be held against");
     tw_texts_free(&c.notes);
 }
 
@@ -286,7 +327,8 @@ static void read_in_one_run_only(void **state)
     struct synth *a = job(&plain), *b = job(&c);
     struct twin_verdict *v = compare(a, b, NULL);
     expect_outcome(v, TWIN_INCONCLUSIVE);
-    assert_true(has_unseen(v, "step 8 of rank 0: the contents of 1 record could be read in one run only"));
+    assert_true(
+        has_unseen(v, "step 8 of rank 0: the contents of 1 record could be read in one run only"));
     twin_verdict_free(v);
     synth_free(a);
     synth_free(b);
@@ -306,15 +348,17 @@ static void runs_that_failed(void **state)
         }
         struct twin_verdict *v = compare(s[0], s[1], by_policy());
         expect_outcome(v, TWIN_DIFFER);
-        assert_true(has_note(v, outcome == 0 ? "not judged by the tolerance: run 1 failed (exit code 3)"
-                                             : "not judged by the tolerance: run 1 was interrupted after 10 steps"));
+        assert_true(has_note(
+            v, outcome == 0 ? "not judged by the tolerance: run 1 failed (exit code 3)"
+                            : "not judged by the tolerance: run 1 was interrupted after 10 steps"));
         twin_verdict_free(v);
         synth_free(s[0]);
         synth_free(s[1]);
     }
 }
 
-/* Every run is held against the first, once: what sorting them into classes compares counts for no rule. */
+/* Every run is held against the first, once: what sorting them into classes compares counts for no
+ * rule. */
 static void each_row_once(void **state)
 {
     (void)state;
@@ -336,7 +380,9 @@ static void each_row_once(void **state)
         assert_int_equal(v->rules[0].matched, late ? 7 : 6);
         assert_int_equal(v->rules[0].measured, 6);
         assert_int_equal(v->rules[0].outside, late);
-        assert_true(has_note(v, late ? "outside the tolerance: optimizer/weight/w at step 9: relative L2" : "; 6 differences measured"));
+        assert_true(
+            has_note(v, late ? "outside the tolerance: optimizer/weight/w at step 9: relative L2"
+                             : "; 6 differences measured"));
         assert_true(late == has_note(v, "outside"));
         twin_verdict_free(v);
         for (int i = 0; i < RUNS; i++)
@@ -347,9 +393,12 @@ static void each_row_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_step_is_measured), cmocka_unit_test(without_a_sketch), cmocka_unit_test(after_the_last_step),
-        cmocka_unit_test(what_cannot_be_measured), cmocka_unit_test(rules_that_do_not_fit), cmocka_unit_test(records_beyond_the_limit), cmocka_unit_test(limit_of_steps),
-        cmocka_unit_test(other_ranks_and_new_nans), cmocka_unit_test(what_same_needs), cmocka_unit_test(runs_that_failed), cmocka_unit_test(read_in_one_run_only), cmocka_unit_test(nothing_to_judge),
+        cmocka_unit_test(every_step_is_measured), cmocka_unit_test(without_a_sketch),
+        cmocka_unit_test(after_the_last_step),    cmocka_unit_test(what_cannot_be_measured),
+        cmocka_unit_test(rules_that_do_not_fit),  cmocka_unit_test(records_beyond_the_limit),
+        cmocka_unit_test(limit_of_steps),         cmocka_unit_test(other_ranks_and_new_nans),
+        cmocka_unit_test(what_same_needs),        cmocka_unit_test(runs_that_failed),
+        cmocka_unit_test(read_in_one_run_only),   cmocka_unit_test(nothing_to_judge),
         cmocka_unit_test(each_row_once),
     };
     return cmocka_run_group_tests(tests, write_policy, remove_policy);

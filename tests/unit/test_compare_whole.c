@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large tensors that are recorded in parts: what one run has and the other has not, what makes "the same", and what is said. */
+/* Large tensors that are recorded in parts: what one run has and the other has not, what makes "the
+ * same", and what is said. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,31 +16,40 @@ struct job {
     uint32_t turn;         /* added to the step's number to find the part whose turn it is */
     uint32_t whole;        /* first steps in which all parts are recorded */
     bool no_end;           /* no look at all parts at the end of the process */
-    uint32_t bad_step;     /* in this step the weight's element `bad` is another one; from 1, 0: never */
+    /* in this step the weight's element `bad` is another one; from 1, 0: never */
+    uint32_t bad_step;
     int bad;
-    const char *also;      /* a second weight that this run has */
-    float loss;            /* added to the loss of step 6 */
+    const char *also; /* a second weight that this run has */
+    float loss;       /* added to the loss of step 6 */
 };
 
-static void put_part(struct twin_writer *w, const struct job *j, enum twin_phase phase, const char *base, uint32_t step, int part)
+static void put_part(struct twin_writer *w, const struct job *j, enum twin_phase phase,
+                     const char *base, uint32_t step, int part)
 {
     float x[LENGTH];
     char name[64];
     const int64_t shape = LENGTH;
     const int from = part * LENGTH;
     for (int i = 0; i < LENGTH; i++)
-        x[i] = (float)(from + i) + (float)step + (j->bad_step && step >= j->bad_step && from + i == j->bad ? 0.5f : 0);
+        x[i] = (float)(from + i) + (float)step +
+               (j->bad_step && step >= j->bad_step && from + i == j->bad ? 0.5f : 0);
     snprintf(name, sizeof name, "%s[%d:%d]", base, from, from + LENGTH);
-    const struct twin_series s = {.phase = (uint8_t)phase, .kind = TWIN_KIND_WEIGHT,
-                                  .name = twin_writer_string(w, name, strlen(name)), .scope = twin_writer_string(w, "Net", 3)};
-    const struct twin_observation o = {.series = twin_writer_series(w, &s), .layout = twin_writer_layout(w, TWIN_F32, 1, &shape),
-                                       .flags = TWIN_REC_PART | (from ? TWIN_REC_OFFSET : 0), .global_offset = (uint64_t)from,
-                                       .whole = PARTS * LENGTH,
-                                       .digest = twin_digest_bytes(x, sizeof x, (uint64_t)from * sizeof *x)};
+    const struct twin_series s = {.phase = (uint8_t)phase,
+                                  .kind = TWIN_KIND_WEIGHT,
+                                  .name = twin_writer_string(w, name, strlen(name)),
+                                  .scope = twin_writer_string(w, "Net", 3)};
+    const struct twin_observation o = {
+        .series = twin_writer_series(w, &s),
+        .layout = twin_writer_layout(w, TWIN_F32, 1, &shape),
+        .flags = TWIN_REC_PART | (from ? TWIN_REC_OFFSET : 0),
+        .global_offset = (uint64_t)from,
+        .whole = PARTS * LENGTH,
+        .digest = twin_digest_bytes(x, sizeof x, (uint64_t)from * sizeof *x)};
     assert_int_not_equal(twin_writer_record(w, &o), 0);
 }
 
-static void put_all(struct twin_writer *w, const struct job *j, enum twin_phase phase, uint32_t step)
+static void put_all(struct twin_writer *w, const struct job *j, enum twin_phase phase,
+                    uint32_t step)
 {
     for (int part = 0; part < PARTS; part++)
         put_part(w, j, phase, "weight", step, part);
@@ -53,12 +63,19 @@ static struct synth *run_of(const char *label, const struct job *j)
     put_all(w, j, TWIN_PHASE_INIT, j->start);
     for (uint32_t step = j->start; step < j->steps; step++) {
         const float batch = (float)step, loss = 1 / (1 + (float)step) + (step == 6 ? j->loss : 0);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch"}, &batch, 1);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"}, &loss, 1);
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "batch"},
+                  &batch, 1);
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"},
+                  &loss, 1);
         if (step - j->start < j->whole)
             put_all(w, j, TWIN_PHASE_OPTIMIZER, step + 1);
         else
-            put_part(w, j, TWIN_PHASE_OPTIMIZER, "weight", step + 1, (int)((step + j->turn) % PARTS));
+            put_part(w, j, TWIN_PHASE_OPTIMIZER, "weight", step + 1,
+                     (int)((step + j->turn) % PARTS));
         if (j->also)
             put_part(w, j, TWIN_PHASE_OPTIMIZER, j->also, step + 1, 0);
         twin_writer_step_end(w);
@@ -68,7 +85,8 @@ static struct synth *run_of(const char *label, const struct job *j)
     return s;
 }
 
-static struct twin_verdict *verdict_of(const struct job *a, const struct job *b, const struct twin_compare_options *o)
+static struct twin_verdict *verdict_of(const struct job *a, const struct job *b,
+                                       const struct twin_compare_options *o)
 {
     struct synth *x = run_of("whole-a", a), *y = run_of("whole-b", b);
     struct twin_verdict *v = compare(x, y, o);
@@ -77,11 +95,13 @@ static struct twin_verdict *verdict_of(const struct job *a, const struct job *b,
     return v;
 }
 
-/* What only one run recorded of a large tensor was held against nothing: a tolerance cannot cover it. */
+/* What only one run recorded of a large tensor was held against nothing: a tolerance cannot cover
+ * it. */
 static void parts_in_other_turns_are_not_within_tolerance(void **state)
 {
     (void)state;
-    static const char text[] = "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-3\nreason = \"a test\"\n";
+    static const char text[] =
+        "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-3\nreason = \"a test\"\n";
     char policy[] = "/tmp/twin-whole-XXXXXX";
     int fd = mkstemp(policy);
     assert_true(fd >= 0);
@@ -93,7 +113,8 @@ static void parts_in_other_turns_are_not_within_tolerance(void **state)
         struct twin_verdict *v = verdict_of(&a, &b, &o);
         expect_outcome(v, turn == 0 ? TWIN_WITHIN_TOLERANCE : TWIN_DIFFER);
         assert_true(has_note(v, turn == 0 ? "1 difference measured"
-                                          : "not judged by the tolerance: step 6 has parts of large tensors that only one run recorded"));
+                                          : "not judged by the tolerance: step 6 has parts of "
+                                            "large tensors that only one run recorded"));
         twin_verdict_free(v);
     }
     unlink(policy);
@@ -112,8 +133,8 @@ static void parts_in_turns_and_a_whole_end_are_the_same(void **state)
     assert_int_equal(v->covers[0].every, 4);
     assert_int_equal(v->covers[0].tensors, 1);
     assert_int_equal(v->covers[0].whole_at_end, 1);
-    expect_note(v, "weights: of tensors of 65,536 elements and more 50% of the elements were compared in a step, each at least every "
-                   "4 steps, and all of them at the end");
+    expect_note(v, "weights: of tensors of 65,536 elements and more 50% of the elements were "
+                   "compared in a step, each at least every 4 steps, and all of them at the end");
     twin_verdict_free(v);
 }
 
@@ -141,12 +162,14 @@ static void without_a_whole_end_it_is_inconclusive(void **state)
     v = verdict_of(&j, &j, &(struct twin_compare_options){.steps_given = true, .steps = 9});
     expect_outcome(v, TWIN_INCONCLUSIVE);
     twin_verdict_free(v);
-    v = verdict_of(&j, &j, &(struct twin_compare_options){.steps_given = true, .steps = 4}); /* its last step is whole */
+    /* its last step is whole */
+    v = verdict_of(&j, &j, &(struct twin_compare_options){.steps_given = true, .steps = 4});
     expect_outcome(v, TWIN_SAME);
     twin_verdict_free(v);
 }
 
-/* One element of 32 is another one from a step on: found in the step in which its part has its turn, or at the end. */
+/* One element of 32 is another one from a step on: found in the step in which its part has its
+ * turn, or at the end. */
 static void one_element_is_found_when_its_turn_comes(void **state)
 {
     (void)state;
@@ -156,7 +179,8 @@ static void one_element_is_found_when_its_turn_comes(void **state)
     b.bad = 3 * LENGTH + 5;
     struct twin_verdict *v = verdict_of(&a, &b, NULL);
     expect_place(v, 7, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "weight[24:32]");
-    assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN); /* it may have entered the step so: 24 elements of 32 were not seen before */
+    /* it may have entered the step so: 24 elements of 32 were not seen before */
+    assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
     assert_true(strstr(v->first->between[0], "weight[16:24] of step 6 (was seen in part)") != NULL);
     assert_true(strstr(v->equal_before, "weights (25% of the elements)") != NULL);
     twin_verdict_free(v);
@@ -168,7 +192,8 @@ static void one_element_is_found_when_its_turn_comes(void **state)
     twin_verdict_free(v);
 }
 
-/* The parts stand elsewhere: what only one run has of a tensor that the other shows in other parts is unknown, and counted as such. */
+/* The parts stand elsewhere: what only one run has of a tensor that the other shows in other parts
+ * is unknown, and counted as such. */
 static void other_turns_are_unknown_and_no_difference(void **state)
 {
     (void)state;
@@ -200,7 +225,8 @@ static void a_tensor_that_one_run_lacks_is_a_difference(void **state)
     twin_verdict_free(v);
 }
 
-/* A resumed arm starts with all parts: its place is found by whichever the other arm recorded after each step. */
+/* A resumed arm starts with all parts: its place is found by whichever the other arm recorded after
+ * each step. */
 static void a_resumed_arm_is_found_by_parts(void **state)
 {
     (void)state;
@@ -248,7 +274,8 @@ static void a_trace_with_more_records_than_are_counted(void **state)
     struct twin_verdict *v = verdict_of(&j, &j, NULL);
     tw_whole_limit = usual;
     expect_outcome(v, TWIN_INCONCLUSIVE);
-    expect_reason(v, "rank 0: whether every element of large tensors was looked at: more than 20 records");
+    expect_reason(
+        v, "rank 0: whether every element of large tensors was looked at: more than 20 records");
     twin_verdict_free(v);
 }
 
@@ -274,7 +301,8 @@ static void a_pattern_that_names_the_tensor_covers_its_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_in_other_turns_are_not_within_tolerance), cmocka_unit_test(parts_in_turns_and_a_whole_end_are_the_same),
+        cmocka_unit_test(parts_in_other_turns_are_not_within_tolerance),
+        cmocka_unit_test(parts_in_turns_and_a_whole_end_are_the_same),
         cmocka_unit_test(what_is_whole_at_every_step_needs_no_note),
         cmocka_unit_test(without_a_whole_end_it_is_inconclusive),
         cmocka_unit_test(one_element_is_found_when_its_turn_comes),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sentences of a comparison, each provoked by what makes it true, and compared as a whole: the numbers and names in them count.
- * tests/truth/sentences.py finds them here. Those of baselines, zooms, transplants and damage stand in the tests of these.
+ * Sentences of a comparison, each provoked by what makes it true, and compared as a whole: the
+ * numbers and names in them count. tests/truth/sentences.py finds them here. Those of baselines,
+ * zooms, transplants and damage stand in the tests of these.
  */
 #include <math.h>
 
@@ -10,7 +11,8 @@
 
 static const struct twin_compare_options arms = {.arms = true, .find_shift = true};
 
-static void put(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind, const char *name, float x)
+static void put(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind, const char *name,
+                float x)
 {
     synth_put(w, (struct synth_record){.phase = phase, .kind = kind, .name = name}, &x, 1);
 }
@@ -31,7 +33,8 @@ static struct synth *whole_job(uint32_t steps)
     return synth_train_run("whole", &m);
 }
 
-static struct twin_verdict *judge(struct synth *a, struct synth *b, const struct twin_compare_options *o)
+static struct twin_verdict *judge(struct synth *a, struct synth *b,
+                                  const struct twin_compare_options *o)
 {
     struct twin_verdict *v = compare(a, b, o);
     synth_free(a);
@@ -48,8 +51,8 @@ static void weights_that_the_first_arm_never_had(void **state)
     synth_model_init(&m, 6);
     m.weight[1][2] += 1;
     struct twin_verdict *v = judge(whole_job(6), synth_train_run("b", &m), &arms);
-    expect_note(v, "the weights run 2 starts with are not those after any step of run 1; compared from step 0; "
-                   "--b-starts-at K says otherwise");
+    expect_note(v, "the weights run 2 starts with are not those after any step of run 1; compared "
+                   "from step 0; --b-starts-at K says otherwise");
     assert_int_equal(v->shift, 0);
     twin_verdict_free(v);
 }
@@ -66,8 +69,8 @@ static void a_second_process_that_lost_its_weights(void **state)
     m.weight[0][0] += 1;
     train(b, &m, 5, 8);
     struct twin_verdict *v = judge(whole_job(8), b, &arms);
-    expect_note(v, "the weights that process 2 of rank 0 in run 2 starts with are not those after any step of run 1: "
-                   "held against step 5, where the process before it ended");
+    expect_note(v, "the weights that process 2 of rank 0 in run 2 starts with are not those after "
+                   "any step of run 1: held against step 5, where the process before it ended");
     expect_outcome(v, TWIN_DIFFER);
     twin_verdict_free(v);
 }
@@ -83,7 +86,8 @@ static void a_second_process_that_begins_anew(void **state)
         train(b, &m, 0, 5);
     }
     struct twin_verdict *v = judge(whole_job(5), b, &arms);
-    expect_note(v, "process 2 of rank 0 in run 2 begins anew, with the weights that run 1 begins with");
+    expect_note(
+        v, "process 2 of rank 0 in run 2 begins anew, with the weights that run 1 begins with");
     expect_outcome(v, TWIN_SAME);
     twin_verdict_free(v);
 }
@@ -137,7 +141,8 @@ static void what_one_arm_did_in_between(void **state)
     x.eval_generator = 7;
     struct twin_verdict *v = judge(synth_train_run("a", &x), synth_train_run("b", &y), &arms);
     expect_outcome(v, TWIN_SAME);
-    expect_benign(v, "from step 2 on one arm did more in between (rng/state generator#1 and 4 more): nothing that both did differs");
+    expect_benign(v, "from step 2 on one arm did more in between (rng/state generator#1 and 4 "
+                     "more): nothing that both did differs");
     twin_verdict_free(v);
 }
 
@@ -202,7 +207,8 @@ static void all_that_was_before(void **state)
 static void an_input_that_was_not_kept(void **state)
 {
     (void)state;
-    const struct synth_record loss = {.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"};
+    const struct synth_record loss = {
+        .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"};
     const uint64_t link = (uint64_t)1 << 32 | 17;
     struct synth *s[2] = {synth_new("a"), synth_new("b")};
     for (int i = 0; i < 2; i++) {
@@ -224,7 +230,8 @@ static void an_input_that_was_not_kept(void **state)
 static void a_draw_that_one_run_alone_made(void **state)
 {
     (void)state;
-    const struct synth_record draw = {.phase = TWIN_PHASE_RNG, .kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "Dropout"};
+    const struct synth_record draw = {
+        .phase = TWIN_PHASE_RNG, .kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "Dropout"};
     struct synth *s[2] = {synth_new("a"), synth_new("b")};
     for (int i = 0; i < 2; i++) {
         struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
@@ -248,10 +255,12 @@ static void a_nan_in_every_run(void **state)
 {
     (void)state;
     struct twin_verdict *v = judge(small(NAN, 0, true), small(NAN, 0, true), NULL);
-    assert_string_equal(v->nonfinite, "first NaN in run 1, rank 0, step 3: loss loss (every run has one)");
+    assert_string_equal(v->nonfinite,
+                        "first NaN in run 1, rank 0, step 3: loss loss (every run has one)");
     twin_verdict_free(v);
     v = judge(small(1, 0, true), small(INFINITY, 0, true), NULL);
-    assert_string_equal(v->nonfinite, "first Inf in run 2, rank 0, step 3: loss loss (no other run has one)");
+    assert_string_equal(v->nonfinite,
+                        "first Inf in run 2, rank 0, step 3: loss loss (no other run has one)");
     twin_verdict_free(v);
 }
 
@@ -271,15 +280,18 @@ static void a_nan_in_the_third_run(void **state)
 {
     (void)state;
     for (int both = 0; both < 2; both++) {
-        struct synth *s[3] = {small(both ? NAN : 1, 0, true), small(both ? NAN : 1, 0, true), small(NAN, 1, true)};
+        struct synth *s[3] = {small(both ? NAN : 1, 0, true), small(both ? NAN : 1, 0, true),
+                              small(NAN, 1, true)};
         const struct twin_run *runs[3] = {synth_done(s[0]), synth_done(s[1]), synth_done(s[2])};
         struct twin_verdict *v = NULL;
         if (both) /* else nothing differs */
             synth_run(s[2])->exit_code = 1;
         assert_int_equal(twin_compare(runs, 3, NULL, &v, NULL), 0);
         expect_outcome(v, TWIN_DIFFER);
-        assert_string_equal(v->nonfinite, both ? "first NaN in run 1, rank 0, step 3: loss loss (run 3 has one, too)"
-                                               : "first NaN in run 3, rank 0, step 3: loss loss (run 1 has none)");
+        assert_string_equal(
+            v->nonfinite, both
+                              ? "first NaN in run 1, rank 0, step 3: loss loss (run 3 has one, too)"
+                              : "first NaN in run 3, rank 0, step 3: loss loss (run 1 has none)");
         twin_verdict_free(v);
         for (int i = 0; i < 3; i++)
             synth_free(s[i]);
@@ -329,7 +341,8 @@ static void a_process_without_an_end(void **state)
     twin_verdict_free(v);
 }
 
-/* One run failed, the other was stopped when its steps were enough: who knows how it would have ended? */
+/* One run failed, the other was stopped when its steps were enough: who knows how it would have
+ * ended? */
 static void a_failure_beside_a_run_that_was_stopped(void **state)
 {
     (void)state;
@@ -339,10 +352,10 @@ static void a_failure_beside_a_run_that_was_stopped(void **state)
         synth_run(s[1 - which])->outcome = TWIN_RUN_STOPPED;
         struct twin_verdict *v = judge(s[0], s[1], NULL);
         expect_outcome(v, TWIN_INCONCLUSIVE);
-        expect_reason(v, which ? "run 2 failed (exit code 3), and another run was stopped before its end: whether they end alike is not "
-                                 "known"
-                               : "run 1 failed (exit code 3), and another run was stopped before its end: whether they end alike is not "
-                                 "known");
+        expect_reason(v, which ? "run 2 failed (exit code 3), and another run was stopped before "
+                                 "its end: whether they end alike is not known"
+                               : "run 1 failed (exit code 3), and another run was stopped before "
+                                 "its end: whether they end alike is not known");
         twin_verdict_free(v);
     }
 }

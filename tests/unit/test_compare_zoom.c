@@ -15,13 +15,28 @@
 #include "synth.h"
 
 /* One operation: its records' names are "<op>.in0", "<op>.out0". */
-static void operation(struct twin_writer *w, const char *op, const char *site, const float *in, const float *out)
+static void operation(struct twin_writer *w, const char *op, const char *site, const float *in,
+                      const float *out)
 {
     char name[64];
     snprintf(name, sizeof name, "%s.in0", op);
-    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_IN, .name = name, .scope = "Net", .op = op, .site = site}, in, 4);
+    synth_put(w,
+              (struct synth_record){.phase = TWIN_PHASE_KERNEL,
+                                    .kind = TWIN_KIND_IN,
+                                    .name = name,
+                                    .scope = "Net",
+                                    .op = op,
+                                    .site = site},
+              in, 4);
     snprintf(name, sizeof name, "%s.out0", op);
-    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_OUT, .name = name, .scope = "Net", .op = op, .site = site}, out, 4);
+    synth_put(w,
+              (struct synth_record){.phase = TWIN_PHASE_KERNEL,
+                                    .kind = TWIN_KIND_OUT,
+                                    .name = name,
+                                    .scope = "Net",
+                                    .op = op,
+                                    .site = site},
+              out, 4);
 }
 
 struct scene {
@@ -34,18 +49,33 @@ static struct synth *zoomed(const struct scene *s, int run)
 {
     struct synth *z = synth_new("zoom");
     struct twin_writer *w = synth_process(z, 0, 1, NULL);
-    float x[4] = {1, 2, 3, 4}, y[4] = {2, 4, 6, 8}, other[4] = {2, 4, 6, nextafterf(8, 9)}, state[2] = {1, (float)(s->generator ? run : 0)};
+    float x[4] = {1, 2, 3, 4};
+    float y[4] = {2, 4, 6, 8};
+    float other[4] = {2, 4, 6, nextafterf(8, 9)};
+    float state[2] = {1, (float)(s->generator ? run : 0)};
     for (int step = 0; step < 2; step++) {
         bool odd = run == 1 && step == 1;
         if (s->before && step == 0) {
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w", .op = "SGD"}, run ? other : y, 4);
+            synth_put(w,
+                      (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                            .kind = TWIN_KIND_WEIGHT,
+                                            .name = "w",
+                                            .op = "SGD"},
+                      run ? other : y, 4);
             twin_writer_step_end(w);
             continue;
         }
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_RNG, .kind = TWIN_KIND_STATE, .name = "torch.cpu", .op = "Dropout"}, state, 2);
+        synth_put(w,
+                  (struct synth_record){.phase = TWIN_PHASE_RNG,
+                                        .kind = TWIN_KIND_STATE,
+                                        .name = "torch.cpu",
+                                        .op = "Dropout"},
+                  state, 2);
         operation(w, "aten::embedding", "model.py:10 in forward", x, y);
-        operation(w, "aten::index_put_", "model.py:88 in forward", odd && s->invisible ? other : y, odd && (s->output || s->invisible) ? other : y);
-        operation(w, s->generator ? "aten::native_dropout" : "aten::add", "model.py:90 in forward", odd && (s->output || s->invisible) ? other : y, odd && s->generator ? other : y);
+        operation(w, "aten::index_put_", "model.py:88 in forward", odd && s->invisible ? other : y,
+                  odd && (s->output || s->invisible) ? other : y);
+        operation(w, s->generator ? "aten::native_dropout" : "aten::add", "model.py:90 in forward",
+                  odd && (s->output || s->invisible) ? other : y, odd && s->generator ? other : y);
         twin_writer_step_end(w);
     }
     if (s->vote[run])
@@ -63,8 +93,19 @@ static struct synth *given(enum twin_kind kind, int run)
     float x[4] = {1, 2, 3, 4}, other[4] = {1, 2, 3, nextafterf(4, 5)};
     for (int step = 0; step < 2; step++) {
         float *in = run == 1 && step == 1 ? other : x;
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = kind, .name = "input[0]", .scope = "Linear", .op = "Linear"}, in, 4);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "output", .scope = "Linear"}, in, 4);
+        synth_put(w,
+                  (struct synth_record){.phase = TWIN_PHASE_DATA,
+                                        .kind = kind,
+                                        .name = "input[0]",
+                                        .scope = "Linear",
+                                        .op = "Linear"},
+                  in, 4);
+        synth_put(w,
+                  (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                        .kind = TWIN_KIND_ACTIVATION,
+                                        .name = "output",
+                                        .scope = "Linear"},
+                  in, 4);
         twin_writer_step_end(w);
     }
     return s;
@@ -128,13 +169,15 @@ static void operation_is_named(void **state)
     assert_string_equal(v->first->op, "aten::index_put_");
     assert_string_equal(v->first->site, "model.py:88 in forward");
     assert_string_equal(v->origins[0].op, "aten::index_put_");
-    assert_string_equal(v->first->name, "aten::index_put_.out0"); /* its own output: the size below is this tensor's */
+    /* its own output: the size below is this tensor's */
+    assert_string_equal(v->first->name, "aten::index_put_.out0");
     assert_true(has_note(v, "in the runs themselves") && has_note(v, "embed.weight"));
     assert_int_equal(v->first->role, TWIN_ORIGIN);
     assert_true(v->first->changed_known && v->first->changed == 1 && v->first->elements == 4);
     assert_true(v->first->max_ulp == 1 && v->first->rel_l2_exact);
     assert_true(has_note(v, "got equal inputs and gave another output"));
-    assert_true(has_note(v, "run again 16 times on its recorded inputs, gave another result 6 times"));
+    assert_true(
+        has_note(v, "run again 16 times on its recorded inputs, gave another result 6 times"));
     twin_verdict_free(v);
     v = zoom(&(struct scene){.output = true}, false);
     assert_string_equal(v->first->op, "aten::index_put_");
@@ -144,7 +187,8 @@ static void operation_is_named(void **state)
 
 static enum twin_replay voted(const char *one, const char *other, bool replay, const char *note)
 {
-    struct twin_verdict *v = zoom(&(struct scene){.output = true, .replay = replay, .vote = {one, other}}, false);
+    struct twin_verdict *v = zoom(
+        &(struct scene){.output = true, .replay = replay, .vote = {one, other}}, false);
     enum twin_replay r = v->replay;
     assert_true(!note || has_note(v, note));
     assert_true(r == TWIN_REPLAY_DISAGREES || !has_note(v, "it is not deterministic"));
@@ -152,20 +196,37 @@ static enum twin_replay voted(const char *one, const char *other, bool replay, c
     return r;
 }
 
-/* "<operation> <what> <core> <core> <rounds> <results on one> <results on the other>"; replays that were not held on a core: 3 of 8. */
+/* "<operation> <what> <core> <core> <rounds> <results on one> <results on the other>"; replays that
+ * were not held on a core: 3 of 8. */
 static void votes_tell_an_operation_from_a_core(void **state)
 {
     (void)state;
-    static const char core[] = "aten::index_put_ core 0 3 16 1 1", agrees[] = "aten::index_put_ agrees 0 3 16 1 1",
-                      operation[] = "aten::index_put_ operation 0 3 16 2 2", flaky[] = "aten::index_put_ operation 0 3 16 1 2";
+    static const char core[] = "aten::index_put_ core 0 3 16 1 1";
+    static const char agrees[] = "aten::index_put_ agrees 0 3 16 1 1";
+    static const char operation[] = "aten::index_put_ operation 0 3 16 2 2";
+    static const char flaky[] = "aten::index_put_ operation 0 3 16 1 2";
     assert_int_equal(voted(NULL, NULL, false, NULL), TWIN_REPLAY_UNKNOWN);
-    assert_int_equal(voted(NULL, NULL, true, "run again 16 times on its recorded inputs, gave another result 6 times"), TWIN_REPLAY_DISAGREES);
+    assert_int_equal(
+        voted(NULL, NULL, true,
+              "run again 16 times on its recorded inputs, gave another result 6 times"),
+        TWIN_REPLAY_DISAGREES);
     assert_int_equal(voted(agrees, agrees, false, NULL), TWIN_REPLAY_AGREES);
-    assert_int_equal(voted(core, agrees, false, "gives one result on core 0 and another on core 3, each time, on the same inputs: suspect the hardware, or code that depends on the core it runs on"), TWIN_REPLAY_BY_CORE);
-    assert_int_equal(voted(agrees, core, true, "suspect the hardware"), TWIN_REPLAY_BY_CORE); /* the system moved it about */
-    assert_int_equal(voted(core, operation, true, "it is not deterministic"), TWIN_REPLAY_DISAGREES);
-    assert_int_equal(voted(flaky, agrees, false, "disagreed with itself on core 3 only (16 replays on each of two): that core is suspect, too"), TWIN_REPLAY_DISAGREES);
-    assert_int_equal(voted("aten::embedding core 0 3 16 1 1", "nonsense", false, NULL), TWIN_REPLAY_UNKNOWN); /* not the suspect's */
+    assert_int_equal(
+        voted(core, agrees, false,
+              "gives one result on core 0 and another on core 3, each time, on the same inputs: "
+              "suspect the hardware, or code that depends on the core it runs on"),
+        TWIN_REPLAY_BY_CORE);
+    /* the system moved it about */
+    assert_int_equal(voted(agrees, core, true, "suspect the hardware"), TWIN_REPLAY_BY_CORE);
+    assert_int_equal(voted(core, operation, true, "it is not deterministic"),
+                     TWIN_REPLAY_DISAGREES);
+    assert_int_equal(voted(flaky, agrees, false,
+                           "disagreed with itself on core 3 only (16 replays on each of two): that "
+                           "core is suspect, too"),
+                     TWIN_REPLAY_DISAGREES);
+    /* not the suspect's */
+    assert_int_equal(voted("aten::embedding core 0 3 16 1 1", "nonsense", false, NULL),
+                     TWIN_REPLAY_UNKNOWN);
 }
 
 static void suspect_is_named_for_a_second_rerun(void **state)
@@ -189,7 +250,8 @@ static void suspect_is_named_for_a_second_rerun(void **state)
     twin_verdict_free(v);
 }
 
-/* What was computed for a module is no origin, and the operation that made it is named; a batch comes from outside. */
+/* What was computed for a module is no origin, and the operation that made it is named; a batch
+ * comes from outside. */
 static void input_of_a_module_is_traced_back(void **state)
 {
     static const enum twin_kind kinds[] = {TWIN_KIND_IN, TWIN_KIND_BATCH};
@@ -197,7 +259,10 @@ static void input_of_a_module_is_traced_back(void **state)
     for (size_t i = 0; i < 2; i++) {
         bool computed = kinds[i] == TWIN_KIND_IN;
         struct scene scene = {.output = true};
-        struct synth *a = given(kinds[i], 0), *b = given(kinds[i], 1), *za = zoomed(&scene, 0), *zb = zoomed(&scene, 1);
+        struct synth *a = given(kinds[i], 0);
+        struct synth *b = given(kinds[i], 1);
+        struct synth *za = zoomed(&scene, 0);
+        struct synth *zb = zoomed(&scene, 1);
         const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
         struct twin_verdict *v = NULL;
         assert_int_equal(twin_compare(runs, 2, NULL, &v, NULL), 0);
@@ -215,31 +280,46 @@ static void input_of_a_module_is_traced_back(void **state)
     }
 }
 
-/* A run that begins with a state of a device's generator, and its rerun at operation level, in which both generators are drawn from. */
+/* A run that begins with a state of a device's generator, and its rerun at operation level, in
+ * which both generators are drawn from. */
 static struct synth *seeded(bool rerun, int run)
 {
     struct synth *s = synth_new("seeded");
     struct twin_writer *w = synth_process(s, 0, 1, NULL);
-    float device[2] = {1, (float)run}, host[4] = {1, 2, 3, (float)run}, x[4] = {1, 2, 3, (float)run};
-    struct synth_record state = {.phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_STATE, .name = "torch.cuda:0"};
-    struct synth_record given_to = {.phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_IN, .scope = "Net"};
+    float device[2] = {1, (float)run};
+    float host[4] = {1, 2, 3, (float)run};
+    float x[4] = {1, 2, 3, (float)run};
+    struct synth_record state = {
+        .phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_STATE, .name = "torch.cuda:0"};
+    struct synth_record given_to = {
+        .phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_IN, .scope = "Net"};
     synth_put(w, state, device, 2);
     if (rerun) {
-        given_to.name = "aten::uniform_.generator", given_to.op = "aten::uniform_", given_to.site = "job.py:3 in <module>";
+        given_to.name = "aten::uniform_.generator", given_to.op = "aten::uniform_",
+        given_to.site = "job.py:3 in <module>";
         synth_put(w, given_to, host, 4);
-        given_to.name = "aten::native_dropout.generator", given_to.op = "aten::native_dropout", given_to.site = "job.py:10 in forward";
+        given_to.name = "aten::native_dropout.generator", given_to.op = "aten::native_dropout",
+        given_to.site = "job.py:10 in forward";
         synth_put(w, given_to, device, 2);
     }
     state.phase = TWIN_PHASE_RNG, state.op = "Dropout";
     synth_put(w, state, x, 2);
-    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "output", .scope = "Net"}, x, 4);
+    synth_put(w,
+              (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                    .kind = TWIN_KIND_ACTIVATION,
+                                    .name = "output",
+                                    .scope = "Net"},
+              x, 4);
     twin_writer_step_end(w);
     return s;
 }
 
 static void a_generator_is_shown_with_its_own_draw(void **state)
 {
-    struct synth *a = seeded(false, 0), *b = seeded(false, 1), *za = seeded(true, 0), *zb = seeded(true, 1);
+    struct synth *a = seeded(false, 0);
+    struct synth *b = seeded(false, 1);
+    struct synth *za = seeded(true, 0);
+    struct synth *zb = seeded(true, 1);
     const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
     struct twin_verdict *v = NULL;
     (void)state;
@@ -279,7 +359,9 @@ static void parted_before_operations_were_recorded(void **state)
 {
     (void)state;
     struct twin_verdict *v = zoom(&(struct scene){.output = true, .before = true}, false);
-    assert_true(has_note(v, "the reruns parted at step 0 already, before the steps in which operations were recorded"));
+    assert_true(has_note(
+        v,
+        "the reruns parted at step 0 already, before the steps in which operations were recorded"));
     assert_true(v->first->phase == TWIN_PHASE_BACKWARD);
     assert_false(has_note(v, "zoom: aten"));
     twin_verdict_free(v);
@@ -323,11 +405,16 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operation_is_named), cmocka_unit_test(votes_tell_an_operation_from_a_core), cmocka_unit_test(suspect_is_named_for_a_second_rerun),
+        cmocka_unit_test(operation_is_named),
+        cmocka_unit_test(votes_tell_an_operation_from_a_core),
+        cmocka_unit_test(suspect_is_named_for_a_second_rerun),
         cmocka_unit_test(input_of_a_module_is_traced_back),
         cmocka_unit_test(a_generator_is_shown_with_its_own_draw),
-        cmocka_unit_test(between_two_operations), cmocka_unit_test(generator_makes_a_carrier),
-        cmocka_unit_test(did_not_part_again), cmocka_unit_test(parted_before_operations_were_recorded), cmocka_unit_test(every_allocation_failure),
+        cmocka_unit_test(between_two_operations),
+        cmocka_unit_test(generator_makes_a_carrier),
+        cmocka_unit_test(did_not_part_again),
+        cmocka_unit_test(parted_before_operations_were_recorded),
+        cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

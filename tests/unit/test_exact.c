@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exact sums against MPFR, at a precision that makes each of its additions exact: many kinds of numbers, every operation,
- * length, misalignment, instruction set, order and way of cutting. TWINRUN_FULL=1: 1e5 cases for each type, some minutes;
- * not where sanitizers would make an hour of them.
+ * Exact sums against MPFR, at a precision that makes each of its additions exact: many kinds of
+ * numbers, every operation, length, misalignment, instruction set, order and way of cutting.
+ * TWINRUN_FULL=1: 1e5 cases for each type, some minutes; not where sanitizers would make an hour of
+ * them.
  */
 #include "exact_oracle.h"
 
@@ -14,7 +15,8 @@
 #define PRECISION 4500 /* bits: from 2^-2148 to above 2^2048 * 5000 */
 #define LONGEST 5000
 
-static void oracle(mpfr_t sum, enum tw_op op, enum twin_dtype dtype, const char *x, const char *y, size_t n)
+static void oracle(mpfr_t sum, enum tw_op op, enum twin_dtype dtype, const char *x, const char *y,
+                   size_t n)
 {
     const struct shape s = shape_of(dtype);
     const size_t size = twin_dtype_size(dtype);
@@ -24,7 +26,11 @@ static void oracle(mpfr_t sum, enum tw_op op, enum twin_dtype dtype, const char 
     mpfr_set_zero(sum, 1);
     for (size_t i = 0; i < n; i++) {
         mpfr_set_d(a, decode(s, element(x, i, size)), MPFR_RNDN);
-        mpfr_set_d(b, op == TW_PRODUCT ? decode(s, element(y, i, size)) : op == TW_SQUARE ? mpfr_get_d(a, MPFR_RNDN) : 1, MPFR_RNDN);
+        mpfr_set_d(b,
+                   op == TW_PRODUCT  ? decode(s, element(y, i, size))
+                   : op == TW_SQUARE ? mpfr_get_d(a, MPFR_RNDN)
+                                     : 1,
+                   MPFR_RNDN);
         int inexact = mpfr_mul(term, a, b, MPFR_RNDN);
         if (op == TW_ABS)
             mpfr_abs(term, term, MPFR_RNDN);
@@ -42,21 +48,26 @@ struct sample {
     char *x, *y;
 };
 
-static void check_rounded(const struct twin_acc *acc, const mpfr_t sum, const struct sample *c, const char *set)
+static void check_rounded(const struct twin_acc *acc, const mpfr_t sum, const struct sample *c,
+                          const char *set)
 {
     for (size_t t = 0; t < DTYPES; t++) {
         const struct shape s = shape_of(dtypes[t]);
         uint64_t bits = 0;
         assert_int_equal(twin_acc_round(acc, dtypes[t], &bits, NULL), 0);
         const double found = decode(s, bits), expected = oracle_round(sum, dtypes[t]);
-        const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) | (uint64_t)1 << (s.fraction - 1);
+        const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) |
+                                   (uint64_t)1 << (s.fraction - 1);
         if (isnan(expected) ? bits != canonical : memcmp(&found, &expected, sizeof found) != 0)
-            fail_msg("%s: operation %d, numbers %d, %zu of %s, rounded to %s: expected %a, found %a", set, (int)c->op,
-                     (int)c->how, c->n, twin_dtype_name(c->dtype), twin_dtype_name(dtypes[t]), expected, found);
+            fail_msg(
+                "%s: operation %d, numbers %d, %zu of %s, rounded to %s: expected %a, found %a",
+                set, (int)c->op, (int)c->how, c->n, twin_dtype_name(c->dtype),
+                twin_dtype_name(dtypes[t]), expected, found);
     }
 }
 
-/* The same terms in another order, cut into pieces whose sums are merged, some of them by way of bytes. */
+/* The same terms in another order, cut into pieces whose sums are merged, some of them by way of
+ * bytes. */
 static void add_cut(struct twin_acc *acc, const struct sample *c, uint64_t *seed)
 {
     const size_t size = twin_dtype_size(c->dtype);
@@ -90,8 +101,8 @@ static void check_sample(struct sample *c, uint64_t *seed)
             check_rounded(&acc, sum, c, name);
             first = acc;
         } else if (memcmp(&acc, &first, sizeof acc) != 0) {
-            fail_msg("%s differs from plain C: operation %d, numbers %d, %zu of %s", name, (int)c->op, (int)c->how, c->n,
-                     twin_dtype_name(c->dtype));
+            fail_msg("%s differs from plain C: operation %d, numbers %d, %zu of %s", name,
+                     (int)c->op, (int)c->how, c->n, twin_dtype_name(c->dtype));
         }
     }
     if (c->op != TW_PRODUCT)
@@ -100,8 +111,8 @@ static void check_sample(struct sample *c, uint64_t *seed)
     twin_acc_init(&acc);
     add_cut(&acc, c, seed);
     if (memcmp(&acc, &first, sizeof acc) != 0)
-        fail_msg("order or cuts matter: operation %d, numbers %d, %zu of %s", (int)c->op, (int)c->how, c->n,
-                 twin_dtype_name(c->dtype));
+        fail_msg("order or cuts matter: operation %d, numbers %d, %zu of %s", (int)c->op,
+                 (int)c->how, c->n, twin_dtype_name(c->dtype));
     mpfr_clear(sum);
 }
 
@@ -114,21 +125,24 @@ static void test_mpfr(void **state)
     for (size_t t = 0; t < DTYPES; t++)
         for (size_t i = 0; i < cases; i++) {
             uint64_t seed = (t * cases + i) << 32;
-            struct sample c = {.op = (enum tw_op)(i % TW_OPS), .how = (enum how)(i / TW_OPS % HOWS), .dtype = dtypes[t]};
+            struct sample c = {.op = (enum tw_op)(i % TW_OPS),
+                               .how = (enum how)(i / TW_OPS % HOWS),
+                               .dtype = dtypes[t]};
             const uint64_t r = random_bits(&seed);
             c.n = r % (r >> 32 & 31 ? 70 : r >> 37 & 1 ? 700 : LONGEST + 1);
             c.x = memory + random_bits(&seed) % 64;
             c.y = memory + 8 * LONGEST + 64 + random_bits(&seed) % 64;
             fill(c.x, c.n, c.dtype, c.how, &seed);
-            fill(c.y, c.n, c.dtype, random_bits(&seed) % 2 ? c.how : (enum how)(random_bits(&seed) % HOWS), &seed);
+            fill(c.y, c.n, c.dtype,
+                 random_bits(&seed) % 2 ? c.how : (enum how)(random_bits(&seed) % HOWS), &seed);
             check_sample(&c, &seed);
         }
     free(memory);
     mpfr_free_cache();
 }
 
-/* Many blocks: sizes that drift from block to block, so that windows are left and chosen anew; the sum is an integer that
- * 128 bits hold. */
+/* Many blocks: sizes that drift from block to block, so that windows are left and chosen anew; the
+ * sum is an integer that 128 bits hold. */
 static void test_long(void **state)
 {
     (void)state;
@@ -139,7 +153,9 @@ static void test_long(void **state)
     for (int how = 0; how < 3; how++) {
         tw_i128 expected = 0;
         for (size_t i = 0; i < n; i++) {
-            const int shift = how == 0 ? 0 : how == 1 ? (int)(i / 3000 % 40) : (int)(random_bits(&seed) % 48);
+            const int shift = how == 0   ? 0
+                              : how == 1 ? (int)(i / 3000 % 40)
+                                         : (int)(random_bits(&seed) % 48);
             const int64_t v = (int64_t)random_bits(&seed) >> 12;
             expected += (tw_i128)v * ((int64_t)1 << shift);
             x[i] = ldexp((double)v, shift - 30);
@@ -149,7 +165,8 @@ static void test_long(void **state)
         mpfr_init2(sum, 128);
         mpfr_set_sj(sum, (int64_t)(expected >> 64), MPFR_RNDN);
         mpfr_mul_2si(sum, sum, 64, MPFR_RNDN);
-        mpfr_add_d(sum, sum, (double)(uint32_t)((uint64_t)expected >> 32) * 4294967296.0, MPFR_RNDN);
+        mpfr_add_d(sum, sum, (double)(uint32_t)((uint64_t)expected >> 32) * 4294967296.0,
+                   MPFR_RNDN);
         mpfr_add_d(sum, sum, (double)(uint32_t)expected, MPFR_RNDN);
         mpfr_mul_2si(sum, sum, -30, MPFR_RNDN);
         for (size_t i = 0; use_set(i, &name); i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interface of exact sums: wrong use, floating-point modes, the calls for one type, threads, and bytes damaged. */
+/* The interface of exact sums: wrong use, floating-point modes, the calls for one type, threads,
+ * and bytes damaged. */
 #include <fenv.h>
 #include <math.h>
 #include <pthread.h>
@@ -33,7 +34,8 @@ static void test_wrong_use(void **state)
     assert_memory_equal(&acc, &before, sizeof acc);
 }
 
-/* Another mode is refused; the flags and the masks of exceptions stay, and none is raised that would stop the program. */
+/* Another mode is refused; the flags and the masks of exceptions stay, and none is raised that
+ * would stop the program. */
 static void test_floating_point_mode(void **state)
 {
     (void)state;
@@ -81,7 +83,9 @@ static void test_floating_point_mode(void **state)
 static void test_one_call(void **state)
 {
     (void)state;
-    const double d[4] = {1e308, 1e308, -1e308, -0x1p-1074}, e[4] = {1, 2, 3, 0x1p-1074}, minus_zero[2] = {-0.0, -0.0};
+    const double d[4] = {1e308, 1e308, -1e308, -0x1p-1074};
+    const double e[4] = {1, 2, 3, 0x1p-1074};
+    const double minus_zero[2] = {-0.0, -0.0};
     const float f[3] = {0x1p24f, 1, -0x1p-149f}, tiny[2] = {0x1p-149f, 0x1p-149f};
     const uint16_t half[3] = {0x7BFF, 0x7BFF, 0xFBFF}; /* 65504, 65504, -65504 */
     const uint16_t brain[2] = {0x3F80, 0xBF80};        /* 1, -1 */
@@ -97,7 +101,8 @@ static void test_one_call(void **state)
         assert_int_equal(twin_norm2_f64(e, 4, &a, NULL), 0);
         assert_true(a == 14);
         assert_int_equal(twin_dot_f64(d, e, 4, &a, NULL), 0);
-        assert_true(a == 0 && signbit(a)); /* what is left, -2^-2148, is below half of the smallest f64 */
+        /* what is left, -2^-2148, is below half of the smallest f64 */
+        assert_true(a == 0 && signbit(a));
         assert_int_equal(twin_sum_f64(minus_zero, 2, &a, NULL), 0);
         assert_true(a == 0 && signbit(a));
         assert_int_equal(twin_sum_f64(minus_zero, 0, &a, NULL), 0);
@@ -135,11 +140,9 @@ static void test_one_call(void **state)
     }
 }
 
-/* The second oracle: Shewchuk's algorithm as Python has it, math.fsum, on numbers of a generator that both can repeat:
- *     x, out = 1, []
- *     for i in range(20000):
- *         x = (x * 6364136223846793005 + 1442695040888963407) % 2**64
- *         out.append(math.ldexp((x >> 11) - 2**52, (x >> 3) % 200 - 150))
+/* The second oracle: Shewchuk's algorithm as Python has it, math.fsum, on numbers of a generator
+ * that both can repeat: x, out = 1, [] for i in range(20000): x = (x * 6364136223846793005 +
+ * 1442695040888963407) % 2**64 out.append(math.ldexp((x >> 11) - 2**52, (x >> 3) % 200 - 150))
  *     math.fsum(out).hex(), math.fsum(map(abs, out)).hex() */
 static void test_fsum(void **state)
 {
@@ -149,7 +152,8 @@ static void test_fsum(void **state)
     const char *name;
     for (size_t i = 0; i < 20000; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
-        v[i] = ldexp((double)((int64_t)(x >> 11) - (int64_t)0x10000000000000), (int)((x >> 3) % 200) - 150);
+        v[i] = ldexp((double)((int64_t)(x >> 11) - (int64_t)0x10000000000000),
+                     (int)((x >> 3) % 200) - 150);
     }
     for (size_t i = 0; use_set(i, &name); i++) {
         double sum, absolute;
@@ -171,7 +175,8 @@ static void *add_share(void *arg)
 {
     struct share *s = arg;
     for (size_t i = s->first; i < s->n; i += s->stride * 1000)
-        twin_acc_add(&s->acc, TWIN_F32, s->x + i, s->n - i < 1000 ? (int64_t)(s->n - i) : 1000, NULL);
+        twin_acc_add(&s->acc, TWIN_F32, s->x + i, s->n - i < 1000 ? (int64_t)(s->n - i) : 1000,
+                     NULL);
     return NULL;
 }
 
@@ -217,7 +222,8 @@ static void expect_refused(const unsigned char *bytes, size_t n, int code, const
 }
 
 /* Changes one byte and makes the checksum right again. */
-static void expect_contents_refused(const unsigned char *good, size_t at, unsigned char byte, const char *word)
+static void expect_contents_refused(const unsigned char *good, size_t at, unsigned char byte,
+                                    const char *word)
 {
     unsigned char bytes[TWIN_ACC_BYTES];
     memcpy(bytes, good, sizeof bytes);
@@ -228,7 +234,8 @@ static void expect_contents_refused(const unsigned char *good, size_t at, unsign
     expect_refused(bytes, sizeof bytes, TWIN_EFORMAT, word);
 }
 
-/* The bytes of `count` numbers with the sum top * 2^2048, less one unit: the largest sum of so many is that of top == count. */
+/* The bytes of `count` numbers with the sum top * 2^2048, less one unit: the largest sum of so many
+ * is that of top == count. */
 static void largest(unsigned char bytes[TWIN_ACC_BYTES], uint64_t count, uint64_t top)
 {
     struct twin_acc acc;
@@ -244,7 +251,8 @@ static void largest(unsigned char bytes[TWIN_ACC_BYTES], uint64_t count, uint64_
     twin_acc_write(&acc, bytes);
 }
 
-/* What is read once stays readable, however much is added: found by the fuzzer with a sum too large for its count by less than a bit. */
+/* What is read once stays readable, however much is added: found by the fuzzer with a sum too large
+ * for its count by less than a bit. */
 static void test_largest_sums(void **state)
 {
     static const uint64_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 1000000, UINT64_MAX / 2};
@@ -302,8 +310,10 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_floating_point_mode), cmocka_unit_test(test_one_call),
-        cmocka_unit_test(test_fsum),      cmocka_unit_test(test_threads),             cmocka_unit_test(test_bytes), cmocka_unit_test(test_largest_sums),
+        cmocka_unit_test(test_wrong_use),    cmocka_unit_test(test_floating_point_mode),
+        cmocka_unit_test(test_one_call),     cmocka_unit_test(test_fsum),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_largest_sums),
     };
     return cmocka_run_group_tests_name("exact sums: interface", tests, NULL, NULL);
 }

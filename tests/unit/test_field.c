@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far every tensor is apart at every step, and what runs recorded as numbers: against what was put into two runs by hand. */
+/* How far every tensor is apart at every step, and what runs recorded as numbers: against what was
+ * put into two runs by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,19 +16,46 @@
 
 enum { STEPS = 20, PART = 7 };
 
-/* Of run 1 the loss differs from step PART on by `step` parts in 10^6; "gone" is there in run 0 only in step 3; "bad" is NaN in step 9. */
+/* Of run 1 the loss differs from step PART on by `step` parts in 10^6; "gone" is there in run 0
+ * only in step 3; "bad" is NaN in step 9. */
 static void job(struct twin_writer *w, int run, uint32_t steps)
 {
     for (uint32_t i = 0; i < steps; i++) {
-        float loss = 2 * (1 + (run && i >= PART ? (float)i * 1e-6f : 0)), same[4] = {1, 2, 3, (float)i}, grad[2] = {3, 4}, bad = run && i == 9 ? NAN : 1, draw = (float)run;
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"}, same, 4);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"}, same, 4);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"}, &loss, 1);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_VALUE, .name = "bad"}, &bad, 1);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_VALUE, .name = "ignored"}, &draw, 1);
-        synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "g"}, grad, 2);
+        float loss = 2 * (1 + (run && i >= PART ? (float)i * 1e-6f : 0));
+        float same[4] = {1, 2, 3, (float)i};
+        float grad[2] = {3, 4};
+        float bad = run && i == 9 ? NAN : 1;
+        float draw = (float)run;
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"},
+                  same, 4);
+        synth_put(
+            w,
+            (struct synth_record){.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"},
+            same, 4);
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"},
+                  &loss, 1);
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_VALUE, .name = "bad"},
+                  &bad, 1);
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_VALUE, .name = "ignored"},
+                  &draw, 1);
+        synth_put(w,
+                  (struct synth_record){
+                      .phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "g"},
+                  grad, 2);
         if (run == 0 && i == 3)
-            synth_put(w, (struct synth_record){.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = "gone"}, same, 4);
+            synth_put(w,
+                      (struct synth_record){.phase = TWIN_PHASE_FORWARD,
+                                            .kind = TWIN_KIND_ACTIVATION,
+                                            .name = "gone"},
+                      same, 4);
         twin_writer_step_end(w);
     }
 }
@@ -57,12 +85,14 @@ static void every_cell(void **state)
     (void)state;
     struct synth *a = a_run(0, STEPS), *b = a_run(1, STEPS);
     struct twin_field f;
-    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), &options, PART, 0, &f, NULL), 0);
+    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), &options, PART, 0, &f, NULL),
+                     0);
     assert_int_equal(f.steps, STEPS);
     assert_int_equal(f.steps_all, STEPS);
     assert_int_equal(f.rows, 7);
     assert_int_equal(f.rows_all, 7);
-    const char *const order[] = {"x", "gone", "loss", "bad", "ignored", "g", "w"}; /* as a step flows, not as recorded */
+    /* as a step flows, not as recorded */
+    const char *const order[] = {"x", "gone", "loss", "bad", "ignored", "g", "w"};
     size_t at[7];
     for (size_t i = 0; i < 7; i++)
         at[i] = (size_t)(row(&f, order[i]) - f.cell);
@@ -78,7 +108,8 @@ static void every_cell(void **state)
         if (i < PART)
             assert_int_equal(row(&f, "loss")[i], TWIN_CELL_EQUAL);
         else
-            assert_true(fabs(twin_cell_value(row(&f, "loss")[i]) / (((double)y - x) / x) - 1) < .002);
+            assert_true(fabs(twin_cell_value(row(&f, "loss")[i]) / (((double)y - x) / x) - 1) <
+                        .002);
     }
     assert_false(f.estimated);
     twin_field_free(&f);
@@ -91,7 +122,8 @@ static void steps_are_chosen_when_there_are_many(void **state)
     (void)state;
     struct synth *a = a_run(0, 1000), *b = a_run(1, 1000);
     struct twin_field f;
-    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), &options, 500, 700, &f, NULL), 0);
+    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), &options, 500, 700, &f, NULL),
+                     0);
     assert_int_equal(f.steps_all, 1000);
     assert_true(f.steps >= 100 && f.steps <= 200);
     assert_int_equal(f.step[0], 0);
@@ -121,12 +153,14 @@ static void runs_of_other_sizes_have_none(void **state)
     job(synth_process(b, 0, 2, NULL), 1, 5);
     job(synth_process(b, 1, 2, NULL), 1, 5);
     synth_done(b);
-    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), NULL, UINT32_MAX, 0, &f, NULL), 0);
+    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), NULL, UINT32_MAX, 0, &f, NULL),
+                     0);
     assert_int_equal(f.rows, 0);
     twin_field_free(&f);
     synth_free(b);
     b = a_run(1, 0);
-    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), NULL, UINT32_MAX, 0, &f, NULL), 0);
+    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), NULL, UINT32_MAX, 0, &f, NULL),
+                     0);
     assert_int_equal(f.steps, 0);
     twin_field_free(&f);
     synth_free(a);
@@ -150,8 +184,11 @@ static void recorded_numbers(void **state)
         assert_int_equal(k->not_finite, k->run == 1 && strcmp(k->name, "bad") == 0);
         for (uint32_t s = 0; s < STEPS; s++) {
             float loss = 2 * (1 + (k->run && s >= PART ? (float)s * 1e-6f : 0));
-            double want = k->kind == TWIN_CURVE_LOSS ? loss : k->kind == TWIN_CURVE_GRADIENT ? 5 : k->kind == TWIN_CURVE_WEIGHT ? sqrt(14 + (double)s * s)
-                          : strcmp(k->name, "bad") == 0 ? (k->run && s == 9 ? NAN : 1) : (double)k->run;
+            double want = k->kind == TWIN_CURVE_LOSS       ? loss
+                          : k->kind == TWIN_CURVE_GRADIENT ? 5
+                          : k->kind == TWIN_CURVE_WEIGHT   ? sqrt(14 + (double)s * s)
+                          : strcmp(k->name, "bad") == 0    ? (k->run && s == 9 ? NAN : 1)
+                                                           : (double)k->run;
             assert_true(isnan(want) ? isnan(k->y[s]) : k->y[s] == want);
         }
     }
@@ -160,15 +197,24 @@ static void recorded_numbers(void **state)
     synth_free(b);
 }
 
-/* A gradient that a line of the job wrote stands beside the one that the backward left: only this one is in the curve. */
+/* A gradient that a line of the job wrote stands beside the one that the backward left: only this
+ * one is in the curve. */
 static void written_gradients(void **state)
 {
     (void)state;
     const float left[2] = {3, 4}, written[2] = {30, 40};
     struct synth *s = synth_new("written");
     struct twin_writer *w = synth_process(s, 0, 1, NULL);
-    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "g"}, left, 2);
-    synth_put(w, (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_GRADIENT, .name = "g", .op = "written"}, written, 2);
+    synth_put(w,
+              (struct synth_record){
+                  .phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = "g"},
+              left, 2);
+    synth_put(w,
+              (struct synth_record){.phase = TWIN_PHASE_OPTIMIZER,
+                                    .kind = TWIN_KIND_GRADIENT,
+                                    .name = "g",
+                                    .op = "written"},
+              written, 2);
     twin_writer_step_end(w);
     const struct twin_run *run = synth_done(s);
     struct twin_curves c;
@@ -191,7 +237,8 @@ static void every_allocation_failure(void **state)
         struct twin_curves c = {0};
         uint64_t before = tw_alloc_count();
         tw_alloc_fail_at(n, false);
-        int rc = twin_compare_field(runs[0], runs[1], &options, 2, 0, &f, NULL), rc2 = rc == 0 ? twin_compare_curves(runs, 2, &c, NULL) : 0;
+        int rc = twin_compare_field(runs[0], runs[1], &options, 2, 0, &f, NULL);
+        int rc2 = rc == 0 ? twin_compare_curves(runs, 2, &c, NULL) : 0;
         done = rc == 0 && rc2 == 0 && tw_alloc_count() - before < n;
         tw_alloc_fail_at(0, false);
         assert_true(rc == 0 || (rc < 0 && f.rows == 0 && !f.cell));
@@ -206,8 +253,11 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cell), cmocka_unit_test(steps_are_chosen_when_there_are_many), cmocka_unit_test(runs_of_other_sizes_have_none),
-        cmocka_unit_test(recorded_numbers), cmocka_unit_test(written_gradients),
+        cmocka_unit_test(every_cell),
+        cmocka_unit_test(steps_are_chosen_when_there_are_many),
+        cmocka_unit_test(runs_of_other_sizes_have_none),
+        cmocka_unit_test(recorded_numbers),
+        cmocka_unit_test(written_gradients),
         cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

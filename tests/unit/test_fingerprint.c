@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Digest and views against a second, naive implementation of docs/format/fingerprint.md; composition; wrong use. */
+/* Digest and views against a second, naive implementation of docs/format/fingerprint.md;
+ * composition; wrong use. */
 #include "fingerprint_test.h"
 #include <pthread.h>
 
@@ -76,15 +77,20 @@ static void test_bytes(void **state)
         tw_fingerprint_use(kernel_set(s));
         for (size_t n = 0; n < 600; n++) {
             size_t shift = n % 23;
-            uint64_t offset = n % 5 == 0 ? random_bits(&seed) % 100000 : n % 5 == 1 ? 0x7FFFFFFFFFFFFF00u : 0;
-            assert_digest(twin_digest_bytes(buffer + shift, n, offset), oracle_digest(buffer + shift, n, offset));
+            uint64_t offset = n % 5 == 0   ? random_bits(&seed) % 100000
+                              : n % 5 == 1 ? 0x7FFFFFFFFFFFFF00u
+                                           : 0;
+            assert_digest(twin_digest_bytes(buffer + shift, n, offset),
+                          oracle_digest(buffer + shift, n, offset));
         }
-        assert_digest(twin_digest_bytes(buffer, sizeof buffer, 0), oracle_digest(buffer, sizeof buffer, 0));
+        assert_digest(twin_digest_bytes(buffer, sizeof buffer, 0),
+                      oracle_digest(buffer, sizeof buffer, 0));
     }
     assert_digest(twin_digest_bytes(NULL, 0, 0), (struct twin_digest){0, 0});
 }
 
-/* Random views of up to five dimensions: strides of both signs, zero, permuted; offsets; sizes that merge. */
+/* Random views of up to five dimensions: strides of both signs, zero, permuted; offsets; sizes that
+ * merge. */
 static void test_views(void **state)
 {
     (void)state;
@@ -109,7 +115,8 @@ static void test_views(void **state)
             uint32_t d = round % 3 ? ndim - 1 - i : order[i];
             int64_t most = round % 7 == 0 && i == 0 ? 4000 : ndim < 3 ? 60 : 9;
             shape[d] = 1 + (int64_t)(random_bits(&seed) % (uint64_t)most);
-            strides[d] = step * (random_bits(&seed) % 6 == 0 ? -1 : 1) * (random_bits(&seed) % 9 ? 1 : 0);
+            strides[d] = step * (random_bits(&seed) % 6 == 0 ? -1 : 1) *
+                         (random_bits(&seed) % 9 ? 1 : 0);
             step *= shape[d] + (random_bits(&seed) % 4 == 0 ? 3 : 0);
             *(strides[d] < 0 ? &low : &high) += strides[d] * (shape[d] - 1);
             elements *= shape[d];
@@ -245,7 +252,9 @@ static void test_finish_tells_apart(void **state)
     assert_digest(seen[0], twin_digest_finish(raw, 96, TWIN_F32, 3, shape, 0));
 }
 
-/* Frozen: the same numbers stand in docs/format/fingerprint.md and are recomputed there in Python. */
+/*
+ * Frozen: the same numbers stand in docs/format/fingerprint.md and are recomputed there in Python.
+ */
 static void test_vectors(void **state)
 {
     (void)state;
@@ -256,7 +265,8 @@ static void test_vectors(void **state)
     for (size_t s = 0; kernel_set(s); s++) {
         tw_fingerprint_use(kernel_set(s));
         struct twin_digest one = twin_digest_bytes("", 1, 0), raw = twin_digest_bytes(p, 100, 0);
-        struct twin_digest shard = twin_digest_bytes(p, 100, 1600), inside = twin_digest_bytes(p, 100, 5);
+        struct twin_digest shard = twin_digest_bytes(p, 100, 1600);
+        struct twin_digest inside = twin_digest_bytes(p, 100, 5);
         struct twin_digest final = twin_digest_finish(raw, 100, TWIN_U8, 1, &shape, 0);
         assert_digest(one, (struct twin_digest){0x95A7D0E95311BB3Cu, 0x06D6ACF260C8FB5Du});
         assert_digest(raw, (struct twin_digest){0x9A381604D62ACBA4u, 0x5C1E69A261DD3F02u});
@@ -288,7 +298,7 @@ static void test_wrong_use(void **state)
     assert_int_equal(twin_fingerprint(&good, NULL, NULL, &k, NULL), 0);
     t.dtype = (enum twin_dtype)99;
     assert_refused(&t, NULL, "dtype 99");
-    t.dtype = (enum twin_dtype)-1;
+    t.dtype = (enum twin_dtype) - 1;
     assert_refused(&t, NULL, "dtype -1");
     t = good, t.ndim = 65;
     assert_refused(&t, NULL, "65 dimensions");
@@ -325,7 +335,7 @@ static void test_wrong_use(void **state)
     assert_int_equal(s.count, 1);
     assert_digest(d, oracle_digest((unsigned char *)x, 4, 0));
     assert_int_equal(twin_dtype_size((enum twin_dtype)18), 0);
-    assert_string_equal(twin_dtype_name((enum twin_dtype)-3), "?");
+    assert_string_equal(twin_dtype_name((enum twin_dtype) - 3), "?");
     assert_string_equal(twin_dtype_name(TWIN_BF16), "bf16");
 }
 

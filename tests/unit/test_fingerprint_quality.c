@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is the mixer good enough to be summed? Families of small changes that training makes (one bit, one step of a float,
- * two places, exchanged words and blocks, lengths) are turned into the differences that they make in the raw sums.
- * Two equal differences are two changes that cancel each other: there must be none in 64 bits, and in each 32-bit half
- * no more than chance has. Mixers with known faults go through the same tests and must be caught: they test the tests.
+ * Is the mixer good enough to be summed? Families of small changes that training makes (one bit,
+ * one step of a float, two places, exchanged words and blocks, lengths) are turned into the
+ * differences that they make in the raw sums. Two equal differences are two changes that cancel
+ * each other: there must be none in 64 bits, and in each 32-bit half no more than chance has.
+ * Mixers with known faults go through the same tests and must be caught: they test the tests.
  * TWINRUN_FULL=1 takes the families from about 60,000 members to a million.
  */
 #include "fingerprint_test.h"
@@ -29,8 +30,10 @@ static struct pair ours(uint64_t w0, uint64_t w1, uint64_t block)
 static struct pair nh_linear(uint64_t w0, uint64_t w1, uint64_t block)
 {
     uint64_t k = block * TW_KEY_STEP, l = block * TW_KEY_BASE;
-    uint64_t a = (uint64_t)(uint32_t)((uint32_t)w0 + (uint32_t)k) * (uint32_t)((w0 >> 32) + (k >> 32));
-    uint64_t b = (uint64_t)(uint32_t)((uint32_t)w1 + (uint32_t)l) * (uint32_t)((w1 >> 32) + (l >> 32));
+    uint64_t a = (uint64_t)(uint32_t)((uint32_t)w0 + (uint32_t)k) *
+                 (uint32_t)((w0 >> 32) + (k >> 32));
+    uint64_t b = (uint64_t)(uint32_t)((uint32_t)w1 + (uint32_t)l) *
+                 (uint32_t)((w1 >> 32) + (l >> 32));
     return (struct pair){a + b, a - (b << 1)};
 }
 
@@ -67,7 +70,8 @@ static void aes_round(unsigned char s[16])
     for (int c = 0; c < 4; c++)
         for (int r = 0; r < 4; r++) {
             unsigned char x = t[4 * c + r], y = t[4 * c + (r + 1) % 4];
-            s[4 * c + r] = (unsigned char)(times2(x) ^ times2(y) ^ y ^ t[4 * c + (r + 2) % 4] ^ t[4 * c + (r + 3) % 4]);
+            s[4 * c + r] = (unsigned char)(times2(x) ^ times2(y) ^ y ^ t[4 * c + (r + 2) % 4] ^
+                                           t[4 * c + (r + 3) % 4]);
         }
 }
 
@@ -137,15 +141,17 @@ static size_t coincidences(const struct family *f, int which) /* 0, 1: a, b; 2 t
 /* Empties the family. Returns true when its members differ as much as random numbers do. */
 static bool random_like(struct family *f, const char *name, bool loud)
 {
-    double expected = (double)f->n * (double)f->n / 0x1p33, most = expected + 6 * sqrt(expected) + 12;
+    double expected = (double)f->n * (double)f->n / 0x1p33;
+    double most = expected + 6 * sqrt(expected) + 12;
     bool good = true;
     for (int which = 0; which < 6; which++) {
         size_t same = coincidences(f, which);
         if ((which < 2 && same) || (double)same > most) {
             good = false;
             if (loud)
-                print_message("%s: %zu of %zu coincide in %s\n", name, same, f->n,
-                              (const char *[]){"a", "b", "a low", "b low", "a high", "b high"}[which]);
+                print_message(
+                    "%s: %zu of %zu coincide in %s\n", name, same, f->n,
+                    (const char *[]){"a", "b", "a low", "b low", "a high", "b high"}[which]);
             break;
         }
     }
@@ -157,7 +163,8 @@ static void put(struct family *f, struct pair x, struct pair y, int sign)
 {
     if (f->n == f->room)
         fail_msg("family of more than %zu", f->room);
-    f->change[f->n++] = sign > 0 ? (struct pair){x.a - y.a, x.b - y.b} : (struct pair){y.a - x.a, y.b - x.b};
+    f->change[f->n++] = sign > 0 ? (struct pair){x.a - y.a, x.b - y.b}
+                                 : (struct pair){y.a - x.a, y.b - x.b};
 }
 
 /* ---- the families. Bases: zeros; ones in f32; random f32 around one. */
@@ -177,7 +184,9 @@ static bool single_bits(mixer *f, struct family *m, size_t size, bool loud)
         for (uint64_t block = 0; block < size / 128; block++) {
             uint64_t w0 = base_word(base, &seed), w1 = base_word(base, &seed);
             for (int bit = 0; bit < 128; bit++)
-                put(m, f(w0 ^ (bit < 64 ? 1ull << bit : 0), w1 ^ (bit < 64 ? 0 : 1ull << (bit - 64)), block),
+                put(m,
+                    f(w0 ^ (bit < 64 ? 1ull << bit : 0), w1 ^ (bit < 64 ? 0 : 1ull << (bit - 64)),
+                      block),
                     f(w0, w1, block), 1);
         }
         good &= random_like(m, "single bits", loud);
@@ -185,7 +194,8 @@ static bool single_bits(mixer *f, struct family *m, size_t size, bool loud)
     return good;
 }
 
-/* x + d here and x - d there: what an optimizer or a rounding error does. A cancelling pair shows as a coincidence. */
+/* x + d here and x - d there: what an optimizer or a rounding error does. A cancelling pair shows
+ * as a coincidence. */
 static bool additive(mixer *f, struct family *m, size_t size, bool loud)
 {
     static const uint64_t steps[] = {1, 2, 0x100, 0x800000, 0x80000000};
@@ -198,7 +208,8 @@ static bool additive(mixer *f, struct family *m, size_t size, bool loud)
                 uint64_t d = steps[i % 5] << (i / 5 % 2 ? 32 : 0);
                 put(m, word ? f(w0, w1 + d, block) : f(w0 + d, w1, block), f(w0, w1, block), 1);
                 if (d << 1) /* flipping the top bit is its own opposite */
-                    put(m, word ? f(w0, w1 - d, block) : f(w0 - d, w1, block), f(w0, w1, block), -1);
+                    put(m, word ? f(w0, w1 - d, block) : f(w0 - d, w1, block), f(w0, w1, block),
+                        -1);
             }
             good &= random_like(m, "additive", loud);
         }
@@ -230,10 +241,16 @@ static bool two_places(mixer *f, struct family *m, size_t size, bool loud)
 static bool word_swaps(mixer *f, struct family *m, size_t size, bool loud)
 {
     for (uint64_t i = 0; i < size / 2; i++) {
-        uint64_t w0 = 0x3F80000000000000u + i % 64, w1 = 0x3F80000000000000u + 64 + i / 64 % 64, block = i / 4096;
+        uint64_t w0 = 0x3F80000000000000u + i % 64;
+        uint64_t w1 = 0x3F80000000000000u + 64 + i / 64 % 64;
+        uint64_t block = i / 4096;
         put(m, f(w1, w0, block), f(w0, w1, block), 1);
-        struct pair x = f(w0, w1, block), y = f(w1, w0, block + 1), u = f(w0, w0, block), v = f(w1, w1, block + 1);
-        put(m, (struct pair){x.a + y.a, x.b + y.b}, (struct pair){u.a + v.a, u.b + v.b}, 1); /* between neighbours */
+        struct pair x = f(w0, w1, block);
+        struct pair y = f(w1, w0, block + 1);
+        struct pair u = f(w0, w0, block);
+        struct pair v = f(w1, w1, block + 1);
+        /* between neighbours */
+        put(m, (struct pair){x.a + y.a, x.b + y.b}, (struct pair){u.a + v.a, u.b + v.b}, 1);
     }
     return random_like(m, "word swaps", loud);
 }
@@ -286,10 +303,13 @@ static bool avalanche(mixer *f, struct family *m, size_t size, bool loud)
     (void)m;
     memset(turned, 0, sizeof turned);
     for (int t = 0; t < trials; t++) {
-        uint64_t w0 = random_bits(&seed), w1 = random_bits(&seed), block = random_bits(&seed) % 1000000;
+        uint64_t w0 = random_bits(&seed);
+        uint64_t w1 = random_bits(&seed);
+        uint64_t block = random_bits(&seed) % 1000000;
         struct pair x = f(w0, w1, block);
         for (int in = 0; in < 128; in++) {
-            struct pair y = f(w0 ^ (in < 64 ? 1ull << in : 0), w1 ^ (in < 64 ? 0 : 1ull << (in - 64)), block);
+            struct pair y = f(w0 ^ (in < 64 ? 1ull << in : 0),
+                              w1 ^ (in < 64 ? 0 : 1ull << (in - 64)), block);
             for (int out = 0; out < 64; out++) {
                 turned[in][out] += (int)((x.a ^ y.a) >> out & 1);
                 turned[in][64 + out] += (int)((x.b ^ y.b) >> out & 1);
@@ -300,7 +320,8 @@ static bool avalanche(mixer *f, struct family *m, size_t size, bool loud)
         for (int out = 0; out < 128; out++)
             biased += fabs(turned[in][out] - trials / 2.0) > trials * 0.1;
     if (loud)
-        print_message("avalanche: %.2f%% of the cells turn in less than 40%% or more than 60%% of %d trials\n",
+        print_message("avalanche: %.2f%% of the cells turn in less than 40%% or more than 60%% of "
+                      "%d trials\n",
                       biased / 163.84, trials);
     return biased < 164; /* 1% */
 }
@@ -347,7 +368,8 @@ typedef struct pair whole(const float *x, size_t n);
 static struct pair ours_finished(const float *x, size_t n)
 {
     int64_t shape = (int64_t)n;
-    struct twin_digest d = twin_digest_finish(twin_digest_bytes(x, 4 * n, 0), 4 * n, TWIN_F32, 1, &shape, 0);
+    struct twin_digest d = twin_digest_finish(twin_digest_bytes(x, 4 * n, 0), 4 * n, TWIN_F32, 1,
+                                              &shape, 0);
     return (struct pair){d.a, d.b};
 }
 
@@ -379,7 +401,15 @@ static struct pair l1_norm(const float *x, size_t n)
     return p;
 }
 
-enum edit { SWAP_ELEMENTS, FLIP_SIGN, FLIP_TWO_SIGNS, SAME_PAIR, APPEND_ZERO, NEGATIVE_ZERO, EDITS };
+enum edit {
+    SWAP_ELEMENTS,
+    FLIP_SIGN,
+    FLIP_TWO_SIGNS,
+    SAME_PAIR,
+    APPEND_ZERO,
+    NEGATIVE_ZERO,
+    EDITS
+};
 
 static bool shows(whole *f, enum edit edit)
 {

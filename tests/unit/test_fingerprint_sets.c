@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every instruction set leaves the bits of the plain C reference: digest, statistics, sketch, views, any alignment. */
+/* Every instruction set leaves the bits of the plain C reference: digest, statistics, sketch,
+ * views, any alignment. */
 #include "fingerprint_test.h"
 #include <stdio.h>
 
@@ -25,9 +26,11 @@ static void same(const struct twin_tensor *t, uint32_t buckets, const char *what
     for (size_t i = 1; kernel_set(i); i++) {
         struct answer a = ask(kernel_set(i), t, buckets);
         if (memcmp(&a, &reference, sizeof a))
-            fail_msg("%s differs from scalar: %s, %s, %lld elements, offset %llu, k %u: digest %d stats %d sketch %d",
+            fail_msg("%s differs from scalar: %s, %s, %lld elements, offset %llu, k %u: digest %d "
+                     "stats %d sketch %d",
                      kernel_set(i)->name, what, twin_dtype_name(t->dtype), (long long)t->shape[0],
-                     (unsigned long long)t->global_offset, buckets, memcmp(&a.digest, &reference.digest, 16) != 0,
+                     (unsigned long long)t->global_offset, buckets,
+                     memcmp(&a.digest, &reference.digest, 16) != 0,
                      memcmp(&a.stats, &reference.stats, sizeof a.stats) != 0,
                      memcmp(&a.sketch, &reference.sketch, sizeof a.sketch) != 0);
     }
@@ -60,8 +63,12 @@ static void test_long(void **state)
             for (int round = 0; round < 4; round++) {
                 int64_t n = (int64_t)(random_bits(&seed) % 10000);
                 size_t shift = random_bits(&seed) % 16;
-                struct twin_tensor t = {
-                    buffer + shift, (enum twin_dtype)dtype, 1, &n, NULL, round ? random_bits(&seed) % 10000 : 0};
+                struct twin_tensor t = {buffer + shift,
+                                        (enum twin_dtype)dtype,
+                                        1,
+                                        &n,
+                                        NULL,
+                                        round ? random_bits(&seed) % 10000 : 0};
                 fill_tensor(buffer + shift, (size_t)n, t.dtype, (enum fill)how, &seed);
                 same(&t, round == 3 ? 64 : 16, "long");
             }
@@ -80,7 +87,8 @@ static void test_strided(void **state)
             fill_tensor(buffer, 64 * 64, (enum twin_dtype)dtype, (enum fill)how, &seed);
             for (int s = 0; s < 5; s++)
                 for (int v = 0; v < 5; v++) {
-                    struct twin_tensor t = {buffer, (enum twin_dtype)dtype, 2, shapes[s], strides[v], (uint64_t)v * 3};
+                    struct twin_tensor t = {buffer,     (enum twin_dtype)dtype, 2, shapes[s],
+                                            strides[v], (uint64_t)v * 3};
                     if (shapes[s][1] > 32 && v == 4)
                         continue;
                     same(&t, 16, "strided");
@@ -123,15 +131,17 @@ static void test_named(void **state)
     for (size_t i = 0; kernel_set(i); i++)
         print_message("set: %s\n", kernel_set(i)->name);
 #ifndef TW_TEST_SIMDE
-    print_message("SKIPPED sets avx512 and neon without the hardware: SIMDe is not installed (libsimde-dev)\n");
+    print_message("SKIPPED sets avx512 and neon without the hardware: SIMDe is not installed "
+                  "(libsimde-dev)\n");
 #endif
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_named), cmocka_unit_test(test_digest_kernel), cmocka_unit_test(test_short),
-        cmocka_unit_test(test_long),  cmocka_unit_test(test_strided),
+        cmocka_unit_test(test_named),   cmocka_unit_test(test_digest_kernel),
+        cmocka_unit_test(test_short),   cmocka_unit_test(test_long),
+        cmocka_unit_test(test_strided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statistics and sketch: against an oracle that decodes elements by arithmetic and sums in long double, against the
- * written definition bit for bit, as an estimate of distance, and in a hostile floating-point environment.
+ * Statistics and sketch: against an oracle that decodes elements by arithmetic and sums in long
+ * double, against the written definition bit for bit, as an estimate of distance, and in a hostile
+ * floating-point environment.
  */
 #include "fingerprint_test.h"
 #include <fenv.h>
@@ -21,7 +22,8 @@ static double decode(uint64_t bits, int exponent, int fraction, bool ieee)
         return f != 0 ? NAN : sign * INFINITY;
     if (!ieee && e == (1 << exponent) - 1 && f == 7) /* e4m3fn */
         return NAN;
-    return sign * (e ? ldexp(f + ldexp(1, fraction), e - bias - fraction) : ldexp(f, 1 - bias - fraction));
+    return sign *
+           (e ? ldexp(f + ldexp(1, fraction), e - bias - fraction) : ldexp(f, 1 - bias - fraction));
 }
 
 static double element(const unsigned char *p, size_t i, enum twin_dtype dtype)
@@ -56,7 +58,8 @@ static bool below(double x, double y) /* -0 below +0 */
     return x < y || (x == 0 && y == 0 && signbit(x) && !signbit(y));
 }
 
-/* The definition, naively: lanes by index mod 16, folded by halves where a chunk of 4,096 ends, in order. */
+/* The definition, naively: lanes by index mod 16, folded by halves where a chunk of 4,096 ends, in
+ * order. */
 static void fold(double *total, double lane[16])
 {
     for (int width = 8; width; width /= 2)
@@ -97,8 +100,8 @@ static void oracle_row(uint64_t row, double *lane, uint32_t lanes, struct twin_s
     }
 }
 
-static void oracle(const unsigned char *p, size_t n, enum twin_dtype dtype, uint64_t first, struct twin_stats *s,
-                   struct twin_sketch *k)
+static void oracle(const unsigned char *p, size_t n, enum twin_dtype dtype, uint64_t first,
+                   struct twin_stats *s, struct twin_sketch *k)
 {
     double sum[16] = {0}, sumsq[16] = {0}, lane[64] = {0};
     uint32_t lanes = k->k < 16 ? 16 : k->k;
@@ -181,7 +184,9 @@ static void test_definition(void **state)
     free(p);
 }
 
-/* The sums are good sums: within the bound of their own summation tree of the sum in long double. */
+/*
+ * The sums are good sums: within the bound of their own summation tree of the sum in long double.
+ */
 static void test_sums_are_accurate(void **state)
 {
     (void)state;
@@ -190,7 +195,8 @@ static void test_sums_are_accurate(void **state)
     float *x = malloc((size_t)n * sizeof *x);
     long double sum = 0, sumsq = 0, magnitude = 0;
     for (int64_t i = 0; i < n; i++) {
-        x[i] = (float)((random_uniform(&seed) - 0.5) * exp2((double)(random_bits(&seed) % 40) - 20));
+        x[i] = (float)((random_uniform(&seed) - 0.5) *
+                       exp2((double)(random_bits(&seed) % 40) - 20));
         sum += x[i];
         sumsq += (long double)x[i] * x[i];
         magnitude += fabsf(x[i]);
@@ -253,7 +259,8 @@ static void sketch_of(const float *x, int64_t n, uint64_t offset, struct twin_sk
 enum change { EVERYWHERE, ONE_COLUMN, ONE_ROW, SPARSE };
 
 /* Root mean square of the relative error of the squared distance, and its mean, over trials. */
-static void estimate_error(enum change change, uint32_t buckets, int trials, double *rms, double *mean)
+static void estimate_error(enum change change, uint32_t buckets, int trials, double *rms,
+                           double *mean)
 {
     const int64_t rows = 64, columns = 1024, n = rows * columns;
     float *x = malloc((size_t)n * sizeof *x), *y = malloc((size_t)n * sizeof *y);
@@ -264,7 +271,8 @@ static void estimate_error(enum change change, uint32_t buckets, int trials, dou
         uint64_t at = random_bits(&seed);
         for (int64_t i = 0; i < n; i++) {
             bool changed = change == EVERYWHERE ||
-                           (change == ONE_COLUMN && i % columns == (int64_t)(at % (uint64_t)columns)) ||
+                           (change == ONE_COLUMN &&
+                            i % columns == (int64_t)(at % (uint64_t)columns)) ||
                            (change == ONE_ROW && i / columns == (int64_t)(at % (uint64_t)rows)) ||
                            (change == SPARSE && random_bits(&seed) % 1000 == 0);
             x[i] = (float)random_uniform(&seed);
@@ -293,8 +301,10 @@ static void test_distance(void **state)
         for (uint32_t k = 16; k <= 64; k *= 4) {
             double rms, mean, expected = sqrt(2.0 / k);
             estimate_error((enum change)change, k, trials, &rms, &mean);
-            print_message("change %d, k %u: rms %.3f (expected %.3f), bias %+.3f\n", change, k, rms, expected, mean);
-            /* Heavier tails than a normal error has: 15% more than expected, and five sigma of the trials. */
+            print_message("change %d, k %u: rms %.3f (expected %.3f), bias %+.3f\n", change, k, rms,
+                          expected, mean);
+            /* Heavier tails than a normal error has: 15% more than expected, and five sigma of the
+             * trials. */
             assert_true(rms < expected * 1.15 * (1 + 5 / sqrt(2.0 * trials)));
             assert_true(rms > expected * 0.5);
             assert_true(fabs(mean) < 5 * expected * 1.15 / sqrt(trials));
@@ -313,7 +323,11 @@ static void test_linear(void **state)
         z[i] = x[i] + y[i];
     }
     for (uint32_t k = 1; k <= 64; k *= 2) {
-        struct twin_sketch a = {.k = k}, b = {.k = k}, c = {.k = k}, whole = {.k = k}, other = {.k = k == 1 ? 2 : 1};
+        struct twin_sketch a = {.k = k};
+        struct twin_sketch b = {.k = k};
+        struct twin_sketch c = {.k = k};
+        struct twin_sketch whole = {.k = k};
+        struct twin_sketch other = {.k = k == 1 ? 2 : 1};
         sketch_of(x, N, 0, &a);
         sketch_of(y, N, 0, &b);
         sketch_of(z, N, 0, &c);
@@ -364,7 +378,8 @@ static void set_mode(uint32_t m)
 {
     __asm__ volatile("ldmxcsr %0" : : "m"(m));
 }
-/* round up, down, to zero; flush-to-zero and denormals-are-zero; exceptions not masked; flags raised */
+/* round up, down, to zero; flush-to-zero and denormals-are-zero; exceptions not masked; flags
+ * raised */
 static const uint32_t modes[] = {0x5F80, 0x3F80, 0x7F80, 0x9FC0, 0xFFC0, 0x0000, 0xDFFF, 0x1FBF};
 #elif defined(__aarch64__)
 static uint32_t get_mode(void)
@@ -386,7 +401,8 @@ static void test_environment(void **state)
     uint64_t seed = 6;
     enum { N = 5000 };
     unsigned char *p = malloc(8 * N);
-    const enum twin_dtype dtypes[] = {TWIN_F32, TWIN_F64, TWIN_F16, TWIN_BF16, TWIN_I64, TWIN_F8_E5M2};
+    const enum twin_dtype dtypes[] = {TWIN_F32,  TWIN_F64, TWIN_F16,
+                                      TWIN_BF16, TWIN_I64, TWIN_F8_E5M2};
     for (size_t set = 0; kernel_set(set); set++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
             for (int how = 0; how < FILL_KINDS; how++) {
@@ -394,7 +410,8 @@ static void test_environment(void **state)
                 fill_tensor(p, N, dtypes[d], (enum fill)how, &seed);
                 if (how == FILL_SPECIAL && d < 2) /* subnormals only: what flushing would lose */
                     for (size_t i = 0; i < N; i++)
-                        memset(p + i * twin_dtype_size(dtypes[d]) + twin_dtype_size(dtypes[d]) - 2, 0, 2);
+                        memset(p + i * twin_dtype_size(dtypes[d]) + twin_dtype_size(dtypes[d]) - 2,
+                               0, 2);
                 tw_fingerprint_use(kernel_set(set));
                 everything(dtypes[d], p, N, &usual);
                 for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {

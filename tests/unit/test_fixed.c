@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order-free sums against MPFR, twice: the definition of <twin/reduce.h> followed to the letter, which must give the same
- * bits, and the exact sum, which must lie within the documented bound. Contributions are spread over processes, orders and
- * parts of the arrays at random. TWINRUN_FULL=1: 3.2e4 reductions, of 5e5 elements and more, for each type.
+ * Order-free sums against MPFR, twice: the definition of <twin/reduce.h> followed to the letter,
+ * which must give the same bits, and the exact sum, which must lie within the documented bound.
+ * Contributions are spread over processes, orders and parts of the arrays at random.
+ * TWINRUN_FULL=1: 3.2e4 reductions, of 5e5 elements and more, for each type.
  */
 #include <fenv.h>
 #if defined(__x86_64__)
@@ -49,11 +50,13 @@ static const char *use_fixed(size_t i)
 static int block_top(const struct reduction *r, int64_t i)
 {
     const struct shape s = shape_of(r->dtype);
-    const int64_t first = i / r->block * r->block, end = first + r->block < r->n ? first + r->block : r->n;
+    const int64_t first = i / r->block * r->block;
+    const int64_t end = first + r->block < r->n ? first + r->block : r->n;
     int most = 1;
     for (int64_t c = 0; c < r->count; c++)
         for (int64_t k = first; k < end; k++) {
-            const int field = (int)(element(r->x[c], (size_t)k, r->size) >> s.fraction) & ((1 << s.exponent) - 1);
+            const int field = (int)(element(r->x[c], (size_t)k, r->size) >> s.fraction) &
+                              ((1 << s.exponent) - 1);
             most = field > most && field < (1 << s.exponent) - 1 ? field : most;
         }
     return most - (1 << (s.exponent - 1)) + 2;
@@ -77,7 +80,8 @@ static void round_quotient(double *out, const mpfr_t sum, int64_t divisor, enum 
     mpfr_clear(q);
 }
 
-/* What element i must be; and, in units of 2^(E-B-1), how far it is from the exact quotient and how far it may be. */
+/* What element i must be; and, in units of 2^(E-B-1), how far it is from the exact quotient and how
+ * far it may be. */
 static double expect(const struct reduction *r, int64_t i, int top, double *error, double *bound)
 {
     int bits = 62;
@@ -125,17 +129,22 @@ static double expect(const struct reduction *r, int64_t i, int top, double *erro
     return plus ? INFINITY : minus ? -INFINITY : value;
 }
 
-static void compare(const struct reduction *r, const char *set, const char *way, const char *out, const double *expected)
+static void compare(const struct reduction *r, const char *set, const char *way, const char *out,
+                    const double *expected)
 {
     const struct shape s = shape_of(r->dtype);
-    const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) | (uint64_t)1 << (s.fraction - 1);
+    const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) |
+                               (uint64_t)1 << (s.fraction - 1);
     for (int64_t i = 0; i < r->n; i++) {
         const uint64_t bits = element(out, (size_t)i, r->size);
         const double found = decode(s, bits);
-        if (isnan(expected[i]) ? bits != canonical : memcmp(&found, &expected[i], sizeof found) != 0)
-            fail_msg("%s, %s: %s, numbers %d, element %lld of %lld, block %lld, total %lld, divisor %lld: expected %a, found %a",
-                     set, way, twin_dtype_name(r->dtype), (int)r->how, (long long)i, (long long)r->n, (long long)r->block,
-                     (long long)r->total, (long long)r->divisor, expected[i], found);
+        if (isnan(expected[i]) ? bits != canonical
+                               : memcmp(&found, &expected[i], sizeof found) != 0)
+            fail_msg("%s, %s: %s, numbers %d, element %lld of %lld, block %lld, total %lld, "
+                     "divisor %lld: expected %a, found %a",
+                     set, way, twin_dtype_name(r->dtype), (int)r->how, (long long)i,
+                     (long long)r->n, (long long)r->block, (long long)r->total,
+                     (long long)r->divisor, expected[i], found);
     }
 }
 
@@ -157,7 +166,8 @@ static void max_into(void *to, const void *from, int64_t n, int bytes)
 
 static void general(const struct reduction *r, char *out, uint64_t *seed)
 {
-    static uint16_t mine[LONGEST], exponents[LONGEST], special_mine[3 * LONGEST + 2], specials[3 * LONGEST + 2];
+    static uint16_t mine[LONGEST], exponents[LONGEST], special_mine[3 * LONGEST + 2],
+        specials[3 * LONGEST + 2];
     static int64_t part[LONGEST], sum[LONGEST];
     const int64_t blocks = twin_fixed_blocks(r->n, r->block);
     const int bytes = twin_fixed_exponent_bytes(r->dtype);
@@ -170,7 +180,8 @@ static void general(const struct reduction *r, char *out, uint64_t *seed)
     for (int64_t rank = 0; rank < ranks; rank++) {
         memset(mine, 0, sizeof mine);
         for (int64_t c = rank; c < r->count; c += ranks)
-            assert_int_equal(twin_fixed_exponents(r->dtype, r->x[order[c]], r->n, r->block, mine, NULL), 0);
+            assert_int_equal(
+                twin_fixed_exponents(r->dtype, r->x[order[c]], r->n, r->block, mine, NULL), 0);
         max_into(exponents, mine, blocks, bytes);
     }
     const int64_t flagged = twin_fixed_flagged(r->dtype, exponents, blocks);
@@ -181,35 +192,49 @@ static void general(const struct reduction *r, char *out, uint64_t *seed)
     for (int64_t rank = 0; flagged && rank < ranks; rank++) {
         memset(special_mine, 0, sizeof special_mine);
         for (int64_t c = rank; c < r->count; c += ranks)
-            assert_int_equal(twin_fixed_specials(r->dtype, r->x[order[c]], r->n, r->block, exponents, special_mine, NULL), 0);
+            assert_int_equal(twin_fixed_specials(r->dtype, r->x[order[c]], r->n, r->block,
+                                                 exponents, special_mine, NULL),
+                             0);
         max_into(specials, special_mine, count, bytes);
     }
     memset(sum, 0, sizeof sum);
     /* Each rank's share in two parts, that begin at whole blocks. */
-    const int64_t cut = blocks ? (int64_t)(random_bits(seed) % (uint64_t)(blocks + 1)) * r->block : 0;
+    const int64_t cut = blocks ? (int64_t)(random_bits(seed) % (uint64_t)(blocks + 1)) * r->block
+                               : 0;
     const int64_t first = cut < r->n ? cut : r->n;
     const char *const later_exponents = (char *)exponents + first / r->block * bytes;
-    const char *const later_specials = (char *)specials + twin_fixed_specials_count(r->dtype, r->block, exponents, first / r->block) * bytes;
+    const char *const later_specials =
+        (char *)specials +
+        twin_fixed_specials_count(r->dtype, r->block, exponents, first / r->block) * bytes;
     for (int64_t rank = 0; rank < ranks; rank++) {
         memset(part, 0, sizeof part);
         for (int64_t c = rank; c < r->count; c += ranks) {
             const char *x = r->x[order[c]];
-            assert_int_equal(twin_fixed_add(r->dtype, x + (size_t)first * r->size, r->n - first, r->block, r->total, later_exponents,
-                                            later_specials, part + first, NULL), 0);
-            assert_int_equal(twin_fixed_add(r->dtype, x, first, r->block, r->total, exponents, flagged ? specials : NULL, part, NULL), 0);
+            assert_int_equal(twin_fixed_add(r->dtype, x + (size_t)first * r->size, r->n - first,
+                                            r->block, r->total, later_exponents, later_specials,
+                                            part + first, NULL),
+                             0);
+            assert_int_equal(twin_fixed_add(r->dtype, x, first, r->block, r->total, exponents,
+                                            flagged ? specials : NULL, part, NULL),
+                             0);
         }
         for (int64_t i = 0; i < r->n; i++)
             sum[i] += part[i];
     }
-    assert_int_equal(twin_fixed_round(r->dtype, sum + first, r->n - first, r->block, r->total, r->divisor, later_exponents,
-                                      later_specials, out + (size_t)first * r->size, NULL), 0);
-    assert_int_equal(twin_fixed_round(r->dtype, sum, first, r->block, r->total, r->divisor, exponents, specials, out, NULL), 0);
+    assert_int_equal(twin_fixed_round(r->dtype, sum + first, r->n - first, r->block, r->total,
+                                      r->divisor, later_exponents, later_specials,
+                                      out + (size_t)first * r->size, NULL),
+                     0);
+    assert_int_equal(twin_fixed_round(r->dtype, sum, first, r->block, r->total, r->divisor,
+                                      exponents, specials, out, NULL),
+                     0);
 }
 
 static void draw_reduction(struct reduction *r, enum twin_dtype dtype, enum how how, uint64_t *seed)
 {
     static const int64_t blocks[] = {1, 2, 7, 64, 100, 1024, TWIN_FIXED_MAX_BLOCK};
-    static const int64_t divisors[] = {1, 1, 2, 3, 5, 24, 1000003, TWIN_FIXED_MAX_TOTAL, 0x7FFFFFFF};
+    static const int64_t divisors[] = {1,         1, 2, 3, 5, 24, 1000003, TWIN_FIXED_MAX_TOTAL,
+                                       0x7FFFFFFF};
     r->dtype = dtype;
     r->how = how;
     r->size = twin_dtype_size(dtype);
@@ -218,12 +243,19 @@ static void draw_reduction(struct reduction *r, enum twin_dtype dtype, enum how 
     if (r->block > LONGEST) /* one block of everything; marks would not fit the buffers */
         r->block = how == ANY_BITS || how == ONE_SPECIAL ? LONGEST : r->block;
     r->count = (int64_t)(random_bits(seed) % 8 ? random_bits(seed) % 12 : random_bits(seed) % MOST);
-    r->total = r->count < 1 ? 1 : random_bits(seed) % 4 ? r->count : r->count + (int64_t)(random_bits(seed) % (uint64_t)(TWIN_FIXED_MAX_TOTAL - r->count));
+    r->total = r->count < 1 ? 1
+               : random_bits(seed) % 4
+                   ? r->count
+                   : r->count +
+                         (int64_t)(random_bits(seed) % (uint64_t)(TWIN_FIXED_MAX_TOTAL - r->count));
     r->divisor = random_bits(seed) % 3 ? divisors[random_bits(seed) % 9] : r->total;
     for (int64_t c = 0; c < r->count; c++) {
         r->x[c] = r->memory[c] + random_bits(seed) % 64;
         uint64_t same = 12345; /* contributions of like size */
-        fill(r->x[c], (size_t)r->n, dtype, how, how == LIKE_SIZED || how == ANY_FINITE || how == ANY_BITS ? seed : random_bits(seed) % 2 ? seed : &same);
+        fill(r->x[c], (size_t)r->n, dtype, how,
+             how == LIKE_SIZED || how == ANY_FINITE || how == ANY_BITS ? seed
+             : random_bits(seed) % 2                                   ? seed
+                                                                       : &same);
     }
 }
 
@@ -248,7 +280,9 @@ static void test_against_mpfr(void **state)
                 const char *set;
                 for (size_t k = 0; (set = use_fixed(k)); k++) {
                     memset(out, 0x5A, sizeof out);
-                    assert_int_equal(twin_fixed_sum(r.dtype, (const void *const *)r.x, r.count, r.n, r.block, r.total, r.divisor, out, NULL), 0);
+                    assert_int_equal(twin_fixed_sum(r.dtype, (const void *const *)r.x, r.count, r.n,
+                                                    r.block, r.total, r.divisor, out, NULL),
+                                     0);
                     compare(&r, set, "at once", out, expected);
                     assert_int_equal(out[(size_t)r.n * r.size], 0x5A);
                     memset(out, 0x5A, sizeof out);
@@ -259,7 +293,10 @@ static void test_against_mpfr(void **state)
                         const char *kept = r.x[r.count - 1];
                         memcpy(out, kept, (size_t)r.n * r.size);
                         r.x[r.count - 1] = out;
-                        assert_int_equal(twin_fixed_sum(r.dtype, (const void *const *)r.x, r.count, r.n, r.block, r.total, r.divisor, out, NULL), 0);
+                        assert_int_equal(twin_fixed_sum(r.dtype, (const void *const *)r.x, r.count,
+                                                        r.n, r.block, r.total, r.divisor, out,
+                                                        NULL),
+                                         0);
                         compare(&r, set, "in place", out, expected);
                         r.x[r.count - 1] = (char *)(uintptr_t)kept;
                     }
@@ -268,7 +305,8 @@ static void test_against_mpfr(void **state)
     tw_fixed_use(NULL);
 }
 
-static void mpfr_quotient(double *out, int64_t sum, int64_t divisor, int exponent, enum twin_dtype dtype)
+static void mpfr_quotient(double *out, int64_t sum, int64_t divisor, int exponent,
+                          enum twin_dtype dtype)
 {
     mpfr_t v;
     mpfr_init2(v, 64);
@@ -278,8 +316,8 @@ static void mpfr_quotient(double *out, int64_t sum, int64_t divisor, int exponen
     mpfr_clear(v);
 }
 
-/* Quotients beside a boundary between two numbers of the type, or on it; subnormal ones too: kernels are right or say that
- * they are not sure, and the slow way is right. */
+/* Quotients beside a boundary between two numbers of the type, or on it; subnormal ones too:
+ * kernels are right or say that they are not sure, and the slow way is right. */
 static void test_close_quotients(void **state)
 {
     (void)state;
@@ -289,29 +327,38 @@ static void test_close_quotients(void **state)
         const enum twin_dtype dtype = dtypes[1 + random_bits(&seed) % 3];
         const enum tw_kind kind = dtype == TWIN_F32 ? TW_F32 : dtype == TWIN_F16 ? TW_F16 : TW_BF16;
         const struct shape s = shape_of(dtype);
-        const int64_t divisor = (int64_t)(random_bits(&seed) % 2 ? 3 + 2 * (random_bits(&seed) % 30) : (random_bits(&seed) >> 33 | 1));
+        const int64_t divisor = (int64_t)(random_bits(&seed) % 2 ? 3 + 2 * (random_bits(&seed) % 30)
+                                                                 : (random_bits(&seed) >> 33 | 1));
         const int length = 64 - __builtin_clzll((uint64_t)divisor);
         /* one bit more than the type has: odd ones lie in the middle between two numbers */
-        const int64_t middle = (int64_t)((uint64_t)1 << (s.fraction + 1) | (random_bits(&seed) & (((uint64_t)1 << (s.fraction + 1)) - 1)));
-        const int room = 61 - length - s.fraction - 2, shift = room > 0 ? (int)(random_bits(&seed) % (uint64_t)room) : 0;
+        const int64_t middle =
+            (int64_t)((uint64_t)1 << (s.fraction + 1) |
+                      (random_bits(&seed) & (((uint64_t)1 << (s.fraction + 1)) - 1)));
+        const int room = 61 - length - s.fraction - 2;
+        const int shift = room > 0 ? (int)(random_bits(&seed) % (uint64_t)room) : 0;
         int64_t sum = (middle * divisor << shift) + (int64_t)(random_bits(&seed) % 3) - 1;
         sum = random_bits(&seed) % 2 ? sum : -sum;
-        const int bias = (1 << (s.exponent - 1)) - 1; /* from subnormal, on every place, to overflow */
-        const int lead = random_bits(&seed) % 2 ? 1 - bias - (int)(random_bits(&seed) % (uint64_t)(s.fraction + 3))
-                                                : (int)(random_bits(&seed) % (uint64_t)(2 * bias)) - bias + 2;
+        /* from subnormal, on every place, to overflow */
+        const int bias = (1 << (s.exponent - 1)) - 1;
+        const int lead = random_bits(&seed) % 2
+                             ? 1 - bias - (int)(random_bits(&seed) % (uint64_t)(s.fraction + 3))
+                             : (int)(random_bits(&seed) % (uint64_t)(2 * bias)) - bias + 2;
         const int exponent = lead - s.fraction - 1 - shift;
         double expected;
         mpfr_quotient(&expected, sum, divisor, exponent, dtype);
-        const double slow = decode(s, tw_fixed_round_one(sum, (uint64_t)divisor, exponent, tw_float_formats[kind]));
+        const double slow = decode(
+            s, tw_fixed_round_one(sum, (uint64_t)divisor, exponent, tw_float_formats[kind]));
         assert_memory_equal(&slow, &expected, 8);
-        const struct tw_fixed_set *const sets[] = {&tw_fixed_plain,
+        const struct tw_fixed_set *const sets[] = {
+            &tw_fixed_plain,
 #if defined(__x86_64__)
-                                                   twin_fingerprint_force("avx2", NULL) == 0 ? &tw_fixed_avx2 : &tw_fixed_plain,
+            twin_fingerprint_force("avx2", NULL) == 0 ? &tw_fixed_avx2 : &tw_fixed_plain,
 #endif
         };
         for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
             uint64_t bits = 0;
-            if (!sets[k]->divide[kind](&sum, 1, (struct tw_fixed_way){(double)divisor, ldexp(1, exponent)}, &bits))
+            if (!sets[k]->divide[kind](
+                    &sum, 1, (struct tw_fixed_way){(double)divisor, ldexp(1, exponent)}, &bits))
                 continue;
             const double found = decode(s, bits);
             assert_memory_equal(&found, &expected, 8);
@@ -321,7 +368,8 @@ static void test_close_quotients(void **state)
     assert_true(sure > 4000); /* where there is no doubt they do not doubt: even `middle`, normal */
 }
 
-/* The reference, element by element, as CUDA kernels do it, gives the integers that the vector kernels give. */
+/* The reference, element by element, as CUDA kernels do it, gives the integers that the vector
+ * kernels give. */
 static void test_element_reference(void **state)
 {
     (void)state;
@@ -329,25 +377,40 @@ static void test_element_reference(void **state)
     uint64_t seed = 9;
     for (int round = 0; round < 600; round++) {
         draw_reduction(&r, dtypes[round % 4], (enum how)(round / 4 % HOWS), &seed);
-        const enum tw_kind kind = round % 4 == 0 ? TW_F64 : round % 4 == 1 ? TW_F32 : round % 4 == 2 ? TW_F16 : TW_BF16;
-        assert_int_equal(dtypes[round % 4], kind == TW_F64 ? TWIN_F64 : kind == TW_F32 ? TWIN_F32 : kind == TW_F16 ? TWIN_F16 : TWIN_BF16);
+        const enum tw_kind kind = round % 4 == 0   ? TW_F64
+                                  : round % 4 == 1 ? TW_F32
+                                  : round % 4 == 2 ? TW_F16
+                                                   : TW_BF16;
+        assert_int_equal(dtypes[round % 4], kind == TW_F64   ? TWIN_F64
+                                            : kind == TW_F32 ? TWIN_F32
+                                            : kind == TW_F16 ? TWIN_F16
+                                                             : TWIN_BF16);
         for (int64_t c = 0; c < r.count; c++)
             for (int64_t i = 0; i < r.n; i++) {
                 const uint64_t bits = element(r.x[c], (size_t)i, r.size);
                 const int top = block_top(&r, i), used = twin_fixed_bits(r.total);
-                const uint8_t narrow = (uint8_t)(top - 2 + ((1 << (shape_of(r.dtype).exponent - 1)) - 1));
-                const uint16_t wide = (uint16_t)(top - 2 + ((1 << (shape_of(r.dtype).exponent - 1)) - 1));
+                const uint8_t narrow = (uint8_t)(top - 2 +
+                                                 ((1 << (shape_of(r.dtype).exponent - 1)) - 1));
+                const uint16_t wide = (uint16_t)(top - 2 +
+                                                 ((1 << (shape_of(r.dtype).exponent - 1)) - 1));
                 int64_t sum = 0;
                 if (tw_element_mark(bits, tw_float_formats[kind]))
                     continue;
-                assert_int_equal(twin_fixed_add(r.dtype, r.x[c] + (size_t)i * r.size, 1, 1, r.total,
-                                                kind == TW_F64 ? (const void *)&wide : (const void *)&narrow, NULL, &sum, NULL), 0);
-                assert_int_equal(tw_element_units(bits, tw_float_formats[kind], tw_unit_exponent(wide, used, tw_float_formats[kind])), sum);
+                assert_int_equal(
+                    twin_fixed_add(r.dtype, r.x[c] + (size_t)i * r.size, 1, 1, r.total,
+                                   kind == TW_F64 ? (const void *)&wide : (const void *)&narrow,
+                                   NULL, &sum, NULL),
+                    0);
+                assert_int_equal(
+                    tw_element_units(bits, tw_float_formats[kind],
+                                     tw_unit_exponent(wide, used, tw_float_formats[kind])),
+                    sum);
             }
     }
 }
 
-/* Where typical gradients are concerned the result is the correctly rounded sum: that of the exact sum. */
+/* Where typical gradients are concerned the result is the correctly rounded sum: that of the exact
+ * sum. */
 static void test_correctly_rounded(void **state)
 {
     (void)state;
@@ -388,7 +451,8 @@ static void test_wrong_use(void **state)
     assert_int_equal(twin_fixed_exponents(TWIN_F32, NULL, 4, 2, e, NULL), TWIN_EINVAL);
     assert_int_equal(twin_fixed_exponents(TWIN_F32, x, 4, 2, NULL, NULL), TWIN_EINVAL);
     assert_int_equal(twin_fixed_exponents(TWIN_F32, x, 4, 0, e, NULL), TWIN_EINVAL);
-    assert_int_equal(twin_fixed_exponents(TWIN_F32, x, 4, TWIN_FIXED_MAX_BLOCK + 1, e, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_fixed_exponents(TWIN_F32, x, 4, TWIN_FIXED_MAX_BLOCK + 1, e, NULL),
+                     TWIN_EINVAL);
     assert_int_equal(twin_fixed_exponents(TWIN_I32, x, 4, 2, e, NULL), TWIN_EINVAL);
     assert_int_equal(twin_fixed_exponents((enum twin_dtype)99, x, 4, 2, e, NULL), TWIN_EINVAL);
     assert_int_equal(twin_fixed_exponents(TWIN_F32, NULL, 0, 2, NULL, NULL), 0);
@@ -442,10 +506,12 @@ static void test_floating_point_mode(void **state)
     assert_int_equal(twin_fixed_exponents(TWIN_F64, x, 2, 1, e, NULL), 0);
     for (size_t m = 0; m < 3; m++) {
         assert_int_equal(fesetround(modes[m]), 0);
-        const int rc = twin_fixed_add(TWIN_F64, x, 2, 1, 1, e, NULL, sum, &err), rc2 = twin_fixed_round(TWIN_F64, sum, 2, 1, 1, 1, e, NULL, out, NULL);
+        const int rc = twin_fixed_add(TWIN_F64, x, 2, 1, 1, e, NULL, sum, &err);
+        const int rc2 = twin_fixed_round(TWIN_F64, sum, 2, 1, 1, 1, e, NULL, out, NULL);
         const int rc3 = twin_fixed_sum(TWIN_F64, p, 1, 2, 1, 1, 1, out, NULL), mode = fegetround();
         fesetround(FE_TONEAREST);
-        assert_true(rc == TWIN_EINVAL && rc2 == TWIN_EINVAL && rc3 == TWIN_EINVAL && mode == modes[m]);
+        assert_true(rc == TWIN_EINVAL && rc2 == TWIN_EINVAL && rc3 == TWIN_EINVAL &&
+                    mode == modes[m]);
     }
     assert_non_null(strstr(err.message, "default floating-point mode"));
 #if defined(__x86_64__)
@@ -477,7 +543,8 @@ static void test_floating_point_mode(void **state)
 static void test_by_heart(void **state)
 {
     (void)state;
-    const float a[6] = {-0.0f, 1, 0x1p127f, NAN, INFINITY, -INFINITY}, b[6] = {-0.0f, -1, 0x1p127f, 1, INFINITY, INFINITY};
+    const float a[6] = {-0.0f, 1, 0x1p127f, NAN, INFINITY, -INFINITY};
+    const float b[6] = {-0.0f, -1, 0x1p127f, 1, INFINITY, INFINITY};
     const void *p[2] = {a, b};
     uint32_t out[6];
     assert_int_equal(twin_fixed_sum(TWIN_F32, p, 2, 6, 1, 2, 1, out, NULL), 0);
@@ -506,8 +573,13 @@ static void test_by_heart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_heart), cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_floating_point_mode),
-        cmocka_unit_test(test_close_quotients), cmocka_unit_test(test_element_reference), cmocka_unit_test(test_correctly_rounded), cmocka_unit_test(test_against_mpfr),
+        cmocka_unit_test(test_by_heart),
+        cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_floating_point_mode),
+        cmocka_unit_test(test_close_quotients),
+        cmocka_unit_test(test_element_reference),
+        cmocka_unit_test(test_correctly_rounded),
+        cmocka_unit_test(test_against_mpfr),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Factors and worlds: the table, lists, factor files, plans, and what the processes' words are taken for. */
+/* Factors and worlds: the table, lists, factor files, plans, and what the processes' words are
+ * taken for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,12 +19,14 @@
 
 static struct twin_factors factors;
 
-/* Where an installation has its parts: library and Python half in one folder, made of links into the build folder. */
+/* Where an installation has its parts: library and Python half in one folder, made of links into
+ * the build folder. */
 static char parts[64] = "/tmp/twin-parts-XXXXXX";
 
 static int set_up(void **state)
 {
-    static const char *const link[][2] = {{"agents/libtwinrun.so", "libtwinrun.so"}, {"python", "python"}};
+    static const char *const link[][2] = {{"agents/libtwinrun.so", "libtwinrun.so"},
+                                          {"python", "python"}};
     const char *build = getenv("TWINRUN_BUILD");
     (void)state;
     if (!build || !mkdtemp(parts))
@@ -52,7 +55,8 @@ static int tear_down(void **state)
 
 static void every_row_is_whole(void **state)
 {
-    static const char layers[] = " data rng init forward backward collective optimizer checkpoint environment hardware schedule artifact ";
+    static const char layers[] = " data rng init forward backward collective optimizer checkpoint "
+                                 "environment hardware schedule artifact ";
     (void)state;
     assert_true(factors.count > 0);
     for (size_t i = 0; i < factors.count; i++) {
@@ -64,7 +68,8 @@ static void every_row_is_whole(void **state)
         assert_true(*f->title && *f->how && *f->fix);
         assert_true(f->unavailable || f->pin || f->vary);
     }
-    static const char *const never[] = {"match-order", "restore.rng", "restore.scheduler", "version:NAME", "device"};
+    static const char *const never[] = {"match-order", "restore.rng", "restore.scheduler",
+                                        "version:NAME", "device"};
     for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
         assert_non_null(twin_factor_find(&factors, never[i])->unavailable);
     assert_null(twin_factor_find(&factors, "hash"));
@@ -72,7 +77,8 @@ static void every_row_is_whole(void **state)
 
 static void layers_come_in_their_order(void **state)
 {
-    static const char layers[] = "data rng init forward backward collective optimizer checkpoint environment hardware schedule artifact";
+    static const char layers[] = "data rng init forward backward collective optimizer checkpoint "
+                                 "environment hardware schedule artifact";
     const char *at = layers;
     (void)state;
     for (size_t i = 0; i < factors.count; i++) {
@@ -91,7 +97,8 @@ static const struct twin_setting *setting(const struct twin_world *w, const char
     return NULL;
 }
 
-/* A build with a sanitizer has no library of hot functions: what these tests say of malloc-fill and noise does not hold there. */
+/* A build with a sanitizer has no library of hot functions: what these tests say of malloc-fill and
+ * noise does not hold there. */
 static void needs_hot_library(void)
 {
     for (size_t i = 0; i < factors.count; i++)
@@ -127,7 +134,9 @@ static void lists_add_and_take_away(void **state)
     char *left_out;
     (void)state;
     needs_hot_library();
-    assert_int_equal(twin_world_parse(&factors, "all,-threads,-clock,entropy=7,noise=vary:3", &w, &left_out, NULL), 0);
+    assert_int_equal(twin_world_parse(&factors, "all,-threads,-clock,entropy=7,noise=vary:3", &w,
+                                      &left_out, NULL),
+                     0);
     assert_null(setting(&w, "threads"));
     assert_null(setting(&w, "clock"));
     assert_null(strstr(left_out, "clock")); /* the user knows */
@@ -147,12 +156,17 @@ static void lists_add_and_take_away(void **state)
 
 static void bad_lists_are_refused_by_name(void **state)
 {
-    static const struct { const char *list; int code; const char *says; } row[] = {
+    static const struct {
+        const char *list;
+        int code;
+        const char *says;
+    } row[] = {
         {"", TWIN_EINVAL, "found nothing"},
         {"threads,,clock", TWIN_EINVAL, "between the commas"},
         {"hashseed", TWIN_EINVAL, "did you mean hash-seed?"},
         {"all,-thread", TWIN_EINVAL, "did you mean threads?"},
-        {"threads=many", TWIN_EINVAL, "threads: expected a whole number from 0 to 1024, or vary:SEED, found \"many\""},
+        {"threads=many", TWIN_EINVAL,
+         "threads: expected a whole number from 0 to 1024, or vary:SEED, found \"many\""},
         {"threads=4000", TWIN_EINVAL, "from 0 to 1024"},
         {"malloc-fill=256", TWIN_EINVAL, "from 0 to 255"},
         {"aslr=3", TWIN_EINVAL, "takes no value"},
@@ -170,8 +184,10 @@ static void bad_lists_are_refused_by_name(void **state)
         struct twin_error err = TWIN_ERROR_INIT;
         struct twin_world w;
         char *left_out;
-        if (twin_world_parse(&factors, row[i].list, &w, &left_out, &err) != row[i].code || !strstr(err.message, row[i].says))
-            fail_msg("%s: code %d, \"%s\", expected \"%s\"", row[i].list, err.code, err.message, row[i].says);
+        if (twin_world_parse(&factors, row[i].list, &w, &left_out, &err) != row[i].code ||
+            !strstr(err.message, row[i].says))
+            fail_msg("%s: code %d, \"%s\", expected \"%s\"", row[i].list, err.code, err.message,
+                     row[i].says);
         assert_null(w.setting);
         assert_null(left_out);
     }
@@ -194,7 +210,8 @@ static void plan_of(const char *list, struct twin_world_plan *p)
 {
     struct twin_world w;
     struct twin_error err = TWIN_ERROR_INIT;
-    if (twin_world_parse(&factors, list, &w, NULL, &err) != 0 || twin_world_plan(&w, job, p, &err) != 0)
+    if (twin_world_parse(&factors, list, &w, NULL, &err) != 0 ||
+        twin_world_plan(&w, job, p, &err) != 0)
         fail_msg("%s: %s", list, err.message);
     twin_world_free(&w);
 }
@@ -209,19 +226,22 @@ static void plans_say_who_does_what(void **state)
     assert_string_equal(variable(&p, "MKL_NUM_THREADS"), "3");
     assert_string_equal(variable(&p, "OPENBLAS_NUM_THREADS"), "3");
     assert_string_equal(variable(&p, "TWINRUN_PINS"), "threads=pin:3");
-    assert_string_equal(variable(&p, "TWINRUN_HELD"), "PYTHONHASHSEED,OMP_NUM_THREADS,MKL_NUM_THREADS,OPENBLAS_NUM_THREADS");
+    assert_string_equal(variable(&p, "TWINRUN_HELD"),
+                        "PYTHONHASHSEED,OMP_NUM_THREADS,MKL_NUM_THREADS,OPENBLAS_NUM_THREADS");
     assert_null(variable(&p, "TWINRUN_FACTORS"));
     assert_true(!p.no_aslr && p.cpu == -1 && !p.hot && !p.argv && p.env[p.env_count] == NULL);
     twin_world_plan_free(&p);
 
     plan_of("entropy=9,dir-order,clock", &p);
-    assert_string_equal(variable(&p, "TWINRUN_FACTORS"), "dir-order=pin,entropy=pin:9,clock=pin:1700000000");
+    assert_string_equal(variable(&p, "TWINRUN_FACTORS"),
+                        "dir-order=pin,entropy=pin:9,clock=pin:1700000000");
     assert_null(variable(&p, "TWINRUN_PINS"));
     assert_false(p.hot);
     twin_world_plan_free(&p);
 
     plan_of("seed.python=vary:4,seed.torch=2,torch-deterministic", &p);
-    assert_string_equal(variable(&p, "TWINRUN_PINS"), "seed.python=vary:4,seed.torch=pin:2,torch-deterministic=pin");
+    assert_string_equal(variable(&p, "TWINRUN_PINS"),
+                        "seed.python=vary:4,seed.torch=pin:2,torch-deterministic=pin");
     twin_world_plan_free(&p);
 
     plan_of("affinity", &p);
@@ -272,7 +292,8 @@ static void libraries_of_hot_functions_and_layout(void **state)
 
 static void variations_differ_from_the_pin(void **state)
 {
-    static const char *const ids[] = {"hash-seed", "threads", "isa"}, *const names[] = {"PYTHONHASHSEED", "OMP_NUM_THREADS", "ATEN_CPU_CAPABILITY"};
+    static const char *const ids[] = {"hash-seed", "threads", "isa"};
+    static const char *const names[] = {"PYTHONHASHSEED", "OMP_NUM_THREADS", "ATEN_CPU_CAPABILITY"};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct twin_world_plan pinned, shaken;
@@ -321,10 +342,15 @@ static void factor_files_add_factors(void **state)
     struct twin_world_plan p;
     struct twin_error err;
     (void)state;
-    assert_int_equal(load("# mine\n[[factor]]\nid = \"user:schedule\"\nlayer = 'forward'\ntitle = \"how loops are split\"\nunit = \"exposure\"\n"
-                          "env = {OMP_SCHEDULE = \"static\", OMP_DYNAMIC = 'false'} # both\nvary_env = {OMP_SCHEDULE = \"dynamic,1\"}\n\n"
-                          "[[factor]]\nid = \"user:workers\"\nlayer = \"data\"\ntitle = \"workers\"\nfix = \"use none\"\nreplace = [\"--workers=4\", \"--workers=0\"]\n",
-                          &f, &err), 0);
+    assert_int_equal(
+        load("# mine\n[[factor]]\nid = \"user:schedule\"\nlayer = 'forward'\ntitle = \"how loops "
+             "are split\"\nunit = \"exposure\"\n"
+             "env = {OMP_SCHEDULE = \"static\", OMP_DYNAMIC = 'false'} # both\nvary_env = "
+             "{OMP_SCHEDULE = \"dynamic,1\"}\n\n"
+             "[[factor]]\nid = \"user:workers\"\nlayer = \"data\"\ntitle = \"workers\"\nfix = "
+             "\"use none\"\nreplace = [\"--workers=4\", \"--workers=0\"]\n",
+             &f, &err),
+        0);
     const struct twin_factor *schedule = twin_factor_find(&f, "user:schedule");
     assert_string_equal(schedule->pin, "OMP_SCHEDULE=static, OMP_DYNAMIC=false");
     assert_string_equal(schedule->vary, "OMP_SCHEDULE=dynamic,1");
@@ -348,7 +374,9 @@ static void factor_files_add_factors(void **state)
 
 static void factor_files_are_refused_by_line(void **state)
 {
-    static const struct { const char *text, *says; } row[] = {
+    static const struct {
+        const char *text, *says;
+    } row[] = {
         {"", "no [[factor]] in it"},
         {"id = \"user:a\"\n", "line 1: expected [[factor]]"},
         {"[[factors]]\n", "line 1: expected [[factor]]"},
@@ -371,14 +399,17 @@ static void factor_files_are_refused_by_line(void **state)
         {GOOD "title = \"u\"\n", "line 5: key title is given twice"},
         {GOOD "unit = \"day\"\n", "line 5: unit: expected \"run\""},
         {GOOD "title2 = \"never ends\n", "line 5: expected a string that ends on its line"},
-        {GOOD "env = {A = \"1\"}\n" GOOD "env = {A = \"1\"}\n", "line 6: there is a factor user:a already"},
+        {GOOD "env = {A = \"1\"}\n" GOOD "env = {A = \"1\"}\n",
+         "line 6: there is a factor user:a already"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct twin_factors f;
         struct twin_error err;
-        if (load(row[i].text, &f, &err) != TWIN_EFORMAT || !strstr(err.message, row[i].says) || !strstr(err.message, file))
-            fail_msg("row %zu: code %d, \"%s\", expected \"%s\"", i, err.code, err.message, row[i].says);
+        if (load(row[i].text, &f, &err) != TWIN_EFORMAT || !strstr(err.message, row[i].says) ||
+            !strstr(err.message, file))
+            fail_msg("row %zu: code %d, \"%s\", expected \"%s\"", i, err.code, err.message,
+                     row[i].says);
         assert_int_equal(f.count, 0);
     }
     struct twin_factors f;
@@ -397,7 +428,11 @@ static void say(const char *name, const char *text)
     tw_free(path);
 }
 
-struct expectation { const char *list; enum twin_effect effect; const char *text; };
+struct expectation {
+    const char *list;
+    enum twin_effect effect;
+    const char *text;
+};
 
 static void check_effects(const struct twin_run *run, const struct expectation *x, size_t n)
 {
@@ -407,7 +442,8 @@ static void check_effects(const struct twin_run *run, const struct expectation *
         assert_int_equal(twin_world_parse(&factors, x[i].list, &w, NULL, NULL), 0);
         assert_int_equal(twin_world_effects(&w, run, &e, NULL), 0);
         if (e[0].effect != x[i].effect || !strstr(e[0].text, x[i].text))
-            fail_msg("%s: effect %d, \"%s\", expected %d, \"%s\"", x[i].list, (int)e[0].effect, e[0].text, (int)x[i].effect, x[i].text);
+            fail_msg("%s: effect %d, \"%s\", expected %d, \"%s\"", x[i].list, (int)e[0].effect,
+                     e[0].text, (int)x[i].effect, x[i].text);
         twin_world_effects_free(e, w.count);
         twin_world_free(&w);
     }
@@ -416,18 +452,30 @@ static void check_effects(const struct twin_run *run, const struct expectation *
 static void effects_are_what_processes_say(void **state)
 {
     struct twin_run_process process[] = {{.pid = 7, .argv = "python", .armed = true}};
-    struct twin_run run = {.dir = folder, .processes = process, .process_count = 1, .aslr = {true, true, NULL}, .affinity = {true, false, "refused"}, .cpu = 1};
+    struct twin_run run = {.dir = folder,
+                           .processes = process,
+                           .process_count = 1,
+                           .aslr = {true, true, NULL},
+                           .affinity = {true, false, "refused"},
+                           .cpu = 1};
     (void)state;
     snprintf(folder, sizeof folder, "/tmp/twin-effects-XXXXXX");
     assert_non_null(mkdtemp(folder));
     say("processes", "7 1 99 native /usr/bin/python3 train.py\n");
     say("faults", "7 TWINRUN_FACTORS: malloc-fill is off: libtwinrun_hot.so is not preloaded\n");
-    say("factors", "7\t0\tmain\tenv.PYTHONHASHSEED\t0\n7\t0\tmain\tenv.OMP_NUM_THREADS\t8\n7\t0\tmain\tunset.CUBLAS_WORKSPACE_CONFIG\t\n"
-                   "7\t0\tmain\tunset.NCCL_ALGO\t\n"
-                   "7\t0\tmain\theld.layout\tfixed\n7\t0\tmain\teffect.entropy\tpin 7\n8\t0\tchild 1\teffect.entropy\tpin 7\n"
-                   "7\t0\tmain\teffect.seed.torch\tpin 0\n7\t0\tmain\teffect.seed.numpy\tfailed: numpy is too old\n7\t0\tmain\teffect.executor-order\tnot used: concurrent.futures._base was not imported\n"
-                   "7\t0\tmain\teffect.seed.python\tpin 0\n7\t0\tmain\teffect.seed.python\toverridden: the job sets it itself, at job.py:3\n"
-                   "7\t0\tmain\teffect.ddp-buckets\tpin first layout\n8\t0\tchild 1\teffect.ddp-buckets\tnot used: no torch\na line cut sh");
+    say("factors",
+        "7\t0\tmain\tenv.PYTHONHASHSEED\t0\n7\t0\tmain\tenv.OMP_NUM_THREADS\t8\n7\t0\tmain\tunset."
+        "CUBLAS_WORKSPACE_CONFIG\t\n"
+        "7\t0\tmain\tunset.NCCL_ALGO\t\n"
+        "7\t0\tmain\theld.layout\tfixed\n7\t0\tmain\teffect.entropy\tpin 7\n8\t0\tchild "
+        "1\teffect.entropy\tpin 7\n"
+        "7\t0\tmain\teffect.seed.torch\tpin 0\n7\t0\tmain\teffect.seed.numpy\tfailed: numpy is too "
+        "old\n7\t0\tmain\teffect.executor-order\tnot used: concurrent.futures._base was not "
+        "imported\n"
+        "7\t0\tmain\teffect.seed.python\tpin 0\n7\t0\tmain\teffect.seed.python\toverridden: the "
+        "job sets it itself, at job.py:3\n"
+        "7\t0\tmain\teffect.ddp-buckets\tpin first layout\n8\t0\tchild 1\teffect.ddp-buckets\tnot "
+        "used: no torch\na line cut sh");
     const struct expectation x[] = {
         {"hash-seed", TWIN_EFFECT_IN_FORCE, "PYTHONHASHSEED=0"},
         {"hash-seed=5", TWIN_EFFECT_FAILED, "process 7 found PYTHONHASHSEED=0 instead of 5"},
@@ -445,14 +493,22 @@ static void effects_are_what_processes_say(void **state)
         {"autotune", TWIN_EFFECT_UNKNOWN, "not seen to arrive"},
     };
     check_effects(&run, x, sizeof x / sizeof x[0]);
-    ((struct twin_factor *)(uintptr_t)twin_factor_find(&factors, "tf32"))->unavailable = NULL; /* as on a machine with a GPU */
-    check_effects(&run, &(struct expectation){"tf32=vary:1", TWIN_EFFECT_UNKNOWN, "nothing can be seen of it"}, 1);
+    /* as on a machine with a GPU */
+    ((struct twin_factor *)(uintptr_t)twin_factor_find(&factors, "tf32"))->unavailable = NULL;
+    check_effects(
+        &run,
+        &(struct expectation){"tf32=vary:1", TWIN_EFFECT_UNKNOWN, "nothing can be seen of it"}, 1);
     if (!twin_factor_find(&factors, "aslr")->unavailable)
         check_effects(&run, &(struct expectation){"aslr", TWIN_EFFECT_IN_FORCE, "layout fixed"}, 1);
     if (!twin_factor_find(&factors, "malloc-fill")->unavailable)
-        check_effects(&run, &(struct expectation){"malloc-fill", TWIN_EFFECT_FAILED, "libtwinrun_hot.so is not preloaded"}, 1);
+        check_effects(&run,
+                      &(struct expectation){"malloc-fill", TWIN_EFFECT_FAILED,
+                                            "libtwinrun_hot.so is not preloaded"},
+                      1);
     say("faults", "7 TWINRUN_FACTORS: everything is off: no memory\n");
-    check_effects(&run, &(struct expectation){"dir-order", TWIN_EFFECT_FAILED, "everything is off: no memory"}, 1);
+    check_effects(
+        &run,
+        &(struct expectation){"dir-order", TWIN_EFFECT_FAILED, "everything is off: no memory"}, 1);
     say("processes", "7 1 99 native /usr/bin/train\n");
     const struct expectation native[] = {
         {"hash-seed", TWIN_EFFECT_NOT_USED, "no Python process"},
@@ -461,33 +517,48 @@ static void effects_are_what_processes_say(void **state)
     check_effects(&run, native, sizeof native / sizeof native[0]);
     say("factors", "7\t0\tmain\theld.layout\trandom\n");
     if (!twin_factor_find(&factors, "aslr")->unavailable)
-        check_effects(&run, &(struct expectation){"aslr", TWIN_EFFECT_FAILED, "process 7 has layout random instead of fixed: changed on the way"}, 1);
+        check_effects(&run,
+                      &(struct expectation){
+                          "aslr", TWIN_EFFECT_FAILED,
+                          "process 7 has layout random instead of fixed: changed on the way"},
+                      1);
     tw_remove_tree(folder, NULL, NULL);
 }
 
 static void without_an_agent_nothing_is_claimed(void **state)
 {
-    struct twin_run_process process[] = {{.pid = 7, .argv = "busybox", .armed = false, .why = "static binary"}};
+    struct twin_run_process process[] = {
+        {.pid = 7, .argv = "busybox", .armed = false, .why = "static binary"}};
     struct twin_run run = {.dir = folder, .processes = process, .process_count = 1};
     (void)state;
     snprintf(folder, sizeof folder, "/tmp/twin-effects-XXXXXX");
     assert_non_null(mkdtemp(folder));
     const struct expectation x[] = {
-        {"entropy", TWIN_EFFECT_FAILED, "process 7 (busybox) does not carry the agent: static binary"},
+        {"entropy", TWIN_EFFECT_FAILED,
+         "process 7 (busybox) does not carry the agent: static binary"},
         {"threads", TWIN_EFFECT_UNKNOWN, "static binary"},
         {"seed.python", TWIN_EFFECT_FAILED, "static binary"},
         {"affinity", TWIN_EFFECT_FAILED, "the launcher was not asked for it"},
     };
     check_effects(&run, x, sizeof x / sizeof x[0]);
     process[0].why = NULL;
-    check_effects(&run, &(struct expectation){"entropy", TWIN_EFFECT_FAILED, "process 7 (busybox) does not carry the agent: why is not known"}, 1);
+    check_effects(
+        &run,
+        &(struct expectation){"entropy", TWIN_EFFECT_FAILED,
+                              "process 7 (busybox) does not carry the agent: why is not known"},
+        1);
     run.process_count = 0;
-    check_effects(&run, &(struct expectation){"entropy", TWIN_EFFECT_FAILED, "not in force: no process carries the agent"}, 1);
+    check_effects(&run,
+                  &(struct expectation){"entropy", TWIN_EFFECT_FAILED,
+                                        "not in force: no process carries the agent"},
+                  1);
     say("processes", "6 1 99 native /bin/sh job\n");
     struct twin_run_process both[] = {{.pid = 6, .argv = "sh", .armed = true}, process[0]};
     run.processes = both;
     run.process_count = 2;
-    check_effects(&run, &(struct expectation){"entropy", TWIN_EFFECT_UNKNOWN, "no armed process asked for it"}, 1);
+    check_effects(
+        &run,
+        &(struct expectation){"entropy", TWIN_EFFECT_UNKNOWN, "no armed process asked for it"}, 1);
     tw_remove_tree(folder, NULL, NULL);
 }
 
@@ -505,7 +576,9 @@ static void every_allocation_may_fail(void **state)
         struct twin_error err = TWIN_ERROR_INIT;
         char *left_out = NULL;
         tw_alloc_fail_at(n, false);
-        int rc = load(GOOD "fix = \"f\"\nenv = {A = \"1\"}\n[[factor]]\nid = \"user:b\"\nlayer = \"data\"\ntitle = \"t\"\nreplace = [\"--a\", \"--b\"]\n", &f, &err);
+        int rc = load(GOOD "fix = \"f\"\nenv = {A = \"1\"}\n[[factor]]\nid = \"user:b\"\nlayer = "
+                           "\"data\"\ntitle = \"t\"\nreplace = [\"--a\", \"--b\"]\n",
+                      &f, &err);
         if (rc == 0)
             rc = twin_world_parse(&f, "all", &w, &left_out, &err);
         if (rc == 0)

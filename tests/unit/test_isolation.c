@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page of a search made by hand: what a job put into names stays text, and what matters is said. */
+/* The page of a search made by hand: what a job put into names stays text, and what matters is
+ * said. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,28 +18,77 @@ static struct twin_branch branches[3] = {{usual, 2, 0, -1}, {odd, 1, 0, 5}, {odd
 static uint32_t numbers[4] = {1, 2, 3, 4};
 
 static struct twin_isolation_run runs[5] = {
-    {1, "baseline", "none", "well", true, false, -1, "", 0, 1.5},   {2, "baseline", "none", "well", true, true, 5, "data", 6, 1.5},
-    {3, "baseline", "none", "well", true, false, -1, "", 20, 1.5},  {4, "baseline", "none", "well", true, true, 5, "data", 6, 1.5},
+    {1, "baseline", "none", "well", true, false, -1, "", 0, 1.5},
+    {2, "baseline", "none", "well", true, true, 5, "data", 6, 1.5},
+    {3, "baseline", "none", "well", true, false, -1, "", 20, 1.5},
+    {4, "baseline", "none", "well", true, true, 5, "data", 6, 1.5},
     {5, "confirm", "hash-seed", "well", false, false, -1, "", 20, 1.6},
 };
 
-static struct twin_isolation found(struct twin_isolation_cause *cause, const struct twin_finding *first, const char *command)
+static struct twin_isolation found(struct twin_isolation_cause *cause,
+                                   const struct twin_finding *first, const char *command)
 {
-    *cause = (struct twin_isolation_cause){.factor = "hash-seed", .layer = "data", .title = "salt", .pin = "PYTHONHASHSEED=0", .how = "environment",
-                                           .fix = "sort", .alternatives = "", .free_trials = 4, .free_parted = 3, .pinned_trials = 7, .p = .004,
-                                           .p_adjusted = .005, .cost = {1.04, .98, 1.1, .97, 7, 4}};
-    return (struct twin_isolation){
-        .mood = TWIN_MOOD_FOUND, .outcome = "isolated", .sentence = "The runs part because of hash-seed (salt)", .command = command, .folder = "/h/s",
-        .next = "twinrun run --pin hash-seed -- x", .first = first, .cause = cause, .cause_count = 1, .run = runs, .run_count = 5,
-        .tree = {branches, 3}, .natural = numbers, .natural_count = 4, .alpha = .05, .beta = .05, .plan = "plan  a\nbudget  b\n", .unit = "comparisons",
-        .unit_why = "why", .baseline = 3, .baseline_parted = 2, .rate_low = .1, .rate_high = .9, .bound = .348, .left = 7, .more = 7, .seed = 77, .arrangement = "FPPFPPFPPPF", .runs = 5, .seconds = 7.6, .dropped = "",
-        .suspects = ""};
+    *cause = (struct twin_isolation_cause){.factor = "hash-seed",
+                                           .layer = "data",
+                                           .title = "salt",
+                                           .pin = "PYTHONHASHSEED=0",
+                                           .how = "environment",
+                                           .fix = "sort",
+                                           .alternatives = "",
+                                           .free_trials = 4,
+                                           .free_parted = 3,
+                                           .pinned_trials = 7,
+                                           .p = .004,
+                                           .p_adjusted = .005,
+                                           .cost = {1.04, .98, 1.1, .97, 7, 4}};
+    return (struct twin_isolation){.mood = TWIN_MOOD_FOUND,
+                                   .outcome = "isolated",
+                                   .sentence = "The runs part because of hash-seed (salt)",
+                                   .command = command,
+                                   .folder = "/h/s",
+                                   .next = "twinrun run --pin hash-seed -- x",
+                                   .first = first,
+                                   .cause = cause,
+                                   .cause_count = 1,
+                                   .run = runs,
+                                   .run_count = 5,
+                                   .tree = {branches, 3},
+                                   .natural = numbers,
+                                   .natural_count = 4,
+                                   .alpha = .05,
+                                   .beta = .05,
+                                   .plan = "plan  a\nbudget  b\n",
+                                   .unit = "comparisons",
+                                   .unit_why = "why",
+                                   .baseline = 3,
+                                   .baseline_parted = 2,
+                                   .rate_low = .1,
+                                   .rate_high = .9,
+                                   .bound = .348,
+                                   .left = 7,
+                                   .more = 7,
+                                   .seed = 77,
+                                   .arrangement = "FPPFPPFPPPF",
+                                   .runs = 5,
+                                   .seconds = 7.6,
+                                   .dropped = "",
+                                   .suspects = ""};
 }
 
 static struct twin_finding batch(char *name, char *site)
 {
-    return (struct twin_finding){.type = TWIN_FINDING_VALUE, .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .step_a = 5, .step_b = 5, .process = (char *)"main",
-                                 .layer = (char *)"data", .name = name, .scope = (char *)"", .op = (char *)"", .site = site, .text = (char *)""};
+    return (struct twin_finding){.type = TWIN_FINDING_VALUE,
+                                 .phase = TWIN_PHASE_DATA,
+                                 .kind = TWIN_KIND_BATCH,
+                                 .step_a = 5,
+                                 .step_b = 5,
+                                 .process = (char *)"main",
+                                 .layer = (char *)"data",
+                                 .name = name,
+                                 .scope = (char *)"",
+                                 .op = (char *)"",
+                                 .site = site,
+                                 .text = (char *)""};
 }
 
 static char *page(const struct twin_isolation *x)
@@ -54,33 +104,51 @@ static void words(void **state)
     struct twin_isolation_cause cause;
     struct twin_isolation x = found(&cause, NULL, "x");
     char *text = twin_isolation_classes(&x);
-    assert_string_equal(text, "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at step 9");
+    assert_string_equal(text,
+                        "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at step 9");
     tw_free(text);
     x.natural_left_out = 7;
     text = twin_isolation_classes(&x);
-    assert_string_equal(text, "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at step 9; 7 more natural runs were not sorted");
+    assert_string_equal(text, "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at "
+                              "step 9; 7 more natural runs were not sorted");
     tw_free(text);
     text = twin_isolation_cost_text(&cause.cost);
-    assert_string_equal(text, "1.04 times as long (97% interval 0.98 to 1.1; 7 runs with the pin, 4 without)");
+    assert_string_equal(
+        text, "1.04 times as long (97% interval 0.98 to 1.1; 7 runs with the pin, 4 without)");
     tw_free(text);
     text = twin_isolation_cost_text(&(struct twin_isolation_cost){1.04, NAN, NAN, NAN, 3, 3});
-    assert_string_equal(text, "1.04 times as long (too few runs for an interval; 3 runs with the pin, 3 without)");
+    assert_string_equal(
+        text, "1.04 times as long (too few runs for an interval; 3 runs with the pin, 3 without)");
     tw_free(text);
     text = twin_isolation_cost_text(&(struct twin_isolation_cost){NAN, NAN, NAN, NAN, 1, 4});
-    assert_string_equal(text, "not known from these runs (1 whole run with the pin, 4 without; 3 of each are needed)");
+    assert_string_equal(
+        text,
+        "not known from these runs (1 whole run with the pin, 4 without; 3 of each are needed)");
     tw_free(text);
 }
 
 static void what_matters_is_said(void **state)
 {
     (void)state;
-    static const char *const said[] = {"isolated", "The runs part because of hash-seed (salt)", "PYTHONHASHSEED=0 (environment)", "train.py:12 in load",
-                                       "left free, 3 of 4 comparisons part; pinned, 0 of 7", "p = 0.004; 0.005 for all confirmations that a search may make",
-                                       "with all causes pinned at most 35% of comparisons part (95%; 0 of 7 did); 7 more clean runs would show",
-                                       "(seed 77: FPPFPPFPPPF; P pinned)", "1.04 times as long",
-                                       "twinrun run --pin hash-seed -- x", "Which runs are equal, and until when?", "Natural runs: at which step", "plan  a\nbudget  b\n", "All 5 runs"};
+    static const char *const said[] = {
+        "isolated",
+        "The runs part because of hash-seed (salt)",
+        "PYTHONHASHSEED=0 (environment)",
+        "train.py:12 in load",
+        "left free, 3 of 4 comparisons part; pinned, 0 of 7",
+        "p = 0.004; 0.005 for all confirmations that a search may make",
+        "with all causes pinned at most 35% of comparisons part (95%; 0 of 7 did); 7 more clean "
+        "runs would show",
+        "(seed 77: FPPFPPFPPPF; P pinned)",
+        "1.04 times as long",
+        "twinrun run --pin hash-seed -- x",
+        "Which runs are equal, and until when?",
+        "Natural runs: at which step",
+        "plan  a\nbudget  b\n",
+        "All 5 runs"};
     struct twin_isolation_cause cause;
-    struct twin_finding f = batch((char *)"batch[0]", (char *)"train.py:12 in load\ntrain.py:40 in main");
+    struct twin_finding f = batch((char *)"batch[0]",
+                                  (char *)"train.py:12 in load\ntrain.py:40 in main");
     struct twin_isolation x = found(&cause, &f, "x");
     char *out = page(&x);
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
@@ -93,16 +161,20 @@ static void what_matters_is_said(void **state)
     tw_free(out);
 }
 
-/* Tags opened and closed alike, whatever strings say: counts each '<' and checks that each belongs to a tag of ours. */
+/* Tags opened and closed alike, whatever strings say: counts each '<' and checks that each belongs
+ * to a tag of ours. */
 static void only_our_tags(const char *out)
 {
-    static const char *const ours[] = {"!DOCTYPE", "html", "head", "meta", "title", "style", "body", "div", "h1", "h2", "h3", "p", "code", "pre", "dl", "dt", "dd",
-                                       "table", "tr", "th", "td", "ul", "li", "details", "summary", "svg", "line", "circle", "span", "main", "header", "section", "figure",
-                                       "figcaption", "thead", "tbody"};
+    static const char *const ours[] = {
+        "!DOCTYPE", "html", "head", "meta",   "title",   "style",   "body",       "div",   "h1",
+        "h2",       "h3",   "p",    "code",   "pre",     "dl",      "dt",         "dd",    "table",
+        "tr",       "th",   "td",   "ul",     "li",      "details", "summary",    "svg",   "line",
+        "circle",   "span", "main", "header", "section", "figure",  "figcaption", "thead", "tbody"};
     for (const char *p = out; (p = strchr(p, '<')); p++) {
         const char *name = p + 1 + (p[1] == '/');
         size_t n = strcspn(name, " >/"), i = 0;
-        while (i < sizeof ours / sizeof ours[0] && (strlen(ours[i]) != n || strncmp(ours[i], name, n) != 0))
+        while (i < sizeof ours / sizeof ours[0] &&
+               (strlen(ours[i]) != n || strncmp(ours[i], name, n) != 0))
             i++;
         if (i == sizeof ours / sizeof ours[0])
             fail_msg("a foreign tag: %.40s", p);
@@ -121,7 +193,8 @@ static void hostile_text_stays_text(void **state)
     const char *note = evil;
     f.op = f.text = evil;
     x.sentence = x.outcome = x.folder = x.next = x.plan = x.unit = x.unit_why = x.dropped = evil;
-    cause.factor = cause.layer = cause.title = cause.pin = cause.how = cause.fix = cause.alternatives = evil;
+    cause.factor = cause.layer = cause.title = cause.pin = cause.how = cause.fix =
+        cause.alternatives = evil;
     x.hint = &hint;
     x.hint_count = 1;
     x.contrast = &contrast;
@@ -133,7 +206,8 @@ static void hostile_text_stays_text(void **state)
     assert_null(strstr(out, "<script"));
     assert_null(strchr(out, '\033'));
     assert_null(strchr(out, '\xff'));
-    assert_non_null(strstr(out, "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&apos; onload=&apos;x&apos; &amp;lt;"));
+    assert_non_null(strstr(
+        out, "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&apos; onload=&apos;x&apos; &amp;lt;"));
     tw_free(out);
 }
 
@@ -161,7 +235,10 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words), cmocka_unit_test(what_matters_is_said), cmocka_unit_test(hostile_text_stays_text), cmocka_unit_test(every_allocation_failure),
+        cmocka_unit_test(words),
+        cmocka_unit_test(what_matters_is_said),
+        cmocka_unit_test(hostile_text_stays_text),
+        cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

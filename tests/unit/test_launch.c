@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch room from inside: run folders, their reader and what it makes of damaged ones, finding and removing. */
+/* The launch room from inside: run folders, their reader and what it makes of damaged ones, finding
+ * and removing. */
 #include "launch_test.h"
 
 #include <errno.h>
@@ -54,23 +55,34 @@ static void check_same(const struct twin_run *a, const struct twin_run *b)
     assert_int_equal(a->note_count, b->note_count);
 }
 
-/* What twin_launch returns and what twin_run_load reads is the same run; names that are not UTF-8 included. */
+/* What twin_launch returns and what twin_run_load reads is the same run; names that are not UTF-8
+ * included. */
 static void test_launch_and_load(void **state)
 {
     (void)state;
-    char *argv[] = {"sh", "-c", "echo hello; echo x >\"$1\"; : >$OLDPWD/z; cd \"$2\" && touch 10.5.twt 2.7.twt 2.61.twt odd.twt not-a-trace", "sh",
-                    "caf\xe9", NULL, NULL};
+    char *argv[] = {"sh",
+                    "-c",
+                    "echo hello; echo x >\"$1\"; : >$OLDPWD/z; cd \"$2\" && touch 10.5.twt 2.7.twt "
+                    "2.61.twt odd.twt not-a-trace",
+                    "sh",
+                    "caf\xe9",
+                    NULL,
+                    NULL};
     struct twin_error err = TWIN_ERROR_INIT;
     argv[5] = "home";
-    char *script = tw_printf("echo hello; echo x >\"$1\"; cd home/runs/*/ranks && touch 10.5.twt 2.7.twt 2.61.twt odd.twt not-a-trace");
+    char *script = tw_printf("echo hello; echo x >\"$1\"; cd home/runs/*/ranks && touch 10.5.twt "
+                             "2.7.twt 2.61.twt odd.twt not-a-trace");
     argv[2] = script;
     struct twin_run *run = run_command("my label/1", argv), *again = NULL;
     assert_int_equal(run->outcome, TWIN_RUN_EXITED);
     assert_int_equal(run->exit_code, 0);
     assert_non_null(strstr(run->dir, "-my_label_1-"));
-    assert_string_equal(run->stdout_sha256, "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"); /* sha256sum of hello\n */
+    /* sha256sum of hello\n */
+    assert_string_equal(run->stdout_sha256,
+                        "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03");
     assert_int_equal(run->trace_count, 4);
-    static const char *const order[] = {"/ranks/2.7.twt", "/ranks/2.61.twt", "/ranks/10.5.twt", "/ranks/odd.twt"};
+    static const char *const order[] = {"/ranks/2.7.twt", "/ranks/2.61.twt", "/ranks/10.5.twt",
+                                        "/ranks/odd.twt"};
     for (size_t i = 0; i < 4; i++)
         assert_true(tw_ends(run->traces[i], order[i]));
     assert_int_equal(run->file_count, 1);
@@ -188,7 +200,8 @@ static void test_load_what_is_not_a_run(void **state)
     assert_non_null(strstr(m, "twinrun.run/2"));
     assert_int_equal(load_text("{\"schema\":\"twinrun.run/1\"}", m), TWIN_EFORMAT);
     assert_non_null(strstr(m, "\"id\""));
-    assert_int_equal(load_text("{\"schema\":\"twinrun.run/1\",\"id\":\"a\",\"id\":\"b\"}", m), TWIN_EFORMAT);
+    assert_int_equal(load_text("{\"schema\":\"twinrun.run/1\",\"id\":\"a\",\"id\":\"b\"}", m),
+                     TWIN_EFORMAT);
     char *deep = tw_malloc(200001);
     memset(deep, '[', 200000);
     deep[200000] = '\0';
@@ -208,15 +221,18 @@ static char *complete_run(void)
     return data;
 }
 
-/* Every field taken out, every field of another type, the file cut at every length: an error that names something, never
- * a crash. A run without outcome is the only one that may load with less. */
+/* Every field taken out, every field of another type, the file cut at every length: an error that
+ * names something, never a crash. A run without outcome is the only one that may load with less. */
 static void test_load_damaged_runs(void **state)
 {
     (void)state;
     char m[TWIN_ERROR_MESSAGE_BYTES];
     char *whole = complete_run();
-    static const char *const needed[] = {"id", "label", "argv", "cwd", "host", "start_realtime_ns", "level", "max_steps", "agents", "agent", "notes",
-                                         "exit_code", "signal", "message", "wall_s", "stdout", "stderr", "processes", "files", "files_truncated"};
+    static const char *const needed[] = {
+        "id",     "label",          "argv",   "cwd",    "host",   "start_realtime_ns",
+        "level",  "max_steps",      "agents", "agent",  "notes",  "exit_code",
+        "signal", "message",        "wall_s", "stdout", "stderr", "processes",
+        "files",  "files_truncated"};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         json_t *o = json_loads(whole, 0, NULL);
         json_object_set_new(o, needed[i], json_pack("{s:i}", "odd", 1));
@@ -302,8 +318,11 @@ static void test_list_resolve_remove(void **state)
         assert_string_equal(dirs[i], run[2 - i]->dir); /* newest first, within one second too */
     assert_null(dirs[3]);
     tw_strings_free(dirs);
-    const struct { const char *spec; int which; } good[] = {{"last", 2}, {"last~0", 2}, {"last~2", 0}, {run[1]->dir, 1}, {ids[0], 0},
-                                                            {strrchr(run[1]->dir, '/') + 1, 1}};
+    const struct {
+        const char *spec;
+        int which;
+    } good[] = {{"last", 2},      {"last~0", 2}, {"last~2", 0},
+                {run[1]->dir, 1}, {ids[0], 0},   {strrchr(run[1]->dir, '/') + 1, 1}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_int_equal(twin_run_resolve(NULL, good[i].spec, &dir, &err), 0);
         assert_string_equal(dir, run[good[i].which]->dir);
@@ -314,8 +333,15 @@ static void test_list_resolve_remove(void **state)
     assert_int_equal(twin_run_resolve(NULL, prefix, &dir, &err), 0);
     assert_string_equal(dir, run[1]->dir);
     tw_free(dir);
-    static const struct { const char *spec; int code; } wrong[] = {
-        {"last~3", TWIN_ENOENT}, {"last~x", TWIN_ENOENT}, {"", TWIN_ENOENT}, {"no/where", TWIN_ENOENT}, {"home/runs/not-a-run", TWIN_EFORMAT}, {"zz", TWIN_ENOENT}};
+    static const struct {
+        const char *spec;
+        int code;
+    } wrong[] = {{"last~3", TWIN_ENOENT},
+                 {"last~x", TWIN_ENOENT},
+                 {"", TWIN_ENOENT},
+                 {"no/where", TWIN_ENOENT},
+                 {"home/runs/not-a-run", TWIN_EFORMAT},
+                 {"zz", TWIN_ENOENT}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         err = (struct twin_error)TWIN_ERROR_INIT;
         assert_int_equal(twin_run_resolve(NULL, wrong[i].spec, &dir, &err), wrong[i].code);

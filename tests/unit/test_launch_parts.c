@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch room from inside: environment, our own parts, trial load, programs of every kind, a process that is ending,
- * every allocation failing. */
+/* The launch room from inside: environment, our own parts, trial load, programs of every kind, a
+ * process that is ending, every allocation failing. */
 #include "launch_test.h"
 
 #include <jansson.h>
@@ -29,14 +29,35 @@ static void test_environment(void **state)
     assert_int_equal(e.n, 4);
     assert_null(e.v[4]);
     tw_env_free(&e);
-    static const char *const kept[] = {"RANK=1", "OMP_NUM_THREADS=4", "PYTHONHASHSEED=0", "LC_ALL=C", "CUBLAS_WORKSPACE_CONFIG=:4096:8", "SLURM_PROCID=2"};
-    static const char *const dropped[] = {"RANKED=1", "AWS_SECRET_ACCESS_KEY=x", "TORCH_TOKEN=x", "HF_TOKEN=x", "MLFLOW_PASSWORD=x", "HOME=/x", "RANK", ""};
+    static const char *const kept[] = {"RANK=1",
+                                       "OMP_NUM_THREADS=4",
+                                       "PYTHONHASHSEED=0",
+                                       "LC_ALL=C",
+                                       "CUBLAS_WORKSPACE_CONFIG=:4096:8",
+                                       "SLURM_PROCID=2"};
+    static const char *const dropped[] = {"RANKED=1",
+                                          "AWS_SECRET_ACCESS_KEY=x",
+                                          "TORCH_TOKEN=x",
+                                          "HF_TOKEN=x",
+                                          "MLFLOW_PASSWORD=x",
+                                          "HOME=/x",
+                                          "RANK",
+                                          ""};
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         assert_true(tw_env_is_kept(kept[i]));
     for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
         assert_false(tw_env_is_kept(dropped[i]));
-    static const struct { const char *factors; int64_t shown; } clocks[] = {{NULL, 0}, {"", 0}, {"entropy=pin:7", 0}, {"clock=audit", 0},
-        {"clock=pin:1700000000", 1700000000}, {"entropy=pin:7,clock=pin:42:5,malloc-fill=pin", 42}, {"clock=vary:3", -1}, {"clock=pin", -1}};
+    static const struct {
+        const char *factors;
+        int64_t shown;
+    } clocks[] = {{NULL, 0},
+                  {"", 0},
+                  {"entropy=pin:7", 0},
+                  {"clock=audit", 0},
+                  {"clock=pin:1700000000", 1700000000},
+                  {"entropy=pin:7,clock=pin:42:5,malloc-fill=pin", 42},
+                  {"clock=vary:3", -1},
+                  {"clock=pin", -1}};
     for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++)
         assert_int_equal(tw_env_shown_clock(clocks[i].factors), clocks[i].shown);
 }
@@ -44,13 +65,20 @@ static void test_environment(void **state)
 static void test_window_is_passed_for_operations_only(void **state)
 {
     (void)state;
-    static const struct { enum twin_level level; uint32_t first, last; const char *expected; } rows[] = {
-        {TWIN_LEVEL_OPS, 0, UINT32_MAX, NULL}, {TWIN_LEVEL_OPS, 0, 0, "0:0"}, {TWIN_LEVEL_OPS, 3, 7, "3:7"}, {TWIN_LEVEL_TENSORS, 3, 7, NULL}};
+    static const struct {
+        enum twin_level level;
+        uint32_t first, last;
+        const char *expected;
+    } rows[] = {{TWIN_LEVEL_OPS, 0, UINT32_MAX, NULL},
+                {TWIN_LEVEL_OPS, 0, 0, "0:0"},
+                {TWIN_LEVEL_OPS, 3, 7, "3:7"},
+                {TWIN_LEVEL_TENSORS, 3, 7, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tw_env e = {0};
         struct twin_run run = {.dir = "/r", .id = "00"};
         struct tw_agent_setup a = {0};
-        struct twin_launch_options o = {.level = rows[i].level, .window_first = rows[i].first, .window_last = rows[i].last};
+        struct twin_launch_options o = {
+            .level = rows[i].level, .window_first = rows[i].first, .window_last = rows[i].last};
         assert_int_equal(tw_env_protocol(&e, &o, &run, &a, NULL), 0);
         const char *found = tw_env_get(&e, "TWINRUN_WINDOW");
         assert_true((found == NULL) == (rows[i].expected == NULL));
@@ -70,7 +98,8 @@ static void test_parts(void **state)
     write_text("parts/python/twinrun/_site/sitecustomize.py", "");
     setenv("TWINRUN_LIBDIR", "parts", 1);
     assert_int_equal(twin_parts_find(&p, NULL), 0);
-    char *library = tw_printf("%s/parts/libtwinrun.so", folder), *site = tw_printf("%s/parts/python/twinrun/_site", folder);
+    char *library = tw_printf("%s/parts/libtwinrun.so", folder);
+    char *site = tw_printf("%s/parts/python/twinrun/_site", folder);
     assert_string_equal(p.agent_library, library);
     assert_string_equal(p.site_dir, site);
     assert_memory_equal(p.python_dir, p.site_dir, strlen(p.python_dir));
@@ -126,7 +155,8 @@ static void test_elf_of_damaged_files(void **state)
         assert_int_equal(tw_elf_inspect("cut", &elf), 0);
     }
     uint64_t seed = 1;
-    for (int round = 0; round < 300; round++) { /* random bytes in the headers: counts and offsets that lie */
+    /* random bytes in the headers: counts and offsets that lie */
+    for (int round = 0; round < 300; round++) {
         char *copy = tw_malloc(8192);
         memcpy(copy, data, 8192);
         for (int k = 0; k < 8; k++) {
@@ -174,7 +204,9 @@ static void copy_some_library(const char *to)
     tw_free(data);
 }
 
-/* ---- every allocation fails once: an error or a complete run, never a crash, a leak or a lost job */
+/*
+ * ---- every allocation fails once: an error or a complete run, never a crash, a leak or a lost job
+ */
 
 static void test_allocation_failures(void **state)
 {
@@ -190,7 +222,8 @@ static void test_allocation_failures(void **state)
     unsigned failures = 0;
     for (uint64_t at = 1;; at++) {
         struct twin_error err = TWIN_ERROR_INIT;
-        struct twin_launch_options o = {.argv = argv, .agents = true, .fresh_dir = at % 2 == 0, .window_last = UINT32_MAX};
+        struct twin_launch_options o = {
+            .argv = argv, .agents = true, .fresh_dir = at % 2 == 0, .window_last = UINT32_MAX};
         struct twin_run *run = NULL;
         uint64_t first = tw_alloc_count();
         tw_alloc_fail_at(at, false);
@@ -216,7 +249,8 @@ static void test_allocation_failures(void **state)
     json_set_alloc_funcs(malloc, free);
 }
 
-/* jansson's parser keeps malloc here: out of memory it claims errors of syntax, which says nothing about our reader. */
+/* jansson's parser keeps malloc here: out of memory it claims errors of syntax, which says nothing
+ * about our reader. */
 static void test_allocation_failures_of_the_readers(void **state)
 {
     (void)state;
@@ -251,8 +285,9 @@ static void test_allocation_failures_of_the_readers(void **state)
 
 /* ---- processes */
 
-/* A process gives its memory back first and its files after that, and is a zombie only then: with many files the time
- * between is long enough to be met. Our child says when they are open and ends at the first byte from us. */
+/* A process gives its memory back first and its files after that, and is a zombie only then: with
+ * many files the time between is long enough to be met. Our child says when they are open and ends
+ * at the first byte from us. */
 static _Noreturn void end_with_many_files(void)
 {
     enum { FILES = 30000 };
@@ -262,8 +297,10 @@ static _Noreturn void end_with_many_files(void)
         most.rlim_cur = most.rlim_max;
         setrlimit(RLIMIT_NOFILE, &most);
     }
-    while (eventfd(0, 0) >= 0) {}
-    _exit(write(STDOUT_FILENO, &c, 1) == 1 && read(STDIN_FILENO, &c, 1) == 1 ? 3 : 4); /* a leak checker would want a descriptor */
+    while (eventfd(0, 0) >= 0) {
+    }
+    /* a leak checker would want a descriptor */
+    _exit(write(STDOUT_FILENO, &c, 1) == 1 && read(STDIN_FILENO, &c, 1) == 1 ? 3 : 4);
 }
 
 /* True when it was looked at while it had no memory and was no zombie yet. */
@@ -323,11 +360,13 @@ static void test_what_is_ending_says_nothing_about_its_agent(void **state)
         skip(); /* all 20 were gone too soon */
 }
 
-/* Works on for longer than an idle process is waited for, says a word, and ends: so does anything that ends on a busy machine. */
+/* Works on for longer than an idle process is waited for, says a word, and ends: so does anything
+ * that ends on a busy machine. */
 static int end_busily(void)
 {
     uint64_t begin = tw_monotonic_ns();
-    while (tw_monotonic_ns() - begin < 1200000000u) {}
+    while (tw_monotonic_ns() - begin < 1200000000u) {
+    }
     return write(STDOUT_FILENO, "late", 4) == 4 ? 0 : 4;
 }
 
@@ -338,7 +377,8 @@ static void test_what_works_on_is_waited_for(void **state)
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = '\0';
-    struct twin_run *run = run_command("job", (char *[]){"sh", "-c", "\"$0\" --end-busily & exit 3", self, NULL});
+    struct twin_run *run = run_command(
+        "job", (char *[]){"sh", "-c", "\"$0\" --end-busily & exit 3", self, NULL});
     assert_int_equal(run->exit_code, 3);
     assert_int_equal(run->stdout_bytes, 4);
     for (uint32_t i = 0; i < run->process_count; i++)
@@ -346,7 +386,8 @@ static void test_what_works_on_is_waited_for(void **state)
     twin_run_free(run);
 }
 
-/* A process that goes from exec to exec: in the midst of one it has the new program, and no arguments and environment yet. */
+/* A process that goes from exec to exec: in the midst of one it has the new program, and no
+ * arguments and environment yet. */
 static int exec_again(const char *left)
 {
     char text[16];
@@ -373,7 +414,8 @@ static void test_what_is_amid_an_exec_is_looked_at_later(void **state)
             _exit(5);
         }
     }
-    for (int i = 0; i < PROCESSES;) { /* until they are no forks of us, which have no such variable */
+    /* until they are no forks of us, which have no such variable */
+    for (int i = 0; i < PROCESSES;) {
         char *argv = tw_proc_argv(pid[i]);
         i += argv && tw_starts(argv, "again");
         tw_free(argv);
@@ -381,7 +423,8 @@ static void test_what_is_amid_an_exec_is_looked_at_later(void **state)
     for (int i = 0; i < LOOKS && !wrong; i++) {
         const char *why = NULL;
         pid_t one = pid[i % PROCESSES];
-        if (tw_proc_why_unarmed(one, tw_process_start_ticks(one), line, NULL, &why) && (!why || strcmp(why, "LD_PRELOAD not passed on") != 0))
+        if (tw_proc_why_unarmed(one, tw_process_start_ticks(one), line, NULL, &why) &&
+            (!why || strcmp(why, "LD_PRELOAD not passed on") != 0))
             wrong = why ? why : "armed";
     }
     for (int i = 0; i < PROCESSES; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ledger: the same tests on SQLite, and on PostgreSQL when TW_LEDGER_TEST_URL names a server (tests/agents/test_ledger.py starts one). Each test
- * has a database of its own: a file, or a schema.
+ * The ledger: the same tests on SQLite, and on PostgreSQL when TW_LEDGER_TEST_URL names a server
+ * (tests/agents/test_ledger.py starts one). Each test has a database of its own: a file, or a
+ * schema.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +58,8 @@ static int fresh(void **state)
     snprintf(text, sizeof text, "CREATE SCHEMA t%d_%d", (int)getpid(), ++number);
     sql(db, text);
     db->ops->close(db);
-    url = tw_printf("%s%coptions=-csearch_path%%3Dt%d_%d", server, strchr(server, '?') ? '&' : '?', (int)getpid(), number);
+    url = tw_printf("%s%coptions=-csearch_path%%3Dt%d_%d", server, strchr(server, '?') ? '&' : '?',
+                    (int)getpid(), number);
     return 0;
 }
 
@@ -87,11 +89,27 @@ static const char *id_of(int n, char id[33])
 
 static struct twin_ledger_run run_of(int n, char id[33])
 {
-    return (struct twin_ledger_run){.id = id_of(n, id), .name = "2026-11-21T08-00-00Z-run-00000001", .label = "run", .command = "python train.py", .argv = "[\"python\"]",
-                                    .host = "h", .state = "ok", .start_ns = 1000 + n, .wall_s = 1.5, .steps = 10, .records = 100};
+    return (struct twin_ledger_run){.id = id_of(n, id),
+                                    .name = "2026-11-21T08-00-00Z-run-00000001",
+                                    .label = "run",
+                                    .command = "python train.py",
+                                    .argv = "[\"python\"]",
+                                    .host = "h",
+                                    .state = "ok",
+                                    .start_ns = 1000 + n,
+                                    .wall_s = 1.5,
+                                    .steps = 10,
+                                    .records = 100};
 }
 
-struct seen { size_t n; struct twin_ledger_run last; char state[64], command[64], cause[64], first[64], data_root[16]; int64_t step, start; size_t runs; uint64_t bytes; };
+struct seen {
+    size_t n;
+    struct twin_ledger_run last;
+    char state[64], command[64], cause[64], first[64], data_root[16];
+    int64_t step, start;
+    size_t runs;
+    uint64_t bytes;
+};
 
 static int see_run(void *user, const struct twin_ledger_run *r)
 {
@@ -130,13 +148,15 @@ static void versions(void **state)
     char id[33], other[33];
     struct twin_ledger *l = opened();
     struct twin_ledger_run r = run_of(0, id);
-    struct twin_ledger_artifact a[] = {{"ckpt/a.pt", "checkpoint", "aa", 5}, {"log.txt", "file", "bb", 7}};
+    struct twin_ledger_artifact a[] = {{"ckpt/a.pt", "checkpoint", "aa", 5},
+                                       {"log.txt", "file", "bb", 7}};
     assert_int_equal(twin_ledger_put_run(l, &r, a, 2, NULL), 0);
     assert_int_equal(twin_ledger_put_run(l, &r, a, 2, NULL), 0); /* it says the same: no version */
     struct seen s = {0};
     assert_int_equal(twin_ledger_run(l, id, true, see_run, &s, NULL), 0);
     assert_int_equal(s.n, 1);
-    assert_true(s.last.wall_s == 1.5 && s.last.steps == 10 && s.last.records == 100 && s.last.version == 1 && !s.last.gone && s.last.recorded_ns > 0);
+    assert_true(s.last.wall_s == 1.5 && s.last.steps == 10 && s.last.records == 100 &&
+                s.last.version == 1 && !s.last.gone && s.last.recorded_ns > 0);
     r.gone = true;
     assert_int_equal(twin_ledger_put_run(l, &r, NULL, 0, NULL), 0);
     r.gone = false;
@@ -175,15 +195,36 @@ static void filters(void **state)
     }
     assert_int_equal(twin_ledger_end(l, true, NULL), 0);
     const char *runs[] = {id_of(2, ids[0]), id_of(3, ids[1]), id_of(2, ids[2])};
-    struct twin_ledger_comparison c = {.id = "00000000000000000000000000000001", .time_ns = 5, .verb = "check", .command = "python a.py", .outcome = "differ",
-                                       .first = "step 7", .first_step = 7, .cause = "threads", .run_id = runs, .run_count = 3};
+    struct twin_ledger_comparison c = {.id = "00000000000000000000000000000001",
+                                       .time_ns = 5,
+                                       .verb = "check",
+                                       .command = "python a.py",
+                                       .outcome = "differ",
+                                       .first = "step 7",
+                                       .first_step = 7,
+                                       .cause = "threads",
+                                       .run_id = runs,
+                                       .run_count = 3};
     assert_int_equal(twin_ledger_put_comparison(l, &c, NULL), 0);
     c.outcome = "same"; /* written once: it stays as it was */
     assert_int_equal(twin_ledger_put_comparison(l, &c, NULL), 0);
-    static const struct { struct twin_ledger_filter f; size_t n; } row[] = {
-        {{0}, 20}, {{.home = ""}, 10}, {{.home = "other"}, 10}, {{.home = "none"}, 0}, {{.command = "*a.py"}, 10}, {{.command = "*a.py", .limit = 3}, 3},
-        {{.since_ns = 1015}, 5}, {{.limit = 4}, 4}, {{.outcome = "exit 1"}, 1}, {{.outcome = "differ"}, 2}, {{.outcome = "same"}, 0},
-        {{.outcome = "' OR 1=1 --"}, 0}, {{.home = "", .command = "*b*", .since_ns = 1004}, 3},
+    static const struct {
+        struct twin_ledger_filter f;
+        size_t n;
+    } row[] = {
+        {{0}, 20},
+        {{.home = ""}, 10},
+        {{.home = "other"}, 10},
+        {{.home = "none"}, 0},
+        {{.command = "*a.py"}, 10},
+        {{.command = "*a.py", .limit = 3}, 3},
+        {{.since_ns = 1015}, 5},
+        {{.limit = 4}, 4},
+        {{.outcome = "exit 1"}, 1},
+        {{.outcome = "differ"}, 2},
+        {{.outcome = "same"}, 0},
+        {{.outcome = "' OR 1=1 --"}, 0},
+        {{.home = "", .command = "*b*", .since_ns = 1004}, 3},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct seen s = {0};
@@ -192,7 +233,8 @@ static void filters(void **state)
             fail_msg("row %zu: %zu runs, expected %zu", i, s.n, row[i].n);
     }
     struct seen s = {0};
-    assert_int_equal(twin_ledger_runs(l, &(struct twin_ledger_filter){.limit = 1}, see_run, &s, NULL), 0);
+    assert_int_equal(
+        twin_ledger_runs(l, &(struct twin_ledger_filter){.limit = 1}, see_run, &s, NULL), 0);
     assert_int_equal(s.start, 1019); /* the newest first */
     s = (struct seen){0};
     assert_int_equal(twin_ledger_comparisons(l, runs[1], NULL, see_comparison, &s, NULL), 0);
@@ -219,12 +261,16 @@ static void any_text(void **state)
     memset(large, 'x', 200000);
     large[200000] = '\0';
     struct twin_ledger *l = opened();
-    static const char *const text[] = {"'; DROP TABLE runs; --", "\xff\xfe", "a\nb\"c\\", "$1 ?1 :a", "\xc3\xa4"};
+    static const char *const text[] = {"'; DROP TABLE runs; --", "\xff\xfe", "a\nb\"c\\",
+                                       "$1 ?1 :a", "\xc3\xa4"};
     for (int i = 0; i < 6; i++) {
         struct twin_ledger_run r = run_of(i, id);
         r.command = i < 5 ? text[i] : large;
         r.label = NULL;
-        assert_int_equal(twin_ledger_put_run(l, &r, &(struct twin_ledger_artifact){r.command, "file", "00", 1}, 1, NULL), 0);
+        assert_int_equal(
+            twin_ledger_put_run(l, &r, &(struct twin_ledger_artifact){r.command, "file", "00", 1},
+                                1, NULL),
+            0);
     }
     struct seen s = {0};
     assert_int_equal(twin_ledger_run(l, id_of(1, id), false, see_run, &s, NULL), 0);
@@ -241,25 +287,33 @@ static void any_text(void **state)
 
 /* ---- migration */
 
-#define V1_ROWS                                                                                                                         \
-    "INSERT INTO runs VALUES ('0000000000000000000000000000000a', 1, 5, '', 'old-run', 'run', 'python old.py', '[\"python\",\"old.py\"]', 'h', 'ok', 0, 77, 2.5, 3, 30, 0, 0)", \
-    "INSERT INTO artifacts VALUES ('0000000000000000000000000000000a', 'w.pt', 'cc', 'checkpoint', 9, 5)",                              \
-    "INSERT INTO comparisons VALUES ('0000000000000000000000000000000b', 6, 6, 'check', 'python old.py', 'differ', 'step 2', 2)",       \
-    "INSERT INTO compared VALUES ('0000000000000000000000000000000b', 0, '0000000000000000000000000000000a')"
+#define V1_ROWS                                                                                 \
+    "INSERT INTO runs VALUES ('0000000000000000000000000000000a', 1, 5, '', 'old-run', 'run', " \
+    "'python old.py', '[\"python\",\"old.py\"]', 'h', 'ok', 0, 77, 2.5, 3, 30, 0, 0)",          \
+        "INSERT INTO artifacts VALUES ('0000000000000000000000000000000a', 'w.pt', 'cc', "      \
+        "'checkpoint', 9, 5)",                                                                  \
+        "INSERT INTO comparisons VALUES ('0000000000000000000000000000000b', 6, 6, 'check', "   \
+        "'python old.py', 'differ', 'step 2', 2)",                                              \
+        "INSERT INTO compared VALUES ('0000000000000000000000000000000b', 0, "                  \
+        "'0000000000000000000000000000000a')"
 
 static void expect_old(struct twin_ledger *l)
 {
     struct seen s = {0};
-    assert_int_equal(twin_ledger_run(l, "0000000000000000000000000000000a", true, see_run, &s, NULL), 0);
+    assert_int_equal(
+        twin_ledger_run(l, "0000000000000000000000000000000a", true, see_run, &s, NULL), 0);
     assert_int_equal(s.n, 1);
     assert_true(s.last.wall_s == 2.5 && s.last.records == 30);
     s = (struct seen){0};
-    assert_int_equal(twin_ledger_comparisons(l, "0000000000000000000000000000000a", NULL, see_comparison, &s, NULL), 0);
+    assert_int_equal(twin_ledger_comparisons(l, "0000000000000000000000000000000a", NULL,
+                                             see_comparison, &s, NULL),
+                     0);
     assert_int_equal(s.n, 1);
     assert_string_equal(s.cause, "");
     assert_string_equal(s.first, "step 2");
     s = (struct seen){0};
-    assert_int_equal(twin_ledger_artifacts(l, "0000000000000000000000000000000a", see_artifact, &s, NULL), 0);
+    assert_int_equal(
+        twin_ledger_artifacts(l, "0000000000000000000000000000000a", see_artifact, &s, NULL), 0);
     assert_int_equal(s.bytes, 9);
 }
 
@@ -278,7 +332,9 @@ static void from_version_1(void **state)
     assert_int_equal(tw_schema_migrate(db, 1, NULL), 0);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         sql(db, rows[i]);
-    assert_int_equal(db->ops->run(db, "SELECT MAX(version) FROM ledger_schema", NULL, 0, take, &version, NULL), 0);
+    assert_int_equal(
+        db->ops->run(db, "SELECT MAX(version) FROM ledger_schema", NULL, 0, take, &version, NULL),
+        0);
     assert_int_equal(version, 1);
     db->ops->close(db);
     struct twin_ledger *l = opened();
@@ -288,7 +344,8 @@ static void from_version_1(void **state)
     assert_int_equal(twin_ledger_put_run(l, &r, NULL, 0, NULL), 0);
     twin_ledger_close(l);
     db = raw();
-    assert_int_equal(db->ops->run(db, "SELECT COUNT(*) FROM ledger_schema", NULL, 0, take, &version, NULL), 0);
+    assert_int_equal(
+        db->ops->run(db, "SELECT COUNT(*) FROM ledger_schema", NULL, 0, take, &version, NULL), 0);
     assert_int_equal(version, TWIN_LEDGER_SCHEMA);
     db->ops->close(db);
 }
@@ -335,9 +392,12 @@ static void half_migrated(void **state)
     struct twin_error err = TWIN_ERROR_INIT;
     int64_t version = 0;
     assert_int_equal(tw_schema_migrate(db, 1, NULL), 0);
-    sql(db, "CREATE TABLE runs_now (x BIGINT)"); /* version 2 makes a view of this name, last of all */
+    /* version 2 makes a view of this name, last of all */
+    sql(db, "CREATE TABLE runs_now (x BIGINT)");
     assert_int_not_equal(twin_ledger_open(home, url, &l, &err), 0);
-    assert_int_equal(db->ops->run(db, "SELECT MAX(version) FROM ledger_schema", NULL, 0, take, &version, NULL), 0);
+    assert_int_equal(
+        db->ops->run(db, "SELECT MAX(version) FROM ledger_schema", NULL, 0, take, &version, NULL),
+        0);
     assert_int_equal(version, 1);
     sql(db, "DROP TABLE runs_now");
     db->ops->close(db);
@@ -356,13 +416,22 @@ static int writer(int number)
         struct twin_ledger *l = NULL;
         struct twin_error err = TWIN_ERROR_INIT;
         struct twin_ledger_run r = run_of(number * RUNS + i, id), shared = run_of(100000, pair);
-        shared.records = (uint64_t)(number * RUNS + i + 1000); /* each makes another version of one run */
-        int rc = twin_ledger_open(home, url, &l, &err); /* as each command does; the first ones make the database */
+        /* each makes another version of one run */
+        shared.records = (uint64_t)(number * RUNS + i + 1000);
+        /* as each command does; the first ones make the database */
+        int rc = twin_ledger_open(home, url, &l, &err);
         struct twin_ledger_artifact a = {"w.pt", "checkpoint", "aa", 1};
         rc = rc ? rc : twin_ledger_put_run(l, &r, &a, 1, &err);
         rc = rc ? rc : twin_ledger_put_run(l, &shared, NULL, 0, &err);
         const char *runs[] = {r.id};
-        struct twin_ledger_comparison c = {.id = r.id, .verb = "check", .command = "x", .outcome = "same", .first = "", .cause = "", .run_id = runs, .run_count = 1};
+        struct twin_ledger_comparison c = {.id = r.id,
+                                           .verb = "check",
+                                           .command = "x",
+                                           .outcome = "same",
+                                           .first = "",
+                                           .cause = "",
+                                           .run_id = runs,
+                                           .run_count = 1};
         rc = rc ? rc : twin_ledger_put_comparison(l, &c, &err);
         twin_ledger_close(l);
         if (rc != 0) {
@@ -411,11 +480,15 @@ static void broken(void **state)
     struct twin_ledger *l = NULL;
     char *path = tw_path_join(home, "ledger.db");
     if (url) { /* nobody listens there */
-        assert_int_equal(twin_ledger_open(home, "postgresql://ana:s3cr%65t@127.0.0.1:1/x?connect_timeout=2", &l, &err), TWIN_EIO);
+        assert_int_equal(
+            twin_ledger_open(home, "postgresql://ana:s3cr%65t@127.0.0.1:1/x?connect_timeout=2", &l,
+                             &err),
+            TWIN_EIO);
         assert_null(strstr(err.message, "s3cr"));
         assert_non_null(strstr(err.message, "postgresql://127.0.0.1:1/x"));
         err = (struct twin_error)TWIN_ERROR_INIT;
-        assert_int_equal(twin_ledger_open(home, "postgresql://ana:s3cret%zz@h/x", &l, &err), TWIN_EINVAL);
+        assert_int_equal(twin_ledger_open(home, "postgresql://ana:s3cret%zz@h/x", &l, &err),
+                         TWIN_EINVAL);
         assert_null(strstr(err.message, "s3cr"));
         struct tw_db *db = raw(); /* a database that has another ledger_schema */
         sql(db, "CREATE TABLE ledger_schema (a TEXT)");
@@ -423,7 +496,11 @@ static void broken(void **state)
         err = (struct twin_error)TWIN_ERROR_INIT;
         assert_int_equal(twin_ledger_open(home, url, &l, &err), TWIN_EFORMAT);
     } else {
-        assert_int_equal(tw_write_file_atomic(path, "this is no database, but it is long enough to be one, isn't it? ...................................", 100, NULL), 0);
+        assert_int_equal(tw_write_file_atomic(path,
+                                              "this is no database, but it is long enough to be "
+                                              "one, isn't it? ...................................",
+                                              100, NULL),
+                         0);
         assert_int_equal(twin_ledger_open(home, NULL, &l, &err), TWIN_EFORMAT);
         assert_non_null(strstr(err.message, "moved away"));
         unlink(path);
@@ -462,7 +539,14 @@ static void no_memory(void **state)
     struct twin_ledger_run r = run_of(1, id);
     struct twin_ledger_artifact a = {"w.pt", "checkpoint", "aa", 1};
     const char *runs[] = {id};
-    struct twin_ledger_comparison c = {.id = id, .verb = "check", .command = "x", .outcome = "same", .first = "", .cause = "", .run_id = runs, .run_count = 1};
+    struct twin_ledger_comparison c = {.id = id,
+                                       .verb = "check",
+                                       .command = "x",
+                                       .outcome = "same",
+                                       .first = "",
+                                       .cause = "",
+                                       .run_id = runs,
+                                       .run_count = 1};
     twin_ledger_close(opened());
     for (uint64_t n = 1;; n++) {
         struct twin_ledger *l = NULL;
@@ -486,11 +570,16 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(versions, fresh, done), cmocka_unit_test_setup_teardown(filters, fresh, done),
-        cmocka_unit_test_setup_teardown(any_text, fresh, done), cmocka_unit_test_setup_teardown(from_version_1, fresh, done),
-        cmocka_unit_test_setup_teardown(golden_version_1, fresh, done), cmocka_unit_test_setup_teardown(newer, fresh, done),
-        cmocka_unit_test_setup_teardown(half_migrated, fresh, done), cmocka_unit_test_setup_teardown(writers, fresh, done),
-        cmocka_unit_test_setup_teardown(broken, fresh, done), cmocka_unit_test_setup_teardown(no_memory, fresh, done),
+        cmocka_unit_test_setup_teardown(versions, fresh, done),
+        cmocka_unit_test_setup_teardown(filters, fresh, done),
+        cmocka_unit_test_setup_teardown(any_text, fresh, done),
+        cmocka_unit_test_setup_teardown(from_version_1, fresh, done),
+        cmocka_unit_test_setup_teardown(golden_version_1, fresh, done),
+        cmocka_unit_test_setup_teardown(newer, fresh, done),
+        cmocka_unit_test_setup_teardown(half_migrated, fresh, done),
+        cmocka_unit_test_setup_teardown(writers, fresh, done),
+        cmocka_unit_test_setup_teardown(broken, fresh, done),
+        cmocka_unit_test_setup_teardown(no_memory, fresh, done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packages as folders of foreign bytes: each byte counts, nothing leads out, what is not listed is named. */
+/* Packages as folders of foreign bytes: each byte counts, nothing leads out, what is not listed is
+ * named. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,16 +57,25 @@ static void sign_bag(const char tag[65])
 
 static void make_bag(void)
 {
-    static const struct { const char *path, *text; } files[] = {
+    static const struct {
+        const char *path, *text;
+    } files[] = {
         {"data/package.json", "{\"schema\": \"twinrun.package/1\"}\n"},
-        {"data/code/code.json", "{\"schema\": \"twinrun.package/1\", \"missing\": [], \"holds\": \"one file\", \"repositories\": [], \"files\": [{\"path\": \"a.py\"}]}\n"},
+        {"data/code/code.json",
+         "{\"schema\": \"twinrun.package/1\", \"missing\": [], \"holds\": \"one file\", "
+         "\"repositories\": [], \"files\": [{\"path\": \"a.py\"}]}\n"},
         {"data/code/files/a.py", "print(1)\n"},
-        {"data/data/data.json", "{\"missing\": [], \"holds\": \"none\", \"none_declared\": true, \"sets\": []}\n"},
-        {"data/environment/environment.json", "{\"missing\": [], \"holds\": \"Python\", \"requirements\": \"environment/requirements.txt\"}\n"},
+        {"data/data/data.json",
+         "{\"missing\": [], \"holds\": \"none\", \"none_declared\": true, \"sets\": []}\n"},
+        {"data/environment/environment.json",
+         "{\"missing\": [], \"holds\": \"Python\", \"requirements\": "
+         "\"environment/requirements.txt\"}\n"},
         {"data/environment/requirements.txt", "a==1\n"},
         {"data/environment/system.json", "{}\n"},
-        {"data/configuration/configuration.json", "{\"missing\": [], \"holds\": \"1 argument\", \"argv\": [\"a\"], \"files\": []}\n"},
-        {"data/seeds/seeds.json", "{\"missing\": [], \"holds\": \"1\", \"stated\": [{\"where\": \"--seed\", \"value\": \"1\"}]}\n"},
+        {"data/configuration/configuration.json",
+         "{\"missing\": [], \"holds\": \"1 argument\", \"argv\": [\"a\"], \"files\": []}\n"},
+        {"data/seeds/seeds.json", "{\"missing\": [], \"holds\": \"1\", \"stated\": [{\"where\": "
+                                  "\"--seed\", \"value\": \"1\"}]}\n"},
     };
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_bag_writer w = {.dir = tw_strdup(bag)};
@@ -73,8 +83,10 @@ static void make_bag(void)
     tw_remove_tree(bag, NULL, NULL);
     assert_int_equal(tw_mkdirs(bag, &err), 0);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
-        assert_int_equal(tw_bag_put(&w, files[i].path, files[i].text, strlen(files[i].text), &err), 0);
-    snprintf(info, sizeof info, "Payload-Oxum: %llu.%llu\n", (unsigned long long)w.bytes, (unsigned long long)w.files);
+        assert_int_equal(tw_bag_put(&w, files[i].path, files[i].text, strlen(files[i].text), &err),
+                         0);
+    snprintf(info, sizeof info, "Payload-Oxum: %llu.%llu\n", (unsigned long long)w.bytes,
+             (unsigned long long)w.files);
     assert_int_equal(tw_bag_close(&w, info, "# Read me\n", tag, &err), 0);
     tw_bag_free(&w);
     sign_bag(tag);
@@ -106,7 +118,8 @@ static int setup(void **state)
     struct twin_error err = TWIN_ERROR_INIT;
     if (access("/dev/shm", W_OK) == 0) /* in memory: there are many thousand small files to write */
         snprintf(scratch, sizeof scratch, "/dev/shm/twinrun-package-XXXXXX");
-    if (!mkdtemp(scratch) || !(bag = tw_path_join(scratch, "bag")) || twin_trust_keys(keys, 1, &trust, &err) != 0)
+    if (!mkdtemp(scratch) || !(bag = tw_path_join(scratch, "bag")) ||
+        twin_trust_keys(keys, 1, &trust, &err) != 0)
         return -1;
     return 0;
 }
@@ -122,9 +135,21 @@ static int teardown(void **state)
 
 /* ---- each byte */
 
-static const char *const every_file[] = {
-    "bagit.txt", "bag-info.txt", "README.md", "manifest-sha256.txt", TW_BAG_TAGMANIFEST, TW_BAG_SIGNATURE, "data/package.json", "data/code/code.json", "data/code/files/a.py", "data/data/data.json",
-    "data/environment/environment.json", "data/environment/requirements.txt", "data/environment/system.json", "data/configuration/configuration.json", "data/seeds/seeds.json"};
+static const char *const every_file[] = {"bagit.txt",
+                                         "bag-info.txt",
+                                         "README.md",
+                                         "manifest-sha256.txt",
+                                         TW_BAG_TAGMANIFEST,
+                                         TW_BAG_SIGNATURE,
+                                         "data/package.json",
+                                         "data/code/code.json",
+                                         "data/code/files/a.py",
+                                         "data/data/data.json",
+                                         "data/environment/environment.json",
+                                         "data/environment/requirements.txt",
+                                         "data/environment/system.json",
+                                         "data/configuration/configuration.json",
+                                         "data/seeds/seeds.json"};
 
 static void rewrite(const char *path, const char *data, size_t n)
 {
@@ -147,12 +172,18 @@ static void each_byte_counts(void **state)
         assert_int_equal(tw_read_file(path, 1 << 20, &data, &n, NULL), 0);
         for (size_t at = 0; at < n; at++) {
             const char was = data[at];
-            /* 0x20: the other case of a letter, a space for a NUL. All 255 others in a full test. */
-            for (int flip = 1; flip < 256; flip = full ? flip + 1 : flip == 1 ? 0x20 : flip == 0x20 ? 0x80 : 256) {
+            /*
+             * 0x20: the other case of a letter, a space for a NUL. All 255 others in a full test.
+             */
+            for (int flip = 1; flip < 256; flip = full           ? flip + 1
+                                                  : flip == 1    ? 0x20
+                                                  : flip == 0x20 ? 0x80
+                                                                 : 256) {
                 data[at] = (char)(was ^ flip);
                 rewrite(path, data, n);
                 if (findings(NULL) == 0)
-                    fail_msg("%s, byte %zu: %02x for %02x was not seen", every_file[i], at, (unsigned char)data[at], (unsigned char)was);
+                    fail_msg("%s, byte %zu: %02x for %02x was not seen", every_file[i], at,
+                             (unsigned char)data[at], (unsigned char)was);
                 tried++;
             }
             data[at] = was;
@@ -184,7 +215,10 @@ static void strangers_are_named(void **state)
     (void)state;
     enum twin_bag_change last;
     make_bag();
-    char *extra = in_bag("data/code/files/b.py"), *tag = in_bag("extra.txt"), *folder = in_bag("data/empty"), *file = in_bag("data/code/files/a.py");
+    char *extra = in_bag("data/code/files/b.py");
+    char *tag = in_bag("extra.txt");
+    char *folder = in_bag("data/empty");
+    char *file = in_bag("data/code/files/a.py");
     assert_int_equal(tw_write_file_atomic(extra, "x", 1, NULL), 0);
     assert_int_equal(findings(&last), 1);
     assert_int_equal(last, TWIN_BAG_EXTRA);
@@ -247,7 +281,8 @@ static void a_file_that_grew_is_not_read_to_its_end(void **state)
     enum twin_bag_change last;
     make_bag();
     char *file = in_bag("data/seeds/seeds.json");
-    assert_int_equal(truncate(file, (off_t)1 << 40), 0); /* a terabyte, of which no byte is on the disk */
+    /* a terabyte, of which no byte is on the disk */
+    assert_int_equal(truncate(file, (off_t)1 << 40), 0);
     assert_true(findings(&last) > 0);
     tw_free(file);
     make_bag();
@@ -286,10 +321,31 @@ static void what_is_taken_away_is_named(void **state)
 static void manifests_have_one_form(void **state)
 {
     (void)state;
-    static const char *const good[] = {"", H "  a\n", H "  a\n" H "  b\n", H "  data/a b/\xc3\xa4\n"};
-    static const char *const bad[] = {H "  a", H " a\n", H "  b\n" H "  a\n", H "  a\n" H "  a\n", H "  ../a\n", H "  /a\n", H "  a/../b\n", H "  a/./b\n", H "  a//b\n", H "  a/\n",
-                                      H "  a%0A\n", H "  a\\b\n", H "  \xff\n", H "  a\tb\n", H "  a\r\n", "0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef  a\n", "x\n", "\n", H "  \n",
-                                      H " *a\n", H "  .\n", H "  ..\n"};
+    static const char *const good[] = {"", H "  a\n", H "  a\n" H "  b\n",
+                                       H "  data/a b/\xc3\xa4\n"};
+    static const char *const bad[] = {
+        H "  a",
+        H " a\n",
+        H "  b\n" H "  a\n",
+        H "  a\n" H "  a\n",
+        H "  ../a\n",
+        H "  /a\n",
+        H "  a/../b\n",
+        H "  a/./b\n",
+        H "  a//b\n",
+        H "  a/\n",
+        H "  a%0A\n",
+        H "  a\\b\n",
+        H "  \xff\n",
+        H "  a\tb\n",
+        H "  a\r\n",
+        "0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef  a\n",
+        "x\n",
+        "\n",
+        H "  \n",
+        H " *a\n",
+        H "  .\n",
+        H "  ..\n"};
     struct tw_manifest m;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_int_equal(tw_manifest_parse(good[i], strlen(good[i]), "m", &m, NULL), 0);
@@ -297,7 +353,8 @@ static void manifests_have_one_form(void **state)
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct twin_error err = TWIN_ERROR_INIT;
-        if (tw_manifest_parse(bad[i], strlen(bad[i]), "m", &m, &err) != TWIN_EFORMAT || !err.message[0])
+        if (tw_manifest_parse(bad[i], strlen(bad[i]), "m", &m, &err) != TWIN_EFORMAT ||
+            !err.message[0])
             fail_msg("taken: %s", bad[i]);
     }
     assert_int_equal(tw_manifest_parse(H "  a\0b\n", 70, "m", &m, NULL), TWIN_EFORMAT);
@@ -306,10 +363,22 @@ static void manifests_have_one_form(void **state)
 static void addresses_have_one_form(void **state)
 {
     (void)state;
-    static const char *const good[] = {"https://x.org/a%20b 12 data/data/s/a b\n", "file:///x 0 data/data/s/a\n"};
-    static const char *const bad[] = {"https://x.org/a 12 data/code/a\n", "https://x.org/a 12 ../a\n", "https://x.org/a -1 data/data/a\n", "https://x.org/a 012 data/data/a\n", "https://x.org/a - data/data/a\n",
-                                      "ftp://x.org/a 1 data/data/a\n", "-o/etc/passwd 1 data/data/a\n", "https://x.org/a\n", "https://x.org/$(id) data/data/a\n", "file://host/x 1 data/data/a\n",
-                                      "https://x.org/a 1 data/data/b\nhttps://x.org/a 1 data/data/a\n", "https://x.org/`id` 1 data/data/a\n", "https://x.org/a 99999999999999999999 data/data/a\n"};
+    static const char *const good[] = {"https://x.org/a%20b 12 data/data/s/a b\n",
+                                       "file:///x 0 data/data/s/a\n"};
+    static const char *const bad[] = {
+        "https://x.org/a 12 data/code/a\n",
+        "https://x.org/a 12 ../a\n",
+        "https://x.org/a -1 data/data/a\n",
+        "https://x.org/a 012 data/data/a\n",
+        "https://x.org/a - data/data/a\n",
+        "ftp://x.org/a 1 data/data/a\n",
+        "-o/etc/passwd 1 data/data/a\n",
+        "https://x.org/a\n",
+        "https://x.org/$(id) data/data/a\n",
+        "file://host/x 1 data/data/a\n",
+        "https://x.org/a 1 data/data/b\nhttps://x.org/a 1 data/data/a\n",
+        "https://x.org/`id` 1 data/data/a\n",
+        "https://x.org/a 99999999999999999999 data/data/a\n"};
     struct tw_fetch f;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_int_equal(tw_fetch_parse(good[i], strlen(good[i]), "f", &f, NULL), 0);
@@ -343,7 +412,8 @@ static void each_allocation_may_fail(void **state)
                 assert_int_equal(found, 0);
                 return;
             }
-            continue; /* a finding for want of memory is no silence; "no finding" would have to be true */
+            /* a finding for want of memory is no silence; "no finding" would have to be true */
+            continue;
         }
         assert_int_equal(rc, TWIN_ENOMEM);
     }
@@ -353,8 +423,14 @@ static void each_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(manifests_have_one_form), cmocka_unit_test(addresses_have_one_form), cmocka_unit_test(each_byte_counts), cmocka_unit_test(strangers_are_named),
-        cmocka_unit_test(linked_folders_are_refused), cmocka_unit_test(a_file_that_grew_is_not_read_to_its_end), cmocka_unit_test(what_is_taken_away_is_named), cmocka_unit_test(each_allocation_may_fail),
+        cmocka_unit_test(manifests_have_one_form),
+        cmocka_unit_test(addresses_have_one_form),
+        cmocka_unit_test(each_byte_counts),
+        cmocka_unit_test(strangers_are_named),
+        cmocka_unit_test(linked_folders_are_refused),
+        cmocka_unit_test(a_file_that_grew_is_not_read_to_its_end),
+        cmocka_unit_test(what_is_taken_away_is_named),
+        cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

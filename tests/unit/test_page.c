@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages: what is foreign stays text, a page without drawn pictures has no script, data blocks are laid out as the script reads them.
- * What a browser makes of them: tests/agents/test_page.py. */
+/* Pages: what is foreign stays text, a page without drawn pictures has no script, data blocks are
+ * laid out as the script reads them. What a browser makes of them: tests/agents/test_page.py. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,8 @@
 
 #include "base.h"
 
-static const char evil[] = "</style></script><script>alert(1)</script>\"'><img src=x onerror=alert(2)> \033[31m \xff\xc3(";
+static const char evil[] =
+    "</style></script><script>alert(1)</script>\"'><img src=x onerror=alert(2)> \033[31m \xff\xc3(";
 
 static void words(struct twin_page *p, const char *s)
 {
@@ -44,22 +45,51 @@ static void still_pictures(struct twin_page *p, const char *s)
     size_t usual[] = {0, 2}, odd[] = {1};
     struct twin_branch branches[] = {{usual, 2, 0, -1}, {odd, 1, 0, 5}};
     const char *const labels[] = {s, "run 2", "run 3"};
-    twin_page_histogram(p, &(struct twin_page_histogram){.question = s, .caption = s, .x_name = s, .log = true, .set = sets, .sets = 2});
-    twin_page_histogram(p, &(struct twin_page_histogram){.question = s, .caption = "", .x_name = s, .set = &sets[1], .sets = 1});
+    twin_page_histogram(
+        p, &(struct twin_page_histogram){
+               .question = s, .caption = s, .x_name = s, .log = true, .set = sets, .sets = 2});
+    twin_page_histogram(p,
+                        &(struct twin_page_histogram){
+                            .question = s, .caption = "", .x_name = s, .set = &sets[1], .sets = 1});
     twin_page_tree(p, s, s, &(struct twin_class_tree){branches, 2}, labels, 10);
 }
 
 static void drawn_pictures(struct twin_page *p, const char *s)
 {
-    static const double x[] = {0, 1, 2}, y[] = {1, NAN, INFINITY}, low[] = {.5, NAN, 1}, high[] = {2, NAN, 3};
+    static const double x[] = {0, 1, 2};
+    static const double y[] = {1, NAN, INFINITY};
+    static const double low[] = {.5, NAN, 1};
+    static const double high[] = {2, NAN, 3};
     static const uint32_t steps[] = {3, 7};
-    static const uint16_t cells[] = {TWIN_CELL_EQUAL, TWIN_CELL_NONE, 40000, TWIN_CELL_GAP, TWIN_CELL_NOT_FINITE, TWIN_CELL_DIFFERS};
+    static const uint16_t cells[] = {TWIN_CELL_EQUAL, TWIN_CELL_NONE,       40000,
+                                     TWIN_CELL_GAP,   TWIN_CELL_NOT_FINITE, TWIN_CELL_DIFFERS};
     const struct twin_page_series series[] = {{s, y, low, high}, {"b", x, NULL, NULL}};
     const char *const rows[] = {s, "b", "c"}, *const groups[] = {s, s, "h"};
-    twin_page_plot(p, &(struct twin_page_plot){.question = s, .caption = s, .x_name = s, .y_name = s, .log_y = true, .x = x, .count = 3, .series = series,
-                                               .series_count = 2, .nan_name = s, .mark = 1, .mark_name = s});
-    twin_page_heatmap(p, &(struct twin_page_heatmap){.question = s, .caption = s, .value_name = s, .column_name = s, .column = steps, .columns = 2, .row = rows,
-                                                     .group = groups, .rows = 3, .cell = cells, .mark_row = 1, .mark_column = 1, .mark_name = s});
+    twin_page_plot(p, &(struct twin_page_plot){.question = s,
+                                               .caption = s,
+                                               .x_name = s,
+                                               .y_name = s,
+                                               .log_y = true,
+                                               .x = x,
+                                               .count = 3,
+                                               .series = series,
+                                               .series_count = 2,
+                                               .nan_name = s,
+                                               .mark = 1,
+                                               .mark_name = s});
+    twin_page_heatmap(p, &(struct twin_page_heatmap){.question = s,
+                                                     .caption = s,
+                                                     .value_name = s,
+                                                     .column_name = s,
+                                                     .column = steps,
+                                                     .columns = 2,
+                                                     .row = rows,
+                                                     .group = groups,
+                                                     .rows = 3,
+                                                     .cell = cells,
+                                                     .mark_row = 1,
+                                                     .mark_column = 1,
+                                                     .mark_name = s});
 }
 
 static char *made(bool drawn, const char *s, int *rc)
@@ -132,7 +162,8 @@ static void cells_keep_their_value(void **state)
     assert_int_equal(twin_cell_of(NAN), TWIN_CELL_DIFFERS);
     assert_int_equal(twin_cell_of(1e-300), TWIN_CELL_VALUES);
     assert_int_equal(twin_cell_of(1e300), TWIN_CELL_NOT_FINITE - 1);
-    assert_true(isnan(twin_cell_value(TWIN_CELL_EQUAL)) && isnan(twin_cell_value(TWIN_CELL_NOT_FINITE)));
+    assert_true(isnan(twin_cell_value(TWIN_CELL_EQUAL)) &&
+                isnan(twin_cell_value(TWIN_CELL_NOT_FINITE)));
     assert_true(twin_cell_of(1e-7) < twin_cell_of(1.1e-7));
 }
 
@@ -158,7 +189,9 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(foreign_text_stays_text), cmocka_unit_test(no_picture_no_script), cmocka_unit_test(cells_keep_their_value),
+        cmocka_unit_test(foreign_text_stays_text),
+        cmocka_unit_test(no_picture_no_script),
+        cmocka_unit_test(cells_keep_their_value),
         cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,28 +16,107 @@
 #include "base.h"
 
 static const char *const good[] = {
-    "a", "a/b", "data/code/files/train.py", ".gitignore", ".gitmodules", ".github/workflows/ci.yml", "a..b", "..a", ".a",
-    "git", "gitx~1", "git~", "a.git", "x/a.git/y", ".gi", ".gitt", "\xc3\xa4/\xe6\xbc\xa2", "a b", "new file.txt", "~", "-",
-    "-rf", "a:b", "con", ".git-rewrite", "git~x",
+    "a",
+    "a/b",
+    "data/code/files/train.py",
+    ".gitignore",
+    ".gitmodules",
+    ".github/workflows/ci.yml",
+    "a..b",
+    "..a",
+    ".a",
+    "git",
+    "gitx~1",
+    "git~",
+    "a.git",
+    "x/a.git/y",
+    ".gi",
+    ".gitt",
+    "\xc3\xa4/\xe6\xbc\xa2",
+    "a b",
+    "new file.txt",
+    "~",
+    "-",
+    "-rf",
+    "a:b",
+    "con",
+    ".git-rewrite",
+    "git~x",
 };
 
 /* What must not pass in the strict form. */
 static const char *const bad[] = {
-    "", "/", "/a", "//a", "a//b", "a/", "a/b/", ".", "..", "./a", "../a", "a/.", "a/..", "a/./b", "a/../b", "a/../../b",
-    "a/b/../..", "a\\b", "..\\a", "C:\\a", "a%2fb", "%2e%2e/a", "a\nb", "a\tb", "a\x01", "\x7f", "\x1b[2J", "\xff", "\xc0\xaf",
-    "\xc2\x9b", "\xed\xa0\x80", "a.", "a./b", "a ", "a /b", "...", "a/...",
+    "",
+    "/",
+    "/a",
+    "//a",
+    "a//b",
+    "a/",
+    "a/b/",
+    ".",
+    "..",
+    "./a",
+    "../a",
+    "a/.",
+    "a/..",
+    "a/./b",
+    "a/../b",
+    "a/../../b",
+    "a/b/../..",
+    "a\\b",
+    "..\\a",
+    "C:\\a",
+    "a%2fb",
+    "%2e%2e/a",
+    "a\nb",
+    "a\tb",
+    "a\x01",
+    "\x7f",
+    "\x1b[2J",
+    "\xff",
+    "\xc0\xaf",
+    "\xc2\x9b",
+    "\xed\xa0\x80",
+    "a.",
+    "a./b",
+    "a ",
+    "a /b",
+    "...",
+    "a/...",
     /* git's own folder, in all its names */
-    ".git", ".git/hooks", ".git/hooks/post-checkout", "a/.git", "a/.git/config", ".GIT/hooks", ".Git", ".gIt/config", ".git.",
-    ".git ", ".git. .", ".git...", ".git::$INDEX_ALLOCATION/hooks", ".git:x", "git~1", "GIT~1/hooks", "git~2", "a/Git~1/config",
-    ".g\xe2\x80\x8cit", ".gi\xe2\x80\x8dt/hooks", "\xef\xbb\xbf.git", ".git\xe2\x81\xaf", ".\xe2\x80\xaegit",
+    ".git",
+    ".git/hooks",
+    ".git/hooks/post-checkout",
+    "a/.git",
+    "a/.git/config",
+    ".GIT/hooks",
+    ".Git",
+    ".gIt/config",
+    ".git.",
+    ".git ",
+    ".git. .",
+    ".git...",
+    ".git::$INDEX_ALLOCATION/hooks",
+    ".git:x",
+    "git~1",
+    "GIT~1/hooks",
+    "git~2",
+    "a/Git~1/config",
+    ".g\xe2\x80\x8cit",
+    ".gi\xe2\x80\x8dt/hooks",
+    "\xef\xbb\xbf.git",
+    ".git\xe2\x81\xaf",
+    ".\xe2\x80\xaegit",
 };
 
 /* What must not pass even where any name may stand. */
 static const char *const never[] = {
-    "", "/", "/a", "//a", "a//b", "a/", ".", "..", "./a", "../a", "a/.", "a/..", "a/./b", "a/../b", "a/../../b",
+    "",    "/",    "/a",  "//a",  "a//b",  "a/",     ".",         "..",
+    "./a", "../a", "a/.", "a/..", "a/./b", "a/../b", "a/../../b",
 };
 
-static const char *const any_name[] = {"a\nb", "\xff", "a.", "a ", "a%b", "a\\b", ".git/config", "...", "a..b"};
+static const char *const any_name[] = {"a\nb", "\xff",        "a.",  "a ",  "a%b",
+                                       "a\\b", ".git/config", "...", "a..b"};
 
 static void vectors(void **state)
 {
@@ -75,7 +154,9 @@ static void lengths(void **state)
     assert_non_null(tw_path_fault(path, 4097, TW_PATH_ANY_NAME | TW_PATH_GIT));
 }
 
-/* Every byte at every place of a short path: only plain ones pass, and none makes two parts of one. */
+/*
+ * Every byte at every place of a short path: only plain ones pass, and none makes two parts of one.
+ */
 static void every_byte(void **state)
 {
     (void)state;
@@ -94,18 +175,43 @@ static void every_byte(void **state)
 static void links(void **state)
 {
     (void)state;
-    static const struct { const char *path, *target; bool good; } cases[] = {
-        {"x", "a", true}, {"d/x", "../a", true}, {"d/x", "..", true}, {"d/e/x", "../..", true}, {"d/e/x", "../../a/b", true},
-        {"x", "a/", true}, {"x", "./a", true}, {"x", ".", true}, {"latest", "v1.0/weights", true},
-        {"x", "..", false}, {"x", "../a", false}, {"d/x", "../..", false}, {"d/x", "../../a", false}, {"x", "/etc/passwd", false},
-        {"x", "/", false}, {"x", "", false}, {"x", "a/..", false}, {"d/x", "a/../..", false},
+    static const struct {
+        const char *path, *target;
+        bool good;
+    } cases[] = {
+        {"x", "a", true},
+        {"d/x", "../a", true},
+        {"d/x", "..", true},
+        {"d/e/x", "../..", true},
+        {"d/e/x", "../../a/b", true},
+        {"x", "a/", true},
+        {"x", "./a", true},
+        {"x", ".", true},
+        {"latest", "v1.0/weights", true},
+        {"x", "..", false},
+        {"x", "../a", false},
+        {"d/x", "../..", false},
+        {"d/x", "../../a", false},
+        {"x", "/etc/passwd", false},
+        {"x", "/", false},
+        {"x", "", false},
+        {"x", "a/..", false},
+        {"d/x", "a/../..", false},
         /* `d/x -> ..` is inside, and so seems `y -> d/x/..` by its letters: it would lead out */
-        {"y", "d/x/..", false}, {"y", "d/x/../..", false}, {"d/y", "../d/x/..", false}, {"d/y", "../d/../..", false},
-        {"x", ".git/hooks", false}, {"x", "a\nb", false}, {"x", "a//b", false}, {"x", "a/./b", false}, {"x", ".//", false},
+        {"y", "d/x/..", false},
+        {"y", "d/x/../..", false},
+        {"d/y", "../d/x/..", false},
+        {"d/y", "../d/../..", false},
+        {"x", ".git/hooks", false},
+        {"x", "a\nb", false},
+        {"x", "a//b", false},
+        {"x", "a/./b", false},
+        {"x", ".//", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (tw_path_link_ok(cases[i].path, cases[i].target) != cases[i].good)
-            fail_msg("%s -> %s: expected %s", cases[i].path, cases[i].target, cases[i].good ? "to pass" : "not to pass");
+            fail_msg("%s -> %s: expected %s", cases[i].path, cases[i].target,
+                     cases[i].good ? "to pass" : "not to pass");
 }
 
 static void opening_follows_no_link(void **state)
@@ -135,7 +241,10 @@ static void opening_follows_no_link(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vectors), cmocka_unit_test(lengths), cmocka_unit_test(every_byte), cmocka_unit_test(links),
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(lengths),
+        cmocka_unit_test(every_byte),
+        cmocka_unit_test(links),
         cmocka_unit_test(opening_follows_no_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is taken for a secret and what is not; the keyed replacement; how differences between worlds are ranked and gathered, and ranks grouped. Real
- * records of real jobs: tests/agents/test_provenance.py.
+ * What is taken for a secret and what is not; the keyed replacement; how differences between worlds
+ * are ranked and gathered, and ranks grouped. Real records of real jobs:
+ * tests/agents/test_provenance.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +62,11 @@ static void test_every_shape_of_the_table(void **state)
     static const char *const tokens[] = {TW_SECRET_SHAPES};
 #undef TW_SHAPE
     static const char *const around[][2] = {
-        {"", ""}, {"https://host/x?y=", "&z=1"}, {"X='", "'"}, {"the text ", " goes on"}, {"{\"a\": \"", "\"}"},
+        {"", ""},
+        {"https://host/x?y=", "&z=1"},
+        {"X='", "'"},
+        {"the text ", " goes on"},
+        {"{\"a\": \"", "\"}"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
@@ -78,9 +83,12 @@ static void test_every_shape_of_the_table(void **state)
 static void test_secrets_of_addresses_and_commands(void **state)
 {
     (void)state;
-    masks("https://b.s3.aws/k?X-Amz-Signature=0c3d9ab14f7e&X-Amz-Date=1", "https://b.s3.aws/k?X-Amz-Signature=[redacted]&X-Amz-Date=1");
-    masks("https://a.blob.net/c?sv=2020&sig=a%2Fb%3D&se=1", "https://a.blob.net/c?sv=2020&sig=[redacted]&se=1");
-    masks("https://0c3d9ab14f7e62858d90b1c2a3f4e5d6@o1.ingest.sentry.io/2", "https://[redacted]@o1.ingest.sentry.io/2");
+    masks("https://b.s3.aws/k?X-Amz-Signature=0c3d9ab14f7e&X-Amz-Date=1",
+          "https://b.s3.aws/k?X-Amz-Signature=[redacted]&X-Amz-Date=1");
+    masks("https://a.blob.net/c?sv=2020&sig=a%2Fb%3D&se=1",
+          "https://a.blob.net/c?sv=2020&sig=[redacted]&se=1");
+    masks("https://0c3d9ab14f7e62858d90b1c2a3f4e5d6@o1.ingest.sentry.io/2",
+          "https://[redacted]@o1.ingest.sentry.io/2");
     masks("https://x-access-token:abc@github.com/a/b", "https://[redacted]@github.com/a/b");
     masks("curl -u ana:hunter2 https://h/x", "curl -u ana:[redacted] https://h/x");
     masks("curl --user 'ana:hunter2' https://h/x", "curl --user 'ana:[redacted]' https://h/x");
@@ -90,18 +98,19 @@ static void test_secrets_of_addresses_and_commands(void **state)
     masks("--pass hunter2", "--pass [redacted]");
     masks("DB_PASS=hunter2", "DB_PASS=[redacted]");
     masks("password: hunter2", "password: [redacted]");
-    masks("Endpoint=sb://x/;SharedAccessKey=abcdefg;Y=1", "Endpoint=sb://x/;SharedAccessKey=[redacted];Y=1");
+    masks("Endpoint=sb://x/;SharedAccessKey=abcdefg;Y=1",
+          "Endpoint=sb://x/;SharedAccessKey=[redacted];Y=1");
 }
 
 static void test_random_texts_are_found_and_names_are_not(void **state)
 {
     static const char *const names[] = {
-        "20122afca85120122afca85120122afca8512012",                                         /* a commit */
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",                 /* a digest */
-        "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",                              /* one in base64 */
+        "20122afca85120122afca85120122afca8512012",                         /* a commit */
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", /* a digest */
+        "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",              /* one in base64 */
         "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU",
-        "550e8400-e29b-41d4-a716-446655440000",                                             /* a UUID */
-        "2026-11-21T22-19-34Z-run-090fc5ac",                                                /* a run */
+        "550e8400-e29b-41d4-a716-446655440000", /* a UUID */
+        "2026-11-21T22-19-34Z-run-090fc5ac",    /* a run */
         "/home/ana/projects/ResNet50_ImageNet1k_V2/checkpoints/epoch_090.pt",
         "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl",
         "test_every_command_that_makes_a_home_hides_it_from_git",
@@ -138,10 +147,35 @@ static void test_random_texts_are_found_and_names_are_not(void **state)
 
 static void test_other_words_are_kept(void **state)
 {
-    static const char *const texts[] = {"--max-tokens=512", "--pad-token <pad>", "--sort-key=loss", "--num-keys 12", "--tokenizer=gpt2", "--author=ana", "--key-dim=64", "--token 5",
-                                        "--password-file=/run/x", "http://host:80/a@b", "torch==2.1", "a=b", "keyboard=abcdef", "token_type=wordpiece", "--use-auth-token-dir=x", "",
-                                        "sk-learn", "hf_", "https://host/user@x", "docker run -u 1000:1000 x", "python -u train.py",
-                                        "--num-pass=three", "first_pass=fast", "second pass: loading", "[redacted]", "--token [redacted:0c3d9ab14f7e6285]", "--lr=0.1", "model.attention.key=linear", "monkey=abcdef"};
+    static const char *const texts[] = {"--max-tokens=512",
+                                        "--pad-token <pad>",
+                                        "--sort-key=loss",
+                                        "--num-keys 12",
+                                        "--tokenizer=gpt2",
+                                        "--author=ana",
+                                        "--key-dim=64",
+                                        "--token 5",
+                                        "--password-file=/run/x",
+                                        "http://host:80/a@b",
+                                        "torch==2.1",
+                                        "a=b",
+                                        "keyboard=abcdef",
+                                        "token_type=wordpiece",
+                                        "--use-auth-token-dir=x",
+                                        "",
+                                        "sk-learn",
+                                        "hf_",
+                                        "https://host/user@x",
+                                        "docker run -u 1000:1000 x",
+                                        "python -u train.py",
+                                        "--num-pass=three",
+                                        "first_pass=fast",
+                                        "second pass: loading",
+                                        "[redacted]",
+                                        "--token [redacted:0c3d9ab14f7e6285]",
+                                        "--lr=0.1",
+                                        "model.attention.key=linear",
+                                        "monkey=abcdef"};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         masks(texts[i], texts[i]);
@@ -149,8 +183,10 @@ static void test_other_words_are_kept(void **state)
 
 static void test_across_arguments(void **state)
 {
-    static const char *const argv[] = {"--token", "abc def", "x", "--secret", "--lr", "0.1", "--password"};
-    static const char *const expected[] = {"--token", "[redacted]", "x", "--secret", "--lr", "0.1", "--password"};
+    static const char *const argv[] = {"--token", "abc def", "x",         "--secret",
+                                       "--lr",    "0.1",     "--password"};
+    static const char *const expected[] = {"--token", "[redacted]", "x",         "--secret",
+                                           "--lr",    "0.1",        "--password"};
     char out[64];
     int pending = TW_SECRET_NONE;
     (void)state;
@@ -159,8 +195,12 @@ static void test_across_arguments(void **state)
         assert_string_equal(out, expected[i]);
     }
     assert_int_equal(pending, TW_SECRET_VALUE);
-    static const char *const others[] = {"curl", "-u", "ana:hunter2", "sshpass", "-p", "hunter2", "ssh", "-u", "root", "sshpass", "-phunter2"};
-    static const char *const masked[] = {"curl", "-u", "ana:[redacted]", "sshpass", "-p", "[redacted]", "ssh", "-u", "root", "sshpass", "-p[redacted]"};
+    static const char *const others[] = {"curl", "-u",      "ana:hunter2", "sshpass",
+                                         "-p",   "hunter2", "ssh",         "-u",
+                                         "root", "sshpass", "-phunter2"};
+    static const char *const masked[] = {
+        "curl", "-u", "ana:[redacted]", "sshpass", "-p",          "[redacted]",
+        "ssh",  "-u", "root",           "sshpass", "-p[redacted]"};
     pending = TW_SECRET_NONE;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         tw_secret_mask(&pending, others[i], strlen(others[i]), out, sizeof out);
@@ -205,8 +245,11 @@ static void test_any_bytes(void **state)
 
 static void test_variables(void **state)
 {
-    static const char *const kept[] = {"OMP_NUM_THREADS", "NCCL_ALGO", "PATH", "RANK", "CUBLAS_WORKSPACE_CONFIG", "UCX_TLS"};
-    static const char *const not_kept[] = {"HF_TOKEN", "NCCL_AUTH_TOKEN", "MY_NAME", "AWS_SECRET_ACCESS_KEY", "MKL_COOKIE", "TORCH_APIKEY", "PATHS", ""};
+    static const char *const kept[] = {"OMP_NUM_THREADS",         "NCCL_ALGO", "PATH", "RANK",
+                                       "CUBLAS_WORKSPACE_CONFIG", "UCX_TLS"};
+    static const char *const not_kept[] = {
+        "HF_TOKEN",   "NCCL_AUTH_TOKEN", "MY_NAME", "AWS_SECRET_ACCESS_KEY",
+        "MKL_COOKIE", "TORCH_APIKEY",    "PATHS",   ""};
     (void)state;
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         assert_true(tw_secret_variable_kept(kept[i], strlen(kept[i])));
@@ -224,12 +267,17 @@ static void test_the_keyed_replacement(void **state)
     assert_int_equal(twin_redactor_open(dir, &b, NULL), 0);
     assert_int_equal(strlen(twin_redactor_key_id(a)), 16);
     assert_string_equal(twin_redactor_key_id(a), twin_redactor_key_id(b));
-    char *x = twin_redact(a, "x --token=abcdef y", NULL), *y = twin_redact(b, "x --token=abcdef y", NULL), *z = twin_redact(b, "x --token=abcdeg y", NULL);
+    char *x = twin_redact(a, "x --token=abcdef y", NULL);
+    char *y = twin_redact(b, "x --token=abcdef y", NULL);
+    char *z = twin_redact(b, "x --token=abcdeg y", NULL);
     assert_string_equal(x, y);
     assert_string_not_equal(y, z);
-    assert_true(twin_redacted(x) && tw_starts(x, "x --token=[redacted:") && tw_ends(x, "] y") && strlen(x) == strlen("x --token=[redacted:0123456789abcdef] y"));
-    assert_false(twin_redacted("x [red] [redacted") || twin_redacted("") || twin_redacted("--redact=1"));
-    char *kept = twin_redact_variable(a, "OMP_NUM_THREADS", "4"), *hidden = twin_redact_variable(a, "MY_NAME", "4");
+    assert_true(twin_redacted(x) && tw_starts(x, "x --token=[redacted:") && tw_ends(x, "] y") &&
+                strlen(x) == strlen("x --token=[redacted:0123456789abcdef] y"));
+    assert_false(twin_redacted("x [red] [redacted") || twin_redacted("") ||
+                 twin_redacted("--redact=1"));
+    char *kept = twin_redact_variable(a, "OMP_NUM_THREADS", "4");
+    char *hidden = twin_redact_variable(a, "MY_NAME", "4");
     assert_string_equal(kept, "4");
     assert_true(twin_redacted(hidden));
     char *all[] = {x, y, z, kept, hidden};
@@ -264,16 +312,25 @@ static struct twin_world_differences compared(const char *x, const char *y)
 static void test_what_differs_is_ranked(void **state)
 {
     static const char a[] =
-        "{\"host\":\"p\",\"code\":{\"commit\":\"1111111111111111\",\"tree\":\"t\",\"dirty\":false},\"environment\":{\"kernel\":{\"release\":\"6.1\"},"
-        "\"cpu\":{\"flags\":\"avx avx2 sse\",\"microcode\":\"1\"}},\"launch\":{\"variables\":{\"OMP_NUM_THREADS\":\"1\",\"MASTER_PORT\":\"1\",\"LANG\":\"C\"}},"
-        "\"packages\":{\"dpkg\":{\"p1\":\"1\",\"p2\":\"1\",\"p3\":\"1\",\"p4\":\"1\",\"p5\":\"1\",\"p6\":\"1\",\"p7\":\"1\",\"same\":\"1\"}}}";
+        "{\"host\":\"p\",\"code\":{\"commit\":\"1111111111111111\",\"tree\":\"t\",\"dirty\":false},"
+        "\"environment\":{\"kernel\":{\"release\":\"6.1\"},\"cpu\":{\"flags\":\"avx avx2 "
+        "sse\",\"microcode\":\"1\"}},\"launch\":{\"variables\":{\"OMP_NUM_THREADS\":\"1\",\"MASTER_"
+        "PORT\":\"1\",\"LANG\":\"C\"}},\"packages\":{\"dpkg\":{\"p1\":\"1\",\"p2\":\"1\",\"p3\":"
+        "\"1\",\"p4\":\"1\",\"p5\":\"1\",\"p6\":\"1\",\"p7\":\"1\",\"same\":\"1\"}}}";
     static const char b[] =
-        "{\"host\":\"q\",\"code\":{\"commit\":\"2222222222222222\",\"tree\":\"u\",\"dirty\":false},\"environment\":{\"kernel\":{\"release\":\"6.2\"},"
-        "\"cpu\":{\"flags\":\"avx avx512f sse\",\"microcode\":\"2\"}},\"launch\":{\"variables\":{\"MASTER_PORT\":\"2\",\"LANG\":\"D\"}},"
-        "\"packages\":{\"dpkg\":{\"p1\":\"2\",\"p2\":\"2\",\"p3\":\"2\",\"p4\":\"2\",\"p5\":\"2\",\"p6\":\"2\",\"p7\":\"2\",\"same\":\"1\"}}}";
-    static const struct { enum twin_power power; const char *group, *what, *a, *b; size_t count; } expected[] = {
+        "{\"host\":\"q\",\"code\":{\"commit\":\"2222222222222222\",\"tree\":\"u\",\"dirty\":false},"
+        "\"environment\":{\"kernel\":{\"release\":\"6.2\"},\"cpu\":{\"flags\":\"avx avx512f "
+        "sse\",\"microcode\":\"2\"}},\"launch\":{\"variables\":{\"MASTER_PORT\":\"2\",\"LANG\":"
+        "\"D\"}},\"packages\":{\"dpkg\":{\"p1\":\"2\",\"p2\":\"2\",\"p3\":\"2\",\"p4\":\"2\","
+        "\"p5\":\"2\",\"p6\":\"2\",\"p7\":\"2\",\"same\":\"1\"}}}";
+    static const struct {
+        enum twin_power power;
+        const char *group, *what, *a, *b;
+        size_t count;
+    } expected[] = {
         {TWIN_POWER_HIGH, "code", "commit", "111111111111", "222222222222", 1},
-        {TWIN_POWER_HIGH, "processor", "instruction sets", "only here: avx2", "only here: avx512f", 1},
+        {TWIN_POWER_HIGH, "processor", "instruction sets", "only here: avx2", "only here: avx512f",
+         1},
         {TWIN_POWER_HIGH, "variables", "OMP_NUM_THREADS", "1", NULL, 1},
         {TWIN_POWER_MEDIUM, "processor", "microcode", "1", "2", 1},
         {TWIN_POWER_MEDIUM, "variables", "LANG", "C", "D", 1},
@@ -299,14 +356,19 @@ static void test_what_differs_is_ranked(void **state)
 static void test_what_is_not_known_makes_no_difference(void **state)
 {
     static const char *const pairs[][2] = {
-        {"{}", "{\"code\":{\"commit\":\"1\",\"dirty\":true,\"diff\":{\"sha256\":\"x\"}},\"launch\":{\"variables\":{\"A\":\"1\"}},\"ranks\":[{\"settings\":{\"threads\":\"1\"}}]}"},
-        {"{\"code\":{\"commit\":null}}", "{\"code\":{\"commit\":\"1\",\"tree\":\"2\",\"dirty\":false}}"},
+        {"{}", "{\"code\":{\"commit\":\"1\",\"dirty\":true,\"diff\":{\"sha256\":\"x\"}},\"launch\":"
+               "{\"variables\":{\"A\":\"1\"}},\"ranks\":[{\"settings\":{\"threads\":\"1\"}}]}"},
+        {"{\"code\":{\"commit\":null}}",
+         "{\"code\":{\"commit\":\"1\",\"tree\":\"2\",\"dirty\":false}}"},
         /* ended before anybody looked at its processes */
         {"{\"launch\":{\"world\":0}}", "{\"launch\":{\"world\":1}}"},
         /* redacted under different keys */
-        {"{\"redaction_key\":\"a\",\"launch\":{\"variables\":{\"X\":\"[redacted:1]\"}}}", "{\"redaction_key\":\"b\",\"launch\":{\"variables\":{\"X\":\"[redacted:2]\"}}}"},
-        {"{\"libraries\":{\"files\":[]}}", "{\"libraries\":{\"files\":[{\"path\":\"/lib/libm.so\",\"sha256\":\"1\"}]}}"},
-        {"{\"accelerators\":{\"gpus\":[],\"why\":\"the NVIDIA driver does not answer (nvmlInit: 17)\"}}",
+        {"{\"redaction_key\":\"a\",\"launch\":{\"variables\":{\"X\":\"[redacted:1]\"}}}",
+         "{\"redaction_key\":\"b\",\"launch\":{\"variables\":{\"X\":\"[redacted:2]\"}}}"},
+        {"{\"libraries\":{\"files\":[]}}",
+         "{\"libraries\":{\"files\":[{\"path\":\"/lib/libm.so\",\"sha256\":\"1\"}]}}"},
+        {"{\"accelerators\":{\"gpus\":[],\"why\":\"the NVIDIA driver does not answer (nvmlInit: "
+         "17)\"}}",
          "{\"accelerators\":{\"gpus\":[{\"name\":\"H100\"}],\"driver\":\"580.1\"}}"},
     };
     (void)state;
@@ -322,8 +384,9 @@ static void test_what_is_not_known_makes_no_difference(void **state)
 /* A machine without a driver has no GPU: that is known. */
 static void test_a_machine_without_a_gpu_is_another_one(void **state)
 {
-    struct twin_world_differences d = compared("{\"accelerators\":{\"gpus\":[],\"why\":\"libnvidia-ml.so.1 is not installed\"}}",
-                                               "{\"accelerators\":{\"gpus\":[{\"name\":\"H100\"}]}}");
+    struct twin_world_differences d = compared(
+        "{\"accelerators\":{\"gpus\":[],\"why\":\"libnvidia-ml.so.1 is not installed\"}}",
+        "{\"accelerators\":{\"gpus\":[{\"name\":\"H100\"}]}}");
     (void)state;
     assert_int_equal(d.count, 1);
     assert_string_equal(d.item[0].what, "GPUs");
@@ -334,8 +397,11 @@ static void test_a_machine_without_a_gpu_is_another_one(void **state)
 /* A record of other types than ours is compared without harm. */
 static void test_of_other_types(void **state)
 {
-    static const char *const odd[] = {"{\"code\":[],\"ranks\":{},\"libraries\":3,\"launch\":\"x\",\"packages\":[1],\"config\":{\"files\":[1,null,{\"path\":3}]},\"data\":{\"named\":[[]]}}",
-                                      "{\"ranks\":[1,\"x\",{\"variables\":[],\"libraries\":99999999999},{\"libraries\":-1}],\"libraries\":{\"files\":[3,{}],\"lists\":[[7,-1,\"x\"],{}]}}"};
+    static const char *const odd[] = {
+        "{\"code\":[],\"ranks\":{},\"libraries\":3,\"launch\":\"x\",\"packages\":[1],\"config\":{"
+        "\"files\":[1,null,{\"path\":3}]},\"data\":{\"named\":[[]]}}",
+        "{\"ranks\":[1,\"x\",{\"variables\":[],\"libraries\":99999999999},{\"libraries\":-1}],"
+        "\"libraries\":{\"files\":[3,{}],\"lists\":[[7,-1,\"x\"],{}]}}"};
     (void)state;
     for (size_t i = 0; i < 2; i++)
         for (size_t k = 0; k < 2; k++) {
@@ -350,10 +416,16 @@ static void test_of_other_types(void **state)
 
 static void test_libraries_by_package(void **state)
 {
-    static const char a[] = "{\"libraries\":{\"files\":[{\"path\":\"/v1/lib/python3/site-packages/torch/lib/libtorch.so\",\"sha256\":\"aa\"},{\"path\":\"/usr/lib/libz.so.1\",\"sha256\":\"bb\"},"
-                            "{\"path\":\"/usr/lib/libm.so.6\",\"sha256\":\"cc\"}]},\"packages\":{\"python\":{\"torch\":\"2.0\"}}}";
-    static const char b[] = "{\"libraries\":{\"files\":[{\"path\":\"/other/lib/python3/site-packages/torch/lib/libtorch.so\",\"sha256\":\"dd\"},{\"path\":\"/lib/libz.so.1\",\"sha256\":\"bb\"},"
-                            "{\"path\":\"/usr/lib/libm.so.6\",\"sha256\":\"ee\"}]},\"packages\":{\"python\":{\"torch\":\"2.0\"}}}";
+    static const char a[] =
+        "{\"libraries\":{\"files\":[{\"path\":\"/v1/lib/python3/site-packages/torch/lib/"
+        "libtorch.so\",\"sha256\":\"aa\"},{\"path\":\"/usr/lib/"
+        "libz.so.1\",\"sha256\":\"bb\"},{\"path\":\"/usr/lib/"
+        "libm.so.6\",\"sha256\":\"cc\"}]},\"packages\":{\"python\":{\"torch\":\"2.0\"}}}";
+    static const char b[] =
+        "{\"libraries\":{\"files\":[{\"path\":\"/other/lib/python3/site-packages/torch/lib/"
+        "libtorch.so\",\"sha256\":\"dd\"},{\"path\":\"/lib/"
+        "libz.so.1\",\"sha256\":\"bb\"},{\"path\":\"/usr/lib/"
+        "libm.so.6\",\"sha256\":\"ee\"}]},\"packages\":{\"python\":{\"torch\":\"2.0\"}}}";
     struct twin_world_differences d = compared(a, b);
     (void)state;
     assert_int_equal(d.count, 2);
@@ -372,8 +444,10 @@ static void test_ranks_are_grouped(void **state)
     (void)state;
     tw_buf_puts(&b, "{\"ranks\":[");
     for (int i = 0; i < 20; i++)
-        tw_buf_printf(&b, "%s{\"rank\":%d,\"variables\":{\"RANK\":\"%d\",\"NCCL_ALGO\":\"%s\"},\"machine\":{\"nvidia_driver\":\"%s\"}}", i ? "," : "", i, i, i % 2 ? "Ring" : "Tree",
-                      i == 17 ? "580.2" : "580.1");
+        tw_buf_printf(&b,
+                      "%s{\"rank\":%d,\"variables\":{\"RANK\":\"%d\",\"NCCL_ALGO\":\"%s\"},"
+                      "\"machine\":{\"nvidia_driver\":\"%s\"}}",
+                      i ? "," : "", i, i, i % 2 ? "Ring" : "Tree", i == 17 ? "580.2" : "580.1");
     tw_buf_puts(&b, "]}");
     json_t *o = from(b.data);
     assert_int_equal(twin_provenance_parity(o, &d, NULL), 0);
@@ -393,7 +467,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_secrets_are_found),
-        cmocka_unit_test(test_every_shape_of_the_table), cmocka_unit_test(test_secrets_of_addresses_and_commands),
+        cmocka_unit_test(test_every_shape_of_the_table),
+        cmocka_unit_test(test_secrets_of_addresses_and_commands),
         cmocka_unit_test(test_random_texts_are_found_and_names_are_not),
         cmocka_unit_test(test_other_words_are_kept),
         cmocka_unit_test(test_across_arguments),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seeds, draws and orders. Oracles: Random123 1.14 (its three published vectors, seven more computed by its header), hashlib's
- * BLAKE2b, mpmath's erfinv at 40 digits, enumeration, chi-square. tests/agents/test_seeds.py compares C with Python. */
+/* Seeds, draws and orders. Oracles: Random123 1.14 (its three published vectors, seven more
+ * computed by its header), hashlib's BLAKE2b, mpmath's erfinv at 40 digits, enumeration,
+ * chi-square. tests/agents/test_seeds.py compares C with Python. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,17 +30,39 @@ static double chi_square(const uint64_t *seen, size_t cells, double total)
 static void known_answers(void **state)
 {
     (void)state;
-    static const struct { uint32_t counter[4], key[2], out[4]; } vectors[] = {
-        {{0x00000000, 0x00000000, 0x00000000, 0x00000000}, {0x00000000, 0x00000000}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
-        {{0x00000001, 0x00000000, 0x00000000, 0x00000000}, {0x00000000, 0x00000000}, {0xf8e4cca4, 0x5cb200db, 0xb1a574eb, 0x097eff67}},
-        {{0x00000000, 0x00000001, 0x00000000, 0x00000000}, {0x00000000, 0x00000000}, {0x6ad0c5ec, 0xea236249, 0x73a459f5, 0x074944b3}},
-        {{0x00000000, 0x00000000, 0x00000001, 0x00000000}, {0x00000000, 0x00000000}, {0x844515e1, 0xf08d6eaa, 0x0f19c053, 0x83f875f0}},
-        {{0x00000000, 0x00000000, 0x00000000, 0x00000001}, {0x00000000, 0x00000000}, {0x2dce73e5, 0x1348e23f, 0xfcf8e0ec, 0xa287aadb}},
-        {{0x00000000, 0x00000000, 0x00000000, 0x00000000}, {0x00000001, 0x00000000}, {0xe3e80670, 0xe50a0ebc, 0x95f222c0, 0xb615aa27}},
-        {{0x00000000, 0x00000000, 0x00000000, 0x00000000}, {0x00000000, 0x00000001}, {0xfdde3e0b, 0xfa7e58b6, 0x3380ec46, 0xd8d55c4f}},
-        {{0xdeadbeef, 0x0000002a, 0x00000007, 0x00000001}, {0x12345678, 0x9abcdef0}, {0x8dc0121c, 0x018fe2b9, 0x18c761ae, 0x513772cb}},
+    static const struct {
+        uint32_t counter[4], key[2], out[4];
+    } vectors[] = {
+        {{0x00000000, 0x00000000, 0x00000000, 0x00000000},
+         {0x00000000, 0x00000000},
+         {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {{0x00000001, 0x00000000, 0x00000000, 0x00000000},
+         {0x00000000, 0x00000000},
+         {0xf8e4cca4, 0x5cb200db, 0xb1a574eb, 0x097eff67}},
+        {{0x00000000, 0x00000001, 0x00000000, 0x00000000},
+         {0x00000000, 0x00000000},
+         {0x6ad0c5ec, 0xea236249, 0x73a459f5, 0x074944b3}},
+        {{0x00000000, 0x00000000, 0x00000001, 0x00000000},
+         {0x00000000, 0x00000000},
+         {0x844515e1, 0xf08d6eaa, 0x0f19c053, 0x83f875f0}},
+        {{0x00000000, 0x00000000, 0x00000000, 0x00000001},
+         {0x00000000, 0x00000000},
+         {0x2dce73e5, 0x1348e23f, 0xfcf8e0ec, 0xa287aadb}},
+        {{0x00000000, 0x00000000, 0x00000000, 0x00000000},
+         {0x00000001, 0x00000000},
+         {0xe3e80670, 0xe50a0ebc, 0x95f222c0, 0xb615aa27}},
+        {{0x00000000, 0x00000000, 0x00000000, 0x00000000},
+         {0x00000000, 0x00000001},
+         {0xfdde3e0b, 0xfa7e58b6, 0x3380ec46, 0xd8d55c4f}},
+        {{0xdeadbeef, 0x0000002a, 0x00000007, 0x00000001},
+         {0x12345678, 0x9abcdef0},
+         {0x8dc0121c, 0x018fe2b9, 0x18c761ae, 0x513772cb}},
     };
     for (size_t i = 0; i < COUNT(vectors); i++) {
         uint32_t out[4];
@@ -56,7 +79,12 @@ static void known_answers(void **state)
 static void seed_tree(void **state)
 {
     (void)state;
-    static const struct { uint64_t parent; const char *name; size_t times; uint64_t seed; } known[] = {
+    static const struct {
+        uint64_t parent;
+        const char *name;
+        size_t times;
+        uint64_t seed;
+    } known[] = {
         {0x0u, "a", 1, 0x3a030daba6ec79b9u},
         {0x7u, "data", 1, 0x428c88c817e0e364u},
         {0x7u, "epoch=3", 1, 0xbfef77b801381121u},
@@ -156,7 +184,8 @@ static void bounded_draws(void **state)
         if (n > 1)
             PLAUSIBLE(chi_square(seen, n, 20000));
     }
-    /* With n = 3 * 2^62 a product's high half alone would give every third result twice as often; a quarter is drawn anew. */
+    /* With n = 3 * 2^62 a product's high half alone would give every third result twice as often; a
+     * quarter is drawn anew. */
     uint64_t thirds[3] = {0}, n = (uint64_t)3 << 62, same = 0;
     for (uint64_t i = 0; i < 30000; i++) {
         uint64_t x = twin_random_below(9, i, n);
@@ -181,7 +210,10 @@ static void bounded_draws(void **state)
 static void normal_quantile(void **state)
 {
     (void)state;
-    static const struct { uint64_t bits; double z; } known[] = {
+    static const struct {
+        uint64_t bits;
+        double z;
+    } known[] = {
         {0x0000000000000000u, -8.2095361516013868556}, /* the ends */
         {0x0000000000001000u, -8.0765710041301246502},
         {0x8000000000000000u, 2.7829164246717669222e-16},
@@ -189,7 +221,8 @@ static void normal_quantile(void **state)
         {0x123456789abcdef0u, -1.4675657313132976454},
         {0x0800000000000000u, -1.8627318674216498781},
         {0xf7ffffffffffffffu, 1.8627318674216498781},
-        {0x13333333333333ffu, -1.4395314709384554448}, /* where one pair of polynomials takes over from the other */
+        /* where one pair of polynomials takes over from the other */
+        {0x13333333333333ffu, -1.4395314709384554448},
         {0x1333333333334000u, -1.4395314709384538762},
         {0x00000012c7000000u, -5.7534528908607595386},
         {0xfffffffff0000000u, 6.651036502650908615},
@@ -234,8 +267,9 @@ static void permutations(void **state)
         assert_int_equal(twin_shuffle_at(&p, n), TWIN_NO_INDEX);
         assert_int_equal(twin_shuffle_find(&p, n), TWIN_NO_INDEX);
     }
-    static const uint64_t large[] = {1u << 16, 60000, 1281167, 0xffffffffu, 0x100000000u, 0x100000001u, 1000000000000,
-                                     (uint64_t)1 << 63, UINT64_MAX - 1, UINT64_MAX};
+    static const uint64_t large[] = {1u << 16,       60000,        1281167,       0xffffffffu,
+                                     0x100000000u,   0x100000001u, 1000000000000, (uint64_t)1 << 63,
+                                     UINT64_MAX - 1, UINT64_MAX};
     for (size_t k = 0; k < COUNT(large); k++) {
         twin_shuffle_init(&p, large[k], 3);
         for (uint64_t i = 0; i < 500; i++) {
@@ -301,7 +335,8 @@ static void permutations_are_random(void **state)
     PLAUSIBLE(chi_square(values, CELLS, 20000));
 }
 
-/* Holds one step of all ranks against one rank alone: the same samples in the same order, none of the ranks more than its share. */
+/* Holds one step of all ranks against one rank alone: the same samples in the same order, none of
+ * the ranks more than its share. */
 static void same_for_all(const struct twin_order *order, uint64_t step, uint64_t world)
 {
     uint64_t alone[64], together[64], n = 0;
@@ -312,7 +347,8 @@ static void same_for_all(const struct twin_order *order, uint64_t step, uint64_t
     for (uint64_t rank = 0; rank < world; rank++) {
         assert_int_equal(twin_order_part(order, step, rank, world, &part, NULL), 0);
         assert_true(part.epoch == one.epoch && part.first == one.first + n);
-        assert_true(part.count <= (one.count + world - 1) / world && part.count >= one.count / world);
+        assert_true(part.count <= (one.count + world - 1) / world &&
+                    part.count >= one.count / world);
         twin_order_take(order, &part, together + n);
         n += part.count;
     }
@@ -328,7 +364,8 @@ static void orders(void **state)
     for (size_t k = 0; k < COUNT(sizes) * 4; k++) {
         struct twin_order o = {sizes[k / 4][0], sizes[k / 4][1], 21, k & 1, k & 2};
         uint64_t steps = twin_order_steps(&o);
-        assert_int_equal(steps, o.drop_last ? o.samples / o.batch : (o.samples + o.batch - 1) / o.batch);
+        assert_int_equal(steps,
+                         o.drop_last ? o.samples / o.batch : (o.samples + o.batch - 1) / o.batch);
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             uint64_t seen[128] = {0}, taken = 0, batch[64];
             for (uint64_t s = epoch * steps; s < (epoch + 1) * steps; s++) {
@@ -339,10 +376,12 @@ static void orders(void **state)
                 assert_int_equal(part.epoch, epoch);
                 twin_order_take(&o, &part, batch);
                 for (uint64_t i = 0; i < part.count; i++)
-                    assert_int_equal(seen[batch[i]]++, 0); /* every sample at most once in an epoch ... */
+                    /* every sample at most once in an epoch ... */
+                    assert_int_equal(seen[batch[i]]++, 0);
                 taken += part.count;
             }
-            assert_int_equal(taken, o.drop_last ? steps * o.batch : o.samples); /* ... and all of them */
+            /* ... and all of them */
+            assert_int_equal(taken, o.drop_last ? steps * o.batch : o.samples);
         }
     }
 }
@@ -351,7 +390,8 @@ static void wrong_orders(void **state)
 {
     (void)state;
     struct twin_order_part part = {7, 7, 7};
-    static const struct twin_order bad[] = {{0, 4, 1, true, false}, {4, 0, 1, true, false}, {3, 4, 1, true, true}};
+    static const struct twin_order bad[] = {
+        {0, 4, 1, true, false}, {4, 0, 1, true, false}, {3, 4, 1, true, true}};
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct twin_error err = TWIN_ERROR_INIT;
         assert_int_equal(twin_order_steps(&bad[i]), 0);
@@ -375,11 +415,17 @@ static void wrong_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers),     cmocka_unit_test(seed_tree),    cmocka_unit_test(uniform_draws),
-        cmocka_unit_test(fills_are_the_draws), cmocka_unit_test(bounded_draws), cmocka_unit_test(normal_draws),
+        cmocka_unit_test(known_answers),
+        cmocka_unit_test(seed_tree),
+        cmocka_unit_test(uniform_draws),
+        cmocka_unit_test(fills_are_the_draws),
+        cmocka_unit_test(bounded_draws),
+        cmocka_unit_test(normal_draws),
         cmocka_unit_test(normal_quantile),
-               cmocka_unit_test(permutations),      cmocka_unit_test(permutations_are_random),
-        cmocka_unit_test(orders),            cmocka_unit_test(wrong_orders),
+        cmocka_unit_test(permutations),
+        cmocka_unit_test(permutations_are_random),
+        cmocka_unit_test(orders),
+        cmocka_unit_test(wrong_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

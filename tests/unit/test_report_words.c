@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the report prints goes to the file that it is given, harmless for a terminal; a study needs no command for it. */
+/* What the report prints goes to the file that it is given, harmless for a terminal; a study needs
+ * no command for it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,9 +119,12 @@ static void test_page_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arguments_are_escaped), cmocka_unit_test(test_lines_and_colours),
-        cmocka_unit_test(test_no_memory_is_said),     cmocka_unit_test(test_study_from_a_file),
-        cmocka_unit_test(test_no_study),              cmocka_unit_test(test_page_file),
+        cmocka_unit_test(test_arguments_are_escaped),
+        cmocka_unit_test(test_lines_and_colours),
+        cmocka_unit_test(test_no_memory_is_said),
+        cmocka_unit_test(test_study_from_a_file),
+        cmocka_unit_test(test_no_study),
+        cmocka_unit_test(test_page_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

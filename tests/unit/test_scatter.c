@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums along an axis and by index against MPFR: every kind of numbers, type, shape and instruction set; rows in another
- * order; wrong use; memory that is not there. TWINRUN_FULL=1: fifty times as many cases.
+ * Sums along an axis and by index against MPFR: every kind of numbers, type, shape and instruction
+ * set; rows in another order; wrong use; memory that is not there. TWINRUN_FULL=1: fifty times as
+ * many cases.
  */
 #include <fenv.h>
 #include <twin/scatter.h>
@@ -29,7 +30,8 @@ static void add_element(mpfr_t sum, const char *x, size_t i, enum twin_dtype dty
     mpfr_t term;
     mpfr_init2(term, 53);
     mpfr_set_d(term, decode(shape_of(dtype), element(x, i, twin_dtype_size(dtype))), MPFR_RNDN);
-    assert_int_equal(first ? mpfr_set(sum, term, MPFR_RNDN) : mpfr_add(sum, sum, term, MPFR_RNDN), 0);
+    assert_int_equal(first ? mpfr_set(sum, term, MPFR_RNDN) : mpfr_add(sum, sum, term, MPFR_RNDN),
+                     0);
     mpfr_clear(term);
 }
 
@@ -37,17 +39,19 @@ static void add_element(mpfr_t sum, const char *x, size_t i, enum twin_dtype dty
 static bool is_rounded(uint64_t bits, double expected, struct shape s)
 {
     const double found = decode(s, bits);
-    const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) | (uint64_t)1 << (s.fraction - 1);
+    const uint64_t canonical = ((((uint64_t)1 << s.exponent) - 1) << s.fraction) |
+                               (uint64_t)1 << (s.fraction - 1);
     return isnan(expected) ? bits == canonical : memcmp(&found, &expected, sizeof found) == 0;
 }
 
-static void check(const mpfr_t sum, const char *out, size_t i, enum twin_dtype dtype, const char *what, enum how how)
+static void check(const mpfr_t sum, const char *out, size_t i, enum twin_dtype dtype,
+                  const char *what, enum how how)
 {
     const uint64_t bits = element(out, i, twin_dtype_size(dtype));
     const double expected = oracle_round(sum, dtype);
     if (!is_rounded(bits, expected, shape_of(dtype)))
-        fail_msg("%s, numbers %d, element %zu of %s: expected %a, found %a", what, (int)how, i, twin_dtype_name(dtype), expected,
-                 decode(shape_of(dtype), bits));
+        fail_msg("%s, numbers %d, element %zu of %s: expected %a, found %a", what, (int)how, i,
+                 twin_dtype_name(dtype), expected, decode(shape_of(dtype), bits));
 }
 
 /* ---- along an axis */
@@ -56,8 +60,11 @@ static void check_axis(size_t number, char *x, char *out)
     uint64_t seed = (uint64_t)number << 32;
     const enum twin_dtype dtype = dtypes[number % DTYPES], to = dtypes[random_bits(&seed) % DTYPES];
     const enum how how = (enum how)(number / DTYPES % HOWS);
-    const size_t inner = random_bits(&seed) % 3 ? 1 + random_bits(&seed) % 12 : random_bits(&seed) % 2 ? 1 : 250 + random_bits(&seed) % 12;
-    const size_t n = random_bits(&seed) % (random_bits(&seed) % 4 ? 20 : MOST / inner), outer = 1 + random_bits(&seed) % 3;
+    const size_t inner = random_bits(&seed) % 3   ? 1 + random_bits(&seed) % 12
+                         : random_bits(&seed) % 2 ? 1
+                                                  : 250 + random_bits(&seed) % 12;
+    const size_t n = random_bits(&seed) % (random_bits(&seed) % 4 ? 20 : MOST / inner);
+    const size_t outer = 1 + random_bits(&seed) % 3;
     mpfr_t sum;
     mpfr_init2(sum, PRECISION);
     x += random_bits(&seed) % 16, out += random_bits(&seed) % 16;
@@ -66,7 +73,8 @@ static void check_axis(size_t number, char *x, char *out)
         if (!force(i))
             continue;
         memset(out, 0xA5, 8 * outer * inner);
-        assert_int_equal(twin_sum_axis(dtype, x, (int64_t)outer, (int64_t)n, (int64_t)inner, to, out, NULL), 0);
+        assert_int_equal(
+            twin_sum_axis(dtype, x, (int64_t)outer, (int64_t)n, (int64_t)inner, to, out, NULL), 0);
         for (size_t o = 0; o < outer * inner; o++) {
             mpfr_set_zero(sum, 1);
             for (size_t k = 0; k < n; k++)
@@ -102,7 +110,9 @@ static void draw_job(struct job *j, size_t number, uint64_t *seed)
 {
     j->dtype = dtypes[number % DTYPES];
     j->how = (enum how)(number / DTYPES % HOWS);
-    j->columns = random_bits(seed) % 2 ? 1 : random_bits(seed) % 4 ? 2 + random_bits(seed) % 9 : 250 + random_bits(seed) % 12;
+    j->columns = random_bits(seed) % 2   ? 1
+                 : random_bits(seed) % 4 ? 2 + random_bits(seed) % 9
+                                         : 250 + random_bits(seed) % 12;
     j->n = random_bits(seed) % (MOST / j->columns + 1);
     if (random_bits(seed) % 4)
         j->n %= 100;
@@ -142,7 +152,9 @@ static void check_job(const struct job *j, const char *set)
 static void run_job(struct job *j)
 {
     memcpy(j->out, j->base, sizeof j->out);
-    assert_int_equal(twin_index_add(j->dtype, j->rows, j->index, (int64_t)j->n, (int64_t)j->columns, j->out, (int64_t)j->targets, NULL), 0);
+    assert_int_equal(twin_index_add(j->dtype, j->rows, j->index, (int64_t)j->n, (int64_t)j->columns,
+                                    j->out, (int64_t)j->targets, NULL),
+                     0);
 }
 
 static void swap_rows(struct job *j, size_t a, size_t b)
@@ -175,7 +187,8 @@ static void test_index(void **state)
                 check_job(j, sets[i]);
                 memcpy(j->first, j->out, bytes);
             } else {
-                assert_memory_equal(j->out, j->first, j->targets * j->columns * twin_dtype_size(j->dtype));
+                assert_memory_equal(j->out, j->first,
+                                    j->targets * j->columns * twin_dtype_size(j->dtype));
             }
         }
         for (size_t r = j->n; r > 1; r--)
@@ -202,27 +215,31 @@ static void test_wrong_use(void **state)
     double out[4] = {5, 6, 7, 8};
     const double before[4] = {5, 6, 7, 8};
     int64_t index[4] = {0, 1, 2, 4};
-#define REFUSED(code, part, call)                                                                                                          \
-    do {                                                                                                                                   \
-        struct twin_error err = TWIN_ERROR_INIT;                                                                                           \
-        refused(code, part, call, &err);                                                                                                   \
-        assert_memory_equal(out, before, sizeof out);                                                                                      \
+#define REFUSED(code, part, call)                     \
+    do {                                              \
+        struct twin_error err = TWIN_ERROR_INIT;      \
+        refused(code, part, call, &err);              \
+        assert_memory_equal(out, before, sizeof out); \
     } while (0)
-    REFUSED(TWIN_EINVAL, "index[3] is 4; expected 0 to 3", twin_index_add(TWIN_F64, x, index, 4, 1, out, 4, &err));
+    REFUSED(TWIN_EINVAL, "index[3] is 4; expected 0 to 3",
+            twin_index_add(TWIN_F64, x, index, 4, 1, out, 4, &err));
     index[3] = -1;
     REFUSED(TWIN_EINVAL, "index[3] is -1", twin_index_add(TWIN_F64, x, index, 4, 1, out, 4, &err));
     index[3] = 0;
-    REFUSED(TWIN_EINVAL, "index[0] is 0; expected 0 to -1", twin_index_add(TWIN_F64, x, index, 4, 1, out, 0, &err));
+    REFUSED(TWIN_EINVAL, "index[0] is 0; expected 0 to -1",
+            twin_index_add(TWIN_F64, x, index, 4, 1, out, 0, &err));
     REFUSED(TWIN_EINVAL, "i64", twin_index_add(TWIN_I64, x, index, 4, 1, out, 4, &err));
     REFUSED(TWIN_EINVAL, "-1 rows", twin_index_add(TWIN_F64, x, index, -1, 1, out, 4, &err));
-    REFUSED(TWIN_EINVAL, "expected 0 or more", twin_index_add(TWIN_F64, x, index, INT64_MAX, 3, out, 4, &err));
+    REFUSED(TWIN_EINVAL, "expected 0 or more",
+            twin_index_add(TWIN_F64, x, index, INT64_MAX, 3, out, 4, &err));
     REFUSED(TWIN_EINVAL, "index is NULL", twin_index_add(TWIN_F64, x, NULL, 4, 1, out, 4, &err));
     REFUSED(TWIN_EINVAL, "rows is NULL", twin_index_add(TWIN_F64, NULL, index, 4, 1, out, 4, &err));
     REFUSED(TWIN_EINVAL, "out is NULL", twin_index_add(TWIN_F64, x, index, 4, 1, NULL, 4, &err));
     REFUSED(TWIN_EINVAL, "i64", twin_sum_axis(TWIN_I64, x, 1, 4, 1, TWIN_F64, out, &err));
     REFUSED(TWIN_EINVAL, "i64", twin_sum_axis(TWIN_F64, x, 1, 4, 1, TWIN_I64, out, &err));
     REFUSED(TWIN_EINVAL, "1 x -4 x 1", twin_sum_axis(TWIN_F64, x, 1, -4, 1, TWIN_F64, out, &err));
-    REFUSED(TWIN_EINVAL, "expected 0 or more", twin_sum_axis(TWIN_F64, x, INT64_MAX, 4, 1, TWIN_F64, out, &err));
+    REFUSED(TWIN_EINVAL, "expected 0 or more",
+            twin_sum_axis(TWIN_F64, x, INT64_MAX, 4, 1, TWIN_F64, out, &err));
     REFUSED(TWIN_EINVAL, "x is NULL", twin_sum_axis(TWIN_F64, NULL, 1, 4, 1, TWIN_F64, out, &err));
     REFUSED(TWIN_EINVAL, "out is NULL", twin_sum_axis(TWIN_F64, x, 1, 4, 1, TWIN_F64, NULL, &err));
     assert_int_equal(fesetround(FE_UPWARD), 0);
@@ -234,7 +251,8 @@ static void test_wrong_use(void **state)
     assert_int_equal(twin_sum_axis(TWIN_F64, NULL, 0, 3, 2, TWIN_F64, NULL, NULL), 0);
 }
 
-/* Each allocation fails once: an error, and nothing written. The numbers are such that pairs do not hold them. */
+/* Each allocation fails once: an error, and nothing written. The numbers are such that pairs do not
+ * hold them. */
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -246,7 +264,8 @@ static void test_no_memory(void **state)
             const double before[4] = {1, 2, 3, 4};
             struct twin_error err = TWIN_ERROR_INIT;
             tw_alloc_fail_at(fail, false);
-            const int rc = twin_index_add(TWIN_F64, x, columns == 1 ? index : one, 6 / columns, columns, out, 2, &err);
+            const int rc = twin_index_add(TWIN_F64, x, columns == 1 ? index : one, 6 / columns,
+                                          columns, out, 2, &err);
             tw_alloc_fail_at(0, false);
             if (rc == 0) {
                 assert_int_equal(fail, columns == 1 ? 3 : 2);
@@ -265,5 +284,6 @@ int main(void)
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_no_memory),
     };
-    return cmocka_run_group_tests_name("sums along an axis and by index against MPFR", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("sums along an axis and by index against MPFR", tests, NULL,
+                                       NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search between two arms, against simulated commands of which it is known what makes B part from A. */
+/* The search between two arms, against simulated commands of which it is known what makes B part
+ * from A. */
 #include "base.h"
 
 #include <setjmp.h>
@@ -13,18 +14,20 @@
 
 enum { DIFFERENCES = 8 };
 
-/* A run parts from A's first when all differences of one of the terms are as in B; and by chance. */
+/*
+ * A run parts from A's first when all differences of one of the terms are as in B; and by chance.
+ */
 struct pair {
     uint64_t term[3];
-    double rate, noise;    /* of a term that holds; of A and all others */
-    uint64_t fails;        /* with these as in B the job fails */
+    double rate, noise;     /* of a term that holds; of A and all others */
+    uint64_t fails;         /* with these as in B the job fails */
     uint64_t fails_without; /* ... and fails_without is not */
     bool a_fails;
     uint64_t random;
-    uint64_t first;        /* handle of A's first run */
-    bool other_reference;  /* something was compared with another run */
+    uint64_t first;       /* handle of A's first run */
+    bool other_reference; /* something was compared with another run */
     uint32_t made;
-    int count;             /* differences of this search */
+    int count; /* differences of this search */
     bool thorough;
     struct twin_search_log *log; /* of a search to go on with; NULL: none */
 };
@@ -35,7 +38,8 @@ static double uniform(struct pair *p)
     return (double)(p->random >> 11) * 0x1p-53;
 }
 
-static int runs(void *user, const struct twin_search_request *q, size_t n, struct twin_search_result *out, struct twin_error *err)
+static int runs(void *user, const struct twin_search_request *q, size_t n,
+                struct twin_search_result *out, struct twin_error *err)
 {
     struct pair *p = user;
     (void)err;
@@ -47,7 +51,10 @@ static int runs(void *user, const struct twin_search_request *q, size_t n, struc
         for (size_t t = 0; t < 3; t++)
             holds |= p->term[t] && (as_b & p->term[t]) == p->term[t];
         p->made++;
-        out[i] = (struct twin_search_result){.handle = q[i].number, .layer = twin_search_layer("forward"), .steps = 10, .seconds = 1};
+        out[i] = (struct twin_search_result){.handle = q[i].number,
+                                             .layer = twin_search_layer("forward"),
+                                             .steps = 10,
+                                             .seconds = 1};
         if (((as_b & p->fails) && !(as_b & p->fails_without)) || (p->a_fails && !as_b))
             out[i].status = TWIN_ENDED_BADLY;
         else if (!p->first)
@@ -62,16 +69,20 @@ static int runs(void *user, const struct twin_search_request *q, size_t n, struc
 
 static struct twin_search_report *search(struct pair *p, size_t count)
 {
-    static const char *const ids[DIFFERENCES] = {"env:A", "env:B", "program", "arg:1", "arg:--c", "arg:--d", "arg:--e", "arg:--f"};
+    static const char *const ids[DIFFERENCES] = {"env:A",   "env:B",   "program", "arg:1",
+                                                 "arg:--c", "arg:--d", "arg:--e", "arg:--f"};
     struct twin_candidate candidate[DIFFERENCES];
     for (size_t i = 0; i < DIFFERENCES; i++)
-        candidate[i] = (struct twin_candidate){.id = ids[i], .layer = "environment", .can_pin = true, .settable = true};
+        candidate[i] = (struct twin_candidate){
+            .id = ids[i], .layer = "environment", .can_pin = true, .settable = true};
     struct twin_search_plan plan;
     struct twin_search_report *r = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
     p->count = (int)count;
-    struct twin_search_options o = {.arms = true, .thorough = p->thorough, .seed = p->log ? 7 : 1 + p->random};
-    if (twin_search_plan(candidate, count, &o, &plan, &err) != 0 || twin_search(candidate, &plan, runs, NULL, p, p->log, &r, &err) != 0)
+    struct twin_search_options o = {
+        .arms = true, .thorough = p->thorough, .seed = p->log ? 7 : 1 + p->random};
+    if (twin_search_plan(candidate, count, &o, &plan, &err) != 0 ||
+        twin_search(candidate, &plan, runs, NULL, p, p->log, &r, &err) != 0)
         fail_msg("%s", err.message);
     assert_int_equal(p->made, r->runs);
     assert_false(p->other_reference);
@@ -92,7 +103,8 @@ static uint64_t causes(const struct twin_search_report *r)
     return set;
 }
 
-/* One difference of eight that always acts is named within 22 runs: 9 of them are the confirmation, in an arrangement drawn beforehand. */
+/* One difference of eight that always acts is named within 22 runs: 9 of them are the confirmation,
+ * in an arrangement drawn beforehand. */
 static void one_of_eight(void **state)
 {
     (void)state;
@@ -122,15 +134,18 @@ static void the_only_one(void **state)
     twin_search_report_free(r);
 }
 
-/* Either alone makes A part: both have to be set back. Both together do: one is enough, the other is its alternative. */
+/* Either alone makes A part: both have to be set back. Both together do: one is enough, the other
+ * is its alternative. */
 static void two_differences(void **state)
 {
     (void)state;
     uint32_t most_either = 0, most_both = 0;
     for (int i = 0; i < DIFFERENCES; i++)
         for (int j = 0; j < i; j++) {
-            struct pair either = {.term = {UINT64_C(1) << i, UINT64_C(1) << j}, .rate = 1, .random = 3};
-            struct pair both = {.term = {UINT64_C(1) << i | UINT64_C(1) << j}, .rate = 1, .random = 3};
+            struct pair either = {
+                .term = {UINT64_C(1) << i, UINT64_C(1) << j}, .rate = 1, .random = 3};
+            struct pair both = {
+                .term = {UINT64_C(1) << i | UINT64_C(1) << j}, .rate = 1, .random = 3};
             struct twin_search_report *r = search(&either, DIFFERENCES);
             assert_int_equal(r->outcome, TWIN_SEARCH_ISOLATED);
             assert_int_equal(causes(r), either.term[0] | either.term[1]);
@@ -143,7 +158,8 @@ static void two_differences(void **state)
             most_both = r->runs > most_both ? r->runs : most_both;
             twin_search_report_free(r);
         }
-    printf("two differences: at most %u runs when either makes A part, %u when only both do\n", most_either, most_both);
+    printf("two differences: at most %u runs when either makes A part, %u when only both do\n",
+           most_either, most_both);
     assert_true(most_either <= 40 && most_both <= 52);
 }
 
@@ -179,21 +195,28 @@ static void never_blamed(void **state)
             assert_true(r->outcome == TWIN_SEARCH_ISOLATED || r->cause_count == 0);
             twin_search_report_free(r);
         }
-        printf("both arms part in %g of comparisons: blamed in %u of %u\n", noise[k], blamed, trials);
+        printf("both arms part in %g of comparisons: blamed in %u of %u\n", noise[k], blamed,
+               trials);
         assert_true(blamed * 20 <= trials);
     }
 }
 
-/* A mix that no command was meant to be: its failing is not taken for an effect of the difference without a word. */
+/* A mix that no command was meant to be: its failing is not taken for an effect of the difference
+ * without a word. */
 static void mixes_that_fail(void **state)
 {
     (void)state;
     for (int i = 0; i < DIFFERENCES; i++)
         for (int j = 0; j < DIFFERENCES; j++) {
-            struct pair p = {.term = {UINT64_C(1) << i}, .rate = 1, .random = 3, .fails = UINT64_C(1) << j, .fails_without = UINT64_C(1) << i};
+            struct pair p = {.term = {UINT64_C(1) << i},
+                             .rate = 1,
+                             .random = 3,
+                             .fails = UINT64_C(1) << j,
+                             .fails_without = UINT64_C(1) << i};
             struct twin_search_report *r = i == j ? NULL : search(&p, DIFFERENCES);
             for (size_t k = 0; r && k < r->cause_count; k++) {
-                assert_true(r->cause[k].candidate == (size_t)i || r->cause[k].candidate == (size_t)j);
+                assert_true(r->cause[k].candidate == (size_t)i ||
+                            r->cause[k].candidate == (size_t)j);
                 assert_true((r->cause[k].failed > 0) == (r->cause[k].candidate == (size_t)j));
             }
             if (r) {
@@ -215,14 +238,18 @@ static void same_report(const struct twin_search_report *a, const struct twin_se
     assert_int_equal(a->repeats, b->repeats);
 }
 
-/* The log of a search goes on with --thorough: what was made is not made again, and the end is that of a search which was thorough
- * from the start. */
+/* The log of a search goes on with --thorough: what was made is not made again, and the end is that
+ * of a search which was thorough from the start. */
 static void resumed_thorough(void **state)
 {
     (void)state;
     static const struct pair worlds[] = {
-        {.term = {1}, .rate = 1},      {.term = {UINT64_C(1) << 5}, .rate = .5}, {.term = {2, 16}, .rate = 1},
-        {.term = {2 | 16}, .rate = 1}, {.term = {4}, .rate = 1, .noise = .03},   {.term = {4}, .rate = .7, .noise = .1},
+        {.term = {1}, .rate = 1},
+        {.term = {UINT64_C(1) << 5}, .rate = .5},
+        {.term = {2, 16}, .rate = 1},
+        {.term = {2 | 16}, .rate = 1},
+        {.term = {4}, .rate = 1, .noise = .03},
+        {.term = {4}, .rate = .7, .noise = .1},
     };
     unsigned sufficient = 0, resumed = 0;
     for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++)
@@ -242,7 +269,8 @@ static void resumed_thorough(void **state)
             same_report(r, whole);
             resumed += r->runs > plain->runs;
             sufficient += main_cause && r->sufficient;
-            /* what the first search said to be left is what the second makes, when all of it is clean */
+            /* what the first search said to be left is what the second makes, when all of it is
+             * clean */
             if (main_cause && r->sufficient && causes(r) == causes(plain))
                 assert_true(r->left >= plain->left + plain->more);
             twin_search_report_free(plain);
@@ -251,7 +279,8 @@ static void resumed_thorough(void **state)
             twin_search_log_free(&log);
             twin_search_log_free(&other);
         }
-    printf("thorough goes on: %u of 120 made more runs, %u were shown sufficient\n", resumed, sufficient);
+    printf("thorough goes on: %u of 120 made more runs, %u were shown sufficient\n", resumed,
+           sufficient);
     assert_true(sufficient >= 80);
 }
 
@@ -272,18 +301,23 @@ static void ends(void **state)
     assert_int_equal(r->outcome, TWIN_SEARCH_ISOLATED);
     assert_int_equal(causes(r), 8);
     twin_search_report_free(r);
-    struct twin_candidate one = {.id = "env:A", .layer = "environment", .can_pin = true, .settable = true};
+    struct twin_candidate one = {
+        .id = "env:A", .layer = "environment", .can_pin = true, .settable = true};
     struct twin_search_plan plan;
     struct twin_error err = TWIN_ERROR_INIT;
-    assert_int_equal(twin_search_plan(&one, 1, &(struct twin_search_options){.arms = true, .max_runs = 12}, &plan, &err), TWIN_EINVAL);
+    assert_int_equal(twin_search_plan(&one, 1,
+                                      &(struct twin_search_options){.arms = true, .max_runs = 12},
+                                      &plan, &err),
+                     TWIN_EINVAL);
     assert_non_null(strstr(err.message, "too small"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_of_eight), cmocka_unit_test(the_only_one), cmocka_unit_test(two_differences),
-        cmocka_unit_test(by_chance),    cmocka_unit_test(never_blamed), cmocka_unit_test(mixes_that_fail),
+        cmocka_unit_test(one_of_eight),     cmocka_unit_test(the_only_one),
+        cmocka_unit_test(two_differences),  cmocka_unit_test(by_chance),
+        cmocka_unit_test(never_blamed),     cmocka_unit_test(mixes_that_fail),
         cmocka_unit_test(resumed_thorough), cmocka_unit_test(ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

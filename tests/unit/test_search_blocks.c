@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of a confirmation by themselves: the arrangement and its p value, and how a search ends when the divergence does. */
+/* The parts of a confirmation by themselves: the arrangement and its p value, and how a search ends
+ * when the divergence does. */
 #include "search.h"
 
 #include <math.h>
@@ -10,7 +11,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* Against the count of all arrangements: those of n runs, `pinned` of them pinned, in which the first `parted` runs are all free. */
+/* Against the count of all arrangements: those of n runs, `pinned` of them pinned, in which the
+ * first `parted` runs are all free. */
 static double share_by_counting(unsigned n, unsigned pinned, unsigned parted)
 {
     unsigned all = 0, convincing = 0;
@@ -31,10 +33,12 @@ static void p_is_the_share_of_arrangements(void **state)
     for (unsigned free = 1; free <= 6; free++)
         for (unsigned pinned = 1; pinned <= 6; pinned++)
             for (unsigned parted = 0; parted <= free; parted++)
-                assert_true(fabs(tw_block_p(free, pinned, parted) - share_by_counting(free + pinned, pinned, parted)) < 1e-12);
+                assert_true(fabs(tw_block_p(free, pinned, parted) -
+                                 share_by_counting(free + pinned, pinned, parted)) < 1e-12);
 }
 
-/* Each of the 35 arrangements of 4 and 3 comes up as often as another one: chi-square with 34 degrees of freedom. */
+/* Each of the 35 arrangements of 4 and 3 comes up as often as another one: chi-square with 34
+ * degrees of freedom. */
 static void arrangements_are_uniform(void **state)
 {
     static unsigned seen[128];
@@ -65,7 +69,8 @@ static void arrangements_are_uniform(void **state)
     assert_memory_equal(a, b, sizeof a); /* the same seed, the same arrangement */
 }
 
-/* A job that nearly always parts is confirmed with 4 and 4; rarer ones get blocks that make progress. */
+/* A job that nearly always parts is confirmed with 4 and 4; rarer ones get blocks that make
+ * progress. */
 static void blocks_fit_the_rate(void **state)
 {
     double last = INFINITY;
@@ -82,9 +87,11 @@ static void blocks_fit_the_rate(void **state)
 }
 
 /* Natural comparisons as a text: '.' agreed with the usual class, 'x' parted from it. */
-static struct tw_search traced(const char *text, struct tw_arm *arm, struct tw_trace *trace, const struct twin_search_plan *plan)
+static struct tw_search traced(const char *text, struct tw_arm *arm, struct tw_trace *trace,
+                               const struct twin_search_plan *plan)
 {
-    struct tw_search s = {.plan = plan, .arm = arm, .arm_count = 1, .trace = trace, .trace_length = strlen(text)};
+    struct tw_search s = {
+        .plan = plan, .arm = arm, .arm_count = 1, .trace = trace, .trace_length = strlen(text)};
     *arm = (struct tw_arm){.classes = 1, .class = {{.first = 1, .runs = 1}}};
     for (size_t i = 0; i < s.trace_length; i++) {
         trace[i] = (struct tw_trace){text[i] == 'x' ? -1 : 0, (uint32_t)i + 2};
@@ -95,9 +102,17 @@ static struct tw_search traced(const char *text, struct tw_arm *arm, struct tw_t
 
 static void a_divergence_that_went_away(void **state)
 {
-    static const struct { const char *text; bool gone; uint32_t last; } row[] = {
-        {"", false, 0},       {"xx", false, 3},           {"xx..", false, 3},
-        {"xxxxxxxx", false, 9}, {"xxxxxxxx.......", true, 9}, {"x....x....x...x........", false, 16},
+    static const struct {
+        const char *text;
+        bool gone;
+        uint32_t last;
+    } row[] = {
+        {"", false, 0},
+        {"xx", false, 3},
+        {"xx..", false, 3},
+        {"xxxxxxxx", false, 9},
+        {"xxxxxxxx.......", true, 9},
+        {"x....x....x...x........", false, 16},
         {"........", false, 0},
     };
     static struct tw_arm arm;
@@ -128,7 +143,8 @@ static void clusters_are_seen(void **state)
     assert_true(tw_rate_bound(&bursts, 3, 3) == 1);
 }
 
-/* Swed and Eisenhart's tables (1943): P(R <= 3) for 5 and 5 is .040, P(R <= 2) .008; for 2 and 8, P(R <= 3) is .2. */
+/* Swed and Eisenhart's tables (1943): P(R <= 3) for 5 and 5 is .040, P(R <= 2) .008; for 2 and 8,
+ * P(R <= 3) is .2. */
 static void runs_test(void **state)
 {
     (void)state;
@@ -142,9 +158,12 @@ static void runs_test(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(p_is_the_share_of_arrangements), cmocka_unit_test(arrangements_are_uniform),
-        cmocka_unit_test(blocks_fit_the_rate),            cmocka_unit_test(a_divergence_that_went_away),
-        cmocka_unit_test(clusters_are_seen),              cmocka_unit_test(runs_test),
+        cmocka_unit_test(p_is_the_share_of_arrangements),
+        cmocka_unit_test(arrangements_are_uniform),
+        cmocka_unit_test(blocks_fit_the_rate),
+        cmocka_unit_test(a_divergence_that_went_away),
+        cmocka_unit_test(clusters_are_seen),
+        cmocka_unit_test(runs_test),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

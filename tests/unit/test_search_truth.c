@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The campaign behind what isolate prints: the shipped search against simulated jobs whose truth is known, in worlds that do not hold
- * still. In each of them a wrong cause may be named in 5% of searches at most, and "sufficient" said wrongly in 5%: when more than
- * 20% of comparisons would still part. A seeded part runs always; all of it (2,000 searches each) with TWINRUN_FULL set, or as
- * `test_search_truth 2000 SEED`. The bars for a part leave room for chance.
+ * The campaign behind what isolate prints: the shipped search against simulated jobs whose truth is
+ * known, in worlds that do not hold still. In each of them a wrong cause may be named in 5% of
+ * searches at most, and "sufficient" said wrongly in 5%: when more than 20% of comparisons would
+ * still part. A seeded part runs always; all of it (2,000 searches each) with TWINRUN_FULL set, or
+ * as `test_search_truth 2000 SEED`. The bars for a part leave room for chance.
  *
- * A run has a content; runs part when their contents differ. Each cause gives a run, with its rate, a content of its own, unless one
- * of the cause's factors is pinned.
+ * A run has a content; runs part when their contents differ. Each cause gives a run, with its rate,
+ * a content of its own, unless one of the cause's factors is pinned.
  */
 #include "base.h"
 
@@ -32,9 +33,17 @@ static const struct twin_candidate candidate[FACTORS] = {
     {.id = "seed.torch", .layer = "rng", .can_pin = true},
     {.id = "entropy", .layer = "rng", .can_pin = true},
     {.id = "malloc-fill", .layer = "init", .can_pin = true},
-    {.id = "threads", .layer = "forward", .shows = "init forward backward optimizer", .unit = TWIN_UNIT_EXPOSURE, .can_pin = true},
+    {.id = "threads",
+     .layer = "forward",
+     .shows = "init forward backward optimizer",
+     .unit = TWIN_UNIT_EXPOSURE,
+     .can_pin = true},
     {.id = "isa", .layer = "forward", .can_pin = true},
-    {.id = "torch-deterministic", .layer = "backward", .shows = "forward backward", .unit = TWIN_UNIT_EXPOSURE, .can_pin = true},
+    {.id = "torch-deterministic",
+     .layer = "backward",
+     .shows = "forward backward",
+     .unit = TWIN_UNIT_EXPOSURE,
+     .can_pin = true},
     {.id = "clock", .layer = "environment", .can_pin = true},
     {.id = "aslr", .layer = "environment", .can_pin = true},
     {.id = "ddp-buckets", .layer = "collective", .can_pin = true},
@@ -42,16 +51,22 @@ static const struct twin_candidate candidate[FACTORS] = {
 };
 
 /* Pinning either of the factors (-1: none) stops the cause. */
-struct cause { int factor[2]; double rate; };
+struct cause {
+    int factor[2];
+    double rate;
+};
 
 struct world {
     struct cause cause[CAUSES];
-    uint32_t until;     /* run after which nothing parts; 0: none */
-    double persistence; /* chance that the next run is as the last one was, for causes that no pin reaches */
-    bool few;           /* a cause has one content, so that runs fall into classes */
+    uint32_t until; /* run after which nothing parts; 0: none */
+    /* chance that the next run is as the last one was, for causes that no pin reaches */
+    double persistence;
+    bool few; /* a cause has one content, so that runs fall into classes */
     bool bad;
     uint64_t random;
-    struct { uint64_t content, world; } run[MOST_RUNS];
+    struct {
+        uint64_t content, world;
+    } run[MOST_RUNS];
 };
 
 static double uniform(struct world *w)
@@ -80,23 +95,28 @@ static uint64_t content(struct world *w, const struct twin_search_request *q)
             acts = i == 0 && w->bad;
         if (c->rate == 0 || !acts || stopped(c, q) || (w->until && q->number > w->until))
             continue;
-        content = tw_mix64(content + (w->few ? (uint64_t)i + 1 : 1000 * (uint64_t)q->number + (uint64_t)i));
+        content = tw_mix64(content +
+                           (w->few ? (uint64_t)i + 1 : 1000 * (uint64_t)q->number + (uint64_t)i));
     }
     return content;
 }
 
-static int make_runs(void *user, const struct twin_search_request *q, size_t n, struct twin_search_result *out, struct twin_error *err)
+static int make_runs(void *user, const struct twin_search_request *q, size_t n,
+                     struct twin_search_result *out, struct twin_error *err)
 {
     struct world *w = user;
     (void)err;
     for (size_t i = 0; i < n; i++) {
         uint64_t settings = 7;
         for (int f = 0; f < FACTORS; f++)
-            settings = tw_mix64(settings + (uint64_t)q[i].setting[f].mode + 4 * q[i].setting[f].value);
+            settings = tw_mix64(settings + (uint64_t)q[i].setting[f].mode +
+                                4 * q[i].setting[f].value);
         w->run[q[i].number].content = content(w, &q[i]);
         w->run[q[i].number].world = settings;
-        out[i] = (struct twin_search_result){.layer = -1, .handle = q[i].number, .steps = 10, .seconds = 1};
-        if (!q[i].reference || q[i].purpose == TWIN_FOR_VOTE || w->run[q[i].reference].content == w->run[q[i].number].content)
+        out[i] = (struct twin_search_result){
+            .layer = -1, .handle = q[i].number, .steps = 10, .seconds = 1};
+        if (!q[i].reference || q[i].purpose == TWIN_FOR_VOTE ||
+            w->run[q[i].reference].content == w->run[q[i].number].content)
             continue;
         out[i].parted = true;
         out[i].steps = 1;
@@ -120,7 +140,10 @@ struct scenario {
     double power; /* least share of searches that name what there is to name; 0: not asked */
 };
 
-struct tally { unsigned searches, isolated, right, wrong, sufficient, overstated, gone; double runs, named_runs; };
+struct tally {
+    unsigned searches, isolated, right, wrong, sufficient, overstated, gone;
+    double runs, named_runs;
+};
 
 static void build(const struct scenario *s, struct world *w, bool truth[FACTORS])
 {
@@ -153,13 +176,15 @@ static double remaining(const struct world *w, const struct twin_search_report *
     for (int i = 0; i < CAUSES; i++) {
         bool pinned = false;
         for (size_t k = 0; k < r->cause_count; k++)
-            pinned |= (int)r->cause[k].candidate == w->cause[i].factor[0] || (int)r->cause[k].candidate == w->cause[i].factor[1];
+            pinned |= (int)r->cause[k].candidate == w->cause[i].factor[0] ||
+                      (int)r->cause[k].candidate == w->cause[i].factor[1];
         agrees *= pinned ? 1 : 1 - w->cause[i].rate;
     }
     return 1 - agrees;
 }
 
-static void count(struct tally *t, const struct scenario *s, const struct world *w, const bool truth[FACTORS], const struct twin_search_report *r)
+static void count(struct tally *t, const struct scenario *s, const struct world *w,
+                  const bool truth[FACTORS], const struct twin_search_report *r)
 {
     bool wrong = false;
     t->searches++;
@@ -193,7 +218,8 @@ static struct tally play(const struct scenario *s, unsigned searches, uint64_t s
         w = (struct world){.random = tw_mix64(seed + 1000003 * (uint64_t)i)};
         build(s, &w, truth);
         struct twin_search_options o = {.thorough = s->thorough, .seed = tw_mix64(seed ^ i) | 1};
-        if (twin_search_plan(candidate, FACTORS, &o, &plan, &err) || twin_search(candidate, &plan, make_runs, NULL, &w, NULL, &r, &err))
+        if (twin_search_plan(candidate, FACTORS, &o, &plan, &err) ||
+            twin_search(candidate, &plan, make_runs, NULL, &w, NULL, &r, &err))
             fail_msg("%s", err.message);
         count(&t, s, &w, truth, r);
         twin_search_report_free(r);
@@ -258,8 +284,10 @@ static void campaign(void **state)
         const struct scenario *s = &scenarios[i];
         struct tally t = play(s, searches, first_seed + i);
         double n = t.searches, slack = searches >= 1000 ? 0 : .12;
-        printf("%-46s %5u searches %6.1f runs  named %6.2f%% (%.1f runs)  wrong %5.2f%%  sufficient %6.2f%%, wrongly %5.2f%%  gone %6.2f%%\n",
-               s->name, t.searches, t.runs / n, 100 * t.isolated / n, t.isolated ? t.named_runs / t.isolated : 0., 100 * t.wrong / n,
+        printf("%-46s %5u searches %6.1f runs  named %6.2f%% (%.1f runs)  wrong %5.2f%%  "
+               "sufficient %6.2f%%, wrongly %5.2f%%  gone %6.2f%%\n",
+               s->name, t.searches, t.runs / n, 100 * t.isolated / n,
+               t.isolated ? t.named_runs / t.isolated : 0., 100 * t.wrong / n,
                100 * t.sufficient / n, 100 * t.overstated / n, 100 * t.gone / n);
         bool good = t.wrong <= bar(t.searches) * n && t.overstated <= bar(t.searches) * n;
         good = good && t.right >= (s->power - slack) * n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 of two messages at a time against OpenSSL's, in pieces of all sizes; the other way, without the instructions, too. */
+/* SHA-256 of two messages at a time against OpenSSL's, in pieces of all sizes; the other way,
+ * without the instructions, too. */
 #include "sha256.h"
 
 #include <setjmp.h>
@@ -84,6 +85,7 @@ static void long_message(void **state)
 int main(void)
 {
     printf("SHA instructions: %s\n", tw_sha256_use_instructions(true) ? "yes" : "no");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_size), cmocka_unit_test(without), cmocka_unit_test(long_message)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_size), cmocka_unit_test(without),
+                                       cmocka_unit_test(long_message)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signatures: base64 (RFC 4648's vectors), PAE (DSSE's example), keys, envelopes of which every bit is turned, trust (thresholds, validity, revoked and
- * repeated keys, key ids), statements and subjects, and every allocation failing. tests/agents/test_sign.py has the other implementations.
+ * Signatures: base64 (RFC 4648's vectors), PAE (DSSE's example), keys, envelopes of which every bit
+ * is turned, trust (thresholds, validity, revoked and repeated keys, key ids), statements and
+ * subjects, and every allocation failing. tests/agents/test_sign.py has the other implementations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,8 +52,17 @@ static int tear_down(void **state)
 
 static void base64(void **state)
 {
-    static const char *const vectors[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}, {"\xfb\xff", "+/8="}};
-    static const char *const bad[] = {"Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zg===", "Zm9v\n", " Zm9v", "Zm9v=", "====", "-_8=", "Zg==Zg==", "Z=g=", "Zm9vYg"};
+    static const char *const vectors[][2] = {{"", ""},
+                                             {"f", "Zg=="},
+                                             {"fo", "Zm8="},
+                                             {"foo", "Zm9v"},
+                                             {"foob", "Zm9vYg=="},
+                                             {"fooba", "Zm9vYmE="},
+                                             {"foobar", "Zm9vYmFy"},
+                                             {"\xfb\xff", "+/8="}};
+    static const char *const bad[] = {
+        "Z",     "Zg",    "Zg=",  "Zh==", "Zm9=",     "Zg===", "Zm9v\n",
+        " Zm9v", "Zm9v=", "====", "-_8=", "Zg==Zg==", "Z=g=",  "Zm9vYg"};
     static const char *const foreign_bad[] = {"Z", "Zh", "Zg=", "Zg== ", "-/8", "Zm9v="};
     size_t n;
     (void)state;
@@ -146,7 +156,8 @@ static bool accepted(const struct twin_trust *t, const char *text, size_t n, boo
     return good;
 }
 
-/* Every bit of an envelope with two signatures, turned; every byte left out; every one put in twice. */
+/* Every bit of an envelope with two signatures, turned; every byte left out; every one put in
+ * twice. */
 static void each_change_is_seen(void **state)
 {
     size_t n;
@@ -185,11 +196,15 @@ static void other_tools_envelopes(void **state)
     (void)state;
     text = signed_text(names, 1, &payload_bytes);
     assert_int_equal(twin_envelope_parse(text, payload_bytes, "x", false, &e, NULL), 0);
-    char *payload = tw_base64(e.payload, e.payload_bytes), *sig = tw_base64(e.signature[0].bytes, e.signature[0].length);
+    char *payload = tw_base64(e.payload, e.payload_bytes);
+    char *sig = tw_base64(e.signature[0].bytes, e.signature[0].length);
     for (char *c = sig; *c; c++) /* the other alphabet, without padding */
         *c = *c == '+' ? '-' : *c == '/' ? '_' : *c;
     sig[strcspn(sig, "=")] = '\0';
-    n = (size_t)snprintf(out, sizeof out, "{ \"signatures\": [{\"sig\": \"%s\", \"keyid\": \"their name\", \"more\": 1}], \"payloadType\": \"%s\", \"payload\": \"%s\" }", sig, e.type, payload);
+    n = (size_t)snprintf(out, sizeof out,
+                         "{ \"signatures\": [{\"sig\": \"%s\", \"keyid\": \"their name\", "
+                         "\"more\": 1}], \"payloadType\": \"%s\", \"payload\": \"%s\" }",
+                         sig, e.type, payload);
     struct twin_trust *t = trust_of(names, 1);
     assert_true(accepted(t, out, n, true));
     assert_false(accepted(t, out, n, false));
@@ -205,17 +220,28 @@ static void other_tools_envelopes(void **state)
 static void refused_forms(void **state)
 {
     static const char *const texts[] = {
-        "", "{", "[]", "null", "{}", "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[]}", "{\"payload\":\"\",\"payloadType\":\"\",\"signatures\":[{\"sig\":\"AA==\"}]}",
-        "{\"payload\":1,\"payloadType\":\"t\",\"signatures\":[{\"sig\":\"AA==\"}]}", "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":{}}",
-        "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":\"\"}]}", "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":\"AA==\",\"keyid\":7}]}",
-        "{\"payload\":\"\",\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":\"AA==\"}]}", "{\"payload\":\"\",\"payloadType\":\"\\ud800\",\"signatures\":[{\"sig\":\"AA==\"}]}",
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[]}",
+        "{\"payload\":\"\",\"payloadType\":\"\",\"signatures\":[{\"sig\":\"AA==\"}]}",
+        "{\"payload\":1,\"payloadType\":\"t\",\"signatures\":[{\"sig\":\"AA==\"}]}",
+        "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":{}}",
+        "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":\"\"}]}",
+        "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":\"AA==\",\"keyid\":7}]}",
+        "{\"payload\":\"\",\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":\"AA=="
+        "\"}]}",
+        "{\"payload\":\"\",\"payloadType\":\"\\ud800\",\"signatures\":[{\"sig\":\"AA==\"}]}",
         "{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[1]}",
     };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct twin_error err = TWIN_ERROR_INIT;
         struct twin_envelope e;
-        assert_int_equal(twin_envelope_parse(texts[i], strlen(texts[i]), "x.json", true, &e, &err), TWIN_EFORMAT);
+        assert_int_equal(twin_envelope_parse(texts[i], strlen(texts[i]), "x.json", true, &e, &err),
+                         TWIN_EFORMAT);
         assert_non_null(strstr(err.message, "x.json"));
     }
 }
@@ -225,7 +251,8 @@ static void statement_refused(const char *payload)
     struct twin_envelope e;
     struct twin_statement st;
     struct twin_error err = TWIN_ERROR_INIT;
-    assert_int_equal(twin_envelope_make(TWIN_PAYLOAD_INTOTO, payload, strlen(payload), &e, NULL), 0);
+    assert_int_equal(twin_envelope_make(TWIN_PAYLOAD_INTOTO, payload, strlen(payload), &e, NULL),
+                     0);
     assert_int_equal(twin_statement_parse(&e, "x.json", &st, &err), TWIN_EFORMAT);
     assert_non_null(strstr(err.message, "x.json"));
     twin_envelope_free(&e);
@@ -235,17 +262,27 @@ static void refused_statements(void **state)
 {
     (void)state;
     statement_refused("{");
-    statement_refused("{\"_type\":\"https://in-toto.io/Statement/v0.1\",\"predicateType\":\"p\",\"subject\":[{\"digest\":{\"sha256\":\"00\"}}]}");
-    statement_refused("{\"_type\":\"https://in-toto.io/Statement/v1\",\"subject\":[{\"digest\":{\"sha256\":\"00\"}}]}");
-    statement_refused("{\"_type\":\"https://in-toto.io/Statement/v1\",\"predicateType\":\"p\",\"subject\":[]}");
-    statement_refused("{\"_type\":\"https://in-toto.io/Statement/v1\",\"predicateType\":\"p\",\"subject\":[{\"digest\":{}}]}");
-    statement_refused("{\"_type\":\"https://in-toto.io/Statement/v1\",\"predicateType\":\"p\",\"subject\":[{\"name\":1,\"digest\":{\"sha256\":\"00\"}}]}");
-    statement_refused("{\"_type\":\"https://in-toto.io/Statement/v1\",\"predicateType\":\"p\",\"subject\":[{\"name\":\"a\",\"digest\":{\"sha256\":3}}]}");
+    statement_refused(
+        "{\"_type\":\"https://in-toto.io/Statement/"
+        "v0.1\",\"predicateType\":\"p\",\"subject\":[{\"digest\":{\"sha256\":\"00\"}}]}");
+    statement_refused("{\"_type\":\"https://in-toto.io/Statement/"
+                      "v1\",\"subject\":[{\"digest\":{\"sha256\":\"00\"}}]}");
+    statement_refused(
+        "{\"_type\":\"https://in-toto.io/Statement/v1\",\"predicateType\":\"p\",\"subject\":[]}");
+    statement_refused("{\"_type\":\"https://in-toto.io/Statement/"
+                      "v1\",\"predicateType\":\"p\",\"subject\":[{\"digest\":{}}]}");
+    statement_refused(
+        "{\"_type\":\"https://in-toto.io/Statement/"
+        "v1\",\"predicateType\":\"p\",\"subject\":[{\"name\":1,\"digest\":{\"sha256\":\"00\"}}]}");
+    statement_refused(
+        "{\"_type\":\"https://in-toto.io/Statement/"
+        "v1\",\"predicateType\":\"p\",\"subject\":[{\"name\":\"a\",\"digest\":{\"sha256\":3}}]}");
 }
 
 /* ---- trust */
 
-static struct twin_trust_verdict judged(const char *toml, const struct twin_envelope *e, const char *when, enum twin_signature_state states[3])
+static struct twin_trust_verdict judged(const char *toml, const struct twin_envelope *e,
+                                        const char *when, enum twin_signature_state states[3])
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_trust *t;
@@ -272,12 +309,17 @@ static void thresholds_and_validity(void **state)
     enum twin_signature_state s[3];
     (void)state;
     assert_int_equal(twin_envelope_parse(text, n, "x", false, &e, NULL), 0);
-    const char *two_of_three = "[[trust]]\nneed = 2\nana = {file = \"a.pub\"}\nbob = {file = \"b.pub\"}\ncho = {file = \"c.pub\"}\n";
+    const char *two_of_three = "[[trust]]\nneed = 2\nana = {file = \"a.pub\"}\nbob = {file = "
+                               "\"b.pub\"}\ncho = {file = \"c.pub\"}\n";
     assert_true(judged(two_of_three, &e, "2026-01-01", s).trusted);
-    assert_false(judged("[[trust]]\nneed = 2\nana = {file = \"a.pub\"}\ncho = {file = \"c.pub\"}\n", &e, "2026-01-01", s).trusted);
+    assert_false(judged("[[trust]]\nneed = 2\nana = {file = \"a.pub\"}\ncho = {file = \"c.pub\"}\n",
+                        &e, "2026-01-01", s)
+                     .trusted);
     assert_int_equal(s[0], TWIN_SIGNATURE_GOOD);
     assert_int_equal(s[1], TWIN_SIGNATURE_UNKNOWN);
-    const char *windows = "[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-06-01\"}\nbob = {file = \"b.pub\", from = \"2026-06-01T12:00:00Z\"}\n";
+    const char *windows =
+        "[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-06-01\"}\nbob = {file = "
+        "\"b.pub\", from = \"2026-06-01T12:00:00Z\"}\n";
     assert_true(judged(windows, &e, "2026-05-31T23:59:59Z", s).trusted);
     assert_int_equal(s[0], TWIN_SIGNATURE_GOOD);
     assert_int_equal(s[1], TWIN_SIGNATURE_NOT_YET);
@@ -285,17 +327,22 @@ static void thresholds_and_validity(void **state)
     assert_int_equal(s[0], TWIN_SIGNATURE_EXPIRED);
     assert_true(judged(windows, &e, "2026-06-01T12:00:00Z", s).trusted);
     assert_int_equal(s[1], TWIN_SIGNATURE_GOOD);
-    assert_false(judged("[[trust]]\nneed = 1\nana = {file = \"a.pub\", revoked = \"stolen\"}\n", &e, "2026-01-01", s).trusted);
+    assert_false(judged("[[trust]]\nneed = 1\nana = {file = \"a.pub\", revoked = \"stolen\"}\n", &e,
+                        "2026-01-01", s)
+                     .trusted);
     assert_int_equal(s[0], TWIN_SIGNATURE_REVOKED);
     /* One signature that does not fit is enough to refuse, however many others do. */
     e.signature[1].bytes[10] ^= 1;
-    assert_false(judged("[[trust]]\nneed = 1\nana = {file = \"a.pub\"}\nbob = {file = \"b.pub\"}\n", &e, "2026-01-01", s).trusted);
+    assert_false(judged("[[trust]]\nneed = 1\nana = {file = \"a.pub\"}\nbob = {file = \"b.pub\"}\n",
+                        &e, "2026-01-01", s)
+                     .trusted);
     assert_int_equal(s[0], TWIN_SIGNATURE_GOOD);
     assert_int_equal(s[1], TWIN_SIGNATURE_WRONG);
     /* The same key's signature again does not make two. */
     tw_free(e.signature[1].bytes);
     tw_free(e.signature[1].keyid);
-    e.signature[1] = (struct twin_signature){tw_strdup(e.signature[0].keyid), tw_malloc(e.signature[0].length), e.signature[0].length};
+    e.signature[1] = (struct twin_signature){
+        tw_strdup(e.signature[0].keyid), tw_malloc(e.signature[0].length), e.signature[0].length};
     memcpy(e.signature[1].bytes, e.signature[0].bytes, e.signature[0].length);
     assert_false(judged(two_of_three, &e, "2026-01-01", s).trusted);
     assert_int_equal(s[1], TWIN_SIGNATURE_TWICE);
@@ -322,22 +369,43 @@ static void refused_trust(void **state)
     trust_refused("[[trust]]\nneed = 2\nana = {file = \"a.pub\"}\n", "need = 2, but 1 key:");
     trust_refused("[[trust]]\nneed = 0\nana = {file = \"a.pub\"}\n", "from 1 on");
     trust_refused("[[trust]]\nneed = 1.5\nana = {file = \"a.pub\"}\n", "from 1 on");
-    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\"}\nbob = {file = \"a.pub\"}\n", "one and the same");
+    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\"}\nbob = {file = \"a.pub\"}\n",
+                  "one and the same");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a\"}\n", "a private one");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"none.pub\"}\n", "none.pub");
     trust_refused("[[trust]]\nneed = 1\nana = {until = \"2026-01-01\"}\n", "file =");
-    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", untill = \"2026-01-01\"}\n", "untill");
-    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-02-30\"}\n", "2026-02-30");
-    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", from = \"2027-01-01\", until = \"2026-01-01\"}\n", "never valid");
+    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", untill = \"2026-01-01\"}\n",
+                  "untill");
+    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-02-30\"}\n",
+                  "2026-02-30");
+    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", from = \"2027-01-01\", until = "
+                  "\"2026-01-01\"}\n",
+                  "never valid");
     trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", revoked = \"\"}\n", "the reason");
-    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-01-01\", until = \"2027-01-01\"}\n", "twice");
+    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\", until = \"2026-01-01\", until = "
+                  "\"2027-01-01\"}\n",
+                  "twice");
     trust_refused("[[trust]]\nneed = 1\nana = \"a.pub\"\n", "{file =");
-    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\"}\n[[trust]]\nneed = 1\n", "another");
+    trust_refused("[[trust]]\nneed = 1\nana = {file = \"a.pub\"}\n[[trust]]\nneed = 1\n",
+                  "another");
 }
 
 static void times(void **state)
 {
-    static const char *const bad[] = {"", "2026", "2026-13-01", "2026-02-29", "2026-1-1", "2026-01-01 ", "2026-01-01T00:00", "2026-01-01T00:00:00", "2026-01-01T24:00:00Z", "2026-01-01T00:00:00+01:00", "-026-01-01", "1969-12-31", "2300-01-01", "0000-01-01"};
+    static const char *const bad[] = {"",
+                                      "2026",
+                                      "2026-13-01",
+                                      "2026-02-29",
+                                      "2026-1-1",
+                                      "2026-01-01 ",
+                                      "2026-01-01T00:00",
+                                      "2026-01-01T00:00:00",
+                                      "2026-01-01T24:00:00Z",
+                                      "2026-01-01T00:00:00+01:00",
+                                      "-026-01-01",
+                                      "1969-12-31",
+                                      "2300-01-01",
+                                      "0000-01-01"};
     int64_t ns;
     (void)state;
     assert_int_equal(twin_trust_time("1970-01-02", &ns), 0);
@@ -388,7 +456,8 @@ static void keys(void **state)
 
 /* ---- subjects */
 
-static void count_change(void *user, enum twin_subject_change c, const struct twin_subject *signed_one, const struct twin_subject *found)
+static void count_change(void *user, enum twin_subject_change c,
+                         const struct twin_subject *signed_one, const struct twin_subject *found)
 {
     int *seen = user;
     (void)signed_one, (void)found;
@@ -409,9 +478,11 @@ static void subjects(void **state)
     assert_int_equal(twin_subject_folder(at("tree"), skip, 1, false, &was, NULL), 0);
     assert_int_equal(was.count, 2);
     assert_string_equal(was.item[0].name, "a");
-    assert_string_equal(was.item[0].digest[0].value, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_string_equal(was.item[0].digest[0].value,
+                        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_string_equal(was.item[1].name, "sub/b");
-    assert_string_equal(was.item[1].digest[0].value, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    assert_string_equal(was.item[1].digest[0].value,
+                        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     assert_int_equal(tw_write_file_atomic(at("tree/a"), "abd", 3, NULL), 0);
     unlink(at("tree/sub/b"));
     assert_int_equal(tw_write_file_atomic(at("tree/new"), "n", 1, NULL), 0);
@@ -424,7 +495,8 @@ static void subjects(void **state)
     assert_int_equal(twin_subjects_match(&now, &file, false, count_change, seen), 0);
     assert_int_equal(twin_subjects_match(&now, &file, true, count_change, seen), 2);
     tw_free(file.item[0].digest[0].algorithm);
-    file.item[0].digest[0].algorithm = tw_strdup("sha512"); /* nothing in common is nothing compared */
+    /* nothing in common is nothing compared */
+    file.item[0].digest[0].algorithm = tw_strdup("sha512");
     assert_int_equal(twin_subjects_match(&now, &file, false, count_change, seen), 1);
     now.count = 2;
     assert_int_equal(symlink("a", at("tree/link")), 0);
@@ -438,7 +510,8 @@ static void subjects(void **state)
     twin_subjects_free(&file);
 }
 
-/* With the n-th allocation failing, verification never comes out good; and nothing leaks (sanitizers). */
+/* With the n-th allocation failing, verification never comes out good; and nothing leaks
+ * (sanitizers). */
 static void no_memory(void **state)
 {
     size_t n;
@@ -482,7 +555,8 @@ static void no_memory(void **state)
 /* The public key in all the ways that OpenSSL writes it. */
 static void write_form(const char *from, const char *to, const char *option)
 {
-    char *command = tw_printf("openssl ec -pubin -in %s -out %s %s 2>/dev/null || openssl ec -in %s -pubout -out %s %s 2>/dev/null",
+    char *command = tw_printf("openssl ec -pubin -in %s -out %s %s 2>/dev/null || openssl ec -in "
+                              "%s -pubout -out %s %s 2>/dev/null",
                               from, to, option, from, to, option);
     assert_int_equal(system(command), 0);
     tw_free(command);
@@ -491,8 +565,12 @@ static void write_form(const char *from, const char *to, const char *option)
 static void every_encoding_of_a_key_is_that_key(void **state)
 {
     static const char *const forms[] = {
-        "-conv_form compressed", "-conv_form hybrid", "-conv_form uncompressed", "-param_enc explicit",
-        "-param_enc explicit -conv_form compressed", "-param_enc named_curve",
+        "-conv_form compressed",
+        "-conv_form hybrid",
+        "-conv_form uncompressed",
+        "-param_enc explicit",
+        "-param_enc explicit -conv_form compressed",
+        "-param_enc named_curve",
     };
     static const enum twin_key_algorithm kinds[] = {TWIN_KEY_P256, TWIN_KEY_P384, TWIN_KEY_P521};
     (void)state;
@@ -536,7 +614,8 @@ static void of_two_signatures_one_is_ours(void **state)
     (void)state;
     assert_int_equal(twin_key_open(at("b"), &k, NULL), 0);
     assert_int_equal(twin_trust_keys(&key, 1, &t, NULL), 0);
-    for (int round = 0; round < 40; round++) { /* without the rule half of them would have a high s */
+    /* without the rule half of them would have a high s */
+    for (int round = 0; round < 40; round++) {
         struct twin_envelope e;
         struct twin_trust_verdict v;
         char payload[32];
@@ -575,10 +654,20 @@ static void of_two_signatures_one_is_ours(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(base64), cmocka_unit_test(pae), cmocka_unit_test(keys), cmocka_unit_test(each_change_is_seen), cmocka_unit_test(other_tools_envelopes),
-        cmocka_unit_test(refused_forms), cmocka_unit_test(refused_statements), cmocka_unit_test(thresholds_and_validity), cmocka_unit_test(refused_trust),
-        cmocka_unit_test(times), cmocka_unit_test(subjects), cmocka_unit_test(no_memory),
-        cmocka_unit_test(every_encoding_of_a_key_is_that_key), cmocka_unit_test(of_two_signatures_one_is_ours),
+        cmocka_unit_test(base64),
+        cmocka_unit_test(pae),
+        cmocka_unit_test(keys),
+        cmocka_unit_test(each_change_is_seen),
+        cmocka_unit_test(other_tools_envelopes),
+        cmocka_unit_test(refused_forms),
+        cmocka_unit_test(refused_statements),
+        cmocka_unit_test(thresholds_and_validity),
+        cmocka_unit_test(refused_trust),
+        cmocka_unit_test(times),
+        cmocka_unit_test(subjects),
+        cmocka_unit_test(no_memory),
+        cmocka_unit_test(every_encoding_of_a_key_is_that_key),
+        cmocka_unit_test(of_two_signatures_one_is_ours),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The room of orders: every contribution is added once, roundings, wrong use, memory that runs out, threads. Values are held
- * against NumPy in tests/agents/test_spread.py. */
+/* The room of orders: every contribution is added once, roundings, wrong use, memory that runs out,
+ * threads. Values are held against NumPy in tests/agents/test_spread.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ static void programs_take_each_rank_once(void **state)
     }
 }
 
-/* NCCL's trees: who is whose child, and no rank has children in both (save where the ranks are odd in number). */
+/* NCCL's trees: who is whose child, and no rank has children in both (save where the ranks are odd
+ * in number). */
 static void trees_agree_with_themselves(void **state)
 {
     (void)state;
@@ -69,7 +70,8 @@ static void trees_agree_with_themselves(void **state)
                 inner[half][r] = f.child[0] >= 0 && f.child[1] >= 0;
                 for (int i = 0; i < 2; i++)
                     if (f.child[i] >= 0)
-                        assert_int_equal(tw_double_tree(n, (uint32_t)f.child[i], half).parent, (int)r);
+                        assert_int_equal(tw_double_tree(n, (uint32_t)f.child[i], half).parent,
+                                         (int)r);
             }
             assert_int_equal(roots, 1);
         }
@@ -96,14 +98,20 @@ static void chunks(void **state)
 static void roundings(void **state)
 {
     (void)state;
-    assert_true(twin_round_to(TWIN_TO_F16, 65519.99) == 65504 && isinf(twin_round_to(TWIN_TO_F16, 65520)));
-    assert_true(twin_round_to(TWIN_TO_F16, 0x1p-25) == 0 && twin_round_to(TWIN_TO_F16, 0x1.8p-24) == 0x1p-23);
-    assert_true(twin_round_to(TWIN_TO_BF16, 1 + 0x1p-8) == 1 && twin_round_to(TWIN_TO_BF16, 1 + 0x1.8p-7) == 1 + 0x1p-6);
+    assert_true(twin_round_to(TWIN_TO_F16, 65519.99) == 65504 &&
+                isinf(twin_round_to(TWIN_TO_F16, 65520)));
+    assert_true(twin_round_to(TWIN_TO_F16, 0x1p-25) == 0 &&
+                twin_round_to(TWIN_TO_F16, 0x1.8p-24) == 0x1p-23);
+    assert_true(twin_round_to(TWIN_TO_BF16, 1 + 0x1p-8) == 1 &&
+                twin_round_to(TWIN_TO_BF16, 1 + 0x1.8p-7) == 1 + 0x1p-6);
     assert_true(twin_round_to(TWIN_TO_TF32, -(1 + 0x1.8p-10)) == -(1 + 0x1p-9));
-    assert_true(isinf(twin_round_to(TWIN_TO_BF16, 3.4e38)) && signbit(twin_round_to(TWIN_TO_BF16, -0.0)));
+    assert_true(isinf(twin_round_to(TWIN_TO_BF16, 3.4e38)) &&
+                signbit(twin_round_to(TWIN_TO_BF16, -0.0)));
     assert_true(isnan(twin_round_to(TWIN_TO_F16, NAN)) && twin_round_to(TWIN_AS_IS, 0.1) == 0.1);
-    assert_true(twin_ulp(TWIN_F64, 1) == 0x1p-52 && twin_ulp(TWIN_F32, -1.5) == 0x1p-23 && twin_ulp(TWIN_BF16, 2) == 0x1p-6);
-    assert_true(twin_ulp(TWIN_F16, 0) == 0x1p-24 && twin_ulp(TWIN_F32, 1e-45) == 0x1p-149 && isnan(twin_ulp(TWIN_F32, INFINITY)));
+    assert_true(twin_ulp(TWIN_F64, 1) == 0x1p-52 && twin_ulp(TWIN_F32, -1.5) == 0x1p-23 &&
+                twin_ulp(TWIN_BF16, 2) == 0x1p-6);
+    assert_true(twin_ulp(TWIN_F16, 0) == 0x1p-24 && twin_ulp(TWIN_F32, 1e-45) == 0x1p-149 &&
+                isnan(twin_ulp(TWIN_F32, INFINITY)));
 }
 
 static void fill(const void *user, uint64_t element, double *x)
@@ -112,14 +120,29 @@ static void fill(const void *user, uint64_t element, double *x)
         x[r] = (double)(float)(1.0 / (double)(1 + (element * 7 + r * 13) % 101));
 }
 
-static int both(unsigned threads, struct twin_sum_spread *sum, struct twin_vector_spread *vector, struct twin_error *err)
+static int both(unsigned threads, struct twin_sum_spread *sum, struct twin_vector_spread *vector,
+                struct twin_error *err)
 {
     double x[1000], random[10];
     const uint32_t ranks = 6;
-    const struct twin_vector_order order[] = {{TWIN_RING, NULL}, {TWIN_TREE, NULL}, {TWIN_DOUBLE_TREE, NULL}};
+    const struct twin_vector_order order[] = {
+        {TWIN_RING, NULL}, {TWIN_TREE, NULL}, {TWIN_DOUBLE_TREE, NULL}};
     static struct twin_vector_result result[3];
-    const struct twin_sum_options o = {.dtype = TWIN_F32, .orders = 10, .seed = 3, .workers = 5, .sorted = true, .threads = threads};
-    const struct twin_vector_job job = {.dtype = TWIN_F16, .ranks = ranks, .elements = 5000, .all = 5000, .fill = fill, .user = &ranks, .order = order, .orders = 3, .threads = threads};
+    const struct twin_sum_options o = {.dtype = TWIN_F32,
+                                       .orders = 10,
+                                       .seed = 3,
+                                       .workers = 5,
+                                       .sorted = true,
+                                       .threads = threads};
+    const struct twin_vector_job job = {.dtype = TWIN_F16,
+                                        .ranks = ranks,
+                                        .elements = 5000,
+                                        .all = 5000,
+                                        .fill = fill,
+                                        .user = &ranks,
+                                        .order = order,
+                                        .orders = 3,
+                                        .threads = threads};
     for (int i = 0; i < 1000; i++)
         x[i] = (double)(float)sin(i);
     int rc = twin_sum_spread(x, 1000, &o, random, sum, err);
@@ -177,17 +200,23 @@ static void wrong_use(void **state)
     assert_int_equal(twin_sum_spread(x, 0, &o, random, &sum, NULL), 0); /* nothing to add */
     assert_true(sum.exact == 0 && sum.floor == 0 && sum.distinct == 1);
     struct twin_network net = {.alpha_s = 1e-6, .beta_s = -1};
-    assert_int_equal(twin_network_time(&net, TWIN_RING, 4, 100, 1, 1, NULL, NULL, &seconds, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_network_time(&net, TWIN_RING, 4, 100, 1, 1, NULL, NULL, &seconds, NULL),
+                     TWIN_EINVAL);
     net.beta_s = 1e-9;
-    assert_int_equal(twin_network_time(&net, TWIN_RING, 0, 100, 1, 1, NULL, NULL, &seconds, NULL), TWIN_EINVAL);
+    assert_int_equal(twin_network_time(&net, TWIN_RING, 0, 100, 1, 1, NULL, NULL, &seconds, NULL),
+                     TWIN_EINVAL);
     for (int a = 0; a < TWIN_ALGORITHMS; a++) {
-        assert_int_equal(twin_network_time(&net, (enum twin_algorithm)a, 1, 100, 1, 1, NULL, NULL, &seconds, NULL), 0);
+        assert_int_equal(twin_network_time(&net, (enum twin_algorithm)a, 1, 100, 1, 1, NULL, NULL,
+                                           &seconds, NULL),
+                         0);
         assert_true(seconds == 0); /* alone */
         for (uint64_t n = 1; n <= 2; n++) {
             tw_alloc_fail_at(n, false);
-            int rc = twin_network_time(&net, (enum twin_algorithm)a, 8, 100, 1, 1, NULL, NULL, &seconds, NULL);
+            int rc = twin_network_time(&net, (enum twin_algorithm)a, 8, 100, 1, 1, NULL, NULL,
+                                       &seconds, NULL);
             tw_alloc_fail_at(0, false);
-            assert_int_equal(rc, n == 1 || a == TWIN_DOUBLE_TREE || a == TWIN_ARRIVAL ? TWIN_ENOMEM : 0);
+            assert_int_equal(rc, n == 1 || a == TWIN_DOUBLE_TREE || a == TWIN_ARRIVAL ? TWIN_ENOMEM
+                                                                                      : 0);
         }
     }
     enum twin_algorithm found;
@@ -203,7 +232,8 @@ static void overflow(void **state)
     struct twin_sum_spread sum;
     const struct twin_sum_options o = {.dtype = TWIN_F16, .orders = 50, .seed = 1};
     assert_int_equal(twin_sum_spread(x, 4, &o, random, &sum, NULL), 0);
-    assert_true(sum.exact == 0 && sum.overflowed > 0 && sum.overflowed < 50 && sum.max == 0 && sum.min == 0);
+    assert_true(sum.exact == 0 && sum.overflowed > 0 && sum.overflowed < 50 && sum.max == 0 &&
+                sum.min == 0);
 }
 
 static void loopback(void **state)
@@ -217,8 +247,14 @@ static void loopback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs_take_each_rank_once), cmocka_unit_test(trees_agree_with_themselves), cmocka_unit_test(chunks), cmocka_unit_test(roundings),
-        cmocka_unit_test(threads_change_nothing),       cmocka_unit_test(memory_runs_out),             cmocka_unit_test(wrong_use), cmocka_unit_test(overflow),
+        cmocka_unit_test(programs_take_each_rank_once),
+        cmocka_unit_test(trees_agree_with_themselves),
+        cmocka_unit_test(chunks),
+        cmocka_unit_test(roundings),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(wrong_use),
+        cmocka_unit_test(overflow),
         cmocka_unit_test(loopback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

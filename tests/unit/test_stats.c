@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reference values: published tables, SciPy 1.11 (beta.ppf, binom.cdf, betainc), R 4.3 (binom.test). */
+/* Reference values: published tables, SciPy 1.11 (beta.ppf, binom.cdf, betainc), R 4.3
+ * (binom.test). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,8 @@ static void lgamma_values(void **state)
     NEAR(twin_stats_lgamma(10), 12.8018274800814696112, 1e-12);  /* ln 9! */
     NEAR(twin_stats_lgamma(171), 706.573062245787, 1e-10);       /* ln 170! */
     NEAR(twin_stats_lgamma(0.001), 6.9071788853838536, 1e-12);
-    assert_true(isnan(twin_stats_lgamma(0)) && isnan(twin_stats_lgamma(-1)) && isnan(twin_stats_lgamma(NAN)));
+    assert_true(isnan(twin_stats_lgamma(0)) && isnan(twin_stats_lgamma(-1)) &&
+                isnan(twin_stats_lgamma(NAN)));
 }
 
 static void beta_closed_forms(void **state)
@@ -34,7 +36,8 @@ static void beta_closed_forms(void **state)
     assert_true(isnan(twin_stats_beta_inc(0, 1, .5)) && isnan(twin_stats_beta_inc(1, 1, 1.5)));
 }
 
-/* GSL's inverse gives NaN from n = 260 on; ours must invert everywhere that counts of runs can lead. */
+/* GSL's inverse gives NaN from n = 260 on; ours must invert everywhere that counts of runs can
+ * lead. */
 static void beta_inverse_round_trip(void **state)
 {
     (void)state;
@@ -69,7 +72,8 @@ static void intervals(void **state)
     assert_true(twin_stats_wilson(10, 10, .95).high == 1 && twin_stats_wilson(0, 10, .95).low == 0);
     i = twin_stats_wilson(0, 0, .95);
     assert_true(i.low == 0 && i.high == 1);
-    assert_true(isnan(twin_stats_clopper_pearson(3, 2, .95).low) && isnan(twin_stats_wilson(1, 2, 1).low));
+    assert_true(isnan(twin_stats_clopper_pearson(3, 2, .95).low) &&
+                isnan(twin_stats_wilson(1, 2, 1).low));
 }
 
 static void bounds_and_trials(void **state)
@@ -78,8 +82,11 @@ static void bounds_and_trials(void **state)
     NEAR(twin_stats_zero_bound(10, .95), .2588656, 5e-8);
     NEAR(twin_stats_zero_bound(2, .95), 1 - sqrt(.05), 1e-15);
     assert_true(twin_stats_zero_bound(0, .95) == 1);
-    static const struct { double p; uint64_t clean, one, two; } row[] = {
-        {.5, 5, 0, 0}, {.2, 14, 0, 0}, {.1, 29, 0, 0}, {.05, 59, 93, 124}, {.02, 149, 0, 0}, {.01, 299, 473, 628}};
+    static const struct {
+        double p;
+        uint64_t clean, one, two;
+    } row[] = {{.5, 5, 0, 0},      {.2, 14, 0, 0},   {.1, 29, 0, 0},
+               {.05, 59, 93, 124}, {.02, 149, 0, 0}, {.01, 299, 473, 628}};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         assert_int_equal(twin_stats_trials_needed(row[i].p, .95), row[i].clean);
         assert_int_equal(twin_stats_trials_needed_allowing(0, row[i].p, .95), row[i].clean);
@@ -101,7 +108,8 @@ static void binomial_by_summation(void **state)
     (void)state;
     assert_true(twin_stats_binomial_cdf(0, 5, 0) == 1 && twin_stats_binomial_cdf(4, 5, 1) == 0);
     assert_true(twin_stats_binomial_cdf(5, 5, 1) == 1 && isnan(twin_stats_binomial_cdf(1, 5, 1.5)));
-    assert_true(isnan(twin_stats_binomial_cdf(1, 5, -.5)) && isnan(twin_stats_binomial_cdf(1, 5, NAN)));
+    assert_true(isnan(twin_stats_binomial_cdf(1, 5, -.5)) &&
+                isnan(twin_stats_binomial_cdf(1, 5, NAN)));
     for (uint64_t n = 1; n <= 30; n++) {
         double p = .13, term = pow(1 - p, (double)n), sum = 0;
         for (uint64_t k = 0; k <= n; k++) {
@@ -118,7 +126,8 @@ static void agreement_index(void **state)
     NEAR(twin_stats_agreement((const uint64_t[]){8, 1, 1}, 3), .622222, 5e-7);
     assert_true(twin_stats_agreement((const uint64_t[]){5}, 1) == 1);
     assert_true(twin_stats_agreement((const uint64_t[]){1, 1, 1}, 3) == 0);
-    assert_true(twin_stats_agreement((const uint64_t[]){2}, 1) == 1 && twin_stats_agreement((const uint64_t[]){1, 1}, 2) == 0);
+    assert_true(twin_stats_agreement((const uint64_t[]){2}, 1) == 1 &&
+                twin_stats_agreement((const uint64_t[]){1, 1}, 2) == 0);
     assert_true(isnan(twin_stats_agreement((const uint64_t[]){1}, 1)));
 }
 
@@ -143,9 +152,10 @@ static void line_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lgamma_values), cmocka_unit_test(beta_closed_forms), cmocka_unit_test(beta_inverse_round_trip),
-        cmocka_unit_test(intervals), cmocka_unit_test(bounds_and_trials), cmocka_unit_test(binomial_by_summation),
-        cmocka_unit_test(agreement_index), cmocka_unit_test(line_fit),
+        cmocka_unit_test(lgamma_values),           cmocka_unit_test(beta_closed_forms),
+        cmocka_unit_test(beta_inverse_round_trip), cmocka_unit_test(intervals),
+        cmocka_unit_test(bounds_and_trials),       cmocka_unit_test(binomial_by_summation),
+        cmocka_unit_test(agreement_index),         cmocka_unit_test(line_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Special functions and distributions. Oracles: special and stats are scipy.special and scipy.stats, 1.17.1; mpmath 1.3
- * at 40 digits where it says so; closed forms. */
+/* Special functions and distributions. Oracles: special and stats are scipy.special and
+ * scipy.stats, 1.17.1; mpmath 1.3 at 40 digits where it says so; closed forms. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,16 +16,21 @@
 static void gamma_and_beta(void **state)
 {
     (void)state;
-    CLOSE(twin_stats_gamma_p(.5, .1), 0.34527915398142317);          /* special.gammainc(.5, .1) */
-    CLOSE(twin_stats_gamma_p(10, 3), 0.0011024881301154815);         /* special.gammainc(10, 3) */
-    CLOSE(twin_stats_gamma_q(3, 25), 4.701068998290324e-09);         /* special.gammaincc(3, 25) */
-    CLOSE(twin_stats_gamma_q(1000, 1100), 0.0010593232539299773);    /* special.gammaincc(1000, 1100) */
-    CLOSE(twin_stats_gamma_p(1e6, 1e6), 0.5001329807608725);         /* special.gammainc(1e6, 1e6) */
-    CLOSE(twin_stats_beta_inc(2.5, .3, .2), 0.0033649898303198616);  /* special.betainc(2.5, .3, .2) */
-    CLOSE(twin_stats_beta_inc(1e6, 2e6, .3335), 0.7298824325036775); /* special.betainc(1e6, 2e6, .3335) */
+    CLOSE(twin_stats_gamma_p(.5, .1), 0.34527915398142317);  /* special.gammainc(.5, .1) */
+    CLOSE(twin_stats_gamma_p(10, 3), 0.0011024881301154815); /* special.gammainc(10, 3) */
+    CLOSE(twin_stats_gamma_q(3, 25), 4.701068998290324e-09); /* special.gammaincc(3, 25) */
+    /* special.gammaincc(1000, 1100) */
+    CLOSE(twin_stats_gamma_q(1000, 1100), 0.0010593232539299773);
+    /* special.gammainc(1e6, 1e6) */
+    CLOSE(twin_stats_gamma_p(1e6, 1e6), 0.5001329807608725);
+    /* special.betainc(2.5, .3, .2) */
+    CLOSE(twin_stats_beta_inc(2.5, .3, .2), 0.0033649898303198616);
+    /* special.betainc(1e6, 2e6, .3335) */
+    CLOSE(twin_stats_beta_inc(1e6, 2e6, .3335), 0.7298824325036775);
     CLOSE(twin_stats_beta_inc(467039.719, 1.219158, .9999927517267229),
           0.05108102776416303); /* special.betainc(467039.719, 1.219158, .9999927517267229) */
-    CLOSE(twin_stats_beta_inv(.05, 3, 998), 0.0008181753982218001); /* stats.beta.ppf(.05, 3, 998) */
+    /* stats.beta.ppf(.05, 3, 998) */
+    CLOSE(twin_stats_beta_inv(.05, 3, 998), 0.0008181753982218001);
     /* mpmath: binomial sum and 1F1; SciPy is off by 3e-8 and 8e-7 in these two */
     CLOSE(twin_stats_binomial_cdf(11, 1032054988, 3.8895960146236175e-08), 5.4787641942108718e-8);
     CLOSE(twin_stats_gamma_p(817802.7132415636, 813441.1256879768), 6.7833728242118212848e-7);
@@ -76,7 +81,8 @@ static void closed_forms(void **state)
 static void quantiles_invert(void **state)
 {
     (void)state;
-    static const double p[] = {1e-200, 1e-9, .01, .3, .5, .7, .99, 1 - 1e-9}, df[] = {.5, 1, 2.5, 30, 1e4, 1e8};
+    static const double p[] = {1e-200, 1e-9, .01, .3, .5, .7, .99, 1 - 1e-9};
+    static const double df[] = {.5, 1, 2.5, 30, 1e4, 1e8};
     for (size_t i = 0; i < 8; i++) {
         CLOSE(twin_stats_normal_cdf(twin_stats_normal_quantile(p[i])), p[i]);
         for (size_t j = 0; j < 6; j++) {
@@ -86,7 +92,8 @@ static void quantiles_invert(void **state)
                 CLOSE(twin_stats_chi2_cdf(twin_stats_chi2_quantile(p[i], df[j]), df[j]), p[i]);
             for (size_t k = 0; k < 6; k++)
                 if (p[i] > 1e-100 || (df[j] > 2 && df[k] > 2))
-                    CLOSE(twin_stats_f_cdf(twin_stats_f_quantile(p[i], df[j], df[k]), df[j], df[k]), p[i]);
+                    CLOSE(twin_stats_f_cdf(twin_stats_f_quantile(p[i], df[j], df[k]), df[j], df[k]),
+                          p[i]);
         }
     }
 }
@@ -97,8 +104,9 @@ static void monotone(void **state)
     double before[6] = {0};
     for (int i = -400; i <= 400; i++) {
         double z = i / 40., x = (i + 400) / 20.;
-        double now[] = {twin_stats_normal_cdf(z),  twin_stats_t_cdf(z, 3.3),  twin_stats_chi2_cdf(x, 9),
-                        twin_stats_f_cdf(x, 3, 8), twin_stats_gamma_p(20, x), twin_stats_beta_inc(300, 200, x / 41)};
+        double now[] = {twin_stats_normal_cdf(z),  twin_stats_t_cdf(z, 3.3),
+                        twin_stats_chi2_cdf(x, 9), twin_stats_f_cdf(x, 3, 8),
+                        twin_stats_gamma_p(20, x), twin_stats_beta_inc(300, 200, x / 41)};
         for (int k = 0; k < 6; k++) {
             assert_true(now[k] >= before[k] * (1 - 1e-13) && now[k] <= 1 + 1e-15);
             before[k] = now[k];
@@ -123,13 +131,20 @@ static void edges(void **state)
     static const double bad[] = {NAN, -1, 0, INFINITY};
     for (size_t i = 0; i < 4; i++) {
         assert_true(isnan(twin_stats_t_cdf(1, bad[i])) && isnan(twin_stats_t_quantile(.3, bad[i])));
-        assert_true(isnan(twin_stats_chi2_cdf(1, bad[i])) && isnan(twin_stats_chi2_quantile(.3, bad[i])));
-        assert_true(isnan(twin_stats_f_cdf(1, 2, bad[i])) && isnan(twin_stats_f_quantile(.3, bad[i], 2)));
-        assert_true(isnan(twin_stats_f_upper(1, bad[i], 2)) && isnan(twin_stats_gamma_p(bad[i], 1)));
-        assert_true(isnan(twin_stats_beta_inc(1, bad[i], .5)) && isnan(twin_stats_beta_inv(.5, bad[i], 1)));
-        assert_true(isnan(twin_stats_f_upper(1, 2, bad[i])) && isnan(twin_stats_f_quantile(.3, 2, bad[i])));
-        assert_true(isnan(twin_stats_f_cdf(1, bad[i], 2)) && isnan(twin_stats_beta_inc(bad[i], 1, .5)));
-        assert_true(isnan(twin_stats_beta_inv(.5, 1, bad[i])) && isnan(twin_stats_gamma_q(bad[i], 1)));
+        assert_true(isnan(twin_stats_chi2_cdf(1, bad[i])) &&
+                    isnan(twin_stats_chi2_quantile(.3, bad[i])));
+        assert_true(isnan(twin_stats_f_cdf(1, 2, bad[i])) &&
+                    isnan(twin_stats_f_quantile(.3, bad[i], 2)));
+        assert_true(isnan(twin_stats_f_upper(1, bad[i], 2)) &&
+                    isnan(twin_stats_gamma_p(bad[i], 1)));
+        assert_true(isnan(twin_stats_beta_inc(1, bad[i], .5)) &&
+                    isnan(twin_stats_beta_inv(.5, bad[i], 1)));
+        assert_true(isnan(twin_stats_f_upper(1, 2, bad[i])) &&
+                    isnan(twin_stats_f_quantile(.3, 2, bad[i])));
+        assert_true(isnan(twin_stats_f_cdf(1, bad[i], 2)) &&
+                    isnan(twin_stats_beta_inc(bad[i], 1, .5)));
+        assert_true(isnan(twin_stats_beta_inv(.5, 1, bad[i])) &&
+                    isnan(twin_stats_gamma_q(bad[i], 1)));
     }
     static const double no_probability[] = {NAN, -1, 1.5, INFINITY};
     for (size_t i = 0; i < 4; i++) {
@@ -141,7 +156,8 @@ static void edges(void **state)
     assert_true(twin_stats_beta_inv(1, 2, 2) == 1 && twin_stats_beta_inv(0, 2, 2) == 0);
     assert_true(isnan(twin_stats_gamma_q(1, -1)) && isnan(twin_stats_normal_cdf(NAN)) &&
                 isnan(twin_stats_t_cdf(NAN, 2)));
-    assert_true(isnan(twin_stats_beta_inc(5e-300, 1e18, 5e-318))); /* its factors over- and underflow */
+    /* its factors over- and underflow */
+    assert_true(isnan(twin_stats_beta_inc(5e-300, 1e18, 5e-318)));
     /* near the mean of a huge count: right, or NaN, never a wrong digit */
     NEAR(twin_stats_beta_inc(1e10, 1e10, .5), .5, 1e-9);
     double huge = twin_stats_beta_inc(1e18, 1e18, .5), far = twin_stats_gamma_p(1e18, 1e18);
@@ -151,8 +167,9 @@ static void edges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gamma_and_beta),   cmocka_unit_test(distributions), cmocka_unit_test(closed_forms),
-        cmocka_unit_test(quantiles_invert), cmocka_unit_test(monotone),      cmocka_unit_test(edges),
+        cmocka_unit_test(gamma_and_beta), cmocka_unit_test(distributions),
+        cmocka_unit_test(closed_forms),   cmocka_unit_test(quantiles_invert),
+        cmocka_unit_test(monotone),       cmocka_unit_test(edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mann-Whitney and Hodges-Lehmann. Oracles: R's manual (wilcox.test); scipy.stats 1.17.1; enumeration of every split.
+/*
+ * Mann-Whitney and Hodges-Lehmann. Oracles: R's manual (wilcox.test); scipy.stats 1.17.1;
+ * enumeration of every split.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -16,11 +18,14 @@
 #define NEAR(actual, expected, tolerance) assert_true(fabs((actual) - (expected)) <= (tolerance))
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* wilcox.test's example: permeability constants of the chorioamnion (Hollander and Wolfe 1973, 69f) */
+/*
+ * wilcox.test's example: permeability constants of the chorioamnion (Hollander and Wolfe 1973, 69f)
+ */
 static const double x[] = {.80, .83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, .73, 1.46};
 static const double y[] = {1.15, .88, .90, .74, 1.21};
 
-static struct twin_mann_whitney test(const double *a, size_t na, const double *b, size_t nb, enum twin_side side)
+static struct twin_mann_whitney test(const double *a, size_t na, const double *b, size_t nb,
+                                     enum twin_side side)
 {
     struct twin_mann_whitney m;
     assert_int_equal(twin_stats_mann_whitney(a, na, b, nb, side, &m), 0);
@@ -61,14 +66,18 @@ static void ties(void **state)
     assert_int_equal(test((const double[]){1, 2}, 2, (const double[]){2, 3}, 2, TWIN_LESS).method,
                      TWIN_METHOD_PERMUTATION);
     static const double flat[] = {7, 7, 7, 7};
-    assert_true(test(flat, 4, flat, 3, TWIN_TWO_SIDED).p == 1 && test(flat, 4, flat, 3, TWIN_GREATER).p == 1);
+    assert_true(test(flat, 4, flat, 3, TWIN_TWO_SIDED).p == 1 &&
+                test(flat, 4, flat, 3, TWIN_GREATER).p == 1);
     /* infinite values (a run that never ended) are ranks like others; -0 equals 0 */
-    assert_true(test((const double[]){INFINITY, INFINITY}, 2, (const double[]){1, INFINITY}, 2, TWIN_GREATER).u == 3);
+    assert_true(test((const double[]){INFINITY, INFINITY}, 2, (const double[]){1, INFINITY}, 2,
+                     TWIN_GREATER)
+                    .u == 3);
     assert_true(test((const double[]){-0.0}, 1, (const double[]){0}, 1, TWIN_GREATER).u == .5);
 }
 
 /* P(U >= u) and P(U <= u) by splitting the pool in every way; U by counting pairs. */
-static void enumerate(const double *pool, unsigned n, unsigned na, double u, double *greater, double *less)
+static void enumerate(const double *pool, unsigned n, unsigned na, double u, double *greater,
+                      double *less)
 {
     double splits = 0, more = 0, fewer = 0;
     for (unsigned chosen = 0; chosen < 1u << n; chosen++) {
@@ -113,7 +122,8 @@ static void large_samples(void **state)
         a[i] = i * 7 % 31;
     for (int i = 0; i < 55; i++)
         b[i] = i * 11 % 37;
-    struct twin_mann_whitney m = test(a, 60, b, 55, TWIN_TWO_SIDED); /* stats.mannwhitneyu(a, b, method='asymptotic') */
+    /* stats.mannwhitneyu(a, b, method='asymptotic') */
+    struct twin_mann_whitney m = test(a, 60, b, 55, TWIN_TWO_SIDED);
     assert_true(m.u == 1387.5 && m.method == TWIN_METHOD_NORMAL);
     CLOSE(m.p, .14223447408796805);
     CLOSE(test(a, 60, b, 55, TWIN_GREATER).p, .9296409128168918);
@@ -129,12 +139,13 @@ static void large_samples(void **state)
     assert_true(test(zeros, 80, zeros, 70, TWIN_TWO_SIDED).p == 1);
     struct twin_estimate e;
     assert_int_equal(twin_stats_hodges_lehmann(a, 60, b, 55, .95, &e), 0);
-    assert_true(e.value == -3 && e.interval.low <= -3 && e.interval.high >= -3 && e.confidence == .95);
+    assert_true(e.value == -3 && e.interval.low <= -3 && e.interval.high >= -3 &&
+                e.confidence == .95);
     for (int i = 0; i < 55; i++)
         b[i] += i % 10 / 16.;
     assert_int_equal(twin_stats_hodges_lehmann(a, 60, b, 55, .95, &e), 0);
-    /* NumPy, all differences sorted: the 1300th from each end, the last with stats.norm.cdf((1299.5 - 1650) / sd) <=
-     * .025 */
+    /* NumPy, all differences sorted: the 1300th from each end, the last with stats.norm.cdf((1299.5
+     * - 1650) / sd) <= .025 */
     assert_true(e.value == -3.25 && e.interval.low == -7.1875 && e.interval.high == .6875);
 }
 
@@ -164,8 +175,10 @@ static void shift_properties(void **state)
                 assert_true(isnan(e.confidence) && na * nb < 20);
                 continue;
             }
-            assert_true(e.confidence >= .9 && e.interval.low <= median && median <= e.interval.high);
-            assert_true(m.interval.low == e.interval.low + 16 && back.interval.high == -e.interval.low);
+            assert_true(e.confidence >= .9 && e.interval.low <= median &&
+                        median <= e.interval.high);
+            assert_true(m.interval.low == e.interval.low + 16 &&
+                        back.interval.high == -e.interval.low);
         }
 }
 
@@ -182,9 +195,11 @@ static void rank_edges(void **state)
     assert_int_equal(twin_stats_hodges_lehmann(x, 10, endless, 2, .95, &e), TWIN_EINVAL);
     assert_int_equal(twin_stats_hodges_lehmann(x, 10, y, 5, 1, &e), TWIN_EINVAL);
     assert_true(isnan(e.value));
-    assert_int_equal(twin_stats_hodges_lehmann(x, 3, y, 3, .95, &e), 0); /* 1 of 20 splits is more than 2.5% */
+    /* 1 of 20 splits is more than 2.5% */
+    assert_int_equal(twin_stats_hodges_lehmann(x, 3, y, 3, .95, &e), 0);
     assert_true(isfinite(e.value) && isnan(e.interval.low) && isnan(e.confidence));
-    assert_int_equal(twin_stats_hodges_lehmann((const double[]){-0.0}, 1, (const double[]){0}, 1, .95, &e), 0);
+    assert_int_equal(
+        twin_stats_hodges_lehmann((const double[]){-0.0}, 1, (const double[]){0}, 1, .95, &e), 0);
     assert_true(e.value == 0 && !signbit(e.value));
     for (uint64_t at = 1; at <= 2; at++) {
         tw_alloc_fail_at(at, false);

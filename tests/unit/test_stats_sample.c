@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One sample, and arms compared by their values. Oracles: the design paper; scipy.stats 1.17.1; statsmodels 0.15. */
+/* One sample, and arms compared by their values. Oracles: the design paper; scipy.stats 1.17.1;
+ * statsmodels 0.15. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,9 +75,11 @@ static void median_intervals(void **state)
     struct twin_estimate e;
     double median;
     assert_int_equal(twin_stats_median_interval(x, 6, .95, &e), 0);
-    assert_true(e.value == 5 && e.interval.low == 1 && e.interval.high == 9 && e.confidence == .96875);
+    assert_true(e.value == 5 && e.interval.low == 1 && e.interval.high == 9 &&
+                e.confidence == .96875);
     assert_int_equal(twin_stats_median_interval(x, 5, .95, &e), 0);
-    assert_true(e.value == 7 && isnan(e.interval.low) && isnan(e.interval.high) && isnan(e.confidence));
+    assert_true(e.value == 7 && isnan(e.interval.low) && isnan(e.interval.high) &&
+                isnan(e.confidence));
     assert_int_equal(twin_stats_median_interval(x, 0, .95, &e), TWIN_EINVAL);
     assert_int_equal(twin_stats_median_interval(x, 6, 0, &e), TWIN_EINVAL);
     assert_true(isnan(e.value));
@@ -97,7 +100,8 @@ static void means(void **state)
 {
     (void)state;
     struct twin_estimate e =
-        twin_stats_mean_interval(five, 5, .95); /* stats.t.interval(.95, 4, x.mean(), stats.sem(x)) */
+        /* stats.t.interval(.95, 4, x.mean(), stats.sem(x)) */
+        twin_stats_mean_interval(five, 5, .95);
     CLOSE(e.value, 3.14);
     CLOSE(e.interval.low, 2.882523073207092);
     CLOSE(e.interval.high, 3.3974769267929075);
@@ -105,12 +109,16 @@ static void means(void **state)
     CLOSE(e.value, 3.134546816355656);
     NEAR(e.interval.low, 2.8884152, 5e-8);
     NEAR(e.interval.high, 3.40165213, 5e-9);
-    CLOSE(twin_stats_sd(five, 5), .20736441353327714);                                /* np.std(x, ddof=1) */
-    e = twin_stats_mean_interval((const double[]){1e9 + 1, 1e9 + 2, 1e9 + 3}, 3, .5); /* no cancellation */
-    NEAR(e.interval.high - e.value, .816496580927726 / sqrt(3), 3e-7); /* stats.t.ppf(.75, 2) / sqrt(3), sd 1 */
+    /* np.std(x, ddof=1) */
+    CLOSE(twin_stats_sd(five, 5), .20736441353327714);
+    /* no cancellation */
+    e = twin_stats_mean_interval((const double[]){1e9 + 1, 1e9 + 2, 1e9 + 3}, 3, .5);
+    /* stats.t.ppf(.75, 2) / sqrt(3), sd 1 */
+    NEAR(e.interval.high - e.value, .816496580927726 / sqrt(3), 3e-7);
     e = twin_stats_mean_interval(five, 1, .95);
     assert_true(e.value == 3.1 && isnan(e.interval.low) && isnan(e.confidence));
-    assert_true(isnan(twin_stats_mean_interval(five, 0, .95).value) && isnan(twin_stats_sd(five, 1)));
+    assert_true(isnan(twin_stats_mean_interval(five, 0, .95).value) &&
+                isnan(twin_stats_sd(five, 1)));
     assert_true(isnan(twin_stats_log_mean_interval((const double[]){1, 0}, 2, .95).value));
     assert_true(isnan(twin_stats_log_mean_interval((const double[]){1, -2}, 2, .95).value));
     assert_true(isnan(twin_stats_mean_interval((const double[]){1, NAN}, 2, .95).value));
@@ -128,10 +136,14 @@ static void spread(void **state)
     i = twin_stats_sd_interval(1, 10, .95);
     NEAR(i.low, .688, 5e-4);
     NEAR(i.high, 1.826, 5e-4);
-    CLOSE(twin_stats_sd_interval(3, 10, .95).high, 3 * sqrt(9 / 2.700389499980357)); /* stats.chi2.ppf(.025, 9) */
-    assert_true(isnan(twin_stats_sd_interval(1, 1, .95).low) && isnan(twin_stats_sd_interval(1, 0, .95).low));
-    assert_true(isnan(twin_stats_sd_interval(-1, 5, .95).low) && isnan(twin_stats_sd_interval(NAN, 5, .95).low));
-    assert_true(isnan(twin_stats_sd_interval(INFINITY, 5, .95).low) && isnan(twin_stats_sd_interval(1, 5, 1).low));
+    /* stats.chi2.ppf(.025, 9) */
+    CLOSE(twin_stats_sd_interval(3, 10, .95).high, 3 * sqrt(9 / 2.700389499980357));
+    assert_true(isnan(twin_stats_sd_interval(1, 1, .95).low) &&
+                isnan(twin_stats_sd_interval(1, 0, .95).low));
+    assert_true(isnan(twin_stats_sd_interval(-1, 5, .95).low) &&
+                isnan(twin_stats_sd_interval(NAN, 5, .95).low));
+    assert_true(isnan(twin_stats_sd_interval(INFINITY, 5, .95).low) &&
+                isnan(twin_stats_sd_interval(1, 5, 1).low));
     i = twin_stats_sd_interval(1, 1000000000, .95);
     assert_true(i.low < 1 && i.high > 1 && i.high - i.low < 1e-4);
 }
@@ -149,15 +161,19 @@ static void brown_forsythe(void **state)
     CLOSE(t.f, 7.584952754501659);
     CLOSE(t.p, .002431505967249677);
     assert_true(t.df1 == 2 && t.df2 == 27);
-    assert_int_equal(twin_stats_brown_forsythe(groups, (const size_t[]){10, 2, 10}, 3, &t), TWIN_EINVAL);
+    assert_int_equal(twin_stats_brown_forsythe(groups, (const size_t[]){10, 2, 10}, 3, &t),
+                     TWIN_EINVAL);
     assert_int_equal(twin_stats_brown_forsythe(groups, (const size_t[]){10}, 1, &t), TWIN_EINVAL);
     assert_true(isnan(t.p));
     static const double flat[] = {1, 1, 1}, other[] = {2, 2, 2};
-    assert_int_equal(twin_stats_brown_forsythe((const double *const[]){flat, other}, (const size_t[]){3, 3}, 2, &t), 0);
+    assert_int_equal(twin_stats_brown_forsythe((const double *const[]){flat, other},
+                                               (const size_t[]){3, 3}, 2, &t),
+                     0);
     assert_true(isnan(t.f) && isnan(t.p) && t.df2 == 4);
     for (uint64_t at = 1; at <= 3; at++) {
         tw_alloc_fail_at(at, false);
-        assert_int_equal(twin_stats_brown_forsythe(groups, (const size_t[]){10, 10, 10}, 3, &t), TWIN_ENOMEM);
+        assert_int_equal(twin_stats_brown_forsythe(groups, (const size_t[]){10, 10, 10}, 3, &t),
+                         TWIN_ENOMEM);
         assert_true(isnan(t.f) && isnan(t.p));
     }
     tw_alloc_fail_at(0, false);
@@ -166,7 +182,8 @@ static void brown_forsythe(void **state)
 static void equivalence(void **state)
 {
     (void)state;
-    static const double a[] = {10.1, 10.3, 9.9, 10.0, 10.2}, b[] = {10.0, 10.4, 10.1, 9.8, 10.3, 10.2};
+    static const double a[] = {10.1, 10.3, 9.9, 10.0, 10.2};
+    static const double b[] = {10.0, 10.4, 10.1, 9.8, 10.3, 10.2};
     static const double slow[] = {10.9, 11.0, 11.2, 10.8, 11.1};
     struct twin_equivalence e = twin_stats_equivalence(a, 5, b, 6, 1.05, .05);
     /* statsmodels: ttost_ind(log(a), log(b), -log(1.05), log(1.05), usevar='unequal') */
@@ -176,13 +193,15 @@ static void equivalence(void **state)
     CLOSE(e.ratio, .9968024469662347);
     NEAR(e.interval.low, .97652949, 5e-9);
     NEAR(e.interval.high, 1.01749627, 5e-9);
-    CLOSE(twin_stats_equivalence(a, 5, slow, 5, 1.05, .05).p, .9975231638325341); /* ttost_ind likewise */
+    /* ttost_ind likewise */
+    CLOSE(twin_stats_equivalence(a, 5, slow, 5, 1.05, .05).p, .9975231638325341);
     /* swapping the arms inverts the ratio and leaves p */
     struct twin_equivalence back = twin_stats_equivalence(b, 6, a, 5, 1.05, .05);
     CLOSE(back.p, e.p);
     CLOSE(back.ratio * e.ratio, 1.);
     CLOSE(back.interval.low * e.interval.high, 1.);
-    for (double margin = 1.005; margin < 1.2; margin += .005) { /* p <= alpha is when the interval lies within */
+    /* p <= alpha is when the interval lies within */
+    for (double margin = 1.005; margin < 1.2; margin += .005) {
         e = twin_stats_equivalence(a, 5, b, 6, margin, .05);
         assert_int_equal(e.p <= .05, e.interval.low >= 1 / margin && e.interval.high <= margin);
     }
@@ -212,9 +231,10 @@ static void equivalence_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outliers),    cmocka_unit_test(median_ranks),     cmocka_unit_test(median_intervals),
-        cmocka_unit_test(means),       cmocka_unit_test(spread),           cmocka_unit_test(brown_forsythe),
-        cmocka_unit_test(equivalence), cmocka_unit_test(equivalence_runs),
+        cmocka_unit_test(outliers),         cmocka_unit_test(median_ranks),
+        cmocka_unit_test(median_intervals), cmocka_unit_test(means),
+        cmocka_unit_test(spread),           cmocka_unit_test(brown_forsythe),
+        cmocka_unit_test(equivalence),      cmocka_unit_test(equivalence_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

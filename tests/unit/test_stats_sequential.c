@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rates, hazards and sequential tests. Oracles: the design paper; special and stats are scipy.special and
- * scipy.stats, 1.17.1; exact enumeration. */
+/* Rates, hazards and sequential tests. Oracles: the design paper; special and stats are
+ * scipy.special and scipy.stats, 1.17.1; exact enumeration. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,8 @@ static void sprt(void **state)
     NEAR(b.low, -2.944439, 5e-7);
     NEAR(b.high, 2.944439, 5e-7);
     assert_int_equal(twin_stats_sprt_clean_needed(usual), 14);
-    assert_true(twin_stats_sprt_log_ratio(usual, 0, 13) > b.low && twin_stats_sprt_log_ratio(usual, 0, 14) <= b.low);
+    assert_true(twin_stats_sprt_log_ratio(usual, 0, 13) > b.low &&
+                twin_stats_sprt_log_ratio(usual, 0, 14) <= b.low);
     CLOSE(twin_stats_sprt_log_ratio(usual, 1, 1), log(20));
     assert_int_equal(twin_stats_sprt_decide(usual, 0, 0), TWIN_SPRT_CONTINUE);
     assert_int_equal(twin_stats_sprt_decide(usual, 0, 13), TWIN_SPRT_CONTINUE);
@@ -38,13 +39,15 @@ static void sprt(void **state)
 static void sprt_bad_plans(void **state)
 {
     (void)state;
-    static const struct twin_sprt bad[] = {{.2, .01, .05, .05}, {.1, .1, .05, .05},  {0, .2, .05, .05},
-                                           {.01, 1, .05, .05},  {.01, .2, 0, .05},   {.01, .2, .05, 1},
-                                           {.01, .2, .6, .6},   {NAN, .2, .05, .05}, {.01, .2, .5, .5}};
+    static const struct twin_sprt bad[] = {
+        {.2, .01, .05, .05}, {.1, .1, .05, .05},  {0, .2, .05, .05},
+        {.01, 1, .05, .05},  {.01, .2, 0, .05},   {.01, .2, .05, 1},
+        {.01, .2, .6, .6},   {NAN, .2, .05, .05}, {.01, .2, .5, .5}};
     for (size_t i = 0; i < 9; i++) {
         assert_int_equal(twin_stats_sprt_decide(bad[i], 0, 100), TWIN_SPRT_INVALID);
         assert_int_equal(twin_stats_sprt_clean_needed(bad[i]), 0);
-        assert_true(isnan(twin_stats_sprt_bounds(bad[i]).low) && isnan(twin_stats_sprt_log_ratio(bad[i], 0, 1)));
+        assert_true(isnan(twin_stats_sprt_bounds(bad[i]).low) &&
+                    isnan(twin_stats_sprt_log_ratio(bad[i], 0, 1)));
     }
     assert_int_equal(twin_stats_sprt_decide(usual, 3, 2), TWIN_SPRT_INVALID);
 }
@@ -57,9 +60,12 @@ static void hazard_and_clean_runs(void **state)
     /* 3 of 3 runs: p = .37, r = 11 at T = 6 */
     NEAR(twin_stats_rate_lower(3, 3, .95), .37, .005);
     assert_int_equal(twin_stats_clean_needed(twin_stats_rate_lower(3, 3, .95), .05, 6), 11);
-    CLOSE(twin_stats_rate_lower(3, 1000, .95), 0.0008181753982218001);        /* stats.beta.ppf(.05, 3, 998) */
-    CLOSE(twin_stats_rate_lower(19, 20, .95), 0.7838938357931526);            /* stats.beta.ppf(.05, 19, 2) */
-    CLOSE(twin_stats_rate_lower(1, 1000000000, .95), 5.1293294386235036e-11); /* stats.beta.ppf(.05, 1, 10**9) */
+    /* stats.beta.ppf(.05, 3, 998) */
+    CLOSE(twin_stats_rate_lower(3, 1000, .95), 0.0008181753982218001);
+    /* stats.beta.ppf(.05, 19, 2) */
+    CLOSE(twin_stats_rate_lower(19, 20, .95), 0.7838938357931526);
+    /* stats.beta.ppf(.05, 1, 10**9) */
+    CLOSE(twin_stats_rate_lower(1, 1000000000, .95), 5.1293294386235036e-11);
     assert_true(twin_stats_rate_lower(0, 10, .95) == 0 && twin_stats_rate_lower(0, 0, .95) == 0);
     assert_true(isnan(twin_stats_rate_lower(2, 1, .95)) && isnan(twin_stats_rate_lower(1, 2, 1)) &&
                 isnan(twin_stats_rate_lower(1, 2, NAN)));
@@ -86,9 +92,11 @@ static void e_process(void **state)
     NEAR(twin_stats_e_log(2, 18, .01), 1.138899, 5e-7);
     NEAR(twin_stats_e_log(0, 0, .3), 0, 1e-15);
     CLOSE(twin_stats_e_log(0, 53, .1),
-          3.024237974578398); /* special.betaln(.5, 53.5) - special.betaln(.5, .5) - 53 * math.log1p(-.1) */
-    CLOSE(twin_stats_e_log(7, 3, .2), 4.421691421162224); /* special.betaln(7.5, 3.5) - special.betaln(.5, .5) - 7 *
-                                                             math.log(.2) - 3 * math.log1p(-.2) */
+          /* special.betaln(.5, 53.5) - special.betaln(.5, .5) - 53 * math.log1p(-.1) */
+          3.024237974578398);
+    CLOSE(twin_stats_e_log(7, 3, .2),
+          4.421691421162224); /* special.betaln(7.5, 3.5) - special.betaln(.5, .5) - 7 *
+                                 math.log(.2) - 3 * math.log1p(-.2) */
     assert_true(twin_stats_e_log(0, 53, .1) >= log(20) && twin_stats_e_log(0, 52, .1) < log(20));
     assert_true(isnan(twin_stats_e_log(1, 1, 0)) && isnan(twin_stats_e_log(1, 1, 1)) &&
                 isnan(twin_stats_e_log(1, 1, NAN)));
@@ -140,10 +148,11 @@ static void intervals_are_monotone(void **state)
     for (size_t i = 0; i < 5; i++) {
         struct twin_interval before = {-1, -1};
         for (uint64_t k = 0; k <= size[i]; k += size[i] / 7 + 1) {
-            struct twin_interval now = twin_stats_clopper_pearson(k, size[i], .95),
-                                 wider = twin_stats_clopper_pearson(k, size[i], .99);
+            struct twin_interval now = twin_stats_clopper_pearson(k, size[i], .95);
+            struct twin_interval wider = twin_stats_clopper_pearson(k, size[i], .99);
             double rate = (double)k / (double)size[i];
-            assert_true(now.low > before.low && now.high > before.high && now.low <= rate && rate <= now.high);
+            assert_true(now.low > before.low && now.high > before.high && now.low <= rate &&
+                        rate <= now.high);
             assert_true(wider.low <= now.low && wider.high >= now.high);
             assert_true(twin_stats_rate_lower(k, size[i], .95) >= now.low);
             before = now;
@@ -154,11 +163,13 @@ static void intervals_are_monotone(void **state)
         CLOSE(twin_stats_clopper_pearson(0, n, .90).high, twin_stats_zero_bound(n, .95));
     }
     /* huge counts */
-    assert_int_equal(twin_stats_trials_needed_allowing(1u << 30, 1e-12, .95), UINT64_MAX); /* 1e21 would be needed */
+    /* 1e21 would be needed */
+    assert_int_equal(twin_stats_trials_needed_allowing(1u << 30, 1e-12, .95), UINT64_MAX);
     uint64_t trials = twin_stats_trials_needed_allowing(2, 1e-12, .95);
     NEAR((double)trials * 1e-12, 6.2957936218719, 1e-10); /* half of stats.chi2.ppf(.95, 6) */
     struct twin_interval huge = twin_stats_clopper_pearson(5, UINT64_C(1000000000000), .95);
-    CLOSE(huge.low * 1e12, 1.6234863901184207); /* half of stats.chi2.ppf(.025, 10): the Poisson limit */
+    /* half of stats.chi2.ppf(.025, 10): the Poisson limit */
+    CLOSE(huge.low * 1e12, 1.6234863901184207);
     CLOSE(huge.high * 1e12, 11.66833207932267); /* half of stats.chi2.ppf(.975, 12) */
 }
 

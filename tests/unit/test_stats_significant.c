@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which answer follows from which values. Oracles: R's manual (wilcox.test, var.test's interval by qf), scipy.stats; error rates and power by simulation. */
+/* Which answer follows from which values. Oracles: R's manual (wilcox.test, var.test's interval by
+ * qf), scipy.stats; error rates and power by simulation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,8 @@
 static const double x[] = {.80, .83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, .73, 1.46};
 static const double y[] = {1.15, .88, .90, .74, 1.21};
 
-static struct twin_significance ask(enum twin_question q, const double *a, size_t na, const double *b, size_t nb, double margin, double floor)
+static struct twin_significance ask(enum twin_question q, const double *a, size_t na,
+                                    const double *b, size_t nb, double margin, double floor)
 {
     const struct twin_asked asked = {q, .05, margin, floor};
     struct twin_significance out;
@@ -35,7 +37,8 @@ static void r_manual(void **state)
     NEAR(s.effect.interval.low, -.15, 1e-12);
     NEAR(s.effect.interval.high, .76, 1e-12);
     assert_true(s.needed > 10 && s.visible > .305);
-    s = ask(TWIN_ASK_VARIANCE, y, 5, x, 10, 0, 0); /* stats.levene(y, x, center='median'); the interval by stats.f.ppf */
+    /* stats.levene(y, x, center='median'); the interval by stats.f.ppf */
+    s = ask(TWIN_ASK_VARIANCE, y, 5, x, 10, 0, 0);
     assert_int_equal(s.answer, TWIN_REAL_NOT);
     NEAR(s.p, .1133335417858689, 1e-12);
     NEAR(s.effect.value, 2.2361700874714736, 1e-12);
@@ -47,14 +50,16 @@ static void few(void **state)
 {
     (void)state;
     const double a[] = {1, 2, 3}, b[] = {10, 11, 12}, c[] = {1, 2, 3, 4}, d[] = {10, 11, 12, 13};
-    struct twin_significance s = ask(TWIN_ASK_METRIC, a, 3, b, 3, 0, 0); /* p = 2 / C(6, 3) = .1: as small as it can be */
+    /* p = 2 / C(6, 3) = .1: as small as it can be */
+    struct twin_significance s = ask(TWIN_ASK_METRIC, a, 3, b, 3, 0, 0);
     assert_int_equal(s.answer, TWIN_REAL_TOO_FEW);
     assert_int_equal(s.needed, 4);
     NEAR(s.p, .1, 1e-12);
     s = ask(TWIN_ASK_METRIC, c, 4, d, 4, 0, 0);
     assert_int_equal(s.answer, TWIN_REAL);
     NEAR(s.p, 2. / 70, 1e-12);
-    assert_int_equal(ask(TWIN_ASK_METRIC, a, 3, d, 4, 0, 0).answer, TWIN_REAL_TOO_FEW); /* 2 / C(7, 3) = .057 */
+    /* 2 / C(7, 3) = .057 */
+    assert_int_equal(ask(TWIN_ASK_METRIC, a, 3, d, 4, 0, 0).answer, TWIN_REAL_TOO_FEW);
     assert_int_equal(ask(TWIN_ASK_VARIANCE, a, 2, b, 3, 0, 0).answer, TWIN_REAL_TOO_FEW);
     assert_int_equal(ask(TWIN_ASK_WITHIN, a, 1, b, 3, 1.05, 0).answer, TWIN_REAL_TOO_FEW);
 }
@@ -65,7 +70,8 @@ static void below_the_floor(void **state)
     const double a[] = {1, 1.001, 1.002, 1.003, 1.004}, b[] = {1.01, 1.011, 1.012, 1.013, 1.014};
     assert_int_equal(ask(TWIN_ASK_METRIC, a, 5, b, 5, 0, 0).answer, TWIN_REAL);
     assert_int_equal(ask(TWIN_ASK_METRIC, a, 5, b, 5, 0, .002).answer, TWIN_REAL);
-    assert_int_equal(ask(TWIN_ASK_METRIC, a, 5, b, 5, 0, .01).answer, TWIN_REAL_BELOW); /* the interval reaches into it */
+    /* the interval reaches into it */
+    assert_int_equal(ask(TWIN_ASK_METRIC, a, 5, b, 5, 0, .01).answer, TWIN_REAL_BELOW);
     assert_int_equal(ask(TWIN_ASK_METRIC, b, 5, a, 5, 0, .002).answer, TWIN_REAL);
     assert_int_equal(ask(TWIN_ASK_METRIC, b, 5, a, 5, 0, .5).answer, TWIN_REAL_BELOW);
     assert_int_equal(ask(TWIN_ASK_SPEED, a, 5, b, 5, 0, .05).answer, TWIN_REAL_BELOW);
@@ -77,14 +83,16 @@ static void no_spread(void **state)
     (void)state;
     const double one[] = {2, 2, 2, 2, 2}, two[] = {3, 3, 3, 3, 3};
     struct twin_significance s = ask(TWIN_ASK_METRIC, one, 5, two, 5, 0, 0);
-    assert_true(s.answer == TWIN_REAL && s.effect.value == 1 && s.effect.interval.low == 1 && s.set[0].mad.mad == 0 && s.set[0].distinct == 1);
+    assert_true(s.answer == TWIN_REAL && s.effect.value == 1 && s.effect.interval.low == 1 &&
+                s.set[0].mad.mad == 0 && s.set[0].distinct == 1);
     s = ask(TWIN_ASK_METRIC, one, 5, one, 5, 0, 0);
     assert_true(s.answer == TWIN_REAL_NOT && s.needed == 0 && isnan(s.visible));
     assert_int_equal(ask(TWIN_ASK_BITWISE, one, 5, one, 5, 0, 0).answer, TWIN_REAL_WITHIN);
     assert_int_equal(ask(TWIN_ASK_BITWISE, one, 5, two, 5, 0, 0).answer, TWIN_REAL);
     assert_int_equal(ask(TWIN_ASK_BITWISE, one, 1, one, 1, 0, 0).answer, TWIN_REAL_TOO_FEW);
     const double zeros[] = {0., -0.};
-    assert_int_equal(ask(TWIN_ASK_BITWISE, zeros, 2, zeros, 2, 0, 0).answer, TWIN_REAL); /* equal numbers, other bits */
+    /* equal numbers, other bits */
+    assert_int_equal(ask(TWIN_ASK_BITWISE, zeros, 2, zeros, 2, 0, 0).answer, TWIN_REAL);
     assert_int_equal(ask(TWIN_ASK_VARIANCE, one, 5, two, 5, 0, 0).answer, TWIN_REAL_WITHIN);
     assert_int_equal(ask(TWIN_ASK_WITHIN, one, 5, one, 5, 1.05, 0).answer, TWIN_REAL_WITHIN);
     assert_int_equal(ask(TWIN_ASK_WITHIN, one, 5, two, 5, 1.05, 0).answer, TWIN_REAL);
@@ -103,8 +111,9 @@ static void draw(double *out, size_t n, double mean, double sd)
         out[i] = mean + sd * twin_stats_normal_quantile(uniform());
 }
 
-/* What the level promises: equal sets are told apart in at most 5% of trials (7% is 3 standard errors more). And the foresight holds:
- * with the runs that it asks for, an effect is shown in about 8 of 10. */
+/* What the level promises: equal sets are told apart in at most 5% of trials (7% is 3 standard
+ * errors more). And the foresight holds: with the runs that it asks for, an effect is shown in
+ * about 8 of 10. */
 static void error_rates(void **state)
 {
     (void)state;
@@ -156,7 +165,8 @@ static void bad_use(void **state)
     asked = (struct twin_asked){TWIN_ASK_METRIC, .5, 0, 0};
     assert_int_equal(twin_significance(x, 10, y, 5, &asked, &out), TWIN_EINVAL);
     for (int i = 0; i < 5; i++)
-        assert_true(twin_question_parse(twin_question_name((enum twin_question)i), &q) == 0 && q == (enum twin_question)i);
+        assert_true(twin_question_parse(twin_question_name((enum twin_question)i), &q) == 0 &&
+                    q == (enum twin_question)i);
     assert_int_equal(twin_question_parse("speeds", &q), TWIN_EINVAL);
 }
 
@@ -178,7 +188,10 @@ static void no_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(r_manual), cmocka_unit_test(few),         cmocka_unit_test(below_the_floor), cmocka_unit_test(no_spread),
-                                       cmocka_unit_test(error_rates), cmocka_unit_test(bad_use), cmocka_unit_test(no_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(r_manual),        cmocka_unit_test(few),
+        cmocka_unit_test(below_the_floor), cmocka_unit_test(no_spread),
+        cmocka_unit_test(error_rates),     cmocka_unit_test(bad_use),
+        cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kaplan-Meier and log-rank. Oracles: Freireich's leukaemia trial (1963) as published; scipy.stats 1.17.1, lifelines
- * 0.30. */
+/* Kaplan-Meier and log-rank. Oracles: Freireich's leukaemia trial (1963) as published;
+ * scipy.stats 1.17.1, lifelines 0.30. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,16 +16,20 @@
 #define NEAR(actual, expected, tolerance) assert_true(fabs((actual) - (expected)) <= (tolerance))
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* weeks in remission under 6-MP (the first nine relapsed, the others were censored) and under placebo (all relapsed) */
-static const double treated[] = {6, 6, 6, 7, 10, 13, 16, 22, 23, 6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35};
+/* weeks in remission under 6-MP (the first nine relapsed, the others were censored) and under
+ * placebo (all relapsed) */
+static const double treated[] = {6,  6,  6,  7,  10, 13, 16, 22, 23, 6, 9,
+                                 10, 11, 17, 19, 20, 25, 32, 32, 34, 35};
 static const bool relapsed[21] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-static const double placebo[] = {1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23};
+static const double placebo[] = {1, 1, 2,  2,  3,  4,  4,  5,  5,  8, 8,
+                                 8, 8, 11, 11, 12, 12, 15, 17, 22, 23};
 static const bool all[21] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 static void leukaemia(void **state)
 {
     (void)state;
-    /* stats.ecdf(stats.CensoredData(relapsed, right=censored)).sf and its confidence_interval(.95, method='log-log') */
+    /* stats.ecdf(stats.CensoredData(relapsed, right=censored)).sf and its confidence_interval(.95,
+     * method='log-log') */
     static const struct {
         double time;
         uint64_t at_risk, events;
@@ -51,9 +55,12 @@ static void leukaemia(void **state)
     }
     NEAR(s[0].error, .0764, 5e-5); /* R: summary(survfit(...)), std.err */
     NEAR(s[6].error, .1346, 5e-5);
-    assert_true(twin_stats_survival_quantile(s, count, .5) == 23 && twin_stats_survival_quantile(s, count, .1) == 6);
-    assert_true(isinf(twin_stats_survival_quantile(s, count, .9)) && isinf(twin_stats_survival_quantile(s, 0, .5)));
-    assert_true(isnan(twin_stats_survival_quantile(s, count, 0)) && isnan(twin_stats_survival_quantile(s, count, NAN)));
+    assert_true(twin_stats_survival_quantile(s, count, .5) == 23 &&
+                twin_stats_survival_quantile(s, count, .1) == 6);
+    assert_true(isinf(twin_stats_survival_quantile(s, count, .9)) &&
+                isinf(twin_stats_survival_quantile(s, 0, .5)));
+    assert_true(isnan(twin_stats_survival_quantile(s, count, 0)) &&
+                isnan(twin_stats_survival_quantile(s, count, NAN)));
 }
 
 static void uncensored_is_the_empirical_one(void **state)
@@ -102,13 +109,17 @@ static void survival_edges(void **state)
 {
     (void)state;
     static const bool never[3] = {0}, once[3] = {1, 0, 0};
-    static const double steps[] = {100, 100, 100}, bad[] = {1, NAN}, negative[] = {-1}, endless[] = {INFINITY};
+    static const double steps[] = {100, 100, 100};
+    static const double bad[] = {1, NAN};
+    static const double negative[] = {-1};
+    static const double endless[] = {INFINITY};
     struct twin_survival s[3];
     struct twin_log_rank t;
     size_t count = 9;
     assert_int_equal(twin_stats_kaplan_meier(steps, never, 0, .95, s, &count), 0);
     assert_int_equal(count, 0);
-    assert_int_equal(twin_stats_kaplan_meier(steps, never, 3, .95, s, &count), 0); /* only clean runs */
+    /* only clean runs */
+    assert_int_equal(twin_stats_kaplan_meier(steps, never, 3, .95, s, &count), 0);
     assert_int_equal(count, 0);
     /* censored at the time of another's event: still at risk there */
     assert_int_equal(twin_stats_kaplan_meier(steps, once, 3, .95, s, &count), 0);
@@ -122,11 +133,14 @@ static void survival_edges(void **state)
     assert_int_equal(twin_stats_kaplan_meier(negative, all, 1, .95, s, &count), TWIN_EINVAL);
     assert_int_equal(twin_stats_kaplan_meier(endless, never, 1, .95, s, &count), TWIN_EINVAL);
     assert_int_equal(twin_stats_kaplan_meier(steps, all, 3, 1, s, &count), TWIN_EINVAL);
-    assert_int_equal(twin_stats_log_rank(steps, never, 3, steps, never, 3, &t), 0); /* nothing parted */
+    /* nothing parted */
+    assert_int_equal(twin_stats_log_rank(steps, never, 3, steps, never, 3, &t), 0);
     assert_true(t.observed == 0 && t.expected == 0 && isnan(t.chi2) && isnan(t.p));
-    assert_int_equal(twin_stats_log_rank((const double[]){0}, all, 1, (const double[]){5}, all, 1, &t), 0);
+    assert_int_equal(
+        twin_stats_log_rank((const double[]){0}, all, 1, (const double[]){5}, all, 1, &t), 0);
     assert_true(t.observed == 1 &&
-                t.expected == .5); /* one run each: variance 1/4 at the first time, none at the second */
+                /* one run each: variance 1/4 at the first time, none at the second */
+                t.expected == .5);
     CLOSE(t.chi2, 1.);
     assert_int_equal(twin_stats_log_rank(steps, never, 0, steps, never, 3, &t), TWIN_EINVAL);
     assert_int_equal(twin_stats_log_rank(steps, never, 3, bad, all, 2, &t), TWIN_EINVAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fisher and Holm. Oracles: the design paper; special and stats are scipy.special and scipy.stats, 1.17.1; enumeration
- * of every table. */
+/* Fisher and Holm. Oracles: the design paper; special and stats are scipy.special and
+ * scipy.stats, 1.17.1; enumeration of every table. */
 #include "base.h"
 
 #include <math.h>
@@ -21,7 +21,8 @@ static void fisher_values(void **state)
     NEAR(twin_stats_fisher(3, 1, 1, 3, TWIN_GREATER), .2428571, 5e-8); /* the lady tasting tea */
     CLOSE(twin_stats_fisher(3, 1, 1, 3, TWIN_GREATER), 17. / 70);
     CLOSE(twin_stats_fisher(3, 1, 1, 3, TWIN_TWO_SIDED), 34. / 70);
-    CLOSE(twin_stats_fisher(3, 0, 0, 3, TWIN_GREATER), .05); /* 3 of 3 natural against 0 of 3 pinned */
+    /* 3 of 3 natural against 0 of 3 pinned */
+    CLOSE(twin_stats_fisher(3, 0, 0, 3, TWIN_GREATER), .05);
     CLOSE(twin_stats_fisher(8, 2, 1, 5, TWIN_TWO_SIDED),
           0.034965034965034975); /* stats.fisher_exact([[8, 2], [1, 5]], 'two-sided')[1] */
     CLOSE(twin_stats_fisher(8, 2, 1, 5, TWIN_GREATER),
@@ -30,7 +31,8 @@ static void fisher_values(void **state)
           0.9991258741258742); /* stats.fisher_exact([[8, 2], [1, 5]], 'less')[1] */
     CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_TWO_SIDED),
           0.08668730650154799); /* stats.fisher_exact([[0, 10], [4, 6]], 'two-sided')[1] */
-    CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_GREATER), 1.0); /* stats.fisher_exact([[0, 10], [4, 6]], 'greater')[1] */
+    /* stats.fisher_exact([[0, 10], [4, 6]], 'greater')[1] */
+    CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_GREATER), 1.0);
     CLOSE(twin_stats_fisher(0, 10, 4, 6, TWIN_LESS),
           0.04334365325077399); /* stats.fisher_exact([[0, 10], [4, 6]], 'less')[1] */
     CLOSE(twin_stats_fisher(100, 900, 60, 940, TWIN_TWO_SIDED),
@@ -65,9 +67,14 @@ static void fisher_by_enumeration(void **state)
         for (uint64_t other = 0; other <= 8; other++)
             for (uint64_t column = 0; column <= row + other; column++) {
                 double all = choose(row + other, column);
-                for (uint64_t a = column > other ? column - other : 0; a <= row && a <= column; a++) {
-                    double seen = choose(row, a) * choose(other, column - a), more = 0, less = 0, rare = 0;
-                    for (uint64_t x = column > other ? column - other : 0; x <= row && x <= column; x++) {
+                for (uint64_t a = column > other ? column - other : 0; a <= row && a <= column;
+                     a++) {
+                    double seen = choose(row, a) * choose(other, column - a);
+                    double more = 0;
+                    double less = 0;
+                    double rare = 0;
+                    for (uint64_t x = column > other ? column - other : 0; x <= row && x <= column;
+                         x++) {
                         double ways = choose(row, x) * choose(other, column - x);
                         more += x >= a ? ways : 0;
                         less += x <= a ? ways : 0;
@@ -84,7 +91,8 @@ static void fisher_by_enumeration(void **state)
 static void fisher_edges(void **state)
 {
     (void)state;
-    assert_true(twin_stats_fisher(0, 0, 0, 0, TWIN_GREATER) == 1 && twin_stats_fisher(5, 0, 7, 0, TWIN_TWO_SIDED) == 1);
+    assert_true(twin_stats_fisher(0, 0, 0, 0, TWIN_GREATER) == 1 &&
+                twin_stats_fisher(5, 0, 7, 0, TWIN_TWO_SIDED) == 1);
     assert_true(twin_stats_fisher(0, 0, 3, 4, TWIN_LESS) == 1);
     for (int i = 0; i < 4; i++) {
         uint64_t cell[4] = {1, 1, 1, 1};
@@ -101,13 +109,15 @@ static void fisher_edges(void **state)
 static void runs_per_arm(void **state)
 {
     (void)state;
-    /* all versus none: 3 comparisons per arm; under Holm 4 for up to 3 factors, 5 for up to 12, 6 up to 46 */
+    /* all versus none: 3 comparisons per arm; under Holm 4 for up to 3 factors, 5 for up to 12, 6
+     * up to 46 */
     static const struct {
         uint64_t factors, runs;
     } row[] = {{1, 3}, {2, 4}, {3, 4}, {4, 5}, {12, 5}, {13, 6}, {46, 6}, {47, 7}};
     for (size_t i = 0; i < 8; i++) {
         uint64_t n = 1;
-        while (twin_stats_fisher(n, 0, 0, n, TWIN_GREATER) * (double)row[i].factors > .05 * (1 + 1e-9))
+        while (twin_stats_fisher(n, 0, 0, n, TWIN_GREATER) * (double)row[i].factors >
+               .05 * (1 + 1e-9))
             n++;
         assert_int_equal(n, row[i].runs);
     }

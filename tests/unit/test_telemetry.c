@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of steps out of the files of telemetry/: values worked out by hand, and files that are not such files. */
+/* Rows of steps out of the files of telemetry/: values worked out by hand, and files that are not
+ * such files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,10 +52,14 @@ static void test_values(void **state)
                                        "2500000000\t3\t42\t900000000\t300000100\t8192\n"
                                        "3000000000\t4\t43\t-\t5\t8192\n"
                                        "3100000000\t5\t43\t9000");
-    write_file("1.43", "twinrun.telemetry/1\tprocess\tn2\t1\t2\t43\tmain\n" COLUMNS "1100000000\t0\t43\t0\t0\t1\n1600000000\t1\t43\t5\t5\t1\n");
-    write_file("host", "twinrun.telemetry/1\thost\tn1\nt_ns\tcpus\tbusy_ns\tjob_cpu_ns\tkhz\tdisk_read_bytes\tdisk_written_bytes\n"
-                       "1000000000\t4\t0\t0\t-\t0\t10\n1500000000\t4\t1000000000\t400000000\t2000000\t-\t-\n"
-                       "3000000000\t4\t2500000000\t1150000000\t1000000\t2000\t10\n");
+    write_file("1.43", "twinrun.telemetry/1\tprocess\tn2\t1\t2\t43\tmain\n" COLUMNS
+                       "1100000000\t0\t43\t0\t0\t1\n1600000000\t1\t43\t5\t5\t1\n");
+    write_file(
+        "host",
+        "twinrun.telemetry/"
+        "1\thost\tn1\nt_ns\tcpus\tbusy_ns\tjob_cpu_ns\tkhz\tdisk_read_bytes\tdisk_written_bytes\n"
+        "1000000000\t4\t0\t0\t-\t0\t10\n1500000000\t4\t1000000000\t400000000\t2000000\t-\t-\n"
+        "3000000000\t4\t2500000000\t1150000000\t1000000\t2000\t10\n");
     assert_int_equal(twin_telemetry_load(dir, &t, NULL), 0);
     assert_int_equal(t->processes, 2);
     assert_true(t->host);
@@ -75,7 +80,8 @@ static void test_values(void **state)
     assert_true(fabs(r[1].value[TWIN_COUNTER_BUSY] - 1) < 1e-12);
     assert_true(fabs(r[1].value[TWIN_COUNTER_OTHERS] - .5) < 1e-12);
     assert_true(r[1].value[TWIN_COUNTER_CLOCK] == 2e9); /* the sample within */
-    assert_true(fabs(r[1].value[TWIN_COUNTER_DISK] - 1000) < 1e-6); /* between samples that are there */
+    /* between samples that are there */
+    assert_true(fabs(r[1].value[TWIN_COUNTER_DISK] - 1000) < 1e-6);
     assert_true(isnan(r[1].value[TWIN_COUNTER_STEAL]));
     assert_true(isnan(r[2].value[TWIN_COUNTER_CPU]));  /* "-" */
     assert_true(isnan(r[2].value[TWIN_COUNTER_WAIT])); /* of another thread */
@@ -89,7 +95,8 @@ static void test_exec_begins_another_table(void **state)
 {
     struct twin_telemetry *t;
     (void)state;
-    write_file("0.42", PROCESS COLUMNS "1\t0\t42\t0\t0\t0\n2\t9\t42\t0\t0\t0\n" PROCESS COLUMNS "3\t0\t42\t0\t0\t0\n4\t1\t42\t0\t0\t0\n" PROCESS);
+    write_file("0.42", PROCESS COLUMNS "1\t0\t42\t0\t0\t0\n2\t9\t42\t0\t0\t0\n" PROCESS COLUMNS
+                                       "3\t0\t42\t0\t0\t0\n4\t1\t42\t0\t0\t0\n" PROCESS);
     assert_int_equal(twin_telemetry_load(dir, &t, NULL), 0);
     assert_int_equal(t->processes, 2);
     assert_int_equal(twin_telemetry_rank(t, 0)->steps, 9);
@@ -142,13 +149,16 @@ static void test_refusals(void **state)
     refuse("twinrun.telemetry/2\tprocess\n", TWIN_EVERSION, "later twinrun");
     refuse("twinrun.telemetry/1\trouter\tx\n", TWIN_EFORMAT, "process HOST RANK");
     refuse(PROCESS "1\t2\n", TWIN_EFORMAT, "line 2: expected the names of the columns");
-    refuse(PROCESS COLUMNS "1\t2\n", TWIN_EFORMAT, "line 3: expected a time and a number or - for each column");
+    refuse(PROCESS COLUMNS "1\t2\n", TWIN_EFORMAT,
+           "line 3: expected a time and a number or - for each column");
     refuse(PROCESS COLUMNS "1\t0\t1\t1\t1\tx\n", TWIN_EFORMAT, "line 3: expected a number or -");
-    refuse(PROCESS COLUMNS "2\t0\t1\t1\t1\t1\n1\t1\t1\t1\t1\t1\n", TWIN_EFORMAT, "line 4: expected times that do not go backwards");
+    refuse(PROCESS COLUMNS "2\t0\t1\t1\t1\t1\n1\t1\t1\t1\t1\t1\n", TWIN_EFORMAT,
+           "line 4: expected times that do not go backwards");
     refuse(PROCESS COLUMNS "2\t9\t1\t1\t1\t1\n3\t1\t1\t1\t1\t1\n", TWIN_EFORMAT, "going backwards");
     refuse(PROCESS COLUMNS "2\t0\t1\t1\t1\t1\n", TWIN_ENOENT, "no step");
     refuse("", TWIN_ENOENT, "no step");
-    refuse("twinrun.telemetry/1\tprocess\tn1\t-1\t2\t42\tmain\n", TWIN_EFORMAT, "expected a rank, found '-1'");
+    refuse("twinrun.telemetry/1\tprocess\tn1\t-1\t2\t42\tmain\n", TWIN_EFORMAT,
+           "expected a rank, found '-1'");
 }
 
 static void test_none(void **state)
@@ -162,7 +172,8 @@ static void test_every_allocation_may_fail(void **state)
 {
     struct twin_telemetry *t;
     (void)state;
-    write_file("0.42", PROCESS COLUMNS "1\t0\t42\t0\t0\t0\n2\t9\t42\t0\t0\t0\n3\t10\t42\t0\t0\t0\n");
+    write_file("0.42",
+               PROCESS COLUMNS "1\t0\t42\t0\t0\t0\n2\t9\t42\t0\t0\t0\n3\t10\t42\t0\t0\t0\n");
     write_file("host", "twinrun.telemetry/1\thost\tn1\nt_ns\tcpus\n1\t4\n2\t4\n");
     for (uint64_t n = 1; n < 1000; n++) {
         tw_alloc_fail_at(n, false);
@@ -190,7 +201,8 @@ static struct twin_dip dip_of_pace(char **sentence)
     struct twin_dip d;
     double now = 0;
     for (uint32_t i = 0; i < STEPS; i++) {
-        row[i] = (struct twin_telemetry_row){.first = i, .steps = 1, .start_s = now, .seconds = pace[i]};
+        row[i] = (struct twin_telemetry_row){
+            .first = i, .steps = 1, .start_s = now, .seconds = pace[i]};
         now += pace[i];
         for (int c = 0; c < TWIN_COUNTERS; c++)
             row[i].value[c] = NAN;
@@ -208,7 +220,8 @@ static void even_pace(void)
         pace[i] = .010 + 1e-4 * (double)(tw_mix64(state += 0x9E3779B97F4A7C15ull) % 10);
 }
 
-/* "A fifth of the run N% slower would have shown": it does, wherever it lies; and much less does not. */
+/* "A fifth of the run N% slower would have shown": it does, wherever it lies; and much less does
+ * not. */
 static void test_what_would_have_shown(void **state)
 {
     (void)state;
@@ -217,7 +230,8 @@ static void test_what_would_have_shown(void **state)
     struct twin_dip d = dip_of_pace(&sentence);
     assert_int_equal(d.outcome, TWIN_DIP_NONE);
     assert_true(!d.unsteady && d.odd == 0 && d.visible > .05 && d.visible < .3);
-    assert_true(d.fastest_s > .0099 && d.slowest_s < .0111 && d.median_s > d.fastest_s && d.median_s < d.slowest_s);
+    assert_true(d.fastest_s > .0099 && d.slowest_s < .0111 && d.median_s > d.fastest_s &&
+                d.median_s < d.slowest_s);
     assert_non_null(strstr(sentence, "no slow stretch: a fifth of the run "));
     assert_non_null(strstr(sentence, "% slower would have shown; steps took 10."));
     tw_free(sentence);
@@ -238,14 +252,19 @@ static void test_what_would_have_shown(void **state)
 static void test_uneven_pace_is_not_even(void **state)
 {
     (void)state;
-    static const struct { const char *what; int period, slow; } shapes[] = {
-        {"turns of 30 steps", 60, 30}, {"turns of 20, a quarter slow", 80, 20}, {"mostly slow", 100, 85}};
+    static const struct {
+        const char *what;
+        int period, slow;
+    } shapes[] = {{"turns of 30 steps", 60, 30},
+                  {"turns of 20, a quarter slow", 80, 20},
+                  {"mostly slow", 100, 85}};
     for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
         char *sentence = NULL;
         for (int i = 0; i < STEPS; i++)
             pace[i] = i % shapes[k].period < shapes[k].slow ? .035 : .008;
         struct twin_dip d = dip_of_pace(&sentence);
-        bool said = d.outcome == TWIN_DIP_FOUND || d.unsteady || !isfinite(d.visible) || d.visible > 1;
+        bool said = d.outcome == TWIN_DIP_FOUND || d.unsteady || !isfinite(d.visible) ||
+                    d.visible > 1;
         if (!said)
             fail_msg("%s: %s", shapes[k].what, sentence);
         if (d.outcome == TWIN_DIP_NONE)
@@ -257,7 +276,8 @@ static void test_uneven_pace_is_not_even(void **state)
         pace[i] = .035;
     pace[0] = pace[1] = .008;
     struct twin_dip d = dip_of_pace(NULL);
-    assert_true(d.outcome == TWIN_DIP_FOUND || d.unsteady || !isfinite(d.visible) || d.visible > 1 || d.odd > 0);
+    assert_true(d.outcome == TWIN_DIP_FOUND || d.unsteady || !isfinite(d.visible) ||
+                d.visible > 1 || d.odd > 0);
 }
 
 int main(void)
@@ -268,7 +288,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_rows_are_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_none, setup, teardown),
-        cmocka_unit_test(test_what_would_have_shown), cmocka_unit_test(test_uneven_pace_is_not_even),
+        cmocka_unit_test(test_what_would_have_shown),
+        cmocka_unit_test(test_uneven_pace_is_not_even),
         cmocka_unit_test_setup_teardown(test_every_allocation_may_fail, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of tensors: the samples of tests/golden/tensors (written by make.py there with NumPy, PyTorch and safetensors), wrong use,
- * and every allocation made to fail. tests/agents/test_tensors.py has the many cases. */
+/* Files of tensors: the samples of tests/golden/tensors (written by make.py there with NumPy,
+ * PyTorch and safetensors), wrong use, and every allocation made to fail.
+ * tests/agents/test_tensors.py has the many cases. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +16,10 @@
 
 #include "base.h"
 
-static const char *const samples[] = {"c-order.npy", "fortran-big-endian.npy", "version-3.npy", "stored.npz", "deflated.npz", "three.safetensors", "zip.pt",
-                                      "old.pt", "module.pt"};
+static const char *const samples[] = {
+    "c-order.npy",  "fortran-big-endian.npy", "version-3.npy", "stored.npz",
+    "deflated.npz", "three.safetensors",      "zip.pt",        "old.pt",
+    "module.pt"};
 
 static void path_of(char out[512], const char *name)
 {
@@ -165,7 +168,8 @@ static int read_all(const char *path)
     return rc;
 }
 
-/* jansson and zlib allocate by themselves or through us; either way a failure is said, and nothing leaks (ASan). */
+/* jansson and zlib allocate by themselves or through us; either way a failure is said, and nothing
+ * leaks (ASan). */
 static void memory_runs_out(void **state)
 {
     (void)state;
@@ -181,7 +185,8 @@ static void memory_runs_out(void **state)
             int rc = read_all(path);
             tw_alloc_fail_at(0, false);
             if (rc != TWIN_ENOMEM)
-                fail_msg("%s: allocation %d of %d failed, and the answer was %d", samples[s], (int)n, (int)needed, rc);
+                fail_msg("%s: allocation %d of %d failed, and the answer was %d", samples[s],
+                         (int)n, (int)needed, rc);
         }
     }
 }

@@ -15,7 +15,7 @@ static void test_names(void **state)
     assert_string_equal(twin_kind_name(TWIN_KIND_GRADIENT), "gradient");
     assert_string_equal(twin_kind_name(TWIN_KIND_HYPER), "hyper");
     assert_string_equal(twin_phase_name((enum twin_phase)99), "?");
-    assert_string_equal(twin_kind_name((enum twin_kind)-1), "?");
+    assert_string_equal(twin_kind_name((enum twin_kind) - 1), "?");
 }
 
 static void test_round_trip_of_everything(void **state)
@@ -29,10 +29,13 @@ static void test_round_trip_of_everything(void **state)
         o.run_id[i] = (uint8_t)(i * 17);
     errno = 1234;
     assert_int_equal(twin_writer_open(&o, &w, &err), 0);
-    struct twin_series series = {
-        .phase = TWIN_PHASE_BACKWARD, .kind = TWIN_KIND_GRADIENT, .name = string_id(w, "encoder.weight"),
-        .scope = string_id(w, "encoder"), .role = string_id(w, "worker 0"), .op = string_id(w, "aten::mm"),
-        .site = string_id(w, "a.py:1 in f\nb.py:2 in g")};
+    struct twin_series series = {.phase = TWIN_PHASE_BACKWARD,
+                                 .kind = TWIN_KIND_GRADIENT,
+                                 .name = string_id(w, "encoder.weight"),
+                                 .scope = string_id(w, "encoder"),
+                                 .role = string_id(w, "worker 0"),
+                                 .op = string_id(w, "aten::mm"),
+                                 .site = string_id(w, "a.py:1 in f\nb.py:2 in g")};
     uint32_t s = twin_writer_series(w, &series);
     assert_int_equal(s, twin_writer_series(w, &series));
     const int64_t shape[3] = {2, 3, 5};
@@ -40,16 +43,31 @@ static void test_round_trip_of_everything(void **state)
     assert_int_equal(l, twin_writer_layout(w, TWIN_BF16, 3, shape));
     assert_int_not_equal(l, twin_writer_layout(w, TWIN_BF16, 2, shape));
 
-    struct twin_stats stats = {.count = 30, .nan = 1, .pos_inf = 2, .neg_inf = 3, .zeros = 4, .min = -7.5, .max = 2.25,
-                               .absmax = 7.5, .sum = 0.1, .sumsq = 1e300};
+    struct twin_stats stats = {.count = 30,
+                               .nan = 1,
+                               .pos_inf = 2,
+                               .neg_inf = 3,
+                               .zeros = 4,
+                               .min = -7.5,
+                               .max = 2.25,
+                               .absmax = 7.5,
+                               .sum = 0.1,
+                               .sumsq = 1e300};
     struct twin_sketch sketch = {.k = 16, .skipped = 6};
     for (int i = 0; i < 16; i++)
         sketch.bucket[i] = 0.5 * i - 3;
     uint64_t links[3] = {1, UINT64_MAX, (uint64_t)7 << 32 | 9};
-    struct twin_observation ob = {.series = s, .layout = l, .digest = {0x1111222233334444u, 0xFFFFEEEEDDDDCCCCu},
-                                  .flags = TWIN_REC_STATS | TWIN_REC_SKETCH | TWIN_REC_OFFSET | TWIN_REC_LINKS |
-                                           TWIN_REC_NOT_COMPOSABLE | TWIN_REC_RECOMPUTED | TWIN_REC_PART,
-                                  .global_offset = UINT64_C(1) << 40, .whole = UINT64_C(3) << 41, .stats = &stats, .sketch = &sketch, .links = links,
+    struct twin_observation ob = {.series = s,
+                                  .layout = l,
+                                  .digest = {0x1111222233334444u, 0xFFFFEEEEDDDDCCCCu},
+                                  .flags = TWIN_REC_STATS | TWIN_REC_SKETCH | TWIN_REC_OFFSET |
+                                           TWIN_REC_LINKS | TWIN_REC_NOT_COMPOSABLE |
+                                           TWIN_REC_RECOMPUTED | TWIN_REC_PART,
+                                  .global_offset = UINT64_C(1) << 40,
+                                  .whole = UINT64_C(3) << 41,
+                                  .stats = &stats,
+                                  .sketch = &sketch,
+                                  .links = links,
                                   .link_count = 3};
     assert_int_equal(twin_writer_record(w, &ob), 1);
     ob.flags = TWIN_REC_UNOBSERVED;
@@ -89,8 +107,9 @@ static void test_round_trip_of_everything(void **state)
     assert_int_equal(r[0].step, 0);
     assert_int_equal(r[0].seq, 1);
     assert_int_equal(r[0].occurrence, 0);
-    assert_int_equal(r[0].flags, TWIN_REC_STATS | TWIN_REC_SKETCH | TWIN_REC_OFFSET | TWIN_REC_LINKS |
-                                     TWIN_REC_NOT_COMPOSABLE | TWIN_REC_RECOMPUTED | TWIN_REC_PART);
+    assert_int_equal(r[0].flags, TWIN_REC_STATS | TWIN_REC_SKETCH | TWIN_REC_OFFSET |
+                                     TWIN_REC_LINKS | TWIN_REC_NOT_COMPOSABLE |
+                                     TWIN_REC_RECOMPUTED | TWIN_REC_PART);
     assert_memory_equal(&r[0].digest, &ob.digest, sizeof ob.digest);
     assert_memory_equal(&r[0].stats, &stats, sizeof stats);
     assert_int_equal(r[0].sketch.k, 16);
@@ -148,8 +167,9 @@ static void test_wrong_use_is_counted_as_lost(void **state)
     assert_int_equal(twin_writer_record(w, &o), 0);
     o.series = 5;
     assert_int_equal(twin_writer_record(w, &o), 0);
-    struct twin_series nameless = {.phase = 1, .kind = 1}, alien = {.phase = 1, .kind = 1, .name = 99},
-                       phase = {.phase = 200, .name = string_id(w, "x")};
+    struct twin_series nameless = {.phase = 1, .kind = 1};
+    struct twin_series alien = {.phase = 1, .kind = 1, .name = 99};
+    struct twin_series phase = {.phase = 200, .name = string_id(w, "x")};
     assert_int_equal(twin_writer_series(w, &nameless), 0);
     assert_int_equal(twin_writer_series(w, &alien), 0);
     assert_int_equal(twin_writer_series(w, &phase), 0);
@@ -181,7 +201,8 @@ static void test_long_strings_and_zero_bytes(void **state)
     char *s = malloc(n);
     memset(s, 'x', n);
     uint32_t cut = twin_writer_string(w, s, n), same = twin_writer_string(w, s, 64u << 10);
-    uint32_t shorter = twin_writer_string(w, s, (64u << 10) - 1), zero = twin_writer_string(w, "a\0b", 3);
+    uint32_t shorter = twin_writer_string(w, s, (64u << 10) - 1);
+    uint32_t zero = twin_writer_string(w, "a\0b", 3);
     assert_int_equal(cut, same);
     assert_int_not_equal(cut, shorter);
     assert_int_not_equal(zero, twin_writer_string(w, "a\0c", 3));
@@ -221,10 +242,15 @@ static void pair_job(struct twin_writer *w, int variant)
             string_id(w, (char[]){'z', (char)('a' + i), 0});
     uint32_t x = series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, variant == 6 ? "x'" : "x");
     uint32_t y = series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "y");
-    uint32_t l = twin_writer_layout(w, variant == 5 ? TWIN_I32 : TWIN_F32, 2, variant == 4 ? turned : shape);
-    struct twin_series sited = {.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = string_id(w, "x"),
-                                .op = string_id(w, "op"), .site = string_id(w, "f.py:1")};
-    if (variant == 7) /* op and site inform only: the second x is the second occurrence of the same key */
+    uint32_t l = twin_writer_layout(w, variant == 5 ? TWIN_I32 : TWIN_F32, 2,
+                                    variant == 4 ? turned : shape);
+    struct twin_series sited = {.phase = TWIN_PHASE_FORWARD,
+                                .kind = TWIN_KIND_ACTIVATION,
+                                .name = string_id(w, "x"),
+                                .op = string_id(w, "op"),
+                                .site = string_id(w, "f.py:1")};
+    /* op and site inform only: the second x is the second occurrence of the same key */
+    if (variant == 7)
         x = twin_writer_series(w, &sited);
     if (variant == 2) {
         record_value(w, y, l, 20);
@@ -237,25 +263,31 @@ static void pair_job(struct twin_writer *w, int variant)
         struct twin_observation o = {.series = x, .layout = l, .flags = TWIN_REC_UNOBSERVED};
         twin_writer_record(w, &o);
     } else {
-        record_value(w, variant == 7 ? series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "x") : x, l, 30);
+        record_value(w,
+                     variant == 7 ? series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "x") : x,
+                     l, 30);
     }
 }
 
 static bool same_value(const struct twin_step_hash *a, const struct twin_step_hash *b)
 {
-    return memcmp(a->phase, b->phase, sizeof a->phase) == 0 && a->prefix.lo == b->prefix.lo && a->prefix.hi == b->prefix.hi;
+    return memcmp(a->phase, b->phase, sizeof a->phase) == 0 && a->prefix.lo == b->prefix.lo &&
+           a->prefix.hi == b->prefix.hi;
 }
 
 static void test_value_hash_identities(void **state)
 {
     (void)state;
-    struct twin_step_hash plain = hash_of(pair_job, 0), ids = hash_of(pair_job, 1), order = hash_of(pair_job, 2);
+    struct twin_step_hash plain = hash_of(pair_job, 0);
+    struct twin_step_hash ids = hash_of(pair_job, 1);
+    struct twin_step_hash order = hash_of(pair_job, 2);
     assert_true(same_value(&plain, &ids)); /* strings count, not their ids */
     assert_int_equal(plain.order, ids.order);
     assert_true(same_value(&plain, &order));
     assert_int_not_equal(plain.order, order.order);
     assert_true(order.order_prefix.lo != plain.order_prefix.lo);
-    for (int variant = 3; variant <= 8; variant++) { /* value, shape, dtype, name, op and site, unobserved */
+    /* value, shape, dtype, name, op and site, unobserved */
+    for (int variant = 3; variant <= 8; variant++) {
         struct twin_step_hash h = hash_of(pair_job, variant);
         assert_int_equal(same_value(&plain, &h), variant == 7);
     }
@@ -263,7 +295,9 @@ static void test_value_hash_identities(void **state)
         assert_true((plain.phase[p].lo != 0) == (p == TWIN_PHASE_FORWARD));
 }
 
-/* The occurrence is part of what is hashed: values of one key that change places are a difference. */
+/*
+ * The occurrence is part of what is hashed: values of one key that change places are a difference.
+ */
 static void occurrence_job(struct twin_writer *w, int variant)
 {
     uint32_t x = series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "x");
@@ -302,7 +336,10 @@ static void test_occurrence_order_and_empty_steps(void **state)
     assert_true(a.prefix.lo != 0); /* a step without records is not no step */
 }
 
-struct walked { uint64_t records, steps; uint32_t last_step; };
+struct walked {
+    uint64_t records, steps;
+    uint32_t last_step;
+};
 
 static int count_record(void *user, const struct twin_trace_record *r)
 {

@@ -4,7 +4,10 @@
 
 #include <fcntl.h>
 
-struct image { unsigned char *bytes; size_t n; };
+struct image {
+    unsigned char *bytes;
+    size_t n;
+};
 
 static struct image load(const char *path)
 {
@@ -64,9 +67,13 @@ static void small_trace(const char *path)
     for (int step = 0; step < 3; step++) {
         char name[16];
         snprintf(name, sizeof name, "x%d", step);
-        struct twin_observation o = {.series = series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, name),
-                                     .layout = twin_writer_layout(w, TWIN_F32, 1, shape), .stats = &stats,
-                                     .flags = TWIN_REC_STATS | (link ? TWIN_REC_LINKS : 0u), .links = &link, .link_count = 1};
+        struct twin_observation o = {
+            .series = series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, name),
+            .layout = twin_writer_layout(w, TWIN_F32, 1, shape),
+            .stats = &stats,
+            .flags = TWIN_REC_STATS | (link ? TWIN_REC_LINKS : 0u),
+            .links = &link,
+            .link_count = 1};
         for (int i = 0; i < 2; i++) {
             o.digest.a = (uint64_t)(step * 10 + i);
             link = twin_writer_record(w, &o);
@@ -79,7 +86,10 @@ static void small_trace(const char *path)
 }
 
 /* Offsets right behind each block, and what is finished by then. */
-struct mark { size_t end; uint64_t steps, records; };
+struct mark {
+    size_t end;
+    uint64_t steps, records;
+};
 
 static size_t marks_of(const struct image *i, struct mark *m)
 {
@@ -102,7 +112,8 @@ static void test_cut_at_every_byte(void **state)
     small_trace(path);
     struct image i = load(path);
     size_t marks = marks_of(&i, mark), lost = 0;
-    assert_in_range(marks, 8, 64); /* header, three times definitions and data, end; more when the drain thread woke in between */
+    /* header, three times definitions and data, end; more when the drain thread woke in between */
+    assert_in_range(marks, 8, 64);
     for (size_t n = 0; n <= i.n; n++) {
         struct twin_trace *t;
         struct twin_error err = TWIN_ERROR_INIT;
@@ -193,7 +204,9 @@ static void test_damaged_middle(void **state)
         bool found;
         uint32_t step;
         uint64_t compared;
-        assert_int_equal(twin_trace_first_difference(t, whole, 0, 0, UINT32_MAX, &found, &step, &compared, NULL), 0);
+        assert_int_equal(
+            twin_trace_first_difference(t, whole, 0, 0, UINT32_MAX, &found, &step, &compared, NULL),
+            0);
         assert_false(found);
         struct twin_trace_record *r;
         size_t count;
@@ -221,7 +234,8 @@ static void test_search_around_damage(void **state)
     bool found;
     uint32_t step;
     uint64_t compared;
-    assert_int_equal(twin_trace_first_difference(a, b, 0, 0, UINT32_MAX, &found, &step, &compared, NULL), 0);
+    assert_int_equal(
+        twin_trace_first_difference(a, b, 0, 0, UINT32_MAX, &found, &step, &compared, NULL), 0);
     assert_true(found);
     assert_int_equal(step, 17000);
     twin_trace_close(a);
@@ -238,9 +252,11 @@ static void test_header_versions(void **state)
     struct twin_trace *t;
     struct twin_error err = TWIN_ERROR_INIT;
     memcpy(&h, i.bytes, sizeof h);
-    struct { const char *what; int code; } cases[] = {{"reader", TWIN_EVERSION}, {"feature", TWIN_EVERSION},
-                                                      {"endian", TWIN_EVERSION}, {"magic", TWIN_EFORMAT},
-                                                      {"role", TWIN_EFORMAT}, {"optional feature", 0}};
+    struct {
+        const char *what;
+        int code;
+    } cases[] = {{"reader", TWIN_EVERSION}, {"feature", TWIN_EVERSION}, {"endian", TWIN_EVERSION},
+                 {"magic", TWIN_EFORMAT},   {"role", TWIN_EFORMAT},     {"optional feature", 0}};
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         struct tw_file_header x = h;
         switch (n) {
@@ -279,10 +295,13 @@ static void test_wrong_bytes_with_right_checksums(void **state)
     for (int round = 0; round < 6000; round++) {
         unsigned char copy[1u << 14];
         memcpy(copy, i.bytes, i.n);
-        size_t k = (size_t)rand() % (marks - 1), start = mark[k].end, span = mark[k + 1].end - start;
+        size_t k = (size_t)rand() % (marks - 1);
+        size_t start = mark[k].end;
+        size_t span = mark[k + 1].end - start;
         for (int edits = 1 + rand() % 3; edits > 0; edits--) {
             size_t at = start + (size_t)rand() % span;
-            copy[at] = (unsigned char)(rand() % 3 == 0 ? (unsigned)rand() : copy[at] ^ 1u << rand() % 8);
+            copy[at] = (unsigned char)(rand() % 3 == 0 ? (unsigned)rand()
+                                                       : copy[at] ^ 1u << rand() % 8);
         }
         struct tw_block b;
         memcpy(&b, copy + start, sizeof b);

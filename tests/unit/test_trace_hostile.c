@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job may do to the writer: fork, close or take its descriptor, fill the disk, remove the folder. */
+/* What a job may do to the writer: fork, close or take its descriptor, fill the disk, remove the
+ * folder. */
 #include "trace_helper.h"
 
 #include <errno.h>
@@ -58,8 +59,8 @@ static int child_job(struct twin_writer *w, const char *path, uint32_t x)
     return twin_writer_counts(w).records == 10 ? 0 : 13;
 }
 
-/* AddressSanitizer (gcc 12, clang 14) does not take the locks of its allocator around fork: a child of a process with busy threads may wait in
- * its malloc for ever (seen once in 14 runs). */
+/* AddressSanitizer (gcc 12, clang 14) does not take the locks of its allocator around fork: a child
+ * of a process with busy threads may wait in its malloc for ever (seen once in 14 runs). */
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1 /* as gcc says it */
@@ -144,7 +145,8 @@ static int our_fd(const struct twin_writer *w)
     return w->drain.fd;
 }
 
-/* The trace is not among the program's descriptors, and whatever number it gives to a file of its own, that file stays its own. */
+/* The trace is not among the program's descriptors, and whatever number it gives to a file of its
+ * own, that file stays its own. */
 static void test_descriptors_of_its_own(void **state)
 {
     (void)state;
@@ -225,7 +227,9 @@ static void test_closed_descriptor(void **state)
     twin_trace_close(t);
 }
 
-/* The job got our number for a file of its own: not one byte of ours goes there, and it stays open. */
+/*
+ * The job got our number for a file of its own: not one byte of ours goes there, and it stays open.
+ */
 static void test_stolen_descriptor(void **state)
 {
     (void)state;
@@ -245,8 +249,8 @@ static void test_stolen_descriptor(void **state)
     close(mine);
 }
 
-/* A file-size limit stands in for a full disk: the write fails with EFBIG, and SIGXFSZ, which would kill the job, stays away
- * from it. */
+/* A file-size limit stands in for a full disk: the write fails with EFBIG, and SIGXFSZ, which would
+ * kill the job, stays away from it. */
 static void test_full_disk(void **state)
 {
     (void)state;
@@ -304,7 +308,8 @@ static void test_no_room_at_all(void **state)
 static void test_lossless_failure_lets_go(void **state)
 {
     (void)state;
-    struct twin_writer_options o = {.path = scratch_path("lossless.twt"), .ring_bytes = 1, .lossless = true};
+    struct twin_writer_options o = {
+        .path = scratch_path("lossless.twt"), .ring_bytes = 1, .lossless = true};
     struct twin_writer *w;
     assert_int_equal(twin_writer_open(&o, &w, NULL), 0);
     uint32_t x = start_job(w);
@@ -333,7 +338,8 @@ static void test_removed_folder(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* No threads to be had: open fails and says why. Root is bound by no limit of processes, so it becomes somebody else. */
+/* No threads to be had: open fails and says why. Root is bound by no limit of processes, so it
+ * becomes somebody else. */
 static void test_no_thread_to_be_had(void **state)
 {
     (void)state;
@@ -344,7 +350,8 @@ static void test_no_thread_to_be_had(void **state)
         struct twin_writer *w;
         struct twin_error err = TWIN_ERROR_INIT;
         struct twin_writer_options o = {.path = path};
-        if (setrlimit(RLIMIT_NPROC, &none) != 0 || (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0))
+        if (setrlimit(RLIMIT_NPROC, &none) != 0 ||
+            (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0))
             _exit(77);
         int rc = twin_writer_open(&o, &w, &err);
         _exit(rc == TWIN_EIO && !w && strstr(err.message, "cannot start the thread") ? 0 : 1);

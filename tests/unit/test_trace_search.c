@@ -2,8 +2,8 @@
 /* First differences: against a plain comparison of every step, shifted, in windows, and cheap. */
 #include "trace_helper.h"
 
-static void expect(struct twin_trace *a, struct twin_trace *b, int64_t shift, uint32_t from, uint32_t limit, bool differs,
-                   uint32_t where, uint64_t range)
+static void expect(struct twin_trace *a, struct twin_trace *b, int64_t shift, uint32_t from,
+                   uint32_t limit, bool differs, uint32_t where, uint64_t range)
 {
     bool found;
     uint32_t step;
@@ -46,7 +46,9 @@ static void test_every_parting_step(void **state)
 static void test_shifted(void **state)
 {
     (void)state;
-    const char *path = scratch_path("from0.twt"), *resumed = scratch_path("from100.twt"), *parted = scratch_path("parted100.twt");
+    const char *path = scratch_path("from0.twt");
+    const char *resumed = scratch_path("from100.twt");
+    const char *parted = scratch_path("parted100.twt");
     write_job(path, 400, UINT32_MAX);
     write_job_from(resumed, 100, 300, UINT32_MAX);
     write_job_from(parted, 100, 300, 250);
@@ -61,7 +63,9 @@ static void test_shifted(void **state)
     bool found;
     uint32_t step;
     uint64_t compared;
-    assert_int_equal(twin_trace_first_difference(a, b, INT64_MIN, 0, 9, &found, &step, &compared, NULL), TWIN_EINVAL);
+    assert_int_equal(
+        twin_trace_first_difference(a, b, INT64_MIN, 0, 9, &found, &step, &compared, NULL),
+        TWIN_EINVAL);
     twin_trace_close(a);
     twin_trace_close(b);
     twin_trace_close(c);
@@ -85,7 +89,9 @@ static void write_blip(const char *path, uint32_t steps, uint32_t at, bool swapp
 static void test_blip_and_order(void **state)
 {
     (void)state;
-    const char *plain = scratch_path("plain.twt"), *blip = scratch_path("blip.twt"), *turned = scratch_path("turned.twt");
+    const char *plain = scratch_path("plain.twt");
+    const char *blip = scratch_path("blip.twt");
+    const char *turned = scratch_path("turned.twt");
     write_blip(plain, 100, UINT32_MAX, false);
     write_blip(blip, 100, 40, false);
     write_blip(turned, 100, 60, true);
@@ -96,10 +102,12 @@ static void test_blip_and_order(void **state)
     bool found;
     uint32_t step;
     uint64_t compared;
-    assert_int_equal(twin_trace_first_order_difference(a, c, 0, 0, 100, &found, &step, &compared, NULL), 0);
+    assert_int_equal(
+        twin_trace_first_order_difference(a, c, 0, 0, 100, &found, &step, &compared, NULL), 0);
     assert_true(found);
     assert_int_equal(step, 60);
-    assert_int_equal(twin_trace_first_order_difference(a, b, 0, 0, 100, &found, &step, &compared, NULL), 0);
+    assert_int_equal(
+        twin_trace_first_order_difference(a, b, 0, 0, 100, &found, &step, &compared, NULL), 0);
     assert_false(found);
     twin_trace_close(a);
     twin_trace_close(b);
@@ -122,7 +130,8 @@ static void test_reads_little(void **state)
     twin_trace_close(b);
 }
 
-/* The window hash against its definition: P(s) = P(s-1) R + H(s), so windows of equal elements are equal wherever they lie. */
+/* The window hash against its definition: P(s) = P(s-1) R + H(s), so windows of equal elements are
+ * equal wherever they lie. */
 static void test_prefix_window(void **state)
 {
     (void)state;
@@ -140,7 +149,8 @@ static void test_prefix_window(void **state)
         q[i + 1] = tw_prefix_push(q[i], element[i + 100]);
     for (int from = 0; from < 200; from += 3)
         for (int to = from; to <= 200; to += 13) {
-            struct twin_value_hash x = tw_prefix_window(p[100 + to], p[100 + from], (uint64_t)(to - from));
+            struct twin_value_hash x = tw_prefix_window(p[100 + to], p[100 + from],
+                                                        (uint64_t)(to - from));
             struct twin_value_hash y = tw_prefix_window(q[to], q[from], (uint64_t)(to - from));
             assert_memory_equal(&x, &y, sizeof x);
         }
@@ -151,8 +161,9 @@ static void test_prefix_window(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_parting_step), cmocka_unit_test(test_shifted),   cmocka_unit_test(test_blip_and_order),
-        cmocka_unit_test(test_reads_little),       cmocka_unit_test(test_prefix_window),
+        cmocka_unit_test(test_every_parting_step), cmocka_unit_test(test_shifted),
+        cmocka_unit_test(test_blip_and_order),     cmocka_unit_test(test_reads_little),
+        cmocka_unit_test(test_prefix_window),
     };
     return cmocka_run_group_tests(tests, NULL, scratch_remove);
 }

@@ -12,7 +12,10 @@ struct crew {
     pthread_barrier_t barrier;
 };
 
-struct member { struct crew *crew; int number; };
+struct member {
+    struct crew *crew;
+    int number;
+};
 
 static void *work(void *arg)
 {
@@ -28,7 +31,9 @@ static void series_for(struct crew *c)
     for (int i = 0; i < THREADS; i++) {
         char role[32];
         snprintf(role, sizeof role, "worker %d", i);
-        struct twin_series s = {.phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = string_id(c->w, "batch"),
+        struct twin_series s = {.phase = TWIN_PHASE_DATA,
+                                .kind = TWIN_KIND_BATCH,
+                                .name = string_id(c->w, "batch"),
                                 .role = string_id(c->w, role)};
         c->series[i] = twin_writer_series(c->w, &s);
     }
@@ -70,14 +75,16 @@ static void test_same_hash_however_threads_interleave(void **state)
     (void)state;
     uint64_t none, some;
     struct twin_step_hash a = many_threads(scratch_path("t0.twt"), 0, &none);
-    struct twin_step_hash b = many_threads(scratch_path("t1.twt"), 1, &some); /* the smallest rings */
+    /* the smallest rings */
+    struct twin_step_hash b = many_threads(scratch_path("t1.twt"), 1, &some);
     assert_int_equal(none, 0);
     assert_memory_equal(a.phase, b.phase, sizeof a.phase);
     assert_memory_equal(&a.prefix, &b.prefix, sizeof a.prefix);
     assert_int_equal(a.order, b.order);
 }
 
-/* One thread closes steps while others record all the time: each record counts for one step, in bytes and hash alike. */
+/* One thread closes steps while others record all the time: each record counts for one step, in
+ * bytes and hash alike. */
 static atomic_bool halt;
 
 static void *record_until_halted(void *arg)
@@ -158,7 +165,8 @@ static void test_interning_from_many_threads(void **state)
     tw_writer_free(c.w);
     struct twin_trace *t = open_trace(path);
     assert_verified(t);
-    assert_string_equal(twin_trace_string(t, twin_trace_series(t, ids[0][2999])->name), "tensor 2999");
+    assert_string_equal(twin_trace_string(t, twin_trace_series(t, ids[0][2999])->name),
+                        "tensor 2999");
     twin_trace_close(t);
     for (int i = 0; i < 4; i++)
         free(ids[i]);
@@ -173,15 +181,19 @@ static void test_full_ring_is_a_gap(void **state)
     struct twin_sketch sketch = {.k = 64};
     uint64_t dropped[2];
     for (int lossless = 0; lossless < 2; lossless++) {
-        struct twin_writer_options o = {.path = lossless ? whole : path, .world = 1, .ring_bytes = 1, .lossless = lossless};
+        struct twin_writer_options o = {
+            .path = lossless ? whole : path, .world = 1, .ring_bytes = 1, .lossless = lossless};
         struct twin_writer *w;
         assert_int_equal(twin_writer_open(&o, &w, NULL), 0);
-        struct twin_observation ob = {.series = series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "x"),
-                                      .flags = TWIN_REC_SKETCH, .sketch = &sketch};
+        struct twin_observation ob = {
+            .series = series_id(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "x"),
+            .flags = TWIN_REC_SKETCH,
+            .sketch = &sketch};
         for (int step = 0; step < 3; step++) {
             for (int i = 0; i < 2000; i++) {
                 ob.digest.a = (uint64_t)i;
-                assert_int_equal(twin_writer_record(w, &ob), (uint64_t)step << 32 | (uint64_t)(i + 1));
+                assert_int_equal(twin_writer_record(w, &ob),
+                                 (uint64_t)step << 32 | (uint64_t)(i + 1));
             }
             if (step < 2)
                 twin_writer_step_end(w);
@@ -200,7 +212,9 @@ static void test_full_ring_is_a_gap(void **state)
     bool found;
     uint32_t step, n;
     uint64_t compared, told = 0;
-    assert_int_equal(twin_trace_first_difference(gaps, full, 0, 0, UINT32_MAX, &found, &step, &compared, NULL), 0);
+    assert_int_equal(
+        twin_trace_first_difference(gaps, full, 0, 0, UINT32_MAX, &found, &step, &compared, NULL),
+        0);
     assert_false(found);
     assert_int_equal(compared, 2);
     for (size_t i = 0; twin_trace_gap(gaps, i, &step, &n); i++) {

@@ -54,9 +54,11 @@ static struct tw_front front_of(struct listener *l)
 
 static struct twin_launch_options options_of(char *const *argv)
 {
-    return (struct twin_launch_options){
-        .argv = argv, .label = "trial", .level = TWIN_LEVEL_STEPS, .window_last = UINT32_MAX,
-        .no_telemetry = true};
+    return (struct twin_launch_options){.argv = argv,
+                                        .label = "trial",
+                                        .level = TWIN_LEVEL_STEPS,
+                                        .window_last = UINT32_MAX,
+                                        .no_telemetry = true};
 }
 
 static void make_trial(struct tw_trial *t, char *const *argv)
@@ -181,8 +183,8 @@ static void several_at_once(void **state)
     struct tw_front front = front_of(&l);
     struct tw_workers w;
     struct twin_error err = TWIN_ERROR_INIT;
-    char *argv[3][4] = {{"sh", "-c", "sleep 0.5", NULL}, {"sh", "-c", "exit 4", NULL},
-                        {"sleep", "60", NULL, NULL}};
+    char *argv[3][4] = {
+        {"sh", "-c", "sleep 0.5", NULL}, {"sh", "-c", "exit 4", NULL}, {"sleep", "60", NULL, NULL}};
     assert_int_equal(tw_workers_open(&w, &front, 3, &err), 0);
     for (size_t i = 0; i < 3; i++) {
         struct tw_trial t = {.front = &front};
@@ -270,9 +272,15 @@ static void series_without_room(void **state)
 static void names_of_data(void **state)
 {
     (void)state;
-    static const struct { const char *given, *dir, *manifest; } cases[] = {
-        {"data", "data", "data.snapshot"}, {"data//", "data//", "data.snapshot"},
-        {"a=b=c.snapshot", "a=b", "c.snapshot"}, {"/", "/", "/.snapshot"}, {"data=", "data", ""}, {"=m", "", "m"},
+    static const struct {
+        const char *given, *dir, *manifest;
+    } cases[] = {
+        {"data", "data", "data.snapshot"},
+        {"data//", "data//", "data.snapshot"},
+        {"a=b=c.snapshot", "a=b", "c.snapshot"},
+        {"/", "/", "/.snapshot"},
+        {"data=", "data", ""},
+        {"=m", "", "m"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *dir = NULL, *manifest = NULL;
@@ -295,18 +303,12 @@ static void patience(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(ends_well),
-        IN_FOLDER(deadline_stops_it),
-        IN_FOLDER(person_stops_it),
-        IN_FOLDER(person_stops_between_runs),
-        IN_FOLDER(cannot_start),
-        IN_FOLDER(no_place_for_the_folder),
-        IN_FOLDER(begins_anew),
-        IN_FOLDER(several_at_once),
-        IN_FOLDER(series_of_runs),
-        IN_FOLDER(series_without_room),
-        cmocka_unit_test(other_class),
-        cmocka_unit_test(names_of_data),
+        IN_FOLDER(ends_well),          IN_FOLDER(deadline_stops_it),
+        IN_FOLDER(person_stops_it),    IN_FOLDER(person_stops_between_runs),
+        IN_FOLDER(cannot_start),       IN_FOLDER(no_place_for_the_folder),
+        IN_FOLDER(begins_anew),        IN_FOLDER(several_at_once),
+        IN_FOLDER(series_of_runs),     IN_FOLDER(series_without_room),
+        cmocka_unit_test(other_class), cmocka_unit_test(names_of_data),
         cmocka_unit_test(patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

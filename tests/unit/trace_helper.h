@@ -26,7 +26,8 @@ static inline const char *scratch_path(const char *name)
     char *p = path[turn++ % 4];
     if (!scratch[0]) {
         /* in memory where possible: some tests rewrite a file ten thousand times */
-        strcpy(scratch, access("/dev/shm", W_OK) == 0 ? "/dev/shm/twinrun-trace-XXXXXX" : "/tmp/twinrun-trace-XXXXXX");
+        strcpy(scratch, access("/dev/shm", W_OK) == 0 ? "/dev/shm/twinrun-trace-XXXXXX"
+                                                      : "/tmp/twinrun-trace-XXXXXX");
         if (!mkdtemp(scratch))
             abort();
     }
@@ -48,7 +49,8 @@ static inline struct twin_writer *open_writer(const char *path, size_t ring_byte
 {
     struct twin_writer *w;
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_writer_options o = {.path = path, .rank = 3, .world = 8, .role = "main", .ring_bytes = ring_bytes};
+    struct twin_writer_options o = {
+        .path = path, .rank = 3, .world = 8, .role = "main", .ring_bytes = ring_bytes};
     unlink(path);
     if (twin_writer_open(&o, &w, &err) != 0)
         fail_msg("%s", err.message);
@@ -78,18 +80,20 @@ static inline uint32_t string_id(struct twin_writer *w, const char *s)
 
 static inline uint32_t series_id(struct twin_writer *w, int phase, int kind, const char *name)
 {
-    struct twin_series s = {.phase = (uint8_t)phase, .kind = (uint8_t)kind, .name = string_id(w, name)};
+    struct twin_series s = {
+        .phase = (uint8_t)phase, .kind = (uint8_t)kind, .name = string_id(w, name)};
     return twin_writer_series(w, &s);
 }
 
-static inline uint64_t record_value(struct twin_writer *w, uint32_t series, uint32_t layout, uint64_t value)
+static inline uint64_t record_value(struct twin_writer *w, uint32_t series, uint32_t layout,
+                                    uint64_t value)
 {
     struct twin_observation o = {.series = series, .layout = layout, .digest = {value, ~value}};
     return twin_writer_record(w, &o);
 }
 
-/* A job of `steps` steps that records a batch, two activations, a gradient and a weight; from step `parts` on the gradient
- * and the weight have other values. */
+/* A job of `steps` steps that records a batch, two activations, a gradient and a weight; from step
+ * `parts` on the gradient and the weight have other values. */
 static inline void write_job_from(const char *path, uint32_t first, uint32_t steps, uint32_t parts)
 {
     struct twin_writer *w = open_writer(path, 0);

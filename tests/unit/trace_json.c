@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints a trace as JSON through the C reader, in the form of `python -m twinrun.trace`: the two must agree. */
+/* Prints a trace as JSON through the C reader, in the form of `python -m twinrun.trace`: the two
+ * must agree. */
 #include <stdio.h>
 #include <string.h>
 #include <twin/trace.h>
@@ -86,8 +87,9 @@ static int print_record(void *user, const struct twin_trace_record *r)
     if (r->flags & TWIN_REC_STATS) {
         const struct twin_stats *s = &r->stats;
         double d[4] = {s->min, s->max, s->sum, s->sumsq};
-        printf(", \"stats\": [%llu, %llu, %llu, %llu, %llu, ", (unsigned long long)s->count, (unsigned long long)s->nan,
-               (unsigned long long)s->pos_inf, (unsigned long long)s->neg_inf, (unsigned long long)s->zeros);
+        printf(", \"stats\": [%llu, %llu, %llu, %llu, %llu, ", (unsigned long long)s->count,
+               (unsigned long long)s->nan, (unsigned long long)s->pos_inf,
+               (unsigned long long)s->neg_inf, (unsigned long long)s->zeros);
         words(d, 4);
         printf("]");
     }
@@ -114,8 +116,9 @@ static void print_info(struct twin_trace *t)
     const struct twin_trace_info *i = twin_trace_info(t);
     char id[33];
     tw_hex(i->run_id, 16, id);
-    printf("{\"info\": {\"version\": %u, \"run_id\": \"%s\", \"rank\": %d, \"world\": %d, \"pid\": %u, \"role\": ", i->version, id,
-           i->rank, i->world, i->pid);
+    printf("{\"info\": {\"version\": %u, \"run_id\": \"%s\", \"rank\": %d, \"world\": %d, \"pid\": "
+           "%u, \"role\": ",
+           i->version, id, i->rank, i->world, i->pid);
     text(i->role, strlen(i->role));
     printf(", \"start_realtime_ns\": %lld, ", (long long)i->start_realtime_ns);
     number("start_monotonic_ns", i->start_monotonic_ns);
@@ -128,7 +131,8 @@ static void print_info(struct twin_trace *t)
     number("steps", i->steps);
     number("observer_ns", i->observer_ns);
     number("last_time_ns", i->last_time_ns);
-    printf("\"lost\": %llu},\n\"intact\": %s", (unsigned long long)i->lost, twin_trace_verify(t, NULL) == 0 ? "true" : "false");
+    printf("\"lost\": %llu},\n\"intact\": %s", (unsigned long long)i->lost,
+           twin_trace_verify(t, NULL) == 0 ? "true" : "false");
 }
 
 static void print_definitions(struct twin_trace *t)
@@ -147,8 +151,8 @@ static void print_definitions(struct twin_trace *t)
     for (uint32_t i = 0; i < d->series_room; i++)
         if (d->series[i]) {
             const struct twin_series *s = d->series[i];
-            printf("%s\"%u\": [%u, %u, %u, %u, %u, %u, %u]", comma, i, s->phase, s->kind, s->name, s->scope, s->role, s->op,
-                   s->site);
+            printf("%s\"%u\": [%u, %u, %u, %u, %u, %u, %u]", comma, i, s->phase, s->kind, s->name,
+                   s->scope, s->role, s->op, s->site);
             comma = ", ";
         }
     comma = "";

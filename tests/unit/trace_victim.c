@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job that is killed, for tests/harmless/test_kills.py.
- *   trace_victim run PATH PUBLISHED SEED   records until killed; after each flush stores (steps, records) in PUBLISHED
- *   trace_victim fill PATH PUBLISHED SEED  the same until its disk is full, and for a while after
- *   trace_victim check PATH                prints "steps records tail intact": of the trace, and of it without its tail */
+ *   trace_victim run PATH PUBLISHED SEED   records until killed; after each flush stores (steps,
+ * records) in PUBLISHED trace_victim fill PATH PUBLISHED SEED  the same until its disk is full, and
+ * for a while after trace_victim check PATH                prints "steps records tail intact": of
+ * the trace, and of it without its tail */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,11 +14,15 @@
 
 #include "writer.h"
 
-struct published { _Atomic uint64_t steps, records; };
+struct published {
+    _Atomic uint64_t steps, records;
+};
 
 static uint32_t series(struct twin_writer *w, const char *name, const char *role)
 {
-    struct twin_series s = {.phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_ACTIVATION, .name = twin_writer_string(w, name, strlen(name)),
+    struct twin_series s = {.phase = TWIN_PHASE_FORWARD,
+                            .kind = TWIN_KIND_ACTIVATION,
+                            .name = twin_writer_string(w, name, strlen(name)),
                             .role = twin_writer_string(w, role, strlen(role))};
     return twin_writer_series(w, &s);
 }
@@ -54,8 +59,12 @@ static int run(const char *path, const char *published, unsigned seed, bool fill
     pthread_create(&beside, NULL, record_beside, w);
     for (uint64_t step = 0; after_failure < 200; step++) {
         char name[32];
-        snprintf(name, sizeof name, "tensor %llu", (unsigned long long)(step % 1000)); /* new definitions all the time */
-        struct twin_observation ob = {.series = series(w, name, ""), .stats = &stats, .sketch = &sketch, .digest = {step, seed},
+        /* new definitions all the time */
+        snprintf(name, sizeof name, "tensor %llu", (unsigned long long)(step % 1000));
+        struct twin_observation ob = {.series = series(w, name, ""),
+                                      .stats = &stats,
+                                      .sketch = &sketch,
+                                      .digest = {step, seed},
                                       .flags = TWIN_REC_STATS | TWIN_REC_SKETCH};
         for (int i = rand_r(&seed) % 50; i >= 0; i--)
             twin_writer_record(w, &ob);
@@ -92,7 +101,8 @@ static int check(const char *path)
         return 1;
     }
     twin_trace_close(t);
-    printf("%llu %llu %llu\n", (unsigned long long)i.steps, (unsigned long long)i.records, (unsigned long long)i.tail_bytes);
+    printf("%llu %llu %llu\n", (unsigned long long)i.steps, (unsigned long long)i.records,
+           (unsigned long long)i.tail_bytes);
     return 0;
 }
 

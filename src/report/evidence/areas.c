@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The five areas of evidence that a package is judged by: what is there, what is missing, why that matters. */
+/* The five areas of evidence that a package is judged by: what is there, what is missing, why that
+ * matters. */
 #include "areas.h"
 
 #include "base.h"
@@ -11,12 +12,20 @@
 
 enum { SHOWN = 10 };
 
-static const struct { const char *risk, *ask; } words[TWIN_AREAS] = {
-    {"another version of the code, or a change that nobody kept, may have made the number", "the commit and its changes: run in a git checkout, pack that run"},
-    {"other data, other splits or samples that were seen in testing may have made the number", "a snapshot that was verified before the run: twinrun record --data DIR"},
-    {"another version of a library or another machine may give another number", "the exact versions of everything that was loaded: pack a run that twinrun recorded to its end"},
-    {"other settings than the reported ones may have made the number", "the full command and every configuration file, as they were"},
-    {"it may be the luckiest of many seeds, or a number that nobody can get twice", "the seed, and the generators' states at the first step: set seeds, record with twinrun"},
+static const struct {
+    const char *risk, *ask;
+} words[TWIN_AREAS] = {
+    {"another version of the code, or a change that nobody kept, may have made the number",
+     "the commit and its changes: run in a git checkout, pack that run"},
+    {"other data, other splits or samples that were seen in testing may have made the number",
+     "a snapshot that was verified before the run: twinrun record --data DIR"},
+    {"another version of a library or another machine may give another number",
+     "the exact versions of everything that was loaded: pack a run that twinrun recorded to its "
+     "end"},
+    {"other settings than the reported ones may have made the number",
+     "the full command and every configuration file, as they were"},
+    {"it may be the luckiest of many seeds, or a number that nobody can get twice",
+     "the seed, and the generators' states at the first step: set seeds, record with twinrun"},
 };
 
 bool tw_area_passes(const json_t *area)
@@ -39,7 +48,9 @@ json_t *tw_area_json(enum twin_area which, const json_t *area)
     bool pass = tw_area_passes(area);
     json_t *missing = json_object_get(area, "missing"), *o;
     const char *holds = json_string_value(json_object_get(area, "holds"));
-    o = json_pack("{s:s, s:b, s:o, s:o}", "name", twin_area_name(which), "pass", pass, "holds", tw_json_text(holds ? holds : ""), "missing", missing ? json_deep_copy(missing) : json_array());
+    o = json_pack("{s:s, s:b, s:o, s:o}", "name", twin_area_name(which), "pass", pass, "holds",
+                  tw_json_text(holds ? holds : ""), "missing",
+                  missing ? json_deep_copy(missing) : json_array());
     if (o && !pass) {
         json_object_set_new(o, "risk", json_string(words[which].risk));
         json_object_set_new(o, "ask", json_string(words[which].ask));

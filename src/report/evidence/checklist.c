@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The items are those of the NeurIPS paper checklist (2025), of the machine learning reproducibility checklist that ICML refers to (version 2.0), and of the
- * artifact appendix that MLSys uses, in our words and shortened. Each is answered from areas of the audit, or left to the author.
+ * The items are those of the NeurIPS paper checklist (2025), of the machine learning
+ * reproducibility checklist that ICML refers to (version 2.0), and of the artifact appendix that
+ * MLSys uses, in our words and shortened. Each is answered from areas of the audit, or left to the
+ * author.
  */
 #include "checklist.h"
 
@@ -17,7 +19,11 @@ const char *const tw_checklist_names = "neurips, icml or mlsys";
 
 enum { CODE = 1, DATA = 2, ENVIRONMENT = 4, CONFIGURATION = 8, SEEDS = 16, ALL = 31, YOURS = 0 };
 
-struct item { const char *text; unsigned needs; const char *hint; };
+struct item {
+    const char *text;
+    unsigned needs;
+    const char *hint;
+};
 
 static const struct item neurips[] = {
     {"Claims: the abstract says what the paper shows", YOURS, NULL},
@@ -25,8 +31,10 @@ static const struct item neurips[] = {
     {"Theory: assumptions and proofs are complete", YOURS, NULL},
     {"Experimental results can be reproduced", ALL, NULL},
     {"Open access to data and code, with instructions", CODE | DATA, NULL},
-    {"Experimental setting: splits, hyperparameters, how they were chosen", CONFIGURATION | DATA, "how they were chosen is yours to say"},
-    {"Statistical significance: error bars, over what", YOURS, "twinrun check --runs N gives the spread over repeated runs"},
+    {"Experimental setting: splits, hyperparameters, how they were chosen", CONFIGURATION | DATA,
+     "how they were chosen is yours to say"},
+    {"Statistical significance: error bars, over what", YOURS,
+     "twinrun check --runs N gives the spread over repeated runs"},
     {"Compute: type of machine, memory, time", ENVIRONMENT, NULL},
     {"Code of ethics", YOURS, NULL},
     {"Broader impacts", YOURS, NULL},
@@ -41,18 +49,23 @@ static const struct item neurips[] = {
 static const struct item icml[] = {
     {"Models and algorithms: setting, assumptions, complexity are described", YOURS, NULL},
     {"Theory: statements and proofs", YOURS, NULL},
-    {"Data sets: statistics, splits, what was left out, preprocessing", YOURS, "the snapshot has files and sizes"},
+    {"Data sets: statistics, splits, what was left out, preprocessing", YOURS,
+     "the snapshot has files and sizes"},
     {"Data sets: a link to a version that can be downloaded", DATA, NULL},
     {"Data sets: for new ones, how they were collected", YOURS, NULL},
     {"Code: dependencies are specified", ENVIRONMENT, NULL},
     {"Code: training code", CODE, NULL},
-    {"Code: evaluation code", CODE, "the code that the run started; whether it evaluates is yours to say"},
+    {"Code: evaluation code", CODE,
+     "the code that the run started; whether it evaluates is yours to say"},
     {"Code: trained models", YOURS, "the package has their digests, not the models"},
     {"Code: README with results and the commands that give them", CONFIGURATION, NULL},
-    {"Results: range of hyperparameters, how the best were chosen, all of those reported", YOURS, "the package has those of this run"},
-    {"Results: exact number of training and evaluation runs", YOURS, "twinrun ls lists the recorded ones"},
+    {"Results: range of hyperparameters, how the best were chosen, all of those reported", YOURS,
+     "the package has those of this run"},
+    {"Results: exact number of training and evaluation runs", YOURS,
+     "twinrun ls lists the recorded ones"},
     {"Results: a clear definition of the measures", YOURS, NULL},
-    {"Results: central tendency and variation", YOURS, "twinrun check --runs N gives the spread over repeated runs"},
+    {"Results: central tendency and variation", YOURS,
+     "twinrun check --runs N gives the spread over repeated runs"},
     {"Results: average runtime, or estimate of energy", YOURS, "run.json has the time of this run"},
     {"Results: computing infrastructure", ENVIRONMENT, NULL},
     {NULL, 0, NULL},
@@ -70,7 +83,8 @@ static const struct item mlsys[] = {
     {"Output: what is to be expected, how it is compared", ALL, NULL},
     {"Experiments: the workflow to repeat them", ALL, NULL},
     {"Disk space and time needed", YOURS, "bag-info.txt and run.json have them for this run"},
-    {"Publicly available, archived under a DOI", YOURS, "the package is a BagIt folder with RO-Crate metadata: archives take it as it is"},
+    {"Publicly available, archived under a DOI", YOURS,
+     "the package is a BagIt folder with RO-Crate metadata: archives take it as it is"},
     {"Licences of code and data", YOURS, NULL},
     {NULL, 0, NULL},
 };
@@ -86,16 +100,27 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
     if (needed == TWIN_AREAS && !failed)
         tw_buf_puts(&why, "all five pass");
     for (size_t i = 0; i < TWIN_AREAS; i++)
-        if (x->needs & 1u << i && (failed || needed < TWIN_AREAS) && (!failed || !tw_area_passes(area[i]))) {
+        if (x->needs & 1u << i && (failed || needed < TWIN_AREAS) &&
+            (!failed || !tw_area_passes(area[i]))) {
             bool pass = tw_area_passes(area[i]);
-            const char *holds = json_string_value(json_object_get(area[i], "holds")), *lack = json_string_value(json_array_get(json_object_get(area[i], "missing"), 0));
+            const char *holds = json_string_value(json_object_get(area[i], "holds"));
+            const char *lack = json_string_value(
+                json_array_get(json_object_get(area[i], "missing"), 0));
             yes &= pass;
-            tw_buf_printf(&why, "%s%s: %s%s", why.len ? "; " : "", twin_area_name((enum twin_area)i), pass ? "" : "missing: ", pass ? holds ? holds : "" : lack ? lack : "");
+            tw_buf_printf(&why, "%s%s: %s%s", why.len ? "; " : "",
+                          twin_area_name((enum twin_area)i), pass ? "" : "missing: ",
+                          pass   ? holds ? holds : ""
+                          : lack ? lack
+                                 : "");
         }
     if (x->hint)
         tw_buf_printf(&why, "%s%s", why.len ? "; " : "", x->hint);
     char *safe = why.failed ? NULL : tw_printable_again(why.data, why.len);
-    json_t *o = json_pack("{s:s, s:s, s:s}", "item", x->text, "answer", x->needs == YOURS ? "yours" : yes ? "yes" : "no", "because", safe ? safe : "");
+    json_t *o = json_pack("{s:s, s:s, s:s}", "item", x->text, "answer",
+                          x->needs == YOURS ? "yours"
+                          : yes             ? "yes"
+                                            : "no",
+                          "because", safe ? safe : "");
     tw_free(safe);
     tw_buf_free(&why);
     return o;
@@ -103,7 +128,10 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
 
 json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
 {
-    const struct item *items = strcmp(name, "neurips") == 0 ? neurips : strcmp(name, "icml") == 0 ? icml : strcmp(name, "mlsys") == 0 ? mlsys : NULL;
+    const struct item *items = strcmp(name, "neurips") == 0 ? neurips
+                               : strcmp(name, "icml") == 0  ? icml
+                               : strcmp(name, "mlsys") == 0 ? mlsys
+                                                            : NULL;
     json_t *list = items ? json_array() : NULL;
     for (; list && items->text; items++)
         json_array_append_new(list, answer(items, area));
@@ -112,8 +140,9 @@ json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
 
 void tw_checklist_print(FILE *out, const char *name, const json_t *list)
 {
-    tw_put_to(out, "\n%s checklist, as far as the evidence goes "
-              "(\"yours\": the author has to say it)\n", name);
+    tw_put_to(out,
+              "\n%s checklist, as far as the evidence goes (\"yours\": the author has to say it)\n",
+              name);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *x = json_array_get(list, i);
         const char *why = json_string_value(json_object_get(x, "because"));

@@ -8,7 +8,8 @@
 
 /* The names that --checklist takes, for messages. */
 extern const char *const tw_checklist_names;
-/* A list of {"item", "answer": "yes"|"no"|"yours", "because"}; NULL: no such checklist. "yours": no evidence can say it. */
+/* A list of {"item", "answer": "yes"|"no"|"yours", "because"}; NULL: no such checklist. "yours": no
+ * evidence can say it. */
 json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS]);
 void tw_checklist_print(FILE *out, const char *name, const json_t *list);
 #endif

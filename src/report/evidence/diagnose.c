@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From evidence to a source. An order of rules, each of which excludes what the ones before it would explain: other numbers of ranks change sums and
- * speed whatever else is so; hardware is blamed when bits follow it over several runs; the order of additions when nothing else is left that differs,
- * inputs are equal and the difference is that of a few roundings. What no rule covers stays unknown.
+ * From evidence to a source. An order of rules, each of which excludes what the ones before it
+ * would explain: other numbers of ranks change sums and speed whatever else is so; hardware is
+ * blamed when bits follow it over several runs; the order of additions when nothing else is left
+ * that differs, inputs are equal and the difference is that of a few roundings. What no rule covers
+ * stays unknown.
  */
 #include "wording.h"
 
@@ -11,17 +13,30 @@
 #include <string.h>
 #include <twin/diagnosis.h>
 
-#define ROUNDINGS 1e-5 /* relative L2 distance at the first divergence; single precision rounds at 6e-8 */
+/* relative L2 distance at the first divergence; single precision rounds at 6e-8 */
+#define ROUNDINGS 1e-5
 
-static const struct { const char *name, *practice; } sources[] = {
+static const struct {
+    const char *name, *practice;
+} sources[] = {
     [TWIN_SOURCE_UNKNOWN] = {"unknown", "search by experiment: twinrun isolate -- CMD"},
-    [TWIN_SOURCE_REDUCTION_ORDER] = {"reduction-order", "fix the order of additions (deterministic algorithms, ordered or exact all-reduce: twinrun run --pin all), "
-                                                        "or report results with their spread (twinrun spread); twinrun isolate -- CMD proves which"},
-    [TWIN_SOURCE_RANDOMNESS] = {"randomness", "seed every generator and the order of data from one root (twinrun run --pin all); twinrun isolate -- CMD names the one that is not"},
-    [TWIN_SOURCE_WORLD] = {"changed-world", "run both sets in one world (lock file, image digest, configuration hash); twinrun isolate --a CMD --b CMD tells which change matters"},
-    [TWIN_SOURCE_HETEROGENEITY] = {"heterogeneity", "run what is to be compared on one kind of node (node selector, constraint), record processor and libraries with each result, and "
-                                                    "hold the instruction set still (twinrun run --pin isa)"},
-    [TWIN_SOURCE_SCALING] = {"scaling", "compare at equal numbers of workers, with error bars (twinrun scale); make sums independent of the number (exact all-reduce, elastic training)"},
+    [TWIN_SOURCE_REDUCTION_ORDER] =
+        {"reduction-order", "fix the order of additions (deterministic algorithms, ordered or "
+                            "exact all-reduce: twinrun run --pin all), or report results with "
+                            "their spread (twinrun spread); twinrun isolate -- CMD proves which"},
+    [TWIN_SOURCE_RANDOMNESS] = {"randomness",
+                                "seed every generator and the order of data from one root (twinrun "
+                                "run --pin all); twinrun isolate -- CMD names the one that is not"},
+    [TWIN_SOURCE_WORLD] = {"changed-world",
+                           "run both sets in one world (lock file, image digest, configuration "
+                           "hash); twinrun isolate --a CMD --b CMD tells which change matters"},
+    [TWIN_SOURCE_HETEROGENEITY] = {"heterogeneity",
+                                   "run what is to be compared on one kind of node (node selector, "
+                                   "constraint), record processor and libraries with each result, "
+                                   "and hold the instruction set still (twinrun run --pin isa)"},
+    [TWIN_SOURCE_SCALING] =
+        {"scaling", "compare at equal numbers of workers, with error bars (twinrun scale); make "
+                    "sums independent of the number (exact all-reduce, elastic training)"},
 };
 
 /* ---- the worlds */
@@ -37,7 +52,8 @@ static bool is_one_of(const char *s, const char *const *list)
 static bool is_hardware(const struct twin_incident_world *w)
 {
     static const char *const groups[] = {"processor", "accelerators", NULL};
-    return is_one_of(w->group, groups) && strcmp(w->power, "noise") != 0 && strcmp(w->power, "low") != 0;
+    return is_one_of(w->group, groups) && strcmp(w->power, "noise") != 0 &&
+           strcmp(w->power, "low") != 0;
 }
 
 static bool is_ranks(const struct twin_incident_world *w)
@@ -51,7 +67,8 @@ static bool is_decisive(const struct twin_incident_world *w)
     return strcmp(w->power, "high") == 0 && !is_hardware(w) && !is_ranks(w);
 }
 
-static const struct twin_incident_world *first_of(const struct twin_world_view *v, bool (*is)(const struct twin_incident_world *))
+static const struct twin_incident_world *first_of(const struct twin_world_view *v,
+                                                  bool (*is)(const struct twin_incident_world *))
 {
     for (size_t i = 0; i < v->count; i++)
         if (is(&v->item[i]))
@@ -60,7 +77,8 @@ static const struct twin_incident_world *first_of(const struct twin_world_view *
 }
 
 /* In some run of B that differs from the first run of A. */
-static const struct twin_incident_world *in_any(const struct twin_diagnosis_facts *f, bool (*is)(const struct twin_incident_world *))
+static const struct twin_incident_world *in_any(const struct twin_diagnosis_facts *f,
+                                                bool (*is)(const struct twin_incident_world *))
 {
     for (size_t i = 1; i < f->a + f->b; i++) {
         const struct twin_incident_world *w = first_of(&f->world[i], is);
@@ -93,7 +111,8 @@ static bool same_hardware(const struct twin_world_view *x, const struct twin_wor
         ny += is_hardware(&y->item[k]);
     for (size_t i = 0; i < x->count; i++)
         for (size_t k = 0; is_hardware(&x->item[i]) && k < y->count; k++)
-            if (is_hardware(&y->item[k]) && strcmp(x->item[i].what, y->item[k].what) == 0 && same_text(x->item[i].b, y->item[k].b)) {
+            if (is_hardware(&y->item[k]) && strcmp(x->item[i].what, y->item[k].what) == 0 &&
+                same_text(x->item[i].b, y->item[k].b)) {
                 shared++;
                 break;
             }
@@ -109,13 +128,15 @@ static size_t class_of(const struct twin_verdict *v, size_t run)
     return SIZE_MAX;
 }
 
-/* Do the bits follow the hardware? Equal hardware, equal bits, in at least one pair; other bits on other hardware only, in at least one. */
+/* Do the bits follow the hardware? Equal hardware, equal bits, in at least one pair; other bits on
+ * other hardware only, in at least one. */
 static bool bits_follow_hardware(const struct twin_diagnosis_facts *f)
 {
     size_t n = f->a + f->b, equal = 0, apart = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n; k++) {
-            bool hardware = same_hardware(&f->world[i], &f->world[k]), bits = class_of(f->verdict, i) == class_of(f->verdict, k);
+            bool hardware = same_hardware(&f->world[i], &f->world[k]);
+            bool bits = class_of(f->verdict, i) == class_of(f->verdict, k);
             if (hardware && !bits)
                 return false;
             equal += hardware && bits;
@@ -136,7 +157,8 @@ static void say(struct twin_diagnosis_finding *d, enum twin_source source, char 
 
 static char *change(const char *before, const struct twin_incident_world *w)
 {
-    return tw_printf("%s%s %s: %.80s against %.80s", before, w->group, w->what, w->a ? w->a : "none", w->b ? w->b : "none");
+    return tw_printf("%s%s %s: %.80s against %.80s", before, w->group, w->what,
+                     w->a ? w->a : "none", w->b ? w->b : "none");
 }
 
 static bool by_chance(const struct twin_finding *x)
@@ -144,12 +166,15 @@ static bool by_chance(const struct twin_finding *x)
     return x->phase == TWIN_PHASE_DATA || x->phase == TWIN_PHASE_RNG || x->phase == TWIN_PHASE_INIT;
 }
 
-/* From the sketch or kept values; else from the sums that were recorded with the tensor. NaN: not known. */
+/* From the sketch or kept values; else from the sums that were recorded with the tensor. NaN: not
+ * known. */
 static double distance(const struct twin_finding *x)
 {
     if (isfinite(x->rel_l2) && x->rel_l2 > 0)
         return x->rel_l2;
-    double a = sqrt(x->stats_a.sumsq), b = sqrt(x->stats_b.sumsq), scale = fmax(a, b) * sqrt((double)x->stats_a.count);
+    double a = sqrt(x->stats_a.sumsq);
+    double b = sqrt(x->stats_b.sumsq);
+    double scale = fmax(a, b) * sqrt((double)x->stats_a.count);
     if (x->stats_a.count == 0 || x->stats_a.count != x->stats_b.count || !(scale > 0))
         return NAN;
     return fmax(fabs(a - b) / fmax(a, b), fabs(x->stats_a.sum - x->stats_b.sum) / scale);
@@ -157,13 +182,17 @@ static double distance(const struct twin_finding *x)
 
 static bool roundings(const struct twin_finding *x)
 {
-    return x->type == TWIN_FINDING_VALUE && (distance(x) < ROUNDINGS || (isfinite(x->max_ulp) && x->max_ulp <= 64)) && x->phase != TWIN_PHASE_CHECKPOINT && x->phase != TWIN_PHASE_ENVIRONMENT && x->role != TWIN_CARRIER;
+    return x->type == TWIN_FINDING_VALUE &&
+           (distance(x) < ROUNDINGS || (isfinite(x->max_ulp) && x->max_ulp <= 64)) &&
+           x->phase != TWIN_PHASE_CHECKPOINT && x->phase != TWIN_PHASE_ENVIRONMENT &&
+           x->role != TWIN_CARRIER;
 }
 
 static char *place(const char *before, const struct twin_finding *x)
 {
     char *safe = tw_printable(x->name, strnlen(x->name, 120));
-    char *s = tw_printf("%sfirst at step %u, rank %d, %s of %s", before, x->step_a, (int)x->rank, twin_phase_name(x->phase), safe ? safe : "?");
+    char *s = tw_printf("%sfirst at step %u, rank %d, %s of %s", before, x->step_a, (int)x->rank,
+                        twin_phase_name(x->phase), safe ? safe : "?");
     tw_free(safe);
     return s;
 }
@@ -174,18 +203,26 @@ static void numeric(const struct twin_diagnosis_facts *f, struct twin_diagnosis_
     const struct twin_incident_world *w;
     d->numeric = true;
     if ((w = in_any(f, is_ranks)) || (first && first->type == TWIN_FINDING_RANKS)) {
-        say(d, TWIN_SOURCE_SCALING, w ? change("", w) : tw_strdup("the runs have other numbers of ranks"));
+        say(d, TWIN_SOURCE_SCALING,
+            w ? change("", w) : tw_strdup("the runs have other numbers of ranks"));
     } else if (worlds_known(f) && bits_follow_hardware(f)) {
         w = in_any(f, is_hardware);
-        say(d, TWIN_SOURCE_HETEROGENEITY, w ? change("runs on equal hardware agree bit for bit, on other hardware they part; ", w) : NULL);
+        say(d, TWIN_SOURCE_HETEROGENEITY,
+            w ? change("runs on equal hardware agree bit for bit, on other hardware they part; ", w)
+              : NULL);
     } else if ((w = in_any(f, is_decisive)) || (w = in_any(f, is_hardware))) {
         say(d, TWIN_SOURCE_WORLD, change("", w));
     } else if (first && by_chance(first)) {
         say(d, TWIN_SOURCE_RANDOMNESS, place("", first));
     } else if (first && worlds_known(f) && roundings(first)) {
         char size[96];
-        snprintf(size, sizeof size, "the worlds agree, inputs are equal, relative distance about %.0e; ", distance(first));
-        say(d, TWIN_SOURCE_REDUCTION_ORDER, place(isfinite(distance(first)) ? size : "the worlds agree, inputs are equal, a few ulp; ", first));
+        snprintf(size, sizeof size,
+                 "the worlds agree, inputs are equal, relative distance about %.0e; ",
+                 distance(first));
+        say(d, TWIN_SOURCE_REDUCTION_ORDER,
+            place(isfinite(distance(first)) ? size
+                                            : "the worlds agree, inputs are equal, a few ulp; ",
+                  first));
     } else {
         say(d, TWIN_SOURCE_UNKNOWN, first ? place("", first) : tw_strdup("no record says where"));
     }
@@ -203,7 +240,8 @@ static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_fi
         say(d, TWIN_SOURCE_SCALING, change("", ranks));
     } else if (other_hardware) {
         say(d, TWIN_SOURCE_HETEROGENEITY, change("", in_any(f, is_hardware)));
-    } else if (f->between && f->between->outcome == TWIN_DIP_FOUND && f->between->cause != TWIN_CAUSE_UNKNOWN) {
+    } else if (f->between && f->between->outcome == TWIN_DIP_FOUND &&
+               f->between->cause != TWIN_CAUSE_UNKNOWN) {
         char *s = twin_dip_sentence(f->between);
         const char *colon = s ? strstr(s, ": ") : NULL;
         d->source = TWIN_SOURCE_TELEMETRY;
@@ -213,7 +251,10 @@ static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_fi
         tw_free(s);
     } else {
         const struct twin_incident_world *w = in_any(f, is_decisive);
-        say(d, w ? TWIN_SOURCE_WORLD : TWIN_SOURCE_UNKNOWN, w ? change("", w) : tw_strdup(f->between ? "nothing that was recorded moved with it" : "no telemetry was recorded"));
+        say(d, w ? TWIN_SOURCE_WORLD : TWIN_SOURCE_UNKNOWN,
+            w ? change("", w)
+              : tw_strdup(f->between ? "nothing that was recorded moved with it"
+                                     : "no telemetry was recorded"));
     }
 }
 
@@ -224,7 +265,8 @@ static bool speed_differs(const struct twin_diagnosis_facts *f)
     return f->between && f->between->outcome == TWIN_DIP_FOUND;
 }
 
-int twin_diagnose(const struct twin_diagnosis_facts *f, struct twin_diagnosis *out, struct twin_error *err)
+int twin_diagnose(const struct twin_diagnosis_facts *f, struct twin_diagnosis *out,
+                  struct twin_error *err)
 {
     struct twin_diagnosis_finding of_speed = {.speed = true};
     *out = (struct twin_diagnosis){.count = 0};

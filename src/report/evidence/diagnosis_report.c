@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report A B: two sets of runs that differ, in numbers, speed or both: from which source, and what addresses it. */
+/* report A B: two sets of runs that differ, in numbers, speed or both: from which source, and what
+ * addresses it. */
 #include "diagnosis_report.h"
 
 #include "base.h"
@@ -16,8 +17,8 @@
 #define FLOOR .02 /* two per cent of a time mean nothing */
 
 struct sides {
-    struct tw_set *set;                /* two */
-    const struct twin_run **run;       /* of both sets */
+    struct tw_set *set;          /* two */
+    const struct twin_run **run; /* of both sets */
     size_t n;
     struct twin_telemetry **telemetry; /* one for each run; NULL: none */
     struct twin_world_differences *differences;
@@ -26,7 +27,7 @@ struct sides {
     struct twin_verdict *verdict;
     struct twin_significance speed;
     bool speed_known, per_step;
-    size_t typical[2];                 /* which run of all stands for its set */
+    size_t typical[2]; /* which run of all stands for its set */
     struct twin_dip between;
     bool between_known, b_slower;
 };
@@ -41,19 +42,23 @@ static void worlds(struct sides *s)
     for (size_t i = 1; i < s->n; i++) {
         struct twin_world_differences *d = &s->differences[i];
         json_t *p = NULL;
-        if (first && twin_provenance_load(s->run[i]->dir, &p, NULL) == 0 && twin_provenance_diff(first, p, d, NULL) == 0 &&
+        if (first && twin_provenance_load(s->run[i]->dir, &p, NULL) == 0 &&
+            twin_provenance_diff(first, p, d, NULL) == 0 &&
             (s->item[i] = tw_calloc(d->count + 1, sizeof **s->item))) {
             s->world[i] = (struct twin_world_view){.known = true, .item = s->item[i]};
             for (size_t k = 0; k < d->count; k++)
                 if (d->item[k].power != TWIN_POWER_NOISE)
-                    s->item[i][s->world[i].count++] = (struct twin_incident_world){twin_power_name(d->item[k].power), d->item[k].group, d->item[k].what, d->item[k].a, d->item[k].b};
+                    s->item[i][s->world[i].count++] = (struct twin_incident_world){
+                        twin_power_name(d->item[k].power), d->item[k].group, d->item[k].what,
+                        d->item[k].a, d->item[k].b};
         }
         json_decref(p);
     }
     json_decref(first);
 }
 
-/* The rank that stands for a run, or NULL: all ranks of a synchronous job take the same time per step. */
+/* The rank that stands for a run, or NULL: all ranks of a synchronous job take the same time per
+ * step. */
 static const struct twin_telemetry_process *pace_maker(const struct twin_telemetry *t)
 {
     const struct twin_telemetry_process *p = t ? twin_telemetry_rank(t, t->process[0].rank) : NULL;
@@ -70,7 +75,8 @@ static double seconds_per_step(const struct twin_telemetry_process *p)
     return seconds / steps;
 }
 
-/* Times per step where all runs have them and are alike, else wall times, which the sets hold already. */
+/* Times per step where all runs have them and are alike, else wall times, which the sets hold
+ * already. */
 static void times(struct sides *s)
 {
     bool same_world = true;
@@ -78,11 +84,13 @@ static void times(struct sides *s)
     for (size_t i = 0; i < s->n; i++) {
         twin_telemetry_load(s->run[i]->dir, &s->telemetry[i], NULL);
         s->per_step &= pace_maker(s->telemetry[i]) != NULL;
-        same_world &= i == 0 || !s->per_step || pace_maker(s->telemetry[i])->world == pace_maker(s->telemetry[0])->world;
+        same_world &= i == 0 || !s->per_step ||
+                      pace_maker(s->telemetry[i])->world == pace_maker(s->telemetry[0])->world;
     }
     s->per_step &= same_world;
     for (size_t i = 0; s->per_step && i < s->n; i++)
-        s->set[i >= s->set[0].n].x[i >= s->set[0].n ? i - s->set[0].n : i] = seconds_per_step(pace_maker(s->telemetry[i]));
+        s->set[i >= s->set[0].n].x[i >= s->set[0].n ? i - s->set[0].n : i] = seconds_per_step(
+            pace_maker(s->telemetry[i]));
 }
 
 static size_t nearest_to(const struct tw_set *set, double value)
@@ -96,18 +104,21 @@ static size_t nearest_to(const struct tw_set *set, double value)
 
 static void speed(struct sides *s)
 {
-    const struct twin_asked asked = {.question = TWIN_ASK_SPEED, .alpha = ALPHA, .margin = 1.05, .floor = FLOOR};
+    const struct twin_asked asked = {
+        .question = TWIN_ASK_SPEED, .alpha = ALPHA, .margin = 1.05, .floor = FLOOR};
     double median[2];
     struct twin_error err = TWIN_ERROR_INIT;
     times(s);
-    s->speed_known = twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &asked, &s->speed) == 0;
+    s->speed_known = twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &asked,
+                                       &s->speed) == 0;
     for (int k = 0; k < 2; k++) {
         if (twin_stats_median(s->set[k].x, s->set[k].n, &median[k]) != 0)
             return;
         s->typical[k] = nearest_to(&s->set[k], median[k]) + (k ? s->set[0].n : 0);
     }
     s->b_slower = median[1] > median[0];
-    const struct twin_telemetry_process *fast = pace_maker(s->telemetry[s->typical[!s->b_slower]]), *slow = pace_maker(s->telemetry[s->typical[s->b_slower]]);
+    const struct twin_telemetry_process *fast = pace_maker(s->telemetry[s->typical[!s->b_slower]]);
+    const struct twin_telemetry_process *slow = pace_maker(s->telemetry[s->typical[s->b_slower]]);
     s->between_known = fast && slow && twin_dip_between(fast, slow, &s->between, &err) == 0;
 }
 
@@ -135,12 +146,15 @@ static void speed_words(const struct sides *s, struct tw_buf *b)
     }
     tw_buf_printf(b, "%s A %.4g s, B %.4g s", what, v->set[0].median.value, v->set[1].median.value);
     if (v->answer == TWIN_REAL || v->answer == TWIN_REAL_BELOW || v->answer == TWIN_REAL_NOT)
-        tw_buf_printf(b, "; B/A %.3f, %.0f%% interval %.3f to %.3f, p = %.2g%s", v->effect.value, 100 * v->effect.confidence, v->effect.interval.low, v->effect.interval.high, v->p,
+        tw_buf_printf(b, "; B/A %.3f, %.0f%% interval %.3f to %.3f, p = %.2g%s", v->effect.value,
+                      100 * v->effect.confidence, v->effect.interval.low, v->effect.interval.high,
+                      v->p,
                       v->answer == TWIN_REAL         ? ""
                       : v->answer == TWIN_REAL_BELOW ? ": not shown to exceed 2%"
                                                      : ": no difference shown");
     else if (v->answer == TWIN_REAL_TOO_FEW)
-        tw_buf_printf(b, "; %zu and %zu runs are too few to say how runs vary (4 and 4 could)", s->set[0].n, s->set[1].n);
+        tw_buf_printf(b, "; %zu and %zu runs are too few to say how runs vary (4 and 4 could)",
+                      s->set[0].n, s->set[1].n);
 }
 
 static const char *kind_of(const struct twin_diagnosis_finding *d)
@@ -155,15 +169,18 @@ static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *
         const struct twin_diagnosis_finding *f = &d->finding[i];
         char *safe = tw_printable(f->evidence, strlen(f->evidence));
         tw_put_to(out, "%-8s  %s: %s\n",
-                  f->numeric && f->speed ? "BOTH" : f->numeric ? "NUMERIC" : "SPEED", f->name,
-                  safe ? safe : "");
+                  f->numeric && f->speed ? "BOTH"
+                  : f->numeric           ? "NUMERIC"
+                                         : "SPEED",
+                  f->name, safe ? safe : "");
         tw_put_to(out, "          practice: %s\n", f->practice);
         tw_free(safe);
     }
     if (d->count == 0)
-        tw_put_to(out, "%s\n", s->verdict->bitwise == TWIN_SAME ? "NO DIFFERENCE  equal bits, and "
-                  "no difference of speed was shown" : "NO DIFFERENCE SHOWN  see below for what "
-                  "was not seen");
+        tw_put_to(out, "%s\n",
+                  s->verdict->bitwise == TWIN_SAME
+                      ? "NO DIFFERENCE  equal bits, and no difference of speed was shown"
+                      : "NO DIFFERENCE SHOWN  see below for what was not seen");
     tw_put_to(out, "\nbits      %s, %zu class%s in %zu runs",
               twin_verdict_name(s->verdict->bitwise), s->verdict->class_count,
               s->verdict->class_count == 1 ? "" : "es", s->n);
@@ -185,13 +202,18 @@ static json_t *json(const struct sides *s, const struct twin_diagnosis *d)
     struct tw_buf b = {0};
     json_t *findings = json_array();
     for (size_t i = 0; i < d->count; i++)
-        json_array_append_new(findings, json_pack("{s:s, s:s, s:o, s:s}", "kind", kind_of(&d->finding[i]), "source", d->finding[i].name, "evidence", tw_json_text(d->finding[i].evidence),
-                                                  "practice", d->finding[i].practice));
+        json_array_append_new(findings,
+                              json_pack("{s:s, s:s, s:o, s:s}", "kind", kind_of(&d->finding[i]),
+                                        "source", d->finding[i].name, "evidence",
+                                        tw_json_text(d->finding[i].evidence), "practice",
+                                        d->finding[i].practice));
     speed_words(s, &b);
-    json_t *o = json_pack("{s:s, s:s, s:o, s:s, s:I, s:o, s:o, s:b, s:[I,I]}", "schema", "twinrun.report/1", "kind", "diagnosis", "findings", findings, "bits",
-                          twin_verdict_name(s->verdict->bitwise), "classes", (json_int_t)s->verdict->class_count, "speed", tw_json_text(b.data ? b.data : ""), "ratio",
-                          s->speed_known ? tw_json_number(s->speed.effect.value) : json_null(), "telemetry", (int)s->between_known, "runs", (json_int_t)s->set[0].n,
-                          (json_int_t)s->set[1].n);
+    json_t *o = json_pack(
+        "{s:s, s:s, s:o, s:s, s:I, s:o, s:o, s:b, s:[I,I]}", "schema", "twinrun.report/1", "kind",
+        "diagnosis", "findings", findings, "bits", twin_verdict_name(s->verdict->bitwise),
+        "classes", (json_int_t)s->verdict->class_count, "speed", tw_json_text(b.data ? b.data : ""),
+        "ratio", s->speed_known ? tw_json_number(s->speed.effect.value) : json_null(), "telemetry",
+        (int)s->between_known, "runs", (json_int_t)s->set[0].n, (json_int_t)s->set[1].n);
     tw_buf_free(&b);
     return o;
 }

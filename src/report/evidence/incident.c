@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The incident document. A sentence stands in it only when what it says was measured or recorded. */
+/*
+ * The incident document. A sentence stands in it only when what it says was measured or recorded.
+ */
 #include "wording.h"
 
 #include <math.h>
@@ -8,7 +10,8 @@
 #include <string.h>
 #include <twin/incident.h>
 
-/* Bytes of a job's making, as code: longer fences than any run of backticks inside, bars replaced since they end cells of tables. */
+/* Bytes of a job's making, as code: longer fences than any run of backticks inside, bars replaced
+ * since they end cells of tables. */
 static void code(struct tw_buf *b, const char *s, size_t max)
 {
     struct tw_buf safe = {0};
@@ -73,11 +76,14 @@ static void summary(struct tw_buf *b, const struct twin_incident *x)
     const struct twin_verdict *v = x->verdict;
     struct tw_buf line = {0};
     tw_buf_puts(b, "# Incident: two runs that ");
-    tw_buf_puts(b, v->outcome == TWIN_DIFFER ? "parted\n\n" : v->outcome == TWIN_WITHIN_TOLERANCE ? "differ within the tolerance\n\n" : "were compared\n\n");
+    tw_buf_puts(b, v->outcome == TWIN_DIFFER             ? "parted\n\n"
+                   : v->outcome == TWIN_WITHIN_TOLERANCE ? "differ within the tolerance\n\n"
+                                                         : "were compared\n\n");
     tw_buf_printf(b, "**%s**: ", twin_verdict_name(v->outcome));
     tw_say_headline(&line, v);
     code_of(b, &line);
-    tw_buf_puts(b, ". Written by twinrun from what it recorded; sections that only people can fill are marked *open*.\n\n");
+    tw_buf_puts(b, ". Written by twinrun from what it recorded; sections that only people can fill "
+                   "are marked *open*.\n\n");
 }
 
 static void what_ran(struct tw_buf *b, const struct twin_incident *x)
@@ -106,8 +112,10 @@ static void what_ran(struct tw_buf *b, const struct twin_incident *x)
     for (int i = 0; i < 2; i++)
         tw_human_count(s[i].records, c[i]);
     row(b, "records", c[0], c[1]);
-    row(b, "code", s[0].code && *s[0].code ? s[0].code : "not known", s[1].code && *s[1].code ? s[1].code : "not known");
-    row(b, "versions", s[0].versions && *s[0].versions ? s[0].versions : "not known", s[1].versions && *s[1].versions ? s[1].versions : "not known");
+    row(b, "code", s[0].code && *s[0].code ? s[0].code : "not known",
+        s[1].code && *s[1].code ? s[1].code : "not known");
+    row(b, "versions", s[0].versions && *s[0].versions ? s[0].versions : "not known",
+        s[1].versions && *s[1].versions ? s[1].versions : "not known");
     tw_buf_puts(b, "\n");
 }
 
@@ -120,10 +128,12 @@ static void worlds(struct tw_buf *b, const struct twin_incident *x)
         return;
     }
     if (x->world_count == 0) {
-        tw_buf_puts(b, "In nothing that was recorded (code, configuration, libraries, variables, processor), but for names and times.\n\n");
+        tw_buf_puts(b, "In nothing that was recorded (code, configuration, libraries, variables, "
+                       "processor), but for names and times.\n\n");
         return;
     }
-    tw_buf_puts(b, "Sorted by power to change bits.\n\n| power | | what | run A | run B |\n|---|---|---|---|---|\n");
+    tw_buf_puts(b, "Sorted by power to change bits.\n\n| power | | what | run A | run B "
+                   "|\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < x->world_count && i < MOST; i++) {
         const struct twin_incident_world *w = &x->world[i];
         tw_buf_printf(b, "| %s | %s | ", w->power, w->group);
@@ -135,7 +145,8 @@ static void worlds(struct tw_buf *b, const struct twin_incident *x)
         tw_buf_puts(b, " |\n");
     }
     if (x->world_count > MOST)
-        tw_buf_printf(b, "\n%zu more: `twinrun diff --env A B` lists all.\n", x->world_count - MOST);
+        tw_buf_printf(b, "\n%zu more: `twinrun diff --env A B` lists all.\n",
+                      x->world_count - MOST);
     tw_buf_puts(b, "\n");
 }
 
@@ -163,16 +174,21 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
     tw_say_place(&t, v->first, true);
     item(b, "where", &t);
     if (tw_is_record(v->first)) {
-        tw_buf_puts(b, v->first->role == TWIN_ORIGIN     ? "- an **origin**: its inputs were still equal in both runs\n"
-                       : v->first->role == TWIN_CARRIER ? "- a **carrier**: its inputs differed already; the origin was not seen\n"
-                                                         : "");
+        tw_buf_puts(b,
+                    v->first->role == TWIN_ORIGIN
+                        ? "- an **origin**: its inputs were still equal in both runs\n"
+                    : v->first->role == TWIN_CARRIER
+                        ? "- a **carrier**: its inputs differed already; the origin was not seen\n"
+                        : "");
         tw_say_between(&t, v->first);
         item(b, "role", &t);
         tw_say_safe(&t, v->first->op, 100);
         item(b, "operation", &t);
-        for (const char *s = v->first->site; *s; s += strcspn(s, "\n") + (s[strcspn(s, "\n")] == '\n')) {
+        for (const char *s = v->first->site; *s;
+             s += strcspn(s, "\n") + (s[strcspn(s, "\n")] == '\n')) {
             char line[400];
-            snprintf(line, sizeof line, "%.*s", (int)(strcspn(s, "\n") < 390 ? strcspn(s, "\n") : 390), s);
+            snprintf(line, sizeof line, "%.*s",
+                     (int)(strcspn(s, "\n") < 390 ? strcspn(s, "\n") : 390), s);
             tw_say_safe(&t, line, 0);
             item(b, s == v->first->site ? "source" : "called from", &t);
         }
@@ -217,8 +233,9 @@ static void cause(struct tw_buf *b, const struct twin_incident *x)
         code(b, c->cause, 300);
         tw_buf_puts(b, ". `twinrun factors` says what it is and which pin holds it still.\n\n");
     } else if (searches) {
-        tw_buf_printf(b, "Not known. %zu search%s of this command %s on record, without a cause. *open*\n\n", searches, searches == 1 ? "" : "es",
-                      searches == 1 ? "is" : "are");
+        tw_buf_printf(
+            b, "Not known. %zu search%s of this command %s on record, without a cause. *open*\n\n",
+            searches, searches == 1 ? "" : "es", searches == 1 ? "is" : "are");
     } else {
         tw_buf_puts(b, "Not known: no search of this command is on record. *open*\n\n");
     }
@@ -234,7 +251,8 @@ static void cause(struct tw_buf *b, const struct twin_incident *x)
 
 static bool passed(const char *outcome)
 {
-    return strcmp(outcome, "same") == 0 || strcmp(outcome, "within-tolerance") == 0 || strcmp(outcome, "no-divergence") == 0;
+    return strcmp(outcome, "same") == 0 || strcmp(outcome, "within-tolerance") == 0 ||
+           strcmp(outcome, "no-divergence") == 0;
 }
 
 static void checks(struct tw_buf *b, const struct twin_incident *x)
@@ -251,12 +269,15 @@ static void checks(struct tw_buf *b, const struct twin_incident *x)
         tw_buf_puts(b, "None of this command or these runs.\n\n");
         return;
     }
-    tw_buf_printf(b, "%zu of this command or these runs, %zu without \"same\".\n\n| when (UTC) | what | outcome | first divergence |\n|---|---|---|---|\n",
+    tw_buf_printf(b,
+                  "%zu of this command or these runs, %zu without \"same\".\n\n| when (UTC) | what "
+                  "| outcome | first divergence |\n|---|---|---|---|\n",
                   x->check_count, failed);
     for (size_t i = x->check_count > 20 ? x->check_count - 20 : 0; i < x->check_count; i++) {
         tw_buf_puts(b, "| ");
         when(b, x->check[i].time_ns);
-        tw_buf_printf(b, " | %s | %s%s%s | ", x->check[i].verb, passed(x->check[i].outcome) ? "" : "**", x->check[i].outcome,
+        tw_buf_printf(b, " | %s | %s%s%s | ", x->check[i].verb,
+                      passed(x->check[i].outcome) ? "" : "**", x->check[i].outcome,
                       passed(x->check[i].outcome) ? "" : "**");
         if (x->check[i].first[0])
             code(b, x->check[i].first, 200);
@@ -265,7 +286,12 @@ static void checks(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
-struct event { int64_t ns; int order; const char *text; const struct twin_incident_check *check; };
+struct event {
+    int64_t ns;
+    int order;
+    const char *text;
+    const struct twin_incident_check *check;
+};
 
 static int by_time(const void *x, const void *y)
 {
@@ -289,7 +315,9 @@ static void timeline(struct tw_buf *b, const struct twin_incident *x)
     e[n++] = (struct event){end_of(x->side[0].run), 1, "run A ended", NULL};
     e[n++] = (struct event){x->side[1].run->start_realtime_ns, 2, "run B began", NULL};
     if (x->parted_ns)
-        e[n++] = (struct event){x->parted_ns < end_of(x->side[1].run) ? x->parted_ns : end_of(x->side[1].run), 3, "run B recorded the first difference", NULL};
+        e[n++] = (struct event){x->parted_ns < end_of(x->side[1].run) ? x->parted_ns
+                                                                      : end_of(x->side[1].run),
+                                3, "run B recorded the first difference", NULL};
     e[n++] = (struct event){end_of(x->side[1].run), 4, "run B ended", NULL};
     for (size_t i = x->check_count > CHECKS ? x->check_count - CHECKS : 0; i < x->check_count; i++)
         e[n++] = (struct event){x->check[i].time_ns, 5, NULL, &x->check[i]};
@@ -308,7 +336,8 @@ static void timeline(struct tw_buf *b, const struct twin_incident *x)
 
 static void questions(struct tw_buf *b, const struct twin_incident *x)
 {
-    tw_buf_puts(b, "## Open questions\n\n- [ ] Who noticed, when, and by what?\n- [ ] Which results, models or decisions rest on run A or run B?\n");
+    tw_buf_puts(b, "## Open questions\n\n- [ ] Who noticed, when, and by what?\n- [ ] Which "
+                   "results, models or decisions rest on run A or run B?\n");
     if (!found_cause(x))
         tw_buf_puts(b, "- [ ] What is the cause?\n");
     if (x->world_known && x->world_count && strcmp(x->world[0].power, "high") == 0) {
@@ -316,14 +345,16 @@ static void questions(struct tw_buf *b, const struct twin_incident *x)
         code(b, x->world[0].what, 80);
         tw_buf_puts(b, " another one, and was that meant?\n");
     }
-    tw_buf_puts(b, "- [ ] Since when has this been so? Are older runs affected?\n- [ ] Which check would have found it earlier?\n"
+    tw_buf_puts(b, "- [ ] Since when has this been so? Are older runs affected?\n- [ ] Which check "
+                   "would have found it earlier?\n"
                    "- [ ] Who does what until when?\n\n");
 }
 
 static void commands(struct tw_buf *b, const struct twin_incident *x)
 {
     const char *a = x->side[0].run->id, *c = x->side[1].run->id;
-    tw_buf_printf(b, "## To go on\n\n```sh\ntwinrun diff %.8s %.8s\ntwinrun diff --env %.8s %.8s\n", a, c, a, c);
+    tw_buf_printf(b, "## To go on\n\n```sh\ntwinrun diff %.8s %.8s\ntwinrun diff --env %.8s %.8s\n",
+                  a, c, a, c);
     /* In a block of its own words, a command that holds a fence would end the block. */
     if (x->same_command && !strstr(x->command, "```") && !strchr(x->command, '\n')) {
         if (!found_cause(x)) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ledger knows of a run: the comparisons it took part in; and all that is left of one whose folder was removed. */
+/* What the ledger knows of a run: the comparisons it took part in; and all that is left of one
+ * whose folder was removed. */
 #include "show_ledger.h"
 
 #include "base.h"
@@ -23,8 +24,8 @@ static int text_comparison(void *user, const struct twin_ledger_comparison *c)
     char when[32];
     tw_utc_stamp(c->time_ns, when);
     tw_put_to(list->out, "%-9s %s %s: %s%s%s%s%s\n", list->any ? "" : "compared", when, c->verb,
-              c->outcome,
-              c->first[0] ? ", " : "", c->first, c->cause[0] ? ", cause: " : "", c->cause);
+              c->outcome, c->first[0] ? ", " : "", c->first, c->cause[0] ? ", cause: " : "",
+              c->cause);
     list->any = true;
     return 0;
 }
@@ -34,9 +35,12 @@ static int json_comparison(void *user, const struct twin_ledger_comparison *c)
     json_t *runs = json_array();
     for (size_t i = 0; i < c->run_count; i++)
         json_array_append_new(runs, tw_json_text(c->run_id[i]));
-    json_array_append_new(user, json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "id", tw_json_text(c->id), "time_ns", (json_int_t)c->time_ns, "verb",
-                                          tw_json_text(c->verb), "outcome", tw_json_text(c->outcome), "first", tw_json_text(c->first), "first_step",
-                                          c->first_step < 0 ? json_null() : json_integer(c->first_step), "cause", tw_json_text(c->cause), "runs", runs));
+    json_array_append_new(
+        user, json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "id", tw_json_text(c->id),
+                        "time_ns", (json_int_t)c->time_ns, "verb", tw_json_text(c->verb), "outcome",
+                        tw_json_text(c->outcome), "first", tw_json_text(c->first), "first_step",
+                        c->first_step < 0 ? json_null() : json_integer(c->first_step), "cause",
+                        tw_json_text(c->cause), "runs", runs));
     return 0;
 }
 
@@ -56,14 +60,19 @@ void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out
 
 /* ---- a run whose folder is gone */
 
-struct search { const char *spec; char *id; size_t found; };
+struct search {
+    const char *spec;
+    char *id;
+    size_t found;
+};
 
 static int match(void *user, const struct twin_ledger_run *r)
 {
     struct search *s = user;
     const char *short_id = strrchr(r->name, '-');
     size_t n = strlen(s->spec);
-    bool id = n >= 1 && strspn(s->spec, "0123456789abcdef") == n && (tw_starts(r->id, s->spec) || (short_id && tw_starts(short_id + 1, s->spec)));
+    bool id = n >= 1 && strspn(s->spec, "0123456789abcdef") == n &&
+              (tw_starts(r->id, s->spec) || (short_id && tw_starts(short_id + 1, s->spec)));
     if (!r->gone || (!id && strcmp(r->name, s->spec) != 0))
         return 0;
     s->found++;
@@ -77,16 +86,16 @@ static int text_artifact(void *user, const struct twin_ledger_artifact *a)
     struct listed *list = user;
     char size[16];
     tw_put_to(list->out, "%-9s %s  %s  %s  %s\n", list->any ? "" : "wrote", a->path,
-              tw_human_bytes(a->bytes, size),
-              a->sha256, a->kind);
+              tw_human_bytes(a->bytes, size), a->sha256, a->kind);
     list->any = true;
     return 0;
 }
 
 static int json_artifact(void *user, const struct twin_ledger_artifact *a)
 {
-    json_array_append_new(user, json_pack("{s:o, s:o, s:o, s:I}", "path", tw_json_text(a->path), "kind", tw_json_text(a->kind), "sha256", tw_json_text(a->sha256),
-                                          "bytes", (json_int_t)a->bytes));
+    json_array_append_new(user, json_pack("{s:o, s:o, s:o, s:I}", "path", tw_json_text(a->path),
+                                          "kind", tw_json_text(a->kind), "sha256",
+                                          tw_json_text(a->sha256), "bytes", (json_int_t)a->bytes));
     return 0;
 }
 
@@ -96,8 +105,7 @@ static int text_gone(void *user, const struct twin_ledger_run *r)
     FILE *out = user;
     tw_utc_stamp(r->start_ns, when);
     tw_put_to(out, "run       %s\nid        %s\ncommand   %s\nhost      %s\nbegan     %s\n",
-              r->name, r->id,
-              r->command, r->host, when);
+              r->name, r->id, r->command, r->host, when);
     tw_put_to(out, "ended     %s after %s\nsteps     %s, %s records\n", r->state,
               tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
               tw_human_count(r->records, records));
@@ -108,16 +116,19 @@ static int text_gone(void *user, const struct twin_ledger_run *r)
 static int json_gone(void *user, const struct twin_ledger_run *r)
 {
     json_t *argv = json_loads(r->argv, 0, NULL);
-    json_object_update_new(user, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:o, s:I, s:I, s:I, s:b}", "schema", "twinrun.show/1", "id", tw_json_text(r->id),
-                                           "name", tw_json_text(r->name), "label", tw_json_text(r->label), "argv", argv ? argv : json_array(), "host",
-                                           tw_json_text(r->host), "start_realtime_ns", (json_int_t)r->start_ns, "wall_s", r->wall_s, "state", tw_json_text(r->state),
-                                           "exit_code", (json_int_t)r->exit_code, "steps", (json_int_t)r->steps, "recorded", (json_int_t)r->records, "gone", 1));
+    json_object_update_new(
+        user,
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:o, s:I, s:I, s:I, s:b}", "schema",
+                  "twinrun.show/1", "id", tw_json_text(r->id), "name", tw_json_text(r->name),
+                  "label", tw_json_text(r->label), "argv", argv ? argv : json_array(), "host",
+                  tw_json_text(r->host), "start_realtime_ns", (json_int_t)r->start_ns, "wall_s",
+                  r->wall_s, "state", tw_json_text(r->state), "exit_code", (json_int_t)r->exit_code,
+                  "steps", (json_int_t)r->steps, "recorded", (json_int_t)r->records, "gone", 1));
     return 0;
 }
 
 int tw_ledger_show_gone(struct twin_ledger *l, const char *owner, const char *spec, FILE *out,
-                        json_t **json,
-                        const struct tw_front *front)
+                        json_t **json, const struct tw_front *front)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct search s = {.spec = spec};

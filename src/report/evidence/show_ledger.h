@@ -21,7 +21,6 @@ void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out
  * nothing was shown.
  */
 int tw_ledger_show_gone(struct twin_ledger *l, const char *owner, const char *spec, FILE *out,
-                        json_t **json,
-                        const struct tw_front *front);
+                        json_t **json, const struct tw_front *front);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What surrounded a run, to be read in five seconds (show --provenance), and what differs between the worlds of two (diff --env). */
+/* What surrounded a run, to be read in five seconds (show --provenance), and what differs between
+ * the worlds of two (diff --env). */
 #include "show_provenance.h"
 
 #include "base.h"
@@ -14,8 +15,8 @@ enum { WIDTH = 13, DIGITS = 12 };
 
 /* ---- lines */
 
-static void row(FILE *out, const char *name, const char *format,
-                ...) __attribute__((format(printf, 3, 4)));
+static void row(FILE *out, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 static void row(FILE *out, const char *name, const char *format, ...)
 {
@@ -43,21 +44,30 @@ static json_int_t number_of(const json_t *o, const char *key)
 
 static void code(FILE *out, const json_t *p)
 {
-    const json_t *o = json_object_get(p, "code"), *entry = json_object_get(json_object_get(p, "programs"), "entry"), *diff = json_object_get(o, "diff");
+    const json_t *o = json_object_get(p, "code");
+    const json_t *entry = json_object_get(json_object_get(p, "programs"), "entry");
+    const json_t *diff = json_object_get(o, "diff");
     struct tw_buf b = {0};
     const char *commit = text_of(o, "commit"), *branch = text_of(o, "branch");
-    size_t untracked = json_array_size(json_object_get(o, "untracked")), modules = json_array_size(json_object_get(o, "submodules"));
+    size_t untracked = json_array_size(json_object_get(o, "untracked"));
+    size_t modules = json_array_size(json_object_get(o, "submodules"));
     if (*commit)
         tw_buf_printf(&b, "commit %.*s%s%s", DIGITS, commit, *branch ? " on " : "", branch);
     else
-        tw_buf_printf(&b, "%s", *text_of(o, "top") ? "no commit yet" : *text_of(o, "why") ? text_of(o, "why") : "not known");
+        tw_buf_printf(&b, "%s",
+                      *text_of(o, "top")   ? "no commit yet"
+                      : *text_of(o, "why") ? text_of(o, "why")
+                                           : "not known");
     if (json_is_true(json_object_get(o, "dirty")))
-        tw_buf_printf(&b, ", %lld file%s changed%s%s", (long long)number_of(o, "changed_count"), number_of(o, "changed_count") == 1 ? "" : "s",
+        tw_buf_printf(&b, ", %lld file%s changed%s%s", (long long)number_of(o, "changed_count"),
+                      number_of(o, "changed_count") == 1 ? "" : "s",
                       *text_of(diff, "file") ? ", kept in " : "", text_of(diff, "file"));
     else if (json_is_false(json_object_get(o, "dirty")))
         tw_buf_puts(&b, ", clean");
     if (untracked)
-        tw_buf_printf(&b, ", %s%zu untracked", json_is_true(json_object_get(o, "untracked_all_listed")) ? "" : "more than ", untracked);
+        tw_buf_printf(&b, ", %s%zu untracked",
+                      json_is_true(json_object_get(o, "untracked_all_listed")) ? "" : "more than ",
+                      untracked);
     if (modules)
         tw_buf_printf(&b, ", %zu submodule%s", modules, modules == 1 ? "" : "s");
     row(out, "code", "%s", b.data ? b.data : "");
@@ -74,23 +84,24 @@ static void configuration(FILE *out, const json_t *p)
     const json_t *o = json_object_get(p, "config");
     json_t *item;
     size_t i;
-    row(out, "command", "canonical sha256 %.*s", DIGITS, text_of(json_object_get(o, "argv_digest"),
-                                                                 "canonical"));
-    json_array_foreach(json_object_get(o, "files"), i, item)
+    row(out, "command", "canonical sha256 %.*s", DIGITS,
+        text_of(json_object_get(o, "argv_digest"), "canonical"));
+    json_array_foreach (json_object_get(o, "files"), i, item)
         row(out, i ? "" : "config", "%s  %s %.*s%s%s", text_of(item, "path"),
             *text_of(item, "canonical") ? "canonical" : "bytes", DIGITS,
             *text_of(item, "canonical") ? text_of(item, "canonical") : text_of(item, "raw"),
             *text_of(item, "why") ? "; " : "", text_of(item, "why"));
     o = json_object_get(p, "data");
     bool any = false;
-    json_array_foreach(json_object_get(o, "verified"), i, item) {
+    json_array_foreach (json_object_get(o, "verified"), i, item) {
         row(out, any ? "" : "data", "%s  verified, root %.*s", text_of(item, "folder"), DIGITS,
             text_of(item, "root"));
         any = true;
     }
-    json_array_foreach(json_object_get(o, "named"), i, item) {
+    json_array_foreach (json_object_get(o, "named"), i, item) {
         const json_t *id = json_object_get(item, "identity");
-        if (id || strcmp(text_of(item, "kind"), "folder") == 0 || strcmp(text_of(item, "kind"), "address") == 0) {
+        if (id || strcmp(text_of(item, "kind"), "folder") == 0 ||
+            strcmp(text_of(item, "kind"), "address") == 0) {
             row(out, any ? "" : "data", "%s  %s%s%s", text_of(item, "path"),
                 id ? text_of(id, "kind") : text_of(item, "kind"),
                 *text_of(id, "revision") ? " " : "", text_of(id, "revision"));
@@ -112,14 +123,15 @@ static void pairs(FILE *out, const char *name, const json_t *o, const char *cons
 
 static void libraries(FILE *out, const json_t *p)
 {
-    static const char *const versions[] = {"torch", "cudnn", "nccl", "mpi", "numpy", "python", NULL};
+    static const char *const versions[] = {"torch", "cudnn",  "nccl", "mpi",
+                                           "numpy", "python", NULL};
     const json_t *files = json_object_get(json_object_get(p, "libraries"), "files");
     json_t *item;
     size_t i, hashed = 0, n = json_array_size(files);
     const json_t *first = json_array_get(json_object_get(p, "ranks"), 0);
     const json_t *known = json_object_get(first, "versions");
     pairs(out, "libraries", known, versions);
-    json_array_foreach((json_t *)files, i, item)
+    json_array_foreach ((json_t *)files, i, item)
         hashed += *text_of(item, "sha256") != '\0';
     if (n)
         row(out, *text_of(known, "python") ? "" : "libraries", "%zu files mapped, %s", n,
@@ -130,7 +142,8 @@ static void libraries(FILE *out, const json_t *p)
 
 static void seeds(FILE *out, const json_t *rank)
 {
-    static const char *const settings[] = {"deterministic_algorithms", "threads", "cudnn.benchmark", "matmul.allow_tf32", "hash", NULL};
+    static const char *const settings[] = {"deterministic_algorithms", "threads", "cudnn.benchmark",
+                                           "matmul.allow_tf32",        "hash",    NULL};
     static const char *const names[] = {"torch", "numpy", "random"};
     const json_t *g = json_object_get(rank, "generators");
     struct tw_buf b = {0};
@@ -139,7 +152,9 @@ static void seeds(FILE *out, const json_t *rank)
         snprintf(first, sizeof first, "%s.first", names[i]);
         snprintf(last, sizeof last, "%s.last", names[i]);
         if (*text_of(g, first))
-            tw_buf_printf(&b, "%s%s %s", b.len ? ", " : "", names[i], strcmp(text_of(g, first), text_of(g, last)) == 0 ? "not drawn from" : text_of(g, first));
+            tw_buf_printf(&b, "%s%s %s", b.len ? ", " : "", names[i],
+                          strcmp(text_of(g, first), text_of(g, last)) == 0 ? "not drawn from"
+                                                                           : text_of(g, first));
     }
     if (b.len)
         row(out, "generators", "%s (at the first record)", b.data);
@@ -149,12 +164,16 @@ static void seeds(FILE *out, const json_t *rank)
 
 static void machine(FILE *out, const json_t *p)
 {
-    const json_t *e = json_object_get(p, "environment"), *cpu = json_object_get(e, "cpu"), *a = json_object_get(p, "accelerators"), *gpu = json_array_get(json_object_get(a, "gpus"), 0),
-                 *packages = json_object_get(p, "packages"), *container = json_object_get(e, "container");
+    const json_t *e = json_object_get(p, "environment");
+    const json_t *cpu = json_object_get(e, "cpu");
+    const json_t *a = json_object_get(p, "accelerators");
+    const json_t *gpu = json_array_get(json_object_get(a, "gpus"), 0);
+    const json_t *packages = json_object_get(p, "packages");
+    const json_t *container = json_object_get(e, "container");
     row(out, "processor", "%s, %lld online, family %s model %s stepping %s, microcode %s",
         text_of(cpu, "name"), (long long)number_of(cpu, "online"), text_of(cpu, "family"),
-        text_of(cpu, "model"), text_of(cpu, "stepping"), *text_of(cpu, "microcode")
-        ? text_of(cpu, "microcode") : "not known");
+        text_of(cpu, "model"), text_of(cpu, "stepping"),
+        *text_of(cpu, "microcode") ? text_of(cpu, "microcode") : "not known");
     if (gpu)
         row(out, "accelerators", "%zu x %s, driver %s, CUDA up to %s",
             json_array_size(json_object_get(a, "gpus")), text_of(gpu, "name"), text_of(a, "driver"),
@@ -177,10 +196,10 @@ static void launch(FILE *out, const json_t *p)
     json_t *item, *hosts = json_object(), *v;
     const char *name;
     size_t i, redacted = 0;
-    json_array_foreach(json_object_get(p, "ranks"), i, item)
+    json_array_foreach (json_object_get(p, "ranks"), i, item)
         if (*text_of(item, "host"))
             json_object_set_new(hosts, text_of(item, "host"), json_true());
-    json_object_foreach(json_object_get(o, "variables"), name, v)
+    json_object_foreach (json_object_get(o, "variables"), name, v)
         redacted += json_is_string(v) && strncmp(json_string_value(v), "[redacted", 9) == 0;
     row(out, "launch", "%zu process%s recorded, %lld rank%s, %zu host%s%s%s%s%s",
         json_array_size(json_object_get(p, "ranks")),
@@ -209,8 +228,10 @@ static json_t *json_differences(const struct twin_world_differences *d)
     json_t *list = json_array();
     for (size_t i = 0; i < d->count; i++) {
         const struct twin_world_difference *x = &d->item[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o, s:I}", "power", twin_power_name(x->power), "group", x->group, "what", tw_json_text(x->what), "a",
-                                              tw_json_text(x->a), "b", tw_json_text(x->b), "count", (json_int_t)x->count));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o, s:I}", "power",
+                                              twin_power_name(x->power), "group", x->group, "what",
+                                              tw_json_text(x->what), "a", tw_json_text(x->a), "b",
+                                              tw_json_text(x->b), "count", (json_int_t)x->count));
     }
     return list;
 }
@@ -223,8 +244,8 @@ static void parity(FILE *out, const json_t *p, const struct twin_world_differenc
     for (size_t i = 0; i < d->count; i++)
         if (d->item[i].power != TWIN_POWER_NOISE)
             row(out, told++ ? "" : "parity", "%s: %s, the others: %s", d->item[i].what,
-                d->item[i].b ? d->item[i].b : "(not there)", d->item[i].a ? d->item[i].a
-                : "(not there)");
+                d->item[i].b ? d->item[i].b : "(not there)",
+                d->item[i].a ? d->item[i].a : "(not there)");
     if (!told)
         row(out, "parity", "%zu processes: the same libraries, versions, settings and variables",
             n);
@@ -243,7 +264,7 @@ static void show_world(FILE *out, const char *run, const json_t *p,
     launch(out, p);
     parity(out, p, d);
     machine(out, p);
-    json_array_foreach(json_object_get(p, "notes"), i, item)
+    json_array_foreach (json_object_get(p, "notes"), i, item)
         row(out, "note", "%s", json_string_value(item) ? json_string_value(item) : "");
     if (!json_is_true(json_object_get(p, "complete")))
         row(out, "note", "written while the job ran; its end was not seen");
@@ -276,8 +297,7 @@ int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
 static void show_differences(FILE *out, const struct twin_world_differences *d, size_t real)
 {
     static const char *const headings[] = {"decides about numbers", "may change them",
-                                           "seldom changes them",
-                                           "names and places"};
+                                           "seldom changes them", "names and places"};
     if (real == 0)
         tw_put_to(out, "SAME    the worlds are equal%s\n", d->count ? ", but for:" : "");
     else
@@ -290,8 +310,7 @@ static void show_differences(FILE *out, const struct twin_world_differences *d, 
 }
 
 int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE *out,
-                        json_t **json,
-                        bool *differ, const struct tw_front *front)
+                        json_t **json, bool *differ, const struct tw_front *front)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_world_differences d = {0};
@@ -310,8 +329,7 @@ int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE
     *differ = real > 0;
     if (rc == 0 && json)
         *json = json_pack("{s:s, s:s, s:o}", "schema", "twinrun.diff-env/1", "outcome",
-                          real ? "differ" : "same",
-                          "differences", json_differences(&d));
+                          real ? "differ" : "same", "differences", json_differences(&d));
     else if (rc == 0)
         show_differences(out, &d, real);
     twin_world_differences_free(&d);

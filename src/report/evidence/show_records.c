@@ -11,7 +11,8 @@
 #include <string.h>
 #include <twin/fingerprint.h>
 
-enum { MAX_STEP_RECORDS = 4 << 20 }; /* of one step; a trace that claims more is refused by the reader */
+/* of one step; a trace that claims more is refused by the reader */
+enum { MAX_STEP_RECORDS = 4 << 20 };
 
 struct listing {
     struct twin_trace *trace;
@@ -24,8 +25,8 @@ static bool wanted(const struct listing *l, const struct twin_series *s)
 {
     if (!l->pattern)
         return true;
-    char *key =
-        tw_printf("%s/%s/%s", twin_phase_name(s->phase), twin_kind_name(s->kind), twin_trace_string(l->trace, s->name));
+    char *key = tw_printf("%s/%s/%s", twin_phase_name(s->phase), twin_kind_name(s->kind),
+                          twin_trace_string(l->trace, s->name));
     bool hit = key && tw_glob(l->pattern, key);
     tw_free(key);
     return hit;
@@ -41,13 +42,15 @@ static void layout_text(const struct twin_layout *y, char text[160])
 }
 
 /* The final digest, as two runs on unlike shapes would compare it. */
-static void digest_text(const struct twin_trace_record *r, const struct twin_layout *y, char hex[33])
+static void digest_text(const struct twin_trace_record *r, const struct twin_layout *y,
+                        char hex[33])
 {
     uint64_t elements = 1;
     for (uint32_t i = 0; i < y->ndim; i++)
         elements *= (uint64_t)y->shape[i];
     size_t size = twin_dtype_size(y->dtype);
-    struct twin_digest d = twin_digest_finish(r->digest, elements * size, y->dtype, y->ndim, y->shape, 0);
+    struct twin_digest d = twin_digest_finish(r->digest, elements * size, y->dtype, y->ndim,
+                                              y->shape, 0);
     snprintf(hex, 33, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
 }
 
@@ -62,12 +65,12 @@ static void text_row(FILE *out, const struct listing *l, const struct twin_trace
     if (!(r->flags & TWIN_REC_UNOBSERVED))
         digest_text(r, y, hex);
     tw_put_to(out, "%6u %5u  %-10s  %-16s  %-40s %-18s %.16s", r->step, r->seq,
-              twin_phase_name(s->phase),
-           twin_kind_name(s->kind), safe ? safe : "", layout, hex);
+              twin_phase_name(s->phase), twin_kind_name(s->kind), safe ? safe : "", layout, hex);
     if (r->occurrence)
         tw_put_to(out, "  #%u", r->occurrence);
     if ((r->flags & TWIN_REC_STATS) && r->stats.count) {
-        uint64_t bad = r->stats.nan + r->stats.pos_inf + r->stats.neg_inf, finite = r->stats.count - bad;
+        uint64_t bad = r->stats.nan + r->stats.pos_inf + r->stats.neg_inf;
+        uint64_t finite = r->stats.count - bad;
         if (r->stats.count == 1 && finite == 1)
             tw_put_to(out, "  value %.9g", r->stats.sum);
         else
@@ -75,13 +78,14 @@ static void text_row(FILE *out, const struct listing *l, const struct twin_trace
                       finite ? r->stats.sum / (double)finite : NAN, r->stats.min, r->stats.max);
         if (bad)
             tw_put_to(out, "  NaN %llu  Inf %llu", (unsigned long long)r->stats.nan,
-                   (unsigned long long)(r->stats.pos_inf + r->stats.neg_inf));
+                      (unsigned long long)(r->stats.pos_inf + r->stats.neg_inf));
     }
     tw_put_to(out, "\n");
     tw_free(safe);
 }
 
-static json_t *json_row(const struct listing *l, const struct twin_trace_record *r, const struct twin_series *s)
+static json_t *json_row(const struct listing *l, const struct twin_trace_record *r,
+                        const struct twin_series *s)
 {
     char hex[33];
     const struct twin_layout *y = twin_trace_layout(l->trace, r->layout);
@@ -90,22 +94,26 @@ static json_t *json_row(const struct listing *l, const struct twin_trace_record 
         json_array_append_new(shape, json_integer((json_int_t)y->shape[i]));
     digest_text(r, y, hex);
     if (r->flags & TWIN_REC_STATS)
-        stats = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "count", (json_int_t)r->stats.count,
-                          "nan", (json_int_t)r->stats.nan, "pos_inf", (json_int_t)r->stats.pos_inf, "neg_inf",
-                          (json_int_t)r->stats.neg_inf, "zeros", (json_int_t)r->stats.zeros, "min",
-                          tw_json_number(r->stats.min), "max", tw_json_number(r->stats.max), "absmax",
-                          tw_json_number(r->stats.absmax), "sum", tw_json_number(r->stats.sum), "sumsq",
-                          tw_json_number(r->stats.sumsq));
-    json_t *j = json_pack(
-        "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)r->step, "seq", (json_int_t)r->seq,
-        "occurrence", (json_int_t)r->occurrence, "phase", twin_phase_name(s->phase), "kind", twin_kind_name(s->kind),
-        "name", tw_json_text(twin_trace_string(l->trace, s->name)), "scope",
-        tw_json_text(twin_trace_string(l->trace, s->scope)), "role", tw_json_text(twin_trace_string(l->trace, s->role)),
-        "op", tw_json_text(twin_trace_string(l->trace, s->op)), "site",
-        tw_json_text(twin_trace_string(l->trace, s->site)));
+        stats = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "count",
+                          (json_int_t)r->stats.count, "nan", (json_int_t)r->stats.nan, "pos_inf",
+                          (json_int_t)r->stats.pos_inf, "neg_inf", (json_int_t)r->stats.neg_inf,
+                          "zeros", (json_int_t)r->stats.zeros, "min", tw_json_number(r->stats.min),
+                          "max", tw_json_number(r->stats.max), "absmax",
+                          tw_json_number(r->stats.absmax), "sum", tw_json_number(r->stats.sum),
+                          "sumsq", tw_json_number(r->stats.sumsq));
+    json_t *j = json_pack("{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "step",
+                          (json_int_t)r->step, "seq", (json_int_t)r->seq, "occurrence",
+                          (json_int_t)r->occurrence, "phase", twin_phase_name(s->phase), "kind",
+                          twin_kind_name(s->kind), "name",
+                          tw_json_text(twin_trace_string(l->trace, s->name)), "scope",
+                          tw_json_text(twin_trace_string(l->trace, s->scope)), "role",
+                          tw_json_text(twin_trace_string(l->trace, s->role)), "op",
+                          tw_json_text(twin_trace_string(l->trace, s->op)), "site",
+                          tw_json_text(twin_trace_string(l->trace, s->site)));
     json_object_set_new(j, "dtype", json_string(twin_dtype_name(y->dtype)));
     json_object_set_new(j, "shape", shape);
-    json_object_set_new(j, "digest", r->flags & TWIN_REC_UNOBSERVED ? json_null() : json_string(hex));
+    json_object_set_new(j, "digest",
+                        r->flags & TWIN_REC_UNOBSERVED ? json_null() : json_string(hex));
     json_object_set_new(j, "stats", stats ? stats : json_null());
     const struct twin_trace_info *info = twin_trace_info(l->trace);
     json_object_set_new(j, "rank", json_integer(info->rank));
@@ -127,16 +135,14 @@ static int on_record(void *user, const struct twin_trace_record *r)
 }
 
 int tw_show_records(struct twin_trace *t, const char *path, const struct tw_records_asked *asked,
-                    FILE *out,
-                    json_t *rows, const struct tw_front *front)
+                    FILE *out, json_t *rows, const struct tw_front *front)
 {
     struct listing l = {.trace = t, .pattern = asked->pattern, .rows = rows, .out = out};
     struct twin_error err = TWIN_ERROR_INIT;
     int rc;
     if (!rows)
         tw_put_to(out, "%s\n%6s %5s  %-10s  %-16s  %-40s %-18s %s\n", tw_base_name(path), "step",
-                  "seq",
-                  "phase", "kind", "name", "layout", "digest");
+                  "seq", "phase", "kind", "name", "layout", "digest");
     if (asked->one_step) {
         struct twin_trace_record *records = NULL;
         size_t count = 0;

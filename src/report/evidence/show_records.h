@@ -20,7 +20,6 @@ struct tw_records_asked {
  * TWIN_E*, said.
  */
 int tw_show_records(struct twin_trace *t, const char *path, const struct tw_records_asked *asked,
-                    FILE *out,
-                    json_t *rows, const struct tw_front *front);
+                    FILE *out, json_t *rows, const struct tw_front *front);
 
 #endif

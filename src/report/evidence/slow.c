@@ -17,8 +17,10 @@ enum { SHOWN = 6 }; /* counters of a slow stretch in the text */
 static json_t *moved_json(const struct twin_moved *m)
 {
     const struct twin_counter_info *i = twin_counter_info(m->counter);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "counter", i->key, "rho", tw_json_number(m->rho), "p", tw_json_number(m->p), "p_holm", tw_json_number(m->adjusted),
-                     "usual", tw_json_number(m->usual), "slow", tw_json_number(m->slow), "share", tw_json_number(m->share));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "counter", i->key, "rho",
+                     tw_json_number(m->rho), "p", tw_json_number(m->p), "p_holm",
+                     tw_json_number(m->adjusted), "usual", tw_json_number(m->usual), "slow",
+                     tw_json_number(m->slow), "share", tw_json_number(m->share));
 }
 
 static const char *outcome_name(enum twin_dip_outcome o)
@@ -32,13 +34,18 @@ static json_t *rank_json(const struct twin_telemetry_process *p, const struct tw
     for (size_t i = 0; d->outcome == TWIN_DIP_FOUND && i < d->tested; i++)
         json_array_append_new(moved, moved_json(&d->moved[i]));
     char *sentence = twin_dip_sentence(d);
-    json_t *o = json_pack("{s:i, s:i, s:i, s:I, s:I, s:s, s:I, s:o, s:o}", "rank", p->rank, "world", p->world, "pid", p->pid, "steps", (json_int_t)p->steps, "rows",
-                          (json_int_t)p->rows, "outcome", outcome_name(d->outcome), "blocks", (json_int_t)d->blocks, "visible",
-                          d->outcome == TWIN_DIP_TOO_FEW ? json_null() : tw_json_number(d->visible), "sentence", tw_json_text(sentence ? sentence : ""));
+    json_t *o = json_pack("{s:i, s:i, s:i, s:I, s:I, s:s, s:I, s:o, s:o}", "rank", p->rank, "world",
+                          p->world, "pid", p->pid, "steps", (json_int_t)p->steps, "rows",
+                          (json_int_t)p->rows, "outcome", outcome_name(d->outcome), "blocks",
+                          (json_int_t)d->blocks, "visible",
+                          d->outcome == TWIN_DIP_TOO_FEW ? json_null() : tw_json_number(d->visible),
+                          "sentence", tw_json_text(sentence ? sentence : ""));
     tw_free(sentence);
     if (d->outcome == TWIN_DIP_NONE) {
         json_object_set_new(o, "unsteady", json_boolean(d->unsteady));
-        json_object_set_new(o, "step_s", json_pack("[o, o, o]", tw_json_number(d->fastest_s), tw_json_number(d->median_s), tw_json_number(d->slowest_s)));
+        json_object_set_new(o, "step_s",
+                            json_pack("[o, o, o]", tw_json_number(d->fastest_s),
+                                      tw_json_number(d->median_s), tw_json_number(d->slowest_s)));
     }
     if (d->outcome == TWIN_DIP_FOUND) {
         json_object_set_new(o, "first", json_integer(d->first));
@@ -46,7 +53,8 @@ static json_t *rank_json(const struct twin_telemetry_process *p, const struct tw
         json_object_set_new(o, "usual_s", tw_json_number(d->usual_s));
         json_object_set_new(o, "slow_s", tw_json_number(d->slow_s));
         json_object_set_new(o, "slower", tw_json_number(d->slower));
-        json_object_set_new(o, "interval", json_pack("[o, o]", tw_json_number(d->low), tw_json_number(d->high)));
+        json_object_set_new(o, "interval",
+                            json_pack("[o, o]", tw_json_number(d->low), tw_json_number(d->high)));
         json_object_set_new(o, "p", tw_json_number(d->p));
         json_object_set_new(o, "cause", json_string(twin_cause_name(d->cause)));
         json_object_set_new(o, "advice", json_string(twin_cause_advice(d->cause)));
@@ -79,7 +87,8 @@ static void rank_text(FILE *out, const struct twin_telemetry_process *p, const s
     tw_put_to(out, "        %.3g ms per step, %.3g ms elsewhere; from %.1f s to %.1f s\n",
               1e3 * d->slow_s, 1e3 * d->usual_s, d->start_s, d->end_s);
     size_t shown = 0;
-    for (size_t i = 0; i < d->tested && shown < SHOWN && d->moved[i].adjusted <= .05; i++, shown++) {
+    for (size_t i = 0; i < d->tested && shown < SHOWN && d->moved[i].adjusted <= .05;
+         i++, shown++) {
         const struct twin_moved *m = &d->moved[i];
         const struct twin_counter_info *c = twin_counter_info(m->counter);
         bool seconds = strcmp(c->unit, "s") == 0;
@@ -121,7 +130,8 @@ static const char *word_of(const json_t *rank, const char *key)
     return s ? s : json_string_value(json_object_get(rank, key));
 }
 
-/* "its processor is AMD EPYC 7763, those of the others Xeon 8480", when all others have another one than this rank; else NULL. malloc'ed. */
+/* "its processor is AMD EPYC 7763, those of the others Xeon 8480", when all others have another one
+ * than this rank; else NULL. malloc'ed. */
 static char *other_machine(const struct twin_run *r, int slow)
 {
     static const char *const keys[] = {"cpu", "host"};
@@ -132,19 +142,22 @@ static char *other_machine(const struct twin_run *r, int slow)
     for (size_t k = 0; k < 2 && !found; k++) {
         const char *mine = NULL, *theirs = NULL;
         bool shared = false;
-        json_array_foreach(json_object_get(p, "ranks"), i, rank)
+        json_array_foreach (json_object_get(p, "ranks"), i, rank)
             if (json_integer_value(json_object_get(rank, "rank")) == slow)
                 mine = word_of(rank, keys[k]);
-        json_array_foreach(json_object_get(p, "ranks"), i, rank) {
+        json_array_foreach (json_object_get(p, "ranks"), i, rank) {
             const char *w = word_of(rank, keys[k]);
             if (json_integer_value(json_object_get(rank, "rank")) == slow || !w)
                 continue;
             theirs = w;
             shared |= mine && strcmp(mine, w) == 0;
         }
-        char *a = mine && theirs && !shared ? tw_printable(mine, strnlen(mine, 80)) : NULL, *b = a ? tw_printable(theirs, strnlen(theirs, 80)) : NULL;
+        char *a = mine && theirs && !shared ? tw_printable(mine, strnlen(mine, 80)) : NULL;
+        char *b = a ? tw_printable(theirs, strnlen(theirs, 80)) : NULL;
         if (b)
-            found = tw_printf(k == 0 ? "its processor is %s, the others' %s" : "it runs on %s, the others on %s", a, b);
+            found = tw_printf(k == 0 ? "its processor is %s, the others' %s"
+                                     : "it runs on %s, the others on %s",
+                              a, b);
         tw_free(a);
         tw_free(b);
     }
@@ -160,16 +173,23 @@ static const char *uneven_name(enum twin_uneven_outcome o)
 static json_t *uneven_json(const struct twin_uneven *u, const char *machine)
 {
     char *sentence = twin_uneven_sentence(u);
-    json_t *o = json_pack("{s:s, s:I, s:b, s:o}", "outcome", uneven_name(u->outcome), "ranks", (json_int_t)u->ranks, "spin", (int)u->spin, "sentence",
+    json_t *o = json_pack("{s:s, s:I, s:b, s:o}", "outcome", uneven_name(u->outcome), "ranks",
+                          (json_int_t)u->ranks, "spin", (int)u->spin, "sentence",
                           tw_json_text(sentence ? sentence : ""));
     tw_free(sentence);
     if (u->outcome != TWIN_UNEVEN_FOUND)
         return o;
-    json_object_update_new(o, json_pack("{s:i, s:I, s:o, s:[o,o], s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:s}", "rank", u->rank, "slow_ranks", (json_int_t)u->slow_ranks, "slower",
-                                        tw_json_number(u->slower), "interval", tw_json_number(u->low), tw_json_number(u->high), "p", tw_json_number(u->p), "above", tw_json_number(u->above),
-                                        "step_s", tw_json_number(u->step_s), "own_s", tw_json_number(u->own_s), "others_s", tw_json_number(u->others_s), "wait_s",
-                                        tw_json_number(u->wait_s), "others_wait_s", tw_json_number(u->others_wait_s), "of", u->waits ? "waiting" : "running", "machine",
-                                        machine ? tw_json_text(machine) : json_null(), "advice", twin_uneven_advice(u)));
+    json_object_update_new(
+        o,
+        json_pack("{s:i, s:I, s:o, s:[o,o], s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:s}",
+                  "rank", u->rank, "slow_ranks", (json_int_t)u->slow_ranks, "slower",
+                  tw_json_number(u->slower), "interval", tw_json_number(u->low),
+                  tw_json_number(u->high), "p", tw_json_number(u->p), "above",
+                  tw_json_number(u->above), "step_s", tw_json_number(u->step_s), "own_s",
+                  tw_json_number(u->own_s), "others_s", tw_json_number(u->others_s), "wait_s",
+                  tw_json_number(u->wait_s), "others_wait_s", tw_json_number(u->others_wait_s),
+                  "of", u->waits ? "waiting" : "running", "machine",
+                  machine ? tw_json_text(machine) : json_null(), "advice", twin_uneven_advice(u)));
     return o;
 }
 
@@ -214,8 +234,8 @@ static int compare_ranks(const struct slow_sink *sink, const struct twin_run *r,
 
 /* ---- what could not be seen */
 
-/* No sensor, or no permission to read it, or another machine than the launcher's: what then moved is not known, which is not the same as nothing. GPUs
- * that are not there are no news. */
+/* No sensor, or no permission to read it, or another machine than the launcher's: what then moved
+ * is not known, which is not the same as nothing. GPUs that are not there are no news. */
 static bool unseen(const struct twin_telemetry *t, enum twin_counter c)
 {
     if (c >= TWIN_COUNTER_GPU_BUSY)
@@ -244,8 +264,8 @@ static void unseen_text(FILE *out, const struct twin_telemetry *t)
     n += !t->host;
     for (int c = 0; c < (t->host ? TWIN_COUNTERS : TWIN_COUNTER_BUSY); c++)
         if (unseen(t, (enum twin_counter)c))
-            tw_put_to(out, "%s%s", n++ ? ", " : "not seen: ",
-                      twin_counter_info((enum twin_counter)c)->name);
+            tw_put_to(out, "%s%s",
+                      n++ ? ", " : "not seen: ", twin_counter_info((enum twin_counter)c)->name);
     if (n)
         tw_put_to(out, " (no such sensor, or no permission to read it)\n");
 }
@@ -280,8 +300,9 @@ int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json, const str
     struct twin_telemetry *t = NULL;
     int rc = twin_telemetry_load(r->dir, &t, &err);
     if (rc == TWIN_ENOENT)
-        tw_front_trouble(front, &err, "report: nothing is known of this run's speed; "
-                         "record it with this twinrun and without --no-telemetry");
+        tw_front_trouble(front, &err,
+                         "report: nothing is known of this run's speed; record it with this "
+                         "twinrun and without --no-telemetry");
     else if (rc != 0)
         tw_front_trouble(front, &err, "report: cannot read the telemetry");
     if (rc != 0)
@@ -292,9 +313,9 @@ int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json, const str
         rc = report_ranks(&sink, t, ranks);
     if (rc == 0 && json)
         *json = json_pack("{s:s, s:s, s:o, s:b, s:i, s:o, s:O, s:O?}", "schema", "twinrun.report/1",
-                          "kind", "speed", "dir", tw_json_text(r->dir), "host_counters", (int)t->host,
-                          "cpus", (int)t->cpus, "unseen", unseen_json(t), "ranks", ranks,
-                          "uneven", uneven);
+                          "kind", "speed", "dir", tw_json_text(r->dir), "host_counters",
+                          (int)t->host, "cpus", (int)t->cpus, "unseen", unseen_json(t), "ranks",
+                          ranks, "uneven", uneven);
     else if (rc == 0)
         unseen_text(out, t);
     json_decref(ranks);

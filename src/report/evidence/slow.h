@@ -9,9 +9,11 @@
 #include <twin/run.h>
 
 /*
- * Reads the telemetry of a run and writes what is found: as text to out, or, where json is not NULL, into *json (the
- * caller's; NULL: no memory). What went wrong is said to front. 0, or a TWIN_E*.
+ * Reads the telemetry of a run and writes what is found: as text to out, or, where json is not
+ * NULL, into *json (the caller's; NULL: no memory). What went wrong is said to front. 0, or a
+ * TWIN_E*.
  */
-int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json, const struct tw_front *front);
+int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json,
+                   const struct tw_front *front);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page of a search for a cause. Its first screen answers: what was found, what to change, how sure that is. */
+/* The page of a search for a cause. Its first screen answers: what was found, what to change, how
+ * sure that is. */
 #include "html.h"
 #include "page.h"
 #include "verdict_page.h"
@@ -45,15 +46,17 @@ static void count_cell(struct twin_page *p, int64_t n)
 static void head(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf about = {0};
-    tw_buf_printf(&about, "twinrun isolate, %u run%s, %.1f s: %s", x->runs, x->runs == 1 ? "" : "s", x->seconds, x->command);
+    tw_buf_printf(&about, "twinrun isolate, %u run%s, %.1f s: %s", x->runs, x->runs == 1 ? "" : "s",
+                  x->seconds, x->command);
     if (about.failed)
         p->body.failed = about.failed;
     else
         twin_page_verdict(p, x->mood, x->outcome, x->sentence, about.data);
     tw_buf_free(&about);
     if (x->arms)
-        twin_page_small(p, "Two commands: on this page the natural runs are those of B, beside A's first, with which all are compared; \"pinned\" means as in "
-                           "A, \"free\" as in B.");
+        twin_page_small(
+            p, "Two commands: on this page the natural runs are those of B, beside A's first, with "
+               "which all are compared; \"pinned\" means as in A, \"free\" as in B.");
 }
 
 static void where(struct twin_page *p, const struct twin_isolation *x)
@@ -76,14 +79,18 @@ static void where(struct twin_page *p, const struct twin_isolation *x)
 static void remaining(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf text = {0};
-    tw_buf_printf(&text, "with all causes pinned at most %.0f%% of comparisons part (95%%; %llu of %llu did)", 100 * x->bound,
-                  (unsigned long long)x->left_parted, (unsigned long long)x->left);
+    tw_buf_printf(
+        &text, "with all causes pinned at most %.0f%% of comparisons part (95%%; %llu of %llu did)",
+        100 * x->bound, (unsigned long long)x->left_parted, (unsigned long long)x->left);
     if (x->more)
-        tw_buf_printf(&text, "; %u more clean runs would show that this is all there is (--thorough)", x->more);
+        tw_buf_printf(&text,
+                      "; %u more clean runs would show that this is all there is (--thorough)",
+                      x->more);
     fact_of(p, "Remaining", &text);
 }
 
-static void cause(struct twin_page *p, const struct twin_isolation *x, const struct twin_isolation_cause *c)
+static void cause(struct twin_page *p, const struct twin_isolation *x,
+                  const struct twin_isolation_cause *c)
 {
     struct tw_buf text = {0};
     tw_buf_printf(&text, "Cause: %s", c->factor);
@@ -98,10 +105,12 @@ static void cause(struct twin_page *p, const struct twin_isolation *x, const str
         twin_page_fact(p, i ? "" : "Where", "%s", c->consumer[i]);
     where(p, x);
     twin_page_fact(p, "Knob", "%s (%s)", c->pin, c->how);
-    twin_page_fact(p, "Evidence", "left free, %llu of %llu %s part; pinned, %llu of %llu", (unsigned long long)c->free_parted,
-                   (unsigned long long)c->free_trials, x->unit, (unsigned long long)c->pinned_parted, (unsigned long long)c->pinned_trials);
-    twin_page_fact(p, "The pin matters", "p = %.2g; %.2g for all confirmations that a search may make (criterion: %g)", c->p,
-                   c->p_adjusted, x->alpha);
+    twin_page_fact(p, "Evidence", "left free, %llu of %llu %s part; pinned, %llu of %llu",
+                   (unsigned long long)c->free_parted, (unsigned long long)c->free_trials, x->unit,
+                   (unsigned long long)c->pinned_parted, (unsigned long long)c->pinned_trials);
+    twin_page_fact(p, "The pin matters",
+                   "p = %.2g; %.2g for all confirmations that a search may make (criterion: %g)",
+                   c->p, c->p_adjusted, x->alpha);
     remaining(p, x);
     fact_owned(p, "Cost of the pin", twin_isolation_cost_text(&c->cost));
     twin_page_fact(p, "Did the same", "%s", c->alternatives);
@@ -123,10 +132,15 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
         twin_page_facts(p, "");
         where(p, x);
         if (x->baseline)
-            twin_page_fact(p, "Evidence", "%llu of %llu comparisons of natural runs part (95%% interval of the rate: %.3g to %.3g)",
-                           (unsigned long long)x->baseline_parted, (unsigned long long)x->baseline, x->rate_low, x->rate_high);
+            twin_page_fact(p, "Evidence",
+                           "%llu of %llu comparisons of natural runs part (95%% interval of the "
+                           "rate: %.3g to %.3g)",
+                           (unsigned long long)x->baseline_parted, (unsigned long long)x->baseline,
+                           x->rate_low, x->rate_high);
         if (isfinite(x->bound))
-            twin_page_fact(p, "Bound", "a divergence in up to %.3g of comparisons cannot be excluded (95%%)", x->bound);
+            twin_page_fact(p, "Bound",
+                           "a divergence in up to %.3g of comparisons cannot be excluded (95%%)",
+                           x->bound);
         twin_page_fact(p, "Suspects", "%s", x->suspects);
         twin_page_facts_end(p);
     }
@@ -150,8 +164,10 @@ static double last_step(const struct twin_isolation *x)
 
 static void tree(struct twin_page *p, const struct twin_isolation *x, char *const *label)
 {
-    twin_page_tree(p, "Which runs are equal, and until when?", "A line that leaves another one: from that step on these runs compute something else.", &x->tree,
-                   (const char *const *)label, (uint64_t)last_step(x));
+    twin_page_tree(
+        p, "Which runs are equal, and until when?",
+        "A line that leaves another one: from that step on these runs compute something else.",
+        &x->tree, (const char *const *)label, (uint64_t)last_step(x));
 }
 
 static void strip(struct twin_page *p, const struct twin_isolation *x)
@@ -164,8 +180,10 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
         if (!r->natural)
             continue;
         double at = r->parted && r->step >= 0 ? 100 * (double)r->step / last : 100;
-        tw_buf_printf(b, "<span>run %u</span><svg height=\"24\" aria-hidden=\"true\"><line x1=\"0\" x2=\"100%%\" y1=\"12\" y2=\"12\" class=\"rest\"/>"
-                         "<line x1=\"0\" x2=\"%.2f%%\" y1=\"12\" y2=\"12\" class=\"trunk\"/>",
+        tw_buf_printf(b,
+                      "<span>run %u</span><svg height=\"24\" aria-hidden=\"true\"><line x1=\"0\" "
+                      "x2=\"100%%\" y1=\"12\" y2=\"12\" class=\"rest\"/><line x1=\"0\" "
+                      "x2=\"%.2f%%\" y1=\"12\" y2=\"12\" class=\"trunk\"/>",
                       r->number, at);
         if (r->parted)
             tw_buf_printf(b, "<circle cx=\"%.2f%%\" cy=\"12\" r=\"5\"/>", at);
@@ -199,14 +217,18 @@ static void natural(struct twin_page *p, const struct twin_isolation *x)
         tw_free(label[i]);
     tw_free(label);
     twin_page_heading(p, "Natural runs: at which step does each differ from the reference?");
-    twin_page_text(p, "%llu of %llu comparisons left the usual class; 95%% interval of the rate: %.3g to %.3g.", (unsigned long long)x->baseline_parted,
-                   (unsigned long long)x->baseline, x->rate_low, x->rate_high);
+    twin_page_text(
+        p,
+        "%llu of %llu comparisons left the usual class; 95%% interval of the rate: %.3g to %.3g.",
+        (unsigned long long)x->baseline_parted, (unsigned long long)x->baseline, x->rate_low,
+        x->rate_high);
     strip(p, x);
 }
 
 /* ---- tables */
 
-static void hypotheses(struct twin_page *p, const char *factors, const struct twin_isolation_contrast *list, size_t count)
+static void hypotheses(struct twin_page *p, const char *factors,
+                       const struct twin_isolation_contrast *list, size_t count)
 {
     const char *const names[] = {factors, "Compared", "Answer", "Step", "Layer", NULL};
     if (count == 0)
@@ -216,7 +238,10 @@ static void hypotheses(struct twin_page *p, const char *factors, const struct tw
         const struct twin_isolation_contrast *c = &list[i];
         twin_page_cell(p, "%s", c->factors);
         count_cell(p, (int64_t)c->compared);
-        twin_page_cell_mood(p, c->parted ? TWIN_MOOD_FOUND : TWIN_MOOD_CLEAN, c->parted ? "parted" : c->compared ? "clean" : "not tried");
+        twin_page_cell_mood(p, c->parted ? TWIN_MOOD_FOUND : TWIN_MOOD_CLEAN,
+                            c->parted     ? "parted"
+                            : c->compared ? "clean"
+                                          : "not tried");
         count_cell(p, c->step);
         twin_page_cell(p, "%s", c->layer);
     }
@@ -228,17 +253,20 @@ static void contrasts(struct twin_page *p, const struct twin_isolation *x)
     if (x->contrast_count + x->pins_count == 0)
         return;
     twin_page_heading(p, "Hypotheses: which factors make runs part?");
-    twin_page_small(p, "What was tried to choose the suspects. The choice does not testify: that is what the confirmation is for.");
+    twin_page_small(p, "What was tried to choose the suspects. The choice does not testify: that "
+                       "is what the confirmation is for.");
     hypotheses(p, "Natural runs with these pinned", x->pins, x->pins_count);
     hypotheses(p, "All pinned, with these free", x->contrast, x->contrast_count);
 }
 
 static void confirmation(struct twin_page *p, const struct twin_isolation *x)
 {
-    static const char *const names[] = {"Factor", "Left free: parted", "of", "Pinned: parted", "of", "p", "adjusted", NULL};
+    static const char *const names[] = {"Factor", "Left free: parted", "of", "Pinned: parted", "of",
+                                        "p",      "adjusted",          NULL};
     if (x->cause_count == 0)
         return;
-    twin_page_heading(p, "Confirmation: natural runs, with the suspects pinned or one of them free");
+    twin_page_heading(p,
+                      "Confirmation: natural runs, with the suspects pinned or one of them free");
     twin_page_table(p, names, "tnnnnnn");
     for (size_t i = 0; i < x->cause_count; i++) {
         const struct twin_isolation_cause *c = &x->cause[i];
@@ -251,13 +279,16 @@ static void confirmation(struct twin_page *p, const struct twin_isolation *x)
         twin_page_cell(p, "%.2g", c->p_adjusted);
     }
     twin_page_table_end(p);
-    twin_page_small(p, "p is the share of arrangements of these runs that look at least as convincing as the one that was drawn (seed %llu: %s; "
-                       "P pinned). Counted are %s: %s.", (unsigned long long)x->seed, x->arrangement, x->unit, x->unit_why);
+    twin_page_small(p,
+                    "p is the share of arrangements of these runs that look at least as convincing "
+                    "as the one that was drawn (seed %llu: %s; P pinned). Counted are %s: %s.",
+                    (unsigned long long)x->seed, x->arrangement, x->unit, x->unit_why);
 }
 
 static void all_runs(struct twin_page *p, const struct twin_isolation *x)
 {
-    static const char *const names[] = {"Run", "For", "Pinned", "Ended", "Seconds", "Answer", "Step", "Layer", NULL};
+    static const char *const names[] = {"Run",    "For",  "Pinned", "Ended", "Seconds",
+                                        "Answer", "Step", "Layer",  NULL};
     char summary[40];
     snprintf(summary, sizeof summary, "All %zu runs", x->run_count);
     twin_page_fold(p, summary);
@@ -269,7 +300,8 @@ static void all_runs(struct twin_page *p, const struct twin_isolation *x)
         twin_page_cell(p, "%s", r->pinned);
         twin_page_cell(p, "%s", r->ended);
         twin_page_cell(p, "%.2f", r->seconds);
-        twin_page_cell_mood(p, r->parted ? TWIN_MOOD_FOUND : TWIN_MOOD_CLEAN, r->parted ? "parted" : "equal");
+        twin_page_cell_mood(p, r->parted ? TWIN_MOOD_FOUND : TWIN_MOOD_CLEAN,
+                            r->parted ? "parted" : "equal");
         count_cell(p, r->parted ? r->step : -1);
         twin_page_cell(p, "%s", r->layer);
     }
@@ -281,7 +313,10 @@ static void method(struct twin_page *p, const struct twin_isolation *x)
 {
     twin_page_heading(p, "Plan, written before the first run");
     twin_page_code(p, x->plan);
-    twin_page_small(p, "alpha %g and beta %g are error rates of the whole procedure. The log, the plan and this page are in %s.", x->alpha, x->beta, x->folder);
+    twin_page_small(p,
+                    "alpha %g and beta %g are error rates of the whole procedure. The log, the "
+                    "plan and this page are in %s.",
+                    x->alpha, x->beta, x->folder);
 }
 
 static void notes(struct twin_page *p, const struct twin_isolation *x)

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <twin/isolation.h>
 
-static void say_runs(struct tw_buf *b, const struct twin_isolation *x, const struct twin_branch *branch)
+static void say_runs(struct tw_buf *b, const struct twin_isolation *x,
+                     const struct twin_branch *branch)
 {
     enum { SHOWN = 8 };
     tw_buf_puts(b, branch->members == 1 ? "run" : "runs");
@@ -48,8 +49,10 @@ char *twin_isolation_cost_text(const struct twin_isolation_cost *c)
         return tw_buf_steal(&b);
     }
     if (!isfinite(c->ratio)) {
-        tw_buf_printf(&b, "not known from these runs (%zu whole run%s with the pin, %zu without; 3 of each are needed)", c->with, c->with == 1 ? "" : "s",
-                      c->without);
+        tw_buf_printf(&b,
+                      "not known from these runs (%zu whole run%s with the pin, %zu without; 3 of "
+                      "each are needed)",
+                      c->with, c->with == 1 ? "" : "s", c->without);
         return tw_buf_steal(&b);
     }
     tw_buf_printf(&b, "%.3g times as long (", c->ratio);

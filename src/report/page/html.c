@@ -9,9 +9,12 @@
 #include <zlib.h>
 #endif
 
-/* Made from web/ by tools/page_assets.py; each ends in a NUL. The policy allows by their hashes what stands here, and nothing else. */
-#define ASSET(name) \
-    __asm__(".section .rodata\n.global tw_asset_" #name "\n.hidden tw_asset_" #name "\ntw_asset_" #name ":\n.incbin \"" TW_ASSETS "/page_" #name "\"\n.byte 0\n.previous\n"); \
+/* Made from web/ by tools/page_assets.py; each ends in a NUL. The policy allows by their hashes
+ * what stands here, and nothing else. */
+#define ASSET(name)                                                                 \
+    __asm__(".section .rodata\n.global tw_asset_" #name "\n.hidden tw_asset_" #name \
+            "\ntw_asset_" #name ":\n.incbin \"" TW_ASSETS "/page_" #name            \
+            "\"\n.byte 0\n.previous\n");                                            \
     extern const char tw_asset_##name[]
 ASSET(style);  /* CSS */
 ASSET(boot);   /* JavaScript: unpacks the next */

@@ -50,7 +50,8 @@ int twin_page_finish(struct twin_page *p, char **html, size_t *bytes, struct twi
 
 /* ---- words */
 
-static void formatted(struct twin_page *p, const char *tag, const char *class, const char *format, va_list ap)
+static void formatted(struct twin_page *p, const char *tag, const char *class, const char *format,
+                      va_list ap)
 {
     struct tw_buf text = {0};
     tw_buf_vprintf(&text, format, ap);
@@ -61,7 +62,8 @@ static void formatted(struct twin_page *p, const char *tag, const char *class, c
     tw_buf_free(&text);
 }
 
-void twin_page_verdict(struct twin_page *p, enum twin_mood mood, const char *word, const char *sentence, const char *about)
+void twin_page_verdict(struct twin_page *p, enum twin_mood mood, const char *word,
+                       const char *sentence, const char *about)
 {
     tw_buf_printf(&p->body, "<header>\n<div class=\"word %s\">", mood_class[mood]);
     tw_html_text(&p->body, word);
@@ -171,7 +173,8 @@ void twin_page_table(struct twin_page *p, const char *const *columns, const char
     tw_buf_puts(&p->body, "<div class=\"wide\" tabindex=\"0\"><table>\n<thead><tr>");
     for (; columns[p->columns] && p->columns < TW_PAGE_COLUMNS; p->columns++) {
         p->align[p->columns] = align[p->columns];
-        tw_buf_printf(&p->body, "<th scope=\"col\"%s>", align[p->columns] == 'n' ? " class=\"n\"" : "");
+        tw_buf_printf(&p->body, "<th scope=\"col\"%s>",
+                      align[p->columns] == 'n' ? " class=\"n\"" : "");
         tw_html_text(&p->body, columns[p->columns]);
         tw_buf_puts(&p->body, "</th>");
     }
@@ -229,6 +232,7 @@ void tw_page_hint(struct twin_page *p, const struct twin_hint *h, const char *di
     twin_page_fact(p, "Case", "%s", h->id);
     twin_page_fact(p, "Cause there", "%s", h->cause);
     twin_page_fact(p, "Remedy there", "%s", h->fix);
-    twin_page_fact(p, "Looks alike in", "%s; whether that is what happens here was not tried", h->why);
+    twin_page_fact(p, "Looks alike in", "%s; whether that is what happens here was not tried",
+                   h->why);
     twin_page_facts_end(p);
 }

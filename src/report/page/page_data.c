@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures that a script draws: the frame in the page, and a block of data behind it (docs/internals/report.md). */
+/* Pictures that a script draws: the frame in the page, and a block of data behind it
+ * (docs/internals/report.md). */
 #include "page.h"
 
 #include "html.h"
@@ -10,13 +11,17 @@
 
 enum { SERIES_DRAWN = 64 };
 
-/* ---- a block: u32 length of the header, a header in JSON, padded so that what follows begins at a multiple of 8, arrays */
+/* ---- a block: u32 length of the header, a header in JSON, padded so that what follows begins at a
+ * multiple of 8, arrays */
 
-struct block { struct tw_buf head, arrays; };
+struct block {
+    struct tw_buf head, arrays;
+};
 
 static void json_string(struct tw_buf *b, const char *s)
 {
-    char *safe = tw_printable(s, strlen(s)); /* leaves no control characters, so two need an escape */
+    /* leaves no control characters, so two need an escape */
+    char *safe = tw_printable(s, strlen(s));
     if (!safe)
         b->failed = TWIN_ENOMEM;
     tw_buf_puts(b, "\"");
@@ -73,22 +78,30 @@ static void finish(struct twin_page *p, struct block *k, const char *question, c
         if (k->arrays.len)
             tw_buf_append(&all, k->arrays.data, k->arrays.len);
     }
-    p->data.failed = p->data.failed ? p->data.failed : k->head.failed ? k->head.failed : k->arrays.failed ? k->arrays.failed : all.failed;
+    p->data.failed = p->data.failed     ? p->data.failed
+                     : k->head.failed   ? k->head.failed
+                     : k->arrays.failed ? k->arrays.failed
+                                        : all.failed;
     tw_buf_free(&k->head);
     tw_buf_free(&k->arrays);
     snprintf(id, sizeof id, "data%u", ++p->pictures);
     tw_page_figure(p, question, caption, NULL);
-    tw_buf_printf(&p->body, "<div class=\"draw\" data-block=\"%s\"><p class=\"soft\">This picture is drawn by a script inside this file, which your browser "
-                            "does not run (it needs one of 2023 or later).</p></div>\n", id);
+    tw_buf_printf(&p->body,
+                  "<div class=\"draw\" data-block=\"%s\"><p class=\"soft\">This picture is drawn "
+                  "by a script inside this file, which your browser does not run (it needs one of "
+                  "2023 or later).</p></div>\n",
+                  id);
     tw_page_figure_end(p);
     if (!tw_page_failed(p))
         tw_html_data(&p->data, id, all.data, all.len);
     tw_buf_free(&all);
 }
 
-void tw_page_figure(struct twin_page *p, const char *question, const char *caption, const char *class)
+void tw_page_figure(struct twin_page *p, const char *question, const char *caption,
+                    const char *class)
 {
-    tw_buf_printf(&p->body, "<figure%s%s%s>\n<figcaption>", class ? " class=\"" : "", class ? class : "", class ? "\"" : "");
+    tw_buf_printf(&p->body, "<figure%s%s%s>\n<figcaption>", class ? " class=\"" : "",
+                  class ? class : "", class ? "\"" : "");
     tw_html_element(&p->body, "h2", NULL, question);
     if (*caption)
         tw_html_element(&p->body, "p", "soft", caption);
@@ -109,7 +122,8 @@ static void series_data(struct block *k, const struct twin_page_plot *plot, size
     for (size_t i = 0; i < drawn; i++) {
         const struct twin_page_series *s = &plot->series[i];
         bool interval = s->low && s->high;
-        tw_buf_printf(&k->head, "%s{\"interval\":%s,\"name\":", i ? "," : "", interval ? "true" : "false");
+        tw_buf_printf(&k->head, "%s{\"interval\":%s,\"name\":", i ? "," : "",
+                      interval ? "true" : "false");
         json_string(&k->head, s->name);
         tw_buf_puts(&k->head, "}");
         add(k, s->y, plot->count * sizeof *s->y);
@@ -135,11 +149,14 @@ static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot,
     if (plot->series_count > drawn)
         twin_page_small(p, "The first %zu of %zu series are drawn.", drawn, plot->series_count);
     if (infinite && !plot->join)
-        twin_page_small(p, "%zu infinite value%s cannot be drawn.", infinite, infinite == 1 ? "" : "s");
+        twin_page_small(p, "%zu infinite value%s cannot be drawn.", infinite,
+                        infinite == 1 ? "" : "s");
     if (below)
-        twin_page_small(p, "%zu value%s of 0 or below ha%s no place on this logarithmic axis.", below, below == 1 ? "" : "s", below == 1 ? "s" : "ve");
+        twin_page_small(p, "%zu value%s of 0 or below ha%s no place on this logarithmic axis.",
+                        below, below == 1 ? "" : "s", below == 1 ? "s" : "ve");
     if (nan && plot->nan_name)
-        twin_page_small(p, "%zu point%s left open: %s.", nan, nan == 1 ? " is" : "s are", plot->nan_name);
+        twin_page_small(p, "%zu point%s left open: %s.", nan, nan == 1 ? " is" : "s are",
+                        plot->nan_name);
 }
 
 void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
@@ -153,7 +170,8 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
     say(&k, "xName", plot->x_name);
     say(&k, "yName", plot->y_name);
     say_number(&k, "count", (double)plot->count);
-    tw_buf_printf(&k.head, ",\"logX\":%s,\"logY\":%s,\"fromZero\":%s,\"join\":%s", plot->log_x ? "true" : "false", plot->log_y ? "true" : "false",
+    tw_buf_printf(&k.head, ",\"logX\":%s,\"logY\":%s,\"fromZero\":%s,\"join\":%s",
+                  plot->log_x ? "true" : "false", plot->log_y ? "true" : "false",
                   plot->from_zero ? "true" : "false", plot->join ? "true" : "false");
     if (plot->mark_name) {
         say_number(&k, "mark", plot->mark);

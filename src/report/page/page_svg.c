@@ -11,7 +11,10 @@ enum { BINS = 40, BAR_PX = 12, HIGH_PX = 64, ROW_PX = 28 };
 
 /* ---- histograms */
 
-struct bins { double low, high; bool log, any; };
+struct bins {
+    double low, high;
+    bool log, any;
+};
 
 static bool usable(const struct twin_page_histogram *h, double x)
 {
@@ -43,7 +46,8 @@ static double edge(const struct bins *b, double share)
     return b->log ? pow(10, x) : x;
 }
 
-static void one_set(struct twin_page *p, const struct twin_page_histogram *h, const struct bins *b, const struct twin_page_set *set)
+static void one_set(struct twin_page *p, const struct twin_page_histogram *h, const struct bins *b,
+                    const struct twin_page_set *set)
 {
     size_t count[BINS] = {0}, most = 1, out = 0;
     for (size_t i = 0; i < set->count; i++) {
@@ -58,10 +62,14 @@ static void one_set(struct twin_page *p, const struct twin_page_histogram *h, co
     }
     tw_buf_puts(&p->body, "<div class=\"set\"><span>");
     tw_html_text(&p->body, set->name);
-    tw_buf_printf(&p->body, "<br><small>%zu value%s", set->count - out, set->count - out == 1 ? "" : "s");
+    tw_buf_printf(&p->body, "<br><small>%zu value%s", set->count - out,
+                  set->count - out == 1 ? "" : "s");
     if (out)
         tw_buf_printf(&p->body, ", %zu left out", out);
-    tw_buf_printf(&p->body, "</small></span><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"", BINS * BAR_PX, HIGH_PX);
+    tw_buf_printf(&p->body,
+                  "</small></span><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
+                  "role=\"img\" aria-label=\"",
+                  BINS * BAR_PX, HIGH_PX);
     tw_html_text(&p->body, set->name);
     tw_buf_printf(&p->body, ": fullest bin has %zu\">\n", most);
     for (int i = 0; i < BINS; i++) {
@@ -69,8 +77,11 @@ static void one_set(struct twin_page *p, const struct twin_page_histogram *h, co
         if (count[i] == 0)
             continue;
         high = fmax(high, 1.5); /* one value among a million is still seen */
-        tw_buf_printf(&p->body, "<rect x=\"%d\" y=\"%.2f\" width=\"%d\" height=\"%.2f\"><title>%.3g to %.3g: %zu</title></rect>\n", i * BAR_PX,
-                      HIGH_PX - high, BAR_PX - 1, high, edge(b, (double)i / BINS), edge(b, (i + 1.0) / BINS), count[i]);
+        tw_buf_printf(&p->body,
+                      "<rect x=\"%d\" y=\"%.2f\" width=\"%d\" height=\"%.2f\"><title>%.3g to %.3g: "
+                      "%zu</title></rect>\n",
+                      i * BAR_PX, HIGH_PX - high, BAR_PX - 1, high, edge(b, (double)i / BINS),
+                      edge(b, (i + 1.0) / BINS), count[i]);
     }
     tw_buf_printf(&p->body, "</svg><small>max %zu</small></div>\n", most);
 }
@@ -112,7 +123,8 @@ static void say_tree(struct tw_buf *b, const struct twin_class_tree *t, const ch
 }
 
 /* Per class its runs, beside it a line that leaves its parent's at the step where they part. */
-void twin_page_tree(struct twin_page *p, const char *question, const char *caption, const struct twin_class_tree *t, const char *const *label, uint64_t steps)
+void twin_page_tree(struct twin_page *p, const char *question, const char *caption,
+                    const struct twin_class_tree *t, const char *const *label, uint64_t steps)
 {
     struct tw_buf *b = &p->body;
     const double last = steps ? (double)steps : 1;
@@ -133,11 +145,17 @@ void twin_page_tree(struct twin_page *p, const char *question, const char *capti
         const struct twin_branch *branch = &t->branch[i];
         double left = branch->step < 0 ? 0 : fmin(100, 100 * (double)branch->step / last);
         size_t y = i * ROW_PX + ROW_PX / 2, from = branch->parent * ROW_PX + ROW_PX / 2;
-        tw_buf_printf(b, "<line x1=\"%.2f%%\" x2=\"100%%\" y1=\"%zu\" y2=\"%zu\" class=\"%s\"/>\n", left, y, y, i ? "branch" : "trunk");
+        tw_buf_printf(b, "<line x1=\"%.2f%%\" x2=\"100%%\" y1=\"%zu\" y2=\"%zu\" class=\"%s\"/>\n",
+                      left, y, y, i ? "branch" : "trunk");
         if (i)
-            tw_buf_printf(b, "<line x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%zu\" y2=\"%zu\" class=\"leave\"/><circle cx=\"%.2f%%\" cy=\"%zu\" r=\"4\"/>\n",
+            tw_buf_printf(b,
+                          "<line x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%zu\" y2=\"%zu\" "
+                          "class=\"leave\"/><circle cx=\"%.2f%%\" cy=\"%zu\" r=\"4\"/>\n",
                           left, left, from, y, left, from);
     }
-    tw_buf_printf(b, "</svg><div></div><div class=\"ends\"><span>step 0</span><span>step %llu</span></div></div>\n", (unsigned long long)(steps ? steps - 1 : 0));
+    tw_buf_printf(b,
+                  "</svg><div></div><div class=\"ends\"><span>step 0</span><span>step "
+                  "%llu</span></div></div>\n",
+                  (unsigned long long)(steps ? steps - 1 : 0));
     tw_page_figure_end(p);
 }

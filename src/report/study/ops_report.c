@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the measurements of twinrun ops mean, and how it is said: the operations that are unsafe here first. */
+/* What the measurements of twinrun ops mean, and how it is said: the operations that are unsafe
+ * here first. */
 #include "ops_report.h"
 
 #include "base.h"
@@ -20,18 +21,22 @@ enum { WIDTH = 100, NAME = 36, ROUNDS_MAX = 64 };
 
 /* Which answer a row belongs to, in the order in which they are printed. */
 enum group { UNSAFE, THREADS, FLAG, CLEAN, NOT_MEASURED, GROUPS };
-static const char *const group_names[] = {"unsafe", "depends-on-threads", "flag-acts", "clean", "not-measured"};
+static const char *const group_names[] = {"unsafe", "depends-on-threads", "flag-acts", "clean",
+                                          "not-measured"};
 
 /* What the deterministic flag does. */
 enum effect { NOTHING, OTHER_BITS, SLOWER_PATH, REPEATS, STILL_DIFFERS, RAISES };
-static const char *const effect_names[] = {"nothing", "other-bits", "slower", "repeats", "still-differs", "raises"};
-static const char *const effect_words[] = {"nothing", "other bits", "slower", "repeats", "still differs", "raises"};
+static const char *const effect_names[] = {"nothing", "other-bits",    "slower",
+                                           "repeats", "still-differs", "raises"};
+static const char *const effect_words[] = {"nothing", "other bits",    "slower",
+                                           "repeats", "still differs", "raises"};
 
 struct judged {
     enum group group;
     enum effect effect;
     struct twin_estimate cost; /* time with the flag over time without; NaN when not measured */
-    double noise;              /* upper end of the same interval for calls without the flag over calls without it */
+    /* upper end of the same interval for calls without the flag over calls without it */
+    double noise;
 };
 
 static json_int_t number(const json_t *o, const char *key)
@@ -48,7 +53,8 @@ static bool differs(const json_t *row)
     return any;
 }
 
-/* The median of the rounds' ratios, with the interval of its order statistics: times on a busy machine have wild tails. */
+/* The median of the rounds' ratios, with the interval of its order statistics: times on a busy
+ * machine have wild tails. */
 static void cost_of(const json_t *flag, struct judged *j)
 {
     const json_t *rounds = json_object_get(flag, "rounds");
@@ -136,15 +142,27 @@ static void print_head(FILE *out, const struct tw_ops_result *r, const struct tw
     const json_t *counts = counts_of(d);
     const char *capability = json_string_value(json_object_get(d->about, "capability"));
     struct tw_buf b = {0};
-    tw_buf_printf(&b, "PyTorch %s, Python %s, %s%s%s; %llu runs of each call", json_string_value(json_object_get(d->about, "torch")),
-                  json_string_value(json_object_get(d->about, "python")), on_cuda(d) ? "CUDA" : "CPU", capability ? ", " : "", capability ? capability : "",
+    tw_buf_printf(&b, "PyTorch %s, Python %s, %s%s%s; %llu runs of each call",
+                  json_string_value(json_object_get(d->about, "torch")),
+                  json_string_value(json_object_get(d->about, "python")),
+                  on_cuda(d) ? "CUDA" : "CPU", capability ? ", " : "", capability ? capability : "",
                   (unsigned long long)r->runs);
     for (size_t i = 0; !on_cuda(d) && i < json_array_size(counts); i++)
-        tw_buf_printf(&b, "%s%lld", i == 0 ? " at " : i + 1 < json_array_size(counts) ? ", " : " and ", (long long)number(json_array_get(counts, i), "threads"));
+        tw_buf_printf(&b, "%s%lld",
+                      i == 0                            ? " at "
+                      : i + 1 < json_array_size(counts) ? ", "
+                                                        : " and ",
+                      (long long)number(json_array_get(counts, i), "threads"));
     if (!on_cuda(d) && counts)
-        tw_buf_puts(&b, json_array_size(counts) == 1 && number(json_array_get(counts, 0), "threads") == 1 ? " thread" : " threads");
-    tw_buf_printf(&b, ", half of them in a second process. %llu comparison%s without a difference cannot exclude one in up to %.0f%% of calls.",
-                  (unsigned long long)r->runs - 1, r->runs == 2 ? "" : "s", 100 * twin_stats_zero_bound(r->runs - 1, 0.95));
+        tw_buf_puts(&b, json_array_size(counts) == 1 &&
+                                number(json_array_get(counts, 0), "threads") == 1
+                            ? " thread"
+                            : " threads");
+    tw_buf_printf(&b,
+                  ", half of them in a second process. %llu comparison%s without a difference "
+                  "cannot exclude one in up to %.0f%% of calls.",
+                  (unsigned long long)r->runs - 1, r->runs == 2 ? "" : "s",
+                  100 * twin_stats_zero_bound(r->runs - 1, 0.95));
     char *text = tw_buf_steal(&b), *safe = text ? tw_printable(text, strlen(text)) : NULL;
     print_wrapped(out, "", safe ? safe : "", ' ');
     tw_free(safe);
@@ -155,10 +173,15 @@ static void print_columns(FILE *out, const struct tw_ops_device *d)
 {
     const json_t *counts = counts_of(d);
     tw_put_to(out, "  %-*s", NAME, "");
-    for (size_t i = 0; i < json_array_size(counts) && i < 3; i++) { /* more do not fit; --json has them */
+    /* more do not fit; --json has them */
+    for (size_t i = 0; i < json_array_size(counts) && i < 3; i++) {
         char title[24];
         long long n = (long long)number(json_array_get(counts, i), "threads");
-        snprintf(title, sizeof title, on_cuda(d) ? "CUDA" : n == 1 ? "%lld thread" : "%lld threads", n);
+        snprintf(title, sizeof title,
+                 on_cuda(d) ? "CUDA"
+                 : n == 1   ? "%lld thread"
+                            : "%lld threads",
+                 n);
         tw_put_to(out, "  %-10s", title);
     }
     tw_put_to(out, "  %-13s  %s\n", "with the flag", "time with it");
@@ -172,7 +195,8 @@ static void print_row(FILE *out, const json_t *row, const struct judged *j)
         const json_t *t = json_array_get(list, i);
         char text[32] = "same";
         if (number(t, "differ"))
-            snprintf(text, sizeof text, "%lld of %lld%s", (long long)number(t, "differ"), (long long)number(t, "runs") - 1,
+            snprintf(text, sizeof text, "%lld of %lld%s", (long long)number(t, "differ"),
+                     (long long)number(t, "runs") - 1,
                      json_is_true(json_object_get(t, "between_processes_only")) ? "*" : "");
         tw_put_to(out, "  %-10s", text);
     }
@@ -200,7 +224,8 @@ static void print_group(FILE *out, const struct tw_ops_device *d, enum group gro
         first = false;
         print_row(out, row, &j);
         for (size_t t = 0; t < json_array_size(list); t++)
-            starred |= json_is_true(json_object_get(json_array_get(list, t), "between_processes_only"));
+            starred |= json_is_true(
+                json_object_get(json_array_get(list, t), "between_processes_only"));
         if (instead && group == UNSAFE)
             tw_put_to(out, "      instead: %s\n", instead);
     }
@@ -216,7 +241,8 @@ static void print_names(FILE *out, const struct tw_ops_device *d, enum group gro
     for (size_t i = 0; i < json_array_size(d->rows); i++) {
         const json_t *row = json_array_get(d->rows, i);
         if (judge(row).group == group)
-            tw_buf_printf(&b, "%s%s", n++ ? ", " : "", json_string_value(json_object_get(row, "name")));
+            tw_buf_printf(&b, "%s%s", n++ ? ", " : "",
+                          json_string_value(json_object_get(row, "name")));
     }
     char *text = tw_buf_steal(&b);
     if (n) {
@@ -258,10 +284,11 @@ void tw_ops_text(FILE *out, const struct tw_ops_result *r)
             print_group(out, d, UNSAFE, "UNSAFE: the same call gives other bits from run to run");
         else
             tw_put_to(out, "\nUNSAFE: none of these was seen to differ from run to run\n");
-        print_group(out, d, THREADS, "THREADS: repeats itself, but another number of threads "
-                    "gives other bits (pin: threads)");
-        print_group(out, d, FLAG, "FLAG: repeats itself here; the deterministic flag acts on it "
-                    "all the same");
+        print_group(out, d, THREADS,
+                    "THREADS: repeats itself, but another number of threads gives other bits (pin: "
+                    "threads)");
+        print_group(out, d, FLAG,
+                    "FLAG: repeats itself here; the deterministic flag acts on it all the same");
         print_names(out, d, CLEAN, "CLEAN: no difference seen, and the flag does nothing");
         print_missing(out, d);
     }
@@ -272,7 +299,8 @@ void tw_ops_text(FILE *out, const struct tw_ops_result *r)
 static json_t *row_json(const json_t *row)
 {
     struct judged j = judge(row);
-    json_t *o = json_pack("{s:O, s:s, s:O?}", "op", json_object_get(row, "name"), "verdict", group_names[j.group], "instead", json_object_get(row, "instead"));
+    json_t *o = json_pack("{s:O, s:s, s:O?}", "op", json_object_get(row, "name"), "verdict",
+                          group_names[j.group], "instead", json_object_get(row, "instead"));
     if (!o)
         return NULL;
     if (j.group == NOT_MEASURED) {
@@ -290,7 +318,8 @@ static json_t *row_json(const json_t *row)
     json_object_set_new(effect, "cost_high", tw_json_number(j.cost.interval.high));
     json_object_set_new(effect, "noise_high", tw_json_number(j.noise));
     json_object_set_new(effect, "cost_confidence", tw_json_number(j.cost.confidence));
-    json_object_set_new(effect, "rounds", json_integer((json_int_t)json_array_size(json_object_get(flag, "rounds"))));
+    json_object_set_new(effect, "rounds",
+                        json_integer((json_int_t)json_array_size(json_object_get(flag, "rounds"))));
     json_object_set(o, "threads", json_object_get(row, "threads"));
     json_object_set(o, "threads_change", json_object_get(row, "threads_change"));
     json_object_set_new(o, "flag", effect);
@@ -305,11 +334,14 @@ json_t *tw_ops_json(const struct tw_ops_result *r)
         json_t *ops = json_array();
         for (size_t k = 0; k < json_array_size(d->rows); k++)
             json_array_append_new(ops, row_json(json_array_get(d->rows, k)));
-        json_array_append_new(devices, json_pack("{s:s, s:O, s:O, s:O?, s:o}", "device", d->name, "torch", json_object_get(d->about, "torch"), "python",
-                                                 json_object_get(d->about, "python"), "capability", json_object_get(d->about, "capability"), "ops", ops));
+        json_array_append_new(devices,
+                              json_pack("{s:s, s:O, s:O, s:O?, s:o}", "device", d->name, "torch",
+                                        json_object_get(d->about, "torch"), "python",
+                                        json_object_get(d->about, "python"), "capability",
+                                        json_object_get(d->about, "capability"), "ops", ops));
     }
-    return json_pack("{s:s, s:s, s:I, s:{s:f, s:f}, s:o}", "schema", "twinrun.ops/1",
-                     "outcome", "measured", "runs", (json_int_t)r->runs, "bound", "p_differ_upper",
-                     twin_stats_zero_bound(r->runs - 1, 0.95), "confidence", 0.95,
-                     "devices", devices);
+    return json_pack("{s:s, s:s, s:I, s:{s:f, s:f}, s:o}", "schema", "twinrun.ops/1", "outcome",
+                     "measured", "runs", (json_int_t)r->runs, "bound", "p_differ_upper",
+                     twin_stats_zero_bound(r->runs - 1, 0.95), "confidence", 0.95, "devices",
+                     devices);
 }

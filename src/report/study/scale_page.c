@@ -9,9 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct curve { double x[TW_SCALE_COUNTS], y[TW_SCALE_COUNTS], low[TW_SCALE_COUNTS], high[TW_SCALE_COUNTS], ideal[TW_SCALE_COUNTS]; };
+struct curve {
+    double x[TW_SCALE_COUNTS], y[TW_SCALE_COUNTS], low[TW_SCALE_COUNTS], high[TW_SCALE_COUNTS],
+        ideal[TW_SCALE_COUNTS];
+};
 
-static void set_point(struct curve *c, size_t i, uint64_t workers, const struct twin_estimate *e, double by)
+static void set_point(struct curve *c, size_t i, uint64_t workers, const struct twin_estimate *e,
+                      double by)
 {
     c->x[i] = (double)workers;
     c->y[i] = e->value * by;
@@ -19,11 +23,23 @@ static void set_point(struct curve *c, size_t i, uint64_t workers, const struct 
     c->high[i] = e->interval.high * by;
 }
 
-static void plot(struct twin_page *p, const struct tw_scale *s, const struct curve *c, const char *question, const char *caption, const char *y_name, const char *ideal)
+static void plot(struct twin_page *p, const struct tw_scale *s, const struct curve *c,
+                 const char *question, const char *caption, const char *y_name, const char *ideal)
 {
-    const struct twin_page_series series[] = {{.name = "measured", .y = c->y, .low = c->low, .high = c->high}, {.name = ideal, .y = c->ideal}};
-    const struct twin_page_plot figure = {.question = question, .caption = caption, .x_name = "workers", .y_name = y_name, .style = TWIN_PAGE_POINTS, .from_zero = true, .x = c->x,
-                                          .count = s->counts, .series = series, .series_count = ideal ? 2 : 1, .nan_name = "not measured"};
+    const struct twin_page_series series[] = {
+        {.name = "measured", .y = c->y, .low = c->low, .high = c->high},
+        {.name = ideal, .y = c->ideal}};
+    const struct twin_page_plot figure = {.question = question,
+                                          .caption = caption,
+                                          .x_name = "workers",
+                                          .y_name = y_name,
+                                          .style = TWIN_PAGE_POINTS,
+                                          .from_zero = true,
+                                          .x = c->x,
+                                          .count = s->counts,
+                                          .series = series,
+                                          .series_count = ideal ? 2 : 1,
+                                          .nan_name = "not measured"};
     twin_page_plot(p, &figure);
 }
 
@@ -38,12 +54,18 @@ static void curves(struct twin_page *p, const struct tw_scale *s)
         const struct twin_scaling_point *q = &s->point[i];
         set_point(&rate, i, q->workers, &q->rate, 1);
         set_point(&efficiency, i, q->workers, &q->efficiency, 100);
-        rate.ideal[i] = s->point[base].rate.value * (double)q->workers / (double)s->point[base].workers;
+        rate.ideal[i] = s->point[base].rate.value * (double)q->workers /
+                        (double)s->point[base].workers;
         efficiency.ideal[i] = 100;
     }
-    plot(p, s, &rate, "How much faster do more workers make it?", "Geometric mean of the runs; bars: 95% interval between runs. The other line is what twice as many workers would do if each did as much as one of the fewest.",
+    plot(p, s, &rate, "How much faster do more workers make it?",
+         "Geometric mean of the runs; bars: 95% interval between runs. The other line is what "
+         "twice as many workers would do if each did as much as one of the fewest.",
          unit ? unit : "", "if nothing were lost");
-    plot(p, s, &efficiency, "How much of each worker is left?", "Throughput for each worker, held against the fewest workers, which have no interval of their own.", "efficiency (%)", "if nothing were lost");
+    plot(p, s, &efficiency, "How much of each worker is left?",
+         "Throughput for each worker, held against the fewest workers, which have no interval of "
+         "their own.",
+         "efficiency (%)", "if nothing were lost");
     tw_free(unit);
 }
 
@@ -61,11 +83,16 @@ static void cell_of(struct twin_page *p, const struct twin_estimate *e, double b
 
 static void tables(struct twin_page *p, const struct tw_scale *s)
 {
-    static const char *const speed[] = {"workers", "runs", "throughput", "95% interval", "efficiency (%)", "95% interval", "worker-seconds", "95% interval", NULL};
-    static const char *const latency[] = {"workers", "step p50 (ms)", "95% interval", "p90 (ms)", "95% interval", "p99 (ms)", "95% interval", NULL};
+    static const char *const speed[] = {"workers",        "runs",           "throughput",
+                                        "95% interval",   "efficiency (%)", "95% interval",
+                                        "worker-seconds", "95% interval",   NULL};
+    static const char *const latency[] = {
+        "workers",      "step p50 (ms)", "95% interval", "p90 (ms)",
+        "95% interval", "p99 (ms)",      "95% interval", NULL};
     static const char *const results[] = {"workers", "weights at the end", NULL};
     twin_page_heading(p, "The figures");
-    twin_page_small(p, "Throughput in %s a second, worker-seconds for one unit of work (%s).", s->work.unit, s->work.unit);
+    twin_page_small(p, "Throughput in %s a second, worker-seconds for one unit of work (%s).",
+                    s->work.unit, s->work.unit);
     twin_page_table(p, speed, "nnn n n ");
     for (size_t i = 0; i < s->counts; i++) {
         const struct twin_scaling_point *q = &s->point[i];
@@ -105,17 +132,28 @@ static void histogram(struct twin_page *p, const struct tw_scale *s)
     for (size_t c = 0; c < s->counts; c++) {
         size_t n = 0, at = 0;
         for (size_t i = 0; i < s->runs; i++)
-            n += s->run[i].workers == s->count[c] && tw_scale_counts(s, &s->run[i]) ? s->run[i].step_count : 0;
+            n += s->run[i].workers == s->count[c] && tw_scale_counts(s, &s->run[i])
+                     ? s->run[i].step_count
+                     : 0;
         values[c] = n ? tw_reallocarray(NULL, n, sizeof(double)) : NULL;
-        name[c] = tw_printf("%llu worker%s", (unsigned long long)s->count[c], s->count[c] == 1 ? "" : "s");
+        name[c] = tw_printf("%llu worker%s", (unsigned long long)s->count[c],
+                            s->count[c] == 1 ? "" : "s");
         if (!values[c] || !name[c])
             continue;
         for (size_t i = 0; i < s->runs; i++)
-            for (size_t k = 0; s->run[i].workers == s->count[c] && tw_scale_counts(s, &s->run[i]) && k < s->run[i].step_count; k++)
+            for (size_t k = 0; s->run[i].workers == s->count[c] && tw_scale_counts(s, &s->run[i]) &&
+                               k < s->run[i].step_count;
+                 k++)
                 values[c][at++] = 1000 * s->run[i].step[k];
         set[sets++] = (struct twin_page_set){name[c], values[c], n};
     }
-    const struct twin_page_histogram h = {.question = "How long do steps take?", .caption = "Every step behind the warm-up of every timed run, on the slowest rank of each.", .x_name = "step time (ms)", .log = true, .set = set, .sets = sets};
+    const struct twin_page_histogram h = {
+        .question = "How long do steps take?",
+        .caption = "Every step behind the warm-up of every timed run, on the slowest rank of each.",
+        .x_name = "step time (ms)",
+        .log = true,
+        .set = set,
+        .sets = sets};
     if (sets)
         twin_page_histogram(p, &h);
     for (size_t c = 0; c < s->counts; c++) {
@@ -124,15 +162,19 @@ static void histogram(struct twin_page *p, const struct tw_scale *s)
     }
 }
 
-/* What the runs of round 0 recorded, a line for each number of workers. Of a study's file alone there are no runs. */
+/* What the runs of round 0 recorded, a line for each number of workers. Of a study's file alone
+ * there are no runs. */
 static void recorded(struct twin_page *p, const struct tw_scale *s)
 {
     struct twin_run *run[TW_SCALE_COUNTS] = {NULL};
     char *label[TW_SCALE_COUNTS] = {NULL};
     size_t n = 0;
     for (size_t i = 0; s->home && i < s->runs && n < TW_SCALE_COUNTS; i++) {
-        char *path = s->run[i].round == 0 && s->run[i].good ? tw_printf("%s/runs/%s", s->home, s->run[i].run) : NULL;
-        if (path && (label[n] = tw_printf("%llu worker%s", (unsigned long long)s->run[i].workers, s->run[i].workers == 1 ? "" : "s")) != NULL) {
+        char *path = s->run[i].round == 0 && s->run[i].good
+                         ? tw_printf("%s/runs/%s", s->home, s->run[i].run)
+                         : NULL;
+        if (path && (label[n] = tw_printf("%llu worker%s", (unsigned long long)s->run[i].workers,
+                                          s->run[i].workers == 1 ? "" : "s")) != NULL) {
             if (twin_run_load(path, &run[n], NULL) == 0)
                 n++;
             else
@@ -152,11 +194,13 @@ struct twin_page *tw_scale_draw(const struct tw_scale *s)
     struct twin_page *p = twin_page_open("Scaling study");
     char *head = tw_scale_headline(s);
     if (p && head) {
-        twin_page_verdict(p, s->measured ? TWIN_MOOD_CLEAN : TWIN_MOOD_TROUBLE, "SCALING", head, s->command);
+        twin_page_verdict(p, s->measured ? TWIN_MOOD_CLEAN : TWIN_MOOD_TROUBLE, "SCALING", head,
+                          s->command);
         twin_page_facts(p, "");
         twin_page_fact(p, "measured", "%s", s->made);
         twin_page_fact(p, "with", "%s", s->configuration);
-        twin_page_fact(p, "runs", "%llu timed of each number of workers, order drawn, seed %llu", (unsigned long long)s->args.repeats, (unsigned long long)s->args.seed);
+        twin_page_fact(p, "runs", "%llu timed of each number of workers, order drawn, seed %llu",
+                       (unsigned long long)s->args.repeats, (unsigned long long)s->args.seed);
         twin_page_fact(p, "cores", "%ld", s->cores);
         twin_page_facts_end(p);
         if (s->measured)

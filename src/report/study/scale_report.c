@@ -46,14 +46,16 @@ static const char *no_interval(size_t runs)
     return runs < 2 ? "one run" : "no spread";
 }
 
-static const char *range(const struct twin_estimate *e, double by, const char *unit, size_t runs, char out[48])
+static const char *range(const struct twin_estimate *e, double by, const char *unit, size_t runs,
+                         char out[48])
 {
     char low[32], high[32];
     if (isnan(e->interval.low)) {
         snprintf(out, 48, "none: %s", no_interval(runs));
         return out;
     }
-    snprintf(out, 48, "%.15s to %.15s%s", figure(e->interval.low * by, low), figure(e->interval.high * by, high), unit);
+    snprintf(out, 48, "%.15s to %.15s%s", figure(e->interval.low * by, low),
+             figure(e->interval.high * by, high), unit);
     return out;
 }
 
@@ -67,7 +69,8 @@ static const char *span(const struct twin_estimate *e, size_t runs, char out[64]
     if (isnan(e->interval.low))
         snprintf(out, 64, "%.3g %s (%s)", e->value * by, unit, no_interval(runs));
     else
-        snprintf(out, 64, "%.3g %s (%.3g to %.3g)", e->value * by, unit, e->interval.low * by, e->interval.high * by);
+        snprintf(out, 64, "%.3g %s (%.3g to %.3g)", e->value * by, unit, e->interval.low * by,
+                 e->interval.high * by);
     return out;
 }
 
@@ -125,25 +128,31 @@ static void print_speed(FILE *out, const struct tw_scale *s)
         snprintf(c, sizeof c, "%.3g%%", 100 * p->efficiency.value);
         tw_put_to(out, "  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers,
                   p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", p->runs, b), c,
-                  p == base ? "the base" : range(&p->efficiency, 100, "%",
-                                                 p->runs < base->runs ? p->runs : base->runs, d));
+                  p == base ? "the base"
+                            : range(&p->efficiency, 100, "%",
+                                    p->runs < base->runs ? p->runs : base->runs, d));
     }
     print_cost(out, s);
     print_latency(out, s);
-    tw_put_to(out, "\n  throughput in %s/s; worker-seconds%s for one unit of work (%s); "
-              "intervals: 95%%, between runs\n", s->work.unit, s->price > 0 ? " and price" : "",
-              s->work.unit);
+    tw_put_to(out,
+              "\n  throughput in %s/s; worker-seconds%s for one unit of work (%s); intervals: "
+              "95%%, between runs\n",
+              s->work.unit, s->price > 0 ? " and price" : "", s->work.unit);
 }
 
 char *tw_scale_result_text(const struct tw_scale_result *r)
 {
     struct tw_buf b = {0};
     if (r->runs == 0)
-        tw_buf_puts(&b, r->why && strcmp(r->why, TW_SCALE_NO_RUN) == 0 ? r->why : "no weights were shown in timed runs");
+        tw_buf_puts(&b, r->why && strcmp(r->why, TW_SCALE_NO_RUN) == 0
+                            ? r->why
+                            : "no weights were shown in timed runs");
     else if (r->classes == 1)
-        tw_buf_printf(&b, "%llu run%s, one set of weights bit for bit", (unsigned long long)r->runs, r->runs == 1 ? "" : "s");
+        tw_buf_printf(&b, "%llu run%s, one set of weights bit for bit", (unsigned long long)r->runs,
+                      r->runs == 1 ? "" : "s");
     else
-        tw_buf_printf(&b, "%llu runs, %llu different sets of weights", (unsigned long long)r->runs, (unsigned long long)r->classes);
+        tw_buf_printf(&b, "%llu runs, %llu different sets of weights", (unsigned long long)r->runs,
+                      (unsigned long long)r->classes);
     if (r->compared && r->equal)
         tw_buf_puts(&b, "; equal to the base's");
     else if (r->compared && !isnan(r->distance))
@@ -157,7 +166,8 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
     if (!isnan(r->loss_distance) && r->loss_distance > 0)
         tw_buf_printf(&b, " (%.1e off)", r->loss_distance);
     if (r->broken_step)
-        tw_buf_printf(&b, "; its loss is NaN or infinite from step %llu on", (unsigned long long)r->broken_step - 1);
+        tw_buf_printf(&b, "; its loss is NaN or infinite from step %llu on",
+                      (unsigned long long)r->broken_step - 1);
     return tw_buf_steal(&b);
 }
 
@@ -189,13 +199,18 @@ char *tw_scale_headline(const struct tw_scale *s)
     else if (last == base)
         tw_buf_printf(&b, "%s only: nothing to hold that against", workers(base->workers, who));
     else {
-        tw_buf_printf(&b, "%s do %.3g times the work of %llu", workers(last->workers, who), last->speedup.value, (unsigned long long)base->workers);
+        tw_buf_printf(&b, "%s do %.3g times the work of %llu", workers(last->workers, who),
+                      last->speedup.value, (unsigned long long)base->workers);
         if (isnan(last->speedup.interval.low)) {
             tw_buf_printf(&b, ": efficiency %.3g%%; no interval: %s", 100 * last->efficiency.value,
-                          last->runs < 2 || base->runs < 2 ? "timed once only" : "the runs do not spread");
+                          last->runs < 2 || base->runs < 2 ? "timed once only"
+                                                           : "the runs do not spread");
         } else {
-            tw_buf_printf(&b, " (95%% interval %.3g to %.3g)", last->speedup.interval.low, last->speedup.interval.high);
-            tw_buf_printf(&b, ": efficiency %.3g%% (%.3g to %.3g)", 100 * last->efficiency.value, 100 * last->efficiency.interval.low, 100 * last->efficiency.interval.high);
+            tw_buf_printf(&b, " (95%% interval %.3g to %.3g)", last->speedup.interval.low,
+                          last->speedup.interval.high);
+            tw_buf_printf(&b, ": efficiency %.3g%% (%.3g to %.3g)", 100 * last->efficiency.value,
+                          100 * last->efficiency.interval.low,
+                          100 * last->efficiency.interval.high);
         }
     }
     return tw_buf_steal(&b);
@@ -238,7 +253,8 @@ static void cells(struct tw_buf *b, const struct twin_estimate *e, double by)
 
 char *tw_scale_csv(const struct tw_scale *s)
 {
-    static const char *const columns[] = {"throughput", "speedup", "efficiency", "worker_seconds", "step_p50", "step_p90", "step_p99"};
+    static const char *const columns[] = {"throughput", "speedup",  "efficiency", "worker_seconds",
+                                          "step_p50",   "step_p90", "step_p99"};
     struct tw_buf b = {0};
     tw_buf_puts(&b, "workers,runs,unit,work,oversubscribed");
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
@@ -246,7 +262,9 @@ char *tw_scale_csv(const struct tw_scale *s)
     tw_buf_puts(&b, ",outliers,mad\n");
     for (size_t c = 0; c < s->counts; c++) {
         const struct twin_scaling_point *p = &s->point[c];
-        tw_buf_printf(&b, "%llu,%zu,%s,%.17g,%d", (unsigned long long)p->workers, p->runs, s->work.unit, tw_scale_work_of(s, p->workers), s->cores > 0 && p->workers > (uint64_t)s->cores);
+        tw_buf_printf(&b, "%llu,%zu,%s,%.17g,%d", (unsigned long long)p->workers, p->runs,
+                      s->work.unit, tw_scale_work_of(s, p->workers),
+                      s->cores > 0 && p->workers > (uint64_t)s->cores);
         cells(&b, &p->rate, 1);
         cells(&b, &p->speedup, 1);
         cells(&b, &p->efficiency, 1);

@@ -15,12 +15,16 @@
 
 char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
 {
-    char *name = tw_printable(f->name, strlen(f->name)), *text = tw_printable(f->text, strlen(f->text)), *op = tw_printable(f->op, strlen(f->op)), *out = NULL;
+    char *name = tw_printable(f->name, strlen(f->name));
+    char *text = tw_printable(f->text, strlen(f->text));
+    char *op = tw_printable(f->op, strlen(f->op));
+    char *out = NULL;
     if (name && text && op) {
         char step[32] = "";
         if (with_step && f->type <= TWIN_FINDING_ORDER)
             snprintf(step, sizeof step, "step %u, rank %d, ", f->step_a, f->rank);
-        out = *name ? tw_printf("%s%s: %s of %s%s%s", step, f->layer, twin_kind_name(f->kind), name, *op ? ", op " : "", op)
+        out = *name ? tw_printf("%s%s: %s of %s%s%s", step, f->layer, twin_kind_name(f->kind), name,
+                                *op ? ", op " : "", op)
                     : tw_printf("%s%s: %s", step, f->layer, *text ? text : twin_kind_name(f->kind));
     }
     tw_free(name);
@@ -40,8 +44,9 @@ static bool confirmed(const struct tw_shrink *c)
 static void print_rate(FILE *out, const char *label, const struct tw_shrink_evidence *e)
 {
     char time[24];
-    tw_put_to(out, "%s%llu of %llu comparisons parted (at least %.0f%% do, 95%% confidence), %s a "
-              "run\n", label, (unsigned long long)e->parted, (unsigned long long)e->trials,
+    tw_put_to(out,
+              "%s%llu of %llu comparisons parted (at least %.0f%% do, 95%% confidence), %s a run\n",
+              label, (unsigned long long)e->parted, (unsigned long long)e->trials,
               100 * twin_stats_rate_lower(e->parted, e->trials, CONFIDENCE),
               tw_human_seconds(e->seconds, time));
 }
@@ -57,7 +62,8 @@ static void print_number(FILE *out, const char *name, uint64_t from, uint64_t to
 
 static void print_settings(FILE *out, const struct tw_shrink *c)
 {
-    char *bound = c->steps_why ? NULL : tw_printf("no comparison parted before step %u", c->earliest_step);
+    char *bound = c->steps_why ? NULL
+                               : tw_printf("no comparison parted before step %u", c->earliest_step);
     print_number(out, "steps", c->baseline.steps, c->now.steps ? c->now.steps : c->baseline.steps,
                  c->steps_why ? c->steps_why : bound);
     tw_free(bound);
@@ -127,15 +133,19 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
         return;
     }
     if (b->trials)
-        tw_put_to(out, "bound     %llu comparison%s without a difference; a divergence in up to "
-                  "%.1f%% of runs cannot be excluded (95%%)\n", (unsigned long long)b->trials,
-                  b->trials == 1 ? "" : "s", 100 * twin_stats_zero_bound(b->trials, CONFIDENCE));
+        tw_put_to(out,
+                  "bound     %llu comparison%s without a difference; a divergence in up to %.1f%% "
+                  "of runs cannot be excluded (95%%)\n",
+                  (unsigned long long)b->trials, b->trials == 1 ? "" : "s",
+                  100 * twin_stats_zero_bound(b->trials, CONFIDENCE));
     if (b->unseen)
-        tw_put_to(out, "note      not everything was seen: %s; twinrun shrink --level ops sees "
-                  "every operation of PyTorch\n", b->unseen);
+        tw_put_to(out,
+                  "note      not everything was seen: %s; twinrun shrink --level ops sees every "
+                  "operation of PyTorch\n",
+                  b->unseen);
     if (c->interrupted || c->out_of_budget)
-        tw_put_to(out, "note      %s\n", c->interrupted ? "interrupted" : "the budget ended "
-                  "before the job had parted");
+        tw_put_to(out, "note      %s\n",
+                  c->interrupted ? "interrupted" : "the budget ended before the job had parted");
 }
 
 /* ---- JSON */
@@ -143,15 +153,18 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
 static json_t *evidence(const struct tw_shrink_evidence *e)
 {
     struct twin_interval i = twin_stats_clopper_pearson(e->parted, e->trials, CONFIDENCE);
-    return json_pack("{s:I, s:I, s:o, s:o, s:o}", "trials", (json_int_t)e->trials, "diverged", (json_int_t)e->parted, "rate_low", tw_json_number(i.low),
-                     "rate_high", tw_json_number(i.high), "run_seconds", tw_json_number(e->seconds));
+    return json_pack("{s:I, s:I, s:o, s:o, s:o}", "trials", (json_int_t)e->trials, "diverged",
+                     (json_int_t)e->parted, "rate_low", tw_json_number(i.low), "rate_high",
+                     tw_json_number(i.high), "run_seconds", tw_json_number(e->seconds));
 }
 
 static json_t *first_json(const struct tw_shrink_evidence *e)
 {
     const struct twin_finding *f = e->verdict[0] ? e->verdict[0]->first : NULL;
-    return f ? json_pack("{s:I, s:i, s:s, s:s, s:o, s:o, s:o}", "step", (json_int_t)f->step_a, "rank", (int)f->rank, "phase", twin_phase_name(f->phase), "kind",
-                         twin_kind_name(f->kind), "layer", tw_json_text(f->layer), "name", tw_json_text(f->name), "op", tw_json_text(f->op))
+    return f ? json_pack("{s:I, s:i, s:s, s:s, s:o, s:o, s:o}", "step", (json_int_t)f->step_a,
+                         "rank", (int)f->rank, "phase", twin_phase_name(f->phase), "kind",
+                         twin_kind_name(f->kind), "layer", tw_json_text(f->layer), "name",
+                         tw_json_text(f->name), "op", tw_json_text(f->op))
              : json_null();
 }
 
@@ -160,8 +173,11 @@ static json_t *knobs(const struct tw_shrink *c)
     static const char *const kinds[] = {"ranks", "argument", "environment"};
     json_t *list = json_array();
     for (size_t i = 0; i < c->knob_count; i++)
-        json_array_append_new(list, json_pack("{s:o, s:s, s:I, s:I, s:o}", "name", tw_json_text(c->knob[i].name), "kind", kinds[c->knob[i].kind], "from",
-                                              (json_int_t)c->knob[i].from, "value", (json_int_t)c->now.value[i], "why", tw_json_text(c->knob[i].why)));
+        json_array_append_new(
+            list,
+            json_pack("{s:o, s:s, s:I, s:I, s:o}", "name", tw_json_text(c->knob[i].name), "kind",
+                      kinds[c->knob[i].kind], "from", (json_int_t)c->knob[i].from, "value",
+                      (json_int_t)c->now.value[i], "why", tw_json_text(c->knob[i].why)));
     return list;
 }
 
@@ -170,13 +186,15 @@ json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome
 {
     static const char *const outcomes[] = {"shrunk", "not-shrunk", "no-divergence", "inconclusive"};
     const struct tw_shrink_evidence *b = &c->baseline;
-    return json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, "
-                     "s:b}", "schema", "twinrun.shrink/1", "outcome",
-                          outcomes[outcome], "command", tw_json_text(command), "steps", "from", (json_int_t)b->steps, "value",
-                          (json_int_t)(c->now.steps ? c->now.steps : b->steps), "why", tw_json_text(c->steps_why), "knobs", knobs(c), "first_before",
-                          first_json(b), "first", first_json(&c->confirmed), "baseline", evidence(b), "confirmed",
-                          confirmed(c) ? evidence(&c->confirmed) : json_null(), "bound",
-                          tw_json_number(b->parted || !b->trials ? 1.0 : twin_stats_zero_bound(b->trials, CONFIDENCE)), "given_back",
-                          tw_json_text(c->given_back), "runs_used", (json_int_t)c->runs_used,
-                          "budget_ended", c->out_of_budget);
+    return json_pack(
+        "{s:s, s:s, s:o, s:{s:I, s:I, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "schema",
+        "twinrun.shrink/1", "outcome", outcomes[outcome], "command", tw_json_text(command), "steps",
+        "from", (json_int_t)b->steps, "value", (json_int_t)(c->now.steps ? c->now.steps : b->steps),
+        "why", tw_json_text(c->steps_why), "knobs", knobs(c), "first_before", first_json(b),
+        "first", first_json(&c->confirmed), "baseline", evidence(b), "confirmed",
+        confirmed(c) ? evidence(&c->confirmed) : json_null(), "bound",
+        tw_json_number(b->parted || !b->trials ? 1.0
+                                               : twin_stats_zero_bound(b->trials, CONFIDENCE)),
+        "given_back", tw_json_text(c->given_back), "runs_used", (json_int_t)c->runs_used,
+        "budget_ended", c->out_of_budget);
 }

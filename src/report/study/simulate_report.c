@@ -19,7 +19,8 @@ static struct twin_interval vary(const struct tw_simulation *s, const struct tw_
 {
     const uint64_t n = r->spread.elements - r->spread.not_finite;
     const double share = n ? (double)r->spread.vary / (double)n : NAN;
-    return is_sample(s) && n ? twin_stats_clopper_pearson(r->spread.vary, n, .95) : (struct twin_interval){share, share};
+    return is_sample(s) && n ? twin_stats_clopper_pearson(r->spread.vary, n, .95)
+                             : (struct twin_interval){share, share};
 }
 
 /* Relative L2 distance to the exact sums: mean over trials, and the farthest. */
@@ -50,9 +51,10 @@ static void print_head(FILE *out, const struct tw_simulation *s)
         tw_put_to(out, "numbers   drawn: standard normal%s\n",
                   s->wide ? " times 2^-20 to 2^20" : "");
     if (is_sample(s))
-        tw_put_to(out, "sampled   %s of the %s elements, at random (--sample changes that); "
-                  "intervals are 95%%\n", tw_human_count(s->sampled, sampled),
-                  tw_human_count(a->elements, elements));
+        tw_put_to(out,
+                  "sampled   %s of the %s elements, at random (--sample changes that); intervals "
+                  "are 95%%\n",
+                  tw_human_count(s->sampled, sampled), tw_human_count(a->elements, elements));
     tw_put_to(out, "network   alpha %s%s, beta %s a byte%s, ", tw_human_time(s->net.alpha_s, alpha),
               s->measured_alpha ? " (measured)" : "", tw_human_time(s->net.beta_s, beta),
               s->measured_beta ? " (measured)" : "");
@@ -63,8 +65,8 @@ static void print_head(FILE *out, const struct tw_simulation *s)
                   s->net.jitter == TWIN_JITTER_UNIFORM ? "uniform" : "exponential",
                   tw_human_time(s->net.jitter_s, late));
     if (s->measured_alpha || s->measured_beta)
-        tw_put_to(out, "          measured: TCP over this machine's loopback. Yours: --alpha, "
-                  "--beta\n");
+        tw_put_to(out,
+                  "          measured: TCP over this machine's loopback. Yours: --alpha, --beta\n");
 }
 
 static void print_time(FILE *out, const struct tw_simulation *s, const struct tw_simulated *r)
@@ -72,12 +74,13 @@ static void print_time(FILE *out, const struct tw_simulation *s, const struct tw
     char low[24], middle[24], high[24], count[32], all[32];
     const uint64_t n = s->args->trials;
     tw_put_to(out, "  time      median %s, %s to %s\n",
-              tw_human_time(r->seconds[(n - 1) / 2], middle),
-              tw_human_time(r->seconds[0], low), tw_human_time(r->seconds[n - 1], high));
+              tw_human_time(r->seconds[(n - 1) / 2], middle), tw_human_time(r->seconds[0], low),
+              tw_human_time(r->seconds[n - 1], high));
     if (r->algorithm == TWIN_RING && r->ring_ranks < s->args->ranks)
-        tw_put_to(out, "            (every message of a ring of %s was drawn; its time for each "
-                  "step was carried over to %s)\n", tw_human_count(r->ring_ranks, count),
-                  tw_human_count(s->args->ranks, all));
+        tw_put_to(out,
+                  "            (every message of a ring of %s was drawn; its time for each step "
+                  "was carried over to %s)\n",
+                  tw_human_count(r->ring_ranks, count), tw_human_count(s->args->ranks, all));
 }
 
 static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_simulated *r)
@@ -91,8 +94,9 @@ static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_
         largest = fmax(largest, v->result[i].error_max);
     tw_put_to(out, "\n%s\n", twin_algorithm_name(r->algorithm));
     if (v->not_finite)
-        tw_put_to(out, "  infinite  %s elements are too large for %s in some trial, and left out "
-                  "below\n", tw_human_count(v->not_finite, text), s->args->type);
+        tw_put_to(
+            out, "  infinite  %s elements are too large for %s in some trial, and left out below\n",
+            tw_human_count(v->not_finite, text), s->args->type);
     if (v->elements > v->not_finite) {
         tw_put_to(out, "  results   %llu different vector%s in %zu trials; %.4g%% of the elements",
                   (unsigned long long)v->vectors, v->vectors == 1 ? "" : "s", v->results,
@@ -101,10 +105,14 @@ static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_
             tw_put_to(out, " (%.4g to %.4g%%)", 100 * share.low, 100 * share.high);
         tw_put_to(out, " have more than one result, %.3g on average, at most %llu\n",
                   v->distinct_mean, (unsigned long long)v->distinct_max);
-        tw_put_to(out, "  spread    max - min of an element: median %.3g ulp, 95%% within %.3g "
-                  "ulp; relative: median %.2g\n", v->ulps[0], v->ulps[1], v->relative[0]);
-        tw_put_to(out, "  error     relative L2 to the exact sum: %.2e on average, at most %.2e; "
-                  "largest of an element %.2e\n", mean, most, largest);
+        tw_put_to(out,
+                  "  spread    max - min of an element: median %.3g ulp, 95%% within %.3g ulp; "
+                  "relative: median %.2g\n",
+                  v->ulps[0], v->ulps[1], v->relative[0]);
+        tw_put_to(out,
+                  "  error     relative L2 to the exact sum: %.2e on average, at most %.2e; "
+                  "largest of an element %.2e\n",
+                  mean, most, largest);
     }
     print_time(out, s, r);
 }
@@ -119,18 +127,27 @@ static json_t *one_json(const struct tw_simulation *s, const struct tw_simulated
     double mean, most;
     errors(r, &mean, &most);
     for (size_t i = 0; i < v->results; i++) {
-        json_array_append_new(trials, json_pack("{s:o, s:o, s:o, s:I}", "relative_l2", tw_json_number(sqrt(v->result[i].error2 / v->exact2)), "bias",
-                                                tw_json_number(v->result[i].bias), "largest_error", tw_json_number(v->result[i].error_max), "not_nearest",
-                                                (json_int_t)v->result[i].wrong));
+        json_array_append_new(trials,
+                              json_pack("{s:o, s:o, s:o, s:I}", "relative_l2",
+                                        tw_json_number(sqrt(v->result[i].error2 / v->exact2)),
+                                        "bias", tw_json_number(v->result[i].bias), "largest_error",
+                                        tw_json_number(v->result[i].error_max), "not_nearest",
+                                        (json_int_t)v->result[i].wrong));
         json_array_append_new(seconds, tw_json_number(r->seconds[i]));
     }
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:[o, o], s:o, s:I, s:o, s:[o, o, o], s:[o, o, o], s:o, s:o, s:o, s:o, s:I}", "algorithm",
-                     twin_algorithm_name(r->algorithm), "elements", (json_int_t)v->elements, "not_finite", (json_int_t)v->not_finite, "distinct_vectors",
-                     (json_int_t)v->vectors, "vary", (json_int_t)v->vary, "vary_share", tw_json_number(share.low), tw_json_number(share.high), "distinct_mean",
-                     tw_json_number(v->distinct_mean), "distinct_max", (json_int_t)v->distinct_max, "largest_range", tw_json_number(v->range_max), "relative",
-                     tw_json_number(v->relative[0]), tw_json_number(v->relative[1]), tw_json_number(v->relative[2]), "ulps", tw_json_number(v->ulps[0]),
-                     tw_json_number(v->ulps[1]), tw_json_number(v->ulps[2]), "relative_l2", tw_json_number(mean), "relative_l2_max", tw_json_number(most), "trials",
-                     trials, "seconds", seconds, "ring_ranks", (json_int_t)(r->algorithm == TWIN_RING ? r->ring_ranks : s->args->ranks));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:[o, o], s:o, s:I, s:o, s:[o, o, o], s:[o, o, o], s:o, s:o, "
+        "s:o, s:o, s:I}",
+        "algorithm", twin_algorithm_name(r->algorithm), "elements", (json_int_t)v->elements,
+        "not_finite", (json_int_t)v->not_finite, "distinct_vectors", (json_int_t)v->vectors, "vary",
+        (json_int_t)v->vary, "vary_share", tw_json_number(share.low), tw_json_number(share.high),
+        "distinct_mean", tw_json_number(v->distinct_mean), "distinct_max",
+        (json_int_t)v->distinct_max, "largest_range", tw_json_number(v->range_max), "relative",
+        tw_json_number(v->relative[0]), tw_json_number(v->relative[1]),
+        tw_json_number(v->relative[2]), "ulps", tw_json_number(v->ulps[0]),
+        tw_json_number(v->ulps[1]), tw_json_number(v->ulps[2]), "relative_l2", tw_json_number(mean),
+        "relative_l2_max", tw_json_number(most), "trials", trials, "seconds", seconds, "ring_ranks",
+        (json_int_t)(r->algorithm == TWIN_RING ? r->ring_ranks : s->args->ranks));
 }
 
 json_t *tw_simulate_json(const struct tw_simulation *s)
@@ -141,10 +158,14 @@ json_t *tw_simulate_json(const struct tw_simulation *s)
     for (size_t i = 0; i < s->count; i++)
         json_array_append_new(list, one_json(s, &s->of[i]));
     return json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:s, s:o, s:{s:o, s:b, s:o, s:b, s:s, s:o}, s:o}", "schema", "twinrun.simulate/1", "outcome", "simulated", "ranks",
-        (json_int_t)a->ranks, "elements", (json_int_t)a->elements, "sampled", (json_int_t)s->sampled, "type", a->type, "trials_per_algorithm", (json_int_t)a->trials,
-        "seed", (json_int_t)a->seed, "placement", a->placement, "numbers", s->values.n ? "file" : a->draw, "data", tw_json_text(a->data), "network", "alpha_s",
-        tw_json_number(s->net.alpha_s), "alpha_measured", s->measured_alpha, "beta_s", tw_json_number(s->net.beta_s), "beta_measured", s->measured_beta, "jitter",
+        "{s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:s, s:o, s:{s:o, s:b, s:o, s:b, s:s, s:o}, "
+        "s:o}",
+        "schema", "twinrun.simulate/1", "outcome", "simulated", "ranks", (json_int_t)a->ranks,
+        "elements", (json_int_t)a->elements, "sampled", (json_int_t)s->sampled, "type", a->type,
+        "trials_per_algorithm", (json_int_t)a->trials, "seed", (json_int_t)a->seed, "placement",
+        a->placement, "numbers", s->values.n ? "file" : a->draw, "data", tw_json_text(a->data),
+        "network", "alpha_s", tw_json_number(s->net.alpha_s), "alpha_measured", s->measured_alpha,
+        "beta_s", tw_json_number(s->net.beta_s), "beta_measured", s->measured_beta, "jitter",
         jitter[s->net.jitter], "jitter_s", tw_json_number(s->net.jitter_s), "algorithms", list);
 }
 

@@ -35,7 +35,8 @@ static void print_row(FILE *out, const struct tw_spread_found *f, const struct t
 
 static int by_relative(const void *a, const void *b)
 {
-    const struct twin_sum_spread *x = *(const struct twin_sum_spread *const *)a, *y = *(const struct twin_sum_spread *const *)b;
+    const struct twin_sum_spread *x = *(const struct twin_sum_spread *const *)a;
+    const struct twin_sum_spread *y = *(const struct twin_sum_spread *const *)b;
     const double p = x->floor / fabs(x->exact), q = y->floor / fabs(y->exact);
     return p != q ? (p < q ? 1 : -1) : (x > y) - (x < y);
 }
@@ -106,9 +107,10 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
                   own > 2 ? " (sorted orders left out)" : "");
         return;
     }
-    tw_put_to(out, "\nDifferences below %.2e (%.2e of the sum) mean nothing: another order of the "
-              "same additions makes them%s.\n", s->floor, s->floor / fabs(s->exact),
-              own > 2 ? " (sorted orders left out)" : "");
+    tw_put_to(out,
+              "\nDifferences below %.2e (%.2e of the sum) mean nothing: another order of the same "
+              "additions makes them%s.\n",
+              s->floor, s->floor / fabs(s->exact), own > 2 ? " (sorted orders left out)" : "");
 }
 
 /* ---- text: element by element */
@@ -135,9 +137,10 @@ static void print_vector(FILE *out, const struct tw_spread_found *f)
     const struct twin_vector_spread *v = &f->vector;
     char a[32], b[32], c[32];
     const double far = sqrt(v->range2 / v->exact2);
-    tw_put_to(out, "%zu files, one gradient each: %s numbers, added element by element in %s, as "
-              "an all-reduce of %zu ranks does\n", f->file_count, count_text(v->elements, a),
-              twin_dtype_name(f->add_in), f->file_count);
+    tw_put_to(out,
+              "%zu files, one gradient each: %s numbers, added element by element in %s, as an "
+              "all-reduce of %zu ranks does\n",
+              f->file_count, count_text(v->elements, a), twin_dtype_name(f->add_in), f->file_count);
     if (f->precision != TWIN_AS_IS)
         tw_put_to(out, "rounded to %s first\n", f->args->precision);
     if (v->not_finite)
@@ -150,17 +153,22 @@ static void print_vector(FILE *out, const struct tw_spread_found *f)
     char name[48];
     snprintf(name, sizeof name, "%zu random orders", v->results - f->named);
     print_vector_row(out, name, v, f->named, v->results - f->named);
-    tw_put_to(out, "\n  %s orders give %s different vector%s; %s elements (%.3g%%) have more than "
-              "one result, at most %llu\n", count_text(v->results, b), count_text(v->vectors, a),
-              v->vectors == 1 ? "" : "s", count_text(v->vary, c),
-              share(v->vary, v->elements - v->not_finite), (unsigned long long)v->distinct_max);
-    tw_put_to(out, "  max - min of an element: median %.2g ulp, 95%% within %.2g ulp, at most "
-              "%.2e\n", v->ulps[0], v->ulps[1], v->range_max);
+    tw_put_to(out,
+              "\n  %s orders give %s different vector%s; %s elements (%.3g%%) have more than one "
+              "result, at most %llu\n",
+              count_text(v->results, b), count_text(v->vectors, a), v->vectors == 1 ? "" : "s",
+              count_text(v->vary, c), share(v->vary, v->elements - v->not_finite),
+              (unsigned long long)v->distinct_max);
+    tw_put_to(out,
+              "  max - min of an element: median %.2g ulp, 95%% within %.2g ulp, at most %.2e\n",
+              v->ulps[0], v->ulps[1], v->range_max);
     if (v->vectors == 1)
         tw_put_to(out, "\nNo order changes a bit of these sums.\n");
     else
-        tw_put_to(out, "\nDifferences below a relative L2 distance of %.2e mean nothing: another "
-                  "order of the same additions goes as far.\n", far);
+        tw_put_to(out,
+                  "\nDifferences below a relative L2 distance of %.2e mean nothing: another order "
+                  "of the same additions goes as far.\n",
+                  far);
 }
 
 /* ---- JSON */
@@ -174,14 +182,21 @@ static json_t *sum_json(const struct twin_sum_spread *s, bool all)
 {
     json_t *named = json_array(), *random = all ? json_array() : NULL;
     for (size_t i = 0; i < s->named_count; i++)
-        json_array_append_new(named, json_pack("{s:s, s:o, s:o}", "order", s->named[i].order, "sum", tw_json_number(s->named[i].value), "off", tw_json_number(s->named[i].off)));
+        json_array_append_new(named, json_pack("{s:s, s:o, s:o}", "order", s->named[i].order, "sum",
+                                               tw_json_number(s->named[i].value), "off",
+                                               tw_json_number(s->named[i].off)));
     for (uint64_t i = 0; all && i < s->orders; i++)
         json_array_append_new(random, tw_json_number(s->random[i]));
-    json_t *j = json_pack("{s:I, s:o, s:o, s:o, s:o}", "count", (json_int_t)s->count, "exact", tw_json_number(s->exact), "exact_rounded",
-                          tw_json_number(s->exact_rounded), "condition", tw_json_number(s->condition), "orders", named);
-    json_t *r = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:[o, o]}", "orders", (json_int_t)s->orders, "distinct", (json_int_t)s->distinct, "overflowed",
-                          (json_int_t)s->overflowed, "mean", tw_json_number(s->mean), "sd", tw_json_number(s->sd), "min", tw_json_number(s->min), "max",
-                          tw_json_number(s->max), "bias", tw_json_number(s->bias), "bias_interval", tw_json_number(s->bias_low), tw_json_number(s->bias_high));
+    json_t *j = json_pack("{s:I, s:o, s:o, s:o, s:o}", "count", (json_int_t)s->count, "exact",
+                          tw_json_number(s->exact), "exact_rounded",
+                          tw_json_number(s->exact_rounded), "condition",
+                          tw_json_number(s->condition), "orders", named);
+    json_t *r = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:[o, o]}", "orders",
+                          (json_int_t)s->orders, "distinct", (json_int_t)s->distinct, "overflowed",
+                          (json_int_t)s->overflowed, "mean", tw_json_number(s->mean), "sd",
+                          tw_json_number(s->sd), "min", tw_json_number(s->min), "max",
+                          tw_json_number(s->max), "bias", tw_json_number(s->bias), "bias_interval",
+                          tw_json_number(s->bias_low), tw_json_number(s->bias_high));
     if (random && r)
         json_object_set_new(r, "sums", random);
     if (j) {
@@ -199,24 +214,35 @@ static json_t *vector_json(const struct tw_spread_found *f)
     const struct twin_vector_spread *v = &f->vector;
     json_t *orders = json_array();
     for (size_t i = 0; i < v->results; i++)
-        json_array_append_new(orders, json_pack("{s:s, s:I, s:o, s:o, s:o}", "order", i < f->named ? twin_algorithm_name(f->order[i].algorithm) : "random", "not_nearest",
-                                                (json_int_t)v->result[i].wrong, "relative_l2", tw_json_number(l2(v, i)), "largest_error",
-                                                tw_json_number(v->result[i].error_max), "bias", tw_json_number(v->result[i].bias)));
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:[o, o, o], s:[o, o, o], s:o}", "elements", (json_int_t)v->elements, "not_finite", (json_int_t)v->not_finite,
-                     "vary", (json_int_t)v->vary, "distinct_max", (json_int_t)v->distinct_max, "distinct_vectors", (json_int_t)v->vectors, "distinct_mean",
-                     tw_json_number(v->distinct_mean), "largest_range", tw_json_number(v->range_max), "relative", tw_json_number(v->relative[0]),
-                     tw_json_number(v->relative[1]), tw_json_number(v->relative[2]), "ulps", tw_json_number(v->ulps[0]), tw_json_number(v->ulps[1]),
+        json_array_append_new(
+            orders, json_pack("{s:s, s:I, s:o, s:o, s:o}", "order",
+                              i < f->named ? twin_algorithm_name(f->order[i].algorithm) : "random",
+                              "not_nearest", (json_int_t)v->result[i].wrong, "relative_l2",
+                              tw_json_number(l2(v, i)), "largest_error",
+                              tw_json_number(v->result[i].error_max), "bias",
+                              tw_json_number(v->result[i].bias)));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:[o, o, o], s:[o, o, o], s:o}",
+                     "elements", (json_int_t)v->elements, "not_finite", (json_int_t)v->not_finite,
+                     "vary", (json_int_t)v->vary, "distinct_max", (json_int_t)v->distinct_max,
+                     "distinct_vectors", (json_int_t)v->vectors, "distinct_mean",
+                     tw_json_number(v->distinct_mean), "largest_range",
+                     tw_json_number(v->range_max), "relative", tw_json_number(v->relative[0]),
+                     tw_json_number(v->relative[1]), tw_json_number(v->relative[2]), "ulps",
+                     tw_json_number(v->ulps[0]), tw_json_number(v->ulps[1]),
                      tw_json_number(v->ulps[2]), "orders", orders);
 }
 
 json_t *tw_spread_json(const struct tw_spread_found *f)
 {
-    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:I, s:I}", "schema", "twinrun.spread/1", "outcome", "measured", "mode",
-                          f->file_count > 1 ? "elementwise" : "sum", "files", files_json(f), "add_in", twin_dtype_name(f->add_in), "precision",
-                          f->args->precision ? json_string(f->args->precision) : json_null(), "ranks", (json_int_t)f->ranks, "seed", (json_int_t)f->args->seed);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:I, s:I}", "schema", "twinrun.spread/1",
+                          "outcome", "measured", "mode", f->file_count > 1 ? "elementwise" : "sum",
+                          "files", files_json(f), "add_in", twin_dtype_name(f->add_in), "precision",
+                          f->args->precision ? json_string(f->args->precision) : json_null(),
+                          "ranks", (json_int_t)f->ranks, "seed", (json_int_t)f->args->seed);
     if (j && f->file_count > 1) {
         json_object_set_new(j, "elementwise", vector_json(f));
-        json_object_set_new(j, "floor_relative_l2", tw_json_number(sqrt(f->vector.range2 / f->vector.exact2)));
+        json_object_set_new(j, "floor_relative_l2",
+                            tw_json_number(sqrt(f->vector.range2 / f->vector.exact2)));
     } else if (j) {
         json_object_set_new(j, "sum", sum_json(&f->sum, true));
         json_object_set_new(j, "exact_before_rounding", tw_json_number(f->exact_before));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forms that continuous integration reads: JUnit XML, GitHub's workflow commands and its job summary. */
+/* Forms that continuous integration reads: JUnit XML, GitHub's workflow commands and its job
+ * summary. */
 #include "wording.h"
 
 #include <string.h>
@@ -42,7 +43,10 @@ int twin_report_junit(const struct twin_report *r, char **out, struct twin_error
     if (rc != 0)
         return rc;
     const char *verb = r->verb ? r->verb : "check";
-    const char *tag = v->outcome == TWIN_DIFFER ? "failure" : v->outcome == TWIN_FAILED ? "error" : v->outcome == TWIN_INCONCLUSIVE ? "skipped" : NULL;
+    const char *tag = v->outcome == TWIN_DIFFER         ? "failure"
+                      : v->outcome == TWIN_FAILED       ? "error"
+                      : v->outcome == TWIN_INCONCLUSIVE ? "skipped"
+                                                        : NULL;
     one_line(&line, v);
     tw_buf_printf(&name, "twinrun %s", verb);
     if (r->command) {
@@ -53,9 +57,11 @@ int twin_report_junit(const struct twin_report *r, char **out, struct twin_error
         b.failed = TWIN_ENOMEM;
     } else {
         tw_buf_printf(&b,
-                      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"twinrun\" tests=\"1\" failures=\"%d\" "
-                      "errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n    <testcase classname=\"twinrun.%s\" name=\"",
-                      v->outcome == TWIN_DIFFER, v->outcome == TWIN_FAILED, v->outcome == TWIN_INCONCLUSIVE, seconds(r), verb);
+                      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite "
+                      "name=\"twinrun\" tests=\"1\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" "
+                      "time=\"%.3f\">\n    <testcase classname=\"twinrun.%s\" name=\"",
+                      v->outcome == TWIN_DIFFER, v->outcome == TWIN_FAILED,
+                      v->outcome == TWIN_INCONCLUSIVE, seconds(r), verb);
         tw_say_markup(&b, name.data);
         tw_buf_printf(&b, "\" time=\"%.3f\">\n", seconds(r));
         if (tag) {
@@ -92,7 +98,9 @@ int twin_report_github(const struct twin_report *r, char **out, struct twin_erro
     const struct twin_verdict *v = r->verdict;
     struct tw_buf b = {0}, line = {0}, file = {0}, safe = {0};
     unsigned long number = 0;
-    const char *level = v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED ? "error" : v->outcome == TWIN_INCONCLUSIVE ? "warning" : "notice";
+    const char *level = v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED ? "error"
+                        : v->outcome == TWIN_INCONCLUSIVE                      ? "warning"
+                                                                               : "notice";
     *out = NULL;
     one_line(&line, v);
     tw_buf_printf(&b, "::%s ", level);
@@ -113,7 +121,8 @@ int twin_report_github(const struct twin_report *r, char **out, struct twin_erro
     return tw_report_finish(&b, out, err);
 }
 
-/* ---- GitHub's job summary: Markdown. What a job made goes into code spans and blocks only, where it cannot be markup. */
+/* ---- GitHub's job summary: Markdown. What a job made goes into code spans and blocks only, where
+ * it cannot be markup. */
 
 /* Longer than any run of backticks inside. */
 static void fence(struct tw_buf *b, const char *s, size_t least)
@@ -146,8 +155,11 @@ static void code_row(struct tw_buf *b, const char *name, struct tw_buf *value)
 
 int twin_report_summary(const struct twin_report *r, char **out, struct twin_error *err)
 {
-    static const char *const mark[] = {[TWIN_SAME] = "\xE2\x9C\x85", [TWIN_WITHIN_TOLERANCE] = "\xE2\x9C\x85", [TWIN_DIFFER] = "\xE2\x9D\x8C",
-                                       [TWIN_INCONCLUSIVE] = "\xE2\x9A\xA0\xEF\xB8\x8F", [TWIN_FAILED] = "\xE2\x9D\x8C"};
+    static const char *const mark[] = {[TWIN_SAME] = "\xE2\x9C\x85",
+                                       [TWIN_WITHIN_TOLERANCE] = "\xE2\x9C\x85",
+                                       [TWIN_DIFFER] = "\xE2\x9D\x8C",
+                                       [TWIN_INCONCLUSIVE] = "\xE2\x9A\xA0\xEF\xB8\x8F",
+                                       [TWIN_FAILED] = "\xE2\x9D\x8C"};
     const struct twin_verdict *v = r->verdict;
     struct twin_report plain = *r;
     struct tw_buf b = {0}, cell = {0};
@@ -158,7 +170,8 @@ int twin_report_summary(const struct twin_report *r, char **out, struct twin_err
     int rc = twin_report_text(&plain, &body, err);
     if (rc != 0)
         return rc;
-    tw_buf_printf(&b, "### %s twinrun %s: %s\n\n| | |\n|---|---|\n", mark[v->outcome], r->verb ? r->verb : "check", twin_verdict_name(v->outcome));
+    tw_buf_printf(&b, "### %s twinrun %s: %s\n\n| | |\n|---|---|\n", mark[v->outcome],
+                  r->verb ? r->verb : "check", twin_verdict_name(v->outcome));
     tw_say_headline(&cell, v);
     code_row(&b, "verdict", &cell);
     if (v->first)

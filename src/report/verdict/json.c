@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schema twinrun.check/1. A NULL json_t (no memory) travels through jansson's packing calls and ends in TWIN_ENOMEM. */
+/* Schema twinrun.check/1. A NULL json_t (no memory) travels through jansson's packing calls and
+ * ends in TWIN_ENOMEM. */
 #include "wording.h"
 
 #include "json_text.h"
@@ -39,39 +40,56 @@ static json_t *stats(const struct twin_stats *s, struct twin_digest d)
 {
     if (s->count == 0)
         return json_pack("{s:o}", "digest", digest(d));
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "digest", digest(d), "count", tw_json_count(s->count), "nan", tw_json_count(s->nan),
-                     "pos_inf", tw_json_count(s->pos_inf), "neg_inf", tw_json_count(s->neg_inf), "zeros", tw_json_count(s->zeros), "min", tw_json_number(s->min),
-                     "max", tw_json_number(s->max), "sum", tw_json_number(s->sum), "norm", tw_json_number(sqrt(s->sumsq)));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "digest", digest(d), "count",
+                     tw_json_count(s->count), "nan", tw_json_count(s->nan), "pos_inf",
+                     tw_json_count(s->pos_inf), "neg_inf", tw_json_count(s->neg_inf), "zeros",
+                     tw_json_count(s->zeros), "min", tw_json_number(s->min), "max",
+                     tw_json_number(s->max), "sum", tw_json_number(s->sum), "norm",
+                     tw_json_number(sqrt(s->sumsq)));
 }
 
 static const char *type_name(enum twin_finding_type t)
 {
-    static const char *const names[] = {"value", "layout", "only-a", "only-b", "order", "outcome", "output", "file", "ranks"};
+    static const char *const names[] = {"value",   "layout", "only-a", "only-b", "order",
+                                        "outcome", "output", "file",   "ranks"};
     return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
 }
 
 static json_t *finding(const struct twin_finding *f)
 {
-    const char *role = f->role == TWIN_ORIGIN ? "origin" : f->role == TWIN_CARRIER ? "carrier" : "unknown";
+    const char *role = f->role == TWIN_ORIGIN    ? "origin"
+                       : f->role == TWIN_CARRIER ? "carrier"
+                                                 : "unknown";
     bool record = tw_is_record(f);
     json_t *detail = json_pack(
-        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "type", type_name(f->type), "step_b", tw_json_count(f->step_b), "process", tw_json_text(f->process),
-        "scope", tw_json_text(f->scope), "occurrence", tw_json_count(f->occurrence), "text", tw_json_text(f->text), "elements", record ? tw_json_count(f->elements) : json_null(),
-        "changed", f->changed_known ? tw_json_count(f->changed) : json_null(), "max_ulp", tw_json_number(f->max_ulp), "rel_l2", tw_json_number(f->rel_l2),
-        "rel_l2_exact", f->rel_l2_exact);
-    bool known = f->digest_a.a || f->digest_a.b || f->stats_a.count; /* a baseline may keep no more than a hash */
-    if (detail && record && known && f->type != TWIN_FINDING_ONLY_B && json_object_set_new(detail, "a", stats(&f->stats_a, f->digest_a)) != 0) {
+        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "type", type_name(f->type), "step_b",
+        tw_json_count(f->step_b), "process", tw_json_text(f->process), "scope",
+        tw_json_text(f->scope), "occurrence", tw_json_count(f->occurrence), "text",
+        tw_json_text(f->text), "elements", record ? tw_json_count(f->elements) : json_null(),
+        "changed", f->changed_known ? tw_json_count(f->changed) : json_null(), "max_ulp",
+        tw_json_number(f->max_ulp), "rel_l2", tw_json_number(f->rel_l2), "rel_l2_exact",
+        f->rel_l2_exact);
+    /* a baseline may keep no more than a hash */
+    bool known = f->digest_a.a || f->digest_a.b || f->stats_a.count;
+    if (detail && record && known && f->type != TWIN_FINDING_ONLY_B &&
+        json_object_set_new(detail, "a", stats(&f->stats_a, f->digest_a)) != 0) {
         json_decref(detail);
         detail = NULL;
     }
-    if (detail && record && f->type != TWIN_FINDING_ONLY_A && json_object_set_new(detail, "b", stats(&f->stats_b, f->digest_b)) != 0) {
+    if (detail && record && f->type != TWIN_FINDING_ONLY_A &&
+        json_object_set_new(detail, "b", stats(&f->stats_b, f->digest_b)) != 0) {
         json_decref(detail);
         detail = NULL;
     }
-    json_t *between = f->between[0] && f->between[1] ? json_pack("[o,o]", tw_json_text(f->between[0]), tw_json_text(f->between[1])) : json_null();
-    return json_pack("{s:o,s:i,s:s,s:s,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "step", tw_json_count(f->step_a), "rank", (int)f->rank, "phase", twin_phase_name(f->phase),
-                     "kind", twin_kind_name(f->kind), "name", tw_json_text(f->name), "layer", tw_json_text(f->layer), "role", role, "between", between, "op", tw_json_text(f->op),
-                     "source", lines(f->site), "detail", detail);
+    json_t *between = f->between[0] && f->between[1]
+                          ? json_pack("[o,o]", tw_json_text(f->between[0]),
+                                      tw_json_text(f->between[1]))
+                          : json_null();
+    return json_pack(
+        "{s:o,s:i,s:s,s:s,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "step", tw_json_count(f->step_a), "rank",
+        (int)f->rank, "phase", twin_phase_name(f->phase), "kind", twin_kind_name(f->kind), "name",
+        tw_json_text(f->name), "layer", tw_json_text(f->layer), "role", role, "between", between,
+        "op", tw_json_text(f->op), "source", lines(f->site), "detail", detail);
 }
 
 static json_t *findings(const struct twin_finding *f, size_t n)
@@ -100,8 +118,10 @@ static void add(json_t **object, const char *key, json_t *value)
 
 static json_t *transplanted(const struct twin_transplant *t)
 {
-    return t ? json_pack("{s:s,s:[o,o],s:o,s:o,s:o,s:o,s:b}", "kind", twin_transplant_name(t->kind), "window", tw_json_count(t->first), tw_json_count(t->last),
-                         "runs", tw_json_count(t->runs), "steps", tw_json_count(t->steps), "unequal", tw_json_count(t->unequal), "left_out", tw_json_count(t->left_out),
+    return t ? json_pack("{s:s,s:[o,o],s:o,s:o,s:o,s:o,s:b}", "kind", twin_transplant_name(t->kind),
+                         "window", tw_json_count(t->first), tw_json_count(t->last), "runs",
+                         tw_json_count(t->runs), "steps", tw_json_count(t->steps), "unequal",
+                         tw_json_count(t->unequal), "left_out", tw_json_count(t->left_out),
                          "stopped", t->stopped)
              : json_null();
 }
@@ -134,8 +154,9 @@ static json_t *onsets(const struct twin_verdict *v)
     json_t *list = json_array();
     for (size_t i = 0; list && i < v->onset_count; i++) {
         const struct twin_onset *o = &v->onsets[i];
-        json_t *item = json_pack("{s:o,s:s,s:s,s:o}", "what", tw_json_text(o->what), "phase", twin_phase_name(o->phase), "kind",
-                                 twin_kind_name(o->kind), "step", tw_json_count(o->step));
+        json_t *item = json_pack("{s:o,s:s,s:s,s:o}", "what", tw_json_text(o->what), "phase",
+                                 twin_phase_name(o->phase), "kind", twin_kind_name(o->kind), "step",
+                                 tw_json_count(o->step));
         if (json_array_append_new(list, item) != 0) {
             json_decref(list);
             return NULL;
@@ -151,9 +172,11 @@ static json_t *classes(const struct twin_verdict *v)
         json_t *runs = json_array();
         for (size_t k = 0; runs && k < v->classes[i].members; k++)
             json_array_append_new(runs, tw_json_count(v->classes[i].runs[k]));
-        json_t *step = v->classes[i].parts_at_step < 0 ? json_null() : json_integer(v->classes[i].parts_at_step);
-        if (json_array_append_new(list, json_pack("{s:o,s:o,s:b}", "runs", runs, "parts_at_step", step, "unsure",
-                                                   (int)v->classes[i].unsure)) != 0) {
+        json_t *step = v->classes[i].parts_at_step < 0 ? json_null()
+                                                       : json_integer(v->classes[i].parts_at_step);
+        if (json_array_append_new(list, json_pack("{s:o,s:o,s:b}", "runs", runs, "parts_at_step",
+                                                  step, "unsure", (int)v->classes[i].unsure)) !=
+            0) {
             json_decref(list);
             return NULL;
         }
@@ -161,18 +184,21 @@ static json_t *classes(const struct twin_verdict *v)
     return list;
 }
 
-/* What of each process was compared; steps as run 1 counts them, but b_first and b_of. last: null when that is nothing. */
+/* What of each process was compared; steps as run 1 counts them, but b_first and b_of. last: null
+ * when that is nothing. */
 static json_t *ranges(const struct twin_verdict *v)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < v->range_count; i++) {
         const struct twin_range *r = &v->ranges[i];
         json_t *last = r->end > r->first ? tw_json_count(r->end - 1) : json_null();
-        json_t *item = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "rank", (int)r->rank, "process",
-                                 tw_json_text(r->process), "number_a", tw_json_count(r->number_a), "number_b", tw_json_count(r->number_b), "first",
-                                 tw_json_count(r->first), "last", last, "of", tw_json_count(r->of), "b_first", tw_json_count(r->first_b), "b_of",
-                                 tw_json_count(r->of_b), "records", tw_json_count(r->records), "of_records", tw_json_count(r->of_records), "whole",
-                                 (int)r->whole);
+        json_t *item = json_pack(
+            "{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "rank", (int)r->rank, "process",
+            tw_json_text(r->process), "number_a", tw_json_count(r->number_a), "number_b",
+            tw_json_count(r->number_b), "first", tw_json_count(r->first), "last", last, "of",
+            tw_json_count(r->of), "b_first", tw_json_count(r->first_b), "b_of",
+            tw_json_count(r->of_b), "records", tw_json_count(r->records), "of_records",
+            tw_json_count(r->of_records), "whole", (int)r->whole);
         if (json_array_append_new(list, item) != 0) {
             json_decref(list);
             return NULL;
@@ -185,8 +211,10 @@ static json_t *ranges(const struct twin_verdict *v)
 static json_t *coverage(const struct twin_verdict *v)
 {
     double share = v->records_a ? (double)v->records_compared / (double)v->records_a : NAN;
-    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "steps", tw_json_count(v->steps_compared), "of_steps", tw_json_count(v->steps_a), "records",
-                     tw_json_count(v->records_compared), "of_records", tw_json_count(v->records_a), "share", tw_json_number(share > 1 ? 1 : share));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "steps", tw_json_count(v->steps_compared), "of_steps",
+                     tw_json_count(v->steps_a), "records", tw_json_count(v->records_compared),
+                     "of_records", tw_json_count(v->records_a), "share",
+                     tw_json_number(share > 1 ? 1 : share));
 }
 
 static json_t *gaps(const struct twin_verdict *v)
@@ -194,7 +222,8 @@ static json_t *gaps(const struct twin_verdict *v)
     json_t *list = json_array();
     for (size_t i = 0; list && i < v->gap_count; i++) {
         const struct twin_gap_range *g = &v->gaps[i];
-        json_t *item = json_pack("{s:i,s:o,s:o,s:o}", "rank", (int)g->rank, "first_step", tw_json_count(g->first_step), "last_step",
+        json_t *item = json_pack("{s:i,s:o,s:o,s:o}", "rank", (int)g->rank, "first_step",
+                                 tw_json_count(g->first_step), "last_step",
                                  tw_json_count(g->last_step), "records", tw_json_count(g->records));
         if (json_array_append_new(list, item) != 0) {
             json_decref(list);
@@ -220,10 +249,15 @@ static json_t *rules(const struct twin_verdict *v)
     json_t *list = json_array();
     for (size_t i = 0; list && i < v->rule_count; i++) {
         const struct twin_rule_use *r = &v->rules[i];
-        json_t *item = json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "pattern", tw_json_text(r->pattern), "reason", tw_json_text(r->reason), "rel_l2",
-                                 tw_json_number(r->rel_l2), "abs", tw_json_number(r->abs), "rtol", tw_json_number(r->rtol), "atol", tw_json_number(r->atol), "ulp", tw_json_number(r->ulp),
-                                 "matched", tw_json_count(r->matched), "measured", tw_json_count(r->measured), "unmeasured", tw_json_count(r->unmeasured), "outside",
-                                 tw_json_count(r->outside), "worst", r->worst < 0 ? json_null() : tw_json_number(r->worst), "where", tw_json_text(r->where));
+        json_t *item = json_pack(
+            "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "pattern",
+            tw_json_text(r->pattern), "reason", tw_json_text(r->reason), "rel_l2",
+            tw_json_number(r->rel_l2), "abs", tw_json_number(r->abs), "rtol",
+            tw_json_number(r->rtol), "atol", tw_json_number(r->atol), "ulp", tw_json_number(r->ulp),
+            "matched", tw_json_count(r->matched), "measured", tw_json_count(r->measured),
+            "unmeasured", tw_json_count(r->unmeasured), "outside", tw_json_count(r->outside),
+            "worst", r->worst < 0 ? json_null() : tw_json_number(r->worst), "where",
+            tw_json_text(r->where));
         if (json_array_append_new(list, item) != 0) {
             json_decref(list);
             return NULL;
@@ -240,13 +274,16 @@ static json_t *against(const struct twin_against *a)
         return json_null();
     }
     for (size_t i = 0; world && i < a->world_count; i++)
-        if (json_array_append_new(world, json_pack("{s:o,s:o,s:o}", "name", tw_json_text(a->world[i].name), "then", tw_json_text(a->world[i].then), "now",
-                                                   tw_json_text(a->world[i].now))) != 0) {
+        if (json_array_append_new(world,
+                                  json_pack("{s:o,s:o,s:o}", "name", tw_json_text(a->world[i].name),
+                                            "then", tw_json_text(a->world[i].then), "now",
+                                            tw_json_text(a->world[i].now))) != 0) {
             json_decref(world);
             return NULL;
         }
-    return json_pack("{s:o,s:o,s:o,s:o,s:b,s:o}", "baseline", tw_json_text(a->path), "made", tw_json_text(a->made), "runs", tw_json_count(a->runs), "signer", tw_json_text(a->signer),
-                     "world_known", a->world_known, "world", world);
+    return json_pack("{s:o,s:o,s:o,s:o,s:b,s:o}", "baseline", tw_json_text(a->path), "made",
+                     tw_json_text(a->made), "runs", tw_json_count(a->runs), "signer",
+                     tw_json_text(a->signer), "world_known", a->world_known, "world", world);
 }
 
 static json_t *hints(const struct twin_report *r)
@@ -254,8 +291,10 @@ static json_t *hints(const struct twin_report *r)
     json_t *list = json_array();
     for (size_t i = 0; list && i < r->hint_count; i++) {
         const struct twin_hint *h = &r->hint[i];
-        json_t *item = json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:i}", "id", tw_json_text(h->id), "title", tw_json_text(h->title), "cause", tw_json_text(h->cause), "fix", tw_json_text(h->fix),
-                                 "why", tw_json_text(h->why), "points", (int)h->points, "of", (int)h->of);
+        json_t *item = json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:i}", "id", tw_json_text(h->id),
+                                 "title", tw_json_text(h->title), "cause", tw_json_text(h->cause),
+                                 "fix", tw_json_text(h->fix), "why", tw_json_text(h->why), "points",
+                                 (int)h->points, "of", (int)h->of);
         if (json_array_append_new(list, item) != 0) {
             json_decref(list);
             return NULL;
@@ -270,9 +309,11 @@ static json_t *covers(const struct twin_verdict *v)
     json_t *list = json_array();
     for (size_t i = 0; list && i < v->cover_count; i++) {
         const struct twin_cover *c = &v->covers[i];
-        json_t *item = json_pack("{s:s,s:o,s:o,s:i,s:o,s:o}", "kind", twin_kind_name(c->kind), "elements_compared",
-                                 tw_json_count(c->compared), "elements", tw_json_count(c->elements), "every_steps", (int)c->every, "tensors",
-                                 tw_json_count(c->tensors), "whole_at_end", tw_json_count(c->whole_at_end));
+        json_t *item = json_pack("{s:s,s:o,s:o,s:i,s:o,s:o}", "kind", twin_kind_name(c->kind),
+                                 "elements_compared", tw_json_count(c->compared), "elements",
+                                 tw_json_count(c->elements), "every_steps", (int)c->every,
+                                 "tensors", tw_json_count(c->tensors), "whole_at_end",
+                                 tw_json_count(c->whole_at_end));
         if (json_array_append_new(list, item) != 0) {
             json_decref(list);
             return NULL;
@@ -302,8 +343,12 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "runs", tw_json_count(v->runs));
     add(&root, "comparisons", tw_json_count(v->comparisons));
     add(&root, "differing", tw_json_count(v->differing));
-    add(&root, "bound", json_pack("{s:o,s:o}", "p_diverge_upper", tw_json_number(v->p_diverge_upper), "confidence", tw_json_number(v->confidence)));
-    add(&root, "rate", json_pack("{s:o,s:o,s:o}", "value", tw_json_number(v->rate), "low", tw_json_number(v->rate_low), "high", tw_json_number(v->rate_high)));
+    add(&root, "bound",
+        json_pack("{s:o,s:o}", "p_diverge_upper", tw_json_number(v->p_diverge_upper), "confidence",
+                  tw_json_number(v->confidence)));
+    add(&root, "rate",
+        json_pack("{s:o,s:o,s:o}", "value", tw_json_number(v->rate), "low",
+                  tw_json_number(v->rate_low), "high", tw_json_number(v->rate_high)));
     add(&root, "first", v->first ? finding(v->first) : json_null());
     add(&root, "origins", origins(v));
     add(&root, "transplant", transplanted(v->transplant));
@@ -313,9 +358,13 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "then", onsets(v));
     add(&root, "drift_per_step", tw_json_number(v->drift_per_step));
     add(&root, "nonfinite", v->nonfinite[0] ? tw_json_text(v->nonfinite) : json_null());
-    add(&root, "steps", json_pack("{s:o,s:o,s:o,s:b}", "reference", tw_json_count(v->steps_a), "compared", tw_json_count(v->steps_compared), "differing",
-                                  tw_json_count(v->steps_differing), "differing_exact", v->steps_differing_exact));
-    add(&root, "records", json_pack("{s:o,s:o}", "reference", tw_json_count(v->records_a), "compared", tw_json_count(v->records_compared)));
+    add(&root, "steps",
+        json_pack("{s:o,s:o,s:o,s:b}", "reference", tw_json_count(v->steps_a), "compared",
+                  tw_json_count(v->steps_compared), "differing", tw_json_count(v->steps_differing),
+                  "differing_exact", v->steps_differing_exact));
+    add(&root, "records",
+        json_pack("{s:o,s:o}", "reference", tw_json_count(v->records_a), "compared",
+                  tw_json_count(v->records_compared)));
     add(&root, "range", ranges(v));
     add(&root, "coverage", coverage(v));
     add(&root, "in_parts", covers(v));
@@ -324,8 +373,11 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add(&root, "gaps", gaps(v));
     add(&root, "unseen", tw_json_texts(v->unseen, v->unseen_count));
     add(&root, "notes", tw_json_texts(v->notes, v->note_count));
-    add(&root, "observer", json_pack("{s:o,s:o,s:o,s:o}", "armed", tw_json_texts(v->armed, v->armed_count), "unarmed", tw_json_texts(v->unarmed, v->unarmed_count),
-                                     "lost_records", tw_json_count(v->lost_records), "overhead_ratio", tw_json_number(v->overhead_ratio)));
+    add(&root, "observer",
+        json_pack("{s:o,s:o,s:o,s:o}", "armed", tw_json_texts(v->armed, v->armed_count), "unarmed",
+                  tw_json_texts(v->unarmed, v->unarmed_count), "lost_records",
+                  tw_json_count(v->lost_records), "overhead_ratio",
+                  tw_json_number(v->overhead_ratio)));
     add(&root, "tolerance", v->rule_count ? rules(v) : json_null());
     add(&root, "against", against(v->against));
     add(&root, "claims", claims(v));

@@ -8,7 +8,8 @@
 /* A run as the commands accept it: the first 8 digits of its id. */
 static const char *run_name(const struct twin_report *r, size_t index, char out[16])
 {
-    snprintf(out, 16, "%.8s", index < r->run_count && r->runs[index]->id ? r->runs[index]->id : "last");
+    snprintf(out, 16, "%.8s",
+             index < r->run_count && r->runs[index]->id ? r->runs[index]->id : "last");
     return out;
 }
 
@@ -38,8 +39,8 @@ static const char *or_nothing(const char *s)
 }
 
 /* Begins a suggestion: the variables that were set in front of the command, and the verb. */
-static struct tw_buf *add_behind(const char *variables, struct tw_next *n, size_t *count, const char *verb,
-                                 const char *why)
+static struct tw_buf *add_behind(const char *variables, struct tw_next *n, size_t *count,
+                                 const char *verb, const char *why)
 {
     struct tw_buf *b = &n[*count].command;
     n[(*count)++] = (struct tw_next){.why = why};
@@ -48,8 +49,8 @@ static struct tw_buf *add_behind(const char *variables, struct tw_next *n, size_
     return b;
 }
 
-static struct tw_buf *add(struct tw_next *n, size_t *count, const struct twin_report *r, const char *verb,
-                          const char *why)
+static struct tw_buf *add(struct tw_next *n, size_t *count, const struct twin_report *r,
+                          const char *verb, const char *why)
 {
     return add_behind(r->again.env, n, count, verb, why);
 }
@@ -71,7 +72,8 @@ static bool has_job(const struct twin_report *r)
     return r->command || (r->again.job && r->again.job[0]);
 }
 
-static void show(const struct twin_report *r, struct tw_next *n, size_t *count, size_t run, const char *why)
+static void show(const struct twin_report *r, struct tw_next *n, size_t *count, size_t run,
+                 const char *why)
 {
     char name[16];
     struct tw_buf *b = add_behind(r->again.home, n, count, "show", why);
@@ -90,7 +92,8 @@ static void zoom(const struct twin_report *r, struct tw_next *n, size_t *count)
     if (r->again.scratch)
         tw_buf_printf(command, " --window %u:%u", step ? step - 1 : 0, step);
     else
-        tw_buf_printf(command, " %s %s", run_name(r, 0, a), run_name(r, twin_report_other(r->verdict), b));
+        tw_buf_printf(command, " %s %s", run_name(r, 0, a),
+                      run_name(r, twin_report_other(r->verdict), b));
     add_options(command, r->again.zoom);
     if (r->again.scratch)
         add_job(command, r);
@@ -138,8 +141,9 @@ static bool is_the_users(const struct twin_run_process *p)
 /* Programs that only start others. */
 static bool is_launcher(const char *program)
 {
-    static const char *const names[] = {"sh",      "bash", "dash",    "zsh",    "env",  "timeout", "nice",
-                                        "taskset", "time", "mpiexec", "mpirun", "srun", "xargs",   NULL};
+    static const char *const names[] = {"sh",      "bash", "dash",    "zsh",  "env",
+                                        "timeout", "nice", "taskset", "time", "mpiexec",
+                                        "mpirun",  "srun", "xargs",   NULL};
     for (size_t i = 0; names[i]; i++)
         if (strcmp(names[i], program) == 0)
             return true;
@@ -164,7 +168,8 @@ static enum programs programs_of(const struct twin_run *run)
 /* Is what was unseen what no hook saw, so that the job itself can show it? */
 static bool lacks_records(const struct twin_verdict *v)
 {
-    static const char *const beginnings[] = {"everything", "batches or inputs", "weights, gradients", NULL};
+    static const char *const beginnings[] = {"everything", "batches or inputs",
+                                             "weights, gradients", NULL};
     for (size_t i = 0; i < v->unseen_count; i++)
         for (size_t k = 0; beginnings[k]; k++)
             if (strncmp(v->unseen[i], beginnings[k], strlen(beginnings[k])) == 0)
@@ -183,7 +188,8 @@ static void show_from_python(const struct twin_verdict *v, struct tw_next *next)
         next->why = "in the job, in each step, so that what it is fed is seen";
         return;
     }
-    tw_buf_puts(&next->command, "import twinrun; twinrun.record(\"weights\", array); twinrun.step()");
+    tw_buf_puts(&next->command,
+                "import twinrun; twinrun.record(\"weights\", array); twinrun.step()");
 }
 
 static bool replays_a_graph(const struct twin_verdict *v)
@@ -196,7 +202,8 @@ static bool replays_a_graph(const struct twin_verdict *v)
 
 static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
-    if (replays_a_graph(r->verdict)) { /* twinrun cannot take it out, and doctor finds nothing wrong with it */
+    /* twinrun cannot take it out, and doctor finds nothing wrong with it */
+    if (replays_a_graph(r->verdict)) {
         struct tw_next *next = &n[(*count)++];
         *next = (struct tw_next){.why = "what a replay computes is not seen"};
         tw_buf_puts(&next->command, "check the job without its CUDA graph");
@@ -212,7 +219,9 @@ static void show_more(const struct twin_report *r, struct tw_next *n, size_t *co
     *next = (struct tw_next){.why = "to see what the job computes"};
     switch (programs_of(r->runs[0])) {
     case PYTHON: show_from_python(r->verdict, next); break;
-    case NATIVE: tw_buf_puts(&next->command, "twin_record(...) and twin_step() of <twin/twin.h>"); break;
+    case NATIVE:
+        tw_buf_puts(&next->command, "twin_record(...) and twin_step() of <twin/twin.h>");
+        break;
     case NOTHING_KNOWN:
         tw_buf_puts(&next->command, "twinrun.record (Python) or twin_record of <twin/twin.h> (C)");
         next->why = "in the programs that it starts";
@@ -243,7 +252,8 @@ size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
     if (differs && v->against && v->against->path && has_job(r) && !r->can_isolate)
         save_baseline(r, n, &count);
     if (differs && r->shares_files && has_job(r) && !v->against) {
-        struct tw_buf *b = add(n, &count, r, "check --fresh-dir", "do they differ in folders of their own, too?");
+        struct tw_buf *b = add(n, &count, r, "check --fresh-dir",
+                               "do they differ in folders of their own, too?");
         add_options(b, r->again.check);
         add_job(b, r);
     }

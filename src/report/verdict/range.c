@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a verdict is about, in words: the steps that were compared of each process, and the share of its records. */
+/* What a verdict is about, in words: the steps that were compared of each process, and the share of
+ * its records. */
 #include "wording.h"
 
 #include <string.h>
 
 typedef unsigned long long ull;
 
-/* The steps of one process of run 1 that were compared with one or more processes of the other run, one behind the other. */
-struct reach { uint64_t first, end, of; bool gap; };
+/* The steps of one process of run 1 that were compared with one or more processes of the other run,
+ * one behind the other. */
+struct reach {
+    uint64_t first, end, of;
+    bool gap;
+};
 
 static bool of_one_process(const struct twin_range *x, const struct twin_range *y)
 {
@@ -70,7 +75,8 @@ bool tw_say_range(struct tw_buf *b, const struct twin_verdict *v)
     else if (all.end == all.first + 1)
         tw_buf_printf(b, "step %llu of %s compared", (ull)all.first, tw_human_count(all.of, of));
     else
-        tw_buf_printf(b, "steps %llu to %llu of %s compared", (ull)all.first, (ull)all.end - 1, tw_human_count(all.of, of));
+        tw_buf_printf(b, "steps %llu to %llu of %s compared", (ull)all.first, (ull)all.end - 1,
+                      tw_human_count(all.of, of));
     tw_buf_printf(b, ", %s", tw_human_count(v->records_compared, steps));
     if (v->records_compared != v->records_a)
         tw_buf_printf(b, " of %s", tw_human_count(v->records_a, of));
@@ -78,7 +84,8 @@ bool tw_say_range(struct tw_buf *b, const struct twin_verdict *v)
     return true;
 }
 
-/* Only where one range does not say it all: several trainers in one arm, or processes that were compared over other steps. */
+/* Only where one range does not say it all: several trainers in one arm, or processes that were
+ * compared over other steps. */
 static bool worth_a_list(const struct twin_verdict *v)
 {
     for (size_t i = 1; i < v->range_count; i++) {
@@ -106,7 +113,8 @@ static void say_one(struct tw_buf *b, const struct twin_range *r)
     }
     tw_buf_printf(b, ": steps %llu to %llu of %llu", (ull)r->first, (ull)r->end - 1, (ull)r->of);
     if (r->first_b != r->first)
-        tw_buf_printf(b, " (its %llu to %llu)", (ull)r->first_b, (ull)(r->first_b + r->end - r->first) - 1);
+        tw_buf_printf(b, " (its %llu to %llu)", (ull)r->first_b,
+                      (ull)(r->first_b + r->end - r->first) - 1);
 }
 
 void tw_say_ranges(struct tw_buf *b, const struct twin_verdict *v, size_t most)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict for people: labelled paragraphs, wrapped with a hanging indent, short enough for one screen. */
+/* The verdict for people: labelled paragraphs, wrapped with a hanging indent, short enough for one
+ * screen. */
 #include "wording.h"
 
 #include <math.h>
@@ -14,7 +15,11 @@
 #define ORIGINS 6u
 #define RANGES 4u
 
-struct page { struct tw_buf out; unsigned width; bool color; };
+struct page {
+    struct tw_buf out;
+    unsigned width;
+    bool color;
+};
 
 /* Columns of well-formed UTF-8, one per code point; wide enough for what we print. */
 static size_t columns(const char *s, size_t n)
@@ -92,7 +97,10 @@ static void paragraph(struct page *p, const char *name, struct tw_buf *text)
 static void place(struct page *p, const struct twin_finding *f, bool ranks)
 {
     struct tw_buf b = {0};
-    const char *role = !tw_is_record(f) ? "" : f->role == TWIN_ORIGIN ? "ORIGIN" : f->role == TWIN_CARRIER ? "CARRIER" : "";
+    const char *role = !tw_is_record(f)          ? ""
+                       : f->role == TWIN_ORIGIN  ? "ORIGIN"
+                       : f->role == TWIN_CARRIER ? "CARRIER"
+                                                 : "";
     tw_say_place(&b, f, ranks);
     size_t used = b.failed ? 0 : LABEL + columns(b.data, b.len), need = strlen(role);
     if (b.failed || !need || used + 2 + need > p->width) {
@@ -133,14 +141,16 @@ static void source(struct page *p, const struct twin_finding *f)
     size_t n = strcspn(f->site, "\n");
     char first[400];
     if (n > 0) {
-        snprintf(first, sizeof first, "%.*s", (int)(n < sizeof first - 1 ? n : sizeof first - 1), f->site);
+        snprintf(first, sizeof first, "%.*s", (int)(n < sizeof first - 1 ? n : sizeof first - 1),
+                 f->site);
         tw_buf_puts(&b, b.len ? "   " : "");
         tw_say_safe(&b, first, 0);
     }
     part(p, f->op[0] ? "op" : "at", &b);
     if (f->site[n] == '\n' && f->site[n + 1]) {
         const char *next = f->site + n + 1;
-        snprintf(first, sizeof first, "%.*s", (int)(strcspn(next, "\n") < 390 ? strcspn(next, "\n") : 390), next);
+        snprintf(first, sizeof first, "%.*s",
+                 (int)(strcspn(next, "\n") < 390 ? strcspn(next, "\n") : 390), next);
         tw_say_safe(&b, first, 0);
         part(p, "called", &b);
     }
@@ -210,14 +220,17 @@ static void origins(struct page *p, const struct twin_transplant *t)
 {
     struct tw_buf b = {0};
     char n[32];
-    tw_buf_printf(&b, "%s step%s of %zu transplanted run%s (%s)", tw_human_count(t->steps, n), t->steps == 1 ? "" : "s", t->runs, t->runs == 1 ? "" : "s",
+    tw_buf_printf(&b, "%s step%s of %zu transplanted run%s (%s)", tw_human_count(t->steps, n),
+                  t->steps == 1 ? "" : "s", t->runs, t->runs == 1 ? "" : "s",
                   twin_transplant_name(t->kind));
-    tw_buf_puts(&b, t->origin_count ? "; where they part that started equal:" : "; none parts that started equal");
+    tw_buf_puts(&b, t->origin_count ? "; where they part that started equal:"
+                                    : "; none parts that started equal");
     paragraph(p, "origins", &b);
     for (size_t i = 0; i < t->origin_count && i < ORIGINS; i++) {
         const struct twin_origin *o = &t->origin[i];
         const struct twin_finding *f = o->finding;
-        tw_buf_printf(&b, "%llu of %llu steps, %.3g%% (%.2g%% to %.2g%%)   %s: ", (unsigned long long)o->steps_differing, (unsigned long long)o->steps,
+        tw_buf_printf(&b, "%llu of %llu steps, %.3g%% (%.2g%% to %.2g%%)   %s: ",
+                      (unsigned long long)o->steps_differing, (unsigned long long)o->steps,
                       100 * o->rate, 100 * o->low, 100 * o->high, f->layer);
         tw_say_what(&b, f);
         tw_buf_printf(&b, ", first in step %u", f->step_a);
@@ -273,27 +286,32 @@ static void rate(struct page *p, const struct twin_verdict *v)
     struct tw_buf b = {0};
     if (v->runs < 3)
         return;
-    tw_buf_printf(&b, "%zu of %zu comparisons parted: %.0f%% (95%% interval %.0f%% to %.0f%%)", v->differing, v->comparisons,
-                  100 * v->rate, 100 * v->rate_low, 100 * v->rate_high);
+    tw_buf_printf(&b, "%zu of %zu comparisons parted: %.0f%% (95%% interval %.0f%% to %.0f%%)",
+                  v->differing, v->comparisons, 100 * v->rate, 100 * v->rate_low,
+                  100 * v->rate_high);
     paragraph(p, "rate", &b);
     tw_say_classes(&b, v);
     paragraph(p, "classes", &b);
 }
 
-/* "2 comparisons cannot exclude a divergence in up to 78% of runs; --runs 30 brings that bound to 10%" */
+/* "2 comparisons cannot exclude a divergence in up to 78% of runs; --runs 30 brings that bound to
+ * 10%" */
 static void bound(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     uint64_t runs = v->runs < 30 ? 30 : v->runs * 10;
     if (v->comparisons == 0 || v->against)
         return;
-    tw_buf_printf(&b, "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs; --runs %llu brings that bound to %.2g%%",
-                  v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper, (unsigned long long)runs,
-                  100 * twin_stats_zero_bound(runs - 1, v->confidence));
+    tw_buf_printf(&b,
+                  "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs; --runs "
+                  "%llu brings that bound to %.2g%%",
+                  v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper,
+                  (unsigned long long)runs, 100 * twin_stats_zero_bound(runs - 1, v->confidence));
     paragraph(p, "", &b);
 }
 
-/* A command is not wrapped, so that it can be copied; what it is good for stands behind it where there is room. */
+/* A command is not wrapped, so that it can be copied; what it is good for stands behind it where
+ * there is room. */
 static void suggest(struct page *p, bool *said, struct tw_buf *command, const char *why)
 {
     if (command->failed)
@@ -301,7 +319,8 @@ static void suggest(struct page *p, bool *said, struct tw_buf *command, const ch
     if (command->len > 0) {
         label(p, *said ? "" : "next");
         tw_buf_append(&p->out, command->data, command->len);
-        if (LABEL + columns(command->data, command->len) + 3 + columns(why, strlen(why)) <= p->width)
+        if (LABEL + columns(command->data, command->len) + 3 + columns(why, strlen(why)) <=
+            p->width)
             tw_buf_printf(&p->out, "   %s", why);
         tw_buf_puts(&p->out, "\n");
         *said = true;
@@ -331,9 +350,14 @@ static void next(struct page *p, const struct twin_report *r)
 
 static void outcome_word(struct page *p, const struct twin_verdict *v)
 {
-    static const struct { const char *word, *color; } shown[] = {
-        [TWIN_SAME] = {"SAME", "\033[1;32m"}, [TWIN_WITHIN_TOLERANCE] = {"WITHIN TOLERANCE", "\033[1;32m"}, [TWIN_DIFFER] = {"DIFFER", "\033[1;31m"},
-        [TWIN_INCONCLUSIVE] = {"INCONCLUSIVE", "\033[1;33m"}, [TWIN_FAILED] = {"ERROR", "\033[1;31m"},
+    static const struct {
+        const char *word, *color;
+    } shown[] = {
+        [TWIN_SAME] = {"SAME", "\033[1;32m"},
+        [TWIN_WITHIN_TOLERANCE] = {"WITHIN TOLERANCE", "\033[1;32m"},
+        [TWIN_DIFFER] = {"DIFFER", "\033[1;31m"},
+        [TWIN_INCONCLUSIVE] = {"INCONCLUSIVE", "\033[1;33m"},
+        [TWIN_FAILED] = {"ERROR", "\033[1;31m"},
     };
     struct tw_buf b = {0};
     const char *word = shown[v->outcome].word;
@@ -353,7 +377,8 @@ static void outcome_word(struct page *p, const struct twin_verdict *v)
 #define WORLD 6u
 #define RULES 6u
 
-/* What the run was held against, and whether the world is still the same: beside every verdict, also a good one. */
+/* What the run was held against, and whether the world is still the same: beside every verdict,
+ * also a good one. */
 static void against(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -380,7 +405,9 @@ static void rules(struct page *p, const struct twin_verdict *v)
             tw_say_safe(&b, v->rules[i].pattern, 80);
         }
     if (unused)
-        tw_buf_puts(&b, unused == 1 ? ": no difference that this rule of the tolerance file covers" : ": no difference that these rules of the tolerance file cover");
+        tw_buf_puts(&b, unused == 1
+                            ? ": no difference that this rule of the tolerance file covers"
+                            : ": no difference that these rules of the tolerance file cover");
     paragraph(p, "unused", &b);
 }
 
@@ -389,12 +416,18 @@ static void losses(struct page *p, const struct twin_verdict *v)
     struct tw_buf b = {0};
     char n[32];
     if (v->lost_records) {
-        tw_buf_printf(&b, "the details of %s records were lost in %zu stretch%s (rings were full); their values were still compared; --lossless keeps them",
-                      tw_human_count(v->lost_records, n), v->gap_count, v->gap_count == 1 ? "" : "es");
+        tw_buf_printf(&b,
+                      "the details of %s records were lost in %zu stretch%s (rings were full); "
+                      "their values were still compared; --lossless keeps them",
+                      tw_human_count(v->lost_records, n), v->gap_count,
+                      v->gap_count == 1 ? "" : "es");
         paragraph(p, "gaps", &b);
     }
     if (v->overhead_ratio > 0.07) {
-        tw_buf_printf(&b, "+%.0f%% of the run's time: watching this closely can itself hide or cause a divergence", 100 * v->overhead_ratio);
+        tw_buf_printf(&b,
+                      "+%.0f%% of the run's time: watching this closely can itself hide or cause a "
+                      "divergence",
+                      100 * v->overhead_ratio);
         paragraph(p, "watcher", &b);
     }
 }
@@ -402,7 +435,10 @@ static void losses(struct page *p, const struct twin_verdict *v)
 int twin_report_text(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
-    struct page p = {.width = r->width == 0 ? 80 : r->width < 40 ? 40 : r->width, .color = r->color};
+    struct page p = {.width = r->width == 0   ? 80
+                              : r->width < 40 ? 40
+                                              : r->width,
+                     .color = r->color};
     struct tw_buf b = {0};
     outcome_word(&p, v);
     if (v->outcome == TWIN_SAME)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers what the pictures of a verdict's page show: compares the recorded runs step by step, reads their curves and times. */
+/* Gathers what the pictures of a verdict's page show: compares the recorded runs step by step,
+ * reads their curves and times. */
 #include "verdict_gather.h"
 
 #include "base.h"
@@ -21,7 +22,12 @@ enum {
 
 /* ---- how long each step took */
 
-struct times { struct twin_page_plot plot; struct twin_page_series *series; double *x, *y; char (*name)[24]; };
+struct times {
+    struct twin_page_plot plot;
+    struct twin_page_series *series;
+    double *x, *y;
+    char (*name)[24];
+};
 
 static void fill(const struct twin_telemetry_process *p, double *y, size_t steps)
 {
@@ -32,7 +38,8 @@ static void fill(const struct twin_telemetry_process *p, double *y, size_t steps
             y[p->row[i].first + k] = 1e3 * p->row[i].seconds / p->row[i].steps;
 }
 
-/* Left without a series where runs have no telemetry; without memory too: the page is worth having without this picture. */
+/* Left without a series where runs have no telemetry; without memory too: the page is worth having
+ * without this picture. */
 static void step_times(struct times *t, const struct twin_run *const *runs, size_t count)
 {
     struct twin_telemetry **all = tw_calloc(count, sizeof *all);
@@ -40,7 +47,10 @@ static void step_times(struct times *t, const struct twin_run *const *runs, size
     t->series = tw_calloc(count, sizeof *t->series);
     t->name = tw_calloc(count, sizeof *t->name);
     for (size_t i = 0; all && i < count; i++) {
-        const struct twin_telemetry_process *p = twin_telemetry_load(runs[i]->dir, &all[i], NULL) == 0 ? twin_telemetry_rank(all[i], 0) : NULL;
+        const struct twin_telemetry_process *p = twin_telemetry_load(runs[i]->dir, &all[i], NULL) ==
+                                                         0
+                                                     ? twin_telemetry_rank(all[i], 0)
+                                                     : NULL;
         if (p && p->steps > steps)
             steps = p->steps < DRAWN_STEPS ? p->steps : DRAWN_STEPS;
     }
@@ -60,9 +70,17 @@ static void step_times(struct times *t, const struct twin_run *const *runs, size
         twin_telemetry_free(all[i]);
     tw_free(all);
     t->plot = (struct twin_page_plot){
-        .question = "How long did each step take?", .x_name = "step", .y_name = "step time (ms), rank 0", .from_zero = true, .x = t->x, .count = steps,
-        .caption = "Speed, apart from bits: runs may be equal and not equally fast. Short steps are timed several at once. twinrun report RUN says what a slow step waited for.",
-        .series = t->series, .series_count = drawn};
+        .question = "How long did each step take?",
+        .x_name = "step",
+        .y_name = "step time (ms), rank 0",
+        .from_zero = true,
+        .x = t->x,
+        .count = steps,
+        .caption =
+            "Speed, apart from bits: runs may be equal and not equally fast. Short steps are timed "
+            "several at once. twinrun report RUN says what a slow step waited for.",
+        .series = t->series,
+        .series_count = drawn};
 }
 
 static void times_free(struct times *t)
@@ -80,7 +98,8 @@ static bool is_record(const struct twin_finding *f)
     return f && f->type <= TWIN_FINDING_ORDER;
 }
 
-/* A page is handed around: no secret of the command line is in it. malloc'ed; NULL: no memory, then the page goes without the command. */
+/* A page is handed around: no secret of the command line is in it. malloc'ed; NULL: no memory, then
+ * the page goes without the command. */
 static char *safe_command(const char *command)
 {
     int pending = TW_SECRET_NONE;
@@ -102,8 +121,10 @@ struct pictures {
     struct twin_report_pictures x;
 };
 
-/* Run 0 beside the run that the verdict speaks of, then beside one of each other class. Returns how many. */
-static size_t choose(const struct twin_verdict *v, const struct twin_class_tree *tree, size_t other[PAIRS])
+/* Run 0 beside the run that the verdict speaks of, then beside one of each other class. Returns how
+ * many. */
+static size_t choose(const struct twin_verdict *v, const struct twin_class_tree *tree,
+                     size_t other[PAIRS])
 {
     size_t n = 1;
     other[0] = twin_report_other(v);
@@ -118,7 +139,8 @@ static size_t choose(const struct twin_verdict *v, const struct twin_class_tree 
     return n;
 }
 
-static int gather(const struct twin_report *r, const struct twin_compare_options *compare, struct pictures *g, struct twin_error *err)
+static int gather(const struct twin_report *r, const struct twin_compare_options *compare,
+                  struct pictures *g, struct twin_error *err)
 {
     static const struct twin_compare_options none;
     const struct twin_verdict *v = r->verdict;
@@ -136,7 +158,9 @@ static int gather(const struct twin_report *r, const struct twin_compare_options
         if (other[i] >= r->run_count)
             continue;
         struct twin_field *f = &g->field[g->x.pairs];
-        rc = twin_compare_field(r->runs[0], r->runs[other[i]], &o, i == 0 && is_record(v->first) ? v->first->step_a : UINT32_MAX, CELLS / pairs, f, err);
+        rc = twin_compare_field(r->runs[0], r->runs[other[i]], &o,
+                                i == 0 && is_record(v->first) ? v->first->step_a : UINT32_MAX,
+                                CELLS / pairs, f, err);
         g->pair[g->x.pairs++] = (struct twin_report_pair){f, other[i]};
     }
     if (rc == 0)
@@ -157,8 +181,9 @@ static void pictures_free(struct pictures *g)
     times_free(&g->times);
 }
 
-int tw_verdict_save_page(const struct twin_report *report, const struct twin_compare_options *compare,
-                         const char *path, struct twin_error *err)
+int tw_verdict_save_page(const struct twin_report *report,
+                         const struct twin_compare_options *compare, const char *path,
+                         struct twin_error *err)
 {
     char *command = safe_command(report->command);
     struct twin_report r = *report;
@@ -185,7 +210,8 @@ void tw_page_runs(struct twin_page *p, const struct twin_run *const *runs, size_
     twin_verdict_free(v);
 }
 
-void tw_page_curves(struct twin_page *p, const struct twin_run *const *runs, size_t count, const char *const *label)
+void tw_page_curves(struct twin_page *p, const struct twin_run *const *runs, size_t count,
+                    const char *const *label)
 {
     struct twin_curves curves = {0};
     if (twin_compare_curves(runs, count, &curves, NULL) == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page of a verdict. Its first screen answers: are they the same; if not, where do they part, and what next. */
+/* The page of a verdict. Its first screen answers: are they the same; if not, where do they part,
+ * and what next. */
 #include "page.h"
 #include "verdict_page.h"
 
@@ -21,27 +22,38 @@ static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
 
 static void head(struct twin_page *p, const struct twin_report *r)
 {
-    static const struct { enum twin_mood mood; const char *word; } shown[] = {
-        [TWIN_SAME] = {TWIN_MOOD_CLEAN, "SAME"}, [TWIN_WITHIN_TOLERANCE] = {TWIN_MOOD_CLEAN, "WITHIN TOLERANCE"}, [TWIN_DIFFER] = {TWIN_MOOD_FOUND, "DIFFER"},
-        [TWIN_INCONCLUSIVE] = {TWIN_MOOD_OPEN, "INCONCLUSIVE"}, [TWIN_FAILED] = {TWIN_MOOD_TROUBLE, "ERROR"},
+    static const struct {
+        enum twin_mood mood;
+        const char *word;
+    } shown[] = {
+        [TWIN_SAME] = {TWIN_MOOD_CLEAN, "SAME"},
+        [TWIN_WITHIN_TOLERANCE] = {TWIN_MOOD_CLEAN, "WITHIN TOLERANCE"},
+        [TWIN_DIFFER] = {TWIN_MOOD_FOUND, "DIFFER"},
+        [TWIN_INCONCLUSIVE] = {TWIN_MOOD_OPEN, "INCONCLUSIVE"},
+        [TWIN_FAILED] = {TWIN_MOOD_TROUBLE, "ERROR"},
     };
     const struct twin_verdict *v = r->verdict;
     struct tw_buf sentence = {0}, about = {0};
     const bool alone = v->runs < 2 && !v->against && v->outcome == TWIN_INCONCLUSIVE;
-    tw_buf_puts(&sentence, v->outcome == TWIN_SAME ? "The runs are the same: " : v->outcome == TWIN_DIFFER ? "The runs differ " : "");
+    tw_buf_puts(&sentence, v->outcome == TWIN_SAME     ? "The runs are the same: "
+                           : v->outcome == TWIN_DIFFER ? "The runs differ "
+                                                       : "");
     if (alone)
-        tw_buf_puts(&sentence, "What the run recorded; whether it repeats itself, one run alone cannot say");
+        tw_buf_puts(&sentence,
+                    "What the run recorded; whether it repeats itself, one run alone cannot say");
     else
         tw_say_headline(&sentence, v);
     if (sentence.len && sentence.data[0] >= 'a' && sentence.data[0] <= 'z')
         sentence.data[0] = (char)(sentence.data[0] - 'a' + 'A');
-    tw_buf_printf(&about, "twinrun %s, %zu run%s", r->verb ? r->verb : "check", v->runs, v->runs == 1 ? "" : "s");
+    tw_buf_printf(&about, "twinrun %s, %zu run%s", r->verb ? r->verb : "check", v->runs,
+                  v->runs == 1 ? "" : "s");
     if (r->command)
         tw_buf_printf(&about, ": %s", r->command);
     if (sentence.failed || about.failed)
         p->body.failed = TWIN_ENOMEM;
     else
-        twin_page_verdict(p, shown[v->outcome].mood, alone ? "ONE RUN" : shown[v->outcome].word, sentence.data, about.data);
+        twin_page_verdict(p, shown[v->outcome].mood, alone ? "ONE RUN" : shown[v->outcome].word,
+                          sentence.data, about.data);
     tw_buf_free(&sentence);
     tw_buf_free(&about);
 }
@@ -53,7 +65,8 @@ static void source(struct twin_page *p, const struct twin_finding *f)
     if (n)
         twin_page_fact(p, "Source line", "%.*s", (int)(n < 400 ? n : 400), f->site);
     if (f->site[n] == '\n' && f->site[n + 1])
-        twin_page_fact(p, "Called from", "%.*s", (int)strcspn(f->site + n + 1, "\n"), f->site + n + 1);
+        twin_page_fact(p, "Called from", "%.*s", (int)strcspn(f->site + n + 1, "\n"),
+                       f->site + n + 1);
 }
 
 static void also(struct twin_page *p, const struct twin_verdict *v)
@@ -97,8 +110,9 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
     }
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
     if (v->differing && v->runs > 2)
-        twin_page_fact(p, "How often", "%zu of %zu comparisons part: %.0f%% (95%% interval %.0f%% to %.0f%%)", v->differing, v->comparisons, 100 * v->rate,
-                       100 * v->rate_low, 100 * v->rate_high);
+        twin_page_fact(
+            p, "How often", "%zu of %zu comparisons part: %.0f%% (95%% interval %.0f%% to %.0f%%)",
+            v->differing, v->comparisons, 100 * v->rate, 100 * v->rate_low, 100 * v->rate_high);
     twin_page_facts_end(p);
 }
 
@@ -110,8 +124,11 @@ static void reach(struct twin_page *p, const struct twin_verdict *v)
     tw_say_ranges(&b, v, LISTED);
     fact_of(p, "Compared", &b);
     if (v->comparisons && !v->against && v->outcome == TWIN_SAME)
-        twin_page_fact(p, "How sure", "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs (%.0f%% confidence); more runs bring that bound down",
-                       v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper, 100 * v->confidence);
+        twin_page_fact(p, "How sure",
+                       "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs "
+                       "(%.0f%% confidence); more runs bring that bound down",
+                       v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper,
+                       100 * v->confidence);
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
     for (size_t i = 0; v->outcome == TWIN_INCONCLUSIVE && i < v->unseen_count && i < LISTED; i++)
         twin_page_fact(p, i ? "" : "Not seen", "%s", v->unseen[i]);
@@ -145,7 +162,8 @@ static void next(struct twin_page *p, const struct twin_report *r)
     }
 }
 
-static void findings(struct twin_page *p, const char *title, const char *small, const struct twin_finding *f, size_t count)
+static void findings(struct twin_page *p, const char *title, const char *small,
+                     const struct twin_finding *f, size_t count)
 {
     static const char *const columns[] = {"Where", "How", NULL};
     if (count == 0)
@@ -166,9 +184,12 @@ static void findings(struct twin_page *p, const char *title, const char *small, 
 
 static void origins(struct twin_page *p, const struct twin_transplant *t)
 {
-    static const char *const columns[] = {"Origin", "Layer", "Steps that part", "of", "Rate", "95% interval", "First in step", NULL};
+    static const char *const columns[] = {"Origin", "Layer",        "Steps that part", "of",
+                                          "Rate",   "95% interval", "First in step",   NULL};
     twin_page_heading(p, "Which operations part although their step began equal?");
-    twin_page_small(p, "%zu transplanted run%s (%s): every step was made to start as in the recorded run.", t->runs, t->runs == 1 ? "" : "s", twin_transplant_name(t->kind));
+    twin_page_small(
+        p, "%zu transplanted run%s (%s): every step was made to start as in the recorded run.",
+        t->runs, t->runs == 1 ? "" : "s", twin_transplant_name(t->kind));
     twin_page_table(p, columns, "t nnn n");
     for (size_t i = 0; i < t->origin_count; i++) {
         const struct twin_origin *o = &t->origin[i];
@@ -217,7 +238,8 @@ static void runs(struct twin_page *p, const struct twin_report *r)
     twin_page_unfold(p);
 }
 
-struct twin_page *twin_report_page(const struct twin_report *r, const struct twin_report_pictures *pictures)
+struct twin_page *twin_report_page(const struct twin_report *r,
+                                   const struct twin_report_pictures *pictures)
 {
     const struct twin_verdict *v = r->verdict;
     struct twin_page *p = twin_page_open(twin_verdict_name(v->outcome));
@@ -236,7 +258,9 @@ struct twin_page *twin_report_page(const struct twin_report *r, const struct twi
     if (v->transplant)
         origins(p, v->transplant);
     twin_report_draw(p, r, pictures);
-    findings(p, "What differs and does not matter", "Time stamps, file bytes around equal tensors and the like.", v->benign, v->benign_count);
+    findings(p, "What differs and does not matter",
+             "Time stamps, file bytes around equal tensors and the like.", v->benign,
+             v->benign_count);
     if (v->note_count) {
         twin_page_heading(p, "Notes");
         twin_page_list(p, (const char *const *)v->notes, v->note_count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pictures of a verdict: where runs differ and by how much, how that grows, which runs agree until when, what they recorded. */
+/* The pictures of a verdict: where runs differ and by how much, how that grows, which runs agree
+ * until when, what they recorded. */
 #include "page.h"
 #include "verdict_page.h"
 
@@ -31,7 +32,10 @@ static const char *group_of(enum twin_phase phase, enum twin_kind kind)
     case TWIN_KIND_MOMENT: return "optimizer state";
     case TWIN_KIND_HYPER: return "hyperparameters";
     case TWIN_KIND_VALUE: return "recorded values";
-    default: return phase == TWIN_PHASE_COLLECTIVE ? "collectives" : phase == TWIN_PHASE_KERNEL ? "operations" : "other";
+    default:
+        return phase == TWIN_PHASE_COLLECTIVE ? "collectives"
+               : phase == TWIN_PHASE_KERNEL   ? "operations"
+                                              : "other";
     }
 }
 
@@ -64,34 +68,46 @@ static size_t column_of(const struct twin_field *f, uint32_t step)
 static size_t row_of(const struct twin_field *f, const struct twin_finding *x)
 {
     for (size_t i = 0; i < f->rows; i++)
-        if (f->row[i].rank == x->rank && f->row[i].phase == x->phase && f->row[i].kind == x->kind && strcmp(f->row[i].name, x->name) == 0)
+        if (f->row[i].rank == x->rank && f->row[i].phase == x->phase && f->row[i].kind == x->kind &&
+            strcmp(f->row[i].name, x->name) == 0)
             return i;
     return SIZE_MAX;
 }
 
-static void caption_of(struct tw_buf *b, const struct twin_field *f, const char *runs, bool differs, bool again)
+static void caption_of(struct tw_buf *b, const struct twin_field *f, const char *runs, bool differs,
+                       bool again)
 {
     if (again) {
         tw_buf_printf(b, "%s, to be read as the picture above.", runs);
         return;
     }
-    tw_buf_printf(b, "%s. A row is a tensor, in the order in which a step flows from data to weights; a column is a step. ", runs);
+    tw_buf_printf(b,
+                  "%s. A row is a tensor, in the order in which a step flows from data to weights; "
+                  "a column is a step. ",
+                  runs);
     if (differs)
-        tw_buf_puts(b, "What parts alone in the first coloured column is where it begins; weights carry it into every later step.");
+        tw_buf_puts(b, "What parts alone in the first coloured column is where it begins; weights "
+                       "carry it into every later step.");
     else
         tw_buf_puts(b, "What is blank was compared and is equal, bit for bit.");
     if (f->estimated)
         tw_buf_puts(b, " Differences of whole tensors are estimated from sketches, to about 20%.");
     if (f->steps < f->steps_all)
-        tw_buf_printf(b, " %zu of %llu steps are shown: evenly chosen, and each one around the first difference.", f->steps, (unsigned long long)f->steps_all);
+        tw_buf_printf(b,
+                      " %zu of %llu steps are shown: evenly chosen, and each one around the first "
+                      "difference.",
+                      f->steps, (unsigned long long)f->steps_all);
     if (f->rows < f->rows_all)
-        tw_buf_printf(b, " %zu of %zu tensors are shown, those that differ first.", f->rows, f->rows_all);
+        tw_buf_printf(b, " %zu of %zu tensors are shown, those that differ first.", f->rows,
+                      f->rows_all);
 }
 
-static void heatmap(struct twin_page *p, const char *question, const struct twin_finding *first, const struct twin_field *f, const char *runs)
+static void heatmap(struct twin_page *p, const char *question, const struct twin_finding *first,
+                    const struct twin_field *f, const char *runs)
 {
     const bool ranks = many_ranks(f), differs = field_differs(f);
-    const char **name = tw_calloc(f->rows, sizeof *name), **group = tw_calloc(f->rows, sizeof *group);
+    const char **name = tw_calloc(f->rows, sizeof *name);
+    const char **group = tw_calloc(f->rows, sizeof *group);
     char **owned = tw_calloc(f->rows, sizeof *owned);
     struct tw_buf caption = {0};
     caption_of(&caption, f, runs, differs, question && !first);
@@ -106,10 +122,20 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
     }
     if (ok) {
         struct twin_page_heatmap map = {
-            .question = question ? question : differs ? "Where do the runs differ, and by how much?" : "Was every tensor of every step seen to be equal?", .caption = caption.data,
-            .value_name = "relative difference", .column_name = "step", .column = f->step, .columns = f->steps, .row = name, .group = group, .rows = f->rows,
+            .question = question  ? question
+                        : differs ? "Where do the runs differ, and by how much?"
+                                  : "Was every tensor of every step seen to be equal?",
+            .caption = caption.data,
+            .value_name = "relative difference",
+            .column_name = "step",
+            .column = f->step,
+            .columns = f->steps,
+            .row = name,
+            .group = group,
+            .rows = f->rows,
             .cell = f->cell};
-        if (first && tw_is_record(first) && column_of(f, first->step_a) != SIZE_MAX && row_of(f, first) != SIZE_MAX) {
+        if (first && tw_is_record(first) && column_of(f, first->step_a) != SIZE_MAX &&
+            row_of(f, first) != SIZE_MAX) {
             map.mark_column = column_of(f, first->step_a);
             map.mark_row = row_of(f, first);
             map.mark_name = "First difference";
@@ -128,7 +154,11 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
 
 /* ---- the fan: of each group the median over its tensors, between the smallest and the largest */
 
-struct fan { const char *name[GROUPS]; double *y[GROUPS], *low[GROUPS], *high[GROUPS]; size_t count; };
+struct fan {
+    const char *name[GROUPS];
+    double *y[GROUPS], *low[GROUPS], *high[GROUPS];
+    size_t count;
+};
 
 static int by_value(const void *x, const void *y)
 {
@@ -163,7 +193,8 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
             if (!isnan(x))
                 room[n++] = x;
         }
-        /* no size is known: the line goes on if something differs there, and is broken where nothing does */
+        /* no size is known: the line goes on if something differs there, and is broken where
+         * nothing does */
         fan->y[g][c] = fan->low[g][c] = fan->high[g][c] = differs ? NAN : INFINITY;
         if (n == 0)
             continue;
@@ -176,7 +207,8 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
     return any;
 }
 
-static void draw_fan(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f, const struct fan *fan, const bool *any)
+static void draw_fan(struct twin_page *p, const struct twin_finding *first,
+                     const struct twin_field *f, const struct fan *fan, const bool *any)
 {
     struct twin_page_series series[GROUPS];
     double *x = tw_calloc(f->steps, sizeof *x);
@@ -185,21 +217,34 @@ static void draw_fan(struct twin_page *p, const struct twin_finding *first, cons
         x[i] = f->step[i];
     for (size_t g = 0; g < fan->count; g++)
         if (any[g])
-            series[drawn++] = (struct twin_page_series){fan->name[g], fan->y[g], fan->low[g], fan->high[g]};
+            series[drawn++] = (struct twin_page_series){fan->name[g], fan->y[g], fan->low[g],
+                                                        fan->high[g]};
     if (!x)
         no_memory(p);
     else if (drawn)
-        twin_page_plot(p, &(struct twin_page_plot){
-                              .question = "Does the difference grow?",
-                              .caption = "Of each group the median tensor, and as an area the smallest to the largest. A straight rise is exponential growth: training "
-                                         "amplifies what began as rounding. A level line is a difference that stays what it was. Where there is no line, nothing differs.",
-                              .x_name = "step", .y_name = "relative difference", .style = TWIN_PAGE_FAN, .log_y = true, .join = true, .x = x, .count = f->steps, .series = series,
-                              .series_count = drawn, .mark = first ? first->step_a : 0,
-                              .mark_name = first && tw_is_record(first) ? "first difference" : NULL});
+        twin_page_plot(
+            p, &(struct twin_page_plot){
+                   .question = "Does the difference grow?",
+                   .caption = "Of each group the median tensor, and as an area the smallest to the "
+                              "largest. A straight rise is exponential growth: training amplifies "
+                              "what began as rounding. A level line is a difference that stays "
+                              "what it was. Where there is no line, nothing differs.",
+                   .x_name = "step",
+                   .y_name = "relative difference",
+                   .style = TWIN_PAGE_FAN,
+                   .log_y = true,
+                   .join = true,
+                   .x = x,
+                   .count = f->steps,
+                   .series = series,
+                   .series_count = drawn,
+                   .mark = first ? first->step_a : 0,
+                   .mark_name = first && tw_is_record(first) ? "first difference" : NULL});
     tw_free(x);
 }
 
-static void fan_plot(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f)
+static void fan_plot(struct twin_page *p, const struct twin_finding *first,
+                     const struct twin_field *f)
 {
     struct fan fan = {.count = 0};
     bool any[GROUPS] = {false}, ok = true;
@@ -234,34 +279,46 @@ static void sizes(struct twin_page *p, const struct twin_field *f)
     for (size_t g = 0; g < groups.count; g++) {
         size_t n = 0, room = 0;
         for (size_t i = 0; i < f->rows; i++)
-            room += strcmp(group_of(f->row[i].phase, f->row[i].kind), groups.name[g]) == 0 ? f->steps : 0;
+            room += strcmp(group_of(f->row[i].phase, f->row[i].kind), groups.name[g]) == 0
+                        ? f->steps
+                        : 0;
         values[g] = tw_calloc(room + 1, sizeof(double));
         if (!values[g])
             no_memory(p);
         for (size_t i = 0; values[g] && i < f->rows * f->steps; i++)
             if (f->cell[i] >= TWIN_CELL_VALUES && f->cell[i] < TWIN_CELL_NOT_FINITE &&
-                strcmp(group_of(f->row[i / f->steps].phase, f->row[i / f->steps].kind), groups.name[g]) == 0)
+                strcmp(group_of(f->row[i / f->steps].phase, f->row[i / f->steps].kind),
+                       groups.name[g]) == 0)
                 values[g][n++] = twin_cell_value(f->cell[i]);
         if (n)
             set[sets++] = (struct twin_page_set){groups.name[g], values[g], n};
     }
     if (sets)
-        twin_page_histogram(p, &(struct twin_page_histogram){
-                                   .question = "Rounding, or something else?",
-                                   .caption = "How large the differences are, over all cells that differ. One addition of 32-bit floats in another order moves a result by about 1e-7; what "
-                                              "lies near 1 is another batch, another generator state or another weight, not rounding.",
-                                   .x_name = "relative difference", .log = true, .set = set, .sets = sets});
+        twin_page_histogram(
+            p,
+            &(struct twin_page_histogram){
+                .question = "Rounding, or something else?",
+                .caption =
+                    "How large the differences are, over all cells that differ. One addition of "
+                    "32-bit floats in another order moves a result by about 1e-7; what lies near 1 "
+                    "is another batch, another generator state or another weight, not rounding.",
+                .x_name = "relative difference",
+                .log = true,
+                .set = set,
+                .sets = sets});
     for (size_t g = 0; g < groups.count; g++)
         tw_free(values[g]);
 }
 
-void tw_field_where(struct twin_page *p, const char *question, const struct twin_finding *first, const struct twin_field *f, const char *runs)
+void tw_field_where(struct twin_page *p, const char *question, const struct twin_finding *first,
+                    const struct twin_field *f, const char *runs)
 {
     if (f && f->rows && f->steps)
         heatmap(p, question, first, f, runs);
 }
 
-void tw_field_how_much(struct twin_page *p, const struct twin_finding *first, const struct twin_field *f)
+void tw_field_how_much(struct twin_page *p, const struct twin_finding *first,
+                       const struct twin_field *f)
 {
     if (!f || !f->steps || !field_differs(f))
         return;
@@ -285,21 +342,30 @@ static const char *question_of(const struct twin_curve *c, bool parted, char *ro
 static const char *caption_of_curve(const struct twin_curve *c, bool parted)
 {
     switch (c->kind) {
-    case TWIN_CURVE_LOSS: return !parted ? "Lines that lie on each other look like one." : "Lines that lie on each other look like one. Where they part visibly, the divergence has reached what training is judged by.";
-    case TWIN_CURVE_GRADIENT: return "A jump in one run alone points to another batch, or to a number that overflowed.";
+    case TWIN_CURVE_LOSS:
+        return !parted ? "Lines that lie on each other look like one."
+                       : "Lines that lie on each other look like one. Where they part visibly, the "
+                         "divergence has reached what training is judged by.";
+    case TWIN_CURVE_GRADIENT:
+        return "A jump in one run alone points to another batch, or to a number that overflowed.";
     case TWIN_CURVE_WEIGHT: return "Runs that part here end in different models.";
-    case TWIN_CURVE_HYPER: return "A setting that steers the optimizer: where it differs, the runs were not asked to do the same.";
+    case TWIN_CURVE_HYPER:
+        return "A setting that steers the optimizer: where it differs, the runs were not asked to "
+               "do the same.";
     default: return "Recorded by the job itself.";
     }
 }
 
 static const char *axis_of(const struct twin_curve *c)
 {
-    return c->kind == TWIN_CURVE_GRADIENT ? "L2 norm of all gradients" : c->kind == TWIN_CURVE_WEIGHT ? "L2 norm of all weights" : c->name;
+    return c->kind == TWIN_CURVE_GRADIENT ? "L2 norm of all gradients"
+           : c->kind == TWIN_CURVE_WEIGHT ? "L2 norm of all weights"
+                                          : c->name;
 }
 
 /* Curves of one name, a series for each run and rank. */
-static void one_name(struct twin_page *p, const struct twin_finding *first, const char *const *label, const struct twin_curve *c, size_t count)
+static void one_name(struct twin_page *p, const struct twin_finding *first,
+                     const char *const *label, const struct twin_curve *c, size_t count)
 {
     struct twin_page_series *series = tw_calloc(count, sizeof *series);
     char **name = tw_calloc(count, sizeof *name), room[128];
@@ -327,15 +393,24 @@ static void one_name(struct twin_page *p, const struct twin_finding *first, cons
     for (size_t i = 0; i < count; i++)
         bad += c[i].not_finite;
     if (ok)
-        twin_page_plot(p, &(struct twin_page_plot){.question = question_of(c, first != NULL, room, sizeof room),
-                                                   .caption = caption_of_curve(c, first != NULL),
-                                                   .x_name = "step", .y_name = axis_of(c), .style = TWIN_PAGE_LINES, .x = x, .count = n, .series = series,
-                                                   .series_count = count, .mark = first ? first->step_a : 0,
-                                                   .mark_name = first && tw_is_record(first) ? "first difference" : NULL});
+        twin_page_plot(p,
+                       &(struct twin_page_plot){
+                           .question = question_of(c, first != NULL, room, sizeof room),
+                           .caption = caption_of_curve(c, first != NULL),
+                           .x_name = "step",
+                           .y_name = axis_of(c),
+                           .style = TWIN_PAGE_LINES,
+                           .x = x,
+                           .count = n,
+                           .series = series,
+                           .series_count = count,
+                           .mark = first ? first->step_a : 0,
+                           .mark_name = first && tw_is_record(first) ? "first difference" : NULL});
     else
         no_memory(p);
     if (bad)
-        twin_page_small(p, "%llu value%s NaN or infinite; the lines are open there.", (unsigned long long)bad, bad == 1 ? " is" : "s are");
+        twin_page_small(p, "%llu value%s NaN or infinite; the lines are open there.",
+                        (unsigned long long)bad, bad == 1 ? " is" : "s are");
     if (every > 1)
         twin_page_small(p, "Every %zuth step is drawn.", every);
     for (size_t i = 0; name && i < count; i++)
@@ -346,11 +421,13 @@ static void one_name(struct twin_page *p, const struct twin_finding *first, cons
     tw_free(y);
 }
 
-void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const char *const *label, const struct twin_finding *first)
+void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const char *const *label,
+                        const struct twin_finding *first)
 {
     size_t shown = 0;
     for (size_t i = 0, n; i < c->count; i += n) {
-        for (n = 1; i + n < c->count && c->curve[i + n].kind == c->curve[i].kind && strcmp(c->curve[i + n].name, c->curve[i].name) == 0;)
+        for (n = 1; i + n < c->count && c->curve[i + n].kind == c->curve[i].kind &&
+                    strcmp(c->curve[i + n].name, c->curve[i].name) == 0;)
             n++;
         if (shown++ < CURVE_NAMES)
             one_name(p, first, label, &c->curve[i], n);
@@ -358,9 +435,12 @@ void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const 
     if (shown > CURVE_NAMES)
         twin_page_small(p, "%zu more recorded numbers are not drawn.", shown - CURVE_NAMES);
     if (c->left_out)
-        twin_page_small(p, "%llu recorded numbers are left out: 512 names and 1,048,576 steps are drawn.", (unsigned long long)c->left_out);
+        twin_page_small(
+            p, "%llu recorded numbers are left out: 512 names and 1,048,576 steps are drawn.",
+            (unsigned long long)c->left_out);
     if (c->unread)
-        twin_page_small(p, "%zu trace%s too large, or damaged, to read these numbers from.", c->unread, c->unread == 1 ? " is" : "s are");
+        twin_page_small(p, "%zu trace%s too large, or damaged, to read these numbers from.",
+                        c->unread, c->unread == 1 ? " is" : "s are");
 }
 
 static void tree(struct twin_page *p, const struct twin_report *r, const struct twin_class_tree *t)
@@ -370,8 +450,10 @@ static void tree(struct twin_page *p, const struct twin_report *r, const struct 
     for (size_t i = 0; ok && i < r->run_count; i++)
         ok = (label[i] = tw_printf("run %zu", i + 1)) != NULL;
     if (ok)
-        twin_page_tree(p, "Which runs are equal, and until when?", "A line that leaves another one: from that step on these runs compute something else.", t,
-                       (const char *const *)label, r->verdict->steps_a);
+        twin_page_tree(
+            p, "Which runs are equal, and until when?",
+            "A line that leaves another one: from that step on these runs compute something else.",
+            t, (const char *const *)label, r->verdict->steps_a);
     else
         no_memory(p);
     for (size_t i = 0; label && i < r->run_count; i++)
@@ -379,14 +461,17 @@ static void tree(struct twin_page *p, const struct twin_report *r, const struct 
     tw_free(label);
 }
 
-void twin_report_draw(struct twin_page *p, const struct twin_report *r, const struct twin_report_pictures *x)
+void twin_report_draw(struct twin_page *p, const struct twin_report *r,
+                      const struct twin_report_pictures *x)
 {
     const struct twin_verdict *v = r->verdict;
     char runs[64], question[96];
     for (size_t i = 0; i < x->pairs; i++) {
         snprintf(runs, sizeof runs, "Run 1 and run %zu", x->pair[i].other + 1);
-        snprintf(question, sizeof question, "Where do run 1 and run %zu differ, and by how much?", x->pair[i].other + 1);
-        tw_field_where(p, x->pairs > 1 ? question : NULL, i ? NULL : v->first, x->pair[i].field, runs);
+        snprintf(question, sizeof question, "Where do run 1 and run %zu differ, and by how much?",
+                 x->pair[i].other + 1);
+        tw_field_where(p, x->pairs > 1 ? question : NULL, i ? NULL : v->first, x->pair[i].field,
+                       runs);
     }
     if (x->tree && x->tree->count > 1)
         tree(p, r, x->tree);

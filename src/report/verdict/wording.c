@@ -47,7 +47,12 @@ void tw_say_markup(struct tw_buf *b, const char *s)
             s += 2;
             continue;
         }
-        const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : *s == '\'' ? "&apos;" : NULL;
+        const char *entity = *s == '&'    ? "&amp;"
+                             : *s == '<'  ? "&lt;"
+                             : *s == '>'  ? "&gt;"
+                             : *s == '"'  ? "&quot;"
+                             : *s == '\'' ? "&apos;"
+                                          : NULL;
         if (entity)
             tw_buf_puts(b, entity);
         else
@@ -57,14 +62,16 @@ void tw_say_markup(struct tw_buf *b, const char *s)
 
 bool tw_is_record(const struct twin_finding *f)
 {
-    return f->type == TWIN_FINDING_VALUE || f->type == TWIN_FINDING_LAYOUT || f->type == TWIN_FINDING_ONLY_A ||
-           f->type == TWIN_FINDING_ONLY_B || f->type == TWIN_FINDING_ORDER;
+    return f->type == TWIN_FINDING_VALUE || f->type == TWIN_FINDING_LAYOUT ||
+           f->type == TWIN_FINDING_ONLY_A || f->type == TWIN_FINDING_ONLY_B ||
+           f->type == TWIN_FINDING_ORDER;
 }
 
 static const char *prefix_of(const struct twin_finding *f)
 {
     switch (f->kind) {
-    case TWIN_KIND_GRADIENT: return f->phase == TWIN_PHASE_OPTIMIZER ? "grad that was written to, of " : "grad of ";
+    case TWIN_KIND_GRADIENT:
+        return f->phase == TWIN_PHASE_OPTIMIZER ? "grad that was written to, of " : "grad of ";
     case TWIN_KIND_GRADIENT_LOCAL: return "local grad of ";
     case TWIN_KIND_WEIGHT:
         if (f->phase == TWIN_PHASE_INIT)
@@ -162,19 +169,23 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
     size_t start = b->len;
     if (f->type != TWIN_FINDING_VALUE || f->kind == TWIN_KIND_STATE)
         return;
-    if (f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan && !f->stats_b.nan)
+    if (f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan &&
+        !f->stats_b.nan)
         two_values(b, f->stats_a.sum, f->stats_b.sum);
     else if (f->changed_known && f->elements)
-        tw_buf_printf(b, "%s of %s elements", tw_human_count(f->changed, x), tw_human_count(f->elements, y));
+        tw_buf_printf(b, "%s of %s elements", tw_human_count(f->changed, x),
+                      tw_human_count(f->elements, y));
     else if (f->elements)
-        tw_buf_printf(b, "%s element%s", tw_human_count(f->elements, x), f->elements == 1 ? "" : "s");
+        tw_buf_printf(b, "%s element%s", tw_human_count(f->elements, x),
+                      f->elements == 1 ? "" : "s");
     if (f->kind == TWIN_KIND_HYPER && b->len > start)
         return; /* it was set, not computed: how far apart the two are in roundings says nothing */
     uint64_t bad_a = f->stats_a.nan + f->stats_a.pos_inf + f->stats_a.neg_inf;
     uint64_t bad_b = f->stats_b.nan + f->stats_b.pos_inf + f->stats_b.neg_inf;
     if (bad_a != bad_b) {
         comma(b, start);
-        tw_buf_printf(b, "NaN or Inf: %s in run 1, %s in the other", tw_human_count(bad_a, x), tw_human_count(bad_b, y));
+        tw_buf_printf(b, "NaN or Inf: %s in run 1, %s in the other", tw_human_count(bad_a, x),
+                      tw_human_count(bad_b, y));
     }
     if (!isnan(f->max_ulp)) {
         comma(b, start);
@@ -206,24 +217,36 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
     case TWIN_SAME:
         if (!tw_say_range(b, v)) {
             if (v->steps_compared)
-                tw_buf_printf(b, "%s step%s, ", tw_human_count(v->steps_compared, steps), v->steps_compared == 1 ? "" : "s");
+                tw_buf_printf(b, "%s step%s, ", tw_human_count(v->steps_compared, steps),
+                              v->steps_compared == 1 ? "" : "s");
             tw_buf_printf(b, "%s records", tw_human_count(v->records_compared, records));
         }
         tw_buf_puts(b, ", bit for bit");
         if (v->against)
-            tw_buf_puts(b, v->runs > 1 ? ", as in the baseline, in every run" : ", as in the baseline");
+            tw_buf_puts(b, v->runs > 1 ? ", as in the baseline, in every run"
+                                       : ", as in the baseline");
         else
             tw_buf_printf(b, ", in %zu runs", v->runs);
         return;
     case TWIN_WITHIN_TOLERANCE: tw_buf_puts(b, "bit for bit they differ "); break;
-    case TWIN_INCONCLUSIVE: tw_buf_puts(b, v->runs < 2 && !v->against ? "one run alone says nothing" : "no difference was found, but not enough was seen to say \"same\""); return;
-    case TWIN_FAILED: tw_buf_printf(b, v->runs == 1 ? "the job failed" : "the job failed in every one of %zu runs", v->runs); return;
+    case TWIN_INCONCLUSIVE:
+        tw_buf_puts(b, v->runs < 2 && !v->against
+                           ? "one run alone says nothing"
+                           : "no difference was found, but not enough was seen to say \"same\"");
+        return;
+    case TWIN_FAILED:
+        tw_buf_printf(b,
+                      v->runs == 1 ? "the job failed" : "the job failed in every one of %zu runs",
+                      v->runs);
+        return;
     case TWIN_DIFFER: break;
     }
     if (v->first && tw_is_record(v->first)) {
         if (v->steps_differing > 1 || !v->steps_differing_exact)
-            tw_buf_printf(b, "from step %u on (%s%s of %s steps)", v->first->step_a, v->steps_differing_exact ? "" : "at least ",
-                          tw_human_count(v->steps_differing, steps), tw_human_count(v->steps_compared, all));
+            tw_buf_printf(b, "from step %u on (%s%s of %s steps)", v->first->step_a,
+                          v->steps_differing_exact ? "" : "at least ",
+                          tw_human_count(v->steps_differing, steps),
+                          tw_human_count(v->steps_compared, all));
         else
             tw_buf_printf(b, "in step %u", v->first->step_a);
     } else if (v->first && v->first->type == TWIN_FINDING_OUTCOME) {
@@ -231,7 +254,8 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
     } else if (v->first && v->first->type == TWIN_FINDING_RANKS) {
         tw_buf_puts(b, "in which processes recorded");
     } else {
-        tw_buf_puts(b, v->first && v->first->type == TWIN_FINDING_FILE ? "in a file the job wrote" : "in what the job printed");
+        tw_buf_puts(b, v->first && v->first->type == TWIN_FINDING_FILE ? "in a file the job wrote"
+                                                                       : "in what the job printed");
     }
 }
 
@@ -240,7 +264,8 @@ void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v)
     size_t said = 0;
     for (size_t i = 0; i < v->onset_count && said < 8; i++) {
         const struct twin_onset *o = &v->onsets[i];
-        bool again = v->first && o->phase == v->first->phase && o->kind == v->first->kind && o->phase != TWIN_PHASE_OUTPUT;
+        bool again = v->first && o->phase == v->first->phase && o->kind == v->first->kind &&
+                     o->phase != TWIN_PHASE_OUTPUT;
         if (again)
             continue;
         tw_buf_puts(b, said++ ? " -> " : "");
@@ -258,9 +283,12 @@ void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
             tw_buf_printf(b, "%s%zu", k ? "," : " ", c->runs[k] + 1);
         tw_buf_puts(b, c->members > 8 ? ",..." : "");
         if (c->parts_at_step < 0)
-            tw_buf_puts(b, c->members < 2 ? "" : c->unsure ? " agree as far as was seen" : " agree");
+            tw_buf_puts(b, c->members < 2 ? ""
+                           : c->unsure    ? " agree as far as was seen"
+                                          : " agree");
         else
-            tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "", (long long)c->parts_at_step);
+            tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "",
+                          (long long)c->parts_at_step);
     }
     if (v->class_count > 6)
         tw_buf_printf(b, "; %zu more classes", v->class_count - 6);
@@ -300,7 +328,14 @@ void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most)
 
 void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r)
 {
-    const struct { const char *name; double value; } all[] = {{"rel_l2", r->rel_l2}, {"abs", r->abs}, {"rtol", r->rtol}, {"atol", r->atol}, {"ulp", r->ulp}};
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"rel_l2", r->rel_l2},
+               {"abs", r->abs},
+               {"rtol", r->rtol},
+               {"atol", r->atol},
+               {"ulp", r->ulp}};
     size_t said = 0;
     tw_say_safe(b, r->pattern, 80);
     tw_buf_puts(b, " (");
@@ -325,7 +360,8 @@ bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned 
     size_t end = strcspn(f->site, "\n");
     for (size_t i = 0; i + 1 < end; i++) {
         size_t digits = strspn(f->site + i + 1, "0123456789");
-        if (f->site[i] != ':' || digits == 0 || (i + 1 + digits < end && f->site[i + 1 + digits] != ' '))
+        if (f->site[i] != ':' || digits == 0 ||
+            (i + 1 + digits < end && f->site[i + 1 + digits] != ' '))
             continue;
         tw_buf_append(file, f->site, i);
         *line = strtoul(f->site + i + 1, NULL, 10);

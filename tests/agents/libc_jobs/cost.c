@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nanoseconds of processor time per call of interposed functions, the best of several rounds: `name ns` lines. */
+/* Nanoseconds of processor time per call of interposed functions, the best of several rounds: `name
+ * ns` lines. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -14,18 +15,18 @@ static double now(void)
 }
 
 #define CALLS 100000
-#define MEASURE(name, call)                                                                                                           \
-    do {                                                                                                                              \
-        double best = 1e9;                                                                                                            \
-        for (int round = 0; round < 40; round++) {                                                                                    \
-            double began = now();                                                                                                     \
-            for (int i = 0; i < CALLS; i++) {                                                                                         \
-                call;                                                                                                                 \
-            }                                                                                                                         \
-            double each = (now() - began) / CALLS;                                                                                    \
-            best = each < best ? each : best;                                                                                         \
-        }                                                                                                                             \
-        printf("%s %.2f\n", name, best);                                                                                              \
+#define MEASURE(name, call)                        \
+    do {                                           \
+        double best = 1e9;                         \
+        for (int round = 0; round < 40; round++) { \
+            double began = now();                  \
+            for (int i = 0; i < CALLS; i++) {      \
+                call;                              \
+            }                                      \
+            double each = (now() - began) / CALLS; \
+            best = each < best ? each : best;      \
+        }                                          \
+        printf("%s %.2f\n", name, best);           \
     } while (0)
 
 int main(void)

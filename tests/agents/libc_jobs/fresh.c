@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fresh memory holds that was dirtied and freed before: first byte and whether all bytes are that byte, by way of
- * allocation. Fails when what realloc keeps is not kept. */
+/* What fresh memory holds that was dirtied and freed before: first byte and whether all bytes are
+ * that byte, by way of allocation. Fails when what realloc keeps is not kept. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
@@ -18,7 +18,8 @@ static void show(const char *what, const void *block, size_t from, size_t n)
         same += p[i] == p[from];
         h = (h ^ p[i]) * 1099511628211u;
     }
-    printf("%s %u %s %016llx\n", what, p[from], same == n - from ? "uniform" : "mixed", (unsigned long long)h);
+    printf("%s %u %s %016llx\n", what, p[from], same == n - from ? "uniform" : "mixed",
+           (unsigned long long)h);
 }
 
 static void dirty(size_t n)
@@ -35,7 +36,8 @@ static void dirty(size_t n)
 int main(void)
 {
     static const size_t sizes[] = {24, 1000, 100000, 6000000};
-    mallopt(M_MMAP_THRESHOLD, 1 << 30); /* large blocks come from the heap too, where they were used before */
+    /* large blocks come from the heap too, where they were used before */
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     for (int i = 0; i < 4; i++) {
         size_t n = sizes[i];
@@ -47,7 +49,9 @@ int main(void)
         if (posix_memalign(&p, 64, n) == 0)
             show("posix_memalign", p, 0, n), free(p);
         dirty(n);
-        show("aligned_alloc", p = aligned_alloc(64, n & ~(size_t)63 ? n & ~(size_t)63 : 64), 0, n & ~(size_t)63 ? n & ~(size_t)63 : 64), free(p);
+        show("aligned_alloc", p = aligned_alloc(64, n & ~(size_t)63 ? n & ~(size_t)63 : 64), 0,
+             n & ~(size_t)63 ? n & ~(size_t)63 : 64),
+            free(p);
         dirty(n);
         show("memalign", p = memalign(64, n), 0, n), free(p);
         dirty(4 * n);

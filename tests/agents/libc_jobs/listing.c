@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the folder given in each way of <dirent.h>; a line for each way. Fails when seekdir, rewinddir or errno are not right. */
+/* Reads the folder given in each way of <dirent.h>; a line for each way. Fails when seekdir,
+ * rewinddir or errno are not right. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

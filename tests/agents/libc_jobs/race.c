@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that append their number to a list under a lock, ten times each, and meet at a barrier. `turns`: each waits for its turn, so
- * that no delay can change the list. */
+/* Threads that append their number to a list under a lock, ten times each, and meet at a barrier.
+ * `turns`: each waits for its turn, so that no delay can change the list. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws from every source of entropy that C programs have, a line each; argument `long`: reads devices past any buffer. */
+/* Draws from every source of entropy that C programs have, a line each; argument `long`: reads
+ * devices past any buffer. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +90,8 @@ int main(int argc, char **argv)
     errno = 77;
     getrandom(b, 1, 0);
     int fd = open("/dev/urandom", O_RDONLY);
-    if (errno != 77 || getrandom(b, 1, 0x4000) != -1 || errno != EINVAL || getentropy(b, 257) != -1 || errno != EIO)
+    if (errno != 77 || getrandom(b, 1, 0x4000) != -1 || errno != EINVAL ||
+        getentropy(b, 257) != -1 || errno != EIO)
         return 8;
     close(fd);
     return 5;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Four threads use every armed function without pause while the main thread forks children that do the same, and a signal handler
- * draws as well. Ends with 0; a lock left taken over a fork would make it hang. */
+/* Four threads use every armed function without pause while the main thread forks children that do
+ * the same, and a signal handler draws as well. Ends with 0; a lock left taken over a fork would
+ * make it hang. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

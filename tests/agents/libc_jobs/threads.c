@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Eight threads draw in whatever order they run; two forked children draw, one of them in a thread; a raw clone and a vfork child
- * draw. One line for each, in the order of creation. */
+/* Eight threads draw in whatever order they run; two forked children draw, one of them in a thread;
+ * a raw clone and a vfork child draw. One line for each, in the order of creation. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timed waits with deadlines made from the wall clock, each of 60 ms; prints how each ended, and fails when one took much less or
- * much more time by the monotonic clock. */
+/* Timed waits with deadlines made from the wall clock, each of 60 ms; prints how each ended, and
+ * fails when one took much less or much more time by the monotonic clock. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

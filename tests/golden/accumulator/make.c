@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the golden accumulators of the current version into the folder named by the argument: see check.py. */
+/* Writes the golden accumulators of the current version into the folder named by the argument: see
+ * check.py. */
 #include <math.h>
 #include <stdio.h>
 #include <twin/exact.h>
@@ -31,10 +32,13 @@ int main(int argc, char **argv)
     int bad = keep(argv[1], "v1-empty.twac", &acc);
     bad |= twin_acc_add(&acc, TWIN_F64, mixed, 7, NULL) || keep(argv[1], "v1-mixed.twac", &acc);
     twin_acc_init(&acc);
-    bad |= twin_acc_add_products(&acc, TWIN_F64, mixed, mixed + 1, 6, NULL) || keep(argv[1], "v1-products.twac", &acc);
+    bad |= twin_acc_add_products(&acc, TWIN_F64, mixed, mixed + 1, 6, NULL) ||
+           keep(argv[1], "v1-products.twac", &acc);
     twin_acc_init(&acc);
-    bad |= twin_acc_add(&acc, TWIN_F64, special, 3, NULL) || keep(argv[1], "v1-infinite.twac", &acc);
+    bad |= twin_acc_add(&acc, TWIN_F64, special, 3, NULL) ||
+           keep(argv[1], "v1-infinite.twac", &acc);
     twin_acc_init(&acc);
-    bad |= twin_acc_add(&acc, TWIN_F64, minus_zero, 3, NULL) || keep(argv[1], "v1-minus-zero.twac", &acc);
+    bad |= twin_acc_add(&acc, TWIN_F64, minus_zero, 3, NULL) ||
+           keep(argv[1], "v1-minus-zero.twac", &acc);
     return bad;
 }

@@ -70,7 +70,8 @@ static void seen_status(FILE *out)
 
 static int seen_is_ours(const char *entry)
 {
-    static const char *const ours[] = {"TWINRUN_", "LD_PRELOAD=", "ASAN_OPTIONS=", "PYTHONPATH=", "PYTHONHASHSEED="};
+    static const char *const ours[] = {
+        "TWINRUN_", "LD_PRELOAD=", "ASAN_OPTIONS=", "PYTHONPATH=", "PYTHONHASHSEED="};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (!strncmp(entry, ours[i], strlen(ours[i])))
             return 1;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A daemon: two forks, a session of its own, no streams; it writes a file after its parent ended. */
+/*
+ * A daemon: two forks, a session of its own, no streams; it writes a file after its parent ended.
+ */
 #include "../seen.h"
 int main(void)
 {

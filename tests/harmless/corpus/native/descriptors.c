@@ -11,7 +11,8 @@ static void pass(int by, int fd)
 {
     char byte = 'x', room[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec part = {&byte, 1};
-    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr m = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -22,7 +23,8 @@ static void pass(int by, int fd)
 int main(void)
 {
     int pair[2], ends[2];
-    while (open("/dev/null", O_RDWR) < 3) /* no stream is closed: what is printed goes nowhere else */
+    /* no stream is closed: what is printed goes nowhere else */
+    while (open("/dev/null", O_RDWR) < 3)
         ;
     sigset_t set;
     sigemptyset(&set);
@@ -32,13 +34,15 @@ int main(void)
         return 2;
     int event = eventfd(0, 0), signals = signalfd(-1, &set, 0), poller = epoll_create1(0);
     int timer = timerfd_create(CLOCK_MONOTONIC, 0), file = open("passed", O_CREAT | O_RDWR, 0600);
-    printf("%d %d %d %d %d %d %d %d %d\n", pair[0], pair[1], ends[0], ends[1], event, signals, poller, timer, file);
+    printf("%d %d %d %d %d %d %d %d %d\n", pair[0], pair[1], ends[0], ends[1], event, signals,
+           poller, timer, file);
     fflush(stdout);
     pid_t p = fork();
     if (!p) {
         char byte, room[CMSG_SPACE(sizeof(int))];
         struct iovec part = {&byte, 1};
-        struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+        struct msghdr m = {
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
         close(file);
         if (recvmsg(pair[1], &m, 0) != 1)
             _exit(2);

@@ -29,10 +29,12 @@ int main(void)
         return 4;
     memset(large, 7, 8 << 20);
     volatile size_t too_much = (size_t)1 << 62;
-    printf("sum %lu aligned %d large %d impossible %d\n", sum, !((long)aligned & 4095), large[5000], malloc(too_much) != NULL);
+    printf("sum %lu aligned %d large %d impossible %d\n", sum, !((long)aligned & 4095), large[5000],
+           malloc(too_much) != NULL);
     void *m = dlopen("libm.so.6", RTLD_NOW);
     double (*cosine)(double) = m ? (double (*)(double))dlsym(m, "cos") : NULL;
-    printf("cos %a missing %d\n", cosine ? cosine(1) : 0, dlsym(RTLD_DEFAULT, "no_such_symbol") != NULL);
+    printf("cos %a missing %d\n", cosine ? cosine(1) : 0,
+           dlsym(RTLD_DEFAULT, "no_such_symbol") != NULL);
     puts(dlerror() ? "told why" : "not told");
     return 0;
 }

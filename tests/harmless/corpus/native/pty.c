@@ -12,7 +12,8 @@ int main(void)
         return 3;
     if (!p) {
         seen("child");
-        execlp("sh", "sh", "-c", "stty size; echo err >&2; read x; echo got $x; exit 7", (char *)NULL);
+        execlp("sh", "sh", "-c", "stty size; echo err >&2; read x; echo got $x; exit 7",
+               (char *)NULL);
         _exit(127);
     }
     char c;

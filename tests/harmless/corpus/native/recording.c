@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that shows its tensors itself, in the ways of users: recording KIND. Without twinrun around it nothing is kept. */
+/* A program that shows its tensors itself, in the ways of users: recording KIND. Without twinrun
+ * around it nothing is kept. */
 #include "../seen.h"
 #include <math.h>
 #include <pthread.h>
@@ -35,7 +36,8 @@ static void views(void)
 {
     float t[12] = {0, -0.0f, INFINITY, -INFINITY, NAN, 1e-45f, 6, 7, 8, 9, 10, 11};
     for (int dtype = -1; dtype < 40; dtype++) {
-        twin_record("value:t", (enum twin_dtype)dtype, 2, (int64_t[]){3, 2}, (int64_t[]){1, 3}, t, 0);
+        twin_record("value:t", (enum twin_dtype)dtype, 2, (int64_t[]){3, 2}, (int64_t[]){1, 3}, t,
+                    0);
         twin_record("value:none", (enum twin_dtype)dtype, 1, (int64_t[]){0}, NULL, NULL, 0);
     }
     twin_record("value:many", TWIN_F32, 3, (int64_t[]){-1, 4, 1LL << 62}, NULL, t, 0);
@@ -142,8 +144,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*job)(void);
-    } kinds[] = {{"burst", burst},       {"names", names},   {"views", views},    {"threads", threads},
-                 {"children", children}, {"unreadable", unreadable}, {"closed", closed}, {"handler", handler}};
+    } kinds[] = {{"burst", burst},     {"names", names},       {"views", views},
+                 {"threads", threads}, {"children", children}, {"unreadable", unreadable},
+                 {"closed", closed},   {"handler", handler}};
     seen("before");
     for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(argv[1], kinds[i].name))

@@ -16,13 +16,12 @@ int main(int argc, char **argv)
     char *kept = malloc(1000), *mode = argc > 1 ? argv[1] : "strict";
     signal(SIGSYS, on);
     unsigned other = mode[0] == 't' ? SECCOMP_RET_TRAP : SECCOMP_RET_KILL_PROCESS;
-    struct sock_filter f[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 3, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, other),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_filter f[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 3, 0),
+                              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+                              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
+                              BPF_STMT(BPF_RET | BPF_K, other),
+                              BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
     struct sock_fprog p = {6, f};
     seen("before");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))

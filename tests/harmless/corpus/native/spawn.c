@@ -28,7 +28,8 @@ int main(void)
     posix_spawnattr_setsigmask(&how, &set);
     posix_spawnattr_setpgroup(&how, 0);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    char *argv[] = {"sh", "-c", "grep SigBlk /proc/self/status >&7; ls /proc/self/fd | wc -l; exit 6", NULL};
+    char *argv[] = {"sh", "-c",
+                    "grep SigBlk /proc/self/status >&7; ls /proc/self/fd | wc -l; exit 6", NULL};
     if (posix_spawn(&p, "/bin/sh", &files, &how, argv, environ))
         return 3;
     waitpid(p, &status, 0);

@@ -263,13 +263,17 @@ static void traced(void)
     tell("ended", status);
 }
 
-/* The watcher's own settings are the job's to spoil; what comes of it must be its recording only. */
+/*
+ * The watcher's own settings are the job's to spoil; what comes of it must be its recording only.
+ */
 static void spoiled_settings(void)
 {
-    static const char *const names[] = {"TWINRUN_RUN_DIR", "TWINRUN_RUN_ID", "TWINRUN_LEVEL", "TWINRUN_WINDOW",
-                                        "TWINRUN_STEPS", "TWINRUN_PINS", "TWINRUN_FACTORS", "TWINRUN_TRANSPLANT",
-                                        "TWINRUN_HELD", "TWINRUN_LIB", "TWINRUN_STREAM", "TWINRUN_ZOOM_KEEP"};
-    static const char *const values[] = {"", "/dev/full", "%s%n", "-1", "18446744073709551616:x:y:z:::", "../../.."};
+    static const char *const names[] = {
+        "TWINRUN_RUN_DIR", "TWINRUN_RUN_ID", "TWINRUN_LEVEL",   "TWINRUN_WINDOW",
+        "TWINRUN_STEPS",   "TWINRUN_PINS",   "TWINRUN_FACTORS", "TWINRUN_TRANSPLANT",
+        "TWINRUN_HELD",    "TWINRUN_LIB",    "TWINRUN_STREAM",  "TWINRUN_ZOOM_KEEP"};
+    static const char *const values[] = {
+        "", "/dev/full", "%s%n", "-1", "18446744073709551616:x:y:z:::", "../../.."};
     static char many[100000];
     memset(many, 'x', sizeof many - 1);
     for (size_t v = 0; v < 7; v++) {
@@ -293,7 +297,8 @@ static void own_preload(void)
     pid_t pid = fork();
     if (!pid) {
         record();
-        execl("/bin/sh", "sh", "-c", "echo $LD_PRELOAD | tr ':' '\\n' | tail -1; exit 16", (char *)NULL);
+        execl("/bin/sh", "sh", "-c", "echo $LD_PRELOAD | tr ':' '\\n' | tail -1; exit 16",
+              (char *)NULL);
         _exit(17);
     }
     tell("child", wait_for(pid));
@@ -315,12 +320,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*job)(void);
-    } kinds[] = {{"close", close_all},         {"dup2", over_everything},   {"chroot", root},
-                 {"setuid", another_user},     {"unshare", namespaces},     {"undumpable", undumpable},
-                 {"clone3", cloned},           {"uring", ring},             {"stack", little_stack},
-                 {"altstack", other_stack},    {"threads", many_threads},   {"nofile", no_files},
-                 {"memory", little_memory},    {"stopped", stopped},        {"traced", traced},
-                 {"settings", spoiled_settings}, {"preload", own_preload},  {"idle", unmapped}};
+    } kinds[] = {{"close", close_all},      {"dup2", over_everything},
+                 {"chroot", root},          {"setuid", another_user},
+                 {"unshare", namespaces},   {"undumpable", undumpable},
+                 {"clone3", cloned},        {"uring", ring},
+                 {"stack", little_stack},   {"altstack", other_stack},
+                 {"threads", many_threads}, {"nofile", no_files},
+                 {"memory", little_memory}, {"stopped", stopped},
+                 {"traced", traced},        {"settings", spoiled_settings},
+                 {"preload", own_preload},  {"idle", unmapped}};
     setvbuf(stdout, NULL, _IONBF, 0);
     record();
     for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof *kinds; i++)
