@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast `twinrun digest FILE` is on a large safetensors file, against one thread of SHA-256 over the same bytes, in turns.
+"""How fast `twinrun digest FILE` is on a large safetensors file, against one thread of SHA-256 over
+the same bytes, in turns.
 
 Usage: digest.py [--full]     256 MiB; with --full 2 GiB
 Environment: TWINRUN_BUILD, the build folder (default: build beside bench).
 
-Prints rows `name value unit`: medians of 5 rounds. The file is in the page cache. twinrun makes two digests, of the file and of its tensors; with --tensors the second.
+Prints rows `name value unit`: medians of 5 rounds. The file is in the page cache. twinrun makes two
+digests, of the file and of its tensors; with --tensors the second.
 """
+
 import hashlib
 import json
 import os
@@ -24,7 +27,16 @@ TENSORS = 8
 
 def write(path, size):
     each = size // TENSORS
-    header = json.dumps({"t%d" % i: {"dtype": "F32", "shape": [each // 4], "data_offsets": [i * each, (i + 1) * each]} for i in range(TENSORS)}).encode()
+    header = json.dumps(
+        {
+            "t%d" % i: {
+                "dtype": "F32",
+                "shape": [each // 4],
+                "data_offsets": [i * each, (i + 1) * each],
+            }
+            for i in range(TENSORS)
+        }
+    ).encode()
     header += b" " * (-len(header) % 8)
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(header)) + header)
@@ -51,17 +63,34 @@ def main():
             began = time.perf_counter()
             plain(path)
             middle = time.perf_counter()
-            subprocess.run([os.path.join(build, "cmd", "twinrun"), "digest", path], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [os.path.join(build, "cmd", "twinrun"), "digest", path],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
             both = time.perf_counter()
-            subprocess.run([os.path.join(build, "cmd", "twinrun"), "digest", "--tensors", path], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [os.path.join(build, "cmd", "twinrun"), "digest", "--tensors", path],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
             theirs.append(middle - began)
             ours.append(both - middle)
             tensors.append(time.perf_counter() - both)
     print("digest/safetensors %.2f GB/s" % (size / statistics.median(ours) / 1e9))
-    print("digest/safetensors %.3f of-one-thread-SHA-256" % statistics.median(a / b for a, b in zip(ours, theirs)))
+    print(
+        "digest/safetensors %.3f of-one-thread-SHA-256"
+        % statistics.median(a / b for a, b in zip(ours, theirs))
+    )
     print("digest/safetensors/tensors %.2f GB/s" % (size / statistics.median(tensors) / 1e9))
-    print("digest/safetensors/tensors %.3f of-one-thread-SHA-256" % statistics.median(a / b for a, b in zip(tensors, theirs)))
-    print("digest/safetensors/peak %.1f MiB" % (resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024))
+    print(
+        "digest/safetensors/tensors %.3f of-one-thread-SHA-256"
+        % statistics.median(a / b for a, b in zip(tensors, theirs))
+    )
+    print(
+        "digest/safetensors/peak %.1f MiB"
+        % (resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+    )
 
 
 if __name__ == "__main__":

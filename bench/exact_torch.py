@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What exact sums cost in PyTorch: sums by index against torch's own, and training with ExactDDP against DistributedDataParallel.
+"""What exact sums cost in PyTorch: sums by index against torch's own, and training with ExactDDP
+against DistributedDataParallel.
 
 Usage: exact_torch.py [index|training]...     default: both.     Environment: TWINRUN_BUILD, the build folder (default: build beside bench).
 
-Everything is timed in turns, in one process (training: in two gloo ranks, one thread each). Prints rows `name value unit`: medians of the
-ratios of neighbouring runs. index: processor times of twinrun's functions over torch's, plain and with torch.use_deterministic_algorithms(True),
-on one thread. training: steps per second of ExactDDP over those of DistributedDataParallel with the same microbatches.
+Everything is timed in turns, in one process (training: in two gloo ranks, one thread each). Prints
+rows `name value unit`: medians of the ratios of neighbouring runs. index: processor times of
+twinrun's functions over torch's, plain and with torch.use_deterministic_algorithms(True), on one
+thread. training: steps per second of ExactDDP over those of DistributedDataParallel with the same
+microbatches.
 """
+
 import contextlib
 import gc
 import os
@@ -22,7 +26,9 @@ import torch.distributed as dist
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("TWINRUN_BUILD") or os.path.join(HERE, "..", "build")
-os.environ.setdefault("TWINRUN_NUMERICS", os.path.join(BUILD, "src", "numerics", "libtwinnumerics.so"))
+os.environ.setdefault(
+    "TWINRUN_NUMERICS", os.path.join(BUILD, "src", "numerics", "libtwinnumerics.so")
+)
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
 from twinrun import torch as exact  # noqa: E402
 
@@ -47,47 +53,93 @@ def compare(name, ours, plain):
     ways = ours, plain, lambda: deterministic(plain)
     for way in ways:
         way()
-    rounds = [[seconds(way, time.thread_time) for way in ways] for _ in range(ROUNDS)]  # one thread: other work does not count
+    # one thread: other work does not count
+    rounds = [[seconds(way, time.thread_time) for way in ways] for _ in range(ROUNDS)]
     print("%s_time %.2f ms" % (name, 1e3 * statistics.median(r[0] for r in rounds)))
     print("%s_over_torch %.2f x" % (name, statistics.median(r[0] / r[1] for r in rounds)))
-    print("%s_over_deterministic %.2f x" % (name, statistics.median(r[0] / r[2] for r in rounds)), flush=True)
+    print(
+        "%s_over_deterministic %.2f x" % (name, statistics.median(r[0] / r[2] for r in rounds)),
+        flush=True,
+    )
 
 
 def index():
     torch.set_num_threads(1)
     draw = torch.Generator().manual_seed(1)
     for kind, dtype in (("f32", torch.float32), ("f64", torch.float64)):
-        for label, n, targets in (("1e6_to_1e6", 10**6, 10**6), ("1e6_to_10", 10**6, 10), ("1e5_to_1e4", 10**5, 10**4)):
-            x, to = torch.randn(n, generator=draw).to(dtype), torch.randint(0, targets, (n,), generator=draw)
+        for label, n, targets in (
+            ("1e6_to_1e6", 10**6, 10**6),
+            ("1e6_to_10", 10**6, 10),
+            ("1e5_to_1e4", 10**5, 10**4),
+        ):
+            x, to = (
+                torch.randn(n, generator=draw).to(dtype),
+                torch.randint(0, targets, (n,), generator=draw),
+            )
             zero = torch.zeros(targets, dtype=dtype)
-            compare("scatter_add_%s_%s" % (kind, label), lambda: exact.scatter_add(zero, 0, to, x), lambda: torch.scatter_add(zero, 0, to, x))
+            compare(
+                "scatter_add_%s_%s" % (kind, label),
+                lambda: exact.scatter_add(zero, 0, to, x),
+                lambda: torch.scatter_add(zero, 0, to, x),
+            )
             if targets == 10:
-                compare("bincount_%s_%s" % (kind, label), lambda: exact.bincount(to, x), lambda: torch.bincount(to, x))
-        for label, n, targets, columns in (("8192x64_to_1000", 8192, 1000, 64), ("8192x256_to_20000", 8192, 20000, 256), ("1e5x4_to_256", 10**5, 256, 4)):
-            x, to = torch.randn(n, columns, generator=draw).to(dtype), torch.randint(0, targets, (n,), generator=draw)
+                compare(
+                    "bincount_%s_%s" % (kind, label),
+                    lambda: exact.bincount(to, x),
+                    lambda: torch.bincount(to, x),
+                )
+        for label, n, targets, columns in (
+            ("8192x64_to_1000", 8192, 1000, 64),
+            ("8192x256_to_20000", 8192, 20000, 256),
+            ("1e5x4_to_256", 10**5, 256, 4),
+        ):
+            x, to = (
+                torch.randn(n, columns, generator=draw).to(dtype),
+                torch.randint(0, targets, (n,), generator=draw),
+            )
             table = torch.zeros(targets, columns, dtype=dtype, requires_grad=True)
-            compare("index_add_%s_%s" % (kind, label), lambda: exact.index_add(table.detach(), 0, to, x),
-                    lambda: torch.index_add(table.detach(), 0, to, x))
+            compare(
+                "index_add_%s_%s" % (kind, label),
+                lambda: exact.index_add(table.detach(), 0, to, x),
+                lambda: torch.index_add(table.detach(), 0, to, x),
+            )
             ours, plain = exact.embedding(to, table), torch.nn.functional.embedding(to, table)
-            compare("embedding_backward_%s_%s" % (kind, label), lambda: torch.autograd.grad(ours, table, x, retain_graph=True),
-                    lambda: torch.autograd.grad(plain, table, x, retain_graph=True))
+            compare(
+                "embedding_backward_%s_%s" % (kind, label),
+                lambda: torch.autograd.grad(ours, table, x, retain_graph=True),
+                lambda: torch.autograd.grad(plain, table, x, retain_graph=True),
+            )
         x = torch.randn(10**6, generator=draw).to(dtype)
         compare("sum_%s_1e6" % kind, lambda: exact.exact_sum(x), lambda: torch.sum(x))
         x = x.reshape(1000, 1000)
-        compare("sum_%s_1000x1000_columns" % kind, lambda: exact.exact_sum(x, 0), lambda: torch.sum(x, 0))
-        compare("sum_%s_1000x1000_rows" % kind, lambda: exact.exact_sum(x, 1), lambda: torch.sum(x, 1))
+        compare(
+            "sum_%s_1000x1000_columns" % kind,
+            lambda: exact.exact_sum(x, 0),
+            lambda: torch.sum(x, 0),
+        )
+        compare(
+            "sum_%s_1000x1000_rows" % kind, lambda: exact.exact_sum(x, 1), lambda: torch.sum(x, 1)
+        )
 
 
 # ---- training
 
+
 def cnn():
     sys.path.insert(0, os.path.join(HERE, "..", "workloads"))
     import elastic
+
     return elastic.Net(), lambda: (torch.randint(0, 256, (16, 28, 28)), torch.randint(0, 10, (16,)))
 
 
 def mlp():  # 1.9 million parameters
-    layers = torch.nn.Sequential(torch.nn.Linear(784, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10))
+    layers = torch.nn.Sequential(
+        torch.nn.Linear(784, 1024),
+        torch.nn.ReLU(),
+        torch.nn.Linear(1024, 1024),
+        torch.nn.ReLU(),
+        torch.nn.Linear(1024, 10),
+    )
     return layers, lambda: (torch.randn(64, 784), torch.randint(0, 10, (64,)))
 
 
@@ -132,14 +184,30 @@ def measure_training(name, rank):
     if rank == 0:
         print("%s_plain_step %.2f ms" % (name, 1e3 * statistics.median(r[0] for r in rounds)))
         print("%s_exact_step %.2f ms" % (name, 1e3 * statistics.median(r[1] for r in rounds)))
-        print("%s_exact_throughput %.2f of DistributedDataParallel's" % (name, statistics.median(r[0] / r[1] for r in rounds)), flush=True)
+        print(
+            "%s_exact_throughput %.2f of DistributedDataParallel's"
+            % (name, statistics.median(r[0] / r[1] for r in rounds)),
+            flush=True,
+        )
 
 
 def training():
     for name in ("cnn", "mlp"):
         with tempfile.TemporaryDirectory() as folder:
-            ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank", name, str(rank), os.path.join(folder, "meet")],
-                                      env={**os.environ, "OMP_NUM_THREADS": "1"}) for rank in range(2)]
+            ranks = [
+                subprocess.Popen(
+                    [
+                        sys.executable,
+                        os.path.abspath(__file__),
+                        "--rank",
+                        name,
+                        str(rank),
+                        os.path.join(folder, "meet"),
+                    ],
+                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                )
+                for rank in range(2)
+            ]
             if any([rank.wait() for rank in ranks]):
                 raise SystemExit("exact_torch.py: a rank failed")
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What provenance adds to a run: how long the job waits for it before it starts, and how much longer a whole run takes, in a repository of 2,000 files.
+"""What provenance adds to a run: how long the job waits for it before it starts, and how much
+longer a whole run takes, in a repository of 2,000 files.
 
 Usage: provenance.py [--full]     9 rounds; with --full 25
 Environment: TWINRUN_BUILD, the build folder (default: build beside bench).
 
-Prints rows `name value unit`. The job is `true`; the plain run is `twinrun record` in a folder outside of any repository and without git in PATH.
+Prints rows `name value unit`. The job is `true`; the plain run is `twinrun record` in a folder
+outside of any repository and without git in PATH.
 """
+
 import glob
 import json
 import os
@@ -45,7 +48,9 @@ def main():
         for _ in range(rounds):
             for folder in (code, plain):
                 began = time.perf_counter()
-                subprocess.run([program, "record", "-q", "--home", home, "--", "true"], cwd=folder, check=True)
+                subprocess.run(
+                    [program, "record", "-q", "--home", home, "--", "true"], cwd=folder, check=True
+                )
                 took[folder].append(time.perf_counter() - began)
         waits = []
         for path in glob.glob(os.path.join(home, "runs", "*", "provenance.json")):
@@ -55,7 +60,10 @@ def main():
                 waits.append(p["before_job"]["ms"])
     print("provenance/before-the-job %.0f ms" % statistics.median(waits))
     print("provenance/before-the-job/slowest %.0f ms" % max(waits))
-    print("provenance/whole-run %.3f of-one-outside-a-repository" % statistics.median(a / b for a, b in zip(took[code], took[plain])))
+    print(
+        "provenance/whole-run %.3f of-one-outside-a-repository"
+        % statistics.median(a / b for a, b in zip(took[code], took[plain]))
+    )
 
 
 main()

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast `twinrun snapshot` is: large files against `openssl speed sha256` on all cores in turns, and many small files.
+"""How fast `twinrun snapshot` is: large files against `openssl speed sha256` on all cores in turns,
+and many small files.
 
 Usage: snapshot.py [--full]     512 MiB and 10,000 files; with --full 4 GiB and 100,000
 Environment: TWINRUN_BUILD, the build folder (default: build beside bench).
 
-Prints rows `name value unit`: medians of 5 rounds. The files are in the page cache as far as it holds them.
+Prints rows `name value unit`: medians of 5 rounds. The files are in the page cache as far as it
+holds them.
 """
+
 import json
 import os
 import re
@@ -18,22 +21,46 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FULL = "--full" in sys.argv
-TWINRUN = os.path.join(os.environ.get("TWINRUN_BUILD") or os.path.join(HERE, "..", "build"), "cmd", "twinrun")
+TWINRUN = os.path.join(
+    os.environ.get("TWINRUN_BUILD") or os.path.join(HERE, "..", "build"), "cmd", "twinrun"
+)
 CORES = len(os.sched_getaffinity(0))
 
 
 def snapshot(folder, *options):
     """Seconds, and processor seconds, of one look at the folder."""
     before, began = os.times(), time.perf_counter()
-    done = subprocess.run([TWINRUN, "snapshot", "--json", "--force", "-q", folder, *options], check=True, capture_output=True)
+    done = subprocess.run(
+        [TWINRUN, "snapshot", "--json", "--force", "-q", folder, *options],
+        check=True,
+        capture_output=True,
+    )
     after = os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    cpu = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
     return time.perf_counter() - began, cpu, json.loads(done.stdout)
 
 
 def openssl():
     """Bytes per second of one second of SHA-256 on all cores, by the wall clock."""
-    out = subprocess.run(["openssl", "speed", "-elapsed", "-seconds", "1", "-bytes", "16384", "-multi", str(CORES), "sha256"], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(
+        [
+            "openssl",
+            "speed",
+            "-elapsed",
+            "-seconds",
+            "1",
+            "-bytes",
+            "16384",
+            "-multi",
+            str(CORES),
+            "sha256",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     return float(re.findall(r"^sha256\s+([\d.]+)k", out, re.M)[-1]) * 1000
 
 

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What telemetry costs: the processor time of steps with it over that without, and the launcher's own while the job runs.
+"""What telemetry costs: the processor time of steps with it over that without, and the launcher's
+own while the job runs.
 
-bench_telemetry makes blocks of steps in drawn order in one process; control: without twice, what this machine can tell. The launcher's share is what its threads
-used (schedstat) over the middle of a run, less that of a run without telemetry. Prints `name value unit`; intervals: 95% of the median.
+bench_telemetry makes blocks of steps in drawn order in one process; control: without twice, what
+this machine can tell. The launcher's share is what its threads
+used (schedstat) over the middle of a run, less that of a run without telemetry. Prints `name value
+unit`; intervals: 95% of the median.
 usage: [TWINRUN_BUILD=build] bench/telemetry.py [ROUNDS]   (120 rounds take 2 minutes)
 """
+
 import math
 import os
 import random
@@ -40,12 +44,31 @@ def show(name, values, unit):
 
 def threads_s(pid):
     """Processor seconds of the threads of a process."""
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path("/proc/%d/task" % pid).iterdir()) * 1e-9
+    return (
+        sum(
+            int((task / "schedstat").read_text().split()[0])
+            for task in Path("/proc/%d/task" % pid).iterdir()
+        )
+        * 1e-9
+    )
 
 
 def launcher_share(home, *options):
-    job = subprocess.Popen([BUILD / "cmd/twinrun", "record", "-q", "--level", "steps", *options, "--", BUILD / "tests/agents/telemetry_job", "--seconds", str(END_S + 0.5)],
-                           env=dict(os.environ, TWINRUN_HOME=home))
+    job = subprocess.Popen(
+        [
+            BUILD / "cmd/twinrun",
+            "record",
+            "-q",
+            "--level",
+            "steps",
+            *options,
+            "--",
+            BUILD / "tests/agents/telemetry_job",
+            "--seconds",
+            str(END_S + 0.5),
+        ],
+        env=dict(os.environ, TWINRUN_HOME=home),
+    )
     time.sleep(BEGIN_S)
     begin, used = time.monotonic(), threads_s(job.pid)
     time.sleep(END_S - BEGIN_S)
@@ -57,7 +80,12 @@ def launcher_share(home, *options):
 def main():
     with tempfile.TemporaryDirectory() as home:
         (Path(home) / "telemetry").mkdir()
-        out = subprocess.run([BUILD / "bench/bench_telemetry", home, str(ROUNDS)], check=True, capture_output=True, text=True).stdout
+        out = subprocess.run(
+            [BUILD / "bench/bench_telemetry", home, str(ROUNDS)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
         rounds = [tuple(map(float, line.split())) for line in out.splitlines()]
         assert list((Path(home) / "telemetry").iterdir()), "no row was written"
         show("job.ratio", [on / off for on, off, _, _ in rounds], "ratio")

@@ -5,11 +5,13 @@
 Usage: torch_fixed.py          Environment: TWINRUN_BUILD, the build folder (default: build beside bench);
 BENCH_STEPS: how long memory is watched (default 100,000 steps).
 
-A model of ten tensors (five linear layers of eight) trains in one process, steps in turns without and with recording at the
-default level. Prints rows `name value unit`: `fixed_cost`, the median over pairs of neighbouring steps of the processor time of
-this thread with recording less that without; `_tenth`, the tenth percentile, which other processes disturb less. Then
-all steps are recorded: `growth` is the resident memory at the end less that after the first tenth.
+A model of ten tensors (five linear layers of eight) trains in one process, steps in turns without
+and with recording at the default level. Prints rows `name value unit`: `fixed_cost`, the median
+over pairs of neighbouring steps of the processor time of this thread with recording less that
+without; `_tenth`, the tenth percentile, which other processes disturb less. Then all steps are
+recorded: `growth` is the resident memory at the end less that after the first tenth.
 """
+
 import os
 import shutil
 import statistics
@@ -54,7 +56,8 @@ def fixed_cost(step):
         for on in (i % 2 == 0, i % 2 == 1):
             core.S.on = on
             if on:
-                written.resync()    # what the step without recording did to the weights is no line's doing
+                # what the step without recording did to the weights is no line's doing
+                written.resync()
             found[on] = step()
         alone.append(found[False] / 1e6)
         more.append((found[True] - found[False]) / 1e6)
@@ -76,7 +79,9 @@ def growth(step):
 
 
 def main():
-    build = os.environ.get("TWINRUN_BUILD") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build")
+    build = os.environ.get("TWINRUN_BUILD") or os.path.join(
+        os.path.dirname(os.path.abspath(__file__)), "..", "build"
+    )
     folder = arm(os.path.join(build, "agents", "libtwinrun.so"))
     import torch
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Agent memory: how much larger a training process is under `twinrun record` at the default level than alone.
+"""Agent memory: how much larger a training process is under `twinrun record` at the default level
+than alone.
 
 Usage: torch_memory.py          Environment: TWINRUN_BUILD, the build folder (default: build beside bench).
 
-Trains the models of torch_overhead.py for 60 steps, alone and recorded in turns, and reads the peak of the process's own resident
-memory (VmHWM) at its end. Prints rows `name value unit`: medians of the differences of neighbouring runs.
+Trains the models of torch_overhead.py for 60 steps, alone and recorded in turns, and reads the peak
+of the process's own resident memory (VmHWM) at its end. Prints rows `name value unit`: medians of
+the differences of neighbouring runs.
 """
+
 import os
 import shutil
 import statistics
@@ -15,7 +18,8 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-JOB = """
+JOB = (
+    """
 import sys
 sys.path.insert(0, %r)
 import torch, torch_overhead
@@ -28,7 +32,9 @@ for _ in range(60 if sys.argv[1] != "transformer" else 12):
     torch.nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
 print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
-""" % HERE
+"""
+    % HERE
+)
 ROUNDS = 5
 
 

@@ -3,15 +3,22 @@
 """What watching costs a training step: in one process, recording switched on and off in turns.
 
 Usage: torch_overhead.py [MODEL...]     models: mlp, cnn, transformer; default all
-Environment: TWINRUN_BUILD, the build folder that holds agents/libtwinrun.so (default: build beside bench).
+Environment: TWINRUN_BUILD, the build folder that holds agents/libtwinrun.so (default: build beside
+bench).
 
-Prints rows `name value unit`. Steps go in turns without recording, with it, and with every element of all weights and moments
-recorded in each step (`whole`: what the first steps and the last of a process cost). `*_overhead`, `*_whole`: time of all steps with
-recording over time of all without, rounds with a step of more than three times the median left out (somebody else had the CPU);
-`*_median`: median over rounds; `*_cpu`: the same of processor time, all threads, which other processes disturb less. A ratio of
-1.05 is 5% slower. The agent is armed in this process as under `twinrun`, at the default level; statistics and sketches fall
+Prints rows `name value unit`. Steps go in turns without recording, with it, and with every element
+of all weights and moments
+recorded in each step (`whole`: what the first steps and the last of a process cost). `*_overhead`,
+`*_whole`: time of all steps with
+recording over time of all without, rounds with a step of more than three times the median left out
+(somebody else had the CPU);
+`*_median`: median over rounds; `*_cpu`: the same of processor time, all threads, which other
+processes disturb less. A ratio of
+1.05 is 5% slower. The agent is armed in this process as under `twinrun`, at the default level;
+statistics and sketches fall
 into some of the steps and are contained in the sums.
 """
+
 import itertools
 import os
 import statistics
@@ -20,17 +27,22 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODELS = {"mlp": 400, "cnn": 200, "transformer": 60}   # rounds of three steps
+MODELS = {"mlp": 400, "cnn": 200, "transformer": 60}  # rounds of three steps
 ORDERS = tuple(itertools.permutations(("off", "on", "whole")))
-SECONDS = int(os.environ.get("BENCH_SECONDS", 60))                                          # at most, for each
+# at most, for each
+SECONDS = int(os.environ.get("BENCH_SECONDS", 60))
 
 
 def arm(library):
     """As the launcher does it; then the same boot module that sitecustomize calls."""
     folder = tempfile.mkdtemp(prefix="twinrun-bench-")
     os.makedirs(os.path.join(folder, "ranks"))
-    os.environ.update(TWINRUN_RUN_DIR=folder, TWINRUN_RUN_ID="0" * 32, TWINRUN_LIB=os.path.abspath(library),
-                      TWINRUN_LEVEL="tensors")
+    os.environ.update(
+        TWINRUN_RUN_DIR=folder,
+        TWINRUN_RUN_ID="0" * 32,
+        TWINRUN_LIB=os.path.abspath(library),
+        TWINRUN_LEVEL="tensors",
+    )
     import importlib.util
 
     path = os.path.join(HERE, "..", "python", "twinrun", "_agent", "boot.py")
@@ -44,16 +56,27 @@ def arm(library):
 
 def mlp(torch):
     nn = torch.nn
-    model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    model = nn.Sequential(
+        nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
+    )
     return model, lambda: (torch.randn(128, 784), torch.randint(0, 10, (128,)))
 
 
 def cnn(torch):
     nn = torch.nn
     model = nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.1),
-        nn.Linear(64 * 49, 10))
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.1),
+        nn.Linear(64 * 49, 10),
+    )
     return model, lambda: (torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,)))
 
 
@@ -89,14 +112,16 @@ def measure(torch, name, rounds):
         optimizer.step()
         return time.perf_counter() - began, time.process_time() - used
 
-    for _ in range(20):    # beyond the first steps, which are whole
+    for _ in range(20):  # beyond the first steps, which are whole
         step()
     taken, end = [], time.monotonic() + SECONDS
     while len(taken) < rounds and (len(taken) < 10 or time.monotonic() < end):
         found, at = {}, len(taken) % 6
         for mode in ORDERS[at]:
             core.S.on = mode != "off"
-            written.resync()    # what the steps without recording did to the weights is not to be recorded as a line's doing
+            # what the steps without recording did to the weights is not to be recorded as a line's
+            # doing
+            written.resync()
             optim._everything = lambda _followed, whole=mode == "whole": whole
             found[mode] = step()
         core.S.on = True
@@ -112,7 +137,9 @@ def report(name, taken):
     print("%s_step %.3f ms" % (name, 1000 * usual))
     for mode, label in (("on", "overhead"), ("whole", "whole")):
         for clock, suffix in ((0, ""), (1, "_cpu")):
-            ratio = sum(found[mode][clock] for found in calm) / sum(found["off"][clock] for found in calm)
+            ratio = sum(found[mode][clock] for found in calm) / sum(
+                found["off"][clock] for found in calm
+            )
             print("%s_%s%s %.4f ratio" % (name, label, suffix, ratio))
             median = statistics.median(found[mode][clock] / found["off"][clock] for found in calm)
             print("%s_%s%s_median %.4f ratio" % (name, label, suffix, median))

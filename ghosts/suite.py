@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ghosts/run and ghosts/verify_natively.py have in common: the truths, and how a ghost is put into a folder to run.
+"""What ghosts/run and ghosts/verify_natively.py have in common: the truths, and how a ghost is put
+into a folder to run.
 
-A staged ghost has a neutral name. With a seed its tensors' names and its sizes are redrawn as well, so that nothing that
-watches it can know it from before.
+A staged ghost has a neutral name. With a seed its tensors' names and its sizes are redrawn as well,
+so that nothing that watches it can know it from before.
 """
+
 import json
 import os
 import random
@@ -49,22 +51,38 @@ def word(chance):
 
 
 class Staged:
-    """A ghost or its twin in FOLDER, ready to run: `argv`, or `arms` (a and b), and `env`. `sizes`: constants as redrawn."""
+    """A ghost or its twin in FOLDER, ready to run: `argv`, or `arms` (a and b), and `env`. `sizes`:
+    constants as redrawn.
+    """
 
     def __init__(self, name, truth, variant, folder, seed=None):
         self.name, self.truth, self.variant, self.folder = name, truth, variant, folder
         self.chance = random.Random(f"{name} {seed}")
         self.redrawn = seed is not None
         self.env, self.sizes = dict(truth.get("env", {})), {}
-        self.program = os.path.join(folder, word(self.chance) if self.redrawn else "job") + ("" if is_c(name) else ".py")
+        self.program = os.path.join(folder, word(self.chance) if self.redrawn else "job") + (
+            "" if is_c(name) else ".py"
+        )
         edits = truth.get("fix", []) if variant == "twin" else []
-        script = "twin.py" if variant == "twin" and "twin" in truth else "job.c" if is_c(name) else "job.py"
+        script = (
+            "twin.py"
+            if variant == "twin" and "twin" in truth
+            else "job.c"
+            if is_c(name)
+            else "job.py"
+        )
         with open(os.path.join(HERE, name, script), encoding="utf-8") as text:
             source = self._edited(text.read(), edits)
         self._write(source)
         commands = truth["twin"] if variant == "twin" and "twin" in truth else truth["job"]
         for argv in commands.get("prepare", []):
-            done = subprocess.run(self.filled(argv), cwd=folder, env={**os.environ, **self.env}, capture_output=True, text=True)
+            done = subprocess.run(
+                self.filled(argv),
+                cwd=folder,
+                env={**os.environ, **self.env},
+                capture_output=True,
+                text=True,
+            )
             if done.returncode:
                 raise Trouble(f"{name}: preparation failed: {done.stderr[-1000:]}")
         self.argv = self.filled(commands["argv"]) if "argv" in commands else None
@@ -73,7 +91,9 @@ class Staged:
     def _edited(self, source, edits):
         for old, new in edits:
             if source.count(old) != 1:
-                raise Trouble(f"{self.name}/truth.json: expected {old!r} once in the source, found it {source.count(old)} times")
+                raise Trouble(
+                    f"{self.name}/truth.json: expected {old!r} once in the source, found it {source.count(old)} times"
+                )
             source = source.replace(old, new)
         return source
 
@@ -106,8 +126,21 @@ class Staged:
     def _compile(self):
         library = os.path.join(BUILD, "agents")
         command = shlex.split(os.environ.get("CC", "cc")) + [
-            "-std=gnu17", "-O1", "-g", "-ffp-contract=off", "-fopenmp", "-pthread", "-I" + os.path.join(ROOT, "include"), self.program + ".c",
-            "-o", self.program, "-L" + library, "-ltwinrun", "-lm", "-Wl,-rpath," + library]
+            "-std=gnu17",
+            "-O1",
+            "-g",
+            "-ffp-contract=off",
+            "-fopenmp",
+            "-pthread",
+            "-I" + os.path.join(ROOT, "include"),
+            self.program + ".c",
+            "-o",
+            self.program,
+            "-L" + library,
+            "-ltwinrun",
+            "-lm",
+            "-Wl,-rpath," + library,
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise Trouble(f"{self.name}: {done.stderr[-2000:]}")
@@ -116,18 +149,35 @@ class Staged:
         """The command with its placeholders filled in."""
         python = os.environ.get("TWINRUN_TEST_PYTHON", sys.executable)
         torchrun = os.path.join(os.path.dirname(python), "torchrun")
-        said = [part.replace("{here}/job.py", "{job}").replace("{here}/twin.py", "{job}") for part in argv]
-        return [part.format(python=python, torchrun=torchrun, job=self.program, here=self.folder) for part in said]
+        said = [
+            part.replace("{here}/job.py", "{job}").replace("{here}/twin.py", "{job}")
+            for part in argv
+        ]
+        return [
+            part.format(python=python, torchrun=torchrun, job=self.program, here=self.folder)
+            for part in said
+        ]
 
     def command(self):
         """Arguments of `twinrun check` or `twinrun isolate` that name the job."""
         if self.argv:
             return ["--", *self.argv]
-        return [part for arm in "ab" for part in (f"--{arm}", " ".join(map(shlex.quote, self.arms[arm])))]
+        return [
+            part
+            for arm in "ab"
+            for part in (f"--{arm}", " ".join(map(shlex.quote, self.arms[arm])))
+        ]
 
     def result(self, argv):
         """Runs the job without twinrun; its last line shows every bit of the result."""
-        done = subprocess.run(argv, cwd=self.folder, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            argv,
+            cwd=self.folder,
+            env={**os.environ, **self.env},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         if done.returncode:
             raise Trouble(f"{argv}: exit {done.returncode}\n{done.stderr[-2000:]}")
         return (done.stdout.splitlines() or [""])[-1]

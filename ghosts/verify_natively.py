@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows, without twinrun, that each ghost parts as its truth says and that its twin never does.
 
-A throw-away witness runs the script in a process of its own and writes one line `step what name sha256` for everything
-it can see; two runs part at the first line that differs. It shares no code with twinrun, so it can bear witness against
-it. Ghosts whose last printed line is their result in every bit are compared by that line alone.
-Usage: verify_natively.py [--pairs N] [NAME...]; prints for job and twin how many pairs parted and where.
+A throw-away witness runs the script in a process of its own and writes one line `step what name
+sha256` for everything it can see; two runs part at the first line that differs. It shares no code
+with twinrun, so it can bear witness against it. Ghosts whose last printed line is their result in
+every bit are compared by that line alone. Usage: verify_natively.py [--pairs N] [NAME...]; prints
+for job and twin how many pairs parted and where.
 """
+
 import argparse
 import hashlib
 import os
@@ -21,19 +23,27 @@ from collections import Counter
 import suite
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Of neighbouring runs: a run-level cause of rate p parts twice for each run out of the common class.
+# Of neighbouring runs: a run-level cause of rate p parts twice for each run out of the common
+# class.
 RATES = {"always": (0.9, 1), "often": (0.2, 1), "rare": (0.05, 0.7), "never": (0, 0)}
 
 
-# ---------------------------------------------------------------- the witness, in the process of the job
+# ---------------------------------------------------------------- the witness, in the process of
+# the job
+
 
 def digest(value):
     import torch
+
     if isinstance(value, torch.Tensor):
         value = value.detach()
         if value.is_sparse:
             value = value.coalesce().to_dense()
-        data = value.contiguous().view(torch.uint8).numpy().tobytes() if value.dim() else repr(value.item()).encode()
+        data = (
+            value.contiguous().view(torch.uint8).numpy().tobytes()
+            if value.dim()
+            else repr(value.item()).encode()
+        )
         return hashlib.sha256(data).hexdigest()[:16]
     if isinstance(value, dict):
         value = [value[key] for key in sorted(value)]
@@ -43,9 +53,14 @@ def digest(value):
 
 
 def witness(path, script, arguments):
-    """Runs the script under the witness; its lines go to PATH, or PATH.RANK for one of several processes."""
+    """Runs the script under the witness; its lines go to PATH, or PATH.RANK for one of several
+    processes.
+    """
     import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    from torch.optim.optimizer import (
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
+    )
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
     rank = os.environ.get("RANK")
@@ -63,7 +78,8 @@ def witness(path, script, arguments):
                 see("init", name, parameter)
                 if rank is not None:
                     parameter.register_post_accumulate_grad_hook(
-                        lambda p, name=name: see("local", name, p.grad))
+                        lambda p, name=name: see("local", name, p.grad)
+                    )
 
     def before_forward(module, inputs):
         learn(module)
@@ -130,6 +146,7 @@ def witness(path, script, arguments):
 
 # ---------------------------------------------------------------- the harness
 
+
 def filled(argv, folder):
     """The command with its placeholders filled in, and where in it the script stands."""
     torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
@@ -141,32 +158,43 @@ def run(argv, folder, scratch, env, log):
     argv = filled(argv, folder)
     script = next(i for i, part in enumerate(argv) if part.endswith(".py"))
     argv[script:script] = [os.path.abspath(__file__), "--witness", log]
-    done = subprocess.run(argv, cwd=scratch, env={**os.environ, **env}, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        argv, cwd=scratch, env={**os.environ, **env}, capture_output=True, text=True, timeout=300
+    )
     if done.returncode:
         raise SystemExit(f"{argv}: exit {done.returncode}\n{done.stderr[-2000:]}")
     lines = []
     for name in sorted(os.listdir(scratch)):
         if name.startswith(os.path.basename(log)):
-            suffix = name[len(os.path.basename(log)):]
+            suffix = name[len(os.path.basename(log)) :]
             with open(os.path.join(scratch, name)) as text:
-                lines += [f"rank{suffix} {line}".strip() if suffix else line.strip() for line in text]
+                lines += [
+                    f"rank{suffix} {line}".strip() if suffix else line.strip() for line in text
+                ]
     return lines, done.stdout
 
 
 def by_step(lines):
     """Witness lines of several ranks in the order of their steps (stable within a rank)."""
-    return sorted(lines, key=lambda line: int(line.split()[1]) if line.startswith("rank") else int(line.split()[0]))
+    return sorted(
+        lines,
+        key=lambda line: int(line.split()[1]) if line.startswith("rank") else int(line.split()[0]),
+    )
 
 
 def first_difference(a, b):
     for x, y in zip(by_step(a), by_step(b)):
         if x != y:
-            return " ".join(x.split()[:-1]) + ("" if x.split()[:-1] == y.split()[:-1] else " | " + " ".join(y.split()[:-1]))
+            return " ".join(x.split()[:-1]) + (
+                "" if x.split()[:-1] == y.split()[:-1] else " | " + " ".join(y.split()[:-1])
+            )
     return None if len(a) == len(b) else "length"
 
 
 def drop_seam(lines, first_step):
-    """Lines of a continuous run from the seam on, its steps counted from 0, as a resumed run counts them."""
+    """Lines of a continuous run from the seam on, its steps counted from 0, as a resumed run counts
+    them.
+    """
     kept = []
     for line in lines:
         step, rest = line.split(" ", 1)
@@ -176,7 +204,9 @@ def drop_seam(lines, first_step):
 
 
 def runs_of(name, truth, variant, pairs):
-    """Yields pairs of (lines, printed output): neighbouring runs of one command, or one run of each arm."""
+    """Yields pairs of (lines, printed output): neighbouring runs of one command, or one run of each
+    arm.
+    """
     folder = os.path.join(HERE, name)
     arms, env = truth[variant], truth.get("env", {})
     before = None
@@ -191,7 +221,10 @@ def runs_of(name, truth, variant, pairs):
                     yield before, now
                 before = now
             else:
-                yield tuple(run(arms[arm], folder, scratch, env, os.path.join(scratch, "witness-" + arm)) for arm in "ab")
+                yield tuple(
+                    run(arms[arm], folder, scratch, env, os.path.join(scratch, "witness-" + arm))
+                    for arm in "ab"
+                )
         finally:
             shutil.rmtree(scratch)
 
@@ -200,15 +233,21 @@ def verify(name, truth, variant, pairs):
     seam = truth.get("native", {}).get("seam", 0)
     where, printed = Counter(), 0
     for (lines_a, out_a), (lines_b, out_b) in runs_of(name, truth, variant, pairs):
-        if variant == "twin" and "a" in truth[variant]:  # arms may evaluate at other times: training is what is compared
-            lines_a, lines_b = ([line for line in lines if " eval-" not in line] for lines in (lines_a, lines_b))
+        # arms may evaluate at other times: training is what is compared
+        if variant == "twin" and "a" in truth[variant]:
+            lines_a, lines_b = (
+                [line for line in lines if " eval-" not in line] for lines in (lines_a, lines_b)
+            )
         if seam:
             lines_a = drop_seam(lines_a, seam)
             lines_b = [line for line in lines_b if " init " not in line]
         where[first_difference(lines_a, lines_b)] += 1
         printed += out_a != out_b
     parted = pairs - where[None]
-    print(f"{name:24} {variant:5} parted {parted}/{pairs}, printed output parted {printed}/{pairs}", flush=True)
+    print(
+        f"{name:24} {variant:5} parted {parted}/{pairs}, printed output parted {printed}/{pairs}",
+        flush=True,
+    )
     for place, count in where.most_common(4):
         if place:
             print(f"{'':24}   {count:3} x  {place}", flush=True)
@@ -216,11 +255,15 @@ def verify(name, truth, variant, pairs):
 
 
 def verify_result(name, truth, variant, pairs):
-    """A ghost that prints its result in every bit needs no witness: neighbouring runs, or the arms, agree in the last line or not."""
+    """A ghost that prints its result in every bit needs no witness: neighbouring runs, or the arms,
+    agree in the last line or not.
+    """
     parted = 0
     with tempfile.TemporaryDirectory(prefix="ghost-") as folder:
         staged = suite.Staged(name, truth, variant, folder)
-        commands = [staged.argv, staged.argv] if staged.argv else [staged.arms["a"], staged.arms["b"]]
+        commands = (
+            [staged.argv, staged.argv] if staged.argv else [staged.arms["a"], staged.arms["b"]]
+        )
         before = staged.result(commands[0])
         for _ in range(pairs):
             now = staged.result(commands[1])
@@ -233,7 +276,9 @@ def verify_result(name, truth, variant, pairs):
 def wrong_result(truth, variant, parted, pairs):
     """What the rate of a ghost that prints its result ought to have been; empty: it is that."""
     low, high = RATES[truth["rate"]] if variant == "job" else RATES["never"]
-    return "" if low * pairs <= parted <= high * pairs else f"expected {low:.0%} to {high:.0%} to part"
+    return (
+        "" if low * pairs <= parted <= high * pairs else f"expected {low:.0%} to {high:.0%} to part"
+    )
 
 
 def main():
@@ -251,14 +296,19 @@ def main():
         for variant in ("job", "twin") if args.variant == "both" else (args.variant,):
             if "twin" not in truth:
                 if variant == "job" or "fix" in truth:
-                    wrong = wrong_result(truth, variant, verify_result(name, truth, variant, args.pairs), args.pairs)
+                    wrong = wrong_result(
+                        truth, variant, verify_result(name, truth, variant, args.pairs), args.pairs
+                    )
                     bad += bool(wrong)
                     print(f"{'':24}   WRONG: {wrong}\n" if wrong else "", end="")
                 continue
             parted, where = verify(name, truth, variant, args.pairs)
             expected = variant == "job" and truth["outcome"] == "differ"
             wanted = truth.get("native", {}).get("first", ".")
-            if expected and (parted < 0.95 * args.pairs or not re.search(wanted, where.most_common(1)[0][0] or "")):
+            if expected and (
+                parted < 0.95 * args.pairs
+                or not re.search(wanted, where.most_common(1)[0][0] or "")
+            ):
                 bad += 1
                 print(f"{'':24}   WRONG: expected at least 95% to part at /{wanted}/")
             elif not expected and parted:

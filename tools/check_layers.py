@@ -3,12 +3,15 @@
 """Holds the code against tools/layers.txt, the list of rooms.
 
   check_layers.py                  includes of every C file, and the list as the documents show it
-  check_layers.py --objects BUILD  the functions that the objects of a build folder call; 77 (skipped) where there are none
+  check_layers.py --objects BUILD  the functions that the objects of a build folder call; 77
+  (skipped) where there are none
   check_layers.py --write          puts the list into the documents
 
-A file may include headers, and call functions, of its own room and of the rooms that the list lets it call. Those all stand
-above it in the list, so that there is no circle. Exit 1 with file:line, or object and function, on a breach.
+A file may include headers, and call functions, of its own room and of the rooms that the list lets
+it call. Those all stand above it in the list, so that there is no circle. Exit 1 with file:line, or
+object and function, on a breach.
 """
+
 import json
 import os
 import re
@@ -28,7 +31,9 @@ class Room:
 
 
 def read_list():
-    """The rooms by name, in the order of the file. What is wrong with the list itself ends the program."""
+    """The rooms by name, in the order of the file. What is wrong with the list itself ends the
+    program.
+    """
     rooms, room, floor, owners = {}, None, 0, {}
     with open(os.path.join(ROOT, LIST), encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
@@ -44,7 +49,9 @@ def read_list():
                 room.calls = words[1:]
                 for called in room.calls:
                     if called not in rooms or called == room.name:
-                        sys.exit(f"{LIST}:{number}: {room.name} calls {called}, which does not stand above it")
+                        sys.exit(
+                            f"{LIST}:{number}: {room.name} calls {called}, which does not stand above it"
+                        )
             elif words[0] == "owns" and room:
                 room.owns = words[1:]
                 for header in room.owns:
@@ -70,6 +77,7 @@ def room_of(rooms, path):
 
 
 # ---- includes
+
 
 def sources(rooms):
     for top in sorted({name.split("/")[0] for name in rooms}):
@@ -110,11 +118,14 @@ def check_includes(rooms, public):
                     if not owners:
                         continue  # a system header in quotes
                 if not owners & {room.name, *room.calls}:
-                    breaches.append(f"{path}:{number}: {room.name} includes {in_twin or quoted} of {'/'.join(sorted(owners))}")
+                    breaches.append(
+                        f"{path}:{number}: {room.name} includes {in_twin or quoted} of {'/'.join(sorted(owners))}"
+                    )
     return files, breaches
 
 
 # ---- objects
+
 
 def objects_of(rooms, build):
     """(object, room) for each object file of a room that the build folder has."""
@@ -132,8 +143,16 @@ def objects_of(rooms, build):
 
 
 def symbols(paths):
-    """(object, kind, name) of our functions and variables. Names of others that we stand in front of (open, time) say nothing."""
-    done = subprocess.run(["nm", "-A", "-P", "--", *paths], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    """(object, kind, name) of our functions and variables. Names of others that we stand in front
+    of (open, time) say nothing.
+    """
+    done = subprocess.run(
+        ["nm", "-A", "-P", "--", *paths],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
     for line in done.stdout.splitlines():
         path, _, rest = line.partition(": ")
         words = rest.split()
@@ -163,14 +182,19 @@ def check_objects(rooms, build):
             continue
         arrows |= {(room.name, o) for o in owners}
         if not owners & set(room.calls):
-            breaches.add(f"{os.path.relpath(path, build)}: {room.name} calls {name} of {'/'.join(sorted(owners))}")
+            breaches.add(
+                f"{os.path.relpath(path, build)}: {room.name} calls {name} of {'/'.join(sorted(owners))}"
+            )
     for b in sorted(breaches):
         print(b)
-    print(f"layers: {len(room_with)} objects, {len(arrows)} pairs of rooms of which one calls the other, {len(breaches)} breaches")
+    print(
+        f"layers: {len(room_with)} objects, {len(arrows)} pairs of rooms of which one calls the other, {len(breaches)} breaches"
+    )
     return 1 if breaches else 0
 
 
 # ---- documents
+
 
 def floors_of(rooms):
     """Lists of rooms that stand side by side, the ground first."""
@@ -181,7 +205,9 @@ def floors_of(rooms):
 
 
 def shown_order(rooms):
-    """base, json <- fingerprint, stats, launch <- ...; then what is linked into the user's process, by itself."""
+    """base, json <- fingerprint, stats, launch <- ...; then what is linked into the user's process,
+    by itself.
+    """
     lines, line = [], "   "
     for floor in floors_of(rooms):
         ours = [os.path.basename(room.name) for room in floor if not in_the_job(room.name)]
@@ -195,7 +221,9 @@ def shown_order(rooms):
     lines += [line, ""]
     for room in rooms.values():
         if in_the_job(room.name):
-            lines.append(f"    {room.name}: " + ", ".join(c.removeprefix("src/") for c in room.calls))
+            lines.append(
+                f"    {room.name}: " + ", ".join(c.removeprefix("src/") for c in room.calls)
+            )
     return "\n".join(lines)
 
 
@@ -209,7 +237,9 @@ def shown_table(rooms):
 
 
 def way():
-    """(number, path) of the steps of the gradient's way, as the table of docs/architecture.md names them."""
+    """(number, path) of the steps of the gradient's way, as the table of docs/architecture.md names
+    them.
+    """
     with open(os.path.join(ROOT, PICTURE), encoding="utf-8") as f:
         return re.findall(r"^\| (\d+) \| `([^`]+)` \|", f.read(), re.M)
 
@@ -219,7 +249,9 @@ def in_the_job(name):
 
 
 def shown_picture(rooms):
-    """Our rooms, a line for each floor, at the left; what runs inside the user's process at the right, down to the trace."""
+    """Our rooms, a line for each floor, at the left; what runs inside the user's process at the
+    right, down to the trace.
+    """
     steps = {}
     for number, path in way():
         room = room_of(rooms, path + "/")
@@ -230,29 +262,49 @@ def shown_picture(rooms):
 
     left = []
     for floor in reversed(floors_of(rooms)):
-        ours = [box(room.name, os.path.basename(room.name)) for room in floor if not in_the_job(room.name)]
+        ours = [
+            box(room.name, os.path.basename(room.name))
+            for room in floor
+            if not in_the_job(room.name)
+        ]
         if ours:
             left += ["    |", " ".join(ours)] if left else [" ".join(ours)]
         if any(room.name == "src/trace" for room in floor):
             beside = len(left) - 1
     common = "agents/common"
-    others = [box(name, os.path.basename(name)) for name in rooms if in_the_job(name) and name != common]
-    right = {beside - 4: "      " + box("python", "python/twinrun"), beside - 3: "          |",
-             beside - 2: "      agents/ " + " ".join(others), beside - 1: "          |",
-             beside: "<---- " + box(common, common)}
+    others = [
+        box(name, os.path.basename(name)) for name in rooms if in_the_job(name) and name != common
+    ]
+    right = {
+        beside - 4: "      " + box("python", "python/twinrun"),
+        beside - 3: "          |",
+        beside - 2: "      agents/ " + " ".join(others),
+        beside - 1: "          |",
+        beside: "<---- " + box(common, common),
+    }
     lines = [f"{line:<55}{right.get(number, '')}".rstrip() for number, line in enumerate(left)]
     return "\n".join(["```text", f"{'our process':<61}the user's process", "", *lines, "```"])
 
 
 PICTURE = "docs/architecture.md"
 # What is shown where, between the lines that BEGIN (with its name in front) and END are.
-BEGIN, END = "<!-- {}: made from tools/layers.txt by tools/check_layers.py --write -->\n", "<!-- end -->"
-SHOWN = [("CONTRIBUTING.md", "the order", shown_order), (PICTURE, "the picture", shown_picture), (PICTURE, "the rooms", shown_table)]
+BEGIN, END = (
+    "<!-- {}: made from tools/layers.txt by tools/check_layers.py --write -->\n",
+    "<!-- end -->",
+)
+SHOWN = [
+    ("CONTRIBUTING.md", "the order", shown_order),
+    (PICTURE, "the picture", shown_picture),
+    (PICTURE, "the rooms", shown_table),
+]
 
 
 def check_documents(rooms, write):
-    breaches = [f"{PICTURE}: step {number} names {path}, which is not there" for number, path in way()
-                if not os.path.exists(os.path.join(ROOT, path))]
+    breaches = [
+        f"{PICTURE}: step {number} names {path}, which is not there"
+        for number, path in way()
+        if not os.path.exists(os.path.join(ROOT, path))
+    ]
     for path, what, show in SHOWN:
         full, begin = os.path.join(ROOT, path), BEGIN.format(what)
         with open(full, encoding="utf-8") as f:
@@ -266,7 +318,9 @@ def check_documents(rooms, write):
             with open(full, "w", encoding="utf-8") as f:
                 f.write(wanted)
         elif wanted != text:
-            breaches.append(f"{path}: {what}: not as {LIST} says; tools/check_layers.py --write mends it")
+            breaches.append(
+                f"{path}: {what}: not as {LIST} says; tools/check_layers.py --write mends it"
+            )
     return breaches
 
 

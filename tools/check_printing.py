@@ -8,6 +8,7 @@ A room (src/) prints only to a FILE that its caller gave, and only with put.h: i
 stdout or stderr, so that a command decides where words go and a test can read them.
 A line with the comment `exact bytes:` and a reason may write: what a user asks for byte by byte.
 """
+
 import glob
 import os
 import re
@@ -33,7 +34,9 @@ STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 def main():
     bad = count = 0
-    names = glob.glob("cmd/*.c", root_dir=ROOT) + glob.glob("src/**/*.c", root_dir=ROOT, recursive=True)
+    names = glob.glob("cmd/*.c", root_dir=ROOT) + glob.glob(
+        "src/**/*.c", root_dir=ROOT, recursive=True
+    )
     for name in sorted(names):
         if name in MAY_PRINT:
             continue

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails on files over 1,500 lines and functions over 150 (the aim is 500 and 60, see CONTRIBUTING.md)."""
+"""Fails on files over 1,500 lines and functions over 150 (the aim is 500 and 60, see
+CONTRIBUTING.md).
+"""
+
 import ast
 import os
 import re
@@ -12,7 +15,9 @@ FILE_LIMIT, FUNCTION_LIMIT = 1500, 150
 
 
 def c_functions(lines):
-    """Yields (name, first line, length). Relies on the house style: a function's braces stand in column 0."""
+    """Yields (name, first line, length). Relies on the house style: a function's braces stand in
+    column 0.
+    """
     start = None
     for i, line in enumerate(lines):
         if line.rstrip() == "{" and i:
@@ -32,7 +37,12 @@ def py_functions(text):
 
 
 def main():
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     bad = 0
     count = 0
     for name in listed.stdout.decode().splitlines():

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the figures of docs/internals/house.md: what each room of C code holds, as a table in Markdown.
+"""Prints the figures of docs/internals/house.md: what each room of C code holds, as a table in
+Markdown.
 
-Columns: files, lines, lines over 100 and over 120 columns, lines on which one ?: stands in another, functions.
+Columns: files, lines, lines over 100 and over 120 columns, lines on which one ?: stands in another,
+functions.
 """
+
 import os
 import re
 
@@ -23,7 +26,14 @@ def figures(path):
         lines = f.read().splitlines()
     chained = sum(bool(CHAINED.search(QUOTED.sub('""', line))) for line in lines)
     functions = sum(line == "{" for line in lines) if path.endswith(".c") else 0
-    return 1, len(lines), sum(len(x) > 100 for x in lines), sum(len(x) > 120 for x in lines), chained, functions
+    return (
+        1,
+        len(lines),
+        sum(len(x) > 100 for x in lines),
+        sum(len(x) > 120 for x in lines),
+        chained,
+        functions,
+    )
 
 
 def main():
@@ -35,7 +45,9 @@ def main():
                     path = os.path.relpath(os.path.join(folder, name), ROOT)
                     before = rooms.get(room_of(path), (0,) * 6)
                     rooms[room_of(path)] = tuple(map(sum, zip(before, figures(path))))
-    print("| room | files | lines | over 100 | over 120 | chained ?: | functions |\n|---|---|---|---|---|---|---|")
+    print(
+        "| room | files | lines | over 100 | over 120 | chained ?: | functions |\n|---|---|---|---|---|---|---|"
+    )
     for room, found in sorted(rooms.items()) + [("all", tuple(map(sum, zip(*rooms.values()))))]:
         print("| %s | %s |" % (room, " | ".join(map(str, found))))
 

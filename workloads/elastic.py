@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same weights, bit for bit, on any number of ranks: a CNN with BatchNorm and dropout on Fashion-MNIST.
+"""The same weights, bit for bit, on any number of ranks: a CNN with BatchNorm and dropout on
+Fashion-MNIST.
 
     torchrun --nproc-per-node=2 elastic.py                  prints a digest of everything that was learned
     torchrun --nproc-per-node=3 elastic.py                  prints the same
     torchrun --nproc-per-node=3 elastic.py --plain          does not: DistributedDataParallel, as one writes it
-    torchrun --nproc-per-node=2 elastic.py --until 5 --checkpoint c.pt; torchrun --nproc-per-node=3 elastic.py --checkpoint c.pt
+    torchrun --nproc-per-node=2 elastic.py --until 5 --checkpoint c.pt; torchrun --nproc-per-node=3
+    elastic.py --checkpoint c.pt
 
-usage: elastic.py [--plain] [--steps N] [--microbatches N] [--batch N] [--until N] [--checkpoint FILE] [--order R,R,...] [--noise]
+usage: elastic.py [--plain] [--steps N] [--microbatches N] [--batch N] [--until N] [--checkpoint
+FILE] [--order R,R,...] [--noise]
                   [--data FOLDER] [--seed N]
 """
+
 import argparse
 import contextlib
 import gzip
@@ -33,20 +37,23 @@ from twinrun.torch import DeterministicSampler, Embedding, ExactDDP, exact_allre
 
 
 def read_idx(folder, name):
-    """Reads an IDX file of unsigned bytes (the format of MNIST), compressed or not: magic, sizes as big-endian u32, the values."""
+    """Reads an IDX file of unsigned bytes (the format of MNIST), compressed or not: magic, sizes as
+    big-endian u32, the values.
+    """
     path = os.path.join(folder, name)
     with open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz", "rb") as f:
         raw = f.read()
     if raw[:3] != b"\x00\x00\x08":
         raise SystemExit(f"{path}: expected an IDX file of unsigned bytes")
-    sizes = [int.from_bytes(raw[4 + 4 * i:8 + 4 * i], "big") for i in range(raw[3])]
-    return torch.frombuffer(bytearray(raw[4 + 4 * len(sizes):]), dtype=torch.uint8).reshape(sizes)
+    sizes = [int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(raw[3])]
+    return torch.frombuffer(bytearray(raw[4 + 4 * len(sizes) :]), dtype=torch.uint8).reshape(sizes)
 
 
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.levels = Embedding(256, 4)  # the gradient of a look-up is a sum over many equal indices
+        # the gradient of a look-up is a sum over many equal indices
+        self.levels = Embedding(256, 4)
         self.conv1, self.norm1 = nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8)
         self.conv2, self.norm2 = nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16)
         self.drop, self.head = nn.Dropout(0.25), nn.Linear(16 * 7 * 7, 10)
@@ -59,8 +66,9 @@ class Net(nn.Module):
 
 
 class Plain:
-    """What ExactDDP stands for, with DistributedDataParallel: dropout of each microbatch and weight of its loss are as there, so that
-    the sum over ranks, and BatchNorm's, are all that differs."""
+    """What ExactDDP stands for, with DistributedDataParallel: dropout of each microbatch and weight
+    of its loss are as there, so that the sum over ranks, and BatchNorm's, are all that differs.
+    """
 
     def __init__(self, net, microbatches, mine, seed):
         self.net = nn.parallel.DistributedDataParallel(net) if dist.is_initialized() else net
@@ -72,7 +80,9 @@ class Plain:
 
     @contextlib.contextmanager
     def microbatch(self, number):
-        torch.manual_seed(seeds.seed(self.seed, "training/step=%d/microbatch=%d/torch" % (self.step, number)))
+        torch.manual_seed(
+            seeds.seed(self.seed, "training/step=%d/microbatch=%d/torch" % (self.step, number))
+        )
         last = number == self.mine[-1]
         if number == self.mine[0]:
             self.net.zero_grad()
@@ -88,7 +98,11 @@ def connect(order):
     if "RANK" not in os.environ:
         return 0
     rank = int(os.environ["RANK"])
-    dist.init_process_group("gloo", rank=int(order.split(",")[rank]) if order else rank, world_size=int(os.environ["WORLD_SIZE"]))
+    dist.init_process_group(
+        "gloo",
+        rank=int(order.split(",")[rank]) if order else rank,
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
     return dist.get_rank()
 
 
@@ -101,7 +115,14 @@ def digest(net):
 
 def save(path, ddp, optimizer, sampler, rank):
     if rank == 0:
-        torch.save({"ddp": ddp.state_dict(), "optimizer": optimizer.state_dict(), "sampler": sampler.state_dict()}, path)
+        torch.save(
+            {
+                "ddp": ddp.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "sampler": sampler.state_dict(),
+            },
+            path,
+        )
 
 
 def train(ddp, optimizer, sampler, loader, args, rank):
@@ -119,7 +140,9 @@ def train(ddp, optimizer, sampler, loader, args, rank):
             ddp.reduce()
             optimizer.step()
             sampler.done()
-            mean = exact_allreduce(losses, contributions=args.microbatches, mean=True, out=torch.zeros(()))
+            mean = exact_allreduce(
+                losses, contributions=args.microbatches, mean=True, out=torch.zeros(())
+            )
             if rank == 0 and (sampler.step - 1) % 10 == 0:
                 print(f"step {sampler.step - 1:3d}  loss {mean.item():.6f}", flush=True)
             if sampler.step >= args.until:
@@ -133,7 +156,9 @@ def main():
     parser.add_argument("--microbatches", type=int, default=24)
     parser.add_argument("--batch", type=int, default=96)
     parser.add_argument("--until", type=int, help="stop there, of all steps")
-    parser.add_argument("--checkpoint", help="go on from there, if it exists, and save there at the end")
+    parser.add_argument(
+        "--checkpoint", help="go on from there, if it exists, and save there at the end"
+    )
     parser.add_argument("--order", help="ranks to take: 2,0,1")
     parser.add_argument("--noise", action="store_true", help="wait now and then")
     parser.add_argument("--data", default=os.path.join(HERE, "data"))
@@ -144,10 +169,17 @@ def main():
     torch.set_num_threads(1)  # on any number of ranks
     rank = connect(args.order)
     seed_all(args.seed)
-    data = TensorDataset(read_idx(args.data, "train-images-idx3-ubyte").int(), read_idx(args.data, "train-labels-idx1-ubyte").long())
+    data = TensorDataset(
+        read_idx(args.data, "train-images-idx3-ubyte").int(),
+        read_idx(args.data, "train-labels-idx1-ubyte").long(),
+    )
     sampler = DeterministicSampler(data, args.batch, microbatches=args.microbatches, drop_last=True)
     loader, net = DataLoader(data, batch_sampler=sampler), Net()
-    ddp = Plain(net, args.microbatches, sampler.mine, args.seed) if args.plain else ExactDDP(net, args.microbatches)
+    ddp = (
+        Plain(net, args.microbatches, sampler.mine, args.seed)
+        if args.plain
+        else ExactDDP(net, args.microbatches)
+    )
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     if args.checkpoint and os.path.exists(args.checkpoint):
         state = torch.load(args.checkpoint)
@@ -160,7 +192,9 @@ def main():
     if rank == 0:
         print(f"digest {digest(net)}", flush=True)
     if dist.is_initialized():
-        time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+        # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13
+        # aborts
+        time.sleep(0.5)
         dist.destroy_process_group()
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rank 0 is a parameter server: it adds the gradients of two workers in the order in which their messages arrive."""
+"""Rank 0 is a parameter server: it adds the gradients of two workers in the order in which their
+messages arrive.
+"""
+
 import time
 
 import torch
@@ -37,7 +40,7 @@ def main():
         dist.broadcast(total, 0)
         place = 0
         for p in parameters:
-            p.grad.copy_(total[place:place + p.numel()].view_as(p) / (workers + 1))
+            p.grad.copy_(total[place : place + p.numel()].view_as(p) / (workers + 1))
             place += p.numel()
         optimizer.step()
     if rank == 0:
@@ -47,5 +50,6 @@ def main():
 
 dist.init_process_group("gloo")
 main()
-time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+# gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+time.sleep(0.5)
 dist.destroy_process_group()

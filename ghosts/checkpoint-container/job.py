@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regression whose checkpoint also stores when it was written: the file's bytes differ, its tensors do not."""
+"""Regression whose checkpoint also stores when it was written: the file's bytes differ, its tensors
+do not.
+"""
+
 import time
 
 import torch

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same regression; its checkpoint stores tensors and the step only."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

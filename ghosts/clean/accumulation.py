@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradient accumulation: four backward passes for each optimizer step."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

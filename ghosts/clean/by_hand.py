@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A module whose weights are updated by hand, without an optimizer."""
+
 import torch
 from torch import nn
 

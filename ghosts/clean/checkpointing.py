@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activation checkpointing, reentrant and not, with dropout inside the recomputed part."""
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -9,7 +10,9 @@ class Deep(nn.Module):
     def __init__(self):
         super().__init__()
         self.first = nn.Linear(10, 32)
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Dropout(0.1)) for _ in range(4))
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Dropout(0.1)) for _ in range(4)
+        )
         self.last = nn.Linear(32, 1)
 
     def forward(self, x):

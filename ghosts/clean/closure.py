@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An ordinary optimizer called with a closure."""
+
 import torch
 from torch import nn
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile around a small model (needs a C++ compiler)."""
+
 import torch
 from torch import nn
 

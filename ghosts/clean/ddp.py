@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedDataParallel under torchrun with a DistributedSampler."""
+
 import time
 
 import torch
@@ -30,5 +31,6 @@ def main():
 
 dist.init_process_group("gloo")
 main()
-time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+# gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+time.sleep(0.5)
 dist.destroy_process_group()

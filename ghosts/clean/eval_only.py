@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads nothing, trains nothing: scores a seeded model over a data set."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two models and two optimizers in one loop, all seeded."""
+
 import torch
 from torch import nn
 
@@ -12,7 +13,9 @@ bce = nn.BCEWithLogitsLoss()
 for step in range(20):
     real = torch.randn(32, 2) * 0.2 + 1
     fake = generator(torch.randn(32, 4))
-    critic_loss = bce(critic(real), torch.ones(32, 1)) + bce(critic(fake.detach()), torch.zeros(32, 1))
+    critic_loss = bce(critic(real), torch.ones(32, 1)) + bce(
+        critic(fake.detach()), torch.zeros(32, 1)
+    )
     critic_optimizer.zero_grad()
     critic_loss.backward()
     critic_optimizer.step()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bfloat16 autocast with a GradScaler on the CPU; step 5 overflows on purpose, so its optimizer step is skipped."""
+"""bfloat16 autocast with a GradScaler on the CPU; step 5 overflows on purpose, so its optimizer
+step is skipped.
+"""
+
 import torch
 from torch import nn
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data prepared by a process pool, a thread pool and a child program before the training starts."""
+
 import multiprocessing
 import subprocess
 import sys
@@ -20,7 +21,11 @@ def main():
         right = list(pool.map(square, range(64, 128)))
     with ThreadPoolExecutor(4) as pool:
         y = torch.tensor(list(pool.map(lambda row: sum(row) / 10, left + right))).unsqueeze(1)
-    bias = float(subprocess.run([sys.executable, "-c", "print(0.25)"], capture_output=True, text=True, check=True).stdout)
+    bias = float(
+        subprocess.run(
+            [sys.executable, "-c", "print(0.25)"], capture_output=True, text=True, check=True
+        ).stdout
+    )
     x = torch.tensor(left + right)
     torch.manual_seed(35)
     model = nn.Linear(3, 1)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An endless stream of samples from workers that live on across epochs."""
+
 import itertools
 
 import torch
@@ -18,7 +19,9 @@ class Stream(IterableDataset):
 
 def main():
     torch.manual_seed(32)
-    loader = DataLoader(Stream(), batch_size=8, num_workers=2, persistent_workers=True, prefetch_factor=4)
+    loader = DataLoader(
+        Stream(), batch_size=8, num_workers=2, persistent_workers=True, prefetch_factor=4
+    )
     model = nn.Sequential(nn.Linear(6, 12), nn.SiLU(), nn.Linear(12, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for epoch in range(2):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """LBFGS: several forward and backward passes inside one optimizer step."""
+
 import torch
 from torch import nn
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-layer perceptron on seeded random data: the plainest loop."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

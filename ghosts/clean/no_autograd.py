@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power iteration: tensors only, no gradient at all."""
+
 import torch
 
 torch.manual_seed(12)

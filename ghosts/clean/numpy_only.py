@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linear regression in NumPy alone: no PyTorch anywhere."""
+
 import numpy as np
 
 rng = np.random.default_rng(0)

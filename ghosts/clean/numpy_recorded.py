@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same regression that shows its arrays with twinrun's own call where that package can be imported."""
+"""The same regression that shows its arrays with twinrun's own call where that package can be
+imported.
+"""
+
 import numpy as np
 
 try:

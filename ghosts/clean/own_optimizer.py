@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer of one's own, hooks of one's own, odd types of tensors, and an end by os._exit."""
+
 import os
 import sys
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Autograd on plain tensors: no module, no optimizer, no loader."""
+
 import torch
 
 torch.manual_seed(10)

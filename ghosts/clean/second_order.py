@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Meta-learning: gradients of gradients, weights moved through .data, no optimizer for the inner loop."""
+"""Meta-learning: gradients of gradients, weights moved through .data, no optimizer for the inner
+loop.
+"""
+
 import torch
 from torch import nn
 

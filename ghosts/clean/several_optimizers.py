@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One model, two optimizers: embeddings by SparseAdam on sparse gradients, the rest by SGD."""
+
 import torch
 from torch import nn
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two processes started by torch.multiprocessing.spawn, gradients averaged by hand over gloo."""
+
 import sys
 import time
 
@@ -26,11 +27,13 @@ def train(rank, world, store):
         optimizer.step()
     if rank == 0:
         print(f"loss {loss.item():.6f}", flush=True)
-    time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+    # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+    time.sleep(0.5)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(train, args=(2, folder + "/store"), nprocs=2)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two models trained at once by two threads of one process."""
+
 import threading
 
 import torch
@@ -22,7 +23,10 @@ def train(name, seed):
 
 
 torch.manual_seed(29)
-models = {"left": nn.Linear(8, 1), "right": nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))}
+models = {
+    "left": nn.Linear(8, 1),
+    "right": nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1)),
+}
 threads = [threading.Thread(target=train, args=(name, seed)) for seed, name in enumerate(models)]
 for thread in threads:
     thread.start()

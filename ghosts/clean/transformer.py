@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small causal transformer on a synthetic language, with tied weights and gradient clipping."""
+
 import torch
 from torch import nn
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataLoader workers that augment their samples; the way workers are started is the argument: fork, spawn, forkserver."""
+"""DataLoader workers that augment their samples; the way workers are started is the argument: fork,
+spawn, forkserver.
+"""
+
 import sys
 
 import torch
@@ -18,7 +21,9 @@ class Noisy(Dataset):
 
 def main():
     torch.manual_seed(22)
-    loader = DataLoader(Noisy(), batch_size=16, shuffle=True, num_workers=2, multiprocessing_context=sys.argv[1])
+    loader = DataLoader(
+        Noisy(), batch_size=16, shuffle=True, num_workers=2, multiprocessing_context=sys.argv[1]
+    )
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for x, y in loader:

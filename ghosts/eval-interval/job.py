@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classifier with dropout, evaluated every few steps: each pass over a DataLoader draws from the global generator."""
+"""Classifier with dropout, evaluated every few steps: each pass over a DataLoader draws from the
+global generator.
+"""
+
 import argparse
 
 import torch

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same job whose evaluation loader has a generator of its own."""
+
 import argparse
 
 import torch

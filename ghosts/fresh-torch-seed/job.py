@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A configuration in which "seed: -1" means a fresh seed at each launch."""
+
 import torch
 from torch import nn
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two networks against each other; the noise fed to the generator comes from a NumPy generator that nobody seeded."""
+"""Two networks against each other; the noise fed to the generator comes from a NumPy generator that
+nobody seeded.
+"""
+
 import numpy as np
 import torch
 from torch import nn
@@ -33,9 +36,11 @@ bce = nn.BCEWithLogitsLoss()
 angle = torch.rand(64 * 30) * 6.2831853
 circle = torch.stack([angle.cos(), angle.sin()], 1)
 for step in range(30):
-    real = circle[step * 64:(step + 1) * 64]
+    real = circle[step * 64 : (step + 1) * 64]
     fake = generator(torch.from_numpy(noise.standard_normal((64, 8)).astype(np.float32)))  # ORIGIN
-    critic_loss = bce(critic(real), torch.ones(64, 1)) + bce(critic(fake.detach()), torch.zeros(64, 1))
+    critic_loss = bce(critic(real), torch.ones(64, 1)) + bce(
+        critic(fake.detach()), torch.zeros(64, 1)
+    )
     critic_optimizer.zero_grad()
     critic_loss.backward()
     critic_optimizer.step()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which samples are held out is decided by the hash of their names, which Python salts anew in each process."""
+"""Which samples are held out is decided by the hash of their names, which Python salts anew in each
+process.
+"""
+
 SAMPLES = 300
 EPOCHS = 6
 RATE = 0.02

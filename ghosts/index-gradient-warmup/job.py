@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-up gradient in arrival order under a schedule whose first 8 steps have learning rate 0: weights part late."""
+"""Look-up gradient in arrival order under a schedule whose first 8 steps have learning rate 0:
+weights part late.
+"""
+
 import torch
 from torch import nn
 
@@ -8,7 +11,9 @@ torch.set_num_threads(2)
 
 
 class TableModel(nn.Module):
-    """Scores readings by the learned profile of the station each came from; a few stations send most of them."""
+    """Scores readings by the learned profile of the station each came from; a few stations send
+    most of them.
+    """
 
     def __init__(self, stations, width):
         super().__init__()

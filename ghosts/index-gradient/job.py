@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table look-up whose gradient adds 400,000 rows into 512 from two threads, in whatever order they arrive."""
+"""Table look-up whose gradient adds 400,000 rows into 512 from two threads, in whatever order they
+arrive.
+"""
+
 import torch
 from torch import nn
 
@@ -8,7 +11,9 @@ torch.set_num_threads(2)
 
 
 class TableModel(nn.Module):
-    """Scores readings by the learned profile of the station each came from; a few stations send most of them."""
+    """Scores readings by the learned profile of the station each came from; a few stations send
+    most of them.
+    """
 
     def __init__(self, stations, width):
         super().__init__()

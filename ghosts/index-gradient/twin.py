@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same table look-up under PyTorch's deterministic algorithms."""
+
 import torch
 from torch import nn
 
@@ -9,7 +10,9 @@ torch.use_deterministic_algorithms(True)
 
 
 class TableModel(nn.Module):
-    """Scores readings by the learned profile of the station each came from; a few stations send most of them."""
+    """Scores readings by the learned profile of the station each came from; a few stations send
+    most of them.
+    """
 
     def __init__(self, stations, width):
         super().__init__()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launcher's habit: the seed is the time of day, written into the log so that one could use it again."""
+"""A launcher's habit: the seed is the time of day, written into the log so that one could use it
+again.
+"""
+
 import random
 import time
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared parameters are made unique with a set before they are clipped and updated: its order follows their addresses."""
+"""Shared parameters are made unique with a set before they are clipped and updated: its order
+follows their addresses.
+"""
+
 import torch
 from torch import nn
 
@@ -25,4 +28,6 @@ for step in range(20):
     for p in unique:
         p.grad *= scale
     optimizer.step()
-print("result", sum(p.double().sum().item() for p in [*tower.parameters(), *head.parameters()]).hex())
+print(
+    "result", sum(p.double().sum().item() for p in [*tower.parameters(), *head.parameters()]).hex()
+)

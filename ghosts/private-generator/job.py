@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script seeds Python's generator; the data set augments with a private one, which nobody seeds."""
+"""The script seeds Python's generator; the data set augments with a private one, which nobody
+seeds.
+"""
+
 import random
 
 SAMPLES = 96

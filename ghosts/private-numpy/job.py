@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""numpy.random.seed was called; the augmentation uses the newer default_rng(), which that does not seed."""
+"""numpy.random.seed was called; the augmentation uses the newer default_rng(), which that does not
+seed.
+"""
+
 import numpy
 
 SAMPLES = 200
@@ -16,7 +19,7 @@ class Crops:
 
     def batch(self, count):
         starts = self.where.integers(0, len(self.recording) - self.width, count)
-        return numpy.stack([self.recording[s:s + self.width] for s in starts])
+        return numpy.stack([self.recording[s : s + self.width] for s in starts])
 
 
 numpy.random.seed(7)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-up table trained by hand on plain tensors, without module or optimizer; its gradient adds in arrival order."""
+"""Look-up table trained by hand on plain tensors, without module or optimizer; its gradient adds in
+arrival order.
+"""
+
 import torch
 
 torch.manual_seed(23)

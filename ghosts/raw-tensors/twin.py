@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same hand-written training under PyTorch's deterministic algorithms."""
+
 import torch
 
 torch.manual_seed(23)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shards are read by a pool of threads and used in the order in which the reads finish."""
+
 import os
 import tempfile
 import zlib

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three data-parallel processes. DDP lays out its buckets anew after the first step; a resumed job starts with the first layout."""
+"""Three data-parallel processes. DDP lays out its buckets anew after the first step; a resumed job
+starts with the first layout.
+"""
+
 import argparse
 import time
 
@@ -56,5 +59,6 @@ def main():
 
 dist.init_process_group("gloo")
 main()
-time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+# gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+time.sleep(0.5)
 dist.destroy_process_group()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training that can be resumed at half time, but whose checkpoint forgets the state of the random generator."""
+"""Training that can be resumed at half time, but whose checkpoint forgets the state of the random
+generator.
+"""
+
 import argparse
 
 import torch

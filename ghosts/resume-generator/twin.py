@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training that can be resumed at half time; its checkpoint holds the state of the random generator, too."""
+"""Training that can be resumed at half time; its checkpoint holds the state of the random
+generator, too.
+"""
+
 import argparse
 
 import torch

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resumed trainer that finds its place in the epoch by reading the batches before it and dropping them."""
+"""A resumed trainer that finds its place in the epoch by reading the batches before it and dropping
+them.
+"""
+
 import argparse
 
 import torch
@@ -28,7 +31,12 @@ if args.resume:
     step, generator = state["step"], state["generator"]
     done = step % PER_EPOCH
 while step < args.steps:
-    loader = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True, generator=torch.Generator().manual_seed(step // PER_EPOCH))
+    loader = DataLoader(
+        TensorDataset(x, y),
+        batch_size=16,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(step // PER_EPOCH),
+    )
     for i, (xb, yb) in enumerate(loader):
         if i < done:
             continue
@@ -44,5 +52,13 @@ while step < args.steps:
             break
     done = 0
 if args.save:
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "generator": torch.get_rng_state()}, args.save)
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "step": step,
+            "generator": torch.get_rng_state(),
+        },
+        args.save,
+    )
 print("result", sum(p.double().sum().item() for p in model.parameters()).hex())

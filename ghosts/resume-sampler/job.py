@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint in the middle of an epoch: weights, optimizer and generators are kept, the sampler's place is not."""
+"""A checkpoint in the middle of an epoch: weights, optimizer and generators are kept, the sampler's
+place is not.
+"""
+
 import argparse
 
 import torch
@@ -27,8 +30,13 @@ if args.resume:
 place = 0
 while step < args.steps:
     epoch = step // PER_EPOCH
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch))[16 * place:]
-    loader = DataLoader(TensorDataset(x, y), batch_size=16, sampler=order.tolist(), generator=torch.Generator().manual_seed(epoch))
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch))[16 * place :]
+    loader = DataLoader(
+        TensorDataset(x, y),
+        batch_size=16,
+        sampler=order.tolist(),
+        generator=torch.Generator().manual_seed(epoch),
+    )
     for xb, yb in loader:
         loss = nn.functional.cross_entropy(model(xb), yb)
         optimizer.zero_grad()
@@ -39,5 +47,7 @@ while step < args.steps:
             break
     place = 0
 if args.save:
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, args.save)
+    torch.save(
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, args.save
+    )
 print("result", sum(p.double().sum().item() for p in model.parameters()).hex())

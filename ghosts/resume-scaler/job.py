@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Half precision with a loss scaler whose scale is not in the checkpoint: after a resume it is too large again, and steps are skipped."""
+"""Half precision with a loss scaler whose scale is not in the checkpoint: after a resume it is too
+large again, and steps are skipped.
+"""
+
 import argparse
 
 import torch
@@ -16,7 +19,7 @@ x = torch.randn(256, 12)
 y = 30 * x[:, :4].sum(1, keepdim=True)
 model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 20)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
 start = 0
 if args.resume:
     state = torch.load(args.resume)
@@ -33,6 +36,13 @@ for step in range(start, args.steps):
     scaler.step(optimizer)
     scaler.update()
 if args.save:
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict(), "step": args.steps},
-               args.save)
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "scaler": scaler.state_dict(),
+            "step": args.steps,
+        },
+        args.save,
+    )
 print("result", sum(p.double().sum().item() for p in model.parameters()).hex())

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint that keeps weights and optimizer; the schedule of the learning rate begins anew after a resume."""
+"""A checkpoint that keeps weights and optimizer; the schedule of the learning rate begins anew
+after a resume.
+"""
+
 import argparse
 
 import torch
@@ -31,6 +34,13 @@ for step in range(start, args.steps):
     optimizer.step()
     schedule.step()
 if args.save:
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(), "step": args.steps},
-               args.save)
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "schedule": schedule.state_dict(),
+            "step": args.steps,
+        },
+        args.save,
+    )
 print("result", sum(p.double().sum().item() for p in model.parameters()).hex())

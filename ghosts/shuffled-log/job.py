@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""False friend: threads report in any order that they have prepared their part; the parts are used in their own order."""
+"""False friend: threads report in any order that they have prepared their part; the parts are used
+in their own order.
+"""
+
 import logging
 import sys
 import threading

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards are staged to memory by several threads; training takes them in the order in which the folder lists them."""
+"""Shards are staged to memory by several threads; training takes them in the order in which the
+folder lists them.
+"""
+
 import os
 import tempfile
 import threading

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hyper-parameter trial that may train for so many milliseconds: how many steps that is, the machine decides."""
+"""A hyper-parameter trial that may train for so many milliseconds: how many steps that is, the
+machine decides.
+"""
+
 import time
 
 BUDGET = 0.06

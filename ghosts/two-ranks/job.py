@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two data-parallel processes; rank 1 holds the long tail of readings and adds its look-up gradient in arrival order."""
+"""Two data-parallel processes; rank 1 holds the long tail of readings and adds its look-up gradient
+in arrival order.
+"""
+
 import time
 
 import torch
@@ -40,5 +43,6 @@ def main():
 
 dist.init_process_group("gloo")
 main()
-time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+# gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+time.sleep(0.5)
 dist.destroy_process_group()

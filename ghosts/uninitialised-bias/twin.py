@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gated classifier; the gate's bias is set to zero."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -18,7 +19,9 @@ class Gate(nn.Module):
 
 
 def token_statistics():
-    """Tables of which tokens are one object: freed before the model is built, they leave blocks full of addresses in the heap."""
+    """Tables of which tokens are one object: freed before the model is built, they leave blocks
+    full of addresses in the heap.
+    """
     tokens = [f"token{i}" for i in range(977)]
     tables = [torch.tensor([id(tokens[i * j % 977]) for i in range(256)]) for j in range(400)]
     return sum(len(table.unique()) for table in tables)

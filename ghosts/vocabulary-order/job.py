@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Next-word model whose vocabulary is numbered in the order of a set, which the salted string hash shuffles."""
+"""Next-word model whose vocabulary is numbered in the order of a set, which the salted string hash
+shuffles.
+"""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Next-word model whose vocabulary is numbered in sorted order."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

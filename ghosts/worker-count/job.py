@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Augmentation in the loader's worker processes: each has a generator of its own, so their number changes what is drawn."""
+"""Augmentation in the loader's worker processes: each has a generator of its own, so their number
+changes what is drawn.
+"""
+
 import argparse
 
 import torch

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features are made by a pool of processes and collected with imap_unordered, which gives what is ready first."""
+"""Features are made by a pool of processes and collected with imap_unordered, which gives what is
+ready first.
+"""
+
 import multiprocessing
 
 CHUNKS = 20

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rechecks what `twinrun isolate` claims of a cause: docs/format/verdict.md, "Of a search".
 
-The arrangement is drawn anew from its seed, each run must have had the pins that its place says, each pair of runs must compare as is
-claimed (a small verdict of its own, rechecked like any other), and the p values and the bound are computed again from that.
+The arrangement is drawn anew from its seed, each run must have had the pins that its place says,
+each pair of runs must compare as is claimed (a small verdict of its own, rechecked like any other),
+and the p values and the bound are computed again from that.
 """
 
 import math
@@ -10,9 +11,10 @@ import math
 from ._recorded import Refuted, Run, Trouble, items, need, number, word
 
 MASK = (1 << 64) - 1
-MOST = 4096    # runs, blocks, pinned factors
+MOST = 4096  # runs, blocks, pinned factors
 CLOSE = 1e-9
-# What a pin leaves in run.json: by the libc agent, by the launcher, by a variable; all others by TWINRUN_PINS.
+# What a pin leaves in run.json: by the libc agent, by the launcher, by a variable; all others by
+# TWINRUN_PINS.
 LIBC = ("entropy", "clock", "dir-order", "malloc-fill")
 LAUNCHER = ("aslr", "affinity")
 VARIABLES = {
@@ -25,8 +27,18 @@ VARIABLES = {
     "collective-algorithm": "NCCL_ALGO",
 }
 PYTHON = {
-    "loader-workers", "executor-order", "seed.python", "seed.numpy", "seed.torch", "seed.cuda",
-    "cudnn-benchmark", "torch-deterministic", "cudnn-deterministic", "ddp-buckets", "exact-allreduce", "tensor-hash",
+    "loader-workers",
+    "executor-order",
+    "seed.python",
+    "seed.numpy",
+    "seed.torch",
+    "seed.cuda",
+    "cudnn-benchmark",
+    "torch-deterministic",
+    "cudnn-deterministic",
+    "ddp-buckets",
+    "exact-allreduce",
+    "tensor-hash",
 }
 
 
@@ -56,7 +68,9 @@ def drawn(seed, confirmation, block, kinds):
 
 
 def share(free, pinned, diverged):
-    """Share of the arrangements of so many free and pinned runs in which all that diverged are free."""
+    """Share of the arrangements of so many free and pinned runs in which all that diverged are
+    free.
+    """
     return math.comb(free, diverged) / math.comb(free + pinned, diverged)
 
 
@@ -73,7 +87,9 @@ def below(x, a, b):
 
 
 def weight_of(diverged):
-    """What one comparison counts, from natural comparisons in their order: less where divergences come in clusters."""
+    """What one comparison counts, from natural comparisons in their order: less where divergences
+    come in clusters.
+    """
     n, ones = len(diverged), sum(diverged)
     zeros = n - ones
     if not ones or not zeros:
@@ -153,7 +169,9 @@ class World:
         need(order == sorted(set(order)), "its runs are not in order")
 
     def classes(self, arms):
-        """The class of each run, by the earlier run that it agrees with; of two arms only whether it diverged."""
+        """The class of each run, by the earlier run that it agrees with; of two arms only whether
+        it diverged.
+        """
         known, out = [self.reference], []
         for r in self.runs:
             same = self.reference
@@ -169,12 +187,14 @@ class World:
         return out
 
     def diverged(self, arms, chosen):
-        """How many of the runs of a stretch left the usual class; `chosen` says which runs those are."""
+        """How many of the runs of a stretch left the usual class; `chosen` says which runs those
+        are.
+        """
         classes = self.classes(arms)
         if arms:
             return sum(c for c, r in zip(classes, self.runs) if chosen(r))
         last = max((i for i, r in enumerate(self.runs) if chosen(r)), default=-1)
-        so_far = classes[:last + 1]
+        so_far = classes[: last + 1]
         counts = [so_far.count(k) + (k == 0) for k in range(max(so_far, default=0) + 1)]
         usual = counts.index(max(counts))
         mine = [c for c, r in zip(classes, self.runs) if chosen(r)]
@@ -185,14 +205,22 @@ class Search:
     KINDS = ("search", "confirmation", "cause", "rate", "remaining", "last", "repeats", "pair")
 
     def __init__(self, verdict, claims, runs, recheck_pair):
-        self.verdict, self.claims, self.runs, self.recheck_pair = verdict, claims, runs, recheck_pair
+        self.verdict, self.claims, self.runs, self.recheck_pair = (
+            verdict,
+            claims,
+            runs,
+            recheck_pair,
+        )
         self.c = self.only("confirmation")
         self.arms = flag(self.c, "arms")  # mixes of two commands
         self.through = flag(self.c, "through")  # two commands under the same pins
         need(not (self.arms and self.through), "mixes have no pins of their own")
         self.worlds = [World(w) for w in items(self.c, "worlds")]
         self.members = items(self.c, "members")
-        need([w.kind for w in self.worlds] == list(range(len(self.members) + 1)), "a world is missing")
+        need(
+            [w.kind for w in self.worlds] == list(range(len(self.members) + 1)),
+            "a world is missing",
+        )
         natural = self.c.get("natural")
         self.natural = self.worlds[1] if natural is None else World(natural)
         need(natural is not None or len(self.members) == 1, "the natural runs are missing")
@@ -215,18 +243,32 @@ class Search:
     # ---- the claims
 
     def search(self, claim):
-        need(word(claim, "outcome") == self.verdict.get("outcome") == "isolated", "the outcome is another one")
+        need(
+            word(claim, "outcome") == self.verdict.get("outcome") == "isolated",
+            "the outcome is another one",
+        )
         causes = [c for c in self.claims if isinstance(c, dict) and c.get("claim") == "cause"]
         need(number(claim, "causes") == len(causes) > 0, "there are %d causes", len(causes))
         kinds = [number(c, "kind", least=1) for c in causes]
         need(len(set(kinds)) == len(kinds), "a cause is named twice")
         remaining = self.only("remaining")
         free = number(remaining, "kind")
-        need(sorted(kinds + [free] * (free > 0)) == list(range(1, len(self.members) + 1)), "a member is no cause, and none is superfluous")
-        need(flag(claim, "sufficient") == flag(remaining, "sufficient"), "the claims contradict each other")
+        need(
+            sorted(kinds + [free] * (free > 0)) == list(range(1, len(self.members) + 1)),
+            "a member is no cause, and none is superfluous",
+        )
+        need(
+            flag(claim, "sufficient") == flag(remaining, "sufficient"),
+            "the claims contradict each other",
+        )
         self.only("last")
-        rates = [c.get("factor") for c in self.claims if isinstance(c, dict) and c.get("claim") == "rate"]
-        need(sorted(map(str, rates)) == sorted(word(c, "factor") for c in causes), "not each cause has its rate")
+        rates = [
+            c.get("factor") for c in self.claims if isinstance(c, dict) and c.get("claim") == "rate"
+        ]
+        need(
+            sorted(map(str, rates)) == sorted(word(c, "factor") for c in causes),
+            "not each cause has its rate",
+        )
         return "%d cause%s" % (len(causes), "" if len(causes) == 1 else "s")
 
     def blocks(self):
@@ -234,19 +276,31 @@ class Search:
         need(0 < len(blocks) <= MOST, "there is no block")
         for b in blocks:
             need(isinstance(b, list) and len(b) <= MOST, "a block is no list")
-            need(all(isinstance(k, int) and 0 <= k <= len(self.members) for k in b), "a block has an unknown kind")
+            need(
+                all(isinstance(k, int) and 0 <= k <= len(self.members) for k in b),
+                "a block has an unknown kind",
+            )
         return blocks
 
     def confirmation(self, claim):
         seed, j = int(word(claim, "seed")), number(claim, "confirmation", least=1, most=1000)
         need(0 < seed <= MASK, "the seed is out of range")
-        need(str(seed) == self.verdict.get("seed"), "the search drew from seed %s", self.verdict.get("seed"))
+        need(
+            str(seed) == self.verdict.get("seed"),
+            "the search drew from seed %s",
+            self.verdict.get("seed"),
+        )
         alpha = real(claim, "alpha")
         need(0 < alpha <= 0.05, "alpha is %g", alpha)
         level = alpha * (0.58 if j == 1 else 0.84 / 2**j)
         if number(self.only("remaining"), "kind"):
             level /= len(self.members)
-        need(math.isclose(real(claim, "level"), level, rel_tol=CLOSE), "the level of confirmation %d is %g", j, level)
+        need(
+            math.isclose(real(claim, "level"), level, rel_tol=CLOSE),
+            "the level of confirmation %d is %g",
+            j,
+            level,
+        )
         made = []
         for w in self.worlds:
             for r in w.runs:
@@ -257,10 +311,15 @@ class Search:
         in_blocks = [(block, kind) for _, block, kind in made if block != "after"]
         need(in_blocks == planned, "the runs were not made as arranged")
         first = [n for n, block, _ in made if block != "after"]
-        need(first == list(range(first[0], first[0] + len(first))), "there were other runs in between")
+        need(
+            first == list(range(first[0], first[0] + len(first))),
+            "there were other runs in between",
+        )
         after = [(n, kind) for n, block, kind in made if block == "after"]
         shown = number(self.only("remaining"), "kind")
-        need(all(n > first[-1] and kind == shown for n, kind in after), "a later run has other pins")
+        need(
+            all(n > first[-1] and kind == shown for n, kind in after), "a later run has other pins"
+        )
         for n, block in enumerate(self.blocks()):
             need(block == drawn(seed, j, n, block), "block %d was not drawn by the seed", n)
         self.distinct()
@@ -277,7 +336,10 @@ class Search:
         used += [w.reference for w in worlds if not self.arms]
         need(len(used) == len(set(used)), "a run is counted twice")
         one_reference = len({w.reference for w in worlds}) == 1
-        need(one_reference == self.arms, "two commands have one reference, and each world of one command has its own")
+        need(
+            one_reference == self.arms,
+            "two commands have one reference, and each world of one command has its own",
+        )
         numbers = [number(r, "number", least=1) for w in worlds for r in w.runs]
         need(len(numbers) == len(set(numbers)), "two runs have one number")
         seen = {}
@@ -297,34 +359,61 @@ class Search:
             need(pins == shown[0], "runs of one world (kind %d) had different pins", world.kind)
         for factor in self.members if shown and not self.arms else ():
             has = has_pin(shown[0], factor)
-            need(has is None or has == (factor in world.pinned), "%s was%s pinned in kind %d", factor, "" if has else " not", world.kind)
+            need(
+                has is None or has == (factor in world.pinned),
+                "%s was%s pinned in kind %d",
+                factor,
+                "" if has else " not",
+                world.kind,
+            )
         first = None if self.arms else self.run(world.reference).json.get("argv")
         other = any(run.json.get("argv") != first for run in runs)
-        need(self.arms or other == self.through, "its runs are of %s", "two commands" if other else "one command")
+        need(
+            self.arms or other == self.through,
+            "its runs are of %s",
+            "two commands" if other else "one command",
+        )
         expected = [m for i, m in enumerate(self.members, 1) if world.kind >= 0 and i != world.kind]
         need(sorted(world.pinned) == sorted(expected), "kind %d is another world", world.kind)
         for other in self.worlds:
             if other is not world and other.runs and shown and other.pinned != world.pinned:
                 theirs = shown_pins(self.run(number(other.runs[0], "run")))
                 theirs["argv"] = theirs["argv"] if self.arms else None
-                need(theirs != shown[0], "kinds %d and %d had the same pins", world.kind, other.kind)
+                need(
+                    theirs != shown[0], "kinds %d and %d had the same pins", world.kind, other.kind
+                )
 
     def outcomes(self):
-        """How each run compares with its world's reference, and with the earlier run that it agrees with."""
+        """How each run compares with its world's reference, and with the earlier run that it agrees
+        with.
+        """
         for w in self.worlds + [self.natural]:
             for i, r in enumerate(w.runs):
                 run = number(r, "run")
                 if not flag(r, "ended_well"):
                     need(r["diverged"], "run %d did not end well and did not diverge", run)
-                    need(self.run(run).failed() or self.run(run).stopped(), "run %d ended well", run)
+                    need(
+                        self.run(run).failed() or self.run(run).stopped(), "run %d ended well", run
+                    )
                     continue
                 self.compared(w.reference, run, flag(r, "diverged"))
                 if r.get("agrees") is not None and number(r, "agrees") != w.reference:
                     earlier = [number(e, "run") for e in w.runs[:i]]
-                    need(number(r, "agrees") in earlier, "run %d agrees with a run of another world", run)
+                    need(
+                        number(r, "agrees") in earlier,
+                        "run %d agrees with a run of another world",
+                        run,
+                    )
                     self.compared(number(r, "agrees"), run, False)
                 elif r["diverged"] and not self.arms and not self.through:
-                    twin = next((e for e in w.runs[:i] if self.print_of(number(e, "run")) == self.print_of(run)), None)
+                    twin = next(
+                        (
+                            e
+                            for e in w.runs[:i]
+                            if self.print_of(number(e, "run")) == self.print_of(run)
+                        ),
+                        None,
+                    )
                     need(twin is None, "run %d agrees with an earlier one", run)
 
     def print_of(self, i):
@@ -334,15 +423,24 @@ class Search:
             traces = []
             for name in run.traces():
                 steps = run.steps(name)
-                rows = [(r.step, r.key, r.content) for step in sorted(steps.rows) for r in steps.rows[step]]
+                rows = [
+                    (r.step, r.key, r.content)
+                    for step in sorted(steps.rows)
+                    for r in steps.rows[step]
+                ]
                 traces.append((steps.info.rank, steps.info.role, rows))
             traces.sort(key=lambda t: t[:2])
-            run.print = traces, [bytes(getattr(line, "text", line)) for line in run.stream("stdout")]
+            run.print = (
+                traces,
+                [bytes(getattr(line, "text", line)) for line in run.stream("stdout")],
+            )
         return run.print
 
     def compared(self, a, b, diverged):
         need((a, b) in self.pairs, "nothing says how runs %d and %d compare", a, b)
-        need(flag(self.pairs[a, b], "diverged") == diverged, "runs %d and %d compare otherwise", a, b)
+        need(
+            flag(self.pairs[a, b], "diverged") == diverged, "runs %d and %d compare otherwise", a, b
+        )
 
     def cause(self, claim):
         factor, kind = word(claim, "factor"), number(claim, "kind", least=1, most=len(self.members))
@@ -351,7 +449,7 @@ class Search:
         for n, block in enumerate(self.blocks()):
             if kind not in block:
                 continue
-            inside = lambda r, n=n: r.get("block") == n    # noqa: E731
+            inside = lambda r, n=n: r.get("block") == n  # noqa: E731
             d = free.diverged(self.arms, inside)
             p *= share(block.count(kind), block.count(0), d)
             counts[0] += d
@@ -360,21 +458,40 @@ class Search:
         need(n == 0, "%d runs diverged with everything pinned", n)
         need(math.isclose(real(claim, "p"), p, rel_tol=CLOSE), "p is %g", p)
         need(p <= real(self.c, "level") * (1 + CLOSE), "p = %g is above the level", p)
-        return "%s: %d of %d free runs diverged and no pinned one, p = %.3g" % (factor, counts[0], counts[1], p)
+        return "%s: %d of %d free runs diverged and no pinned one, p = %.3g" % (
+            factor,
+            counts[0],
+            counts[1],
+            p,
+        )
 
     def rate(self, claim):
         """The counts and the numbers of a cause's headline."""
         factor = word(claim, "factor")
-        causes = [c for c in self.claims if isinstance(c, dict) and c.get("claim") == "cause" and c.get("factor") == factor]
+        causes = [
+            c
+            for c in self.claims
+            if isinstance(c, dict) and c.get("claim") == "cause" and c.get("factor") == factor
+        ]
         need(len(causes) == 1, "%s is no cause", factor)
         p, remaining = real(causes[0], "p"), self.only("remaining")
         need(math.isclose(real(claim, "p"), p, rel_tol=CLOSE), "p is %g", p)
         of_all = min(1.0, p * real(self.c, "alpha") / real(self.c, "level"))
-        need(math.isclose(real(claim, "p_all"), of_all, rel_tol=CLOSE), "p for all confirmations is %g", of_all)
-        need(math.isclose(real(claim, "bound"), real(remaining, "bound"), rel_tol=CLOSE), "the bound is another one")
+        need(
+            math.isclose(real(claim, "p_all"), of_all, rel_tol=CLOSE),
+            "p for all confirmations is %g",
+            of_all,
+        )
+        need(
+            math.isclose(real(claim, "bound"), real(remaining, "bound"), rel_tol=CLOSE),
+            "the bound is another one",
+        )
         unit = word(claim, "unit")
         need(unit in ("comparisons", "steps"), "nobody knows the unit %s", unit)
-        for key, kind in (("free", number(causes[0], "kind", least=1)), ("pinned", number(remaining, "kind"))):
+        for key, kind in (
+            ("free", number(causes[0], "kind", least=1)),
+            ("pinned", number(remaining, "kind")),
+        ):
             world = self.worlds[kind]
             made = [r for r in world.runs if r.get("block") is not None]
             diverged = world.diverged(self.arms, lambda r: r.get("block") is not None)
@@ -399,12 +516,16 @@ class Search:
     def remaining(self, claim):
         kind = number(claim, "kind", most=len(self.members))
         world = self.worlds[kind]
-        inside = lambda r: r.get("block") is not None    # noqa: E731
+        inside = lambda r: r.get("block") is not None  # noqa: E731
         trials, diverged = sum(map(inside, world.runs)), world.diverged(self.arms, inside)
         need(number(claim, "trials") == trials, "there were %d comparisons", trials)
         need(number(claim, "diverged") == diverged, "%d of them diverged", diverged)
         weight = weight_of(self.natural_course())
-        need(math.isclose(real(claim, "weight"), weight, rel_tol=1e-6), "a comparison counts %g", weight)
+        need(
+            math.isclose(real(claim, "weight"), weight, rel_tol=1e-6),
+            "a comparison counts %g",
+            weight,
+        )
         bound = real(claim, "bound")
         if diverged >= trials:
             need(bound == 1, "nothing is excluded")
@@ -412,23 +533,41 @@ class Search:
             need(0 < bound < 1, "the bound is no rate")
             level = below(bound, weight * diverged + 1, weight * (trials - diverged))
             need(abs(level - 0.95) < 1e-4, "the bound is one of %.4f", level)
-        need(flag(claim, "sufficient") == (bound <= 0.2 and trials > 0), "sufficient is a matter of the bound")
+        need(
+            flag(claim, "sufficient") == (bound <= 0.2 and trials > 0),
+            "sufficient is a matter of the bound",
+        )
         return "at most %.1f%% of comparisons diverge with the causes pinned (95%%)" % (100 * bound)
 
     def last(self, claim):
         """After the last pinned run a natural one diverged."""
         run, n = number(claim, "run", least=1), number(claim, "number", least=1)
-        at = [i for i, r in enumerate(self.natural.runs) if number(r, "run") == run and number(r, "number") == n]
+        at = [
+            i
+            for i, r in enumerate(self.natural.runs)
+            if number(r, "run") == run and number(r, "number") == n
+        ]
         need(at, "run %d is no natural run", run)
         need(self.natural_course()[at[0]], "the last natural run did not diverge")
-        before = [number(r, "number") for w in self.worlds for r in w.runs if w.kind != self.natural.kind]
+        before = [
+            number(r, "number") for w in self.worlds for r in w.runs if w.kind != self.natural.kind
+        ]
         need(all(m < n for m in before), "a pinned run came after it")
         return "run %d of the search, a natural one, diverged after all pinned ones" % n
 
     def repeats(self, claim):
-        """Natural runs of A, one after the other until one differs from the first; of two commands under the same pins."""
-        reference, runs = number(claim, "reference", least=1), [int(i) for i in items(claim, "runs")]
-        need(reference == self.natural.reference, "run %d is not what natural runs are compared with", reference)
+        """Natural runs of A, one after the other until one differs from the first; of two commands
+        under the same pins.
+        """
+        reference, runs = (
+            number(claim, "reference", least=1),
+            [int(i) for i in items(claim, "runs")],
+        )
+        need(
+            reference == self.natural.reference,
+            "run %d is not what natural runs are compared with",
+            reference,
+        )
         need(0 < len(runs) <= 3, "there are %d runs", len(runs))
         used = [number(r, "run") for w in self.worlds + [self.natural] for r in w.runs]
         used += [w.reference for w in self.worlds + [self.natural]]
@@ -437,7 +576,10 @@ class Search:
         for i in runs:
             need(shown_pins(self.run(i)) == first, "run %d was made otherwise", i)
             self.compared(reference, i, i == runs[-1] and flag(claim, "diverged"))
-        return "A diverged from its first run in %d of %d comparisons" % (claim["diverged"], len(runs))
+        return "A diverged from its first run in %d of %d comparisons" % (
+            claim["diverged"],
+            len(runs),
+        )
 
     def pair(self, claim):
         """A verdict of two runs: its own claims hold, and what it says is what is claimed."""
@@ -446,9 +588,26 @@ class Search:
         need(isinstance(verdict, dict), "it has no verdict")
         outcome = verdict.get("outcome")
         words = flag(claim, "words")
-        need(words == (diverged and outcome == "inconclusive"), "the verdict of runs %d and %d is %s", a, b, outcome)
-        need((outcome == "differ") == diverged or words, "the verdict of runs %d and %d is %s", a, b, outcome)
-        need(not words or show_another(self.run(a), self.run(b)), "runs %d and %d printed and wrote the same", a, b)
+        need(
+            words == (diverged and outcome == "inconclusive"),
+            "the verdict of runs %d and %d is %s",
+            a,
+            b,
+            outcome,
+        )
+        need(
+            (outcome == "differ") == diverged or words,
+            "the verdict of runs %d and %d is %s",
+            a,
+            b,
+            outcome,
+        )
+        need(
+            not words or show_another(self.run(a), self.run(b)),
+            "runs %d and %d printed and wrote the same",
+            a,
+            b,
+        )
         self.recheck_pair(verdict, [self.run(a), self.run(b)], diverged, self.arms)
         return "runs %d and %d %s" % (a, b, "differ" if diverged else "agree")
 
@@ -459,15 +618,30 @@ class Search:
             return "confirmed", getattr(self, claim["claim"])(claim)
         except Refuted as e:
             return "refuted", str(e)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError, ArithmeticError) as e:
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OSError,
+            ArithmeticError,
+        ) as e:
             return "refuted", "its evidence is malformed: %s: %s" % (type(e).__name__, e)
 
 
 def show_another(a, b):
-    """Have two runs printed or written other bytes? With --text that is a divergence, whatever it means."""
+    """Have two runs printed or written other bytes? With --text that is a divergence, whatever it
+    means.
+    """
+
     def shown(run):
         streams = [run.json.get(name, {}).get("sha256") for name in ("stdout", "stderr")]
-        files = {f.get("path"): f.get("sha256") for f in items(run.json, "files")} if "files" in run.json else {}
+        files = (
+            {f.get("path"): f.get("sha256") for f in items(run.json, "files")}
+            if "files" in run.json
+            else {}
+        )
         return streams, files
 
     return shown(a) != shown(b)
@@ -480,7 +654,12 @@ class Agreement:
     run, pair, one, only = Search.run, Search.pair, Search.one, Search.only
 
     def __init__(self, verdict, claims, runs, recheck_pair):
-        self.verdict, self.claims, self.runs, self.recheck_pair = verdict, claims, runs, recheck_pair
+        self.verdict, self.claims, self.runs, self.recheck_pair = (
+            verdict,
+            claims,
+            runs,
+            recheck_pair,
+        )
         self.arms = flag(self.only("search"), "arms")
 
     def search(self, claim):
@@ -489,7 +668,11 @@ class Agreement:
         others = [number(p, "runs", 1, least=2) for p in pairs]
         need(all(number(p, "runs", 0) == 1 for p in pairs), "a run was not compared with the first")
         need(others == list(range(2, len(self.runs) + 1)), "a run was not compared, or twice")
-        need(number(claim, "comparisons", least=1) == len(pairs), "there are %d comparisons", len(pairs))
+        need(
+            number(claim, "comparisons", least=1) == len(pairs),
+            "there are %d comparisons",
+            len(pairs),
+        )
         need(not any(flag(p, "diverged") for p in pairs), "a run diverged")
         ids = [run.json.get("id") for run in self.runs]
         need(len(set(ids)) == len(ids) and None not in ids, "a run counts twice")
@@ -497,11 +680,16 @@ class Agreement:
         need(other == self.arms, "the runs are of %s", "two commands" if other else "one command")
         bound = 1 - 0.05 ** (1 / len(pairs))
         need(math.isclose(real(claim, "bound"), bound, rel_tol=1e-6), "the bound is %g", bound)
-        return "%d runs agree with the first, so at most %.1f%% of comparisons diverge (95%%)" % (len(pairs), 100 * bound)
+        return "%d runs agree with the first, so at most %.1f%% of comparisons diverge (95%%)" % (
+            len(pairs),
+            100 * bound,
+        )
 
 
 def recheck_search(verdict, claims, folders, recheck_pair):
-    """[(state, kind, text)] of all claims of a search. recheck_pair(verdict, runs, diverged, arms) raises Refuted."""
+    """[(state, kind, text)] of all claims of a search. recheck_pair(verdict, runs, diverged, arms)
+    raises Refuted.
+    """
     runs = [Run(f) for f in folders]
     if not runs:
         raise Trouble("no run folders: name them behind the verdict")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are there whole or not at all: the Python twin of src/snapshot/checkpoint.c, with the same names and order of events."""
+"""Files that are there whole or not at all: the Python twin of src/snapshot/checkpoint.c, with the
+same names and order of events.
+"""
+
 import fcntl
 import hashlib
 import os
@@ -16,7 +19,9 @@ def _lock(fd):
 
 
 class _Writer:
-    """The file that stands for the one to come: write(), and for writers that want a path os.fspath()."""
+    """The file that stands for the one to come: write(), and for writers that want a path
+    os.fspath().
+    """
 
     def __init__(self, path):
         self.path = os.path.realpath(path)  # a link stays a link
@@ -81,7 +86,10 @@ class _Writer:
 
     def _digest(self):
         self._file.flush()
-        if self._told != os.stat(self._temp).st_size or os.fstat(self._file.fileno()).st_ino != os.stat(self._temp).st_ino:
+        if (
+            self._told != os.stat(self._temp).st_size
+            or os.fstat(self._file.fileno()).st_ino != os.stat(self._temp).st_ino
+        ):
             self._hash = hashlib.sha256()
             with open(self._temp, "rb") as f:
                 while True:
@@ -100,7 +108,9 @@ class _Writer:
             escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
             side, f = self._locked(os.path.dirname(self.path), self.path + ".sha256")
             try:
-                f.write(os.fsencode("%s%s  %s\n" % ("\\" if escaped != name else "", digest, escaped)))
+                f.write(
+                    os.fsencode("%s%s  %s\n" % ("\\" if escaped != name else "", digest, escaped))
+                )
                 f.flush()
                 os.fsync(f.fileno())
             except BaseException:
@@ -109,7 +119,8 @@ class _Writer:
                 raise
         try:
             _lock(self._folder)  # two commits must not mix their files and digests
-            # No digest of another content is ever found beside the file: absent, then the file, then its digest.
+            # No digest of another content is ever found beside the file: absent, then the file,
+            # then its digest.
             try:
                 os.unlink(self.path + ".sha256")
             except FileNotFoundError:

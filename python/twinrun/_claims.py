@@ -121,7 +121,11 @@ class Claims(Numbers, Shown):
     def ends_where_they_differ(self, claim, x, y, end, shift, rules):
         """No step that is equal, too, is left out, unless the user asked for so many."""
         asked = number(self.verdict, "steps", "compared")
-        both = end < min(x.info.steps, y.info.steps - shift) and end in x.ends and end + shift in y.ends
+        both = (
+            end < min(x.info.steps, y.info.steps - shift)
+            and end in x.ends
+            and end + shift in y.ends
+        )
         arms = "insertions" in rules.words or "zoom" in claim
         if not both or arms or end == asked or any(r.stopped() for r in self.runs):
             return
@@ -233,7 +237,10 @@ class Claims(Numbers, Shown):
         """What was equal is told of the step of the first difference."""
         firsts = [c for c in self.claims if c.get("first") is True]
         here = [c for c in firsts if c.get("zoom") == claim.get("zoom")]
-        need(not here or here[0].get("runs") == claim["runs"], "these runs are not those that differ first")
+        need(
+            not here or here[0].get("runs") == claim["runs"],
+            "these runs are not those that differ first",
+        )
         for c in here:
             if "step" in c:
                 first = c["step"][0]
@@ -379,7 +386,9 @@ class Claims(Numbers, Shown):
         return None
 
     def shift_of(self, claim, name, side):
-        """By how much the steps of a trace's counterpart are shifted, as the equal ranges have it."""
+        """By how much the steps of a trace's counterpart are shifted, as the equal
+        ranges have it.
+        """
         for s in self.claims:
             here = s.get("claim") in ("same-range", "equal") and s.get("runs") == claim["runs"]
             if here and s.get("zoom") == claim.get("zoom") and s["traces"][side] == name:
@@ -392,7 +401,10 @@ class Claims(Numbers, Shown):
         if other is None:
             return
         step = number(claim, "step", side)
-        need(claim["step"][1] - claim["step"][0] == self.shift_of(claim, at["file"], 1 - side), "these steps do not correspond")
+        need(
+            claim["step"][1] - claim["step"][0] == self.shift_of(claim, at["file"], 1 - side),
+            "these steps do not correspond",
+        )
         mine = [q for q in steps.rows.get(r.step, ()) if q.key == r.key]
         theirs = [q for q in other.rows.get(step, ()) if q.key == r.key]
         more = (

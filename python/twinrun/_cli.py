@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The console script of the wheel: hands over to the executable that lies in the package."""
+
 import os
 import sys
 
@@ -11,7 +12,8 @@ def main():
     except OSError as error:
         sys.stderr.write(
             "twinrun: cannot start %s: %s. The package was not built whole; try `pip install --force-reinstall twinrun`.\n"
-            % (program, error.strerror))
+            % (program, error.strerror)
+        )
         return 2
 
 

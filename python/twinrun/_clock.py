@@ -48,7 +48,9 @@ def held_beside(run):
     """What was held still in a run, beside what made its clocks faster."""
     agents = run.json.get("factors", {}).get("agents", {})
     factors = str(agents.get("TWINRUN_FACTORS") or "").split(",")
-    return sorted(f for f in factors if f and not f.startswith("clock=scale:")), agents.get("TWINRUN_PINS")
+    return sorted(f for f in factors if f and not f.startswith("clock=scale:")), agents.get(
+        "TWINRUN_PINS"
+    )
 
 
 def quotient(x, y):
@@ -83,7 +85,11 @@ class Clock:
         need(folders[0] != folders[1] and factors[0] != factors[1], "they are one experiment")
         for run, factor in zip(faster, factors):
             asked = run.json.get("factors", {}).get("agents", {}).get("TWINRUN_FACTORS", "")
-            need("clock=scale:%d:" % factor in str(asked), "the clock was not %d times as fast", factor)
+            need(
+                "clock=scale:%d:" % factor in str(asked),
+                "the clock was not %d times as fast",
+                factor,
+            )
             need(not run.failed() and not run.stopped(), "a run under a faster clock failed")
             need(run.json.get("argv") == first.json.get("argv"), "another command was run")
             need(held_beside(run) == held_beside(first), "something else was held still")
@@ -137,7 +143,10 @@ class Clock:
 
     def rest_is_equal(self, first, run, times):
         for stream in ("stdout", "stderr"):
-            a, b = (Counter(without(t, stream, times) for t in Lines(r, stream, first).masked) for r in (first, run))
+            a, b = (
+                Counter(without(t, stream, times) for t in Lines(r, stream, first).masked)
+                for r in (first, run)
+            )
             left = [t for t in (a - b) if _lines.skeleton(t) in set(map(_lines.skeleton, b - a))]
             open_ones = [t for t in left if not open_number(t)]
             need(not open_ones, "under the faster clock %r is another result", open_ones[:1])
@@ -146,7 +155,9 @@ class Clock:
 
 def open_number(text):
     """Has the line a number with a unit of time or rate of which nothing is known?"""
-    return any(_lines.unit_behind(text, m.end())[0] in ("time", "rate") for m in NUMBER.finditer(text))
+    return any(
+        _lines.unit_behind(text, m.end())[0] in ("time", "rate") for m in NUMBER.finditer(text)
+    )
 
 
 def recorded(run):

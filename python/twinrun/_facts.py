@@ -29,7 +29,9 @@ DATES = (
 RUN_NAME = r"(?:[-_][a-z0-9]{8}(?![0-9A-Za-z]))?"  # the random end of 20261122_120846-1a2b3c4d
 DATES = [re.compile(ALONE + d + r"(?!\d)(?:%s)?%s" % (TIME, RUN_NAME)) for d in DATES]
 # The folder of a time in the folder of its day: "2026-11-22/12-08-46", "20261122/120846".
-IN_DAY = re.compile(r"/(?:(\d{1,3})-([0-5]\d)-([0-5]\d)(?!-\d)|(\d\d)([0-5]\d)([0-5]\d))(?![0-9A-Za-z])")
+IN_DAY = re.compile(
+    r"/(?:(\d{1,3})-([0-5]\d)-([0-5]\d)(?!-\d)|(\d\d)([0-5]\d)([0-5]\d))(?![0-9A-Za-z])"
+)
 MONTH = "|".join(MONTHS)
 NAMED = re.compile(
     ALONE + r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?"

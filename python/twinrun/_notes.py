@@ -31,7 +31,9 @@ FORMS = []
 
 
 def form(pattern):
-    """The method below confirms or refutes notes of this form; the pattern's groups are its arguments."""
+    """The method below confirms or refutes notes of this form; the pattern's groups are its
+    arguments.
+    """
 
     def keep(method):
         FORMS.append((re.compile(pattern, re.S), method))
@@ -64,7 +66,9 @@ class Notes:
 
     def first_claim(self):
         """What differs first, in the runs themselves; None where that is no record of theirs."""
-        first = [c for c in self.claims if c.get("first") is True and isinstance(c.get("runs"), list)]
+        first = [
+            c for c in self.claims if c.get("first") is True and isinstance(c.get("runs"), list)
+        ]
         return first[0] if first else None
 
     def compared(self, runs=None):
@@ -97,7 +101,9 @@ class Notes:
 
     # ---- how the runs ended, and what they have
 
-    @form(r"run (\d+): (exit code \d+|signal \d+ .*|not started .*|interrupted), (\d+) steps recorded")
+    @form(
+        r"run (\d+): (exit code \d+|signal \d+ .*|not started .*|interrupted), (\d+) steps recorded"
+    )
     def ended(self, k, how, steps):
         run = self.run_named(k)
         need(how.startswith(how_it_ended(run)), "it ended with %s", how_it_ended(run))
@@ -163,11 +169,17 @@ class Notes:
             self.same_range(c)
         need(not self.differ_at_end(), "records differ")
 
-    @form(r"no initial weights were recorded, so where run (\d+) goes on from run (\d+) was not looked for; .*")
+    @form(
+        r"no initial weights were recorded, so where run (\d+) goes on from run (\d+) was not looked for; .*"
+    )
     def no_initial_weights(self, k, j):
         need(j == "1", "each run is held against the first")
         traces = [self.run_named(k).steps(name) for name in self.run_named(k).traces()]
-        bare = [s for s in traces if not any(r.key[:2] == (INIT, WEIGHT) for rows in s.rows.values() for r in rows)]
+        bare = [
+            s
+            for s in traces
+            if not any(r.key[:2] == (INIT, WEIGHT) for rows in s.rows.values() for r in rows)
+        ]
         need(bare, "run %s has initial weights", k)
 
     @form(r"run (\d+) goes on where run (\d+) was after step (\d+): found by its weights")
@@ -176,14 +188,22 @@ class Notes:
         for c, x, y in self.compared([int(j), int(k)]):
             if c["shift"] != -(int(step) + 1):
                 continue
-            left = {r.key[2]: r.content for r in x.rows.get(int(step), ()) if r.key[:2] == (OPTIMIZER, WEIGHT)}
+            left = {
+                r.key[2]: r.content
+                for r in x.rows.get(int(step), ())
+                if r.key[:2] == (OPTIMIZER, WEIGHT)
+            }
             begun = {r.key[2]: r.content for r in y.rows.get(0, ()) if r.key[:2] == (INIT, WEIGHT)}
-            found |= bool(begun) and any(left.get(name) == content for name, content in begun.items())
+            found |= bool(begun) and any(
+                left.get(name) == content for name, content in begun.items()
+            )
         need(found, "its weights are not those after step %s", step)
 
     @form(r"generator (.+) differs too, but nothing was seen to draw from it: not counted")
     def idle_generator(self, name):
-        pairs = [p for n in range(2, len(self.runs) + 1) for p in by_role(self.runs[0], self.runs[n - 1])]
+        pairs = [
+            p for n in range(2, len(self.runs) + 1) for p in by_role(self.runs[0], self.runs[n - 1])
+        ]
         for x, y in pairs:
             for step in sorted(set(x.rows) & set(y.rows)):
                 for d in differences(x.rows[step], y.rows[step]):
@@ -205,7 +225,9 @@ class Notes:
         first = self.first_claim()
         need(seen and first["step"][0] == step, "no local gradients of step %d", step)
 
-    @form(r"local gradients were not recorded, so whether they or the reduction parted is not known")
+    @form(
+        r"local gradients were not recorded, so whether they or the reduction parted is not known"
+    )
     def no_local_gradients(self):
         step = self.first_claim()["step"][0]
         rows = [r for _, x, _ in self.differ_at_end() for r in x.rows.get(step, ())]
@@ -236,7 +258,9 @@ class Notes:
                 return
         raise Refuted("the records of step %s come in one order" % step)
 
-    @form(r"in the runs themselves, which recorded no operations, the first that differs is ([^/]+)/([^/]+?) (.*) of step (\d+)")
+    @form(
+        r"in the runs themselves, which recorded no operations, the first that differs is ([^/]+)/([^/]+?) (.*) of step (\d+)"
+    )
     def was_first(self, phase, kind, name, step):
         step, where = int(step), (PHASES.index(phase), KINDS.index(kind))
         for c, x, y in self.compared():
@@ -255,23 +279,42 @@ class Notes:
 
     # ---- what agents noted
 
-    @form(r"(torch|random|numpy\.random) was drawn from before any seed was set \((.*)\): .* would hold that still")
+    @form(
+        r"(torch|random|numpy\.random) was drawn from before any seed was set \((.*)\): .* would hold that still"
+    )
     def unseeded(self, what, by):
-        key = {"torch": b"unseeded", "random": b"unseeded.python.random", "numpy.random": b"unseeded.numpy"}[what]
-        noted = [v for run in self.runs for s in map(run.steps, run.traces()) for k, v in s.trace.notes if k == key]
-        need(by in [printable(v.decode("utf-8", "surrogateescape")) for v in noted], "no process noted that")
+        key = {
+            "torch": b"unseeded",
+            "random": b"unseeded.python.random",
+            "numpy.random": b"unseeded.numpy",
+        }[what]
+        noted = [
+            v
+            for run in self.runs
+            for s in map(run.steps, run.traces())
+            for k, v in s.trace.notes
+            if k == key
+        ]
+        need(
+            by in [printable(v.decode("utf-8", "surrogateescape")) for v in noted],
+            "no process noted that",
+        )
 
     @form(r"the weights lie in memory that (\d+) processes share and train at once: .*")
     def shared_weights(self, n):
         most = 0
         for run in self.runs:
             every = [s for s in map(run.steps, run.traces()) if s.info.steps]
-            most = max(most, sum(any(k == b"weights.shared" for k, _ in s.trace.notes) for s in every))
+            most = max(
+                most, sum(any(k == b"weights.shared" for k, _ in s.trace.notes) for s in every)
+            )
         need(2 <= int(n) <= most, "%d processes share weights", most)
 
     # ---- what was set in
 
-    @form(r"(.+), run again (\d+) times on its recorded inputs, gave (?:another result (\d+) times: it is not deterministic|the same result each time)")
+    @form(
+        r"(.+), run again (\d+) times on its recorded inputs, gave (?:another result (\d+) times: it is not deterministic|the same result each time)"
+    )
     def run_again(self, op, replays, disagree):
         said = [
             (c.get("op"), c.get("replays"), c.get("disagree"))
@@ -284,7 +327,9 @@ class Notes:
     def acquitted(self, op, replays):
         self.run_again(op, replays, 0)
 
-    @form(r"(\d+) of (\d+) steps (could not be transplanted and are not judged|started with weights .*)")
+    @form(
+        r"(\d+) of (\d+) steps (could not be transplanted and are not judged|started with weights .*)"
+    )
     def steps_left_out(self, n, of, why):
         said = self.verdict["transplant"]
         key = "left_out" if why.startswith("could") else "unequal"
@@ -299,16 +344,24 @@ class Notes:
     def judgements(self):
         return [c for c in self.claims if c.get("claim") == "tolerance"]
 
-    @form(r"within tolerance: the largest uses (\S+) of what is allowed \((.*)\); (\d+) differences? measured")
+    @form(
+        r"within tolerance: the largest uses (\S+) of what is allowed \((.*)\); (\d+) differences? measured"
+    )
     def largest(self, share, where, measured):
         rules = [c for c in self.claims if c.get("claim") == "rule" and c.get("worst") is not None]
         n = sum(c["measured"] for c in self.judgements())
         need(int(measured) == n, "%d differences were measured", n)
         worst = max(rules, key=lambda c: c["worst"])
         need("%.2g" % worst["worst"] == share, "the largest uses %.2g", worst["worst"])
-        need(where in [c["where"] for c in rules if c["worst"] == worst["worst"]], "that is %s", worst["where"])
+        need(
+            where in [c["where"] for c in rules if c["worst"] == worst["worst"]],
+            "that is %s",
+            worst["where"],
+        )
 
-    @form(r"outside the tolerance: (.*/.*) at step (\d+): (?:relative L2 (\S+), allowed (.*)|missing .*|no rule covers it)")
+    @form(
+        r"outside the tolerance: (.*/.*) at step (\d+): (?:relative L2 (\S+), allowed (.*)|missing .*|no rule covers it)"
+    )
     def outside(self, name, step, relative, allowed):
         rules = self.rules()
         for c in self.judgements():
@@ -316,8 +369,14 @@ class Notes:
                 beyond = row.missing or (row.share is not None and row.share > 1)
                 if beyond and row.where == "%s at step %s" % (name, step):
                     unknown = relative in ("nan", "-nan") or math.isinf(row.share or 0)
-                    need(relative is None or unknown or "%.3g" % row.relative == relative, "it is %.3g", row.relative or 0)
-                    limits = allowed and [(k, rules[row.rule][k]) for k in LIMITS if rules[row.rule][k]]
+                    need(
+                        relative is None or unknown or "%.3g" % row.relative == relative,
+                        "it is %.3g",
+                        row.relative or 0,
+                    )
+                    limits = allowed and [
+                        (k, rules[row.rule][k]) for k in LIMITS if rules[row.rule][k]
+                    ]
                     text = allowed and ", ".join("%s %.3g" % limit for limit in limits)
                     need(not allowed or allowed.split(" (")[0] == text, "allowed is %s", text)
                     return
@@ -326,15 +385,24 @@ class Notes:
     @form(r"not judged by the tolerance: run (\d+) failed \((.*)\)")
     def a_run_failed(self, k, how):
         run = self.run_named(k)
-        need(run.failed() and how.startswith(how_it_ended(run)), "it ended with %s", how_it_ended(run))
+        need(
+            run.failed() and how.startswith(how_it_ended(run)),
+            "it ended with %s",
+            how_it_ended(run),
+        )
 
-    @form(r"not judged by the tolerance: (.* at step \d+) has no sketch, or holds NaN or Inf \((\d+) of (\d+) differences\); .*")
+    @form(
+        r"not judged by the tolerance: (.* at step \d+) has no sketch, or holds NaN or Inf \((\d+) of (\d+) differences\); .*"
+    )
     def not_measured(self, where, open_, of):
         n = sum(c["unmeasured"] for c in self.judgements())
         total = n + sum(c["measured"] for c in self.judgements())
         need((int(open_), int(of)) == (n, total), "%d of %d were not measured", n, total)
         steps = [s for c in self.judgements() for s in self.steps_judged(c).values()]
-        need(any(r.share is None and r.where == where for s in steps for r in s.rows), "that was measured")
+        need(
+            any(r.share is None and r.where == where for s in steps for r in s.rows),
+            "that was measured",
+        )
 
 
 class _NO_STEP:

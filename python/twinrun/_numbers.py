@@ -246,8 +246,10 @@ class Numbers:
 
     @staticmethod
     def plainly_parts(x, y, step, shift, where):
-        """Do two records that both have differ, whatever the rules say of "the same"? A generator that
-        nobody draws from counts here, and what a rank holds where arms have other numbers of ranks."""
+        """Do two records that both have differ, whatever the rules say of "the same"? A generator
+        that nobody draws from counts here, and what a rank holds where arms have other numbers of
+        ranks.
+        """
         return any(
             d.a and d.b and d.a.key[:2] == where and d.type != "unread"
             for d in differences(x.rows.get(step, ()), y.rows.get(step + shift, ()))

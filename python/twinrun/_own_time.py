@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose time is it? For twinrun.recheck: is a time, or a rate, one that the run itself can have had?
+"""Whose time is it? For twinrun.recheck: is a time, or a rate, one that the run itself can have
+had?
 
 "epoch took 3.2 s" is how long the machine worked, "half-life 3.2 s" is what the job computed. A
 time is the run's own by the head of its label, a rate by the thing that it counts.

@@ -82,7 +82,8 @@ def items(claim, key):
     return claim[key]
 
 
-# Controls, separators, what Unicode calls Default_Ignorable_Code_Point, annotations, and what XML forbids.
+# Controls, separators, what Unicode calls Default_Ignorable_Code_Point, annotations, and what XML
+# forbids.
 _HIDDEN = [
     (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160),
     (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F),
@@ -93,9 +94,11 @@ _LIKE_OURS = re.compile(r"\\(?=x[0-9a-fA-F]{2})")
 
 
 def printable(text, again=False):
-    """A name as verdicts show it: what is no UTF-8, and what obeys, turns or hides, as \\xNN, byte by byte.
+    """A name as verdicts show it: what is no UTF-8, and what obeys, turns or hides, as \\xNN, byte
+    by byte.
 
-    A \\xNN that was in the name becomes \\x5cxNN; `again`: of a sentence that was escaped already, it stays.
+    A \\xNN that was in the name becomes \\x5cxNN; `again`: of a sentence that was escaped already,
+    it stays.
     """
     out = []
     for c in text if again else _LIKE_OURS.sub(r"\\x5c", text):

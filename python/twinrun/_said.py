@@ -84,5 +84,7 @@ def permuted(a, b):
     s, t = a.stats, b.stats
     alike = s and t and s.count > 1 and s[:2] == t[:2] and s.zeros == t.zeros
     alike = alike and (s.min, s.max) == (t.min, t.max)
-    near = alike and all(abs(p - q) <= 1e-12 * abs(p) for p, q in ((s.sum, t.sum), (s.sumsq, t.sumsq)))
+    near = alike and all(
+        abs(p - q) <= 1e-12 * abs(p) for p, q in ((s.sum, t.sum), (s.sumsq, t.sumsq))
+    )
     return "same sum, minimum and maximum: the same values in another order?" if near else ""

@@ -9,7 +9,17 @@ import re
 from collections import Counter
 
 from . import _lines
-from ._recorded import Refuted, Rules, equal_step, items, need, number, printable, same_streams, word
+from ._recorded import (
+    Refuted,
+    Rules,
+    equal_step,
+    items,
+    need,
+    number,
+    printable,
+    same_streams,
+    word,
+)
 
 KEPT_MAX = 8 << 20  # bytes of a kept file
 QUOTED = 120  # bytes of a line that a sentence quotes
@@ -240,7 +250,12 @@ class Shown:
                 n = sum(n for step, n in s.trace.gaps if first <= step <= last)
                 ends = {step for step, _ in s.trace.gaps}
                 if s.info.rank == claim.get("rank") and n == claim.get("records"):
-                    need(first in ends and last in ends, "nothing was lost in steps %d, %d", first, last)
+                    need(
+                        first in ends and last in ends,
+                        "nothing was lost in steps %d, %d",
+                        first,
+                        last,
+                    )
                     return "steps %d to %d: %d records" % (first, last, n)
         raise Refuted("no trace lost these records")
 
@@ -277,7 +292,9 @@ class Shown:
         return "runs %s" % ", ".join(map(str, mine))
 
     def leaves(self, usual, run, step):
-        """A class leaves the usual one where their records differ, else where what they show does."""
+        """A class leaves the usual one where their records differ, else where what they
+        show does.
+        """
         found = self.first_difference(usual, run)
         if found is not None:
             need(step == found, "it leaves at step %s", found)
@@ -301,7 +318,9 @@ class Shown:
 
 
 def objects(run, listed):
-    """What a kept file of JSON, or of a JSON text on each line, holds; numbers as they are written."""
+    """What a kept file of JSON, or of a JSON text on each line, holds; numbers as they
+    are written.
+    """
 
     def parsed(text):
         return json.loads(

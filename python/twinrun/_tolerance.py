@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How twinrun.recheck holds "within tolerance" against the recordings.
 
-Every difference of every step that a claim names is measured again, from the numbers that the traces
-keep, and held against the rules that the verdict names. What the claims and the tolerance file mean:
-docs/format/verdict.md and docs/ci.md.
+Every difference of every step that a claim names is measured again, from the numbers that the
+traces keep, and held against the rules that the verdict names. What the claims and the tolerance
+file mean: docs/format/verdict.md and docs/ci.md.
 """
 
 import fnmatch
@@ -33,7 +33,9 @@ Judged = namedtuple("Judged", "step rule missing share where relative")
 
 
 def apart(a, b):
-    """(distance, norm of the first) of two records of one layout; None where the distance is unknown."""
+    """(distance, norm of the first) of two records of one layout; None where the distance is
+    unknown.
+    """
     x, y = single(a), single(b)
     if x is not None and y is not None:
         far = abs(x - y)
@@ -55,12 +57,18 @@ def beyond_by_norms(rule, a, b):
         return True
     norm = math.sqrt(s.sumsq)
     least = abs(norm - math.sqrt(t.sumsq))
-    most = (rule["abs"], rule["rel_l2"] * norm, rule["atol"] * math.sqrt(elements(b)) + rule["rtol"] * norm)
+    most = (
+        rule["abs"],
+        rule["rel_l2"] * norm,
+        rule["atol"] * math.sqrt(elements(b)) + rule["rtol"] * norm,
+    )
     return all(least > m * (1 + 1e-12) for m in most)
 
 
 def share_of(rule, a, b):
-    """How much of what a rule allows two records use, at most 1 inside; None where it is not known."""
+    """How much of what a rule allows two records use, at most 1 inside; None where it
+    is not known.
+    """
     measured = apart(a, b)
     if measured is None:
         return math.inf if beyond_by_norms(rule, a, b) else None
@@ -98,7 +106,11 @@ class Step:
         tail = step == x.info.steps and other == y.info.steps
         self.known = tail or (x.complete(step) and y.complete(other))
         if not self.known:  # the sums alone can say that it is equal
-            self.known = all(ends) and ends[0].phases == ends[1].phases and ends[0].records == ends[1].records
+            self.known = (
+                all(ends)
+                and ends[0].phases == ends[1].phases
+                and ends[0].records == ends[1].records
+            )
             return
         for d in differences(mine, theirs):
             r = d.a or d.b
@@ -121,7 +133,9 @@ class Step:
         return inside, unmeasured, len(self.rows) - inside - unmeasured
 
     def worst(self):
-        return max((r.share for r in self.rows if r.share is not None and r.share <= 1), default=None)
+        return max(
+            (r.share for r in self.rows if r.share is not None and r.share <= 1), default=None
+        )
 
 
 def judged(d, r, step, rules):
@@ -159,7 +173,10 @@ class Tolerances:
             patterns = items(claim, "ignore")
             compared = [c for c in self.ranges(claim) if c.get("traces") == claim["traces"]]
             need(compared, "these processes were not compared")
-            need(patterns == Rules(compared[0]).ignore, "other records were left out of what is equal")
+            need(
+                patterns == Rules(compared[0]).ignore,
+                "other records were left out of what is equal",
+            )
             names = ["idle-generators", "order-of-parameters"]
             left_out = Rules({"rules": names + [{"ignore": p} for p in patterns]})
             first, last = number(claim, "first"), number(claim, "last")
@@ -187,7 +204,10 @@ class Tolerances:
         steps = self.steps_judged(claim)
         first, last = claim["first"], claim["last"]
         self.begins(claim, claim["shift"], first)
-        said = {key: number(claim, key) for key in ("measured", "unmeasured", "outside", "unknown", "differing")}
+        said = {
+            key: number(claim, key)
+            for key in ("measured", "unmeasured", "outside", "unknown", "differing")
+        }
         inside = claim.get("inside")
         need(isinstance(inside, bool), "it does not say whether that is inside")
         rows = [s for s in steps.values() if s.rows]
@@ -202,7 +222,10 @@ class Tolerances:
             need(not short, "not all of step %s can be judged", short[:1])
             unknown = [at for at, s in steps.items() if s.unknown]
             need(not unknown, "step %s has records that cannot be judged", unknown[:1])
-            need(said["unmeasured"] == said["unknown"] == said["outside"] == 0, "it says what is not inside")
+            need(
+                said["unmeasured"] == said["unknown"] == said["outside"] == 0,
+                "it says what is not inside",
+            )
             need(all(s.count()[1] == 0 for s in rows), "a difference was not measured")
         else:
             bad = over or short or said["unknown"] or any(s.count()[1] for s in rows)
@@ -221,7 +244,9 @@ class Tolerances:
         """The figures of each listed step, and their sums."""
         listed = items(claim, "steps")
         need(len(listed) == min(said["differing"], LISTED), "%d steps are listed", len(listed))
-        exact = all(s.known and s.exact for s in steps.values() if s.rows or s.unknown or not s.known)
+        exact = all(
+            s.known and s.exact for s in steps.values() if s.rows or s.unknown or not s.known
+        )
         if not exact:
             return
         sums = [sum(c) for c in zip(*(s.count() for s in rows))] or [0, 0, 0]
@@ -230,7 +255,9 @@ class Tolerances:
         need(said["unknown"] == sum(s.unknown for s in steps.values()), "so many steps are unknown")
         for given, s in zip(listed, rows):
             need(isinstance(given, list) and len(given) == 5, "a step has five numbers")
-            need(given[:4] == [s.rows[0].step, *s.count()], "step %d: %s", s.rows[0].step, s.count())
+            need(
+                given[:4] == [s.rows[0].step, *s.count()], "step %d: %s", s.rows[0].step, s.count()
+            )
             need(close(given[4], s.worst()), "step %d uses %s", s.rows[0].step, s.worst())
 
     def rule(self, claim):
@@ -239,15 +266,29 @@ class Tolerances:
         listed = self.verdict.get("tolerance")
         need(isinstance(listed, list) and k <= len(listed), "the verdict has no rule %d", k)
         for key in ("pattern", "where", "matched", "measured", "unmeasured", "outside"):
-            need(claim.get(key) == listed[k - 1].get(key), "the verdict says %s", listed[k - 1].get(key))
+            need(
+                claim.get(key) == listed[k - 1].get(key),
+                "the verdict says %s",
+                listed[k - 1].get(key),
+            )
         for key in (*LIMITS, "worst"):
-            need(close(claim.get(key), listed[k - 1].get(key)), "%s is %s", key, listed[k - 1].get(key))
-        need((claim.get("against") is True) == (self.verdict.get("against") is not None), "of what?")
+            need(
+                close(claim.get(key), listed[k - 1].get(key)),
+                "%s is %s",
+                key,
+                listed[k - 1].get(key),
+            )
+        need(
+            (claim.get("against") is True) == (self.verdict.get("against") is not None), "of what?"
+        )
         need(len(self.rules()) == len(listed), "there are %d rules", len(listed))
         if claim["against"]:
             return claim["pattern"]
         steps = [
-            s for c in self.claims if c.get("claim") == "tolerance" for s in self.steps_judged(c).values()
+            s
+            for c in self.claims
+            if c.get("claim") == "tolerance"
+            for s in self.steps_judged(c).values()
         ]
         mine = [r for s in steps for r in s.rows if r.rule == k - 1]
         if not all(s.known and s.exact for s in steps if s.rows or not s.known):
@@ -266,7 +307,9 @@ class Tolerances:
         return "%s: %d differences" % (printable(claim["pattern"], again=True), len(mine))
 
     def judgement(self, compared):
-        """The claim about what follows the equal steps of two traces; None where nothing follows."""
+        """The claim about what follows the equal steps of two traces; None where
+        nothing follows.
+        """
         for c in self.claims:
             same = c.get("claim") == "tolerance" and c.get("runs") == compared.get("runs")
             if same and c.get("traces") == compared.get("traces"):

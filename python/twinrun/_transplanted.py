@@ -12,7 +12,19 @@ from collections import defaultdict
 from ._claims import may_cause
 from ._numbers import close
 from ._rates import is_interval
-from ._recorded import INIT, OPTIMIZER, STATE, WEIGHT, Rules, differences, items, need, number, printable, word
+from ._recorded import (
+    INIT,
+    OPTIMIZER,
+    STATE,
+    WEIGHT,
+    Rules,
+    differences,
+    items,
+    need,
+    number,
+    printable,
+    word,
+)
 from ._shown import by_role
 from .trace import KINDS, PHASES
 
@@ -34,7 +46,9 @@ def first_number(text):
 
 def delivered(key):
     """Did the loader hand it over?"""
-    return key[0] == FROM_LOADER and (key[1] == INDICES or (key[1] == BATCH and key[2].startswith("batch")))
+    return key[0] == FROM_LOADER and (
+        key[1] == INDICES or (key[1] == BATCH and key[2].startswith("batch"))
+    )
 
 
 def identity(origin):
@@ -48,7 +62,9 @@ def part_of(key):
 
 
 class Window:
-    """The steps of one process of a transplanted run beside the recorded one's: what counts, and what differs."""
+    """The steps of one process of a transplanted run beside the recorded one's: what counts, and
+    what differs.
+    """
 
     def __init__(self, x, y, kind, first, steps, rules):
         self.x, self.y, self.kind, self.rules = x, y, kind, rules
@@ -90,7 +106,9 @@ class Window:
         self.unjudged[step] |= {COMPUTING} if self.model else set()
         self.unjudged[step] |= {GENERATORS} if self.generators else set()
         rows = self.x.rows.get(step, ()), self.y.rows.get(step, ())
-        every = [d for d in differences(*rows) if not self.rules.allows(d, self.x, self.y, step, step)]
+        every = [
+            d for d in differences(*rows) if not self.rules.allows(d, self.x, self.y, step, step)
+        ]
         self.differ[step] = [d for d in every if d.type != "unread"]
         self.carry_on(rows[0], self.differ[step])
 
@@ -107,19 +125,29 @@ class Window:
         return bool(here) and part_of(key) not in self.unjudged[step]
 
     def cause_of(self, step, key):
-        """Another difference, before this one in the step, that may be why it is there; None: there is none."""
+        """Another difference, before this one in the step, that may be why it is there; None: there
+        is none.
+        """
         given, every = self.given(step), self.differ.get(step, ())
         mine = [d.a or d.b for d in every if (d.a or d.b).key[:4] == key]
         cut = self.is_cut(key, given)
         for d in every:
             r = d.a or d.b
             replaced = self.is_cut(r.key, given) and not cut
-            if r.key[:4] != key and not replaced and mine and r.seq < mine[0].seq and may_cause(r.key, key):
+            if (
+                r.key[:4] != key
+                and not replaced
+                and mine
+                and r.seq < mine[0].seq
+                and may_cause(r.key, key)
+            ):
                 return r
         return None
 
     def made_of(self, step, key):
-        """An origin: what its record was made from is equal in both runs, or was replaced behind it."""
+        """An origin: what its record was made from is equal in both runs, or was replaced behind
+        it.
+        """
         for d in self.differ[step]:
             if (d.a or d.b).key[:4] != key or not (d.a and d.b):
                 continue
@@ -141,14 +169,25 @@ class Transplanted:
             return self.replayed(claim)
         need(claim.get("of") == "run", "nobody knows what was set in")
         said = self.verdict.get("transplant")
-        need(isinstance(said, dict) and claim.get("kind") == said.get("kind"), "the verdict is of another kind")
+        need(
+            isinstance(said, dict) and claim.get("kind") == said.get("kind"),
+            "the verdict is of another kind",
+        )
         a, b = (self.beside(self.runs[0], word(claim, key)) for key in ("recorded", "given"))
         need(a.folder == self.runs[1].folder, "the recorded run is the second one")
         need(b.folder not in [r.folder for r in self.runs], "a natural run was given nothing")
         first, steps = number(claim, "first"), number(claim, "steps")
         patterns = items(claim, "ignore")
-        need(patterns == Rules(self.ranges({"runs": [1, 2]})[0]).ignore, "other records were left out elsewhere")
-        rules = Rules({"rules": ["idle-generators", "order-of-parameters"] + [{"ignore": p} for p in patterns]})
+        need(
+            patterns == Rules(self.ranges({"runs": [1, 2]})[0]).ignore,
+            "other records were left out elsewhere",
+        )
+        rules = Rules(
+            {
+                "rules": ["idle-generators", "order-of-parameters"]
+                + [{"ignore": p} for p in patterns]
+            }
+        )
         pairs = [(x, y) for x, y in by_role(a, b) if notes(y, "transplant.began")]
         need(pairs, "nothing was set into %s", claim["given"])
         for _, y in pairs:
@@ -183,7 +222,10 @@ class Transplanted:
         key = identity(origin)
         others = {identity(o): items(o, "steps") for o in rest}
         listed, count = items(origin, "steps"), number(origin, "count", least=1)
-        need(len(listed) == min(count, LISTED) and listed == sorted(set(listed)), "its steps are not all listed")
+        need(
+            len(listed) == min(count, LISTED) and listed == sorted(set(listed)),
+            "its steps are not all listed",
+        )
         plain = {}
         for w in windows:  # names as claims have them
             for s, every in w.differ.items():
@@ -192,7 +234,11 @@ class Transplanted:
                     plain.setdefault((k[0], k[1], printable(k[2]), printable(k[3])), k[:4])
         need(key in plain, "no such record differs")
         key = plain[key]
-        never = [s for s in range(windows[0].first, windows[0].end) if any(part_of(key) in w.unjudged[s] for w in windows)]
+        never = [
+            s
+            for s in range(windows[0].first, windows[0].end)
+            if any(part_of(key) in w.unjudged[s] for w in windows)
+        ]
         for s in listed:
             need(s not in never, "step %s does not count for it", s)
             here = [w for w in windows if w.shows(s, key)]
@@ -220,9 +266,13 @@ class Transplanted:
         shown, claimed = defaultdict(list), defaultdict(int)
         for c in claims:
             for o in c["origins"]:
-                claimed[tuple(word(o, k) for k in ("phase", "kind", "name", "scope"))] += number(o, "count")
+                claimed[tuple(word(o, k) for k in ("phase", "kind", "name", "scope"))] += number(
+                    o, "count"
+                )
         for o in self.verdict["origins"]:
-            shown[o["phase"], o["kind"], o["name"], o["detail"]["scope"]].append(o["steps_differing"])
+            shown[o["phase"], o["kind"], o["name"], o["detail"]["scope"]].append(
+                o["steps_differing"]
+            )
             self.of_all_runs(o, claims)
         total = sum(claimed.values())
         need(sum(map(sum, shown.values())) == total, "origins show in %d steps in all", total)
@@ -243,7 +293,10 @@ class Transplanted:
 
     def replayed(self, claim):
         zoom, op = items(claim, "zoom"), word(claim, "op")
-        need(len(zoom) == 2 and len({os.path.basename(str(z)) for z in zoom}) == 2, "two reruns are wanted")
+        need(
+            len(zoom) == 2 and len({os.path.basename(str(z)) for z in zoom}) == 2,
+            "two reruns are wanted",
+        )
         found = [0, 0]
         for name in zoom:
             run = self.beside(self.runs[0], name)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of text that a job wrote, as lines, for twinrun.recheck: what the clock experiment's columns
-stand in. Members of JSON objects have no order and are sorted; a table's cells get their names.
-A second opinion: it shares no code with src/compare.
+"""Files of text that a job wrote, as lines, for twinrun.recheck: what the clock experiment's
+columns stand in. Members of JSON objects have no order and are sorted; a table's cells get their
+names. A second opinion: it shares no code with src/compare.
 """
 
 import re

@@ -36,7 +36,8 @@ CLAIMS_MAX = 100000
 
 def most_steps(ranges):
     """Most steps of one trace of run 1 that the ranges cover: several where an arm trains in
-    several processes. The seam of a resumed arm is a step of its own, before the first whole one."""
+    several processes. The seam of a resumed arm is a step of its own, before the first whole one.
+    """
     covered = {}
     for c in ranges:
         shift, first = c.get("shift"), number(c, "first")
@@ -66,7 +67,11 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
             "the verdict says %s",
             self.verdict.get("outcome"),
         )
-        need(claim.get("against") is against, "the verdict is%s of a baseline", "" if against else " not")
+        need(
+            claim.get("against") is against,
+            "the verdict is%s of a baseline",
+            "" if against else " not",
+        )
         self.figures(claim, against)
         self.every_sentence()
         if against:
@@ -106,7 +111,10 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
             need(claim.get(key) == value, "the verdict says %s: %s", key, value)
         if against:
             return
-        need(number(claim, "comparisons") == len(self.runs) - 1, "each run is compared with the first")
+        need(
+            number(claim, "comparisons") == len(self.runs) - 1,
+            "each run is compared with the first",
+        )
         classes = [c["runs"] for c in self.claims if c.get("claim") == "class"]
         if classes:
             n = len(self.runs) - max(map(len, classes))
@@ -115,7 +123,9 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
             self.steps_of_both(claim)
 
     def steps_of_both(self, claim):
-        """Where runs differ, all steps that both made were compared, unless fewer were asked for."""
+        """Where runs differ, all steps that both made were compared, unless fewer were
+        asked for.
+        """
         first = [c for c in self.claims if c.get("first") is True]
         ranges = [c for c in self.ranges(first[0]) if not c.get("auxiliary")] if first else []
         limited = any(r.json.get("max_steps") or r.stopped() for r in self.runs)
@@ -149,7 +159,11 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
         if v.get("transplant"):
             self.sums_of_transplants()
         of_runs = v.get("comparisons") and v.get("against") is None
-        need(kinds.count("rate") == bool(of_runs), "%d claims are behind the rate", kinds.count("rate"))
+        need(
+            kinds.count("rate") == bool(of_runs),
+            "%d claims are behind the rate",
+            kinds.count("rate"),
+        )
         for key in ("unseen", "gaps", "notes"):
             kind = {"gaps": "lost", "notes": "note"}.get(key, key)
             need(kinds.count(kind) == len(v.get(key, [])), "not each of %s has a claim", key)
@@ -160,7 +174,10 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
         need(claim.get("type") == detail.get("type"), "the verdict says another type")
         if "step" not in claim:
             return
-        need(claim["step"] == [first.get("step"), detail.get("step_b")], "the verdict says other steps")
+        need(
+            claim["step"] == [first.get("step"), detail.get("step_b")],
+            "the verdict says other steps",
+        )
         need(claim.get("rank") == first.get("rank"), "the verdict says another rank")
         need(claim.get("role") == first.get("role"), "the verdict says another role")
 
@@ -185,7 +202,9 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
         need(number(claim, "steps") == most, "%d steps are equal", most)
 
     def every_run(self):
-        """Each run but the first, with what of it was compared with the first: all, and nothing unknown."""
+        """Each run but the first, with what of it was compared with the first: all, and nothing
+        unknown.
+        """
         for i in range(2, len(self.runs) + 1):
             ranges = [
                 c for c in self.claims if c.get("claim") == "same-range" and c.get("runs") == [1, i]
@@ -233,7 +252,8 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
         limited = any(run.json.get("max_steps") or run.stopped() for run in pair)
         limited |= self.works_ahead(c, pair)
         tail, judged = c.get("tail"), self.judgement(c)
-        if judged is not None:  # all that differs lies in steps that were judged, up to the last one
+        # all that differs lies in steps that were judged, up to the last one
+        if judged is not None:
             steps, tail = min(a, b), judged["last"] == a
         some = steps > 0 or c.get("auxiliary") or tail
         if arms:
@@ -242,7 +262,10 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
         need(first == 0, "steps 0 to %d were not compared", first - 1)
         need(steps == a == b or limited, "%d of %d and %d steps were compared", steps, a, b)
         need(some or a + b == 0, "no step was compared")
-        need(tail is True or limited or c.get("auxiliary"), "what came after the last step was not compared")
+        need(
+            tail is True or limited or c.get("auxiliary"),
+            "what came after the last step was not compared",
+        )
 
     @staticmethod
     def works_ahead(c, pair):
@@ -256,7 +279,9 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
         one = a.json.get("one_stream"), b.json.get("one_stream")
         streams = ("stdout", "stderr") if one[0] == one[1] else ("stdout and stderr",)
         for stream in streams:
-            equal = a.json.get(stream, {}).get("sha256", 0) == b.json.get(stream, {}).get("sha256", 1)
+            equal = a.json.get(stream, {}).get("sha256", 0) == b.json.get(stream, {}).get(
+                "sha256", 1
+            )
             if equal or stream in left_open:
                 continue
             self.same_lines(stream, a, b, i)
@@ -265,13 +290,19 @@ class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
         """Every line has its counterpart, but those that the user leaves out and those that ran
         together with others, which have the same letters in both runs."""
         patterns = {p for c in self.claims for p in Rules(c).ignore}
-        if any(fnmatch.fnmatchcase(name, p) for p in patterns for name in (stream, "output/line/" + stream)):
+        if any(
+            fnmatch.fnmatchcase(name, p)
+            for p in patterns
+            for name in (stream, "output/line/" + stream)
+        ):
             return
         filters = [re.compile(p[5:]) for p in patterns if p.startswith("line:")]
 
         def lines(run):
             texts = run.stream(stream)
-            return [t for t in texts if not any(f.search(t.decode("utf-8", "replace")) for f in filters)]
+            return [
+                t for t in texts if not any(f.search(t.decode("utf-8", "replace")) for f in filters)
+            ]
 
         x, y = lines(a), lines(b)
         left = _lines.unexplained(
@@ -421,22 +452,32 @@ def recheck_pair(verdict, runs, diverged, arms):
     ranges = [c for c in claims if c.get("claim") == "same-range"]
     for name in runs[0].traces() + runs[1].traces():
         named = any(name in c.get("traces", ()) for c in ranges)
-        idle = any(s.info.records == 0 for run in runs if name in run.traces() for s in [run.steps(name)])
+        idle = any(
+            s.info.records == 0 for run in runs if name in run.traces() for s in [run.steps(name)]
+        )
         need(named or idle or arms, "%s was not compared", name)
     if not arms:
         streams = ("stdout", "stderr", "stdout and stderr")
-        open_ones = [s for s in streams if verdict.get("outcome") == "inconclusive" and names_unseen(claims, s)]
+        open_ones = [
+            s
+            for s in streams
+            if verdict.get("outcome") == "inconclusive" and names_unseen(claims, s)
+        ]
         r.same_ends(runs[0], runs[1], 2, open_ones)
         admitted_texts(claims, runs, r.times)
 
 
 def names_unseen(claims, stream):
     """Does a claim say that lines of this stream were not judged?"""
-    return any(c.get("claim") == "unseen" and str(c.get("text")).startswith(stream + ": ") for c in claims)
+    return any(
+        c.get("claim") == "unseen" and str(c.get("text")).startswith(stream + ": ") for c in claims
+    )
 
 
 def admitted_texts(claims, runs, times):
-    """Lines that differ in words, which may mean nothing, are not left unsaid. times: numbers that were shown to be some."""
+    """Lines that differ in words, which may mean nothing, are not left unsaid. times: numbers that
+    were shown to be some.
+    """
     for stream in ("stdout", "stderr"):
         lines = [run.stream(stream) for run in runs]
         facts = [_lines.facts(run.json, run.folder) for run in runs]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One root number, and every random choice of a job from it: a tree of seeds, draws at any index, an order of samples.
+"""One root number, and every random choice of a job from it: a tree of seeds, draws at any index,
+an order of samples.
 
     from twinrun import seeds
 
@@ -8,10 +9,12 @@
     order = seeds.Shuffle(60000, seeds.seed(7, epoch=2))
     order[17]                                             # the 18th sample of the epoch; no table is made
 
-Nothing here has a state: each value is a function of its arguments, the same bits in C (<twin/random.h>) and in Python, with
-NumPy and without it, on every machine. docs/format/random.md is the definition. NumPy makes many draws at once fast; without it
-they come as lists. Not for cryptography: who knows a seed knows all below it.
+Nothing here has a state: each value is a function of its arguments, the same bits in C
+(<twin/random.h>) and in Python, with NumPy and without it, on every machine. docs/format/random.md
+is the definition. NumPy makes many draws at once fast; without it they come as lists. Not for
+cryptography: who knows a seed knows all below it.
 """
+
 import functools
 import hashlib
 import math
@@ -23,7 +26,17 @@ try:
 except ImportError:
     numpy = None
 
-__all__ = ["seed", "philox4x32", "u64", "uniform", "normal", "bernoulli", "below", "Shuffle", "Order"]
+__all__ = [
+    "seed",
+    "philox4x32",
+    "u64",
+    "uniform",
+    "normal",
+    "bernoulli",
+    "below",
+    "Shuffle",
+    "Order",
+]
 
 _M32, _M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
@@ -37,26 +50,35 @@ def _u64(value, what):
 
 # ---- the tree
 
-def seed(parent, *path, **indices):
-    """The seed of a place in the tree below `parent`: `seed(7, "data", epoch=3)` is `seed(7, "data/epoch=3")`.
 
-    `path`: names, with slashes between them; empty ones count for nothing, so that `seed(7, "")` is 7. `indices`: whole numbers
-    by name, in the order written. A branch is the root of its own tree: `seed(seed(7, "data"), epoch=3)` is the same again, and a
-    process that was given a branch cannot collide with its neighbours. Returns 0 to 2**64 - 1.
+def seed(parent, *path, **indices):
+    """The seed of a place in the tree below `parent`: `seed(7, "data", epoch=3)` is `seed(7,
+    "data/epoch=3")`.
+
+    `path`: names, with slashes between them; empty ones count for nothing, so that `seed(7, "")` is
+    7. `indices`: whole numbers by name, in the order written. A branch is the root of its own tree:
+    `seed(seed(7, "data"), epoch=3)` is the same again, and a process that was given a branch cannot
+    collide with its neighbours. Returns 0 to 2**64 - 1.
     """
     here = _u64(parent, "the parent seed")
     names = [name for part in path for name in part.split("/") if name]
     names += ["%s=%d" % item for item in indices.items()]
     for name in names:
         key = here.to_bytes(8, "little")
-        here = int.from_bytes(hashlib.blake2b(name.encode("utf-8"), digest_size=8, key=key).digest(), "little")
+        here = int.from_bytes(
+            hashlib.blake2b(name.encode("utf-8"), digest_size=8, key=key).digest(), "little"
+        )
     return here
 
 
-# ---- draws. What follows works alike on numbers and on arrays of uint64, whose arithmetic is modulo 2**64 by itself.
+# ---- draws. What follows works alike on numbers and on arrays of uint64, whose arithmetic is
+# modulo 2**64 by itself.
+
 
 def _philox(counter, key):
-    """Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011): ten rounds of two 32-bit multiplications."""
+    """Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011): ten rounds of two 32-bit
+    multiplications.
+    """
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -67,7 +89,9 @@ def _philox(counter, key):
 
 
 def philox4x32(counter, key):
-    """One block: four words of 32 bits for a counter of four and a key of two. The bijection of Random123, nothing added."""
+    """One block: four words of 32 bits for a counter of four and a key of two. The bijection of
+    Random123, nothing added.
+    """
     for word in (*counter, *key):
         if not 0 <= word <= _M32:
             raise ValueError("words of counter and key must be 0 to 2**32 - 1, not %r" % word)
@@ -75,7 +99,9 @@ def philox4x32(counter, key):
 
 
 def _bits(seed, index, attempt=0, purpose=0):
-    """64 bits: half `index % 2` of block `index // 2`. `attempt` counts rejected draws, `purpose` keeps users of one seed apart."""
+    """64 bits: half `index % 2` of block `index // 2`. `attempt` counts rejected draws, `purpose`
+    keeps users of one seed apart.
+    """
     block = index >> 1
     words = _philox((block & _M32, block >> 32, attempt, purpose), (seed & _M32, seed >> 32))
     if isinstance(index, int):
@@ -86,7 +112,9 @@ def _bits(seed, index, attempt=0, purpose=0):
 
 
 def _each(draw):
-    """Gives `draw(seed, index, ...)` also many indices at once: as an array with NumPy, as a list without it."""
+    """Gives `draw(seed, index, ...)` also many indices at once: as an array with NumPy, as a list
+    without it.
+    """
 
     @functools.wraps(draw)
     def each(seed, index, *rest):
@@ -97,14 +125,18 @@ def _each(draw):
             return [draw(seed, _u64(i, "the index"), *rest) for i in index]
         if isinstance(index, range) and index.step == 1 and index:
             _u64(index[-1], "the index")
-            index = numpy.arange(len(index), dtype=numpy.uint64) + numpy.uint64(_u64(index[0], "the index"))
+            index = numpy.arange(len(index), dtype=numpy.uint64) + numpy.uint64(
+                _u64(index[0], "the index")
+            )
         return draw(seed, _indices(index), *rest)
 
     return each
 
 
 def _indices(index):
-    """As an array of uint64. (NumPy alone makes floating-point numbers of lists with numbers above and below 2**63.)"""
+    """As an array of uint64. (NumPy alone makes floating-point numbers of lists with numbers above
+    and below 2**63.)
+    """
     if not isinstance(index, numpy.ndarray):
         return numpy.array([_u64(i, "the index") for i in index], dtype=numpy.uint64)
     if index.dtype.kind not in "iu" or (index.size and index.min() < 0):
@@ -134,7 +166,9 @@ def bernoulli(seed, index, p):
 
 @_each
 def below(seed, index, n):
-    """A whole number from 0 to n - 1, each exactly equally likely (Lemire 2019: a product's high half; biased draws are made anew)."""
+    """A whole number from 0 to n - 1, each exactly equally likely (Lemire 2019: a product's high
+    half; biased draws are made anew).
+    """
     if not 1 <= n <= _M64:
         raise ValueError("the bound must be 1 to 2**64 - 1, not %r" % n)
     rejected = (1 << 64) % n
@@ -163,20 +197,75 @@ def _product(x, n):
     return x1 * n1 + (middle >> 32) + (other >> 32), x * numpy.uint64(n)
 
 
-# Wichura's algorithm AS 241 (PPND16), Applied Statistics 37 (1988): the normal quantile as ratios of polynomials, highest power
-# first: around the median; in the tails, in sqrt(-ln p) up to 5; beyond.
-_CENTRE = ((2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457, 13731.693765509461125,
-            1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
-           (5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867, 5394.1960214247511077,
-            687.1870074920579083, 42.313330701600911252, 1.0))
-_TAIL = ((7.7454501427834140764e-4, 2.27238449892691845833e-2, .24178072517745061177, 1.27045825245236838258, 3.64784832476320460504,
-          5.7694972214606914055, 4.6303378461565452959, 1.42343711074968357734),
-         (1.05075007164441684324e-9, 5.475938084995344946e-4, 1.51986665636164571966e-2, .14810397642748007459, .68976733498510000455,
-          1.6763848301838038494, 2.05319162663775882187, 1.0))
-_FAR = ((2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.2426609473880784386e-3, 2.65321895265761230930e-2,
-         .29656057182850489123, 1.7848265399172913358, 5.4637849111641143699, 6.6579046435011037772),
-        (2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5, 7.868691311456132591e-4,
-         1.48753612908506148525e-2, .13692988092273580531, .59983220655588793769, 1.0))
+# Wichura's algorithm AS 241 (PPND16), Applied Statistics 37 (1988): the normal quantile as ratios
+# of polynomials, highest power first: around the median; in the tails, in sqrt(-ln p) up to 5;
+# beyond.
+_CENTRE = (
+    (
+        2509.0809287301226727,
+        33430.575583588128105,
+        67265.770927008700853,
+        45921.953931549871457,
+        13731.693765509461125,
+        1971.5909503065514427,
+        133.14166789178437745,
+        3.387132872796366608,
+    ),
+    (
+        5226.495278852854561,
+        28729.085735721942674,
+        39307.89580009271061,
+        21213.794301586595867,
+        5394.1960214247511077,
+        687.1870074920579083,
+        42.313330701600911252,
+        1.0,
+    ),
+)
+_TAIL = (
+    (
+        7.7454501427834140764e-4,
+        2.27238449892691845833e-2,
+        0.24178072517745061177,
+        1.27045825245236838258,
+        3.64784832476320460504,
+        5.7694972214606914055,
+        4.6303378461565452959,
+        1.42343711074968357734,
+    ),
+    (
+        1.05075007164441684324e-9,
+        5.475938084995344946e-4,
+        1.51986665636164571966e-2,
+        0.14810397642748007459,
+        0.68976733498510000455,
+        1.6763848301838038494,
+        2.05319162663775882187,
+        1.0,
+    ),
+)
+_FAR = (
+    (
+        2.01033439929228813265e-7,
+        2.71155556874348757815e-5,
+        1.2426609473880784386e-3,
+        2.65321895265761230930e-2,
+        0.29656057182850489123,
+        1.7848265399172913358,
+        5.4637849111641143699,
+        6.6579046435011037772,
+    ),
+    (
+        2.04426310338993978564e-15,
+        1.4215117583164458887e-7,
+        1.8463183175100546818e-5,
+        7.868691311456132591e-4,
+        1.48753612908506148525e-2,
+        0.13692988092273580531,
+        0.59983220655588793769,
+        1.0,
+    ),
+)
 _LN2 = 0.6931471805599453
 
 
@@ -195,8 +284,10 @@ _ATANH = tuple(1.0 / (2 * k + 1) for k in range(11, -1, -1))
 
 
 def _log(x):
-    """ln x by additions, multiplications and divisions alone, which round alike everywhere; the system's log does not.
-    x = m 2^e with m within sqrt(1/2) and sqrt(2); ln m = 2 atanh s, s = (m - 1) / (m + 1), by its series."""
+    """ln x by additions, multiplications and divisions alone, which round alike everywhere; the
+    system's log does not. x = m 2^e with m within sqrt(1/2) and sqrt(2); ln m = 2 atanh s, s = (m -
+    1) / (m + 1), by its series.
+    """
     if isinstance(x, float):
         m, e = math.frexp(x)
         if m < 0.7071067811865476:
@@ -220,7 +311,9 @@ def _tail(p):
 
 @_each
 def normal(seed, index):
-    """Standard normal: the quantile of the middle of one of 2**52 equal parts, so at most 8.21 from 0. AS 241, to about 1e-15."""
+    """Standard normal: the quantile of the middle of one of 2**52 equal parts, so at most 8.21 from
+    0. AS 241, to about 1e-15.
+    """
     q = ((_bits(seed, index) >> 12) + 0.5) * 2.0**-52 - 0.5
     if isinstance(q, float):
         if abs(q) <= 0.425:
@@ -239,24 +332,27 @@ _ROUNDS = 24  # fewer leave some orders of 5 to 8 elements visibly rarer than ot
 
 
 def _scatter(x):
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _M64  # splitmix64's finaliser (Steele, Lea and Flood 2014)
+    # splitmix64's finaliser (Steele, Lea and Flood 2014)
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _M64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _M64
     return x ^ (x >> 31)
 
 
 class Shuffle:
-    """A random order of 0 to n - 1 that is computed where it is asked for: no table, no state, the same time at any place.
+    """A random order of 0 to n - 1 that is computed where it is asked for: no table, no state, the
+    same time at any place.
 
-    `p[i]`: who stands at place i; `p[first:last]`: the places first to last - 1, as an array (a list without NumPy);
-    `p.find(x)`: the place where x stands. A generalised Feistel network over a grid of a x b >= n cells with cycle walking
-    (Black and Rogaway 2002).
+    `p[i]`: who stands at place i; `p[first:last]`: the places first to last - 1, as an array (a
+    list without NumPy); `p.find(x)`: the place where x stands. A generalised Feistel network over a
+    grid of a x b >= n cells with cycle walking (Black and Rogaway 2002).
     """
 
     def __init__(self, n, seed):
         self.n = _u64(n, "the length")
         self.seed = _u64(seed, "the seed")
         side = math.isqrt(max(n, 1) - 1) + 1
-        self._a = side + side % 2  # shifts of an odd ring are even permutations, and half of all orders would be out of reach
+        # shifts of an odd ring are even permutations, and half of all orders would be out of reach
+        self._a = side + side % 2
         self._b = max(n - 1, 0) // self._a + 1
         self._keys = [_bits(seed, j, 0, 1) for j in range(_ROUNDS)]
 
@@ -288,7 +384,9 @@ class Shuffle:
     def _walk(self, step, x):
         x = operator.index(x)
         if not 0 <= x < self.n:
-            raise IndexError("a place in an order of %d must be 0 to %d, not %r" % (self.n, self.n - 1, x))
+            raise IndexError(
+                "a place in an order of %d must be 0 to %d, not %r" % (self.n, self.n - 1, x)
+            )
         x = step(x)
         while x >= self.n:
             x = step(x)
@@ -300,7 +398,9 @@ class Shuffle:
         places = range(*place.indices(self.n))
         if numpy is None or self.n > 1 << 62:
             return [self._walk(self._forward, i) for i in places]
-        x = numpy.arange(places.start, places.stop, places.step, dtype=numpy.int64).astype(numpy.uint64)
+        x = numpy.arange(places.start, places.stop, places.step, dtype=numpy.int64).astype(
+            numpy.uint64
+        )
         x = self._forward(x)
         outside = numpy.flatnonzero(x >= self.n)
         while outside.size:
@@ -314,26 +414,40 @@ class Shuffle:
 
 
 class Order:
-    """Which samples a training takes at each step, whatever the number of ranks: epoch after epoch, each a new random order of all
-    samples (or the order as it is), cut into global batches; a global batch is split between the ranks in one piece each.
+    """Which samples a training takes at each step, whatever the number of ranks: epoch after epoch,
+    each a new random order of all samples (or the order as it is), cut into global batches; a
+    global batch is split between the ranks in one piece each.
 
-    Epoch e is `Shuffle(samples, seed(seed, epoch=e))`. The last batch of an epoch is short, or left out with `drop_last`.
+    Epoch e is `Shuffle(samples, seed(seed, epoch=e))`. The last batch of an epoch is short, or left
+    out with `drop_last`.
     """
 
     def __init__(self, samples, batch, seed, shuffle=True, drop_last=False):
         self.samples, self.batch = _u64(samples, "the number of samples"), _u64(batch, "the batch")
         if not self.samples or not self.batch:
-            raise ValueError("an order needs at least one sample and a batch of at least one, not %r and %r" % (samples, batch))
-        self.seed, self.shuffle, self.drop_last = _u64(seed, "the seed"), bool(shuffle), bool(drop_last)
+            raise ValueError(
+                "an order needs at least one sample and a batch of at least one, not %r and %r"
+                % (samples, batch)
+            )
+        self.seed, self.shuffle, self.drop_last = (
+            _u64(seed, "the seed"),
+            bool(shuffle),
+            bool(drop_last),
+        )
         #: steps of one epoch
         self.steps = self.samples // self.batch if drop_last else -(-self.samples // self.batch)
         if not self.steps:
-            raise ValueError("%d samples do not fill one batch of %d, and drop_last leaves short ones out" % (samples, batch))
+            raise ValueError(
+                "%d samples do not fill one batch of %d, and drop_last leaves short ones out"
+                % (samples, batch)
+            )
         self._epoch, self._shuffled = None, None
 
     def slice(self, step, rank=0, world=1):
-        """(epoch, first, last): rank `rank` of `world` takes the places first to last - 1 of the epoch's order at this step, which
-        counts over all epochs. The split is as even as it can be; a batch smaller than `world` leaves some ranks without."""
+        """(epoch, first, last): rank `rank` of `world` takes the places first to last - 1 of the
+        epoch's order at this step, which counts over all epochs. The split is as even as it can be;
+        a batch smaller than `world` leaves some ranks without.
+        """
         if not 0 <= rank < world:
             raise ValueError("the rank must be 0 to %d, not %r" % (world - 1, rank))
         epoch, step = divmod(_u64(step, "the step"), self.steps)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every end-to-end test needs: the built twinrun, a Python with PyTorch, a scratch folder, and no process left behind.
+"""What every end-to-end test needs: the built twinrun, a Python with PyTorch, a scratch folder, and
+no process left behind.
 
-Environment: TWINRUN_BUILD (build folder, default ./build), TWINRUN_TEST_PYTHON (default: the Python that runs pytest),
-TWINRUN_FULL=1 (also what takes minutes).
+Environment: TWINRUN_BUILD (build folder, default ./build), TWINRUN_TEST_PYTHON (default: the Python
+that runs pytest), TWINRUN_FULL=1 (also what takes minutes).
 """
+
 import compileall
 import json
 import os
@@ -25,15 +27,20 @@ FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 
 
 def pytest_configure(config):
-    """In each process: signals as jobs expect them. Once, before xdist starts its workers: what they share."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background; what the tests start would inherit it
+    """In each process: signals as jobs expect them. Once, before xdist starts its workers: what
+    they share.
+    """
+    # a shell's background; what the tests start would inherit it
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup's; a shell cannot trap what was ignored when it started
+    # nohup's; a shell cannot trap what was ignored when it started
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
     if hasattr(config, "workerinput"):
         return
     os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")
-    compileall.compile_dir(ROOT / "python", quiet=2)  # as installed: or each job under test would compile the agent anew
+    # as installed: or each job under test would compile the agent anew
+    compileall.compile_dir(ROOT / "python", quiet=2)
 
 
 def pytest_unconfigure(config):
@@ -61,7 +68,9 @@ class Result:
         return json.loads(self.out)
 
     def _verdict(self):
-        """What a verdict among stdout says in short. It comes first: pytest shows the two ends of a message, 240 characters."""
+        """What a verdict among stdout says in short. It comes first: pytest shows the two ends of a
+        message, 240 characters.
+        """
         try:
             verdict = self.json
             return f" {verdict['outcome']} {verdict['unseen'] or verdict['first'] or ''}"
@@ -75,9 +84,20 @@ class Result:
 
 def clean_environment(extra=None):
     """The caller's environment without what would change the outcome of a test."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k not in ("PYTHONHASHSEED", "LD_PRELOAD")}
-    env.update(NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1", TERM="dumb", LC_ALL="C.UTF-8",
-               OMP_WAIT_POLICY="passive")  # several tests at a time: a thread that spins takes a core from another job (a quarter of all time)
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith("TWINRUN_") and k not in ("PYTHONHASHSEED", "LD_PRELOAD")
+    }
+    env.update(
+        NO_COLOR="1",
+        PYTHONDONTWRITEBYTECODE="1",
+        TERM="dumb",
+        LC_ALL="C.UTF-8",
+        # several tests at a time: a thread that spins takes a core from another job (a
+        # quarter of all time)
+        OMP_WAIT_POLICY="passive",
+    )
     if "TWINRUN_TEST_SHARED" in os.environ:  # the key that redacts is not the developer's
         env["XDG_STATE_HOME"] = os.path.join(os.environ["TWINRUN_TEST_SHARED"], "state")
     env.update(extra or {})
@@ -88,7 +108,9 @@ def clean_environment(extra=None):
 def build():
     folder = Path(os.environ.get("TWINRUN_BUILD", ROOT / "build")).resolve()
     if not os.access(folder / "cmd" / "twinrun", os.X_OK):
-        pytest.fail(f"no twinrun in {folder}/cmd: build it first (./dev build), or name the build folder in TWINRUN_BUILD")
+        pytest.fail(
+            f"no twinrun in {folder}/cmd: build it first (./dev build), or name the build folder in TWINRUN_BUILD"
+        )
     return folder
 
 
@@ -109,15 +131,19 @@ def python():
 
 @pytest.fixture
 def light(monkeypatch):
-    """Jobs of this test that have an optimizer do without PyTorch's compiler, half of the time that they take to start; with --full they have it.
-    Not for what is about PyTorch itself: test_torch_*, test_jobs and the jobs of ghosts/clean named there."""
+    """Jobs of this test that have an optimizer do without PyTorch's compiler, half of the time that
+    they take to start; with --full they have it. Not for what is about PyTorch itself:
+    test_torch_*, test_jobs and the jobs of ghosts/clean named there.
+    """
     if not FULL:
         monkeypatch.setenv("PYTHONPATH", str(LIGHT_SITE))
 
 
 @pytest.fixture
 def start(tmp_path):
-    """start(argv, **popen arguments): a process in a session of its own that is killed, if need be, after the test."""
+    """start(argv, **popen arguments): a process in a session of its own that is killed, if need be,
+    after the test.
+    """
     started = []
 
     def launch(argv, **kwargs):
@@ -144,11 +170,17 @@ def start(tmp_path):
 
 @pytest.fixture
 def run(start, tmp_path):
-    """run(argv, cwd, env, timeout, stdin) -> Result. Fails the test when the command does not end in time."""
+    """run(argv, cwd, env, timeout, stdin) -> Result. Fails the test when the command does not end
+    in time.
+    """
 
     def call(argv, cwd=None, env=None, timeout=600, stdin=None):
-        process = start(argv, cwd=cwd or tmp_path, env=clean_environment(env),
-                        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+        process = start(
+            argv,
+            cwd=cwd or tmp_path,
+            env=clean_environment(env),
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        )
         try:
             out, err = process.communicate(stdin, timeout)
         except subprocess.TimeoutExpired:
@@ -223,6 +255,7 @@ def script(work):
 def shell(argv):
     """The command as sh -c reads it."""
     import shlex
+
     return " ".join(shlex.quote(str(part)) for part in argv)
 
 
@@ -242,5 +275,7 @@ def marker_line(path, marker="# ORIGIN"):
 
 
 def masked(text):
-    """The text with every number replaced: what two runs of a nondeterministic job have in common."""
+    """The text with every number replaced: what two runs of a nondeterministic job have
+    in common.
+    """
     return re.sub(rb"[-+]?\d+(\.\d+)?(e[-+]?\d+)?|nan|inf", b"#", text)

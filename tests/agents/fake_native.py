@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An in-memory double of libtwinrun.so for the unit tests of the Python agent: the same calls, records kept as dictionaries.
+"""An in-memory double of libtwinrun.so for the unit tests of the Python agent: the same calls,
+records kept as dictionaries.
 
-Digests are SHA-256 over dtype, shape and the logical bytes, gathered element by element: an oracle of its own. The folder
-fake_site, put into PYTHONPATH, arms every Python below with this double instead of the library.
+Digests are SHA-256 over dtype, shape and the logical bytes, gathered element by element: an oracle
+of its own. The folder fake_site, put into PYTHONPATH, arms every Python below with this double
+instead of the library.
 """
+
 import ctypes
 import hashlib
 import json
@@ -13,10 +16,40 @@ import struct
 DIGESTED, PART = 4, 1 << 8
 ITEM = struct.Struct("=QQQQQIIIHHQ")
 WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
-PHASES = ("none", "data", "rng", "init", "forward", "backward", "collective", "optimizer", "checkpoint", "environment",
-          "kernel", "output")
-KINDS = ("none", "batch", "indices", "state", "weight", "activation", "gradient (local)", "gradient", "moment", "loss", "in",
-         "out", "match", "order", "file", "line", "value", "hyper")
+PHASES = (
+    "none",
+    "data",
+    "rng",
+    "init",
+    "forward",
+    "backward",
+    "collective",
+    "optimizer",
+    "checkpoint",
+    "environment",
+    "kernel",
+    "output",
+)
+KINDS = (
+    "none",
+    "batch",
+    "indices",
+    "state",
+    "weight",
+    "activation",
+    "gradient (local)",
+    "gradient",
+    "moment",
+    "loss",
+    "in",
+    "out",
+    "match",
+    "order",
+    "file",
+    "line",
+    "value",
+    "hyper",
+)
 LEVELS = {"steps": 0, "tensors": 1, "modules": 2, "ops": 3}
 
 
@@ -48,7 +81,7 @@ class FakeLibrary:
     def __init__(self, level="tensors", window=None, out=None, max_steps=0):
         self._level, self._window, self._out, self._max = LEVELS[level], window, out, max_steps
         self._series, self._layouts = [None], [None]
-        self._held = {}    # contents digested and not yet recorded
+        self._held = {}  # contents digested and not yet recorded
         self._steps = 0
         self._sequence = 0
         self._closed = False
@@ -75,14 +108,21 @@ class FakeLibrary:
         return 1 if self._window else 0
 
     def in_window(self):
-        return int(self._level == 3 and (self._window is None or self._window[0] <= self._steps <= self._window[1]))
+        return int(
+            self._level == 3
+            and (self._window is None or self._window[0] <= self._steps <= self._window[1])
+        )
 
     def sketch_every(self):
         return 10
 
     def identify(self, rank, world, role, kind):
         environment = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-        self.who = (*((rank, world) if rank >= 0 else environment), role.decode() if role else "main", kind)
+        self.who = (
+            *((rank, world) if rank >= 0 else environment),
+            role.decode() if role else "main",
+            kind,
+        )
 
     def string(self, s, size):
         return 1
@@ -99,15 +139,25 @@ class FakeLibrary:
     def records(self, address, n, links, link_count):
         for i in range(n):
             raw = ctypes.string_at(address + 64 * i, 64)
-            data, shape, strides, count, offset, series, layout, flags, dtype, ndim, _link = ITEM.unpack(raw)
+            data, shape, strides, count, offset, series, layout, flags, dtype, ndim, _link = (
+                ITEM.unpack(raw)
+            )
             shapes = list((ctypes.c_int64 * ndim).from_address(shape)) if shape else [count]
-            steps = list((ctypes.c_int64 * ndim).from_address(strides)) if strides and shape else None
+            steps = (
+                list((ctypes.c_int64 * ndim).from_address(strides)) if strides and shape else None
+            )
             whole = ctypes.c_int64.from_address(strides).value if strides and not shape else None
             if flags & DIGESTED:
                 content = self._held.pop(ctypes.string_at(data, 16))
             else:
-                content = b"" if flags >> 8 & 64 else logical_bytes(data, WIDTH[dtype], shapes, steps)
-            known = list((ctypes.c_uint64 * link_count).from_address(ctypes.addressof(links))) if link_count else []
+                content = (
+                    b"" if flags >> 8 & 64 else logical_bytes(data, WIDTH[dtype], shapes, steps)
+                )
+            known = (
+                list((ctypes.c_uint64 * link_count).from_address(ctypes.addressof(links)))
+                if link_count
+                else []
+            )
             link = self._one(series, layout, content, flags, known, offset, whole)
             ctypes.c_uint64.from_address(address + 64 * i + 56).value = link
         return n
@@ -125,12 +175,18 @@ class FakeLibrary:
     def digests(self, address, n, out):
         """What a record needs is kept; the 16 bytes that stand for it number it."""
         for i in range(n):
-            data, shape, strides, count, *_, flags, dtype, ndim, _link = ITEM.unpack(ctypes.string_at(address + 64 * i, 64))
+            data, shape, strides, count, *_, flags, dtype, ndim, _link = ITEM.unpack(
+                ctypes.string_at(address + 64 * i, 64)
+            )
             shapes = list((ctypes.c_int64 * ndim).from_address(shape)) if shape else [count]
-            steps = list((ctypes.c_int64 * ndim).from_address(strides)) if strides and shape else None
+            steps = (
+                list((ctypes.c_int64 * ndim).from_address(strides)) if strides and shape else None
+            )
             out[2 * i], out[2 * i + 1] = len(self._held), id(self) >> 4
             key = ctypes.string_at(ctypes.addressof(out) + 16 * i, 16)
-            self._held[key] = b"" if flags >> 8 & 64 else logical_bytes(data, WIDTH[dtype], shapes, steps)
+            self._held[key] = (
+                b"" if flags >> 8 & 64 else logical_bytes(data, WIDTH[dtype], shapes, steps)
+            )
 
     def _one(self, series, layout, content, flags, links=(), offset=0, whole=None):
         phase, kind, name, scope, role, op, site = self._series[series]
@@ -138,10 +194,27 @@ class FakeLibrary:
         digest = hashlib.sha256(repr((dtype, shape)).encode() + content).hexdigest()[:16]
         self._sequence += 1
         link = self._steps << 32 | self._sequence
-        self._keep({"step": self._steps, "phase": phase, "kind": kind, "name": name, "scope": scope, "role": role, "op": op,
-                    "site": site, "dtype": dtype, "shape": shape, "digest": digest, "unobserved": bool(flags >> 8 & 64),
-                    "recomputed": bool(flags >> 8 & 32), "link": link, "links": list(links), "bytes": len(content),
-                    **({"offset": offset, "whole": whole} if flags >> 8 & PART else {})})
+        self._keep(
+            {
+                "step": self._steps,
+                "phase": phase,
+                "kind": kind,
+                "name": name,
+                "scope": scope,
+                "role": role,
+                "op": op,
+                "site": site,
+                "dtype": dtype,
+                "shape": shape,
+                "digest": digest,
+                "unobserved": bool(flags >> 8 & 64),
+                "recomputed": bool(flags >> 8 & 32),
+                "link": link,
+                "links": list(links),
+                "bytes": len(content),
+                **({"offset": offset, "whole": whole} if flags >> 8 & PART else {}),
+            }
+        )
         return link
 
     def bytes(self, series, data, size, flags):
@@ -192,7 +265,9 @@ def agent():
 
 
 def arm_from_environment():
-    """FAKE_OUT: file for the records, one JSON object a line. FAKE_LEVEL: `ops`, or `ops:1:2` with a window."""
+    """FAKE_OUT: file for the records, one JSON object a line. FAKE_LEVEL: `ops`, or `ops:1:2` with
+    a window.
+    """
     level, _colon, window = os.environ.get("FAKE_LEVEL", "tensors").partition(":")
     os.environ.setdefault("TWINRUN_RUN_DIR", os.path.dirname(os.environ["FAKE_OUT"]))
     boot = agent()
@@ -200,5 +275,7 @@ def arm_from_environment():
     from _twinrun_agent import native
 
     steps = tuple(int(n) for n in window.split(":")) if window else None
-    native.install(FakeLibrary(level, steps, os.environ["FAKE_OUT"], int(os.environ.get("FAKE_STEPS", 0))))
+    native.install(
+        FakeLibrary(level, steps, os.environ["FAKE_OUT"], int(os.environ.get("FAKE_STEPS", 0)))
+    )
     boot.arm()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests/unit/launch_driver, which is twin_launch behind a few options, and reads what it left."""
+"""Runs tests/unit/launch_driver, which is twin_launch behind a few options, and reads
+what it left.
+"""
+
 import json
 import os
 import pathlib
@@ -21,7 +24,11 @@ class Run:
 
     def __init__(self, result, report, stdout, stderr):
         self.returncode, self.stdout, self.stderr = result, stdout, stderr
-        self.report = dict(line.split("=", 1) for line in report.read_text().splitlines()) if report.exists() else {}
+        self.report = (
+            dict(line.split("=", 1) for line in report.read_text().splitlines())
+            if report.exists()
+            else {}
+        )
         self.dir = pathlib.Path(self.report["dir"]) if self.report else None
         self.json = json.loads((self.dir / "run.json").read_text()) if self.dir else None
 
@@ -29,7 +36,9 @@ class Run:
         return (self.dir / name).read_bytes()
 
     def process(self, text):
-        found = [p for p in self.json["processes"] if isinstance(p["argv"], str) and text in p["argv"]]
+        found = [
+            p for p in self.json["processes"] if isinstance(p["argv"], str) and text in p["argv"]
+        ]
         assert found, (text, self.json["processes"])
         return found[0]
 
@@ -48,7 +57,9 @@ def command(tmp, job, *options):
 
 
 def environment(tmp, **more):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("TWINRUN_", "LD_", "PYTHONPATH"))}
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith(("TWINRUN_", "LD_", "PYTHONPATH"))
+    }
     env["TWINRUN_LIBDIR"] = str(parts(tmp.parent / (tmp.name + "-parts")))
     env["TWINRUN_HOME"] = str(tmp.parent / (tmp.name + "-home"))
     env.update({k: v for k, v in more.items() if v is not None})
@@ -66,7 +77,15 @@ def launch(tmp, job, *options, env=None, timeout=300, **popen):
     popen.setdefault("stdin", subprocess.DEVNULL)
     if "input" in popen:
         popen.pop("stdin")
-    r = subprocess.run(argv, cwd=tmp, env=env or environment(tmp), timeout=timeout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen)
+    r = subprocess.run(
+        argv,
+        cwd=tmp,
+        env=env or environment(tmp),
+        timeout=timeout,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **popen,
+    )
     return Run(r.returncode, report, r.stdout, r.stderr)
 
 
@@ -75,7 +94,14 @@ def start(tmp, job, *options, env=None, **popen):
     report.unlink(missing_ok=True)
     argv = [str(DRIVER), "--report", str(report), *map(str, options), "--", *job]
     popen.setdefault("stdin", subprocess.DEVNULL)
-    p = subprocess.Popen(argv, cwd=tmp, env=env or environment(tmp), stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen)
+    p = subprocess.Popen(
+        argv,
+        cwd=tmp,
+        env=env or environment(tmp),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **popen,
+    )
     p.report_path = report
     return p
 
@@ -93,7 +119,9 @@ def wait_for(condition, seconds=60):
 
 
 def children_cpu_s():
-    """Processor time of all children that have been waited for: what they cost on a busy machine, too."""
+    """Processor time of all children that have been waited for: what they cost on a busy machine,
+    too.
+    """
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -107,12 +135,16 @@ def alive(pid):
 
 
 def compile_c(folder, name, source, *flags, compiler="gcc"):
-    """Compiles a test program; None when the compiler cannot (no static libc, no sanitizer here)."""
+    """Compiles a test program; None when the compiler cannot (no static libc, no
+    sanitizer here).
+    """
     path = folder / name
     (folder / (name + ".c")).write_text(source)
     if not shutil.which(compiler):
         return None
-    r = subprocess.run([compiler, "-o", str(path), str(folder / (name + ".c")), *flags], capture_output=True)
+    r = subprocess.run(
+        [compiler, "-o", str(path), str(folder / (name + ".c")), *flags], capture_output=True
+    )
     return path if r.returncode == 0 else None
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the native agent share: the build folder, an armed run, the records that came out of it."""
+"""What the tests of the native agent share: the build folder, an armed run, the records that came
+out of it.
+"""
+
 import json
 import os
 import struct
@@ -14,7 +17,12 @@ RUN_ID = "00112233445566778899aabbccddeeff"
 
 
 def clean_environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k not in ("LD_PRELOAD", "PYTHONPATH", "RANK", "WORLD_SIZE")}
+    return {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith("TWINRUN_")
+        and k not in ("LD_PRELOAD", "PYTHONPATH", "RANK", "WORLD_SIZE")
+    }
 
 
 class Run:
@@ -24,13 +32,17 @@ class Run:
         self.folder = str(folder)
         os.makedirs(os.path.join(self.folder, "ranks"), exist_ok=True)
         self.environment = clean_environment()
-        self.environment.update(TWINRUN_RUN_DIR=self.folder, TWINRUN_RUN_ID=RUN_ID, TWINRUN_LIB=LIBRARY)
+        self.environment.update(
+            TWINRUN_RUN_DIR=self.folder, TWINRUN_RUN_ID=RUN_ID, TWINRUN_LIB=LIBRARY
+        )
         self.environment.update({k: str(v) for k, v in settings.items()})
 
     def start(self, *argv, preload=False, timeout=300, **options):
         if preload:
             self.environment["LD_PRELOAD"] = LIBRARY
-        return subprocess.run(argv, env=self.environment, capture_output=True, timeout=timeout, **options)
+        return subprocess.run(
+            argv, env=self.environment, capture_output=True, timeout=timeout, **options
+        )
 
     def lines(self, name):
         try:
@@ -56,19 +68,28 @@ class Run:
         return [r for r in rows if r["pid"]]
 
     def traces(self, whole=True):
-        """Every trace by role: {role: Trace}; a role that comes twice gets its file's name added. whole: nothing is cut or damaged."""
+        """Every trace by role: {role: Trace}; a role that comes twice gets its file's name added.
+        whole: nothing is cut or damaged.
+        """
         out = {}
         for name in sorted(os.listdir(os.path.join(self.folder, "ranks"))):
             t = Trace(os.path.join(self.folder, "ranks", name))
             assert t.good or not whole, t.why
-            out[t.header["role"] if t.header["role"] not in out else t.header["role"] + " " + name] = t
+            out[
+                t.header["role"] if t.header["role"] not in out else t.header["role"] + " " + name
+            ] = t
         return out
 
 
 class Trace:
     def __init__(self, path):
         self.path = path
-        dump = subprocess.run([os.path.join(BUILD, "tests", "agents", "trace_dump"), path], capture_output=True, text=True, timeout=300)
+        dump = subprocess.run(
+            [os.path.join(BUILD, "tests", "agents", "trace_dump"), path],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         assert dump.returncode == 0, dump.stderr
         rows = [json.loads(line) for line in dump.stdout.splitlines()]
         self.header = rows[0]
@@ -80,4 +101,6 @@ class Trace:
 
 def bare(*argv, **options):
     """The same program with nothing of ours around it."""
-    return subprocess.run(argv, env=clean_environment(), capture_output=True, timeout=300, **options)
+    return subprocess.run(
+        argv, env=clean_environment(), capture_output=True, timeout=300, **options
+    )

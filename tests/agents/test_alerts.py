@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The count of operations that PyTorch lists as nondeterministic: right, and without any effect on what PyTorch does."""
+"""The count of operations that PyTorch lists as nondeterministic: right, and without any effect on
+what PyTorch does.
+"""
+
 import subprocess
 
 JOB = """
@@ -30,7 +33,9 @@ def test_alerts_are_counted_and_passed_on(twinrun, python, tmp_path):
     bare = subprocess.run([python, str(job)], capture_output=True, text=True)
     seen = twinrun("record", "-q", "--", python, str(job), cwd=tmp_path)
     assert (seen.rc, seen.out, seen.err) == (bare.returncode, bare.stdout, bare.stderr)
-    assert [line.split()[0] for line in bare.stdout.splitlines() if " raised " in line] == ["raise"] * 4 and "UserWarning" in bare.stderr
+    assert [line.split()[0] for line in bare.stdout.splitlines() if " raised " in line] == [
+        "raise"
+    ] * 4 and "UserWarning" in bare.stderr
     notes = twinrun("show", "last", "--notes", cwd=tmp_path).out
     lines = [line.split(maxsplit=1) for line in notes.splitlines()]
     assert ["nondeterministic.alerts", "7 put_"] in lines

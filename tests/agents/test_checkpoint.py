@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""<twin/checkpoint.h>, twinrun.save and twinrun.atomic_write: whole or not at all, killed at any moment; the digest beside it never wrong."""
+"""<twin/checkpoint.h>, twinrun.save and twinrun.atomic_write: whole or not at all, killed at any
+moment; the digest beside it never wrong.
+"""
+
 import hashlib
 import os
 import random
@@ -52,7 +55,11 @@ def check(path):
 @pytest.mark.parametrize("language", ["C", "Python"])
 def test_killed_at_any_moment(build, tmp_path, language):
     path, draw, absent, left = tmp_path / "model.bin", random.Random(3), 0, 0
-    argv = [build / "tests/agents/checkpoint_job", path] if language == "C" else [sys.executable, "-S", "-c", PYTHON_JOB, ROOT / "python", path]
+    argv = (
+        [build / "tests/agents/checkpoint_job", path]
+        if language == "C"
+        else [sys.executable, "-S", "-c", PYTHON_JOB, ROOT / "python", path]
+    )
     for _ in range(KILLS):
         job = subprocess.Popen(argv, stdout=subprocess.PIPE)
         assert job.stdout.readline() == b"going\n"
@@ -67,7 +74,9 @@ def test_killed_at_any_moment(build, tmp_path, language):
     assert left > 0  # it was killed in the middle of something
     subprocess.run([build / "tests/agents/checkpoint_job", path, "7"], check=True)
     assert check(path) and sorted(os.listdir(tmp_path)) == ["model.bin", "model.bin.sha256"]
-    subprocess.run(["sha256sum", "-c", "--strict", "--quiet", "model.bin.sha256"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["sha256sum", "-c", "--strict", "--quiet", "model.bin.sha256"], cwd=tmp_path, check=True
+    )
 
 
 def limited():
@@ -83,7 +92,12 @@ def test_full_disk_and_abort_leave_what_was_there(build, tmp_path):
     assert r.returncode == 1 and "it is as it was" in r.stderr
     subprocess.run([job, path, "3", "abort"], check=True)
     assert path.read_bytes() == before and check(path) and len(os.listdir(tmp_path)) == 2
-    assert "No such file" in subprocess.run([job, tmp_path / "none" / "m", "1"], capture_output=True, text=True).stderr
+    assert (
+        "No such file"
+        in subprocess.run(
+            [job, tmp_path / "none" / "m", "1"], capture_output=True, text=True
+        ).stderr
+    )
 
 
 def test_link_mode_and_odd_names(build, tmp_path):
@@ -93,15 +107,27 @@ def test_link_mode_and_odd_names(build, tmp_path):
     (tmp_path / "real" / "m").write_bytes(b"old")
     (tmp_path / "real" / "m").chmod(0o640)
     subprocess.run([job, tmp_path / "link", "5"], check=True)
-    assert (tmp_path / "link").is_symlink() and check(tmp_path / "real" / "m") and (tmp_path / "real" / "m").stat().st_mode & 0o777 == 0o640
+    assert (
+        (tmp_path / "link").is_symlink()
+        and check(tmp_path / "real" / "m")
+        and (tmp_path / "real" / "m").stat().st_mode & 0o777 == 0o640
+    )
     subprocess.run([job, "a\nb\\c", "5"], check=True, cwd=tmp_path)
-    subprocess.run(["sha256sum", "-c", "--strict", "--quiet", "a\nb\\c.sha256"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["sha256sum", "-c", "--strict", "--quiet", "a\nb\\c.sha256"], cwd=tmp_path, check=True
+    )
 
 
 def test_two_writers_at_once(build, tmp_path):
     path = tmp_path / "model.bin"
-    jobs = [subprocess.Popen(argv, stdout=subprocess.PIPE) for argv in ([build / "tests/agents/checkpoint_job", path], [build / "tests/agents/checkpoint_job", path],
-                                                                        [sys.executable, "-S", "-c", PYTHON_JOB, ROOT / "python", path])]
+    jobs = [
+        subprocess.Popen(argv, stdout=subprocess.PIPE)
+        for argv in (
+            [build / "tests/agents/checkpoint_job", path],
+            [build / "tests/agents/checkpoint_job", path],
+            [sys.executable, "-S", "-c", PYTHON_JOB, ROOT / "python", path],
+        )
+    ]
     for j in jobs:
         j.stdout.readline()
     time.sleep(0.3)
@@ -118,7 +144,10 @@ def test_python(twin, tmp_path):
     with twin.atomic_write(path) as f:
         f.write(b"one")
         f.write(memoryview(b"two"))
-    assert path.read_bytes() == b"onetwo" and (tmp_path / "x.sha256").read_text() == hashlib.sha256(b"onetwo").hexdigest() + "  x\n"
+    assert (
+        path.read_bytes() == b"onetwo"
+        and (tmp_path / "x.sha256").read_text() == hashlib.sha256(b"onetwo").hexdigest() + "  x\n"
+    )
     with pytest.raises(ZeroDivisionError):
         with twin.atomic_write(path) as f:
             f.write(b"half")
@@ -133,11 +162,16 @@ def test_python(twin, tmp_path):
     with place as f:
         with open(os.fspath(f), "wb") as other:
             other.write(b"by path")
-    assert path.read_bytes() == b"by path" and place.sha256 == hashlib.sha256(b"by path").hexdigest()
+    assert (
+        path.read_bytes() == b"by path" and place.sha256 == hashlib.sha256(b"by path").hexdigest()
+    )
     with twin.atomic_write(path) as f:  # a library that replaces what it is given
         (tmp_path / "own").write_bytes(b"replaced")
         os.replace(tmp_path / "own", os.fspath(f))
-    assert path.read_bytes() == b"replaced" and hashlib.sha256(b"replaced").hexdigest() in (tmp_path / "x.sha256").read_text()
+    assert (
+        path.read_bytes() == b"replaced"
+        and hashlib.sha256(b"replaced").hexdigest() in (tmp_path / "x.sha256").read_text()
+    )
 
 
 def test_torch_and_safetensors(twin, tmp_path):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs on an NVIDIA GPU, watched for real. Skipped where PyTorch sees none."""
+
 import textwrap
 
 import pytest
@@ -96,7 +97,8 @@ GRAPH = """
         print(i, loss.item())
 """
 
-# Two threads, each with a stream of its own, and a worker that waits for what the other thread launches.
+# Two threads, each with a stream of its own, and a worker that waits for what the other thread
+# launches.
 THREADS = """
     import threading, torch
     torch.manual_seed(0)
@@ -134,29 +136,63 @@ def words(text):
 
 
 def test_a_job_with_moments_on_the_device_is_the_same(twinrun, python, tmp_path):
-    """Moments were once sent as rows that nobody had filled: every Adam on a GPU was inconclusive."""
-    result = twinrun("check", "--runs", "2", "--json", "--", python, script(tmp_path, ADAM), cwd=tmp_path)
+    """Moments were once sent as rows that nobody had filled: every Adam on a GPU was
+    inconclusive.
+    """
+    result = twinrun(
+        "check", "--runs", "2", "--json", "--", python, script(tmp_path, ADAM), cwd=tmp_path
+    )
     assert result.rc == 0, result
     assert result.json["outcome"] == "same", result
 
 
 def test_the_device_gives_the_digests_that_the_host_gives(twinrun, python, tmp_path):
     job = script(tmp_path, WHOLE)
-    result = twinrun("check", "--json", "--a", f"{python} {job} cpu", "--b", f"{python} {job} cuda", cwd=tmp_path)
+    result = twinrun(
+        "check", "--json", "--a", f"{python} {job} cpu", "--b", f"{python} {job} cuda", cwd=tmp_path
+    )
     print(result.out)  # the arms differ in what is there: a device's generator
-    assert result.rc in (0, 3) and not result.json.get("first") and "could not be" not in result.out, result
+    assert (
+        result.rc in (0, 3) and not result.json.get("first") and "could not be" not in result.out
+    ), result
 
 
 def test_atomics_part_and_the_replay_shows_that_the_operation_does(twinrun, python, tmp_path):
-    result = twinrun("check", "--runs", "2", "--zoom-time", "600", "--", python, script(tmp_path, ATOMIC), cwd=tmp_path)
+    result = twinrun(
+        "check",
+        "--runs",
+        "2",
+        "--zoom-time",
+        "600",
+        "--",
+        python,
+        script(tmp_path, ATOMIC),
+        cwd=tmp_path,
+    )
     assert result.rc == 1 and "aten::index_add_" in result.out and "SIG" not in result.err, result
     assert "it is not deterministic" in words(result.out), result
 
 
 def test_a_replayed_dropout_draws_what_it_drew(twinrun, python, tmp_path):
-    """The operation that diverges draws from the device's generator: replays on its recorded inputs agree."""
-    result = twinrun("check", "--runs", "2", "--zoom-time", "600", "--", python, script(tmp_path, DROPOUT), cwd=tmp_path)
-    assert result.rc == 1 and "SIG" not in result.err and "it is not deterministic" not in words(result.out), result
+    """The operation that diverges draws from the device's generator: replays on its recorded inputs
+    agree.
+    """
+    result = twinrun(
+        "check",
+        "--runs",
+        "2",
+        "--zoom-time",
+        "600",
+        "--",
+        python,
+        script(tmp_path, DROPOUT),
+        cwd=tmp_path,
+    )
+    assert (
+        result.rc == 1
+        and "SIG" not in result.err
+        and "it is not deterministic" not in words(result.out)
+    ), result
 
 
 @pytest.mark.parametrize("job", [ADAM, GRAPH, THREADS], ids=["adam", "graph", "threads"])
@@ -164,6 +200,8 @@ def test_the_job_computes_what_it_computes_alone(twinrun, python, tmp_path, job)
     import subprocess
 
     path = script(tmp_path, job)
-    alone = subprocess.run([python, path], capture_output=True, text=True, timeout=200, cwd=tmp_path, check=True)
+    alone = subprocess.run(
+        [python, path], capture_output=True, text=True, timeout=200, cwd=tmp_path, check=True
+    )
     watched = twinrun("record", "-q", "--", python, path, cwd=tmp_path)
     assert (watched.rc, watched.out) == (0, alone.stdout), watched

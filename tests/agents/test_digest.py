@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`twinrun digest --config` against other people's implementations: the rfc8785 package, tomllib, PyYAML where YAML 1.1 and 1.2 agree."""
+"""`twinrun digest --config` against other people's implementations: the rfc8785 package, tomllib,
+PyYAML where YAML 1.1 and 1.2 agree.
+"""
+
 import hashlib
 import json
 import math
@@ -29,18 +32,36 @@ def number(random):
     kind = random.randrange(5)
     if kind == 0:
         return random.randint(-(2**53 - 1), 2**53 - 1) >> random.randrange(53)
-    if kind == 1:    # next to a power of two, where the shortest form is hardest
+    if kind == 1:  # next to a power of two, where the shortest form is hardest
         value = math.ldexp(1, random.randint(-1060, 1020))
-        return math.nextafter(value, random.choice([0, math.inf])) if random.random() < .6 else value
+        return (
+            math.nextafter(value, random.choice([0, math.inf])) if random.random() < 0.6 else value
+        )
     while True:
-        value = struct.unpack("<d", random.randbytes(8))[0] if kind < 4 else random.choice([0.1, 1e21, 1e-7, -0.0]) * random.randint(1, 99)
+        value = (
+            struct.unpack("<d", random.randbytes(8))[0]
+            if kind < 4
+            else random.choice([0.1, 1e21, 1e-7, -0.0]) * random.randint(1, 99)
+        )
         if math.isfinite(value):
             return value
 
 
 def text(random):
-    return "".join(chr(random.choice([random.randrange(0x20, 0x7F), random.randrange(0x20), random.randrange(0xA0, 0xD800),
-                                      random.randrange(0xE000, 0x10000), random.randrange(0x10000, 0x110000)])) for _ in range(random.randrange(6)))
+    return "".join(
+        chr(
+            random.choice(
+                [
+                    random.randrange(0x20, 0x7F),
+                    random.randrange(0x20),
+                    random.randrange(0xA0, 0xD800),
+                    random.randrange(0xE000, 0x10000),
+                    random.randrange(0x10000, 0x110000),
+                ]
+            )
+        )
+        for _ in range(random.randrange(6))
+    )
 
 
 def value(random, depth=0):
@@ -53,17 +74,20 @@ def value(random, depth=0):
         return text(random)
     if kind == 4:
         return [value(random, depth + 1) for _ in range(random.randrange(4))]
-    return {key.replace("\0", ""): value(random, depth + 1) for key in (text(random) for _ in range(random.randrange(5)))}
+    return {
+        key.replace("\0", ""): value(random, depth + 1)
+        for key in (text(random) for _ in range(random.randrange(5)))
+    }
 
 
 def test_random_documents_have_the_canonical_form_of_the_rfc8785_package(digest, tmp_path):
     drawn = random.Random(5)
     documents = [value(drawn) for _ in range(DOCUMENTS)]
     file = tmp_path / "all.json"
-    file.write_text(json.dumps(documents, ensure_ascii=drawn.random() < .5, indent=1))
+    file.write_text(json.dumps(documents, ensure_ascii=drawn.random() < 0.5, indent=1))
     canonical = digest("--config", file, "--canonical")
     assert canonical == rfc8785.dumps(documents)
-    item, = json.loads(digest("--config", file, "--json"))["items"]
+    (item,) = json.loads(digest("--config", file, "--json"))["items"]
     assert item["canonical"] == hashlib.sha256(canonical).hexdigest()
     assert item["raw"] == hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -120,6 +144,12 @@ def test_any_changed_value_changes_the_digest_and_order_does_not(digest, tmp_pat
 
     first = of(config)
     assert of(dict(reversed(config.items())), indent=4) == first
-    changed = [{**config, "lr": math.nextafter(0.1, 1)}, {**config, "seed": "3"}, {**config, "model": {"depth": 4, "act": "Relu"}},
-               {**config, "data": ["b", "a"]}, {**config, "extra": None}, {k: v for k, v in config.items() if k != "seed"}]
+    changed = [
+        {**config, "lr": math.nextafter(0.1, 1)},
+        {**config, "seed": "3"},
+        {**config, "model": {"depth": 4, "act": "Relu"}},
+        {**config, "data": ["b", "a"]},
+        {**config, "extra": None},
+        {k: v for k, v in config.items() if k != "seed"},
+    ]
     assert len({first, *(of(c) for c in changed)}) == len(changed) + 1

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""workloads/elastic.py: the same weights on any number of ranks, as `twinrun check` sees them; with a plain all-reduce others.
+"""workloads/elastic.py: the same weights on any number of ranks, as `twinrun check` sees them; with
+a plain all-reduce others.
 
-TWINRUN_FULL=1: ranks 1, 2, 3, 4, 6, 8, permuted, with a change of their number on the way and under noise.
+TWINRUN_FULL=1: ranks 1, 2, 3, 4, 6, 8, permuted, with a change of their number on the way and under
+noise.
 """
+
 import os
 from pathlib import Path
 
@@ -35,20 +38,41 @@ def digest(done):
 
 def test_check_says_same(twinrun, job):
     """One process against two ranks."""
-    done = twinrun("check", "--json", "--runs", "2", "--no-zoom", "--a", shell(job(0)), "--b", shell(job(2)))
+    done = twinrun(
+        "check", "--json", "--runs", "2", "--no-zoom", "--a", shell(job(0)), "--b", shell(job(2))
+    )
     assert done.rc == 0 and done.json["outcome"] == "same", done
 
 
 @pytest.mark.skipif(not FULL, reason="jobs of several ranks: TWINRUN_FULL=1")
 def test_check_says_that_plain_differs(twinrun, job):
-    done = twinrun("check", "--json", "--runs", "2", "--no-zoom", "--a", shell(job(1, "--plain")), "--b", shell(job(2, "--plain")), timeout=600)
-    assert done.rc == 1 and done.json["outcome"] == "differ" and done.json["first"]["kind"] == "weight", done
+    done = twinrun(
+        "check",
+        "--json",
+        "--runs",
+        "2",
+        "--no-zoom",
+        "--a",
+        shell(job(1, "--plain")),
+        "--b",
+        shell(job(2, "--plain")),
+        timeout=600,
+    )
+    assert (
+        done.rc == 1 and done.json["outcome"] == "differ" and done.json["first"]["kind"] == "weight"
+    ), done
 
 
 @pytest.mark.skipif(not FULL, reason="a dozen jobs of up to 8 ranks: TWINRUN_FULL=1")
 def test_matrix(run, job, tmp_path):
     def train(ranks, *arguments):
-        return digest(run(job(ranks, *arguments), timeout=900, env={"TWINRUN_NUMERICS": os.environ["TWINRUN_NUMERICS"]}))
+        return digest(
+            run(
+                job(ranks, *arguments),
+                timeout=900,
+                env={"TWINRUN_NUMERICS": os.environ["TWINRUN_NUMERICS"]},
+            )
+        )
 
     expected = train(0)
     for ranks in 1, 2, 3, 4, 6, 8:
@@ -67,7 +91,9 @@ def test_matrix(run, job, tmp_path):
 
 def test_two_ranks_repeat(twinrun, script, python):
     """DeterministicSampler under gloo, seen twice: batches, gradients and weights of both ranks."""
-    script("job.py", """
+    script(
+        "job.py",
+        """
         import os, torch, torch.distributed as dist
         from torch.utils.data import DataLoader, TensorDataset
         from twinrun.torch import DeterministicSampler, SeededSamples, seed_all
@@ -88,20 +114,29 @@ def test_two_ranks_repeat(twinrun, script, python):
                         p -= 0.05 * p.grad
                 sampler.done()
         os.write(1, b"seen %d\\n" % sampler.step)  # in one piece, where Python has no buffer, too
-        """)
-    script("both.sh", f"""
+        """,
+    )
+    script(
+        "both.sh",
+        f"""
         MEET=$(mktemp -u); export MEET WORLD_SIZE=2
         RANK=1 {python} job.py & RANK=0 {python} job.py && wait $!
-        """)
-    done = twinrun("check", "--json", "--runs", "2", "--no-zoom", "--show-output", "--", "sh", "both.sh")
+        """,
+    )
+    done = twinrun(
+        "check", "--json", "--runs", "2", "--no-zoom", "--show-output", "--", "sh", "both.sh"
+    )
     assert done.rc == 0 and done.json["outcome"] == "same", done
 
 
 @pytest.mark.parametrize("left", ["MEET", "RESULT"])
 def test_a_file_over_which_ranks_met_is_no_result(twinrun, script, python, tmp_path_factory, left):
-    """Where two ranks end at the same moment PyTorch leaves it behind, about one time in a hundred: here the second run does.
-    A file of the job's own in its place counts."""
-    script("job.py", """
+    """Where two ranks end at the same moment PyTorch leaves it behind, about one time in a hundred:
+    here the second run does. A file of the job's own in its place counts.
+    """
+    script(
+        "job.py",
+        """
         import os, torch, torch.distributed as dist
         dist.init_process_group("gloo", init_method="file://" + os.environ["MEET"], rank=int(os.environ["RANK"]), world_size=2)
         torch.manual_seed(5)
@@ -113,17 +148,24 @@ def test_a_file_over_which_ranks_met_is_no_result(twinrun, script, python, tmp_p
             for p in net.parameters():
                 dist.all_reduce(p.grad)
             optimizer.step()
-        """)
-    script("both.sh", f"""
+        """,
+    )
+    script(
+        "both.sh",
+        f"""
         TMPDIR={tmp_path_factory.mktemp("outside")}; export TMPDIR
         MEET=$(mktemp -u); RESULT=$(mktemp -u); export MEET
         RANK=1 {python} job.py & RANK=0 {python} job.py && wait $!
         [ -e again ] && echo left > ${left}
         touch again
-        """)
+        """,
+    )
     done = twinrun("check", "--json", "--runs", "2", "--no-zoom", "--", "sh", "both.sh")
     if left == "MEET":
         assert done.rc == 0 and done.json["outcome"] == "same", done
-        assert any(note.endswith("not compared: the processes of torch.distributed met over it") for note in done.json["notes"]), done
+        assert any(
+            note.endswith("not compared: the processes of torch.distributed met over it")
+            for note in done.json["notes"]
+        ), done
     else:
         assert done.rc == 3 and any("1 only in run 2" in text for text in done.json["unseen"]), done

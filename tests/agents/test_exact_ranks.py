@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""twinrun.torch over gloo ranks: exact_allreduce and ExactDDP give the same bits on any number of them; wrong use raises on all.
+"""twinrun.torch over gloo ranks: exact_allreduce and ExactDDP give the same bits on any number of
+them; wrong use raises on all.
 
 Ranks are forks of this process, which has PyTorch in memory already.
 """
+
 import hashlib
 import multiprocessing
 import os
@@ -22,7 +24,12 @@ hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, given, settings, strategies as st  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "python"))
-os.environ.setdefault("TWINRUN_NUMERICS", os.path.join(os.environ.get("TWINRUN_BUILD", str(ROOT / "build")), "src/numerics/libtwinnumerics.so"))
+os.environ.setdefault(
+    "TWINRUN_NUMERICS",
+    os.path.join(
+        os.environ.get("TWINRUN_BUILD", str(ROOT / "build")), "src/numerics/libtwinnumerics.so"
+    ),
+)
 import twinrun.torch as exact  # noqa: E402
 from twinrun.torch import _data  # noqa: E402
 
@@ -40,7 +47,13 @@ def hash_of(*tensors):
 def _child(pipe, job, rank, world, place):
     try:
         torch.set_num_threads(1)  # a pool of threads does not survive a fork
-        dist.init_process_group("gloo", init_method="file://" + place, rank=rank, world_size=world, timeout=timedelta(seconds=60))
+        dist.init_process_group(
+            "gloo",
+            init_method="file://" + place,
+            rank=rank,
+            world_size=world,
+            timeout=timedelta(seconds=60),
+        )
         pipe.send((True, job(rank, world)))
         dist.barrier()
         dist.destroy_process_group()
@@ -56,13 +69,20 @@ def ranks(world, job, patience=100):
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         pipes = [fork.Pipe(False) for _ in range(world)]
-        children = [fork.Process(target=_child, args=(pipes[r][1], job, r, world, folder + "/meet"), daemon=True) for r in range(world)]
+        children = [
+            fork.Process(
+                target=_child, args=(pipes[r][1], job, r, world, folder + "/meet"), daemon=True
+            )
+            for r in range(world)
+        ]
         for child in children:
             child.start()
         try:
             answers = []
             for rank in range(world):
-                assert pipes[rank][0].poll(patience), "rank %d of %d has not answered in %d s: a hang" % (rank, world, patience)
+                assert pipes[rank][0].poll(patience), (
+                    "rank %d of %d has not answered in %d s: a hang" % (rank, world, patience)
+                )
                 good, answer = pipes[rank][0].recv()
                 assert good, "rank %d: %s" % (rank, answer)
                 answers.append(answer)
@@ -91,7 +111,9 @@ def contribution(number, n, dtype, how):
     if how == "wide":
         x = x * 10.0 ** (torch.arange(n) % 9 - 4)
     if how == "special" and n:
-        x[number % n] = float("nan") if number == 3 else float("inf") if number in (4, 5) else x[number % n]
+        x[number % n] = (
+            float("nan") if number == 3 else float("inf") if number in (4, 5) else x[number % n]
+        )
         x[n // 2] = float("-inf") if number == 6 else float("inf") if number == 7 else 1.0
     return x.to(dtype)
 
@@ -104,7 +126,9 @@ def spread(rank, world):
                 mine = [contribution(m, n, dtype, how) for m in _data.share(TOTAL, rank, world)]
                 random.Random(rank).shuffle(mine)
                 for mean in (False, True):
-                    out = exact.exact_allreduce(mine, TOTAL, mean=mean, out=torch.full((n,), 7.0, dtype=dtype))
+                    out = exact.exact_allreduce(
+                        mine, TOTAL, mean=mean, out=torch.full((n,), 7.0, dtype=dtype)
+                    )
                     found[how, str(dtype), n, mean] = hash_of(out)
     return found
 
@@ -125,17 +149,47 @@ def test_allreduce_is_the_rounded_sum():
     for dtype in TYPES:
         rows = [contribution(m, 64, torch.float16, "normal").to(dtype) for m in range(TOTAL)]
         totals = [sum((Fraction(float(row[i])) for row in rows), Fraction(0)) for i in range(64)]
-        for mean, found in ((False, exact.exact_allreduce(rows)), (True, exact.exact_allreduce(rows, mean=True))):
+        for mean, found in (
+            (False, exact.exact_allreduce(rows)),
+            (True, exact.exact_allreduce(rows, mean=True)),
+        ):
             for i, total in enumerate(totals):
                 total = total / TOTAL if mean else total
-                step = max(abs(float(torch.nextafter(found[i], torch.tensor(float("inf"), dtype=dtype)) - found[i])),
-                           abs(float(found[i] - torch.nextafter(found[i], torch.tensor(float("-inf"), dtype=dtype)))))
+                step = max(
+                    abs(
+                        float(
+                            torch.nextafter(found[i], torch.tensor(float("inf"), dtype=dtype))
+                            - found[i]
+                        )
+                    ),
+                    abs(
+                        float(
+                            found[i]
+                            - torch.nextafter(found[i], torch.tensor(float("-inf"), dtype=dtype))
+                        )
+                    ),
+                )
                 assert abs(Fraction(float(found[i])) - total) <= Fraction(step) / 2
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])  # it goes by the clock
-@given(st.lists(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=3, max_size=3), min_size=1, max_size=9),
-       st.sampled_from([1, 2, 1024]), st.booleans(), st.randoms())
+# it goes by the clock
+@settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(
+    st.lists(
+        st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=3, max_size=3),
+        min_size=1,
+        max_size=9,
+    ),
+    st.sampled_from([1, 2, 1024]),
+    st.booleans(),
+    st.randoms(),
+)
 def test_allreduce_order(rows, block, mean, shuffler):
     rows = [torch.tensor(row) for row in rows]
     expected = hash_of(exact.exact_allreduce(rows, mean=mean, block=block))
@@ -148,11 +202,16 @@ def test_allreduce_in_place_and_gradients():
         x = torch.full((2, 3), float(rank + 1))
         assert exact.exact_allreduce(x, out=x) is x and x.eq(3).all()
         strided = torch.zeros(3, 2).t()
-        assert exact.exact_allreduce(torch.ones(2, 3), out=strided).eq(2).all() and strided.eq(2).all()
-        y = torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(rank)).requires_grad_()
+        assert (
+            exact.exact_allreduce(torch.ones(2, 3), out=strided).eq(2).all() and strided.eq(2).all()
+        )
+        y = torch.randn(
+            4, dtype=torch.float64, generator=torch.Generator().manual_seed(rank)
+        ).requires_grad_()
         total = exact.exact_allreduce([y, y * 2], mean=True)
         (total * (rank + 1)).sum().backward()
-        assert torch.allclose(y.grad, torch.full((4,), 9 / 4, dtype=torch.float64)), y.grad  # (1 + 2) * (1 + 2) / 4
+        # (1 + 2) * (1 + 2) / 4
+        assert torch.allclose(y.grad, torch.full((4,), 9 / 4, dtype=torch.float64)), y.grad
         return hash_of(total)
 
     one(ranks(2, job))
@@ -162,22 +221,26 @@ def test_allreduce_in_place_and_gradients():
 
 
 def wrong_calls(rank, world):
-    """On rank 1 something is different; every rank must raise, and the group must work afterwards."""
+    """On rank 1 something is different; every rank must raise, and the group must work
+    afterwards.
+    """
     odd = rank == 1
     f32, said = torch.ones(4), []
-    for call in (lambda: exact.exact_allreduce(torch.ones(5 if odd else 4)),
-                 lambda: exact.exact_allreduce(torch.ones(2, 2) if odd else f32),
-                 lambda: exact.exact_allreduce(f32.double() if odd else f32),
-                 lambda: exact.exact_allreduce(f32.int() if odd else f32),
-                 lambda: exact.exact_allreduce("gradient" if odd else f32),
-                 lambda: exact.exact_allreduce(f32, 5 if odd else 2),
-                 lambda: exact.exact_allreduce(f32, 5),
-                 lambda: exact.exact_allreduce(f32, mean=odd),
-                 lambda: exact.exact_allreduce(f32, block=2 if odd else 1),
-                 lambda: exact.exact_allreduce(f32, block=0),
-                 lambda: exact.exact_allreduce([] if odd else [f32]),
-                 lambda: exact.exact_allreduce([f32, f32.half()] if odd else [f32]),
-                 lambda: exact.exact_allreduce([], out=f32)):
+    for call in (
+        lambda: exact.exact_allreduce(torch.ones(5 if odd else 4)),
+        lambda: exact.exact_allreduce(torch.ones(2, 2) if odd else f32),
+        lambda: exact.exact_allreduce(f32.double() if odd else f32),
+        lambda: exact.exact_allreduce(f32.int() if odd else f32),
+        lambda: exact.exact_allreduce("gradient" if odd else f32),
+        lambda: exact.exact_allreduce(f32, 5 if odd else 2),
+        lambda: exact.exact_allreduce(f32, 5),
+        lambda: exact.exact_allreduce(f32, mean=odd),
+        lambda: exact.exact_allreduce(f32, block=2 if odd else 1),
+        lambda: exact.exact_allreduce(f32, block=0),
+        lambda: exact.exact_allreduce([] if odd else [f32]),
+        lambda: exact.exact_allreduce([f32, f32.half()] if odd else [f32]),
+        lambda: exact.exact_allreduce([], out=f32),
+    ):
         try:
             call()
             said.append(None)
@@ -192,18 +255,38 @@ def test_allreduce_wrong_use():
     assert all(first) and all(second), (first, second)
     assert "disagree about the shape" in first[0] and "rank 1 has 5 elements" in first[0]
     assert "disagree about the shape" in second[1] and "disagree about the type" in first[2]
-    assert "rank 1 was called wrongly" in first[3] and "torch.int32" in second[3] and "must be a tensor" in second[4]
-    assert "contributions=5" in first[5] and "gave 2 in all" in first[6] and "the mean" in first[7] and "the block" in first[8]
-    assert "block=0" in first[9] and "give out=" in second[10] and "on one rank" in second[11] and "no rank" in first[12]
+    assert (
+        "rank 1 was called wrongly" in first[3]
+        and "torch.int32" in second[3]
+        and "must be a tensor" in second[4]
+    )
+    assert (
+        "contributions=5" in first[5]
+        and "gave 2 in all" in first[6]
+        and "the mean" in first[7]
+        and "the block" in first[8]
+    )
+    assert (
+        "block=0" in first[9]
+        and "give out=" in second[10]
+        and "on one rank" in second[11]
+        and "no rank" in first[12]
+    )
 
 
 # ---- training
+
 
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.table = exact.Embedding(20, 6)
-        self.layers = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 3))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(6, 8),
+            torch.nn.BatchNorm1d(8),
+            torch.nn.Dropout(0.3),
+            torch.nn.Linear(8, 3),
+        )
         self.unused = torch.nn.Linear(2, 2)
         self.register_buffer("constant", torch.tensor([1.0, 1e-12, -0.0]))
         self.register_buffer("walk", torch.zeros(2, dtype=torch.float64))
@@ -214,8 +297,10 @@ class Model(torch.nn.Module):
         return self.layers(self.table(x).mean(1))
 
 
-SAMPLES = torch.utils.data.TensorDataset(torch.randint(0, 20, (150, 4), generator=torch.Generator().manual_seed(5)),
-                                         torch.randint(0, 3, (150,), generator=torch.Generator().manual_seed(6)))
+SAMPLES = torch.utils.data.TensorDataset(
+    torch.randint(0, 20, (150, 4), generator=torch.Generator().manual_seed(5)),
+    torch.randint(0, 3, (150,), generator=torch.Generator().manual_seed(6)),
+)
 
 
 def trainer(world, rank, microbatches=6, batch=30):
@@ -223,7 +308,9 @@ def trainer(world, rank, microbatches=6, batch=30):
     if rank:
         torch.manual_seed(rank)  # another model: rank 0's counts
     model = Model()
-    sampler = exact.DeterministicSampler(SAMPLES, batch, rank=rank, world=world, microbatches=microbatches)
+    sampler = exact.DeterministicSampler(
+        SAMPLES, batch, rank=rank, world=world, microbatches=microbatches
+    )
     loader = torch.utils.data.DataLoader(SAMPLES, batch_sampler=sampler)
     return exact.ExactDDP(model, microbatches), sampler, loader
 
@@ -293,7 +380,9 @@ def test_training_goes_on_with_another_number_of_ranks(tmp_path):
 
 
 def test_plain_sum_differs_where_ours_does_not():
-    """The same gradients added by torch, in two groupings: or the tests above would prove nothing."""
+    """The same gradients added by torch, in two groupings: or the tests above would
+    prove nothing.
+    """
     rows = [contribution(m, 3001, torch.float32, "normal") for m in range(TOTAL)]
     grouped = [sum(rows[:6]) + sum(rows[6:]), sum(rows[:4]) + sum(rows[4:8]) + sum(rows[8:])]
     assert hash_of(grouped[0]) != hash_of(grouped[1])
@@ -328,7 +417,11 @@ def test_generators_belong_to_the_microbatch():
     ddp.reduce()
     again = [draw(0), draw(1), draw(2)]
     ddp.reduce()
-    assert len(set(step + again)) == 6 and before[0] == random.getstate() and torch.equal(before[1], torch.get_rng_state())
+    assert (
+        len(set(step + again)) == 6
+        and before[0] == random.getstate()
+        and torch.equal(before[1], torch.get_rng_state())
+    )
     other = exact.ExactDDP(torch.nn.Linear(1, 1), 3)
     other.step = 1
     with other.microbatch(0):
@@ -368,7 +461,11 @@ def test_training_wrong_use():
     with pytest.warns(UserWarning, match="threads=99"):
         ddp.load_state_dict(changed)
     assert ddp.step == 1
-    for arguments in ((torch.nn.Linear(1, 1), 0), (torch.nn.Linear(1, 1), 2.0), (torch.nn.ReLU(), 2)):
+    for arguments in (
+        (torch.nn.Linear(1, 1), 0),
+        (torch.nn.Linear(1, 1), 2.0),
+        (torch.nn.ReLU(), 2),
+    ):
         with pytest.raises(ValueError):
             exact.ExactDDP(*arguments)
 
@@ -413,7 +510,11 @@ def test_training_wrong_use_on_one_rank():
     first, second = ranks(2, wrong_training)
     assert all(first) and all(second), (first, second)
     for said in first, second:
-        assert "rank 1 has another model" in said[0] and "another number of microbatches" in said[1] and "another seed" in said[2]
+        assert (
+            "rank 1 has another model" in said[0]
+            and "another number of microbatches" in said[1]
+            and "another seed" in said[2]
+        )
         assert "rank 1 did not compute" in said[3] and "in different ways" in said[4]
 
 
@@ -422,7 +523,9 @@ def test_sampler_with_microbatches():
     for world in (1, 2, 4, 9):  # 9: more ranks than microbatches
         parts = {}
         for rank in range(world):
-            sampler = exact.DeterministicSampler(SAMPLES, 30, seed=4, rank=rank, world=world, microbatches=6)
+            sampler = exact.DeterministicSampler(
+                SAMPLES, 30, seed=4, rank=rank, world=world, microbatches=6
+            )
             assert len(sampler) == 5 * len(sampler.mine)
             loader = torch.utils.data.DataLoader(range(150), batch_sampler=sampler)
             for step, share in enumerate(sampler.steps(loader)):
@@ -431,7 +534,9 @@ def test_sampler_with_microbatches():
                     parts[step, number] = batch.tolist()
                 sampler.done()
             assert sampler.step == 5 and sampler.state_dict()["step"] == 5
-        assert sorted(parts) == [(s, m) for s in range(5) for m in range(6)] and sorted(sum(parts.values(), [])) == list(range(150))
+        assert sorted(parts) == [(s, m) for s in range(5) for m in range(6)] and sorted(
+            sum(parts.values(), [])
+        ) == list(range(150))
         every[world] = parts
     assert one([str(sorted(parts.items())) for parts in every.values()])
     whole = exact.DeterministicSampler(SAMPLES, 30, seed=4)

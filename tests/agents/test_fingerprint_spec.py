@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/format/fingerprint.md, executed: its Python and its test vectors against the library."""
+
 import ctypes
 import math
 import os
@@ -16,17 +17,26 @@ SPEC = {}
 for _block in re.findall(r"```python\n(.*?)```", PAGE, re.S):
     exec(_block, SPEC)  # the reference implementation is what the page prints
 
-CODES = {name: code for code, name in enumerate(
-    "bytes u8 i8 bool u16 i16 f16 bf16 u32 i32 f32 u64 i64 f64 c64 c128 f8_e4m3fn f8_e5m2".split())}
+CODES = {
+    name: code
+    for code, name in enumerate(
+        "bytes u8 i8 bool u16 i16 f16 bf16 u32 i32 f32 u64 i64 f64 c64 c128 f8_e4m3fn f8_e5m2".split()
+    )
+}
 
 
 class Stats(ctypes.Structure):
     _fields_ = [(n, ctypes.c_uint64) for n in ("count", "nan", "pos_inf", "neg_inf", "zeros")] + [
-        (n, ctypes.c_double) for n in ("min", "max", "absmax", "sum", "sumsq")]
+        (n, ctypes.c_double) for n in ("min", "max", "absmax", "sum", "sumsq")
+    ]
 
 
 class Sketch(ctypes.Structure):
-    _fields_ = [("k", ctypes.c_uint32), ("skipped", ctypes.c_uint64), ("bucket", ctypes.c_double * 64)]
+    _fields_ = [
+        ("k", ctypes.c_uint32),
+        ("skipped", ctypes.c_uint64),
+        ("bucket", ctypes.c_double * 64),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +44,29 @@ def library():
     folder = Path(os.environ.get("TWINRUN_BUILD", ROOT / "build"))
     path = folder / "tests/unit/libfingerprint_test.so"
     if not path.exists():
-        pytest.skip(f"no {path}: build with the unit tests (cmocka), or name the build folder in TWINRUN_BUILD")
+        pytest.skip(
+            f"no {path}: build with the unit tests (cmocka), or name the build folder in TWINRUN_BUILD"
+        )
     lib = ctypes.CDLL(str(path.resolve()))
     u64 = ctypes.c_uint64
     lib.export_raw.argtypes = [ctypes.c_char_p, u64, u64, ctypes.POINTER(u64)]
-    lib.export_finish.argtypes = [ctypes.POINTER(u64), u64, ctypes.c_int, ctypes.c_uint32,
-                                  ctypes.POINTER(ctypes.c_int64), u64, ctypes.POINTER(u64)]
-    lib.export_statistics.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_int64, u64,
-                                      ctypes.POINTER(Stats), ctypes.POINTER(Sketch)]
+    lib.export_finish.argtypes = [
+        ctypes.POINTER(u64),
+        u64,
+        ctypes.c_int,
+        ctypes.c_uint32,
+        ctypes.POINTER(ctypes.c_int64),
+        u64,
+        ctypes.POINTER(u64),
+    ]
+    lib.export_statistics.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_int,
+        ctypes.c_int64,
+        u64,
+        ctypes.POINTER(Stats),
+        ctypes.POINTER(Sketch),
+    ]
     return lib
 
 
@@ -53,8 +78,15 @@ def c_raw(lib, data, offset=0):
 
 def c_finish(lib, a, b, length, dtype, shape, seed=0):
     out = (ctypes.c_uint64 * 2)()
-    lib.export_finish((ctypes.c_uint64 * 2)(a, b), length, dtype, len(shape),
-                      (ctypes.c_int64 * len(shape))(*shape), seed, out)
+    lib.export_finish(
+        (ctypes.c_uint64 * 2)(a, b),
+        length,
+        dtype,
+        len(shape),
+        (ctypes.c_int64 * len(shape))(*shape),
+        seed,
+        out,
+    )
     return tuple(out)
 
 
@@ -67,13 +99,19 @@ def test_printed_vectors():
     rows = re.findall(r"^\| `([^|]*)` \| `0x([0-9A-F]{16})` \| `0x([0-9A-F]{16})` \|$", PAGE, re.M)
     assert len(rows) == 5
     for expression, a, b in rows:
-        assert eval(expression, dict(SPEC, P=bytes(range(100)))) == (int(a, 16), int(b, 16)), expression
+        assert eval(expression, dict(SPEC, P=bytes(range(100)))) == (
+            int(a, 16),
+            int(b, 16),
+        ), expression
 
 
 def test_digest(library):
     rng = random.Random(1)
     for n in [*range(0, 140), 1000, 5000]:
-        data, offset = rng.randbytes(n), rng.choice([0, 16 * rng.randrange(1000), rng.randrange(10**6), 2**62 + 5])
+        data, offset = (
+            rng.randbytes(n),
+            rng.choice([0, 16 * rng.randrange(1000), rng.randrange(10**6), 2**62 + 5]),
+        )
         assert c_raw(library, data, offset) == SPEC["raw"](data, offset), (n, offset)
 
 
@@ -83,17 +121,35 @@ def test_final_digest(library):
         shape = [rng.randrange(1 << rng.randrange(1, 40)) for _ in range(ndim)]
         a, b, length, seed = (rng.getrandbits(64) for _ in range(4))
         dtype = rng.choice(list(CODES.values()))
-        assert c_finish(library, a, b, length, dtype, shape, seed) == SPEC["finish"](a, b, length, dtype, shape, seed)
+        assert c_finish(library, a, b, length, dtype, shape, seed) == SPEC["finish"](
+            a, b, length, dtype, shape, seed
+        )
 
 
 def decode(name, data):
     """The elements as Python floats, by Python's own means."""
-    formats = {"u8": "B", "i8": "b", "bool": "?", "u16": "H", "i16": "h", "f16": "e", "u32": "I", "i32": "i", "f32": "f",
-               "u64": "Q", "i64": "q", "f64": "d", "c64": "f", "c128": "d"}
+    formats = {
+        "u8": "B",
+        "i8": "b",
+        "bool": "?",
+        "u16": "H",
+        "i16": "h",
+        "f16": "e",
+        "u32": "I",
+        "i32": "i",
+        "f32": "f",
+        "u64": "Q",
+        "i64": "q",
+        "f64": "d",
+        "c64": "f",
+        "c128": "d",
+    }
     if name == "bf16":
-        return [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+        return [struct.unpack("<f", b"\0\0" + data[i : i + 2])[0] for i in range(0, len(data), 2)]
     code = formats[name]
-    return [float(v) for v in struct.unpack(f"<{len(data) // struct.calcsize('<' + code)}{code}", data)]
+    return [
+        float(v) for v in struct.unpack(f"<{len(data) // struct.calcsize('<' + code)}{code}", data)
+    ]
 
 
 def same(x, y):
@@ -104,8 +160,23 @@ def same(x, y):
 def test_statistics_and_sketch(library, name):
     rng = random.Random(name)
     size = {"c64": 8, "c128": 16}.get(name) or struct.calcsize(
-        "<" + {"bf16": "H", "u8": "B", "i8": "b", "bool": "?", "u16": "H", "i16": "h", "f16": "e", "u32": "I", "i32": "i",
-               "f32": "f", "u64": "Q", "i64": "q", "f64": "d"}[name])
+        "<"
+        + {
+            "bf16": "H",
+            "u8": "B",
+            "i8": "b",
+            "bool": "?",
+            "u16": "H",
+            "i16": "h",
+            "f16": "e",
+            "u32": "I",
+            "i32": "i",
+            "f32": "f",
+            "u64": "Q",
+            "i64": "q",
+            "f64": "d",
+        }[name]
+    )
     parts = 2 if name in ("c64", "c128") else 1
     for n in (0, 1, 15, 16, 17, 600, 4500):
         data = rng.randbytes(n * size)

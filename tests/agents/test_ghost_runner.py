@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ghosts/run itself: what it judges to be wrong, and that what it stages is the ghost that was asked for."""
+"""ghosts/run itself: what it judges to be wrong, and that what it stages is the ghost that was
+asked for.
+"""
+
 import importlib.machinery
 import importlib.util
 import sys
@@ -20,8 +23,20 @@ def load_runner():
 
 RUNNER = load_runner()
 TRUTHS = suite.truths()
-LAYERS = {"data", "rng", "init", "forward", "backward", "collective", "optimizer", "checkpoint", "environment", "hardware", "schedule",
-          "artifact"}
+LAYERS = {
+    "data",
+    "rng",
+    "init",
+    "forward",
+    "backward",
+    "collective",
+    "optimizer",
+    "checkpoint",
+    "environment",
+    "hardware",
+    "schedule",
+    "artifact",
+}
 
 
 class Sizes:
@@ -29,24 +44,37 @@ class Sizes:
 
 
 def answer(outcome, *factors, layer="backward", step=5, reason=""):
-    return {"outcome": outcome, "reason": reason, "causes": [{"factor": f} for f in factors], "first": {"layer": layer, "step": step}}
+    return {
+        "outcome": outcome,
+        "reason": reason,
+        "causes": [{"factor": f} for f in factors],
+        "first": {"layer": layer, "step": step},
+    }
 
 
-TWO = {"outcome": "isolated", "causes": [["entropy"], ["clock", "aslr"]], "first": ["backward"], "step": ["QUIET", "STEPS"]}
+TWO = {
+    "outcome": "isolated",
+    "causes": [["entropy"], ["clock", "aslr"]],
+    "first": ["backward"],
+    "step": ["QUIET", "STEPS"],
+}
 
 
-@pytest.mark.parametrize("said,right,counts", [
-    (answer("isolated", "clock", "entropy"), True, (2, 2, 2)),
-    (answer("isolated", "entropy", "aslr"), True, (2, 2, 2)),
-    (answer("isolated", "entropy"), False, (2, 1, 1)),
-    (answer("isolated", "entropy", "threads"), False, (2, 2, 1)),
-    (answer("isolated", "clock", "aslr"), False, (2, 2, 1)),
-    (answer("isolated", "entropy", "clock", "threads"), False, (2, 3, 2)),
-    (answer("isolated", "entropy", "clock", layer="data"), False, (2, 2, 2)),
-    (answer("isolated", "entropy", "clock", step=3), False, (2, 2, 2)),
-    (answer("no-divergence"), False, (2, 0, 0)),
-    (answer("not-isolated", reason="outside the pins"), False, (2, 0, 0)),
-])
+@pytest.mark.parametrize(
+    "said,right,counts",
+    [
+        (answer("isolated", "clock", "entropy"), True, (2, 2, 2)),
+        (answer("isolated", "entropy", "aslr"), True, (2, 2, 2)),
+        (answer("isolated", "entropy"), False, (2, 1, 1)),
+        (answer("isolated", "entropy", "threads"), False, (2, 2, 1)),
+        (answer("isolated", "clock", "aslr"), False, (2, 2, 1)),
+        (answer("isolated", "entropy", "clock", "threads"), False, (2, 3, 2)),
+        (answer("isolated", "entropy", "clock", layer="data"), False, (2, 2, 2)),
+        (answer("isolated", "entropy", "clock", step=3), False, (2, 2, 2)),
+        (answer("no-divergence"), False, (2, 0, 0)),
+        (answer("not-isolated", reason="outside the pins"), False, (2, 0, 0)),
+    ],
+)
 def test_two_causes(said, right, counts):
     wrong, *found = RUNNER.judge_isolate(TWO, Sizes, said)
     assert (not wrong) == right, wrong
@@ -62,7 +90,10 @@ def test_a_false_friend_may_not_be_blamed():
 
 def test_an_honest_end_has_a_reason():
     want = {"outcome": "not-isolated", "reason": ["outside the pins"]}
-    assert RUNNER.judge_isolate(want, Sizes, answer("not-isolated", reason="outside the pins"))[0] == []
+    assert (
+        RUNNER.judge_isolate(want, Sizes, answer("not-isolated", reason="outside the pins"))[0]
+        == []
+    )
     assert RUNNER.judge_isolate(want, Sizes, answer("not-isolated", reason="not enough runs"))[0]
     assert RUNNER.judge_isolate(want, Sizes, answer("isolated", "clock"))[0]
 
@@ -73,7 +104,9 @@ def test_the_suite_has_what_it_promises():
     assert sum(truth["rate"] == "never" for truth in TRUTHS.values()) >= 6
 
 
-@pytest.mark.parametrize("name", [name for name, truth in TRUTHS.items() if truth["rate"] != "never"])
+@pytest.mark.parametrize(
+    "name", [name for name, truth in TRUTHS.items() if truth["rate"] != "never"]
+)
 def test_every_ghost_has_a_twin(name):
     """Its own script, or edits each of which changes one place of the source, under any seed."""
     if "twin" in TRUTHS[name]:

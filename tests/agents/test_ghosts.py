@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ghosts: programs with one known cause of divergence each, their deterministic twins, and clean jobs, judged by `check`.
+"""Ghosts: programs with one known cause of divergence each, their deterministic twins, and clean
+jobs, judged by `check`.
 
-The truth stands in ghosts/*/truth.json and ghosts/clean/jobs.json (docs/ghosts.md); ghosts/verify_natively.py shows it
-without twinrun. The scripts know nothing of twinrun.
+The truth stands in ghosts/*/truth.json and ghosts/clean/jobs.json (docs/ghosts.md);
+ghosts/verify_natively.py shows it without twinrun. The scripts know nothing of twinrun.
 """
+
 import json
 import re
 import shutil
@@ -12,17 +14,54 @@ from pathlib import Path
 import pytest
 from conftest import FULL, GHOSTS, marker_line, masked, shell
 
-# Those with a twin.py are held to all of what check says; the others belong to ghosts/run, which judges isolate by them.
-TRUTHS = {path.parent.name: truth for path in sorted(GHOSTS.glob("*/truth.json")) if "twin" in (truth := json.loads(path.read_text()))}
+# Those with a twin.py are held to all of what check says; the others belong to ghosts/run, which
+# judges isolate by them.
+TRUTHS = {
+    path.parent.name: truth
+    for path in sorted(GHOSTS.glob("*/truth.json"))
+    if "twin" in (truth := json.loads(path.read_text()))
+}
 CLEAN = json.loads((GHOSTS / "clean" / "jobs.json").read_text())
-# What the everyday run leaves out: a third way to start loaders' workers; jobs, and the unwatched run of jobs, whose like test_torch_unchanged.py has.
-SLOW = set() if FULL else {"workers-forkserver", "workers-spawn", "accumulation", "by-hand", "closure", "eval-only", "gan", "lbfgs", "several-optimizers"}
-UNCHANGED_ELSEWHERE = set() if FULL else {"checkpointing", "compiled", "ddp", "grad-scaler", "workers-fork"}
-# Jobs that keep PyTorch's compiler (conftest.light): those that it has a part in (what asks for deterministic algorithms imports it, DistributedDataParallel
-# does, torch.func does), and one that is as ordinary as can be. The two threads of "threads" do without: meeting in that import would put them in step.
-WHOLE = {"checkpointing", "compiled", "ddp", "index-gradient twin", "mlp", "transforms", "two-ranks", "two-ranks twin"}
+# What the everyday run leaves out: a third way to start loaders' workers; jobs, and the unwatched
+# run of jobs, whose like test_torch_unchanged.py has.
+SLOW = (
+    set()
+    if FULL
+    else {
+        "workers-forkserver",
+        "workers-spawn",
+        "accumulation",
+        "by-hand",
+        "closure",
+        "eval-only",
+        "gan",
+        "lbfgs",
+        "several-optimizers",
+    }
+)
+UNCHANGED_ELSEWHERE = (
+    set() if FULL else {"checkpointing", "compiled", "ddp", "grad-scaler", "workers-fork"}
+)
+# Jobs that keep PyTorch's compiler (conftest.light): those that it has a part in (what asks for
+# deterministic algorithms imports it, DistributedDataParallel does, torch.func does), and one that
+# is as ordinary as can be. The two threads of "threads" do without: meeting in that import would
+# put them in step.
+WHOLE = {
+    "checkpointing",
+    "compiled",
+    "ddp",
+    "index-gradient twin",
+    "mlp",
+    "transforms",
+    "two-ranks",
+    "two-ranks twin",
+}
 # Twins whose like is another one's.
-TWINS = [name for name in TRUTHS if FULL or name not in {"index-gradient-warmup", "raw-tensors", "gan-noise"}]
+TWINS = [
+    name
+    for name in TRUTHS
+    if FULL or name not in {"index-gradient-warmup", "raw-tensors", "gan-noise"}
+]
 
 
 def lighten(request, name):
@@ -49,7 +88,9 @@ def check(twinrun, run, python, work, name, variant, *options):
     if "argv" in arms:
         command = ["--", *filled(arms["argv"], python, ".")]
     else:
-        command = [part for arm in "ab" for part in (f"--{arm}", shell(filled(arms[arm], python, ".")))]
+        command = [
+            part for arm in "ab" for part in (f"--{arm}", shell(filled(arms[arm], python, ".")))
+        ]
     return twinrun("check", "--json", *options, *command, env=env)
 
 
@@ -77,7 +118,15 @@ def test_ghost_is_told_by_its_truth(name, twinrun, run, python, work, request):
     lighten(request, name)
     truth = TRUTHS[name]
     # Where no run differs a third one says no more.
-    done = check(twinrun, run, python, work, name, "job", *(["--runs", "2"] if truth["outcome"] == "same" else []))
+    done = check(
+        twinrun,
+        run,
+        python,
+        work,
+        name,
+        "job",
+        *(["--runs", "2"] if truth["outcome"] == "same" else []),
+    )
     verdict = done.json
     assert (verdict["outcome"], done.rc) == (truth["outcome"], truth["exit"]), done
     if "benign" in truth:
@@ -114,7 +163,9 @@ def test_ghost_is_told_by_its_truth(name, twinrun, run, python, work, request):
     assert len(lines) <= 24 and max(map(len, lines)) <= 100, text
     equal = " ".join(line for line in lines if re.match(r"\s+equal\s", line))
     for what in truth.get("equal", []):
-        assert what in equal, f"expected {what!r} among what was still equal, found {equal!r}\n{text}"
+        assert (
+            what in equal
+        ), f"expected {what!r} among what was still equal, found {equal!r}\n{text}"
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -124,13 +175,17 @@ def test_twin_is_same(name, twinrun, run, python, work, request):
     assert (done.json["outcome"], done.rc) == ("same", 0), done
     assert done.json["first"] is None and done.json["differing"] == 0, done
     assert done.json["observer"]["lost_records"] == 0, done
-    if FULL: # test_recording_changes_no_output has one of them
-        assert_stored(Path(done.json["runs_dir"][0]), unwatched(run, python, work, TRUTHS[name], "twin"))
+    if FULL:  # test_recording_changes_no_output has one of them
+        assert_stored(
+            Path(done.json["runs_dir"][0]), unwatched(run, python, work, TRUTHS[name], "twin")
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in CLEAN if name not in SLOW])
 def test_clean_job(name, twinrun, run, python, work, tmp_path, request):
-    """Outcome as expected; and what the watched job printed and how it ended is what it does when nobody watches."""
+    """Outcome as expected; and what the watched job printed and how it ended is what it does when
+    nobody watches.
+    """
     lighten(request, name)
     job = CLEAN[name]
     if "needs" in job:
@@ -147,7 +202,10 @@ def test_clean_job(name, twinrun, run, python, work, tmp_path, request):
     if verdict["outcome"] == "inconclusive":
         text = twinrun("diff", *verdict["runs_dir"][:2])
         assert matches(job.get("unseen", "."), text.out), text
-    assert all(json.loads((Path(folder) / "run.json").read_text())["exit_code"] == 0 for folder in verdict["runs_dir"])
+    assert all(
+        json.loads((Path(folder) / "run.json").read_text())["exit_code"] == 0
+        for folder in verdict["runs_dir"]
+    )
     if name not in UNCHANGED_ELSEWHERE:
         native = run(argv, work, env)
         assert native.rc == 0, native
@@ -159,12 +217,20 @@ def test_clean_job(name, twinrun, run, python, work, tmp_path, request):
 @pytest.mark.parametrize("name", TRUTHS if FULL else ["gan-noise"])
 @pytest.mark.parametrize("variant", ["job", "twin"])
 def test_recording_changes_no_output(name, variant, twinrun, run, python, work):
-    """`record` passes on the very bytes and the exit code; of a ghost that prints other numbers each time, all but these."""
+    """`record` passes on the very bytes and the exit code; of a ghost that prints other numbers
+    each time, all but these.
+    """
     truth = TRUTHS[name]
     shutil.copy(GHOSTS / name / f"{variant}.py", work)
     native = unwatched(run, python, work, truth, variant)
     arms = truth[variant]
-    watched = twinrun("record", "-q", "--", *filled(arms.get("argv") or arms["a"], python, "."), env=truth.get("env"))
+    watched = twinrun(
+        "record",
+        "-q",
+        "--",
+        *filled(arms.get("argv") or arms["a"], python, "."),
+        env=truth.get("env"),
+    )
     blur = masked if variant == "job" and truth["outcome"] == "differ" else bytes
     assert watched.rc == 0, watched
     assert blur(native.raw_out) == blur(watched.raw_out), watched
@@ -182,6 +248,12 @@ def test_verdict_on_one_screen(twinrun, python, work):
     assert done.rc == 1, done
     lines = done.out.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 100, done
-    for pattern in (r"^DIFFER", r"first +step 0 .* table .*ORIGIN", r"op +aten::", rf"job\.py:{marker_line(job)}\b",
-                    r"equal +.*loss", r"next +twinrun"):
+    for pattern in (
+        r"^DIFFER",
+        r"first +step 0 .* table .*ORIGIN",
+        r"op +aten::",
+        rf"job\.py:{marker_line(job)}\b",
+        r"equal +.*loss",
+        r"next +twinrun",
+    ):
         assert re.search(pattern, done.out, re.M), f"/{pattern}/ not in\n{done}"

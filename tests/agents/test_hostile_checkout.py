@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A checkout whose own configuration names programs: no command of twinrun's starts one of them."""
+
 import os
 import subprocess
 
@@ -7,24 +8,60 @@ import pytest
 
 
 def git(folder, *words):
-    who = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always", "-c", "init.defaultBranch=trunk"]
+    who = [
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b.c",
+        "-c",
+        "protocol.file.allow=always",
+        "-c",
+        "init.defaultBranch=trunk",
+    ]
     subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
 
 
 def poison(folder, trap, name):
-    """Each way in which git starts what a repository's configuration names. `trap` is made when one of them runs."""
+    """Each way in which git starts what a repository's configuration names. `trap` is made when one
+    of them runs.
+    """
     program = trap.parent / "program"
     program.write_text(f"#!/bin/sh\necho \"$0 $*\" >>'{trap}'\ncat\n")
     program.chmod(0o755)
-    for key, value in [(f"filter.{name}.clean", program), (f"filter.{name}.smudge", program), (f"filter.{name}.process", program),
-                       (f"filter.{name}.required", "true"), ("core.fsmonitor", program), ("diff.external", program),
-                       (f"diff.{name}.command", program), (f"diff.{name}.textconv", program), ("core.pager", program),
-                       ("pager.status", program), ("pager.diff", program), ("core.sshCommand", program), ("core.editor", program),
-                       ("core.gitProxy", program), ("gpg.program", program), ("core.askPass", program)]:
+    for key, value in [
+        (f"filter.{name}.clean", program),
+        (f"filter.{name}.smudge", program),
+        (f"filter.{name}.process", program),
+        (f"filter.{name}.required", "true"),
+        ("core.fsmonitor", program),
+        ("diff.external", program),
+        (f"diff.{name}.command", program),
+        (f"diff.{name}.textconv", program),
+        ("core.pager", program),
+        ("pager.status", program),
+        ("pager.diff", program),
+        ("core.sshCommand", program),
+        ("core.editor", program),
+        ("core.gitProxy", program),
+        ("gpg.program", program),
+        ("core.askPass", program),
+    ]:
         subprocess.run(["git", "config", key, str(value)], cwd=folder, check=True)
     (folder / ".gitattributes").write_text(f"* filter={name} diff={name}\n")
-    real = subprocess.run(["git", "rev-parse", "--absolute-git-dir"], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-    for hook in ("post-index-change", "pre-auto-gc", "post-checkout", "reference-transaction", "fsmonitor-watchman"):
+    real = subprocess.run(
+        ["git", "rev-parse", "--absolute-git-dir"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    for hook in (
+        "post-index-change",
+        "pre-auto-gc",
+        "post-checkout",
+        "reference-transaction",
+        "fsmonitor-watchman",
+    ):
         path = os.path.join(real, "hooks", hook)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as f:
@@ -57,10 +94,17 @@ def hostile(work, tmp_path):
 
 def test_no_program_of_the_checkout_is_started(twinrun, hostile, tmp_path):
     work, trap = hostile
-    for words in [("record", "--", "cat", "train.txt"), ("check", "--runs", "2", "--", "cat", "train.txt"),
-                  ("run", "--pin", "hash-seed", "--", "cat", "train.txt"), ("show", "last", "--provenance"),
-                  ("snapshot", "lib", "-o", str(tmp_path / "lib.snapshot")), ("audit", "last"), ("doctor",),
-                  ("pack", "last", "-o", str(tmp_path / "package")), ("diff", "--env", "last", "last")]:
+    for words in [
+        ("record", "--", "cat", "train.txt"),
+        ("check", "--runs", "2", "--", "cat", "train.txt"),
+        ("run", "--pin", "hash-seed", "--", "cat", "train.txt"),
+        ("show", "last", "--provenance"),
+        ("snapshot", "lib", "-o", str(tmp_path / "lib.snapshot")),
+        ("audit", "last"),
+        ("doctor",),
+        ("pack", "last", "-o", str(tmp_path / "package")),
+        ("diff", "--env", "last", "last"),
+    ]:
         twinrun(*words)
         assert not trap.exists(), (words, trap.read_text())
     # The trap works: git itself falls into it.
@@ -71,6 +115,7 @@ def test_no_program_of_the_checkout_is_started(twinrun, hostile, tmp_path):
 
 def test_the_change_is_recorded_all_the_same(twinrun, hostile, home):
     import json
+
     assert twinrun("record", "--", "cat", "train.txt").rc == 0
     (run,) = (home / "runs").iterdir()
     code = json.loads((run / "provenance.json").read_text())["code"]

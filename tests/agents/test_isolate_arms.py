@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`twinrun isolate --a --b` on a PyTorch job (TWINRUN_FULL=1: a dozen runs): a sum over two threads is another sum than over one."""
+"""`twinrun isolate --a --b` on a PyTorch job (TWINRUN_FULL=1: a dozen runs): a sum over two threads
+is another sum than over one.
+"""
+
 import os
 import shlex
 
@@ -27,7 +30,16 @@ for step in range(3):
 def test_threads_of_a_reduction(twinrun, python, work):
     (work / "job.py").write_text(JOB)
     command = f"{shlex.quote(python)} job.py"
-    done = twinrun("isolate", "--json", "-q", "--a", f"THREADS=1 {command}", "--b", f"THREADS=2 OTHER=1 {command} --workers 2", timeout=900)
+    done = twinrun(
+        "isolate",
+        "--json",
+        "-q",
+        "--a",
+        f"THREADS=1 {command}",
+        "--b",
+        f"THREADS=2 OTHER=1 {command} --workers 2",
+        timeout=900,
+    )
     assert done.rc == 1, done
     report = done.json
     assert [cause["factor"] for cause in report["causes"]] == ["env:THREADS"], done

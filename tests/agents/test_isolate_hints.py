@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints of `twinrun isolate` that say "unless": each is given where the job does not follow the advice yet, and not where it does.
+"""Hints of `twinrun isolate` that say "unless": each is given where the job does not follow the
+advice yet, and not where it does.
 
-The jobs differ on purpose, in what one operation of the backward pass gives and nowhere before it, so that they look like the case; the opposite
-differs in one line. What a GPU's atomic additions do the job of atomic-gradient plays: its noise ends where the pin says so.
+The jobs differ on purpose, in what one operation of the backward pass gives and nowhere before it,
+so that they look like the case; the opposite differs in one line. What a GPU's atomic additions do
+the job of atomic-gradient plays: its noise ends where the pin says so.
 """
 
 import re
@@ -11,7 +13,9 @@ import pytest
 from conftest import FULL, ROOT
 
 UNLESS = {
-    path.stem for path in (ROOT / "cases").glob("*.toml") if re.search(r"^unless\s*=", path.read_text(), re.M)
+    path.stem
+    for path in (ROOT / "cases").glob("*.toml")
+    if re.search(r"^unless\s*=", path.read_text(), re.M)
 }
 
 JOB = """
@@ -112,4 +116,6 @@ def test_a_case_of_ones_own(twinrun, home, python, script, salt, given):
     env = {"PYTHONHASHSEED": salt} if salt else None
     done = twinrun("isolate", "-q", "--json", "--pin", "entropy", "--", python, "job.py", env=env)
     assert done.rc == 1, done
-    assert ("own" in [hint["id"] for hint in done.json["seen_before"]]) == given, done.json["seen_before"]
+    assert ("own" in [hint["id"] for hint in done.json["seen_before"]]) == given, done.json[
+        "seen_before"
+    ]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`twinrun isolate --through`: generators of the job's own that nobody seeded are found, whatever library they belong to."""
+"""`twinrun isolate --through`: generators of the job's own that nobody seeded are found, whatever
+library they belong to.
+"""
 
 import os
 import shlex
@@ -33,9 +35,20 @@ for step in range(3):
 def searched(twinrun, python, script, text, pins):
     script("job.py", text)
     command = f"{shlex.quote(python)} job.py"
-    done = twinrun("isolate", "--json", "-q", "--through", *pins, "--a", f"{command} one", "--b", f"{command} two", timeout=900)
+    done = twinrun(
+        "isolate",
+        "--json",
+        "-q",
+        "--through",
+        *pins,
+        "--a",
+        f"{command} one",
+        "--b",
+        f"{command} two",
+        timeout=900,
+    )
     assert done.rc == 1, done
-    cause, = done.json["causes"]
+    (cause,) = done.json["causes"]
     assert done.json["through"] == {"a_again": {"trials": 1, "diverged": 1}}
     return cause["factor"], cause["where"]
 
@@ -55,11 +68,27 @@ def test_a_generator_of_torch(twinrun, python, script):
 
 
 def test_what_asks_for_numpy_seeds(twinrun, python, home, script):
-    """`TWINRUN_CONSUMERS=numpy-seeds`: a library makes the generator, the job's line stands; seeded ones are not named."""
+    """`TWINRUN_CONSUMERS=numpy-seeds`: a library makes the generator, the job's line stands; seeded
+    ones are not named.
+    """
     pytest.importorskip("numpy")
-    script("job.py", "import numpy\nnumpy.random.default_rng(3)\nnumpy.random.RandomState()\nnumpy.random.PCG64()\nnumpy.random.rand()\n")
-    done = twinrun("record", "-q", "--", python, "job.py", env=dict(os.environ, TWINRUN_CONSUMERS="numpy-seeds"))
+    script(
+        "job.py",
+        "import numpy\nnumpy.random.default_rng(3)\nnumpy.random.RandomState()\nnumpy.random.PCG64()\nnumpy.random.rand()\n",
+    )
+    done = twinrun(
+        "record",
+        "-q",
+        "--",
+        python,
+        "job.py",
+        env=dict(os.environ, TWINRUN_CONSUMERS="numpy-seeds"),
+    )
     assert done.rc == 0, done
     newest = max((home / "runs").iterdir(), key=lambda run: run.stat().st_mtime_ns)
-    lines = [line.split("\t")[3:] for line in (newest / "factors").read_text().splitlines() if "consumer." in line]
+    lines = [
+        line.split("\t")[3:]
+        for line in (newest / "factors").read_text().splitlines()
+        if "consumer." in line
+    ]
     assert [value.split(" | ")[0] for _, value in lines] == ["job.py:3", "job.py:4"]

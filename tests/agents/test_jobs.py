@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users do to it: odd commands, failing jobs, full disks. Each gets a clear message and the right exit code."""
+"""What users do to it: odd commands, failing jobs, full disks. Each gets a clear message and the
+right exit code.
+"""
+
 import hashlib
 import json
 import os
@@ -13,8 +16,9 @@ from pathlib import Path
 import pytest
 from conftest import FULL, alive, clean_environment
 
-# A training script that every test below varies: BEFORE runs once, EACH after every step. It updates its weights by hand, because the first
-# optimizer of a process imports PyTorch's compiler, as long again as PyTorch itself; jobs with optimizers are those of torch_jobs and ghosts.
+# A training script that every test below varies: BEFORE runs once, EACH after every step. It
+# updates its weights by hand, because the first optimizer of a process imports PyTorch's compiler,
+# as long again as PyTorch itself; jobs with optimizers are those of torch_jobs and ghosts.
 TRAIN = """\
 import torch
 from torch import nn
@@ -39,7 +43,9 @@ print(f"loss {{loss.item():.6f}}", flush=True)
 
 @pytest.fixture
 def train(script):
-    """train(name, before=, each=, after=, steps=) writes a training script into the job's working folder."""
+    """train(name, before=, each=, after=, steps=) writes a training script into the job's working
+    folder.
+    """
 
     def write(name="train.py", before="", each="pass", after="", steps=12):
         return script(name, TRAIN.format(before=before, each=each, after=after, steps=steps))
@@ -53,15 +59,22 @@ def assert_same(done):
 
 def runs_of(home):
     """Run folders of a home, oldest first."""
-    return sorted((home / "runs").iterdir(), key=lambda folder: json.loads((folder / "run.json").read_text())["start_realtime_ns"]
-                  if "start_realtime_ns" in (folder / "run.json").read_text() else folder.name)
+    return sorted(
+        (home / "runs").iterdir(),
+        key=lambda folder: json.loads((folder / "run.json").read_text())["start_realtime_ns"]
+        if "start_realtime_ns" in (folder / "run.json").read_text()
+        else folder.name,
+    )
 
 
 # ---------------------------------------------------------------- commands in disguise
 
+
 def test_shell_with_cd_and_pipe(twinrun, train, python, work):
     train("x/train.py")
-    done = twinrun("check", "--json", "--runs", "2", "--", "bash", "-c", f"cd x && {python} train.py | tee log")
+    done = twinrun(
+        "check", "--json", "--runs", "2", "--", "bash", "-c", f"cd x && {python} train.py | tee log"
+    )
     assert_same(done)
     assert (work / "x" / "log").read_text().startswith("loss "), done
 
@@ -69,13 +82,29 @@ def test_shell_with_cd_and_pipe(twinrun, train, python, work):
 def test_env_and_isolated_python(twinrun, train, python):
     """-I ignores PYTHONPATH: the agent has to come in by the preloaded library."""
     train(before="import os\nassert os.environ['A'] == 'b'")
-    assert_same(twinrun("check", "--json", "--runs", "2", "--", "env", "A=b", python, "-I", "train.py"))
+    assert_same(
+        twinrun("check", "--json", "--runs", "2", "--", "env", "A=b", python, "-I", "train.py")
+    )
 
 
 def test_isolated_python_without_site(twinrun, train, python, run):
     train(before="import sys\nassert sys.flags.no_site")
-    path = run([python, "-c", "import sys, torch; print(torch.__path__[0].rsplit('/', 1)[0])"]).out.strip()
-    assert_same(twinrun("check", "--json", "--runs", "2", "--", python, "-S", "train.py", env={"PYTHONPATH": path}))
+    path = run(
+        [python, "-c", "import sys, torch; print(torch.__path__[0].rsplit('/', 1)[0])"]
+    ).out.strip()
+    assert_same(
+        twinrun(
+            "check",
+            "--json",
+            "--runs",
+            "2",
+            "--",
+            python,
+            "-S",
+            "train.py",
+            env={"PYTHONPATH": path},
+        )
+    )
 
 
 def test_module(twinrun, train, script, python):
@@ -85,7 +114,9 @@ def test_module(twinrun, train, script, python):
 
 
 def test_every_run_reads_the_same_stdin(twinrun, train, python):
-    train(before="import sys\ntext = sys.stdin.read()\nassert text == 'seed 7\\n' * 5000, len(text)")
+    train(
+        before="import sys\ntext = sys.stdin.read()\nassert text == 'seed 7\\n' * 5000, len(text)"
+    )
     done = twinrun("check", "--json", "--", python, "train.py", stdin=b"seed 7\n" * 5000)
     assert_same(done)
 
@@ -98,8 +129,12 @@ def test_warnings_as_errors(twinrun, train, python):
 
 
 def test_compiled_under_warnings_as_errors(twinrun, script, python, tmp_path):
-    """Hooks inside OptimizedModule.__call__ would raise a UserWarning. The eager backend needs no compiler."""
-    script("train.py", """
+    """Hooks inside OptimizedModule.__call__ would raise a UserWarning. The eager backend needs no
+    compiler.
+    """
+    script(
+        "train.py",
+        """
         import torch, warnings
         torch.manual_seed(0)
         model = torch.compile(torch.nn.Linear(4, 1), backend="eager")
@@ -111,8 +146,11 @@ def test_compiled_under_warnings_as_errors(twinrun, script, python, tmp_path):
             loss.backward()
             optimizer.step()
         print(loss.item())
-    """)
-    native = subprocess.run([python, "train.py"], cwd=tmp_path / "work", capture_output=True, env=clean_environment())
+    """,
+    )
+    native = subprocess.run(
+        [python, "train.py"], cwd=tmp_path / "work", capture_output=True, env=clean_environment()
+    )
     assert native.returncode == 0, native.stderr
     done = twinrun("record", "-q", "--", python, "train.py")
     assert (done.rc, done.raw_out, done.raw_err) == (0, native.stdout, native.stderr), done
@@ -120,19 +158,26 @@ def test_compiled_under_warnings_as_errors(twinrun, script, python, tmp_path):
 
 # ---------------------------------------------------------------- files that runs share
 
+
 def test_checkpoint_to_the_same_path(twinrun, train, python):
-    """Each run overwrites the file of the one before. Its evidence is kept by digest, so the runs are the same, and there is nothing to say of it."""
+    """Each run overwrites the file of the one before. Its evidence is kept by digest, so the runs
+    are the same, and there is nothing to say of it.
+    """
     train(after='torch.save(model.state_dict(), "last.pt")')
     done = twinrun("check", "--json", "--runs", "2", "--", python, "train.py")
     assert done.rc == 0 and done.json["outcome"] == "same", done
-    kept = [json.loads((Path(run) / "run.json").read_text())["files"] for run in done.json["runs_dir"]]
+    kept = [
+        json.loads((Path(run) / "run.json").read_text())["files"] for run in done.json["runs_dir"]
+    ]
     assert [[f["path"] for f in files] for files in kept] == [["last.pt"], ["last.pt"]], kept
     assert "--fresh-dir" not in done.out + done.err, done
 
 
-RESUMING = dict(before='import os',
-                each='(model.load_state_dict(torch.load("last.pt")) if step == 0 and os.path.exists("last.pt") else None)',
-                after='torch.save(model.state_dict(), "last.pt")')
+RESUMING = dict(
+    before="import os",
+    each='(model.load_state_dict(torch.load("last.pt")) if step == 0 and os.path.exists("last.pt") else None)',
+    after='torch.save(model.state_dict(), "last.pt")',
+)
 
 
 def test_job_that_resumes_by_itself_differs(twinrun, train, python):
@@ -151,10 +196,15 @@ def test_fresh_dir_keeps_runs_apart(twinrun, train, python, work):
 
 # ---------------------------------------------------------------- jobs that end badly
 
+
 def test_fails_in_run_two_only(twinrun, train, python):
-    """A finding, not trouble: the outcome differs, and it is said where the records of run 2 stopped."""
-    train(before='import os, sys\nsecond = os.path.exists("ran"); open("ran", "w").close()',
-          each="if second and step == 5: sys.exit(7)")
+    """A finding, not trouble: the outcome differs, and it is said where the records of run 2
+    stopped.
+    """
+    train(
+        before='import os, sys\nsecond = os.path.exists("ran"); open("ran", "w").close()',
+        each="if second and step == 5: sys.exit(7)",
+    )
     done = twinrun("check", "--json", "--", python, "train.py")
     assert done.json["outcome"] == "differ" and done.rc == 1, done
     text = twinrun("diff", *done.json["runs_dir"][:2])
@@ -164,23 +214,32 @@ def test_fails_in_run_two_only(twinrun, train, python):
 def test_fails_every_time(twinrun, train, python):
     train(each="if step == 5: raise RuntimeError('no such thing')")
     done = twinrun("check", "--runs", "2", "--", python, "train.py")
-    assert done.rc == 2 and done.out.startswith("ERROR") and "no such thing" in done.out + done.err, done
+    assert (
+        done.rc == 2 and done.out.startswith("ERROR") and "no such thing" in done.out + done.err
+    ), done
 
 
 def test_killed_by_a_signal_every_time(twinrun, train, python):
-    # The pause: what is recorded is sealed after 250 ms at the latest, and only what was sealed survives.
-    train(before="import os, signal, time", each="(time.sleep(1), os.kill(os.getpid(), signal.SIGKILL)) if step == 6 else None")
+    # The pause: what is recorded is sealed after 250 ms at the latest, and only what was sealed
+    # survives.
+    train(
+        before="import os, signal, time",
+        each="(time.sleep(1), os.kill(os.getpid(), signal.SIGKILL)) if step == 6 else None",
+    )
     done = twinrun("check", "--json", "--runs", "2", "--", python, "train.py")
     assert done.json["outcome"] == "error" and done.rc == 2, done
     recorded = twinrun("record", "--", python, "train.py")
     assert recorded.rc == 128 + signal.SIGKILL, recorded
     shown = twinrun("show", "last")
-    assert shown.rc == 0 and re.search(r"\b6 steps\b", shown.out), shown  # 0 to 5: an update by hand is seen to be done when the next forward starts
+    # 0 to 5: an update by hand is seen to be done when the next forward starts
+    assert shown.rc == 0 and re.search(r"\b6 steps\b", shown.out), shown
 
 
 def test_killed_in_run_two_only(twinrun, train, python):
-    train(before='import os, signal\nsecond = os.path.exists("ran"); open("ran", "w").close()',
-          each="os.kill(os.getpid(), signal.SIGSEGV) if second and step == 5 else None")
+    train(
+        before='import os, signal\nsecond = os.path.exists("ran"); open("ran", "w").close()',
+        each="os.kill(os.getpid(), signal.SIGSEGV) if second and step == 5 else None",
+    )
     done = twinrun("check", "--json", "--", python, "train.py")
     assert done.json["outcome"] == "differ" and done.rc == 1, done
     text = twinrun("diff", *done.json["runs_dir"][:2])
@@ -211,12 +270,19 @@ def test_program_that_is_not_executable(twinrun, work):
 @pytest.mark.parametrize("command", ["check", "record"])
 def test_interrupted(command, build, start, train, python, work, home):
     """Ctrl-C in the middle: exit 130, no child left, the trace so far readable."""
-    train(steps=100_000, before="import os, time\nopen('pid', 'w').write(str(os.getpid()))\nsteps = open('steps', 'w', 1)",
-          each="print(step, file=steps); time.sleep(0.05)")
+    train(
+        steps=100_000,
+        before="import os, time\nopen('pid', 'w').write(str(os.getpid()))\nsteps = open('steps', 'w', 1)",
+        each="print(step, file=steps); time.sleep(0.05)",
+    )
     env = clean_environment({"TWINRUN_HOME": str(home)})
-    process = start([build / "cmd" / "twinrun", command, "--", python, "train.py"], cwd=work, env=env)
+    process = start(
+        [build / "cmd" / "twinrun", command, "--", python, "train.py"], cwd=work, env=env
+    )
     deadline = time.monotonic() + 60  # 20 steps take a second: the first of them are sealed by then
-    while time.monotonic() < deadline and not ((work / "steps").exists() and (work / "steps").read_text().count("\n") >= 20):
+    while time.monotonic() < deadline and not (
+        (work / "steps").exists() and (work / "steps").read_text().count("\n") >= 20
+    ):
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=120)
@@ -227,27 +293,46 @@ def test_interrupted(command, build, start, train, python, work, home):
             break
         time.sleep(0.1)
     assert not alive(pid), f"job {pid} outlived its check: {err}"
-    shown = subprocess.run([build / "cmd" / "twinrun", "show", "last"], capture_output=True, text=True, env=env, cwd=work)
+    shown = subprocess.run(
+        [build / "cmd" / "twinrun", "show", "last"],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=work,
+    )
     assert shown.returncode == 0, shown
-    steps = [int(n) for n in re.findall(r"(\d[\d,]*) (?:finished )?steps?", shown.stdout.replace(",", ""))]
+    steps = [
+        int(n)
+        for n in re.findall(r"(\d[\d,]*) (?:finished )?steps?", shown.stdout.replace(",", ""))
+    ]
     assert steps and max(steps) >= 1, shown.stdout
 
 
 # ---------------------------------------------------------------- jobs that show little or too much
 
+
 def test_prints_very_much(twinrun, script, python, tmp_path):
-    """Everything is passed on unchanged, whatever the cap of what is stored. 1 GB with TWINRUN_FULL=1."""
+    """Everything is passed on unchanged, whatever the cap of what is stored. 1 GB with
+    TWINRUN_FULL=1.
+    """
     megabytes = 1024 if FULL else 96
-    script("job.py", f"""
+    script(
+        "job.py",
+        f"""
         import sys
         for i in range({megabytes} * 16):
             sys.stdout.buffer.write((b"%7d " % i) * 8192)
-    """)
+    """,
+    )
     want = hashlib.sha256()
     for i in range(megabytes * 16):
         want.update((b"%7d " % i) * 8192)
     done = twinrun("record", "--", python, "job.py", timeout=500)
-    assert done.rc == 0 and len(done.raw_out) == megabytes << 20, (done.rc, len(done.raw_out), done.err[-500:])
+    assert done.rc == 0 and len(done.raw_out) == megabytes << 20, (
+        done.rc,
+        len(done.raw_out),
+        done.err[-500:],
+    )
     assert hashlib.sha256(done.raw_out).hexdigest() == want.hexdigest()
     run_json = json.loads(next(tmp_path.glob("home/runs/*/run.json")).read_text())
     assert want.hexdigest() in json.dumps(run_json), "digest of the whole output not in run.json"
@@ -267,29 +352,44 @@ def test_not_python_and_not_instrumented(twinrun):
 
 
 def test_output_is_evidence_of_last_resort(twinrun, script, python):
-    """Nothing but the printed numbers differs: `differ`, and the line is named. Times and pids are noise."""
-    script("job.py", """
+    """Nothing but the printed numbers differs: `differ`, and the line is named. Times and pids are
+    noise.
+    """
+    script(
+        "job.py",
+        """
         import os, random, time
         print("pid", os.getpid(), "at", time.strftime("%H:%M:%S"), f"took {time.perf_counter():.3f} s")
         print(f"final accuracy {random.random():.9f}")
-    """)
+    """,
+    )
     done = twinrun("check", "--json", "--", python, "job.py")
     assert done.json["outcome"] == "differ" and done.rc == 1, done
-    assert done.json["first"]["phase"] == "output" and "accuracy" in json.dumps(done.json["first"]), done
+    assert done.json["first"]["phase"] == "output" and "accuracy" in json.dumps(
+        done.json["first"]
+    ), done
 
 
 def test_times_and_pids_are_noise(twinrun, train, python):
-    train(before="import os, time", each='print(f"{time.strftime(\'%Y-%m-%d %H:%M:%S\')} [{os.getpid()}] step {step} '
-                                         'took {time.perf_counter():.4f}s loss {loss.item():.5f}")')
+    train(
+        before="import os, time",
+        each="print(f\"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] step {step} "
+        'took {time.perf_counter():.4f}s loss {loss.item():.5f}")',
+    )
     assert_same(twinrun("check", "--json", "--runs", "2", "--", python, "train.py"))
 
 
 def test_daemon_left_behind(twinrun, train, python, work):
-    """A process that outlives the job, its output closed or not, must not make the check wait; it is reported, not killed."""
-    train(before="import subprocess", after="""
+    """A process that outlives the job, its output closed or not, must not make the check wait; it
+    is reported, not killed.
+    """
+    train(
+        before="import subprocess",
+        after="""
 daemon = subprocess.Popen(["sleep", "3000"], start_new_session=True)
 open("daemon", "a").write(f"{daemon.pid}\\n")
-""")
+""",
+    )
     done = twinrun("check", "--runs", "2", "--", python, "train.py")
     pids = [int(line) for line in (work / "daemon").read_text().split()]
     left = [pid for pid in pids if alive(pid)]
@@ -301,15 +401,24 @@ open("daemon", "a").write(f"{daemon.pid}\\n")
 
 
 def test_asan_job(twinrun, work, run):
-    """An ASan-built program refuses foreign preloads: said, and the job goes on without the agent."""
-    (work / "job.c").write_text('#include <stdio.h>\nint main(void) { puts("trained"); return 0; }\n')
-    if shutil.which("gcc") is None or run(["gcc", "-fsanitize=address", "-o", work / "job", work / "job.c"]).rc != 0:
+    """An ASan-built program refuses foreign preloads: said, and the job goes on without
+    the agent.
+    """
+    (work / "job.c").write_text(
+        '#include <stdio.h>\nint main(void) { puts("trained"); return 0; }\n'
+    )
+    if (
+        shutil.which("gcc") is None
+        or run(["gcc", "-fsanitize=address", "-o", work / "job", work / "job.c"]).rc != 0
+    ):
         pytest.skip("no gcc with -fsanitize=address")
     recorded = twinrun("record", "--", "./job")
     assert recorded.rc == 0 and recorded.raw_out == b"trained\n", recorded
     assert re.search(r"ASan|AddressSanitizer|sanitizer", recorded.err, re.I), recorded
     done = twinrun("check", "--", "./job")
-    assert done.rc == 3 and re.search(r"ASan|AddressSanitizer|sanitizer", done.out + done.err, re.I), done
+    assert done.rc == 3 and re.search(
+        r"ASan|AddressSanitizer|sanitizer", done.out + done.err, re.I
+    ), done
 
 
 def test_c_trainer_is_watched(twinrun, build):
@@ -323,6 +432,7 @@ def test_c_trainer_is_watched(twinrun, build):
 
 # ---------------------------------------------------------------- homes and traces in bad shape
 
+
 def test_home_that_cannot_be_made(twinrun, train, python, work):
     train()
     for home in ("/proc/nowhere", str(work / "train.py")):
@@ -335,18 +445,27 @@ def small_disk(tmp_path):
     """A file system of 1 MB, where this user may mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
+        ).returncode
+    ):
         pytest.skip("may not mount a small file system here")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
 
 
 def test_home_that_is_full(twinrun, train, python, small_disk):
-    """The job's output and exit code stand; what could not be kept is said, and never called the same."""
+    """The job's output and exit code stand; what could not be kept is said, and never called the
+    same.
+    """
     train(steps=200, each='print("x" * 10000)')
     (small_disk / "filler").write_bytes(b"0" * 600_000)
     recorded = twinrun("record", "--home", small_disk / "home", "--", python, "train.py")
-    assert recorded.rc == 0 and recorded.out.count("x" * 10000) == 200 and "loss" in recorded.out, recorded
+    assert (
+        recorded.rc == 0 and recorded.out.count("x" * 10000) == 200 and "loss" in recorded.out
+    ), recorded
     assert re.search(r"space|full|lost|ENOSPC|cannot write", recorded.err, re.I), recorded
     (small_disk / "filler").unlink()
     shutil.rmtree(small_disk / "home", ignore_errors=True)
@@ -360,11 +479,17 @@ def test_home_that_is_read_only(twinrun, train, python, small_disk):
     done = twinrun("check", "--home", small_disk / "home", "--", python, "train.py")
     assert done.rc == 2 and re.search(r"[Rr]ead-only", done.err), done
     recorded = twinrun("record", "--home", small_disk / "home", "--", python, "train.py")
-    assert recorded.rc == 0 and recorded.out.startswith("loss") and re.search(r"[Rr]ead-only", recorded.err), recorded
+    assert (
+        recorded.rc == 0
+        and recorded.out.startswith("loss")
+        and re.search(r"[Rr]ead-only", recorded.err)
+    ), recorded
 
 
 def test_trace_damaged_or_of_another_version(twinrun, train, python, home):
-    """Cut short or with a hole in it: what is lost is unknown, never a finding, never a crash; and --verify sees it."""
+    """Cut short or with a hole in it: what is lost is unknown, never a finding, never a crash; and
+    --verify sees it.
+    """
     train()
     for _ in range(2):
         assert twinrun("record", "--", python, "train.py").rc == 0
@@ -372,15 +497,17 @@ def test_trace_damaged_or_of_another_version(twinrun, train, python, home):
     trace = next((folders[1] / "ranks").glob("*.twt"))
     whole = trace.read_bytes()
     later = bytearray(whole)
-    later[12:16] = (99).to_bytes(2, "little") * 2  # version and least version of a reader: docs/format/trace.md
+    # version and least version of a reader: docs/format/trace.md
+    later[12:16] = (99).to_bytes(2, "little") * 2
     trace.write_bytes(later)
     done = twinrun("diff", *folders)
     assert done.rc in (2, 3) and re.search(r"version\s+99", done.out + done.err), done
-    for damaged in (whole[:len(whole) // 2], whole[:512], whole[:100], b""):
+    for damaged in (whole[: len(whole) // 2], whole[:512], whole[:100], b""):
         trace.write_bytes(damaged)
         done = twinrun("diff", *folders)
         assert done.rc in (2, 3), f"{len(damaged)} of {len(whole)} bytes: {done}"
-    # A hole leaves the value hashes of later blocks, which cover every step; altered bytes are no evidence for "same" all the same.
+    # A hole leaves the value hashes of later blocks, which cover every step; altered bytes are no
+    # evidence for "same" all the same.
     trace.write_bytes(whole[:2000] + bytes(3000) + whole[5000:])
     assert twinrun("show", folders[1], "--verify").rc == 1
     assert twinrun("diff", *folders).rc == 3
@@ -392,26 +519,43 @@ def test_trace_damaged_or_of_another_version(twinrun, train, python, home):
 def test_two_checks_at_once(build, start, train, python, work, home):
     train()
     env = clean_environment({"TWINRUN_HOME": str(home)})
-    both = [start([build / "cmd" / "twinrun", "check", "--json", "--runs", "2", "--", python, "train.py"], cwd=work, env=env)
-            for _ in range(2)]
+    both = [
+        start(
+            [build / "cmd" / "twinrun", "check", "--json", "--runs", "2", "--", python, "train.py"],
+            cwd=work,
+            env=env,
+        )
+        for _ in range(2)
+    ]
     for process in both:
         out, err = process.communicate(timeout=600)
-        assert process.returncode == 0 and json.loads(out)["outcome"] == "same", (process.returncode, out, err)
+        assert process.returncode == 0 and json.loads(out)["outcome"] == "same", (
+            process.returncode,
+            out,
+            err,
+        )
     assert len(runs_of(home)) == 4
 
 
 def test_unarmed_process_is_reported(twinrun, train, python):
-    """`env -i` drops the environment and with it the agent: reported by pid and command, never passed over."""
+    """`env -i` drops the environment and with it the agent: reported by pid and command, never
+    passed over.
+    """
     train()
-    done = twinrun("check", "--json", "--runs", "2", "--", "env", "-i", "HOME=/tmp", python, "train.py")
+    done = twinrun(
+        "check", "--json", "--runs", "2", "--", "env", "-i", "HOME=/tmp", python, "train.py"
+    )
     assert done.json["outcome"] == "inconclusive" and done.rc == 3, done
     assert any("train.py" in item for item in done.json["observer"]["unarmed"]), done
 
 
 # ---------------------------------------------------------------- frameworks from PyPI
 
+
 def library_python(python, run, *modules):
-    """A Python in which the modules can be imported: the test's own, or the one named in TWINRUN_HF_PYTHON."""
+    """A Python in which the modules can be imported: the test's own, or the one named in
+    TWINRUN_HF_PYTHON.
+    """
     for program in (os.environ.get("TWINRUN_HF_PYTHON"), python):
         if program and run([program, "-c", "import " + ", ".join(modules)], timeout=120).rc == 0:
             return program
@@ -420,7 +564,9 @@ def library_python(python, run, *modules):
 
 def test_hugging_face_trainer(twinrun, script, python, run):
     program = library_python(python, run, "transformers", "accelerate")
-    script("train.py", """
+    script(
+        "train.py",
+        """
         import torch
         from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
 
@@ -432,14 +578,17 @@ def test_hugging_face_trainer(twinrun, script, python, run):
         args = TrainingArguments("out", max_steps=12, per_device_train_batch_size=8, logging_steps=4, save_steps=6,
                                  report_to=[], use_cpu=True, disable_tqdm=True)
         Trainer(BertForSequenceClassification(config), args, train_dataset=data).train()
-    """)
+    """,
+    )
     done = twinrun("check", "--json", "--runs", "2", "--", program, "train.py", timeout=500)
     assert_same(done)
 
 
 def test_lightning(twinrun, script, python, run):
     program = library_python(python, run, "lightning")
-    script("train.py", """
+    script(
+        "train.py",
+        """
         import lightning as L
         import torch
         from torch import nn
@@ -469,6 +618,7 @@ def test_lightning(twinrun, script, python, run):
         trainer = L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False,
                             enable_model_summary=False, enable_checkpointing=True, default_root_dir=".")
         trainer.fit(Net(), DataLoader(data, batch_size=32, shuffle=True), DataLoader(data, batch_size=64))
-    """)
+    """,
+    )
     done = twinrun("check", "--json", "--runs", "2", "--", program, "train.py", timeout=500)
     assert_same(done)

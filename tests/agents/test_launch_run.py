@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a job starts, prints, reads and ends under the launcher; every expectation is what the same command does alone."""
+"""How a job starts, prints, reads and ends under the launcher; every expectation is what the same
+command does alone.
+"""
+
 import fcntl
 import hashlib
 import json
@@ -12,9 +15,22 @@ import termios
 import time
 
 import pytest
-from launch_helper import DRIVER, OUTCOMES, alive, children_cpu_s, compile_c, environment, finish, launch, start, wait_for
+from launch_helper import (
+    DRIVER,
+    OUTCOMES,
+    alive,
+    children_cpu_s,
+    compile_c,
+    environment,
+    finish,
+    launch,
+    start,
+    wait_for,
+)
 
-pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the launch driver is not built (set TWINRUN_BUILD)")
+pytestmark = pytest.mark.skipif(
+    not DRIVER.exists(), reason="the launch driver is not built (set TWINRUN_BUILD)"
+)
 
 
 @pytest.fixture
@@ -27,7 +43,12 @@ def work(tmp_path):
 @pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
 def test_exit_code(work, code):
     r = launch(work, ["sh", "-c", f"exit {code}"])
-    assert (r.returncode, r.json["outcome"], r.json["exit_code"], r.json["signal"]) == (code, "exited", code, 0)
+    assert (r.returncode, r.json["outcome"], r.json["exit_code"], r.json["signal"]) == (
+        code,
+        "exited",
+        code,
+        0,
+    )
     assert r.report["outcome"] == "0" and r.json["message"] == ""
 
 
@@ -35,7 +56,11 @@ def test_exit_code(work, code):
 def test_job_killed_by_a_signal(work, name):
     number = getattr(signal, "SIG" + name)
     r = launch(work, ["sh", "-c", f"ulimit -c 0; kill -{name} $$"])
-    assert (r.json["outcome"], r.json["signal"], r.json["exit_code"]) == ("signaled", number, 128 + number)
+    assert (r.json["outcome"], r.json["signal"], r.json["exit_code"]) == (
+        "signaled",
+        number,
+        128 + number,
+    )
 
 
 def test_missing_program(work):
@@ -78,14 +103,18 @@ def test_script_without_interpreter_line(work):
 
 
 def test_program_of_another_machine(work):
-    program = compile_c(work, "arm", "int main(void) { return 0; }\n", "-static", compiler="aarch64-linux-gnu-gcc")
+    program = compile_c(
+        work, "arm", "int main(void) { return 0; }\n", "-static", compiler="aarch64-linux-gnu-gcc"
+    )
     if not program:
         (work / "arm").write_bytes(b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xb7\0" + bytes(100))
         (work / "arm").chmod(0o755)
     r = launch(work, ["./arm"])
     if r.json["outcome"] == "exited":
         pytest.skip("this machine runs it (binfmt)")
-    assert (r.json["outcome"], r.json["exit_code"]) == ("not-started", 126) and "another" in r.json["message"]
+    assert (r.json["outcome"], r.json["exit_code"]) == ("not-started", 126) and "another" in r.json[
+        "message"
+    ]
 
 
 def test_inherited_descriptors_reach_the_job(work):
@@ -97,18 +126,43 @@ def test_inherited_descriptors_reach_the_job(work):
 
 
 def test_file_size_limit_of_the_user(work):
-    limited = ["bash", "-c", 'ulimit -f 100; exec "$@"', "bash", str(DRIVER), "--show", "--report", str(work.parent / "report"), "--"]
-    p = subprocess.run([*limited, "sh", "-c", "head -c 1000000 /dev/zero; exit 3"], cwd=work, env=environment(work), stdout=subprocess.PIPE)
+    limited = [
+        "bash",
+        "-c",
+        'ulimit -f 100; exec "$@"',
+        "bash",
+        str(DRIVER),
+        "--show",
+        "--report",
+        str(work.parent / "report"),
+        "--",
+    ]
+    p = subprocess.run(
+        [*limited, "sh", "-c", "head -c 1000000 /dev/zero; exit 3"],
+        cwd=work,
+        env=environment(work),
+        stdout=subprocess.PIPE,
+    )
     assert p.returncode == 3 and len(p.stdout) == 1000000
-    folder = dict(line.split("=", 1) for line in (work.parent / "report").read_text().splitlines())["dir"]
+    folder = dict(line.split("=", 1) for line in (work.parent / "report").read_text().splitlines())[
+        "dir"
+    ]
     run = json.load(open(folder + "/run.json"))
-    assert run["stdout"]["truncated"] and run["stdout"]["bytes"] == 1000000 and any("stored only up to" in n for n in run["notes"])
+    assert (
+        run["stdout"]["truncated"]
+        and run["stdout"]["bytes"] == 1000000
+        and any("stored only up to" in n for n in run["notes"])
+    )
 
 
 def test_job_that_removes_its_folder(work):
     (work / "inside").mkdir()
     r = launch(work / "inside", ["sh", "-c", "rmdir ../inside; exit 5"], env=environment(work))
-    assert r.returncode == 5 and r.json["files_truncated"] and any("is not known" in n for n in r.json["notes"])
+    assert (
+        r.returncode == 5
+        and r.json["files_truncated"]
+        and any("is not known" in n for n in r.json["notes"])
+    )
 
 
 def test_path_of_the_job_decides(work):
@@ -129,7 +183,12 @@ def test_output_is_stored_and_hidden_unless_shown(work):
     for r in (quiet, shown):
         assert r.stored("stdout") == b"out\0\xff" and r.stored("stderr") == b"err"
         assert r.json["stdout"]["sha256"] == hashlib.sha256(b"out\0\xff").hexdigest()
-        assert r.json["stderr"] == {"bytes": 3, "stored_bytes": 3, "sha256": hashlib.sha256(b"err").hexdigest(), "truncated": False}
+        assert r.json["stderr"] == {
+            "bytes": 3,
+            "stored_bytes": 3,
+            "sha256": hashlib.sha256(b"err").hexdigest(),
+            "truncated": False,
+        }
 
 
 def test_output_beyond_the_cap_passes_through_and_is_hashed(work):
@@ -137,7 +196,12 @@ def test_output_beyond_the_cap_passes_through_and_is_hashed(work):
     r = launch(work, [sys.executable, "-c", code], "--show", "--cap", 1 << 20)
     whole = bytes(range(256)) * 4096 * 200
     assert r.stdout == whole and r.stored("stdout") == whole[: 1 << 20]
-    assert r.json["stdout"] == {"bytes": len(whole), "stored_bytes": 1 << 20, "sha256": hashlib.sha256(whole).hexdigest(), "truncated": True}
+    assert r.json["stdout"] == {
+        "bytes": len(whole),
+        "stored_bytes": 1 << 20,
+        "sha256": hashlib.sha256(whole).hexdigest(),
+        "truncated": True,
+    }
 
 
 def test_much_output_is_fast_and_needs_little_memory(work):
@@ -146,15 +210,31 @@ def test_much_output_is_fast_and_needs_little_memory(work):
     begin = children_cpu_s()
     subprocess.run(["sh", "-c", "head -c 1000000000 /dev/zero | cat >/dev/null"], check=True)
     plain = children_cpu_s() - begin
-    r = subprocess.run([str(DRIVER), "--show", "--", *job], cwd=work, env=environment(work), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    r = subprocess.run(
+        [str(DRIVER), "--show", "--", *job],
+        cwd=work,
+        env=environment(work),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
     ours = children_cpu_s() - begin - plain
     assert r.returncode == 0
-    assert int((work / "memory").read_text().split()[1]) < 32 << 10, "the launcher holds the output in memory"
+    assert (
+        int((work / "memory").read_text().split()[1]) < 32 << 10
+    ), "the launcher holds the output in memory"
     assert ours < 5 * plain + 3, (ours, plain)
 
 
 def test_reader_that_goes_away_does_not_end_the_job(work):
-    p = start(work, ["sh", "-c", "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo done >finished; exit 4"], "--show")
+    p = start(
+        work,
+        [
+            "sh",
+            "-c",
+            "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo done >finished; exit 4",
+        ],
+        "--show",
+    )
     p.stdout.read(10)
     p.stdout.close()
     p.stdout = open(os.devnull, "rb")
@@ -175,7 +255,11 @@ def test_slow_reader_slows_the_job_and_loses_nothing(work):
 def test_closed_standard_streams(work):
     for closed in ("0", "1", "2", "0 1 2"):
         fds = [int(c) for c in closed.split()]
-        r = launch(work, ["sh", "-c", "echo a; echo b >&2; cat; ls /proc/self/fd"], preexec_fn=lambda fds=fds: [os.close(f) for f in fds])
+        r = launch(
+            work,
+            ["sh", "-c", "echo a; echo b >&2; cat; ls /proc/self/fd"],
+            preexec_fn=lambda fds=fds: [os.close(f) for f in fds],
+        )
         assert r.returncode in (0, 1)
         assert r.stored("stdout").startswith(b"a\n") and r.stored("stderr").startswith(b"b\n")
 
@@ -183,10 +267,20 @@ def test_closed_standard_streams(work):
 def test_terminal_stays_a_terminal_when_shown(work):
     code = "import os,sys; print(os.isatty(1), os.isatty(2), os.get_terminal_size(1).columns); print('two')"
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, (40).to_bytes(2, "little") + (123).to_bytes(2, "little") + bytes(4))
+    fcntl.ioctl(
+        slave,
+        termios.TIOCSWINSZ,
+        (40).to_bytes(2, "little") + (123).to_bytes(2, "little") + bytes(4),
+    )
     report = work.parent / "report"
-    p = subprocess.Popen([str(DRIVER), "--show", "--report", str(report), "--", sys.executable, "-c", code], cwd=work, env=environment(work),
-                         stdin=slave, stdout=slave, stderr=subprocess.DEVNULL)
+    p = subprocess.Popen(
+        [str(DRIVER), "--show", "--report", str(report), "--", sys.executable, "-c", code],
+        cwd=work,
+        env=environment(work),
+        stdin=slave,
+        stdout=slave,
+        stderr=subprocess.DEVNULL,
+    )
     os.close(slave)
     seen = b""
     while True:
@@ -201,17 +295,27 @@ def test_terminal_stays_a_terminal_when_shown(work):
     os.close(master)
     assert seen == b"True False 123\r\ntwo\r\n"
     folder = dict(line.split("=", 1) for line in report.read_text().splitlines())["dir"]
-    assert open(folder + "/stdout", "rb").read() == b"True False 123\ntwo\n", "stored as printed, without the terminal's CR"
+    assert (
+        open(folder + "/stdout", "rb").read() == b"True False 123\ntwo\n"
+    ), "stored as printed, without the terminal's CR"
 
 
 def test_no_descriptor_and_no_signal_state_leaks(work):
-    code = ("import os,signal; print(sorted(int(f) for f in os.listdir('/proc/self/fd'))[:-1]);"
-            "print([l for l in open('/proc/self/status') if l.startswith(('SigBlk','SigIgn','SigCgt'))]); print(os.umask(0), os.nice(0), os.getpgrp())")
+    code = (
+        "import os,signal; print(sorted(int(f) for f in os.listdir('/proc/self/fd'))[:-1]);"
+        "print([l for l in open('/proc/self/status') if l.startswith(('SigBlk','SigIgn','SigCgt'))]); print(os.umask(0), os.nice(0), os.getpgrp())"
+    )
     script = work / "show"
     (work / "show.py").write_text(code)
     script.write_text(f"#!/bin/sh\nexec {sys.executable} -S {work}/show.py\n")
     script.chmod(0o755)
-    alone = subprocess.run([str(script)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, restore_signals=True, cwd=work)
+    alone = subprocess.run(
+        [str(script)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        restore_signals=True,
+        cwd=work,
+    )
     r = launch(work, ["./show"])
     assert r.stored("stdout") == alone.stdout and b"[0, 1, 2]" in alone.stdout
 
@@ -223,11 +327,14 @@ def test_ignored_signals_stay_ignored(work):
 
     r = launch(work, ["grep", "SigIgn", "/proc/self/status"], preexec_fn=ignore)
     mask = int(r.stored("stdout").split()[1], 16)
-    assert launch(work, ["sh", "-c", "exit 6"], preexec_fn=ignore).returncode == 6, "kept although our parent ignores SIGCHLD"
+    assert (
+        launch(work, ["sh", "-c", "exit 6"], preexec_fn=ignore).returncode == 6
+    ), "kept although our parent ignores SIGCHLD"
     assert mask >> (signal.SIGHUP - 1) & 1 and mask >> (signal.SIGCHLD - 1) & 1
 
 
 # ---- stdin
+
 
 def test_stdin_file_is_read_from_the_same_place_by_every_run(work):
     (work / "in").write_text("skipped\nfirst\nsecond\n")
@@ -239,13 +346,24 @@ def test_stdin_file_is_read_from_the_same_place_by_every_run(work):
 
 def test_stdin_pipe_is_given_to_every_run(work):
     data = os.urandom(1 << 20)
-    r = launch(work, ["sha256sum"], "--runs", 3, "--show", "--spool", work.parent / "spool", input=data)
+    r = launch(
+        work, ["sha256sum"], "--runs", 3, "--show", "--spool", work.parent / "spool", input=data
+    )
     assert r.stdout == (hashlib.sha256(data).hexdigest().encode() + b"  -\n") * 3
 
 
 def test_stdin_pipe_read_only_in_part(work):
     data = b"".join(b"%06d\n" % i for i in range(100000))
-    r = launch(work, ["sh", "-c", "head -n 2; exec <&-; sleep 0.1"], "--runs", 2, "--show", "--spool", work.parent / "spool", input=data)
+    r = launch(
+        work,
+        ["sh", "-c", "head -n 2; exec <&-; sleep 0.1"],
+        "--runs",
+        2,
+        "--show",
+        "--spool",
+        work.parent / "spool",
+        input=data,
+    )
     assert r.stdout == data[:14] * 2
     later = launch(work, ["cat"], "--show", "--spool", work.parent / "spool", input=b"")
     assert data.startswith(later.stdout) and len(later.stdout) >= 14
@@ -266,6 +384,7 @@ def test_stdin_without_spool_is_inherited(work):
 
 # ---- ends and signals
 
+
 def pid_in(path):
     wait_for(lambda: path.exists() and path.read_text().strip())
     return int(path.read_text())
@@ -273,7 +392,14 @@ def pid_in(path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_to_the_launcher_reaches_the_job(work, number):
-    p = start(work, ["bash", "-c", "trap 'echo got >>log; exit 7' INT TERM HUP; echo $$ >pid; while :; do sleep 0.05; done"])
+    p = start(
+        work,
+        [
+            "bash",
+            "-c",
+            "trap 'echo got >>log; exit 7' INT TERM HUP; echo $$ >pid; while :; do sleep 0.05; done",
+        ],
+    )
     job = pid_in(work / "pid")
     p.send_signal(number)
     r = finish(p)
@@ -295,7 +421,14 @@ def test_stubborn_job_is_killed_after_the_grace_time(work):
 
 
 def test_second_ctrl_c_kills_at_once(work):
-    p = start(work, ["bash", "-c", "trap 'echo got >>ints' INT; trap '' TERM; echo $$ >pid; while :; do sleep 0.05; done"])
+    p = start(
+        work,
+        [
+            "bash",
+            "-c",
+            "trap 'echo got >>ints' INT; trap '' TERM; echo $$ >pid; while :; do sleep 0.05; done",
+        ],
+    )
     job = pid_in(work / "pid")
     p.send_signal(signal.SIGINT)
     wait_for((work / "ints").exists)
@@ -307,13 +440,27 @@ def test_second_ctrl_c_kills_at_once(work):
 
 
 def test_ctrl_c_of_a_terminal_is_not_sent_twice(work):
-    code = ("import signal,time,os\nn=0\ndef h(*a):\n global n\n n+=1\n"
-            "signal.signal(signal.SIGINT,h)\nopen('pid','w').write(str(os.getpid()))\nend=time.time()+20\n"
-            "while n==0 and time.time()<end: time.sleep(0.01)\ntime.sleep(0.5)\nopen('count','w').write(str(n))\n")
+    code = (
+        "import signal,time,os\nn=0\ndef h(*a):\n global n\n n+=1\n"
+        "signal.signal(signal.SIGINT,h)\nopen('pid','w').write(str(os.getpid()))\nend=time.time()+20\n"
+        "while n==0 and time.time()<end: time.sleep(0.01)\ntime.sleep(0.5)\nopen('count','w').write(str(n))\n"
+    )
     pid, master = pty.fork()
     if pid == 0:
         os.chdir(work)
-        os.execve(DRIVER, [str(DRIVER), "--report", str(work.parent / "report"), "--", sys.executable, "-c", code], environment(work))
+        os.execve(
+            DRIVER,
+            [
+                str(DRIVER),
+                "--report",
+                str(work.parent / "report"),
+                "--",
+                sys.executable,
+                "-c",
+                code,
+            ],
+            environment(work),
+        )
     pid_in(work / "pid")
     time.sleep(0.1)
     os.write(master, b"\x03")
@@ -331,14 +478,23 @@ def test_ctrl_c_of_a_terminal_is_not_sent_twice(work):
 def test_asked_to_stop(work):
     p = start(work, ["bash", "-c", "echo $$ >pid; sleep 1000 & wait"], "--stop-after", 3)
     r = finish(p)
-    assert r.json["outcome"] == "stopped" and r.json["signal"] == signal.SIGTERM and "enough" in r.json["message"]
+    assert (
+        r.json["outcome"] == "stopped"
+        and r.json["signal"] == signal.SIGTERM
+        and "enough" in r.json["message"]
+    )
     assert not alive(int((work / "pid").read_text()))
 
 
 def test_what_a_stopped_job_complains_about_is_not_its_output(work):
     job = "trap 'echo complaint; echo complaint >&2; exit 1' TERM; echo line; while :; do sleep 0.05; done"
     r = launch(work, ["bash", "-c", job], "--show", "--stop-after", 3)
-    assert (r.json["outcome"], r.stdout, r.stderr, r.stored("stdout")) == ("stopped", b"line\n", b"", b"line\n")
+    assert (r.json["outcome"], r.stdout, r.stderr, r.stored("stdout")) == (
+        "stopped",
+        b"line\n",
+        b"",
+        b"line\n",
+    )
 
 
 def test_killed_launcher_leaves_a_readable_run(work):
@@ -348,15 +504,18 @@ def test_killed_launcher_leaves_a_readable_run(work):
     p.kill()
     p.wait()
     try:
-        folder, = (work.parent / "work-home" / "runs").iterdir()
+        (folder,) = (work.parent / "work-home" / "runs").iterdir()
         run = json.loads((folder / "run.json").read_text())
-        assert "outcome" not in run and run["schema"] == "twinrun.run/1" and run["argv"][0] == "bash"
+        assert (
+            "outcome" not in run and run["schema"] == "twinrun.run/1" and run["argv"][0] == "bash"
+        )
         assert alive(job), "a watcher that dies leaves the job alone"
     finally:
         os.kill(job, signal.SIGKILL)
 
 
 # ---- processes
+
 
 def test_daemon_does_not_hold_the_run(work):
     job = "setsid bash -c 'echo $$ >daemon; while :; do sleep 0.2; echo chatter; done' & while [ ! -s daemon ]; do sleep 0.01; done; sleep 0.2; echo main; exit 3"
@@ -394,7 +553,11 @@ int main(void) { for (int i = 0; i < 3000; i++) { pid_t p = fork(); if (p == 0) 
     assert program, "no C compiler"
     r = launch(work, [str(program)])
     assert r.returncode == 11 and r.json["outcome"] == "exited"
-    wait_for(lambda: "storm" not in subprocess.run(["ps", "-eo", "stat,comm"], capture_output=True, text=True).stdout)  # zombies would stay
+    # zombies would stay
+    wait_for(
+        lambda: "storm"
+        not in subprocess.run(["ps", "-eo", "stat,comm"], capture_output=True, text=True).stdout
+    )
 
 
 def test_arguments_and_names_that_are_not_utf8(work):
@@ -403,11 +566,15 @@ def test_arguments_and_names_that_are_not_utf8(work):
     r = launch(work, ["sh", "-c", 'echo "$1" >"$1"; cat "$1"', "sh", odd])
     assert r.stored("stdout") == odd + b"\n"
     assert bytes.fromhex(r.json["argv"][-1]["hex"]) == odd
-    file, = [f for f in r.json["files"] if isinstance(f["path"], dict)]
-    assert bytes.fromhex(file["path"]["hex"]) == odd and file["sha256"] == hashlib.sha256(odd + b"\n").hexdigest()
+    (file,) = [f for f in r.json["files"] if isinstance(f["path"], dict)]
+    assert (
+        bytes.fromhex(file["path"]["hex"]) == odd
+        and file["sha256"] == hashlib.sha256(odd + b"\n").hexdigest()
+    )
 
 
 # ---- the home
+
 
 def test_home_that_cannot_be_written(work, tmp_path):
     (tmp_path / "blocked").write_text("a file, not a folder")
@@ -422,16 +589,32 @@ def test_full_home_is_said_before_the_job_starts(work):
         pytest.skip("needs to mount a small tmpfs")
     small = work.parent / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], capture_output=True).returncode != 0:
+    if (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], capture_output=True
+        ).returncode
+        != 0
+    ):
         pytest.skip("cannot mount a tmpfs here")
     try:
         (small / "fill").write_bytes(b"x" * (1 << 20))
         r = launch(work, ["touch", "started"], env=environment(work, TWINRUN_HOME=str(small)))
-        assert r.returncode == 97 and b"TWINRUN_HOME" in r.stderr and not (work / "started").exists()
+        assert (
+            r.returncode == 97 and b"TWINRUN_HOME" in r.stderr and not (work / "started").exists()
+        )
         (small / "fill").unlink()
         # Full while the job prints: the job ends as it would, what was stored is a prefix.
-        r = launch(work, ["sh", "-c", "head -c 3000000 /dev/zero; exit 5"], env=environment(work, TWINRUN_HOME=str(small)))
-        assert r.returncode == 5 and r.json["exit_code"] == 5 and r.json["stdout"]["truncated"] and r.json["stdout"]["bytes"] == 3000000
+        r = launch(
+            work,
+            ["sh", "-c", "head -c 3000000 /dev/zero; exit 5"],
+            env=environment(work, TWINRUN_HOME=str(small)),
+        )
+        assert (
+            r.returncode == 5
+            and r.json["exit_code"] == 5
+            and r.json["stdout"]["truncated"]
+            and r.json["stdout"]["bytes"] == 3000000
+        )
         assert any("stored only up to" in n for n in r.json["notes"])
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -439,16 +622,30 @@ def test_full_home_is_said_before_the_job_starts(work):
 
 def test_many_at_once_in_one_folder(work):
     env = environment(work)
-    running = [subprocess.Popen([str(DRIVER), "--label", "x", "--", "true"], cwd=work, env=env) for _ in range(12)]
+    running = [
+        subprocess.Popen([str(DRIVER), "--label", "x", "--", "true"], cwd=work, env=env)
+        for _ in range(12)
+    ]
     assert [p.wait(60) for p in running] == [0] * 12
     folders = list((work.parent / "work-home" / "runs").iterdir())
-    assert len(folders) == 12 and all(json.loads((f / "run.json").read_text())["outcome"] == "exited" for f in folders)
+    assert len(folders) == 12 and all(
+        json.loads((f / "run.json").read_text())["outcome"] == "exited" for f in folders
+    )
 
 
 def test_secrets_are_not_kept(work):
-    env = environment(work, OMP_NUM_THREADS="2", WANDB_API_KEY="hunter2", TORCH_TOKEN="hunter2", CUDA_SECRET="hunter2")
+    env = environment(
+        work,
+        OMP_NUM_THREADS="2",
+        WANDB_API_KEY="hunter2",
+        TORCH_TOKEN="hunter2",
+        CUDA_SECRET="hunter2",
+    )
     r = launch(work, ["true"], env=env)
-    assert r.json["env"]["OMP_NUM_THREADS"] == "2" and "hunter2" not in (r.dir / "run.json").read_text()
+    assert (
+        r.json["env"]["OMP_NUM_THREADS"] == "2"
+        and "hunter2" not in (r.dir / "run.json").read_text()
+    )
 
 
 def test_outcome_names_agree_with_the_enum(work):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger in PostgreSQL: a server of Debian's package in a temporary folder, reached by a socket there. The C tests that run on SQLite run on it, too;
-then the commands use it, lose it in the middle, and catch up."""
+"""The ledger in PostgreSQL: a server of Debian's package in a temporary folder, reached by a socket
+there. The C tests that run on SQLite run on it, too; then the commands use it, lose it in the
+middle, and catch up.
+"""
+
 import glob
 import json
 import os
@@ -34,8 +37,19 @@ class Server:
         self.as_user = ["runuser", "-u", self.user, "--"] if os.geteuid() == 0 else []
         if os.geteuid() == 0:
             shutil.chown(self.dir, self.user)
-        self.run("initdb", "-D", self.dir + "/data", "-U", "ana", "--auth-local=scram-sha-256", "--auth-host=reject", "--pwfile=" + self.password_file(),
-                 "--no-sync", "--encoding=UTF8", "--locale=C")
+        self.run(
+            "initdb",
+            "-D",
+            self.dir + "/data",
+            "-U",
+            "ana",
+            "--auth-local=scram-sha-256",
+            "--auth-host=reject",
+            "--pwfile=" + self.password_file(),
+            "--no-sync",
+            "--encoding=UTF8",
+            "--locale=C",
+        )
         self.url = f"postgresql://ana:s3cret@/postgres?host={self.dir}&port=5432"
 
     def password_file(self):
@@ -47,11 +61,26 @@ class Server:
         return path
 
     def run(self, program, *arguments):
-        subprocess.run(self.as_user + [os.path.join(self.bin, program), *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=self.dir)
+        subprocess.run(
+            self.as_user + [os.path.join(self.bin, program), *arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=self.dir,
+        )
 
     def start(self):
-        self.run("pg_ctl", "-D", self.dir + "/data", "-w", "-l", self.dir + "/log", "-o",
-                 f"-c listen_addresses= -c unix_socket_directories={self.dir} -c fsync=off -c max_connections=30", "start")
+        self.run(
+            "pg_ctl",
+            "-D",
+            self.dir + "/data",
+            "-w",
+            "-l",
+            self.dir + "/log",
+            "-o",
+            f"-c listen_addresses= -c unix_socket_directories={self.dir} -c fsync=off -c max_connections=30",
+            "start",
+        )
 
     def stop(self):
         self.run("pg_ctl", "-D", self.dir + "/data", "-m", "immediate", "stop")
@@ -75,7 +104,13 @@ def twinrun(home, *arguments, url=None, code=0):
     env["TWINRUN_HOME"] = str(home)
     if url:
         env["TWINRUN_LEDGER"] = url
-    p = subprocess.run([TWINRUN, *arguments], env=env, capture_output=True, text=True, cwd=os.path.dirname(str(home)))
+    p = subprocess.run(
+        [TWINRUN, *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        cwd=os.path.dirname(str(home)),
+    )
     assert p.returncode == code, p.stderr
     assert "s3cret" not in p.stdout + p.stderr
     return p
@@ -87,7 +122,12 @@ def listed(home, *arguments, url=None):
 
 def test_same_tests_as_on_sqlite(server):
     program = os.path.join(BUILD, "tests", "unit", "test_ledger")
-    p = subprocess.run([program], env={**os.environ, "TW_LEDGER_TEST_URL": server.url}, capture_output=True, text=True)
+    p = subprocess.run(
+        [program],
+        env={**os.environ, "TW_LEDGER_TEST_URL": server.url},
+        capture_output=True,
+        text=True,
+    )
     assert p.returncode == 0, p.stdout + p.stderr
 
 
@@ -96,7 +136,9 @@ def test_commands_on_postgresql(server, tmp_path):
     other = tmp_path / "other" / "home"
     other.parent.mkdir()
     twinrun(home, "record", "-q", "--", JOB, "--steps", "3", url=server.url)
-    twinrun(home, "check", "-q", "--", JOB, "--steps", "8", "--noise-at", "4", url=server.url, code=1)
+    twinrun(
+        home, "check", "-q", "--", JOB, "--steps", "8", "--noise-at", "4", url=server.url, code=1
+    )
     twinrun(other, "record", "-q", "--ledger", server.url, "--", JOB, "--steps", "2")
     assert not (home / "ledger.db").exists()
     rows = listed(home, url=server.url)
@@ -118,18 +160,34 @@ def test_commands_on_postgresql(server, tmp_path):
         server.start()
     rows = listed(home, url=server.url)
     assert len(rows) == 7 and rows[-1]["steps"] == 3
-    assert len(listed(home, "--outcome", "same", url=server.url)) == 3  # the comparison that it missed
+    # the comparison that it missed
+    assert len(listed(home, "--outcome", "same", url=server.url)) == 3
     # Nothing of the address is kept, in the home or in the database.
     for folder, _, names in os.walk(home):
         for name in names:
             with open(os.path.join(folder, name), "rb") as f:
                 assert b"s3cret" not in f.read(), os.path.join(folder, name)
-    dump = subprocess.run([os.path.join(server.bin, "pg_dump"), server.url], capture_output=True, text=True, check=True).stdout
+    dump = subprocess.run(
+        [os.path.join(server.bin, "pg_dump"), server.url],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert "s3cret" not in dump and "noise-at" in dump
 
 
 def test_the_job_does_not_see_the_address(server, tmp_path):
-    p = twinrun(tmp_path / "home", "record", "-q", "--", "sh", "-c", "env | grep -c TWINRUN_LEDGER", url=server.url, code=1)
+    p = twinrun(
+        tmp_path / "home",
+        "record",
+        "-q",
+        "--",
+        "sh",
+        "-c",
+        "env | grep -c TWINRUN_LEDGER",
+        url=server.url,
+        code=1,
+    )
     assert p.stdout == "0\n"
 
 
@@ -174,7 +232,8 @@ def test_removed_runs_are_still_known(tmp_path):
     shutil.rmtree(glob.glob(str(home / "runs" / "*"))[0])
     assert [r["gone"] for r in listed(home)] == [True] * 3
     d = sqlite3.connect(home / "ledger.db")
-    assert d.execute("SELECT COUNT(*) FROM runs").fetchone()[0] == 6  # two versions of each: nothing was written over
+    # two versions of each: nothing was written over
+    assert d.execute("SELECT COUNT(*) FROM runs").fetchone()[0] == 6
 
 
 @pytest.mark.skipif(not FULL, reason="10,000 run folders: only with TWINRUN_FULL=1")
@@ -205,5 +264,7 @@ def test_ten_thousand_runs(tmp_path):
     made = timed()
     known = min(timed() for _ in range(3))
     newest = min(timed("-n", "20") for _ in range(3))
-    print(f"ls of 10,001 runs: folders {folders:.2f} s, making the ledger {made:.2f} s, ledger {known:.3f} s, the 20 newest {newest:.3f} s")
+    print(
+        f"ls of 10,001 runs: folders {folders:.2f} s, making the ledger {made:.2f} s, ledger {known:.3f} s, the 20 newest {newest:.3f} s"
+    )
     assert known < folders / 3

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The libc agent: what TWINRUN_FACTORS pins repeats, what it shakes changes, what it audits is named, and all else is as it was.
+"""The libc agent: what TWINRUN_FACTORS pins repeats, what it shakes changes, what it audits is
+named, and all else is as it was.
 
-Each program runs under `twinrun record`; what it prints is compared between runs, which no code of ours sees. Every claim has its
-twin: the program without the factor, with another seed, or a program that has no such cause.
+Each program runs under `twinrun record`; what it prints is compared between runs, which no code of
+ours sees. Every claim has its twin: the program without the factor, with another seed, or a program
+that has no such cause.
 """
+
 import itertools
 import os
 import re
@@ -22,7 +25,10 @@ SOURCES = Path(__file__).resolve().parent / "libc_jobs"
 HOT = os.path.join(BUILD, "agents", "libtwinrun_hot.so")
 
 if not os.path.exists(HOT):
-    pytest.skip("this build has no libtwinrun_hot.so (sanitizers interpose these functions themselves)", allow_module_level=True)
+    pytest.skip(
+        "this build has no libtwinrun_hot.so (sanitizers interpose these functions themselves)",
+        allow_module_level=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +42,10 @@ def program(tmp_path_factory):
             compiler = shutil.which("g++" if source.endswith(".cc") else "gcc")
             if not compiler:
                 pytest.skip("no compiler for " + source)
-            subprocess.run([compiler, "-O1", "-Wall", SOURCES / source, "-o", out, "-pthread", *flags], check=True)
+            subprocess.run(
+                [compiler, "-O1", "-Wall", SOURCES / source, "-o", out, "-pthread", *flags],
+                check=True,
+            )
             made[source, flags] = out
         return made[source, flags]
 
@@ -63,7 +72,9 @@ class Observed:
 
 @pytest.fixture
 def observe(twinrun, home):
-    """observe(factors, *command, hot=, rc=) -> Observed. hot: with the second library, as the launcher preloads it for `malloc`, `schedule`."""
+    """observe(factors, *command, hot=, rc=) -> Observed. hot: with the second library, as the
+    launcher preloads it for `malloc`, `schedule`.
+    """
 
     def call(factors, *command, hot=False, rc=None, env=None):
         env = dict(env or {}, TWINRUN_FACTORS=factors)
@@ -71,7 +82,7 @@ def observe(twinrun, home):
             env["LD_PRELOAD"] = HOT
         before = set((home / "runs").iterdir()) if (home / "runs").exists() else set()
         done = twinrun("record", "--", *command, env=env)
-        folder, = set((home / "runs").iterdir()) - before
+        (folder,) = set((home / "runs").iterdir()) - before
         if rc is not None:
             assert done.rc == rc, done
         return Observed(done, folder)
@@ -85,6 +96,7 @@ def rows(text):
 
 # ---------------------------------------------------------------- entropy
 
+
 def test_every_source_in_c_repeats(observe, program):
     job = program("sources.c")
     first, again, other = (observe(f"entropy=pin:{seed}", job, rc=5) for seed in (7, 7, 8))
@@ -93,33 +105,53 @@ def test_every_source_in_c_repeats(observe, program):
     assert not set(lines) & set(other.out.splitlines())
     drawn = [line.split()[1] for line in lines]
     assert len(set(drawn)) == len(drawn) and not any(re.fullmatch("0*", d) for d in drawn)
-    assert re.fullmatch(r"pin 7, \d+ calls", first.about("factor.entropy")[0]) and first.said == again.said
+    assert (
+        re.fullmatch(r"pin 7, \d+ calls", first.about("factor.entropy")[0])
+        and first.said == again.said
+    )
     # the twin: nothing pinned, nothing repeats
     natural = [observe("", job, rc=5) for _ in range(2)]
-    assert not set(natural[0].out.splitlines()) & set(natural[1].out.splitlines()) and natural[0].said == []
+    assert (
+        not set(natural[0].out.splitlines()) & set(natural[1].out.splitlines())
+        and natural[0].said == []
+    )
 
 
 def test_fortified_programs_repeat(observe, program):
     job = program("sources.c", "-O2", "-D_FORTIFY_SOURCE=2")
-    assert observe("entropy=pin:7", job, rc=5).out == observe("entropy=pin:7", program("sources.c"), rc=5).out
+    assert (
+        observe("entropy=pin:7", job, rc=5).out
+        == observe("entropy=pin:7", program("sources.c"), rc=5).out
+    )
 
 
 def test_vary_is_another_pin(observe, program):
     job = program("sources.c")
-    first, again, pinned = (observe(f, job, rc=5).out for f in ("entropy=vary:7", "entropy=vary:7", "entropy=pin:7"))
+    first, again, pinned = (
+        observe(f, job, rc=5).out for f in ("entropy=vary:7", "entropy=vary:7", "entropy=pin:7")
+    )
     assert first == again and not set(first.splitlines()) & set(pinned.splitlines())
 
 
 def test_the_device_has_no_end(observe, program, work):
-    first, again = (observe("entropy=pin:1", program("sources.c"), "long", rc=0).out for _ in range(2))
+    first, again = (
+        observe("entropy=pin:1", program("sources.c"), "long", rc=0).out for _ in range(2)
+    )
     assert first == again and len(set(first.split())) == 2
-    done = observe("entropy=pin:1", "sh", "-c", "head -c 2500000 /dev/urandom > a; head -c 2500000 < /dev/urandom > b; "
-                                                "dd if=/dev/urandom of=c bs=1M count=3 iflag=fullblock 2>/dev/null", rc=0)
+    done = observe(
+        "entropy=pin:1",
+        "sh",
+        "-c",
+        "head -c 2500000 /dev/urandom > a; head -c 2500000 < /dev/urandom > b; "
+        "dd if=/dev/urandom of=c bs=1M count=3 iflag=fullblock 2>/dev/null",
+        rc=0,
+    )
     data = [(work / name).read_bytes() for name in "abc"]
     assert [len(d) for d in data] == [2500000, 2500000, 3 << 20] and done.rc == 0
     assert len({d[:64] for d in data} | {d[-64:] for d in data}) == 6
     # compressible would mean that a part repeats
     import zlib
+
     assert all(len(zlib.compress(d, 1)) > len(d) for d in data)
 
 
@@ -130,7 +162,7 @@ def test_the_stream_looks_random(observe, work):
     chi = sum((c - 1e6 / 256) ** 2 for c in counts) / (1e6 / 256)
     assert 150 < chi < 400  # 255 degrees of freedom: mean 255, standard deviation 22.6
     ones = sum(bin(b).count("1") for b in data)
-    assert abs(ones - 4e6) < 6 * (8e6 ** .5) / 2
+    assert abs(ones - 4e6) < 6 * (8e6**0.5) / 2
 
 
 def test_threads_and_children_have_streams_of_their_own(observe, program):
@@ -144,12 +176,18 @@ def test_threads_and_children_have_streams_of_their_own(observe, program):
 
 
 def test_ranks_have_streams_of_their_own(observe, program):
-    draws = [observe("entropy=pin:7", program("sources.c"), env={"RANK": str(rank), "WORLD_SIZE": "2"}).out for rank in (0, 1, 1)]
+    draws = [
+        observe(
+            "entropy=pin:7", program("sources.c"), env={"RANK": str(rank), "WORLD_SIZE": "2"}
+        ).out
+        for rank in (0, 1, 1)
+    ]
     assert draws[1] == draws[2] and not set(draws[0].splitlines()) & set(draws[1].splitlines())
 
 
 def test_python_repeats_bit_for_bit(observe):
     import sys
+
     command = (sys.executable, SOURCES / "entropy.py")
     first, again, other = (observe(f"entropy=pin:{seed}", *command, rc=0) for seed in (7, 7, 8))
     assert first.out == again.out, first.err
@@ -158,16 +196,23 @@ def test_python_repeats_bit_for_bit(observe):
     drawn = [v for name, v in a.items() if name not in ("random", "uuid4", "hash", "tempfile")]
     drawn = [d for v in drawn for d in re.findall("[0-9a-f]{16}", v)]
     assert len(set(drawn)) == len(drawn) == 22
-    # each process that drew says so, those that Pool kills at their first draw only: our six, 4 heads, 3 workers and who serves them
-    assert len(first.about("effect.entropy")) >= 14 and set(first.about("effect.entropy")) == {"pin 7"}
-    assert len(first.about("factor.entropy")) >= 10 and all(re.fullmatch(r"pin 7, \d+ calls?", v) for v in first.about("factor.entropy"))
+    # each process that drew says so, those that Pool kills at their first draw only: our six, 4
+    # heads, 3 workers and who serves them
+    assert len(first.about("effect.entropy")) >= 14 and set(first.about("effect.entropy")) == {
+        "pin 7"
+    }
+    assert len(first.about("factor.entropy")) >= 10 and all(
+        re.fullmatch(r"pin 7, \d+ calls?", v) for v in first.about("factor.entropy")
+    )
     natural = [rows(observe("", *command, rc=0).out) for _ in range(2)]
     assert not [name for name in a if natural[0][name] == natural[1][name]]
 
 
 def test_numpy_and_torch_repeat(observe, python):
     command = (python, SOURCES / "entropy.py", "--libraries")
-    first, again, other = (rows(observe(f"entropy=pin:{seed}", *command, rc=0).out) for seed in (7, 7, 8))
+    first, again, other = (
+        rows(observe(f"entropy=pin:{seed}", *command, rc=0).out) for seed in (7, 7, 8)
+    )
     libraries = [n for n in first if n.startswith(("numpy", "torch"))]
     assert len(libraries) >= 5 and first == again
     assert not [n for n in libraries if first[n] == other[n]]
@@ -176,7 +221,10 @@ def test_numpy_and_torch_repeat(observe, python):
 @pytest.mark.parametrize("interpreter", PYTHONS if FULL else OLDEST_AND_NEWEST)
 def test_every_python_repeats(observe, interpreter):
     script = SOURCES / "entropy.py"
-    first, again = (observe("entropy=pin:7,clock=pin,dir-order=pin", interpreter, script, rc=0).out for _ in range(2))
+    first, again = (
+        observe("entropy=pin:7,clock=pin,dir-order=pin", interpreter, script, rc=0).out
+        for _ in range(2)
+    )
     assert first == again and len(rows(first)) == 23
 
 
@@ -193,11 +241,20 @@ def test_cpp_random_device(observe, program):
 
 def test_a_call_before_our_constructor(observe, program, work):
     library = work / "libearly.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", SOURCES / "early.c", "-o", library], check=True)
-    (work / "main.c").write_text("#include <stdio.h>\nextern unsigned long early_drawn; extern unsigned char early_fresh;\n"
-                                 'int main(void) { printf("%lx %d\\n", early_drawn, early_fresh); return 0; }\n')
-    subprocess.run(["gcc", work / "main.c", library, "-o", work / "early", f"-Wl,-rpath,{work}"], check=True)
-    runs = [observe(f"entropy=pin:{seed},malloc-fill=pin:9", work / "early", hot=True, rc=0).out.split() for seed in (7, 7, 8)]
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O1", SOURCES / "early.c", "-o", library], check=True
+    )
+    (work / "main.c").write_text(
+        "#include <stdio.h>\nextern unsigned long early_drawn; extern unsigned char early_fresh;\n"
+        'int main(void) { printf("%lx %d\\n", early_drawn, early_fresh); return 0; }\n'
+    )
+    subprocess.run(
+        ["gcc", work / "main.c", library, "-o", work / "early", f"-Wl,-rpath,{work}"], check=True
+    )
+    runs = [
+        observe(f"entropy=pin:{seed},malloc-fill=pin:9", work / "early", hot=True, rc=0).out.split()
+        for seed in (7, 7, 8)
+    ]
     assert runs[0] == runs[1] and runs[0][0] != runs[2][0] and {r[1] for r in runs} == {"9"}
 
 
@@ -217,12 +274,18 @@ CLOCK = """
 
 def test_the_pinned_clock_advances(observe, script):
     import sys
+
     began = time.monotonic()
-    first, again = (observe("clock=pin:1600000000:2000", sys.executable, script("clock.py", CLOCK), rc=0) for _ in range(2))
+    first, again = (
+        observe("clock=pin:1600000000:2000", sys.executable, script("clock.py", CLOCK), rc=0)
+        for _ in range(2)
+    )
     assert first.out == again.out
     read = [int(v) for v in first.out.split()[:6]]
     assert [b - a for a, b in itertools.pairwise(read)] == [2_000_000] * 5
-    assert 1600000000 <= read[0] / 1e9 < 1600000001 and first.out.splitlines()[1].startswith("2020-09-13T12:26:40")
+    assert 1600000000 <= read[0] / 1e9 < 1600000001 and first.out.splitlines()[1].startswith(
+        "2020-09-13T12:26:40"
+    )
     assert abs(int(first.out.splitlines()[2]) - 1000) < 3
     assert time.monotonic() - began < 60
     assert any(v.startswith("pin 1600000000 by 2000 us, ") for v in first.about("factor.clock"))
@@ -230,8 +293,12 @@ def test_the_pinned_clock_advances(observe, script):
 
 def test_a_varied_clock_and_a_natural_one(observe, script):
     import sys
+
     job = script("clock.py", "import time\nprint(*[time.time_ns() for _ in range(50)])\n")
-    varied = [[int(v) for v in observe(f"clock=vary:{seed}", sys.executable, job, rc=0).out.split()] for seed in (1, 1, 2)]
+    varied = [
+        [int(v) for v in observe(f"clock=vary:{seed}", sys.executable, job, rc=0).out.split()]
+        for seed in (1, 1, 2)
+    ]
     assert varied[0] == varied[1] and abs(varied[0][0] - varied[2][0]) > 1e12
     steps = {b - a for a, b in itertools.pairwise(varied[0])}
     assert len(steps) > 40 and min(steps) > 0
@@ -241,7 +308,10 @@ def test_a_varied_clock_and_a_natural_one(observe, script):
 
 def test_each_thread_reads_the_same_clock_again(observe, script):
     import sys
-    job = script("clocks.py", """
+
+    job = script(
+        "clocks.py",
+        """
         import random, threading, time
         out = [None] * 6
         def work(i):
@@ -252,20 +322,31 @@ def test_each_thread_reads_the_same_clock_again(observe, script):
         threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
         [t.start() for t in threads]; [t.join() for t in threads]
         print(*out)
-    """)
+    """,
+    )
     outs = [observe("clock=pin", sys.executable, job, rc=0).out for _ in range(3)]
     assert len(set(outs)) == 1
 
 
-@pytest.mark.parametrize("clock", ["", "clock=audit", "clock=pin:1000000000", "clock=pin:3900000000", "clock=vary:5"])
+@pytest.mark.parametrize(
+    "clock", ["", "clock=audit", "clock=pin:1000000000", "clock=pin:3900000000", "clock=vary:5"]
+)
 def test_timed_waits_last_as_long_as_asked(observe, program, clock):
     done = observe(clock, program("waits.c"), rc=0)
-    assert done.out.split("\n")[:-1] == ["semaphore timed out", "condition timed out", "steady condition timed out", "mutex timed out", "sleep ok"]
+    assert done.out.split("\n")[:-1] == [
+        "semaphore timed out",
+        "condition timed out",
+        "steady condition timed out",
+        "mutex timed out",
+        "sleep ok",
+    ]
 
 
 @pytest.mark.parametrize("interpreter", PYTHONS)
 def test_timeouts_of_python_under_a_pinned_clock(observe, script, interpreter):
-    job = script("timeouts.py", """
+    job = script(
+        "timeouts.py",
+        """
         import queue, threading, time
         t = time.monotonic()
         print(threading.Event().wait(0.1), threading.Lock().acquire(timeout=0.1))
@@ -274,14 +355,17 @@ def test_timeouts_of_python_under_a_pinned_clock(observe, script, interpreter):
         except queue.Empty:
             print("empty")
         print(0.15 < time.monotonic() - t < 10)
-    """)
+    """,
+    )
     for clock in ("clock=pin:1000000000", "clock=pin:3900000000"):
         assert observe(clock, interpreter, job, rc=0).out == "False True\nempty\nTrue\n"
 
 
 # ---------------------------------------------------------------- directories
 
-NAMES = ["zeta", "alpha", "Mid", "10", "9", "beta.txt", "Alpha", "omega", "_x", "e\u0301"] + [f"f{i}" for i in range(40)]
+NAMES = ["zeta", "alpha", "Mid", "10", "9", "beta.txt", "Alpha", "omega", "_x", "e\u0301"] + [
+    f"f{i}" for i in range(40)
+]
 
 
 @pytest.fixture
@@ -292,6 +376,7 @@ def folder(work):
         for n in NAMES:
             (path / n).touch()
         return path
+
     return fill
 
 
@@ -299,7 +384,10 @@ def test_directories_in_every_order(observe, program, folder):
     job, by_name = program("listing.c"), sorted(NAMES, key=os.fsencode)
 
     def listed(factors):
-        ways = {line.split()[0]: line.split()[1:] for line in observe(factors, job, folder("d"), rc=0).out.splitlines()}
+        ways = {
+            line.split()[0]: line.split()[1:]
+            for line in observe(factors, job, folder("d"), rc=0).out.splitlines()
+        }
         assert list(ways) == ["readdir", "readdir_r", "scandir", "alphasort"]
         assert ways["alphasort"] == by_name and ways["readdir"] == ways["readdir_r"]
         assert all(sorted(w, key=os.fsencode) == by_name for w in ways.values())
@@ -317,9 +405,13 @@ def test_directories_in_every_order(observe, program, folder):
 
 def test_python_lists_in_order(observe, script, folder):
     import sys
+
     folder("d")
-    job = script("list.py", "import os, glob, pathlib\nprint(os.listdir('d'), [e.name for e in os.scandir('d')], [os.path.basename(p) for p in glob.glob('d/*')],"
-                            " [p.name for p in pathlib.Path('d').iterdir()], [f for *_, f in os.walk('d')][0], sep='\\n')\n")
+    job = script(
+        "list.py",
+        "import os, glob, pathlib\nprint(os.listdir('d'), [e.name for e in os.scandir('d')], [os.path.basename(p) for p in glob.glob('d/*')],"
+        " [p.name for p in pathlib.Path('d').iterdir()], [f for *_, f in os.walk('d')][0], sep='\\n')\n",
+    )
     done = observe("dir-order=pin", sys.executable, job, rc=0)
     by_name = sorted(NAMES, key=os.fsencode)
     assert [eval(line) for line in done.out.splitlines()] == [by_name] * 5
@@ -328,8 +420,12 @@ def test_python_lists_in_order(observe, script, folder):
 
 # ---------------------------------------------------------------- fresh memory
 
+
 def fresh(observe, program, factors):
-    lines = [line.split() for line in observe(factors, program("fresh.c"), hot=True, rc=0).out.splitlines()]
+    lines = [
+        line.split()
+        for line in observe(factors, program("fresh.c"), hot=True, rc=0).out.splitlines()
+    ]
     assert len(lines) == 24
     assert all(line[1:3] == ["0", "uniform"] for line in lines if line[0] == "calloc")
     return [line for line in lines if line[0] != "calloc"]
@@ -337,7 +433,10 @@ def fresh(observe, program, factors):
 
 def test_fresh_memory_is_filled(observe, program):
     for byte in ("0", "171"):
-        assert all(line[1:3] == [byte, "uniform"] for line in fresh(observe, program, f"malloc-fill=pin:{byte}"))
+        assert all(
+            line[1:3] == [byte, "uniform"]
+            for line in fresh(observe, program, f"malloc-fill=pin:{byte}")
+        )
     noise = [fresh(observe, program, f"malloc-fill=vary:{seed}") for seed in (1, 1, 2)]
     assert noise[0] == noise[1] and all(line[2] == "mixed" for line in noise[0])
     assert not {line[3] for line in noise[0]} & {line[3] for line in noise[2]}
@@ -346,38 +445,70 @@ def test_fresh_memory_is_filled(observe, program):
 
 
 def test_uninitialised_tensors_show_the_fill(observe, python, script):
-    job = script("empty.py", "import torch, numpy\nprint(torch.empty(1 << 16, dtype=torch.uint8).unique().tolist(), numpy.unique(numpy.empty(1 << 16, 'u1')))\n")
+    job = script(
+        "empty.py",
+        "import torch, numpy\nprint(torch.empty(1 << 16, dtype=torch.uint8).unique().tolist(), numpy.unique(numpy.empty(1 << 16, 'u1')))\n",
+    )
     assert observe("malloc-fill=pin:42", python, job, hot=True, rc=0).out == "[42] [42]\n"
 
 
 def test_malloc_without_its_library_is_reported(observe, program):
     done = observe("malloc-fill=pin:1", program("fresh.c"), rc=0)
-    assert "malloc-fill is off: libtwinrun_hot.so is not preloaded" in done.faults[0] and done.said == []
+    assert (
+        "malloc-fill is off: libtwinrun_hot.so is not preloaded" in done.faults[0]
+        and done.said == []
+    )
 
 
 # ---------------------------------------------------------------- scheduling
 
+
 def test_noise_is_the_same_for_each_thread(observe, program):
     job = program("race.c")
-    runs = {seed: [observe(f"noise=vary:{seed}", job, "turns", hot=True, rc=0) for _ in range(2)] for seed in (1, 2)}
+    runs = {
+        seed: [observe(f"noise=vary:{seed}", job, "turns", hot=True, rc=0) for _ in range(2)]
+        for seed in (1, 2)
+    }
     # whoever must wait for his turn waits as often as he is late; the streams are those of creation
-    streams = [{v.split(":")[0] for v in r.about("schedule.thread")} for pair in runs.values() for r in pair]
+    streams = [
+        {v.split(":")[0] for v in r.about("schedule.thread")}
+        for pair in runs.values()
+        for r in pair
+    ]
     assert all(s == streams[0] and len(s) == 7 for s in streams)
-    # without turns each thread meets the same boundaries however they interleave: its delays are equal
-    diaries = {seed: [sorted(observe(f"noise=vary:{seed}", job, hot=True, rc=0).about("schedule.thread")) for _ in range(3)] for seed in (1, 2)}
-    assert diaries[1][0] == diaries[1][1] == diaries[1][2] and len(diaries[1][0]) == 7 and diaries[1][0] != diaries[2][0]
-    assert all(re.search(r"^[0-9a-f]{16}: (1[0-9]|[4-9]) boundaries, [1-9]", d) for d in diaries[1][0]), diaries[1][0]
+    # without turns each thread meets the same boundaries however they interleave: its delays are
+    # equal
+    diaries = {
+        seed: [
+            sorted(observe(f"noise=vary:{seed}", job, hot=True, rc=0).about("schedule.thread"))
+            for _ in range(3)
+        ]
+        for seed in (1, 2)
+    }
+    assert (
+        diaries[1][0] == diaries[1][1] == diaries[1][2]
+        and len(diaries[1][0]) == 7
+        and diaries[1][0] != diaries[2][0]
+    )
+    assert all(
+        re.search(r"^[0-9a-f]{16}: (1[0-9]|[4-9]) boundaries, [1-9]", d) for d in diaries[1][0]
+    ), diaries[1][0]
 
 
 def test_noise_changes_the_interleaving_and_nothing_else(observe, program):
     job = program("race.c")
     orders = [observe(f"noise=vary:{seed}:5", job, hot=True, rc=0).out.strip() for seed in range(6)]
-    assert len(set(orders)) > 2 and {"".join(sorted(o)) for o in orders} == {"".join(c * 10 for c in "abcdef")}
+    assert len(set(orders)) > 2 and {"".join(sorted(o)) for o in orders} == {
+        "".join(c * 10 for c in "abcdef")
+    }
     # the twin: its order is fixed by the program
-    assert {observe(f"noise=vary:{seed}:5", job, "turns", hot=True, rc=0).out for seed in range(4)} == {"abcdef" * 10 + "\n"}
+    assert {
+        observe(f"noise=vary:{seed}:5", job, "turns", hot=True, rc=0).out for seed in range(4)
+    } == {"abcdef" * 10 + "\n"}
 
 
 # ---------------------------------------------------------------- audit
+
 
 def test_audit_names_the_consumer(observe, script, work):
     (work / "who.c").write_text("""
@@ -394,15 +525,22 @@ def test_audit_names_the_consumer(observe, script, work):
     subprocess.run(["gcc", "-O1", "-rdynamic", work / "who.c", "-o", work / "who"], check=True)
     done = observe("entropy=audit,clock=audit", work / "who", rc=9)
     assert done.out == "ready\n" == bare(work / "who").stdout.decode()
-    entropy, = done.about("audit.entropy")
-    assert re.match(r"3x getrandom < shuffle_samples\+0x[0-9a-f]+ \(who\) < main\+0x[0-9a-f]+ \(who\) < ", entropy), entropy
+    (entropy,) = done.about("audit.entropy")
+    assert re.match(
+        r"3x getrandom < shuffle_samples\+0x[0-9a-f]+ \(who\) < main\+0x[0-9a-f]+ \(who\) < ",
+        entropy,
+    ), entropy
     clock = done.about("audit.clock")
-    assert len(clock) == 3 and all(re.match(r"1x time < stamp_log\+0x[0-9a-f]+ \(who\) < main\+", c) for c in clock)
+    assert len(clock) == 3 and all(
+        re.match(r"1x time < stamp_log\+0x[0-9a-f]+ \(who\) < main\+", c) for c in clock
+    )
     assert done.about("factor.clock") == ["audit, 1 call", "audit, 2 calls"]
 
 
 def test_audit_tells_threads_apart(observe, work):
-    """The same function, called by main, by a thread, and in a child forked by that thread, whose first thread it is."""
+    """The same function, called by main, by a thread, and in a child forked by that thread, whose
+    first thread it is.
+    """
     (work / "who.c").write_text("""
         #include <pthread.h>
         #include <sys/random.h>
@@ -412,7 +550,9 @@ def test_audit_tells_threads_apart(observe, work):
         void *work(void *p) { for (volatile int i = 0; i < 2; i++) draw(); if (fork() == 0) { draw(); _exit(0); } wait(NULL); return p; }
         int main(void) { pthread_t t; draw(); pthread_create(&t, NULL, work, NULL); pthread_join(t, NULL); return 0; }
     """)
-    subprocess.run(["gcc", "-O1", "-rdynamic", "-pthread", work / "who.c", "-o", work / "who"], check=True)
+    subprocess.run(
+        ["gcc", "-O1", "-rdynamic", "-pthread", work / "who.c", "-o", work / "who"], check=True
+    )
     done = observe("entropy=audit", work / "who", rc=0)
     begins = sorted(v.split(" < ")[0] for v in done.about("audit.entropy"))
     assert begins == ["1x getrandom", "1x getrandom", "2x getrandom in another thread"]
@@ -420,7 +560,11 @@ def test_audit_tells_threads_apart(observe, work):
 
 def test_audit_of_python_changes_nothing(observe, script, run):
     import sys
-    job = script("job.py", "import os, random, sys, time\nx = os.urandom(4); y = random.random(); t = time.time()\nprint('done', len(os.listdir('/')) > 3)\nsys.exit(3)\n")
+
+    job = script(
+        "job.py",
+        "import os, random, sys, time\nx = os.urandom(4); y = random.random(); t = time.time()\nprint('done', len(os.listdir('/')) > 3)\nsys.exit(3)\n",
+    )
     done = observe("entropy=audit,clock=audit,dir-order=audit", sys.executable, job, rc=3)
     plain = run([sys.executable, job])
     assert (done.out, plain.rc) == (plain.out, 3)
@@ -430,16 +574,28 @@ def test_audit_of_python_changes_nothing(observe, script, run):
 
 
 def test_audit_is_bounded(observe, work):
-    calls = "\n".join(f"__attribute__((noinline)) void f{i}(void) {{ volatile time_t t = time(0); (void)t; }}" for i in range(400))
-    (work / "many.c").write_text("#include <time.h>\n" + calls + "\nint main(void) {" + "".join(f"f{i}();" for i in range(400)) + " return 0; }\n")
+    calls = "\n".join(
+        f"__attribute__((noinline)) void f{i}(void) {{ volatile time_t t = time(0); (void)t; }}"
+        for i in range(400)
+    )
+    (work / "many.c").write_text(
+        "#include <time.h>\n"
+        + calls
+        + "\nint main(void) {"
+        + "".join(f"f{i}();" for i in range(400))
+        + " return 0; }\n"
+    )
     subprocess.run(["gcc", "-O1", "-fno-ipa-icf", work / "many.c", "-o", work / "many"], check=True)
     done = observe("clock=audit", work / "many", rc=0)
     told = len(done.about("audit.clock"))
-    assert 100 <= told < 400 and done.about("audit.left_out") == [f"{400 - told} calls from further places"]
+    assert 100 <= told < 400 and done.about("audit.left_out") == [
+        f"{400 - told} calls from further places"
+    ]
     assert done.about("factor.clock") == ["audit, 400 calls"]
 
 
 # ---------------------------------------------------------------- notes, mistakes, limits
+
 
 def test_notes_reach_the_trace(tmp_path):
     run = Run(tmp_path, TWINRUN_FACTORS="clock=pin,entropy=pin:4,dir-order=audit")
@@ -449,27 +605,62 @@ def test_notes_reach_the_trace(tmp_path):
     assert set(traces) == {"main", "child 1", "child 2"}
     for t in traces.values():
         notes = dict(t.notes)
-        assert notes["factor.entropy"] == "pin 4, 0 calls" and notes["factor.clock"].startswith("pin 1700000000 by 1000 us, ")
+        assert notes["factor.entropy"] == "pin 4, 0 calls" and notes["factor.clock"].startswith(
+            "pin 1700000000 by 1000 us, "
+        )
         assert notes["factor.dir-order"] == "audit, 0 calls"
     # the trace's own clock is the real one
-    assert all(abs(t.header["start_realtime_ns"] - time.time_ns()) < 600e9 for t in traces.values() if "start_realtime_ns" in t.header)
+    assert all(
+        abs(t.header["start_realtime_ns"] - time.time_ns()) < 600e9
+        for t in traces.values()
+        if "start_realtime_ns" in t.header
+    )
 
 
-@pytest.mark.parametrize("bad", ["entropy", "entropy=", "entropy=pin:x", "entropy=pin:1:2", "speed=pin", "malloc-fill=pin:256", "noise=pin", "malloc-fill=audit",
-                                 "clock=pin:1:0", "dir-order=pin:3", "dir-order=vary:sideways", "noise=vary:1:11", "=", "x" * 5000])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "entropy",
+        "entropy=",
+        "entropy=pin:x",
+        "entropy=pin:1:2",
+        "speed=pin",
+        "malloc-fill=pin:256",
+        "noise=pin",
+        "malloc-fill=audit",
+        "clock=pin:1:0",
+        "dir-order=pin:3",
+        "dir-order=vary:sideways",
+        "noise=vary:1:11",
+        "=",
+        "x" * 5000,
+    ],
+)
 def test_what_is_not_understood_is_off_and_said(observe, program, bad):
     done = observe(f"dir-order=pin,{bad},entropy=pin:2", program("sources.c"), rc=5)
-    assert len(done.faults) == 1 and "was not understood and is off" in done.faults[0] and bad[:40] in done.faults[0]
+    assert (
+        len(done.faults) == 1
+        and "was not understood and is off" in done.faults[0]
+        and bad[:40] in done.faults[0]
+    )
     if not bad.startswith("entropy"):
         assert done.about("factor.entropy")[0].startswith("pin 2, ")
 
 
 def test_outside_a_run_nothing_happens(program):
-    env = {**{k: v for k, v in os.environ.items() if not k.startswith("TWINRUN")}, "LD_PRELOAD": f"{LIBRARY}:{HOT}",
-           "TWINRUN_FACTORS": "entropy=pin:7,malloc-fill=pin:3,clock=pin"}
-    a, b = (subprocess.run([program("sources.c")], env=env, capture_output=True, text=True) for _ in range(2))
+    env = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("TWINRUN")},
+        "LD_PRELOAD": f"{LIBRARY}:{HOT}",
+        "TWINRUN_FACTORS": "entropy=pin:7,malloc-fill=pin:3,clock=pin",
+    }
+    a, b = (
+        subprocess.run([program("sources.c")], env=env, capture_output=True, text=True)
+        for _ in range(2)
+    )
     assert a.returncode == 5 and not set(a.stdout.splitlines()) & set(b.stdout.splitlines())
-    shown = subprocess.run(["sh", "-c", "echo $TWINRUN_STREAM; date +%s"], env=env, capture_output=True, text=True).stdout.split("\n")
+    shown = subprocess.run(
+        ["sh", "-c", "echo $TWINRUN_STREAM; date +%s"], env=env, capture_output=True, text=True
+    ).stdout.split("\n")
     assert shown[0] == "" and abs(int(shown[1]) - time.time()) < 600
 
 
@@ -478,8 +669,12 @@ def test_an_emptied_environment_stays_empty(observe):
 
 
 def test_static_programs_are_out_of_reach(observe, work):
-    (work / "s.c").write_text("#include <stdio.h>\n#include <sys/random.h>\nint main(void) { unsigned long v; getrandom(&v, sizeof v, 0); printf(\"%lx\\n\", v); return 0; }\n")
-    if subprocess.run(["gcc", "-static", work / "s.c", "-o", work / "s"], capture_output=True).returncode:
+    (work / "s.c").write_text(
+        '#include <stdio.h>\n#include <sys/random.h>\nint main(void) { unsigned long v; getrandom(&v, sizeof v, 0); printf("%lx\\n", v); return 0; }\n'
+    )
+    if subprocess.run(
+        ["gcc", "-static", work / "s.c", "-o", work / "s"], capture_output=True
+    ).returncode:
         pytest.skip("no static libc")
     runs = [observe("entropy=pin:7", work / "s", rc=0) for _ in range(2)]
     assert runs[0].out != runs[1].out and runs[0].said == []
@@ -494,24 +689,41 @@ def test_a_static_cpp_library_is_out_of_reach(observe, program):
 
 def test_exec_begins_a_stream_of_its_own(observe, program):
     job = program("sources.c")
-    runs = [observe("entropy=pin:7", "sh", "-c", f"{job}; PATH=/nowhere:/nothing:$PATH env {job}; exec {job}", rc=5).out for _ in range(2)]
+    runs = [
+        observe(
+            "entropy=pin:7",
+            "sh",
+            "-c",
+            f"{job}; PATH=/nowhere:/nothing:$PATH env {job}; exec {job}",
+            rc=5,
+        ).out
+        for _ in range(2)
+    ]
     drawn = [line.split()[1] for line in runs[0].splitlines()]
     assert runs[0] == runs[1] and len(set(drawn)) == len(drawn) >= 27
 
 
 def test_all_at_once_neither_hangs_nor_fails(observe, program):
-    for factors in ("entropy=pin:7,clock=pin,dir-order=pin,malloc-fill=vary:3,noise=vary:3", "entropy=audit,clock=audit,dir-order=audit,malloc-fill=pin:0"):
+    for factors in (
+        "entropy=pin:7,clock=pin,dir-order=pin,malloc-fill=vary:3,noise=vary:3",
+        "entropy=audit,clock=audit,dir-order=audit,malloc-fill=pin:0",
+    ):
         done = observe(factors, program("stress.c"), hot=True, rc=0)
         assert len(done.about("factor.entropy")) == 61 and done.faults == []
 
 
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 def test_a_sanitizer_of_the_job_finds_nothing_of_ours(observe, program, sanitizer):
-    """A child of the job (the main program would be spared the preload): reports would change its exit code."""
+    """A child of the job (the main program would be spared the preload): reports would change its
+    exit code.
+    """
     job = program("threads.c", "-g", f"-fsanitize={sanitizer}")
     if subprocess.run([job], capture_output=True).returncode:
         pytest.skip(f"{sanitizer} sanitizer does not work here")
-    for factors in ("entropy=pin:7,clock=pin,dir-order=pin,malloc-fill=pin:0,noise=vary:1", "entropy=audit,clock=audit,malloc-fill=pin:0"):
+    for factors in (
+        "entropy=pin:7,clock=pin,dir-order=pin,malloc-fill=pin:0,noise=vary:1",
+        "entropy=audit,clock=audit,malloc-fill=pin:0",
+    ):
         done = observe(factors, "sh", "-c", f"{job}; exit $?", hot=True, rc=0)
         assert len(done.out.split()) == 13 and "Sanitizer" not in done.err
         assert done.about("factor.entropy")
@@ -520,23 +732,53 @@ def test_a_sanitizer_of_the_job_finds_nothing_of_ours(observe, program, sanitize
 
 def test_what_is_not_armed_costs_nothing_to_speak_of(program):
     """About 1 ns on an idle machine; the limit allows for a busy one."""
+
     def measured(*libraries):
-        env = {**{k: v for k, v in os.environ.items() if not k.startswith("TWINRUN")}, "LD_PRELOAD": ":".join(libraries)}
-        out = subprocess.run([program("cost.c", "-O2")], env=env, capture_output=True, text=True, check=True).stdout
+        env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("TWINRUN")},
+            "LD_PRELOAD": ":".join(libraries),
+        }
+        out = subprocess.run(
+            [program("cost.c", "-O2")], env=env, capture_output=True, text=True, check=True
+        ).stdout
         return {name: float(ns) for name, ns in (line.split() for line in out.splitlines())}
+
     bare_cost, first, both = measured(), measured(LIBRARY), measured(LIBRARY, HOT)
     for name, ns in bare_cost.items():
         assert first[name] < ns + 12 and both[name] < ns + 15, (bare_cost, first, both)
 
 
 def test_the_second_library_loads_into_old_systems():
-    symbols = subprocess.run(["objdump", "-T", HOT], capture_output=True, text=True, check=True).stdout
+    symbols = subprocess.run(
+        ["objdump", "-T", HOT], capture_output=True, text=True, check=True
+    ).stdout
     versions = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", symbols)}
     assert versions and max(versions) <= (2, 17) and "GLIBC_PRIVATE" not in symbols
-    given = {line.split()[-1] for line in symbols.splitlines() if re.search(r"\s\.(text|data|bss)\s", line)}
-    assert given == {"tw_hot_here", "malloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "valloc", "posix_memalign", "pthread_mutex_lock",
-                     "pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait",
-                     "pthread_cond_signal", "pthread_cond_broadcast", "pthread_barrier_wait", "sem_wait"}
+    given = {
+        line.split()[-1]
+        for line in symbols.splitlines()
+        if re.search(r"\s\.(text|data|bss)\s", line)
+    }
+    assert given == {
+        "tw_hot_here",
+        "malloc",
+        "realloc",
+        "reallocarray",
+        "memalign",
+        "aligned_alloc",
+        "valloc",
+        "posix_memalign",
+        "pthread_mutex_lock",
+        "pthread_rwlock_rdlock",
+        "pthread_rwlock_wrlock",
+        "pthread_cond_wait",
+        "pthread_cond_timedwait",
+        "pthread_cond_clockwait",
+        "pthread_cond_signal",
+        "pthread_cond_broadcast",
+        "pthread_barrier_wait",
+        "sem_wait",
+    }
 
 
 # ---------------------------------------------------------------- watch
@@ -561,14 +803,25 @@ def test_watch_says_what_was_met(observe, work):
     def met(*words):
         run = observe("", PYTHONS[0], "watched.py", *words, rc=0, env={"TWINRUN_WATCH": "1"})
         assert run.about("factor.entropy") == [] and run.faults == []
-        return {key: run.about("watch." + key) for key in ("libraries", "entropy", "clock", "dir-order", "python")}
+        return {
+            key: run.about("watch." + key)
+            for key in ("libraries", "entropy", "clock", "dir-order", "python")
+        }
 
     plain = met()
-    assert plain == met() and plain["libraries"] == ["python"] and plain["python"] == ["hash=random"]
+    assert (
+        plain == met() and plain["libraries"] == ["python"] and plain["python"] == ["hash=random"]
+    )
     for key in ("entropy", "clock"):
         assert int(met(key)[key][0]) == int(plain[key][0]) + 1
-    assert met("list")["dir-order"] != plain["dir-order"] and met("list")["dir-order"] == met("list")["dir-order"]
-    assert " random=" in met("random")["python"][0] and met("random")["python"] != met("random")["python"]
+    assert (
+        met("list")["dir-order"] != plain["dir-order"]
+        and met("list")["dir-order"] == met("list")["dir-order"]
+    )
+    assert (
+        " random=" in met("random")["python"][0]
+        and met("random")["python"] != met("random")["python"]
+    )
     assert len(met("fork")["libraries"]) == 2, "a forked child speaks for itself"
     unwatched = observe("", PYTHONS[0], "watched.py", "clock", rc=0)
     assert [key for key, _ in unwatched.said if key.startswith("watch.")] == []

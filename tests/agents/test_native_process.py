@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native agent in processes of every kind: what the user sees is unchanged, and what happened is in the traces."""
+"""The native agent in processes of every kind: what the user sees is unchanged, and what happened
+is in the traces.
+"""
+
 import fcntl
 import os
 import shutil
@@ -10,8 +13,22 @@ import time
 import pytest
 from native import JOB, LIBRARY, RUN_ID, Run, bare, clean_environment
 
-MODES = ["plain", "names", "threads", "forks", "grandchild", "leave", "leave-iso", "leave-quickly", "leave-from-handler", "twice",
-         "vforks", "raw-clone", "errno", "cancelled"]
+MODES = [
+    "plain",
+    "names",
+    "threads",
+    "forks",
+    "grandchild",
+    "leave",
+    "leave-iso",
+    "leave-quickly",
+    "leave-from-handler",
+    "twice",
+    "vforks",
+    "raw-clone",
+    "errno",
+    "cancelled",
+]
 
 
 def outcome(result):
@@ -39,13 +56,19 @@ def test_records_of_a_plain_program(tmp_path):
     assert trace.header["run_id"] == RUN_ID and trace.header["closed"] and trace.header["tail"] == 0
     assert [s["records"] for s in trace.steps] == [2] * 5
     batches = [r for r in trace.records if r["kind"] == "batch"]
-    assert [(r["step"], r["name"], r["shape"], r["dtype"], r["phase"]) for r in batches] == [(s, "x", [16, 16], "f32", "data") for s in range(5)]
+    assert [(r["step"], r["name"], r["shape"], r["dtype"], r["phase"]) for r in batches] == [
+        (s, "x", [16, 16], "f32", "data") for s in range(5)
+    ]
     # sum of v + i over i < 256, and each step's values differ
     assert [r["stats"]["sum"] for r in batches] == [256 * s + 255 * 256 / 2 for s in range(5)]
     assert len({r["digest"] for r in batches}) == 5
     # equal bytes under another name and shape: equal raw digest
-    assert [r["digest"] for r in trace.records if r["kind"] == "weight"] == [r["digest"] for r in batches]
-    assert all(r["site"].endswith(" in step") and "native_job.c:" in r["site"] for r in trace.records)
+    assert [r["digest"] for r in trace.records if r["kind"] == "weight"] == [
+        r["digest"] for r in batches
+    ]
+    assert all(
+        r["site"].endswith(" in step") and "native_job.c:" in r["site"] for r in trace.records
+    )
 
 
 def test_names_scopes_and_bad_tensors(tmp_path):
@@ -56,9 +79,15 @@ def test_names_scopes_and_bad_tensors(tmp_path):
     for r in records:
         by_name.setdefault(r["name"], []).append(r)
     kinds = [(r["phase"], r["kind"], r["name"]) for r in records[:7]]
-    assert kinds == [("init", "weight", "w"), ("forward", "loss", "loss"), ("backward", "gradient", "w"),
-                     ("backward", "gradient (local)", "w"), ("output", "value", "plain"), ("output", "value", "odd:prefix"),
-                     ("data", "batch", "batch")]
+    assert kinds == [
+        ("init", "weight", "w"),
+        ("forward", "loss", "loss"),
+        ("backward", "gradient", "w"),
+        ("backward", "gradient (local)", "w"),
+        ("output", "value", "plain"),
+        ("output", "value", "odd:prefix"),
+        ("data", "batch", "batch"),
+    ]
     assert records[3]["offset"] == 8 and records[3]["flags"] & 4
     assert [r["occurrence"] for r in by_name["n" * 299]] == [0, 1]
     scopes = [r["scope"] for r in by_name["scoped"]]
@@ -84,12 +113,19 @@ def test_threads_keep_their_roles(tmp_path):
 
 
 def test_threads_give_equal_traces(tmp_path):
-    """Whatever the threads' timing, what was observed is the same: key and value, sequence left out."""
+    """Whatever the threads' timing, what was observed is the same: key and value, sequence left
+    out.
+    """
     seen = []
     for i in range(3):
         run = Run(tmp_path / str(i))
         run.start(JOB, "threads")
-        seen.append(sorted((r["role"], r["name"], r["occurrence"], r["digest"]) for r in run.traces()["main"].records))
+        seen.append(
+            sorted(
+                (r["role"], r["name"], r["occurrence"], r["digest"])
+                for r in run.traces()["main"].records
+            )
+        )
     assert seen[0] == seen[1] == seen[2]
 
 
@@ -100,7 +136,12 @@ def test_forked_children_have_their_own_files(tmp_path):
     assert set(traces) == {"main", "child 1", "child 2"}
     assert all(t.header["closed"] for t in traces.values())
     assert [r["stats"]["sum"] - 32640 for r in traces["main"].records] == [256, 256, 512, 512]
-    assert [r["stats"]["sum"] - 32640 for r in traces["child 1"].records] == [2560, 2560, 2816, 2816]
+    assert [r["stats"]["sum"] - 32640 for r in traces["child 1"].records] == [
+        2560,
+        2560,
+        2816,
+        2816,
+    ]
     assert traces["child 2"].header["steps"] == 2
     # the third child recorded nothing, and is known to be armed all the same
     assert len({pid for pid, *_ in run.processes()}) == 4
@@ -126,7 +167,8 @@ def test_exit_from_a_signal_handler_inside_a_record(tmp_path):
     for i in range(5):
         run = Run(tmp_path / str(i))
         assert run.start(JOB, "leave-from-handler", timeout=20).returncode == 11
-        trace = run.traces(whole=False)["main"]  # the drain thread may have been in the middle of a block, as under SIGKILL
+        # the drain thread may have been in the middle of a block, as under SIGKILL
+        trace = run.traces(whole=False)["main"]
         assert len(trace.records) > 0
 
 
@@ -156,7 +198,10 @@ def test_exec_seals_and_the_new_image_has_its_own_file(tmp_path):
     before, after = traces[f"0.{pid}.twt"], traces[f"0.{pid}-2.twt"]
     assert before.header["steps"] == 2 and len(before.records) == 4
     assert after.header["closed"] and after.header["steps"] == 5
-    assert [(p, a.split(" ")[0]) for p, _, _, a in run.processes()] == [(int(pid), JOB), (int(pid), "again")]
+    assert [(p, a.split(" ")[0]) for p, _, _, a in run.processes()] == [
+        (int(pid), JOB),
+        (int(pid), "again"),
+    ]
 
 
 def test_vfork_children_leave_the_trace_alone(tmp_path):
@@ -193,8 +238,15 @@ def test_cancelled_threads_hold_no_lock(tmp_path):
 
 # ---- the folder goes away
 
+
 def interfere(run, tmp_path, action):
-    job = subprocess.Popen([JOB, "slow"], env=run.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    job = subprocess.Popen(
+        [JOB, "slow"],
+        env=run.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert job.stdout.readline() == b"now\n"
     action()
     out, err = job.communicate(b"\n", timeout=120)
@@ -230,7 +282,12 @@ def test_no_folder_for_traces_is_a_told_fault(tmp_path):
 def small_disk(tmp_path):
     place = tmp_path / "disk"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True).returncode != 0:
+    if (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True
+        ).returncode
+        != 0
+    ):
         pytest.skip("mounting a small file system is not permitted here")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
@@ -255,10 +312,13 @@ def test_the_disk_is_full(small_disk):
 
 # ---- environment
 
+
 def test_without_a_run_folder_nothing_happens(tmp_path):
     environment = clean_environment()
     environment.update(LD_PRELOAD=LIBRARY, TWINRUN_LEVEL="ops")
-    result = subprocess.run([JOB, "plain"], env=environment, capture_output=True, cwd=tmp_path, timeout=60)
+    result = subprocess.run(
+        [JOB, "plain"], env=environment, capture_output=True, cwd=tmp_path, timeout=60
+    )
     assert outcome(result) == outcome(bare(JOB, "plain"))
     assert os.listdir(tmp_path) == []
 
@@ -271,16 +331,27 @@ def test_no_file_before_the_first_record(tmp_path):
     assert any(argv == "cat" for *_, argv in run.processes())
 
 
-@pytest.mark.parametrize("variables,rank,world", [
-    ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, 3, 8),
-    ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}, 2, 4),
-    ({"PMI_RANK": "1", "PMI_SIZE": "2"}, 1, 2),
-    ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1"}, 5, 6),
-    ({"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, 1, 2),
-    ({"LOCAL_RANK": "7"}, 0, 1),
-    ({"RANK": "x", "WORLD_SIZE": "2"}, 0, 1),
-    ({"RANK": "4", "WORLD_SIZE": "2"}, 4, 5),
-])
+@pytest.mark.parametrize(
+    "variables,rank,world",
+    [
+        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, 3, 8),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "2",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+            },
+            2,
+            4,
+        ),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, 1, 2),
+        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1"}, 5, 6),
+        ({"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, 1, 2),
+        ({"LOCAL_RANK": "7"}, 0, 1),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, 0, 1),
+        ({"RANK": "4", "WORLD_SIZE": "2"}, 4, 5),
+    ],
+)
 def test_rank_comes_from_the_launcher(tmp_path, variables, rank, world):
     run = Run(tmp_path, **variables)
     run.start(JOB, "plain")
@@ -315,8 +386,15 @@ def test_sketches(tmp_path, every, steps):
 def test_progress(tmp_path):
     run = Run(tmp_path, RANK="2", WORLD_SIZE="4")
     run.start(JOB, "plain")
-    slot, = run.slots()
-    assert (slot["rank"], slot["steps"], slot["records"], slot["dropped"], slot["state"], slot["kind"]) == (2, 5, 10, 0, 2, 1)
+    (slot,) = run.slots()
+    assert (
+        slot["rank"],
+        slot["steps"],
+        slot["records"],
+        slot["dropped"],
+        slot["state"],
+        slot["kind"],
+    ) == (2, 5, 10, 0, 2, 1)
     assert 0 < slot["observer_ns"] < 1e9
 
 
@@ -329,25 +407,29 @@ def test_more_processes_than_slots(tmp_path):
 
 
 def test_a_slot_that_another_process_takes_at_this_moment(tmp_path):
-    """It is passed over, whatever holds that process up: nobody goes without a slot for it (--steps would wait for ever)."""
+    """It is passed over, whatever holds that process up: nobody goes without a slot for it (--steps
+    would wait for ever).
+    """
     run = Run(tmp_path)
     with open(tmp_path / "progress", "wb+") as f:
         f.truncate(64 * 64)
         fcntl.flock(f, fcntl.LOCK_EX)
         fcntl.lockf(f, fcntl.LOCK_EX, 64, 0)
         run.start(JOB, "plain")
-        slot, = run.slots()
+        (slot,) = run.slots()
         assert slot["steps"] == 5 and f.read(64) == bytes(64)
 
 
 def test_progress_is_visible_while_the_job_runs(tmp_path):
     run = Run(tmp_path)
-    job = subprocess.Popen([JOB, "slow"], env=run.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    job = subprocess.Popen(
+        [JOB, "slow"], env=run.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert job.stdout.readline() == b"now\n"
     deadline = time.monotonic() + 30
     while run.slots()[0]["steps"] != 4 and time.monotonic() < deadline:
         time.sleep(0.01)
-    slot, = run.slots()
+    (slot,) = run.slots()
     assert slot["pid"] == job.pid and slot["steps"] == 4 and slot["state"] == 1
     job.communicate(b"\n", timeout=120)
 
@@ -355,5 +437,5 @@ def test_progress_is_visible_while_the_job_runs(tmp_path):
 def test_control_characters_and_long_arguments(tmp_path):
     run = Run(tmp_path)
     run.start(JOB, "plain", "a\nb\x1b[31m", "x" * 100000)
-    line, = run.lines("processes")
+    (line,) = run.lines("processes")
     assert len(line) < 4000 and "a?b?[31m" in line

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded trainer: diverges in arrival order, repeats when ordered, and its trace shows where."""
+"""The embedded trainer: diverges in arrival order, repeats when ordered, and its trace
+shows where.
+"""
+
 import os
 
 import pytest
@@ -15,12 +18,18 @@ def weights(path, *options):
 
 
 def first_difference(a, b):
-    """(step, phase, kind, name) of the first step in which a record differs, and everything that differs there."""
+    """(step, phase, kind, name) of the first step in which a record differs, and everything that
+    differs there.
+    """
+
     def by_step(trace):
         steps = {}
         for r in trace.records:
-            steps.setdefault(r["step"], {})[(r["phase"], r["kind"], r["name"], r["scope"], r["role"], r["occurrence"])] = r["digest"]
+            steps.setdefault(r["step"], {})[
+                (r["phase"], r["kind"], r["name"], r["scope"], r["role"], r["occurrence"])
+            ] = r["digest"]
         return steps
+
     x, y = by_step(a), by_step(b)
     assert x.keys() == y.keys()
     for step in sorted(x):
@@ -42,7 +51,9 @@ def test_runs_differ_and_ordered_runs_do_not(tmp_path):
     parted = sum(a != b for a, b in zip(files, files[1:]))
     assert parted >= 0.95 * PAIRS
     assert len({weights(tmp_path / f"o{i}", "--ordered") for i in range(PAIRS)}) == 1
-    assert weights(tmp_path / "seed", "--ordered", "--seed", "2") != weights(tmp_path / "o", "--ordered")
+    assert weights(tmp_path / "seed", "--ordered", "--seed", "2") != weights(
+        tmp_path / "o", "--ordered"
+    )
 
 
 def test_watching_does_not_hide_the_divergence(tmp_path):
@@ -53,20 +64,37 @@ def test_watching_does_not_hide_the_divergence(tmp_path):
         assert step < 100
         # the sums part first: what went into them was equal
         assert ("backward", "gradient", "w1") in what
-        assert not any(phase in ("data", "init", "rng") or kind == "gradient (local)" for phase, kind, _ in what)
+        assert not any(
+            phase in ("data", "init", "rng") or kind == "gradient (local)"
+            for phase, kind, _ in what
+        )
 
 
 def test_ordered_traces_are_equal(tmp_path):
     traces = [observed(tmp_path / str(i), "--ordered", "--steps", "60") for i in range(3)]
-    assert first_difference(traces[0], traces[1]) is None and first_difference(traces[0], traces[2]) is None
+    assert (
+        first_difference(traces[0], traces[1]) is None
+        and first_difference(traces[0], traces[2]) is None
+    )
     kinds = {r["kind"] for r in traces[0].records}
-    assert {"batch", "indices", "state", "weight", "activation", "gradient (local)", "gradient", "loss"} <= kinds
+    assert {
+        "batch",
+        "indices",
+        "state",
+        "weight",
+        "activation",
+        "gradient (local)",
+        "gradient",
+        "loss",
+    } <= kinds
 
 
 def test_the_agent_changes_no_bit(tmp_path):
     alone = weights(tmp_path / "alone", "--ordered")
     run = Run(tmp_path / "run")
-    result = run.start(TRAINER, "--quiet", "--steps", "150", "--ordered", "--checkpoint", str(tmp_path / "armed"))
+    result = run.start(
+        TRAINER, "--quiet", "--steps", "150", "--ordered", "--checkpoint", str(tmp_path / "armed")
+    )
     assert result.returncode == 0 and (tmp_path / "armed").read_bytes() == alone
     assert result.stdout == bare(TRAINER, "--quiet", "--steps", "150", "--ordered").stdout
 
@@ -79,8 +107,18 @@ def test_any_number_of_threads_learns(tmp_path, threads):
     assert accuracy > 65
 
 
-@pytest.mark.parametrize("options,code", [(["--steps", "x"], 2), (["--threads", "0"], 2), (["--threads", "65"], 2), (["extra"], 2),
-                                          (["--nonsense"], 2), (["--data", "/nonexistent"], 1), (["--help"], 0)])
+@pytest.mark.parametrize(
+    "options,code",
+    [
+        (["--steps", "x"], 2),
+        (["--threads", "0"], 2),
+        (["--threads", "65"], 2),
+        (["extra"], 2),
+        (["--nonsense"], 2),
+        (["--data", "/nonexistent"], 1),
+        (["--help"], 0),
+    ],
+)
 def test_bad_use(options, code):
     result = bare(TRAINER, *options)
     assert result.returncode == code and (result.stdout if code == 0 else result.stderr)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person is told to do next, in PyTorch jobs: `check --resume-with`, the zoom of scratch copies, suggestions that can be pasted."""
+"""What a person is told to do next, in PyTorch jobs: `check --resume-with`, the zoom of scratch
+copies, suggestions that can be pasted.
+"""
+
 import shlex
 
 import pytest
@@ -42,11 +45,15 @@ def test_resume_with_names_what_the_seam_lost(twinrun, python, work):
     (work / "job.py").write_text(RESUMED)
     job = [python, "job.py"]
     resume = shlex.join([*job, "--resume"])
-    lost = twinrun("check", "-q", "--json", "--no-zoom", "--runs", "2", "--resume-with", resume, "--", *job)
+    lost = twinrun(
+        "check", "-q", "--json", "--no-zoom", "--runs", "2", "--resume-with", resume, "--", *job
+    )
     assert lost.rc == 1, lost
     first = lost.json["first"]
     assert first["kind"] == "moment" and first["name"].endswith("momentum_buffer"), lost
-    whole = twinrun("check", "-q", "--json", "--runs", "2", "--resume-with", resume + " --whole", "--", *job)
+    whole = twinrun(
+        "check", "-q", "--json", "--runs", "2", "--resume-with", resume + " --whole", "--", *job
+    )
     assert (whole.rc, whole.json["outcome"]) == (0, "same"), whole
     assert not (work / "state.pt").exists(), "a run has written into the job's own folder"
 
@@ -54,24 +61,41 @@ def test_resume_with_names_what_the_seam_lost(twinrun, python, work):
 def test_a_zoom_that_takes_too_long_leaves_the_verdict_as_it_was(twinrun, python, work):
     (work / "job.py").write_text(NOISY)
     plain = twinrun("check", "-q", "--json", "--no-zoom", "--runs", "2", "--", python, "job.py")
-    done = twinrun("check", "-q", "--json", "--zoom-time", "1", "--runs", "2", "--", python, "job.py")
+    done = twinrun(
+        "check", "-q", "--json", "--zoom-time", "1", "--runs", "2", "--", python, "job.py"
+    )
     assert done.rc == plain.rc == 1, done
     same = ("step_a", "phase", "kind", "name", "op", "role")
-    assert [done.json["first"].get(k) for k in same] == [plain.json["first"].get(k) for k in same], done
-    cut = [note for note in done.json["notes"] if note.startswith("zoom: cut short at its limit of 1")]
-    assert cut and "before it named an operation; --zoom-time gives it more, and twinrun zoom on the two runs has no limit" in cut[0], done.json["notes"]
+    assert [done.json["first"].get(k) for k in same] == [
+        plain.json["first"].get(k) for k in same
+    ], done
+    cut = [
+        note for note in done.json["notes"] if note.startswith("zoom: cut short at its limit of 1")
+    ]
+    assert (
+        cut
+        and "before it named an operation; --zoom-time gives it more, and twinrun zoom on the two runs has no limit"
+        in cut[0]
+    ), done.json["notes"]
 
 
 def test_suggestions_after_runs_in_scratch_copies(twinrun, python, work):
     (work / "job.py").write_text(NOISY)
     done = twinrun("check", "-q", "--no-zoom", "--runs", "2", "--fresh-dir", "--", python, "job.py")
     assert done.rc == 1, done
-    zoom = next(line[line.index("twinrun zoom"):] for line in done.out.splitlines() if "twinrun zoom" in line)
+    zoom = next(
+        line[line.index("twinrun zoom") :]
+        for line in done.out.splitlines()
+        if "twinrun zoom" in line
+    )
     assert zoom.startswith("twinrun zoom --window ") and " --fresh-dir " in zoom, done
     pasted = twinrun(*shlex.split(zoom.split("   ")[0])[1:])
     assert pasted.rc == 1 and "aten::" in pasted.out, pasted
     refused = twinrun("zoom", "last~3", "last~2")
-    assert refused.rc == 2 and "scratch copy" in refused.err and "--fresh-dir --window" in refused.err, refused
+    assert (
+        refused.rc == 2 and "scratch copy" in refused.err and "--fresh-dir --window" in refused.err
+    ), refused
+
 
 UNSEEDED = """
 import torch
@@ -90,7 +114,9 @@ for step in range(3):
 
 
 def test_the_line_that_draws_is_the_headline(twinrun, python, work):
-    """Nobody seeded torch: the finding is its generator, and the place is the user's line that drew from it first."""
+    """Nobody seeded torch: the finding is its generator, and the place is the user's line that drew
+    from it first.
+    """
     (work / "job.py").write_text(UNSEEDED)
     done = twinrun("check", "-q", "--github", "--runs", "2", "--", python, "job.py")
     assert done.rc == 1, done
@@ -99,16 +125,24 @@ def test_the_line_that_draws_is_the_headline(twinrun, python, work):
     assert "torch was drawn from before any seed was set" in done.out, done
 
 
-TWICE = NOISY.replace("import os", "import os, pathlib").replace(
-    "noise = ", "noise = 1 if calls > 2 or not calls else ").replace("for step in", """count = pathlib.Path("count")
+TWICE = (
+    NOISY.replace("import os", "import os, pathlib")
+    .replace("noise = ", "noise = 1 if calls > 2 or not calls else ")
+    .replace(
+        "for step in",
+        """count = pathlib.Path("count")
 count.write_text(count.read_text() + "x" if count.exists() else "x")
 calls = len(count.read_text())
-for step in""")
+for step in""",
+    )
+)
 
 
 def test_a_zoom_into_what_no_longer_parts_says_so(twinrun, python, work):
     (work / "job.py").write_text(TWICE)
-    done = twinrun("check", "-q", "--json", "--runs", "2", "--ignore", "file:count", "--", python, "job.py")
+    done = twinrun(
+        "check", "-q", "--json", "--runs", "2", "--ignore", "file:count", "--", python, "job.py"
+    )
     assert done.rc == 1, done
     said = "zoom: 3 reruns of step 1 at operation level did not part: it is rare, or watching every operation hides it"
     assert said in done.json["notes"], done
@@ -116,8 +150,15 @@ def test_a_zoom_into_what_no_longer_parts_says_so(twinrun, python, work):
 
 @pytest.mark.skipif(not FULL, reason="spends 60 s on purpose: with --full")
 def test_a_zoom_that_is_cut_in_its_replay_says_what_is_missing(twinrun, python, work):
-    (work / "job.py").write_text(NOISY + "    if 'TWINRUN_ZOOM_OP' in os.environ:\n        __import__('time').sleep(300)\n")
-    done = twinrun("check", "-q", "--json", "--zoom-time", "60", "--runs", "2", "--", python, "job.py")
+    (work / "job.py").write_text(
+        NOISY + "    if 'TWINRUN_ZOOM_OP' in os.environ:\n        __import__('time').sleep(300)\n"
+    )
+    done = twinrun(
+        "check", "-q", "--json", "--zoom-time", "60", "--runs", "2", "--", python, "job.py"
+    )
     assert done.rc == 1, done
-    assert any("zoom: cut short" in note and ", without replays of what it names; --zoom-time gives it more" in note
-               for note in done.json["notes"]), done.json["notes"]
+    assert any(
+        "zoom: cut short" in note
+        and ", without replays of what it names; --zoom-time gives it more" in note
+        for note in done.json["notes"]
+    ), done.json["notes"]

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work buffers are no results: what is compared of an operation is the same wherever its memory came from, and when it runs again."""
+"""Work buffers are no results: what is compared of an operation is the same wherever its memory
+came from, and when it runs again.
+"""
+
 import json
 import os
 
 from conftest import ROOT
 
-# Every operation of the catalogue and of the usual layers, on one thread: digests of its outputs, and of the same call made again.
+# Every operation of the catalogue and of the usual layers, on one thread: digests of its outputs,
+# and of the same call made again.
 CALLS = """
 import importlib.util, hashlib, json, sys
 import torch
@@ -71,17 +75,27 @@ print(json.dumps([found, again]))
 def calls(run, python, tmp_path, table, fill):
     job = tmp_path / "calls.py"
     job.write_text(CALLS)
-    done = run([python, "-W", "ignore", job, ROOT / "python" / "twinrun", table], env=dict(os.environ, MALLOC_PERTURB_=fill), timeout=600)
+    done = run(
+        [python, "-W", "ignore", job, ROOT / "python" / "twinrun", table],
+        env=dict(os.environ, MALLOC_PERTURB_=fill),
+        timeout=600,
+    )
     assert done.rc == 0, done
     return json.loads(done.out)
 
 
 def test_what_is_compared_does_not_depend_on_where_memory_came_from(run, python, tmp_path):
-    (one, again), (other, _) = (calls(run, python, tmp_path, "table", fill) for fill in ("85", "170"))
+    (one, again), (other, _) = (
+        calls(run, python, tmp_path, "table", fill) for fill in ("85", "170")
+    )
     assert len(one) > 500 and [name for name, _ in one] == [name for name, _ in other]
     assert not {name for (name, x), (_, y) in zip(one, other) if x != y}
     assert not again, "a replay on equal inputs must agree"
-    assert {name for name, _ in one} >= {"aten::mkldnn_rnn_layer", "aten::native_batch_norm", "aten::bernoulli_"}
+    assert {name for name, _ in one} >= {
+        "aten::mkldnn_rnn_layer",
+        "aten::native_batch_norm",
+        "aten::bernoulli_",
+    }
 
 
 def test_without_the_table_a_workspace_would_look_like_a_result(run, python, tmp_path):
@@ -112,8 +126,12 @@ for step in range(3):
 """
 
 
-def test_recurrent_layers_attention_and_norms_are_the_same_at_operation_level(twinrun, python, work):
+def test_recurrent_layers_attention_and_norms_are_the_same_at_operation_level(
+    twinrun, python, work
+):
     job = work / "job.py"
     job.write_text(JOB)
-    done = twinrun("check", "--json", "--runs", "2", "--level", "ops", "--", python, job, timeout=600)
+    done = twinrun(
+        "check", "--json", "--runs", "2", "--level", "ops", "--", python, job, timeout=600
+    )
     assert done.rc == 0 and done.json["outcome"] == "same", done

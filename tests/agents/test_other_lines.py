@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chosen lines get other values from a pinned factor (`TWINRUN_OTHER_LINES`), and no other line notices."""
+"""Chosen lines get other values from a pinned factor (`TWINRUN_OTHER_LINES`), and no other line
+notices.
+"""
+
 import os
 
 import pytest
@@ -38,11 +41,15 @@ print(time.time())
 
 
 def printed(twinrun, script, home, text, factor, lines):
-    """What the job prints under the pin of `factor` when `lines` get other values, and how many calls that were."""
+    """What the job prints under the pin of `factor` when `lines` get other values, and how many
+    calls that were.
+    """
     script("job.py", text)
     env = dict(os.environ, TWINRUN_FACTORS=factor)
     if lines:
-        env["TWINRUN_OTHER_LINES"] = "\t".join([factor.partition("=")[0]] + ["job.py:%d" % line for line in lines])
+        env["TWINRUN_OTHER_LINES"] = "\t".join(
+            [factor.partition("=")[0]] + ["job.py:%d" % line for line in lines]
+        )
     done = twinrun("record", "-q", "--", "python3", "job.py", env=env)
     assert done.rc == 0, done
     newest = max((home / "runs").iterdir(), key=lambda run: run.stat().st_mtime_ns)
@@ -50,7 +57,10 @@ def printed(twinrun, script, home, text, factor, lines):
     return done.out, [value for *_, key, value in said if key == "other.answered"]
 
 
-@pytest.mark.parametrize("lines, other", [((4,), {0}), ((3,), {2}), ((6,), set()), ((9,), {4}), ((12,), {5}), ((5, 15), {1, 6})])
+@pytest.mark.parametrize(
+    "lines, other",
+    [((4,), {0}), ((3,), {2}), ((6,), set()), ((9,), {4}), ((12,), {5}), ((5, 15), {1, 6})],
+)
 def test_entropy(twinrun, script, home, lines, other):
     plain, _ = printed(twinrun, script, home, ENTROPY, "entropy=pin:0", ())
     changed, answered = printed(twinrun, script, home, ENTROPY, "entropy=pin:0", lines)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pack, verify, audit and replay end to end: what was packed on one checkout runs again without it, and hostile packages do nothing.
+"""pack, verify, audit and replay end to end: what was packed on one checkout runs again without it,
+and hostile packages do nothing.
 
-Independent of us: git, sha256sum and openssl on what was written; with TWINRUN_FULL=1 also bagit.py, the rocrate package, pip and PyTorch.
+Independent of us: git, sha256sum and openssl on what was written; with TWINRUN_FULL=1 also
+bagit.py, the rocrate package, pip and PyTorch.
 """
+
 import base64
 import hashlib
 import json
@@ -20,30 +23,71 @@ AREAS = ["code", "data", "environment", "configuration", "seeds"]
 
 
 def git(folder, *words):
-    who = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always", "-c", "init.defaultBranch=trunk"]
-    return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+    who = [
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b.c",
+        "-c",
+        "protocol.file.allow=always",
+        "-c",
+        "init.defaultBranch=trunk",
+    ]
+    return subprocess.run(
+        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def repack(package):
-    """Makes the manifests say what the folder holds: what somebody would do who changes a package."""
+    """Makes the manifests say what the folder holds: what somebody would do who changes
+    a package.
+    """
+
     def sha(path):
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    files = sorted((p for p in (package / "data").rglob("*") if p.is_file() or p.is_symlink()), key=lambda p: os.fsencode(p.relative_to(package)))
+
+    files = sorted(
+        (p for p in (package / "data").rglob("*") if p.is_file() or p.is_symlink()),
+        key=lambda p: os.fsencode(p.relative_to(package)),
+    )
     files = [f for f in files if not f.is_symlink()]
-    later = [line.split(" ") for line in (package / "fetch.txt").read_text().splitlines()] if (package / "fetch.txt").exists() else []
-    listed = dict(line.split("  ", 1)[::-1] for line in (package / "manifest-sha256.txt").read_text().splitlines())
+    later = (
+        [line.split(" ") for line in (package / "fetch.txt").read_text().splitlines()]
+        if (package / "fetch.txt").exists()
+        else []
+    )
+    listed = dict(
+        line.split("  ", 1)[::-1]
+        for line in (package / "manifest-sha256.txt").read_text().splitlines()
+    )
     lines = {str(f.relative_to(package)): sha(f) for f in files}
     lines.update({path: listed[path] for _, _, path in later})
-    (package / "manifest-sha256.txt").write_text("".join(f"{lines[k]}  {k}\n" for k in sorted(lines, key=os.fsencode)))
-    info = [line for line in (package / "bag-info.txt").read_text().splitlines() if not line.startswith("Payload-Oxum")]
+    (package / "manifest-sha256.txt").write_text(
+        "".join(f"{lines[k]}  {k}\n" for k in sorted(lines, key=os.fsencode))
+    )
+    info = [
+        line
+        for line in (package / "bag-info.txt").read_text().splitlines()
+        if not line.startswith("Payload-Oxum")
+    ]
     size = sum(f.stat().st_size for f in files) + sum(int(n) for _, n, _ in later)
-    (package / "bag-info.txt").write_text("\n".join(info + [f"Payload-Oxum: {size}.{len(lines)}"]) + "\n")
-    tags = sorted(p.name for p in package.iterdir() if p.is_file() and p.name not in ("tagmanifest-sha256.txt", "signature.dsse.json"))
-    (package / "tagmanifest-sha256.txt").write_text("".join(f"{sha(package / t)}  {t}\n" for t in tags))
+    (package / "bag-info.txt").write_text(
+        "\n".join(info + [f"Payload-Oxum: {size}.{len(lines)}"]) + "\n"
+    )
+    tags = sorted(
+        p.name
+        for p in package.iterdir()
+        if p.is_file() and p.name not in ("tagmanifest-sha256.txt", "signature.dsse.json")
+    )
+    (package / "tagmanifest-sha256.txt").write_text(
+        "".join(f"{sha(package / t)}  {t}\n" for t in tags)
+    )
 
 
 def make_job(build, work, tmp_path):
-    """A C trainer in a checkout: a changed file, a submodule with a change, untracked files, a program that git ignores; data beside it."""
+    """A C trainer in a checkout: a changed file, a submodule with a change, untracked files, a
+    program that git ignores; data beside it.
+    """
     module = tmp_path / "module"
     module.mkdir()
     git(module, "init", "-q")
@@ -93,10 +137,18 @@ def packed(build, tmp_path_factory):
     work = folder / "work"
     work.mkdir()
     data = make_job(build, work, folder)[1]
-    env = clean_environment({"TWINRUN_HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "cache")})
+    env = clean_environment(
+        {"TWINRUN_HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "cache")}
+    )
 
     def call(*words):
-        r = subprocess.run([str(build / "cmd" / "twinrun"), *words], cwd=work, env=env, capture_output=True, text=True)
+        r = subprocess.run(
+            [str(build / "cmd" / "twinrun"), *words],
+            cwd=work,
+            env=env,
+            capture_output=True,
+            text=True,
+        )
         assert r.returncode == 0, r.stdout + r.stderr
         return r.stdout
 
@@ -116,7 +168,11 @@ def package(packed, tmp_path):
 
 
 def test_the_two_commands_of_the_readme(twinrun, run, build, packed, package):
-    commands = [line.strip().split() for line in (package / "README.md").read_text().splitlines() if line.startswith("    twinrun ")]
+    commands = [
+        line.strip().split()
+        for line in (package / "README.md").read_text().splitlines()
+        if line.startswith("    twinrun ")
+    ]
     assert [c[:3] for c in commands] == [["twinrun", "verify", "."], ["twinrun", "replay", "."]]
     for c in commands:
         r = run([str(build / "cmd" / "twinrun"), *c[1:]], cwd=package)
@@ -124,7 +180,15 @@ def test_the_two_commands_of_the_readme(twinrun, run, build, packed, package):
     assert r.out.splitlines()[-1].startswith("REPRODUCED  bit for bit")
     code = package.parent / "copy-replay" / "code"
     away = packed[1]
-    for name in ["model.c", "blob.bin", "lib/inner.c", "new file.txt", "lr.yaml", ".gitmodules", "train"]:
+    for name in [
+        "model.c",
+        "blob.bin",
+        "lib/inner.c",
+        "new file.txt",
+        "lr.yaml",
+        ".gitmodules",
+        "train",
+    ]:
         assert (code / name).read_bytes() == (away / name).read_bytes(), name
     assert git(code, "rev-parse", "HEAD") == git(away, "rev-parse", "HEAD")
     assert (package.parent / "copy-replay" / "data" / "images" / "empty").is_dir()
@@ -142,19 +206,43 @@ def test_sha256sum_and_openssl(twinrun, recorded, tmp_path, run):
     envelope = json.loads((p / "signature.dsse.json").read_text())
     payload = base64.b64decode(envelope["payload"])
     statement = json.loads(payload)
-    assert statement["subject"] == [{"name": "tagmanifest-sha256.txt", "digest": {"sha256": hashlib.sha256((p / "tagmanifest-sha256.txt").read_bytes()).hexdigest()}}]
+    assert statement["subject"] == [
+        {
+            "name": "tagmanifest-sha256.txt",
+            "digest": {
+                "sha256": hashlib.sha256((p / "tagmanifest-sha256.txt").read_bytes()).hexdigest()
+            },
+        }
+    ]
     kind = envelope["payloadType"].encode()
     (tmp_path / "pae").write_bytes(b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload))
     (tmp_path / "sig").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
-    r = run(["openssl", "dgst", "-sha256", "-verify", str(key) + ".pub", "-signature", str(tmp_path / "sig"), str(tmp_path / "pae")])
+    r = run(
+        [
+            "openssl",
+            "dgst",
+            "-sha256",
+            "-verify",
+            str(key) + ".pub",
+            "-signature",
+            str(tmp_path / "sig"),
+            str(tmp_path / "pae"),
+        ]
+    )
     assert r.rc == 0 and "Verified OK" in r.out
     assert twinrun("verify", str(p), "--key", str(key) + ".pub").rc == 0
     other = tmp_path / "other"
     assert twinrun("sign", "--new-key", str(other)).rc == 0
     assert twinrun("verify", str(p), "--key", str(other) + ".pub").rc == 1
-    # The signature of another package is no signature of this one; without it a wanted one is missing.
+    # The signature of another package is no signature of this one; without it a wanted one is
+    # missing.
     q = tmp_path / "q"
-    assert twinrun("pack", "last", "-o", str(q), "--key", str(key), "--code", "lr.yaml", "--data", "omit").rc == 0
+    assert (
+        twinrun(
+            "pack", "last", "-o", str(q), "--key", str(key), "--code", "lr.yaml", "--data", "omit"
+        ).rc
+        == 0
+    )
     shutil.copy(q / "signature.dsse.json", p / "signature.dsse.json")
     r = twinrun("verify", str(p), "--key", str(key) + ".pub")
     assert r.rc == 1 and "another package" in r.out
@@ -182,7 +270,11 @@ def test_audit_names_what_was_taken_away(twinrun, package, tmp_path):
             r = twinrun("audit", str(copy), "--json")
             checks = {c["name"]: c for c in r.json["targets"][0]["checks"]}
             assert r.rc == 1 and [n for n in AREAS if not checks[n]["pass"]] == [area], r.out
-            assert any(area in m for m in checks[area]["missing"]) and checks[area]["risk"] and checks[area]["ask"]
+            assert (
+                any(area in m for m in checks[area]["missing"])
+                and checks[area]["risk"]
+                and checks[area]["ask"]
+            )
             if by_whom == "somebody who repacks":
                 r = twinrun("replay", str(copy))
                 assert r.rc == 2 and not (tmp_path / "c-replay").exists(), r.err
@@ -203,12 +295,15 @@ def test_a_run_without_one_of_the_five(twinrun, job, home, tmp_path):
     assert failing(*whole) == []
     assert failing("--", *COMMAND, "../images") == ["data"]
     assert failing(*[w for w in whole if w not in ("--seed", "7")]) == ["seeds"]
-    assert failing("--data", "../images", "--", "env", "API_TOKEN=abcdefgh1234", *COMMAND, "../images") == ["configuration"]
+    assert failing(
+        "--data", "../images", "--", "env", "API_TOKEN=abcdefgh1234", *COMMAND, "../images"
+    ) == ["configuration"]
     os.rename(work / ".git", work / "not-git")
-    lib = (work / "lib" / ".git")
+    lib = work / "lib" / ".git"
     lib.rename(work / "lib" / "not-git")
     failed = failing(*whole)
-    assert failed == [], failed  # outside git the program itself, whose digest was recorded, is the code
+    # outside git the program itself, whose digest was recorded, is the code
+    assert failed == [], failed
     (work / "not-git").rename(work / ".git")
     (work / "lib" / "not-git").rename(lib)
     assert failing(*whole) == []
@@ -216,8 +311,14 @@ def test_a_run_without_one_of_the_five(twinrun, job, home, tmp_path):
     (work / "lr.yaml").write_text("changed, too\n")
     r = twinrun("audit", "last", "--json")
     code = r.json["targets"][0]["checks"][0]
-    assert not code["pass"] and code["missing"] == ["lr.yaml (untracked): it has changed since the run"]  # what git knows was kept with the run
-    run = max((home / "runs").iterdir(), key=lambda d: json.loads((d / "run.json").read_text())["start_realtime_ns"])
+    # what git knows was kept with the run
+    assert not code["pass"] and code["missing"] == [
+        "lr.yaml (untracked): it has changed since the run"
+    ]
+    run = max(
+        (home / "runs").iterdir(),
+        key=lambda d: json.loads((d / "run.json").read_text())["start_realtime_ns"],
+    )
     record = json.loads((run / "provenance.json").read_text())
     record["complete"] = False
     (run / "provenance.json").write_text(json.dumps(record))
@@ -226,7 +327,9 @@ def test_a_run_without_one_of_the_five(twinrun, job, home, tmp_path):
 
 
 def test_another_outcome_is_named(twinrun, package, tmp_path):
-    """Somebody changes the code and repacks: it verifies (nobody signed), and the replay says where the runs part."""
+    """Somebody changes the code and repacks: it verifies (nobody signed), and the replay says where
+    the runs part.
+    """
     path = package / "data" / "configuration" / "configuration.json"
     config = json.loads(path.read_text())
     config["argv"][config["argv"].index("7")] = "8"
@@ -242,7 +345,9 @@ def test_another_outcome_is_named(twinrun, package, tmp_path):
 def test_data_by_address_and_of_ones_own(twinrun, recorded, tmp_path):
     work, data = recorded
     p = tmp_path / "p"
-    assert twinrun("pack", "last", "-o", str(p), "--data", f"fetch=file://{tmp_path}/server").rc == 0
+    assert (
+        twinrun("pack", "last", "-o", str(p), "--data", f"fetch=file://{tmp_path}/server").rc == 0
+    )
     assert twinrun("audit", str(p)).rc == 0 and not (p / "data" / "data" / "images").exists()
     shutil.copytree(data, tmp_path / "server")
     os.rename(data, tmp_path / "away")
@@ -296,7 +401,9 @@ def test_secrets_stay_here(twinrun, job, home, tmp_path):
 
 @pytest.mark.parametrize("named", [".twinrun", "records"])
 def test_no_home_is_packed(twinrun, job, tmp_path, named):
-    """Whatever names it: another home in the checkout, made by hand and not hidden from git, is left out."""
+    """Whatever names it: another home in the checkout, made by hand and not hidden from git, is
+    left out.
+    """
     work, data = job
     planted = "printed by another job 4711"
     other = {"TWINRUN_HOME": str(work / named)}
@@ -321,18 +428,25 @@ def test_a_script_outside_git(twinrun, python, work, script, tmp_path):
     p = tmp_path / "p"
     r = twinrun("pack", "last", "-o", str(p), "--data", "none", "--json")
     assert r.rc == 0
-    assert sorted(f.name for f in (p / "data" / "code" / "files").iterdir()) == ["helper.py", "train.py"]
+    assert sorted(f.name for f in (p / "data" / "code" / "files").iterdir()) == [
+        "helper.py",
+        "train.py",
+    ]
     areas = {a["name"]: a for a in r.json["areas"]}
-    assert not areas["code"]["pass"] and "helper.py" in areas["code"]["missing"][0]  # nothing says that it is the helper that ran
+    # nothing says that it is the helper that ran
+    assert not areas["code"]["pass"] and "helper.py" in areas["code"]["missing"][0]
     assert areas["data"]["pass"] and "says that the job reads none" in areas["data"]["holds"]
     os.rename(work, tmp_path / "away")
     work.mkdir()
     r = twinrun("replay", str(p), "--environment", "here", "--python", sys.executable)
-    assert r.rc == 3 and r.out.splitlines()[-1].startswith("INCONCLUSIVE"), r.out + r.err  # equal output, but no value of the training was seen
+    # equal output, but no value of the training was seen
+    assert r.rc == 3 and r.out.splitlines()[-1].startswith("INCONCLUSIVE"), r.out + r.err
 
 
 def test_a_script_elsewhere(twinrun, work, tmp_path):
-    """Started in an empty folder by its full path, without git: the script is the code; what it makes is no data, what it overwrites may have been."""
+    """Started in an empty folder by its full path, without git: the script is the code; what it
+    makes is no data, what it overwrites may have been.
+    """
     job, out = tmp_path / "jobs" / "train.py", tmp_path / "results"
     job.parent.mkdir()
     out.mkdir()
@@ -340,25 +454,66 @@ def test_a_script_elsewhere(twinrun, work, tmp_path):
 
     def areas(*words):
         assert twinrun("record", "--", sys.executable, str(job), "--seed", "1", *words).rc == 0
-        return {c["name"]: c for c in twinrun("audit", "last", "--json").json["targets"][0]["checks"]}
+        return {
+            c["name"]: c for c in twinrun("audit", "last", "--json").json["targets"][0]["checks"]
+        }
 
     first = areas(str(out / "new.txt"))
-    assert first["code"]["pass"] and first["code"]["holds"].startswith("1 file") and first["configuration"]["pass"] and first["seeds"]["pass"], first
-    assert first["data"]["missing"] == ["nothing says which data the job read: run again with --data DIR, or pack with --data none when it reads none"]
+    assert (
+        first["code"]["pass"]
+        and first["code"]["holds"].startswith("1 file")
+        and first["configuration"]["pass"]
+        and first["seeds"]["pass"]
+    ), first
+    assert first["data"]["missing"] == [
+        "nothing says which data the job read: run again with --data DIR, or pack with --data none when it reads none"
+    ]
     p = tmp_path / "p"
-    assert twinrun("pack", "last", "-o", str(p), "--data", "none").rc in (0, 1) and (p / "data" / "code" / "files" / "train.py").read_text() == job.read_text()
+    assert (
+        twinrun("pack", "last", "-o", str(p), "--data", "none").rc in (0, 1)
+        and (p / "data" / "code" / "files" / "train.py").read_text() == job.read_text()
+    )
     again = areas(str(out / "new.txt"), "below.txt")
-    assert any("new.txt" in m for m in again["data"]["missing"]) and not any("below.txt" in m for m in again["data"]["missing"])
+    assert any("new.txt" in m for m in again["data"]["missing"]) and not any(
+        "below.txt" in m for m in again["data"]["missing"]
+    )
     assert not again["configuration"]["pass"]  # it was there: whether the job read it nobody knows
     third = areas("below.txt")
-    assert third["data"]["missing"][0].startswith("below.txt: it was there before the run, which wrote to it")
+    assert third["data"]["missing"][0].startswith(
+        "below.txt: it was there before the run, which wrote to it"
+    )
     job.write_text("print(1)\n")
     r = twinrun("audit", "last", "--json")
-    assert r.json["targets"][0]["checks"][0]["missing"] == ["train.py (script): it has changed since the run"]
+    assert r.json["targets"][0]["checks"][0]["missing"] == [
+        "train.py (script): it has changed since the run"
+    ]
 
 
-@pytest.mark.parametrize("what", ["file up", "file git", "file absolute", "bundle up", "commit option", "diff up", "link in code", "folder up", "variable", "program path", "snapshot up", "data name",
-                                  "config up", "pip option", "requirement option", "in_code up", "in_code git", "in_code alias", "in_code link", "folder git"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "file up",
+        "file git",
+        "file absolute",
+        "bundle up",
+        "commit option",
+        "diff up",
+        "link in code",
+        "folder up",
+        "variable",
+        "program path",
+        "snapshot up",
+        "data name",
+        "config up",
+        "pip option",
+        "requirement option",
+        "in_code up",
+        "in_code git",
+        "in_code alias",
+        "in_code link",
+        "folder git",
+    ],
+)
 def test_hostile_packages(twinrun, package, tmp_path, what):
     """The manifests are right, so it verifies: what the JSON says must not lead anywhere."""
     witness = tmp_path / "witness"
@@ -374,6 +529,7 @@ def test_hostile_packages(twinrun, package, tmp_path, what):
             for k in keys[:-2]:
                 o = o[k]
             o[keys[-2]] = keys[-1]
+
         change(area, edit)
 
     if what == "file up":
@@ -382,7 +538,17 @@ def test_hostile_packages(twinrun, package, tmp_path, what):
         hook = package / "data" / "code" / "files" / ".git" / "hooks" / "post-checkout"
         hook.parent.mkdir(parents=True)
         hook.write_text(f"#!/bin/sh\ntouch {witness}\n")
-        change("code", lambda o: o["files"].append({"path": ".git/hooks/post-checkout", "sha256": "", "role": "named", "executable": True}))
+        change(
+            "code",
+            lambda o: o["files"].append(
+                {
+                    "path": ".git/hooks/post-checkout",
+                    "sha256": "",
+                    "role": "named",
+                    "executable": True,
+                }
+            ),
+        )
     elif what == "file absolute":
         set_("code", "files", 0, "path", str(witness))
     elif what == "bundle up":
@@ -403,13 +569,29 @@ def test_hostile_packages(twinrun, package, tmp_path, what):
         git(evil, "add", ".")
         git(evil, "commit", "-qm", "x")
         git(evil, "branch", "twinrun")
-        git(evil, "bundle", "create", "-q", str(package / "data" / "code" / "repository.bundle"), "refs/heads/twinrun")
+        git(
+            evil,
+            "bundle",
+            "create",
+            "-q",
+            str(package / "data" / "code" / "repository.bundle"),
+            "refs/heads/twinrun",
+        )
         (package / "data" / "code" / "files" / "out").mkdir()
         (package / "data" / "code" / "files" / "out" / "witness").write_text("x")
 
         def edit(o):
-            o["repositories"] = [{"path": "", "commit": git(evil, "rev-parse", "HEAD").strip(), "bundle": "code/repository.bundle"}]
-            o["files"] = [{"path": "out/witness", "sha256": "", "role": "untracked", "executable": False}]
+            o["repositories"] = [
+                {
+                    "path": "",
+                    "commit": git(evil, "rev-parse", "HEAD").strip(),
+                    "bundle": "code/repository.bundle",
+                }
+            ]
+            o["files"] = [
+                {"path": "out/witness", "sha256": "", "role": "untracked", "executable": False}
+            ]
+
         change("code", edit)
     elif what == "folder up":
         set_("configuration", "folder", "../..")
@@ -434,18 +616,34 @@ def test_hostile_packages(twinrun, package, tmp_path, what):
     elif what == "config up":
         set_("configuration", "argv", 0, [{"config": "configuration/../../../../../bin/sh"}])
     elif what == "pip option":
-        change("environment", lambda o: o.update(python="3.11.2", requirements="environment/requirements.txt", pip_options=["--target=/tmp"], local=[]))
+        change(
+            "environment",
+            lambda o: o.update(
+                python="3.11.2",
+                requirements="environment/requirements.txt",
+                pip_options=["--target=/tmp"],
+                local=[],
+            ),
+        )
         (package / "data" / "environment" / "requirements.txt").write_text("")
         change("environment", lambda o: o.update(local=[{"name": "x", "path": "../.."}]))
     elif what == "requirement option":
-        change("environment", lambda o: o.update(python="3.11.2", requirements="environment/requirements.txt"))
+        change(
+            "environment",
+            lambda o: o.update(python="3.11.2", requirements="environment/requirements.txt"),
+        )
         (package / "data" / "environment" / "requirements.txt").write_text("--target=/tmp\n")
     repack(package)
-    # What git keeps for itself may not even be listed: whoever calls git in the package's folder would be in its hands.
+    # What git keeps for itself may not even be listed: whoever calls git in the package's folder
+    # would be in its hands.
     listed = what != "file git"
     assert twinrun("verify", str(package)).rc == (0 if listed else 1)
     before = sorted(tmp_path.rglob("*"))
-    arguments = ["--environment", "build", "--python", sys.executable] if what == "pip option" else ["--environment", "here", "--python", sys.executable]
+    arguments = (
+        ["--environment", "build", "--python", sys.executable]
+        if what == "pip option"
+        else ["--environment", "here", "--python", sys.executable]
+    )
     r = twinrun("replay", str(package), *arguments)
     if listed:
         assert r.rc == 2 and r.err.startswith("twinrun: replay: nothing was run: "), r.out + r.err
@@ -455,7 +653,9 @@ def test_hostile_packages(twinrun, package, tmp_path, what):
 
 
 def test_hooks_and_filters_are_not_run(twinrun, recorded, tmp_path, monkeypatch):
-    """A person's git may start programs (templates with hooks, filters, a monitor); packing and replaying start none of them."""
+    """A person's git may start programs (templates with hooks, filters, a monitor); packing and
+    replaying start none of them.
+    """
     witness = tmp_path / "witness"
     template = tmp_path / "template" / "hooks"
     template.mkdir(parents=True)
@@ -463,7 +663,9 @@ def test_hooks_and_filters_are_not_run(twinrun, recorded, tmp_path, monkeypatch)
         (template / name).write_text(f"#!/bin/sh\ntouch {witness}\n")
         (template / name).chmod(0o755)
     config = tmp_path / "gitconfig"
-    config.write_text(f"[init]\n templateDir = {template.parent}\n[core]\n hooksPath = {template}\n fsmonitor = touch {witness}\n[filter \"f\"]\n smudge = touch {witness}\n")
+    config.write_text(
+        f'[init]\n templateDir = {template.parent}\n[core]\n hooksPath = {template}\n fsmonitor = touch {witness}\n[filter "f"]\n smudge = touch {witness}\n'
+    )
     env = {"GIT_CONFIG_GLOBAL": str(config), "GIT_TEMPLATE_DIR": str(template.parent)}
     assert twinrun("pack", "last", "-o", str(tmp_path / "p"), env=env).rc == 0
     witness.unlink(missing_ok=True)  # the user's own repository is asked by the user's own git
@@ -476,7 +678,9 @@ def test_a_folder_that_nobody_packed(twinrun, tmp_path):
     f = tmp_path / "theirs"
     f.mkdir()
     r = twinrun("audit", str(f), "--json")
-    assert r.rc == 1 and [c["name"] for c in r.json["targets"][0]["checks"] if not c["pass"]] == AREAS
+    assert (
+        r.rc == 1 and [c["name"] for c in r.json["targets"][0]["checks"] if not c["pass"]] == AREAS
+    )
     (f / "train.py").write_text("import torch\ntorch.manual_seed(42)\n")
     (f / "requirements.txt").write_text("torch\nnumpy==2.0\n")
     (f / "README.md").write_text("# Theirs\n\n    python train.py --lr 0.1\n")
@@ -488,7 +692,10 @@ def test_a_folder_that_nobody_packed(twinrun, tmp_path):
     checks = {c["name"]: c for c in r.json["targets"][0]["checks"]}
     assert [n for n in AREAS if not checks[n]["pass"]] == ["environment"]
     assert '"torch" names no exact version' in checks["environment"]["missing"][0]
-    assert checks["code"]["holds"].startswith("git, commit " + git(f, "rev-parse", "HEAD")[:12]) and "manual_seed(42)" in checks["seeds"]["holds"]
+    assert (
+        checks["code"]["holds"].startswith("git, commit " + git(f, "rev-parse", "HEAD")[:12])
+        and "manual_seed(42)" in checks["seeds"]["holds"]
+    )
     (f / "requirements.txt").write_text("torch==2.1\nnumpy==2.0\n")
     assert twinrun("audit", str(f)).rc == 0
     assert twinrun("audit", str(f), "--checklist", "icml").rc == 0
@@ -496,13 +703,17 @@ def test_a_folder_that_nobody_packed(twinrun, tmp_path):
 
 
 def test_pins_are_set_again(twinrun, python, job, tmp_path):
-    """A job that draws from the system's entropy and the clock repeats itself under pins only, here and in a replay."""
+    """A job that draws from the system's entropy and the clock repeats itself under pins only, here
+    and in a replay.
+    """
     code = job[0]
-    (code / "drawn.py").write_text("import array, os, random, time\nimport twinrun\n"
-                                   "for step in range(3):\n"
-                                   "    twinrun.record('batch:x', array.array('d', os.urandom(8)))\n"
-                                   "    twinrun.record('weight:w', array.array('d', [time.time(), hash('a'), random.random()]))\n"
-                                   "    twinrun.step()\n")
+    (code / "drawn.py").write_text(
+        "import array, os, random, time\nimport twinrun\n"
+        "for step in range(3):\n"
+        "    twinrun.record('batch:x', array.array('d', os.urandom(8)))\n"
+        "    twinrun.record('weight:w', array.array('d', [time.time(), hash('a'), random.random()]))\n"
+        "    twinrun.step()\n"
+    )
     git(code, "add", "."), git(code, "commit", "-qm", "draws")
     assert twinrun("run", "-q", "--", python, "drawn.py").rc == 0
     r = twinrun("audit", "last", "--json")
@@ -517,9 +728,13 @@ def test_pins_are_set_again(twinrun, python, job, tmp_path):
 
 
 def test_pins_of_old_runs_are_named(twinrun, job, home):
-    """Before the pins were kept, only the file `factors` named them: the program has to set them."""
+    """Before the pins were kept, only the file `factors` named them: the program has to
+    set them.
+    """
     assert twinrun("snapshot", str(job[1])).rc == 0
-    assert twinrun("run", "--pin", "all", "--data", "../images", "--", *COMMAND, "../images").rc == 0
+    assert (
+        twinrun("run", "--pin", "all", "--data", "../images", "--", *COMMAND, "../images").rc == 0
+    )
     path = max((home / "runs").iterdir()) / "run.json"
     run = json.loads(path.read_text())
     del run["factors"]["agents"]
@@ -535,22 +750,47 @@ def test_a_statement_of_the_audit(twinrun, package, tmp_path):
     assert twinrun("audit", str(package), "--statement", str(out), "--key", str(key)).rc == 0
     statement = json.loads(base64.b64decode(json.loads(out.read_text())["payload"]))
     assert statement["predicateType"] == "https://in-toto.io/attestation/test-result/v0.1"
-    assert statement["predicate"]["result"] == "PASSED" and statement["predicate"]["passedTests"] == AREAS + ["verify"] and statement["predicate"]["failedTests"] == []
-    assert twinrun("verify", str(out), "--key", str(key) + ".pub", str(package / "tagmanifest-sha256.txt")).rc == 0
+    assert (
+        statement["predicate"]["result"] == "PASSED"
+        and statement["predicate"]["passedTests"] == AREAS + ["verify"]
+        and statement["predicate"]["failedTests"] == []
+    )
+    assert (
+        twinrun(
+            "verify", str(out), "--key", str(key) + ".pub", str(package / "tagmanifest-sha256.txt")
+        ).rc
+        == 0
+    )
     (package / "data" / "seeds" / "seeds.json").unlink()
     assert twinrun("audit", str(package), "--statement", str(out), "--key", str(key)).rc == 1
     statement = json.loads(base64.b64decode(json.loads(out.read_text())["payload"]))
-    assert statement["predicate"]["result"] == "FAILED" and statement["predicate"]["failedTests"] == ["seeds", "verify"]
+    assert statement["predicate"]["result"] == "FAILED" and statement["predicate"][
+        "failedTests"
+    ] == ["seeds", "verify"]
 
 
 # ---- PyTorch, a fresh virtual environment, other people's readers
+
 
 @pytest.fixture(scope="session")
 def clients(tmp_path_factory):
     """A virtual environment with bagit.py and rocrate."""
     venv = tmp_path_factory.mktemp("clients") / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-    subprocess.run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", "bagit==1.8.1", "setuptools<81", "rocrate"], check=True)
+    subprocess.run(
+        [
+            str(venv / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "bagit==1.8.1",
+            "setuptools<81",
+            "rocrate",
+        ],
+        check=True,
+    )
     return venv / "bin"
 
 
@@ -558,23 +798,50 @@ def clients(tmp_path_factory):
 def test_other_readers_accept_it(clients, package, run):
     r = run([str(clients / "bagit.py"), "--validate", str(package)], timeout=120)
     assert r.rc == 0, r.err
-    code = ("import sys; from rocrate.rocrate import ROCrate; c = ROCrate(sys.argv[1]); a = [e for e in c.get_entities() if e.type == 'CreateAction']\n"
-            "assert len(a) == 1 and a[0]['instrument'].type == 'SoftwareApplication' and a[0]['endTime'], a\n"
-            "d = c.root_dataset; assert d['conformsTo'].id == 'https://w3id.org/ro/wfrun/process/0.5' and d['datePublished'] and d['license'] and d['name'], d.properties()\n"
-            "assert a[0] in d['mentions'] if isinstance(d['mentions'], list) else d['mentions'] == a[0]\n"
-            "print(len(c.data_entities))")
+    code = (
+        "import sys; from rocrate.rocrate import ROCrate; c = ROCrate(sys.argv[1]); a = [e for e in c.get_entities() if e.type == 'CreateAction']\n"
+        "assert len(a) == 1 and a[0]['instrument'].type == 'SoftwareApplication' and a[0]['endTime'], a\n"
+        "d = c.root_dataset; assert d['conformsTo'].id == 'https://w3id.org/ro/wfrun/process/0.5' and d['datePublished'] and d['license'] and d['name'], d.properties()\n"
+        "assert a[0] in d['mentions'] if isinstance(d['mentions'], list) else d['mentions'] == a[0]\n"
+        "print(len(c.data_entities))"
+    )
     r = run([str(clients / "python"), "-c", code, str(package / "data")], timeout=120)
     assert r.rc == 0 and int(r.out) >= 10, r.out + r.err
 
 
 @pytest.mark.skipif(not FULL, reason="makes two virtual environments with PyTorch (TWINRUN_FULL=1)")
 def test_done_when(twinrun, run, build, work, home, tmp_path, python):
-    """The issue's own words: packed on one checkout, copied, everything renamed away; two commands from its README give the same bits in a fresh environment."""
+    """The issue's own words: packed on one checkout, copied, everything renamed away; two commands
+    from its README give the same bits in a fresh environment.
+    """
     venv = tmp_path / "env"
-    base = subprocess.run([python, "-c", "import sys; print(sys._base_executable)"], check=True, capture_output=True, text=True).stdout.strip()
+    base = subprocess.run(
+        [python, "-c", "import sys; print(sys._base_executable)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
     subprocess.run([base, "-m", "venv", str(venv)], check=True)
-    version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], check=True, capture_output=True, text=True).stdout.strip()
-    subprocess.run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"torch=={version}", "numpy"], check=True, timeout=500)
+    version = subprocess.run(
+        [python, "-c", "import torch; print(torch.__version__)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    subprocess.run(
+        [
+            str(venv / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            f"torch=={version}",
+            "numpy",
+        ],
+        check=True,
+        timeout=500,
+    )
     shutil.copy(ROOT / "workloads" / "cnn.py", work / "train.py")
     git(work, "init", "-q")
     git(work, "add", ".")
@@ -584,7 +851,17 @@ def test_done_when(twinrun, run, build, work, home, tmp_path, python):
     data = tmp_path / "fashion"
     shutil.copytree(ROOT / "workloads" / "data", data)
     assert twinrun("snapshot", str(data)).rc == 0
-    job = [str(venv / "bin" / "python"), "train.py", "--deterministic", "--steps", "6", "--data", str(data), "--checkpoint", "model.pt"]
+    job = [
+        str(venv / "bin" / "python"),
+        "train.py",
+        "--deterministic",
+        "--steps",
+        "6",
+        "--data",
+        str(data),
+        "--checkpoint",
+        "model.pt",
+    ]
     r = twinrun("record", "--data", str(data), "--", *job, timeout=300)
     assert r.rc == 0, r.err
     package = tmp_path / "package"
@@ -598,17 +875,26 @@ def test_done_when(twinrun, run, build, work, home, tmp_path, python):
     work.mkdir()
     r = twinrun("audit", str(copy))
     assert r.rc == 0 and r.out.count(" pass ") == 5, r.out
-    commands = [line.strip().split() for line in (copy / "README.md").read_text().splitlines() if line.startswith("    twinrun ")]
+    commands = [
+        line.strip().split()
+        for line in (copy / "README.md").read_text().splitlines()
+        if line.startswith("    twinrun ")
+    ]
     assert len(commands) == 2
     env = {"PATH": os.path.dirname(base) + ":" + os.environ["PATH"]}
     for c in commands:
         r = run([str(build / "cmd" / "twinrun"), *c[1:]], cwd=copy, env=env, timeout=580)
         assert r.rc == 0, r.out + r.err
-    assert r.out.splitlines()[-1].startswith("REPRODUCED  bit for bit") and "model.pt: tensors same" in r.out, r.out
+    assert (
+        r.out.splitlines()[-1].startswith("REPRODUCED  bit for bit")
+        and "model.pt: tensors same" in r.out
+    ), r.out
     assert (tmp_path / "there" / "copy-replay" / "venv" / "bin" / "python").exists()
     for area in AREAS:
         lacking = tmp_path / ("without-" + area)
         shutil.copytree(copy, lacking)
         shutil.rmtree(lacking / "data" / area)
         r = twinrun("audit", str(lacking), "--json")
-        assert r.rc == 1 and [c["name"] for c in r.json["targets"][0]["checks"] if not c["pass"]] == [area]
+        assert r.rc == 1 and [
+            c["name"] for c in r.json["targets"][0]["checks"] if not c["pass"]
+        ] == [area]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TWINRUN_PINS: each pin makes two processes equal, vary makes them differ by its seed, and without it the job is natural."""
+"""TWINRUN_PINS: each pin makes two processes equal, vary makes them differ by its seed, and without
+it the job is natural.
+"""
+
 import glob
 import os
 import sys
@@ -9,21 +12,32 @@ import pytest
 from conftest import FULL
 
 # The oldest and the newest that are supported, where there are such.
-OTHERS = [glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))[:1] for version in ("3.8", "3.13")]
+OTHERS = [
+    glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))[:1]
+    for version in ("3.8", "3.13")
+]
 PYTHONS = [sys.executable, *(path for found in OTHERS for path in found)]
 
 
 class Job:
-    """How a job under `twinrun record` ended, and the lines of its `factors`: (pid, rank, role, key, text)."""
+    """How a job under `twinrun record` ended, and the lines of its `factors`: (pid, rank, role,
+    key, text).
+    """
 
     def __init__(self, result, home):
         self.result, self.out, self.err = result, result.out, result.err
-        run = max((home / "runs").iterdir(), key=lambda folder: (folder / "run.json").stat().st_mtime_ns)
+        run = max(
+            (home / "runs").iterdir(), key=lambda folder: (folder / "run.json").stat().st_mtime_ns
+        )
         path = run / "factors"
         lines = path.read_text().splitlines() if path.exists() else []
         self.factors = [tuple(line.split("\t")) for line in lines]
         assert all(len(fields) == 5 for fields in self.factors), lines
-        self.effects = [(key[7:], text) for _pid, _rank, _role, key, text in self.factors if key.startswith("effect.")]
+        self.effects = [
+            (key[7:], text)
+            for _pid, _rank, _role, key, text in self.factors
+            if key.startswith("effect.")
+        ]
 
     def texts(self, name):
         return [text for key, text in self.effects if key == name]
@@ -31,12 +45,16 @@ class Job:
 
 @pytest.fixture
 def job(twinrun, home, script):
-    """job(text, pins, python, options, env) runs the script under `twinrun record` and expects exit code 0 (or `rc`)."""
+    """job(text, pins, python, options, env) runs the script under `twinrun record` and expects exit
+    code 0 (or `rc`).
+    """
 
     def call(text, pins=None, python=sys.executable, options=(), env=None, rc=0, command=None):
         path = script("job.py", text)
         argv = command or [python, *options, path]
-        result = twinrun("record", "--quiet", "--", *argv, env={"TWINRUN_PINS": pins, **(env or {})})
+        result = twinrun(
+            "record", "--quiet", "--", *argv, env={"TWINRUN_PINS": pins, **(env or {})}
+        )
         assert result.rc == rc, result
         return Job(result, home)
 
@@ -44,7 +62,9 @@ def job(twinrun, home, script):
 
 
 def pinned_and_shaken(job, text, name, natural=True, **kwargs):
-    """The contract of a seed: equal with pin, natural without, by the seed with vary. Returns the pinned job."""
+    """The contract of a seed: equal with pin, natural without, by the seed with vary. Returns the
+    pinned job.
+    """
     first, again = job(text, name + "=pin", **kwargs), job(text, name + "=pin", **kwargs)
     one, same, other = (job(text, "%s=vary:%d" % (name, seed), **kwargs) for seed in (1, 1, 2))
     assert first.out and first.out == again.out
@@ -55,6 +75,7 @@ def pinned_and_shaken(job, text, name, natural=True, **kwargs):
 
 
 # ---------------------------------------------------------------- nothing without it
+
 
 def test_without_the_variable_nothing_is_changed_or_imported(job):
     text = """
@@ -67,7 +88,10 @@ def test_without_the_variable_nothing_is_changed_or_imported(job):
     """
     done = job(text)
     assert done.out.splitlines() == [
-        "[]", "['_base.py', '_base.py', 'pool.py', 'tasks.py', 'process.py', 'random.py']", "True"]
+        "[]",
+        "['_base.py', '_base.py', 'pool.py', 'tasks.py', 'process.py', 'random.py']",
+        "True",
+    ]
     assert done.effects == []
 
 
@@ -77,7 +101,9 @@ def test_a_pin_imports_nothing_that_the_job_does_not(job, python):
         import sys
         print(sorted({"random", "numpy", "torch", "ctypes", "concurrent.futures", "asyncio", "multiprocessing"} & set(sys.modules)))
     """
-    every = "seed.python=pin,seed.numpy=pin,seed.torch=pin,threads=pin,executor-order=pin,autotune=pin"
+    every = (
+        "seed.python=pin,seed.numpy=pin,seed.torch=pin,threads=pin,executor-order=pin,autotune=pin"
+    )
     done = job(text, every, python)
     assert done.out == "[]\n" and done.err == ""
     assert done.texts("seed.python") == ["not used: random was not imported"]
@@ -85,7 +111,9 @@ def test_a_pin_imports_nothing_that_the_job_does_not(job, python):
 
 
 def test_what_cannot_be_read_is_said(job):
-    done = job("print(1)", "sed.python=pin,threads=hold,seed.numpy=vary,tf32=pin:x,,seed.python=pin:7")
+    done = job(
+        "print(1)", "sed.python=pin,threads=hold,seed.numpy=vary,tf32=pin:x,,seed.python=pin:7"
+    )
     assert done.out == "1\n" and done.err == ""
     assert done.texts("sed.python") == ["failed: unknown"]
     assert done.texts("threads") == ["failed: 'hold' is neither pin nor vary"]
@@ -96,11 +124,17 @@ def test_what_cannot_be_read_is_said(job):
 
 # ---------------------------------------------------------------- seeds
 
+
 @pytest.mark.parametrize("python", PYTHONS)
 def test_random(job, python):
-    first = pinned_and_shaken(job, "import random; print(random.random()); random.seed(); print(random.random())",
-                              "seed.python", python=python)
+    first = pinned_and_shaken(
+        job,
+        "import random; print(random.random()); random.seed(); print(random.random())",
+        "seed.python",
+        python=python,
+    )
     import random
+
     assert first.out.splitlines()[0] == str(random.Random(0).random())
     seven = job("import random; print(random.random())", "seed.python=pin:7", python)
     assert seven.out == "%s\n" % random.Random(7).random()
@@ -121,7 +155,8 @@ def test_a_job_that_seeds_itself_has_its_way_and_is_reported(job, python):
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_processes_draw_streams_of_their_own_that_repeat(job, python, method):
-    text = """
+    text = (
+        """
         import multiprocessing, random, sys
         def draw(queue, at):
             queue.put((at, random.random(), random.seed(), random.random()))
@@ -134,10 +169,16 @@ def test_processes_draw_streams_of_their_own_that_repeat(job, python, method):
                 child.start(); found.append(queue.get()[1:]); child.join()
             print(random.random(), *found)
             assert len({x for f in found for x in f}) == 5, found
-    """ % method
+    """
+        % method
+    )
     runs = [job(text, "seed.python=pin", python) for _ in range(2)]
     assert runs[0].out == runs[1].out
-    pids = {pid for pid, _rank, _role, key, text in runs[0].factors if key == "effect.seed.python" and text.startswith("pin")}
+    pids = {
+        pid
+        for pid, _rank, _role, key, text in runs[0].factors
+        if key == "effect.seed.python" and text.startswith("pin")
+    }
     assert len(pids) >= 3  # the parent and both children
 
 
@@ -172,7 +213,11 @@ def test_os_fork(job):
     """
     first = job(text, "seed.python=pin")
     assert first.out == job(text, "seed.python=pin").out
-    assert [role for _pid, _rank, role, _key, _text in first.factors] == ["", "child fork 1", "child fork 2"]
+    assert [role for _pid, _rank, role, _key, _text in first.factors] == [
+        "",
+        "child fork 1",
+        "child fork 2",
+    ]
 
 
 def test_numpy(job, python):
@@ -185,34 +230,60 @@ def test_numpy(job, python):
     first = pinned_and_shaken(job, text, "seed.numpy", python=python)
     assert len(set(first.out.split())) == 6
     import numpy
+
     assert first.out.split()[0] == str(numpy.random.RandomState(0).rand())
-    seeded = job("import numpy as np\nnp.random.seed(3)\nprint(np.random.rand(), np.random.default_rng(4).random())",
-                 "seed.numpy=vary:9", python)
-    assert seeded.out == "%s %s\n" % (numpy.random.RandomState(3).rand(), numpy.random.default_rng(4).random())
+    seeded = job(
+        "import numpy as np\nnp.random.seed(3)\nprint(np.random.rand(), np.random.default_rng(4).random())",
+        "seed.numpy=vary:9",
+        python,
+    )
+    assert seeded.out == "%s %s\n" % (
+        numpy.random.RandomState(3).rand(),
+        numpy.random.default_rng(4).random(),
+    )
     assert seeded.texts("seed.numpy")[1] == "overridden: the job sets it itself, at job.py:2"
 
 
 def test_torch_seed(job, python):
     text = "import torch; print(torch.randn(2).tolist()); s = torch.seed(); print(s == torch.initial_seed(), torch.rand(1).item())"
-    first = pinned_and_shaken(job, text, "seed.torch", natural=FULL, python=python)  # test_run_pins.py lets it draw freely
+    # test_run_pins.py lets it draw freely
+    first = pinned_and_shaken(job, text, "seed.torch", natural=FULL, python=python)
     import torch
-    assert first.out.splitlines()[0] == str(torch.randn(2, generator=torch.Generator().manual_seed(0)).tolist())
+
+    assert first.out.splitlines()[0] == str(
+        torch.randn(2, generator=torch.Generator().manual_seed(0)).tolist()
+    )
     assert first.out.splitlines()[1].startswith("True ")
-    own = job("import torch\ntorch.manual_seed(3)\nprint(torch.initial_seed())", "seed.torch=pin:8", python)
-    assert own.out == "3\n" and own.texts("seed.torch")[1] == "overridden: the job sets it itself, at job.py:2"
+    own = job(
+        "import torch\ntorch.manual_seed(3)\nprint(torch.initial_seed())",
+        "seed.torch=pin:8",
+        python,
+    )
+    assert (
+        own.out == "3\n"
+        and own.texts("seed.torch")[1] == "overridden: the job sets it itself, at job.py:2"
+    )
 
 
 def test_a_generator_of_torch_needs_no_pin(job, python):
     """Torch starts each from the same seed: what docs/internals/pins.md says."""
-    assert job("import torch; print(torch.Generator().initial_seed())", None, python).out == "67280421310721\n"
+    assert (
+        job("import torch; print(torch.Generator().initial_seed())", None, python).out
+        == "67280421310721\n"
+    )
 
 
 def test_without_cuda_its_pins_say_so(job, python):
     import torch
+
     if torch.version.cuda is not None:
         pytest.skip("this torch is built with CUDA")
-    done = job("import torch; print(torch.backends.cudnn.benchmark)",
-               "seed.cuda=pin,cudnn-benchmark=pin,cudnn-deterministic=pin,tf32=pin", python, ("-W", "error"))
+    done = job(
+        "import torch; print(torch.backends.cudnn.benchmark)",
+        "seed.cuda=pin,cudnn-benchmark=pin,cudnn-deterministic=pin,tf32=pin",
+        python,
+        ("-W", "error"),
+    )
     for name in ("seed.cuda", "cudnn-benchmark", "cudnn-deterministic", "tf32"):
         assert done.texts(name)[0].startswith("not used: no CUDA")
     assert done.err == ""
@@ -237,7 +308,16 @@ INDEX = """
 
 def test_index_gradient_becomes_repeatable(job, python):
     for name in ("threads", "torch-deterministic"):
-        assert len({line for _ in range(2) for line in job(INDEX, name + "=pin", python, ("-W", "error")).out.splitlines()}) == 1
+        assert (
+            len(
+                {
+                    line
+                    for _ in range(2)
+                    for line in job(INDEX, name + "=pin", python, ("-W", "error")).out.splitlines()
+                }
+            )
+            == 1
+        )
     if len(set(job(INDEX, None, python).out.splitlines())) == 1:
         pytest.skip("the gradient did not vary on this machine: the pins had nothing to prove")
 
@@ -264,7 +344,8 @@ def test_threads_stay_when_the_job_sets_them(job, python):
     assert pinned.texts("threads") == [
         "pin 2 threads in and between operations",
         "pin 2 threads in and between operations kept: the job asked for 4 threads, at job.py:2",
-        "pin 2 threads in and between operations kept: the job asked for 3 interop threads, at job.py:3"]
+        "pin 2 threads in and between operations kept: the job asked for 3 interop threads, at job.py:3",
+    ]
 
 
 ALERT = """
@@ -283,18 +364,29 @@ ALERT = """
 def test_deterministic_algorithms_without_their_warnings(job, python):
     done = job(ALERT % "", "torch-deterministic=pin", python, ("-W", "error"))
     assert done.out == "quiet True True\n" and done.err == ""
-    assert done.texts("torch-deterministic")[-1].endswith("calls without a deterministic version: 2 put_")
+    assert done.texts("torch-deterministic")[-1].endswith(
+        "calls without a deterministic version: 2 put_"
+    )
 
 
 def test_a_job_that_asks_for_deterministic_algorithms_gets_them(job, python):
-    wishes = {"torch.use_deterministic_algorithms(True)": "RuntimeError\n",
-              "torch.use_deterministic_algorithms(True, warn_only=True)": "UserWarning\n"}
-    assert job("".join(ALERT % wish for wish in wishes), None, python).out == "".join(wishes.values())
+    wishes = {
+        "torch.use_deterministic_algorithms(True)": "RuntimeError\n",
+        "torch.use_deterministic_algorithms(True, warn_only=True)": "UserWarning\n",
+    }
+    assert job("".join(ALERT % wish for wish in wishes), None, python).out == "".join(
+        wishes.values()
+    )
     for wish, outcome in wishes.items():
         done = job(ALERT % wish, "torch-deterministic=pin", python)
         assert done.out == outcome
-        assert done.texts("torch-deterministic")[-1] == "overridden: the job sets it itself, at job.py:2"
-    done = job(ALERT % "torch.use_deterministic_algorithms(False)", "torch-deterministic=pin", python)
+        assert (
+            done.texts("torch-deterministic")[-1]
+            == "overridden: the job sets it itself, at job.py:2"
+        )
+    done = job(
+        ALERT % "torch.use_deterministic_algorithms(False)", "torch-deterministic=pin", python
+    )
     assert done.out == "quiet True True\n"
     assert "kept: the job asked for False, at job.py:2" in done.texts("torch-deterministic")[1]
 
@@ -305,9 +397,16 @@ def test_the_compiler_puts_back_what_it_found(job, python):
         f = torch.compile(lambda x: x.put_(torch.tensor([0, 0]), torch.ones(2)) + 1, backend="eager")
         print(f(torch.zeros(3)).shape, torch.are_deterministic_algorithms_enabled())
     """
-    done = job(text, "torch-deterministic=pin,seed.torch=pin,threads=pin,tf32=pin", python, ("-W", "error::UserWarning"))
+    done = job(
+        text,
+        "torch-deterministic=pin,seed.torch=pin,threads=pin,tf32=pin",
+        python,
+        ("-W", "error::UserWarning"),
+    )
     assert done.out == "torch.Size([3]) True\n" and done.err == ""
-    assert not any("overridden" in text or "kept" in text or "failed" in text for _name, text in done.effects), done.effects
+    assert not any(
+        "overridden" in text or "kept" in text or "failed" in text for _name, text in done.effects
+    ), done.effects
 
 
 def test_flags_stay(job, python):
@@ -320,7 +419,9 @@ def test_flags_stay(job, python):
             print(torch.backends.cudnn.benchmark)
     """
     assert job(text, None, python).out == "True True False\nTrue\n"
-    done = job(text, "cudnn-benchmark=pin,cudnn-deterministic=pin,tf32=pin", python, ("-W", "error"))
+    done = job(
+        text, "cudnn-benchmark=pin,cudnn-deterministic=pin,tf32=pin", python, ("-W", "error")
+    )
     assert done.out == "False False True\nFalse\n"
     assert "kept: the job asked for True, at job.py:2" in done.texts("cudnn-benchmark")[1]
 
@@ -344,7 +445,8 @@ LOADER = """
 
 @pytest.mark.parametrize("method", ["fork", "spawn"] + ["forkserver"] * FULL)
 def test_loader_workers_under_pinned_seeds(job, python, method):
-    epochs = 2 if method == "fork" or FULL else 1  # each starts workers anew, and all but forked ones import torch
+    # each starts workers anew, and all but forked ones import torch
+    epochs = 2 if method == "fork" or FULL else 1
     text = LOADER % ("multiprocessing_context=%r" % method, epochs)
     seeds = "seed.python=pin,seed.numpy=pin,seed.torch=pin"
     first, again = job(text, seeds, python), job(text, seeds, python)
@@ -357,9 +459,16 @@ def test_loader_workers_under_pinned_seeds(job, python, method):
         assert natural[0] != natural[1]
 
 
-@pytest.mark.parametrize("arguments", ["timeout=60, prefetch_factor=4, persistent_workers=True", "multiprocessing_context='spawn'"])
+@pytest.mark.parametrize(
+    "arguments",
+    ["timeout=60, prefetch_factor=4, persistent_workers=True", "multiprocessing_context='spawn'"],
+)
 def test_loaders_without_workers(job, python, arguments):
-    done = job(LOADER % (arguments, 2), "loader-workers=pin,seed.torch=pin,seed.python=pin,seed.numpy=pin", python)
+    done = job(
+        LOADER % (arguments, 2),
+        "loader-workers=pin,seed.torch=pin,seed.python=pin,seed.numpy=pin",
+        python,
+    )
     assert done.out.splitlines()[-1] == "0"
     assert "kept: the job asked for num_workers=2, at job.py:9" in done.texts("loader-workers")[-1]
 
@@ -368,7 +477,10 @@ def test_loaders_with_another_number_of_workers(job, python):
     three = job(LOADER % ("drop_last=True", 1), "loader-workers=pin:3", python)
     assert three.out.splitlines()[-1] == "3"
     refused = "import torch; torch.utils.data.DataLoader([1], num_workers=-1)"
-    plain, pinned = job(refused, None, python, rc=1), job(refused, "loader-workers=pin", python, rc=1)
+    plain, pinned = (
+        job(refused, None, python, rc=1),
+        job(refused, "loader-workers=pin", python, rc=1),
+    )
     assert plain.err.splitlines()[-1] == pinned.err.splitlines()[-1] and "num_workers" in plain.err
 
 
@@ -505,14 +617,28 @@ RANKS = """
 
 
 def ranks(python, count):
-    return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=%d" % count, "job.py"]
+    return [
+        python,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=%d" % count,
+        "job.py",
+    ]
 
 
 def test_buckets_of_ddp_stay_as_they_were_laid(job, python):
     natural = job(RANKS, None, command=ranks(python, 2))
     pinned = job(RANKS, "ddp-buckets=pin", command=ranks(python, 2))
-    assert natural.out.startswith("True") and pinned.out.startswith("False"), (natural.out, pinned.out)
-    by_rank = {r for _pid, r, _role, key, text in pinned.factors if key == "effect.ddp-buckets" and text.startswith("pin ")}
+    assert natural.out.startswith("True") and pinned.out.startswith("False"), (
+        natural.out,
+        pinned.out,
+    )
+    by_rank = {
+        r
+        for _pid, r, _role, key, text in pinned.factors
+        if key == "effect.ddp-buckets" and text.startswith("pin ")
+    }
     assert by_rank == {"0", "1"}
     varied = job(RANKS, "ddp-buckets=vary:3", command=ranks(python, 2))
     assert varied.texts("ddp-buckets")[0].startswith("vary buckets of ")
@@ -557,16 +683,22 @@ SUMS = """
 
 
 def test_sums_over_ranks_without_an_order(job, python):
-    natural, exact = (job(SUMS, pins, command=ranks(python, 3)) for pins in (None, "exact-allreduce=pin"))
+    natural, exact = (
+        job(SUMS, pins, command=ranks(python, 3)) for pins in (None, "exact-allreduce=pin")
+    )
     *turns, hooked = natural.out.splitlines()
     assert len(set(turns)) > 1, "the order does not matter here: nothing is tested"
     *turns, hooked = exact.out.splitlines()
     assert len(turns) == 3 and len(set(turns)) == 1 and hooked == "True", exact.out
     one, waited, _gradient, rest = turns[0].split(" ", 3)
     assert one == waited and rest == "[3, 3, 3] 2.0"
-    said = {(r, text) for _pid, r, _role, key, text in exact.factors if key == "effect.exact-allreduce"}
+    said = {
+        (r, text) for _pid, r, _role, key, text in exact.factors if key == "effect.exact-allreduce"
+    }
     assert {(r, "pin all_reduce and DistributedDataParallel add integers") for r in "012"} <= said
-    assert all(any(r == rank and text.startswith("overridden: ") for rank, text in said) for r in "012"), said
+    assert all(
+        any(r == rank and text.startswith("overridden: ") for rank, text in said) for r in "012"
+    ), said
 
 
 def test_seeds_are_those_of_a_line_in_the_script_on_every_rank(job, python, work):
@@ -592,7 +724,9 @@ def test_autotuning_is_told_not_to_measure(job, python):
     """
     done = job(text, "autotune=pin", python, env={"TORCHINDUCTOR_MAX_AUTOTUNE": "1"})
     assert done.out.startswith("True False\n")
-    assert job(text, None, python, env={"TORCHINDUCTOR_MAX_AUTOTUNE": "1"}).out.startswith("False True\n")
+    assert job(text, None, python, env={"TORCHINDUCTOR_MAX_AUTOTUNE": "1"}).out.startswith(
+        "False True\n"
+    )
     assert done.texts("autotune")[0] == "pin torch._inductor: no choice by time"
 
 
@@ -602,6 +736,8 @@ def test_of_equal_times_the_first_candidate_that_runs_is_taken():
         from _agent import pin_torch
     finally:
         sys.path.pop(0)
-    timings = pin_torch._first_that_runs({"a": float("inf"), "b": 3.0, "c": 1.0, "d": [0.5, 0.4, 0.6]})
+    timings = pin_torch._first_that_runs(
+        {"a": float("inf"), "b": 3.0, "c": 1.0, "d": [0.5, 0.4, 0.6]}
+    )
     assert timings["a"] == float("inf") and timings["d"] == [1.0, 1.0, 1.0]
     assert min(("a", "b", "c"), key=timings.get) == "b"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`twinrun verify RUN --precision POLICY` over real PyTorch jobs on the CPU: types of tensors, autocast regions by step, gradient scaling, switches."""
+"""`twinrun verify RUN --precision POLICY` over real PyTorch jobs on the CPU: types of tensors,
+autocast regions by step, gradient scaling, switches.
+"""
+
 import pytest
 from conftest import marker_line
 
@@ -44,7 +47,8 @@ def verify(twinrun, python, script):
 
 
 def test_bf16_autocast_is_seen_by_step_tensor_and_line(verify):
-    rc, rules, path = verify("""
+    rc, rules, path = verify(
+        """
         [[precision]]
         pattern = "forward/activation/*"
         dtypes = "f32"
@@ -57,14 +61,18 @@ def test_bf16_autocast_is_seen_by_step_tensor_and_line(verify):
         autocast = ["off", "bfloat16"]
         [[precision]]
         grad_scaler = "off"
-        """, "mixed")
+        """,
+        "mixed",
+    )
     activations, weights, off, either, unscaled = rules
     assert rc == 1 and [r["outcome"] for r in rules] == ["broken", "kept", "broken", "kept", "kept"]
     first = activations["breaches"][0]
     assert (first["step"], first["found"], first["phase"]) == (2, "bf16", "forward")
     assert all(b["times"] == 4 and b["step"] == 2 for b in activations["breaches"])
-    assert any("job.py:%d" % marker_line(path) in b["source"] for b in activations["breaches"]), activations["breaches"]
-    breach, = off["breaches"]
+    assert any(
+        "job.py:%d" % marker_line(path) in b["source"] for b in activations["breaches"]
+    ), activations["breaches"]
+    (breach,) = off["breaches"]
     assert (breach["step"], breach["times"], breach["found"]) == (2, 4, "cpu bfloat16")
     assert either["judged"] == unscaled["judged"] == 6 and weights["judged"] > 6
 
@@ -80,29 +88,56 @@ def test_scaling_is_required_in_every_step(verify):
         """
     rc, rules, _ = verify(policy, "scaled")
     assert rc == 0 and [r["outcome"] for r in rules] == ["kept", "kept", "not applicable"]
-    rc, rules, _ = verify(policy, "plain", "medium")  # set back before the end: the start has told it
+    # set back before the end: the start has told it
+    rc, rules, _ = verify(policy, "plain", "medium")
     assert rc == 1 and [r["outcome"] for r in rules] == ["broken", "broken", "not applicable"]
-    breach, = rules[0]["breaches"]
+    (breach,) = rules[0]["breaches"]
     assert (breach["step"], breach["times"], breach["found"]) == (0, 6, "not scaled")
     assert [b["found"] for b in rules[1]["breaches"]] == ["medium at the start"]
 
 
 def test_what_was_not_recorded_is_not_known(verify):
-    rc, rules, _ = verify("""
+    rc, rules, _ = verify(
+        """
         [[precision]]
         pattern = "forward/activation/no such module"
         dtypes = "f32"
-        """, "plain")
+        """,
+        "plain",
+    )
     assert rc == 3 and rules[0]["outcome"] == "unknown" and rules[0]["judged"] == 0
 
 
 def test_fp32_against_mixed_as_an_experiment(twinrun, python, script):
     path = script("job.py", JOB)
-    done = twinrun("significant", "-q", "--json", "--runs", "2", "--within", "5%", "--a", f"{python} {path} plain", "--b", f"{python} {path} mixed", timeout=400)
+    done = twinrun(
+        "significant",
+        "-q",
+        "--json",
+        "--runs",
+        "2",
+        "--within",
+        "5%",
+        "--a",
+        f"{python} {path} plain",
+        "--b",
+        f"{python} {path} mixed",
+        timeout=400,
+    )
     assert done.rc == 0, done
     speed, metric, bits = (done.json[key] for key in ("speed", "metric", "bits"))
-    assert speed["metric"] == "step" and speed["took_turns"] and all(v > 0 for v in speed["a"]["values"] + speed["b"]["values"])
+    assert (
+        speed["metric"] == "step"
+        and speed["took_turns"]
+        and all(v > 0 for v in speed["a"]["values"] + speed["b"]["values"])
+    )
     assert metric["answer"] == "within" and metric["a"]["distinct"] == metric["b"]["distinct"] == 1
-    assert abs(metric["b"]["values"][0] / metric["a"]["values"][0] - 1) < 0.05 and metric["a"]["values"] != metric["b"]["values"]
+    assert (
+        abs(metric["b"]["values"][0] / metric["a"]["values"][0] - 1) < 0.05
+        and metric["a"]["values"] != metric["b"]["values"]
+    )
     assert bits["a_classes"] == bits["b_classes"] == 1 and bits["equal"] is False
-    assert "autocast off" in metric["a"]["configuration"] and "autocast cpu bfloat16" in metric["b"]["configuration"]
+    assert (
+        "autocast off" in metric["a"]["configuration"]
+        and "autocast cpu bfloat16" in metric["b"]["configuration"]
+    )

@@ -310,15 +310,24 @@ def test_a_run_folder_does_not_lead_out(checked, tmp_path):
 
 
 def test_packed_and_signed(checked, twinrun, home, tmp_path):
-    """The verdict travels in the package, where each of its bytes counts, and is among what is signed."""
+    """The verdict travels in the package, where each of its bytes counts, and is among what is
+    signed.
+    """
     v = checked("leave-a-mark")
     packed = tmp_path / "packed"
     done = twinrun("pack", "last", "-o", packed, "--data", "none")
     assert (packed / "data/expected/verdict.json").exists(), done
     files = {f.name: f.read_bytes() for f in Path(v["runs_dir"][-1], "files").iterdir()}
-    assert files and files == {f.name: f.read_bytes() for f in (packed / "data/expected/files").iterdir()}
+    assert files and files == {
+        f.name: f.read_bytes() for f in (packed / "data/expected/files").iterdir()
+    }
     kept = packed / "data/expected/verdict.json"
-    assert refuted(json.loads(kept.read_text()), tmp_path, [v["runs_dir"][0], packed / "data/expected"]) == []
+    assert (
+        refuted(
+            json.loads(kept.read_text()), tmp_path, [v["runs_dir"][0], packed / "data/expected"]
+        )
+        == []
+    )
     assert twinrun("verify", packed).rc == 0
     kept.write_text(kept.read_text().replace('"origin"', '"carrier"'))
     done = twinrun("verify", packed)

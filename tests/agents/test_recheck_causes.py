@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m twinrun.recheck confirms what isolate claims of a cause, and refutes every lie about it."""
+"""python -m twinrun.recheck confirms what isolate claims of a cause, and refutes every lie about
+it.
+"""
+
 import copy
 import json
 import shutil
@@ -62,7 +65,9 @@ def states(verdict, tmp_path, runs=()):
 
 
 def refuted(verdict, tmp_path, runs=()):
-    return [(kind, text) for state, kind, text in states(verdict, tmp_path, runs) if state == "refuted"]
+    return [
+        (kind, text) for state, kind, text in states(verdict, tmp_path, runs) if state == "refuted"
+    ]
 
 
 def claim(verdict, kind):
@@ -93,7 +98,9 @@ def lie(value):
 
 
 def every_lie(verdict):
-    """Each number, word and flag of the claims changed by itself; of pairs what is claimed, not the verdict behind it."""
+    """Each number, word and flag of the claims changed by itself; of pairs what is claimed, not the
+    verdict behind it.
+    """
     for i, c in enumerate(verdict["claims"]):
         for path in leaves({k: v for k, v in c.items() if k != "verdict"}):
             mutant = copy.deepcopy(verdict)
@@ -101,7 +108,7 @@ def every_lie(verdict):
             for key in path[:-1]:
                 at = at[key]
             if path[-1] == "number" and at.get("block", 0) is None:
-                continue    # of a run before the confirmation: a label, as long as the order stays
+                continue  # of a run before the confirmation: a label, as long as the order stays
             at[path[-1]] = lie(at[path[-1]])
             yield "%s of claim %d (%s)" % (".".join(map(str, path)), i, c["claim"]), mutant
 
@@ -126,14 +133,18 @@ def survivors(mutants, tmp_path):
 def test_a_cause(searched, tmp_path):
     v = searched(ONE, "--pin", "entropy,clock,hash-seed")
     assert refuted(v, tmp_path) == []
-    assert {"search", "confirmation", "cause", "rate", "remaining", "last", "pair"} == {c["claim"] for c in v["claims"]}
+    assert {"search", "confirmation", "cause", "rate", "remaining", "last", "pair"} == {
+        c["claim"] for c in v["claims"]
+    }
     assert claim(v, "cause")["factor"] == "entropy" and not claim(v, "remaining")["sufficient"]
     assert survivors(every_lie(v), tmp_path) == []
     assert survivors(every_omission(v), tmp_path) == []
 
 
 def test_words_alone(searched, tmp_path):
-    """With --text: no pair differs in a result, and that it differs in words is held against what was printed."""
+    """With --text: no pair differs in a result, and that it differs in words is held against what
+    was printed.
+    """
     v = searched(WORDS, "--text", "--pin", "entropy,hash-seed")
     assert refuted(v, tmp_path) == []
     assert {c["words"] for c in v["claims"] if c["claim"] == "pair" and c["diverged"]} == {True}
@@ -141,18 +152,27 @@ def test_words_alone(searched, tmp_path):
 
 
 def test_a_pair_that_differs_in_words_is_no_divergence(twinrun, script):
-    """Without --text the verdict of such a pair names the words as not judged, and that is what it claims."""
-    script("job.py", """
+    """Without --text the verdict of such a pair names the words as not judged, and that is what it
+    claims.
+    """
+    script(
+        "job.py",
+        """
         import os
         again = os.path.exists("once")
         open("once", "w").close()
         print("result", "beta" if again else "alpha")
-    """)
+    """,
+    )
     v = twinrun("check", "--json", "--runs", "2", "--", "python3", "job.py").json
     assert v["outcome"] == "inconclusive", v
     runs = [recheck.Run(folder) for folder in v["runs_dir"]]
     recheck.recheck_pair(v, runs, False, False)
-    said = [i for i, c in enumerate(v["claims"]) if c["claim"] == "unseen" and c["text"].startswith("stdout: ")]
+    said = [
+        i
+        for i, c in enumerate(v["claims"])
+        if c["claim"] == "unseen" and c["text"].startswith("stdout: ")
+    ]
     for i in reversed(said):
         del v["unseen"][v["unseen"].index(v["claims"].pop(i)["text"])]
     with pytest.raises(recheck.Refuted):
@@ -190,14 +210,24 @@ def test_sufficient(searched, tmp_path):
     assert refuted(v, tmp_path) == []
     remaining = claim(v, "remaining")
     assert remaining["sufficient"] and remaining["trials"] >= 14
-    assert survivors(((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path) == []
+    assert (
+        survivors(
+            ((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path
+        )
+        == []
+    )
 
 
 def test_two_causes(searched, tmp_path):
     v = searched(TWO, "--pin", "entropy,hash-seed")
     assert refuted(v, tmp_path) == []
     assert sum(c["claim"] == "cause" for c in v["claims"]) == 2
-    assert survivors(((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path) == []
+    assert (
+        survivors(
+            ((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path
+        )
+        == []
+    )
 
 
 def test_whether_a_repeats(searched, tmp_path):
@@ -214,7 +244,9 @@ def test_whether_a_repeats(searched, tmp_path):
 
 
 def test_no_divergence(twinrun, script, home, tmp_path):
-    """That a search found none rests on every pair; each word and number, and each pair, is needed."""
+    """That a search found none rests on every pair; each word and number, and each
+    pair, is needed.
+    """
     script("job.py", ARMS)
     done = twinrun("isolate", "-q", "--pin", "entropy", "--", "python3", "job.py")
     assert done.rc == 0, done
@@ -232,8 +264,11 @@ def test_no_divergence(twinrun, script, home, tmp_path):
 
 
 def test_runs_that_form_classes(searched, tmp_path):
-    """Runs with two possible results: those that agree among themselves and not with the first are a class of their own."""
-    # one search in 40 is right to say that the coin seems to have stopped: it isolates nothing, so it claims nothing
+    """Runs with two possible results: those that agree among themselves and not with the first are
+    a class of their own.
+    """
+    # one search in 40 is right to say that the coin seems to have stopped: it isolates nothing, so
+    # it claims nothing
     v = searched(SOMETIMES, "--pin", "entropy,hash-seed", tries=6)
     assert refuted(v, tmp_path) == []
     runs = claim(v, "confirmation")["worlds"][1]["runs"]
@@ -247,7 +282,9 @@ def test_runs_that_form_classes(searched, tmp_path):
 
 @pytest.mark.skipif(not FULL, reason="a dozen runs of PyTorch: TWINRUN_FULL=1")
 def test_a_job_with_records(searched, tmp_path, python, light):
-    """PyTorch: what agrees and what differs are records; printed words are noise that nothing says more of."""
+    """PyTorch: what agrees and what differs are records; printed words are noise that nothing says
+    more of.
+    """
     pytest.importorskip("torch")
     text = """
         import os, random, torch
@@ -271,4 +308,9 @@ def test_two_commands(searched, tmp_path):
     v = searched(ARMS, command=("--a", a, "--b", b))
     assert refuted(v, tmp_path) == []
     assert claim(v, "confirmation")["arms"] and claim(v, "cause")["factor"].startswith("arg:")
-    assert survivors(((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path) == []
+    assert (
+        survivors(
+            ((w, m) for w, m in every_lie(v) if "(pair)" not in w and ".runs." not in w), tmp_path
+        )
+        == []
+    )

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`twinrun run`: what is pinned is equal in two runs, what is left free is not, and what did not take effect is said.
+"""`twinrun run`: what is pinned is equal in two runs, what is left free is not, and what did not
+take effect is said.
 
-Each job prints what the factor decides; no code of ours sees that. Every claim has its twin: the same job without the pin, or with
-another value. Where a Python agent or the kernel does not do its part, the test is skipped by name.
+Each job prints what the factor decides; no code of ours sees that. Every claim has its twin: the
+same job without the pin, or with another value. Where a Python agent or the kernel does not do its
+part, the test is skipped by name.
 """
+
 import os
 import re
 import sys
@@ -13,7 +16,9 @@ import pytest
 
 @pytest.fixture
 def pinned(twinrun):
-    """pinned(list, *command, **) -> (stdout, stderr) of `twinrun run --pin list`, which must have ended with exit code 0."""
+    """pinned(list, *command, **) -> (stdout, stderr) of `twinrun run --pin list`, which must have
+    ended with exit code 0.
+    """
 
     def call(pins, *command, **kwargs):
         done = twinrun("run", "--pin", pins, "--", *command, **kwargs)
@@ -24,11 +29,13 @@ def pinned(twinrun):
 
 
 def said(err, heading):
-    """The factors that the closing line lists under a heading: "pinned", "not used by the job", "NOT pinned"."""
-    line, = [l for l in err.splitlines() if "; run in " in l]
+    """The factors that the closing line lists under a heading: "pinned", "not used by the job",
+    "NOT pinned".
+    """
+    (line,) = [l for l in err.splitlines() if "; run in " in l]
     for part in line.removeprefix("twinrun: ").split("; "):
         if part.startswith(heading + ": "):
-            return re.sub(r" \(.*?\)", "", part[len(heading) + 2:]).split(", ")
+            return re.sub(r" \(.*?\)", "", part[len(heading) + 2 :]).split(", ")
     return []
 
 
@@ -44,35 +51,47 @@ def values(twinrun, factor):
     return {f["id"]: f for f in twinrun("factors", "--json").json["factors"]}[factor]
 
 
-@pytest.mark.parametrize("factor, code", [
-    ("hash-seed", "print(hash('a string'))"),
-    ("entropy", "import os, uuid; print(os.urandom(8).hex(), uuid.uuid4())"),
-    ("clock", "import time; print(time.time(), time.time_ns())"),
-])
+@pytest.mark.parametrize(
+    "factor, code",
+    [
+        ("hash-seed", "print(hash('a string'))"),
+        ("entropy", "import os, uuid; print(os.urandom(8).hex(), uuid.uuid4())"),
+        ("clock", "import time; print(time.time(), time.time_ns())"),
+    ],
+)
 def test_held_still(pinned, twinrun, factor, code):
     command = (sys.executable, "-c", code)
     (first, err), (second, _) = pinned(factor, *command), pinned(factor, *command)
     assert first == second
     assert said(err, "pinned") == [factor]
     assert pinned(factor + "=5", *command)[0] != first
-    assert pinned(factor + "=vary:1", *command)[0] == pinned(factor + "=vary:1", *command)[0] != first
+    assert (
+        pinned(factor + "=vary:1", *command)[0] == pinned(factor + "=vary:1", *command)[0] != first
+    )
     assert len(set(free(twinrun, *command, times=3))) > 1
 
 
 def test_hashes_of_tensors(pinned, twinrun, work):
     job = work / "hashes.py"
-    job.write_text("import torch\nlayers = [torch.nn.Linear(2, 2) for _ in range(40)]\nbefore = torch.save(layers[0], 'kept.pt')\n"
-                   "print(*(layers.index(l) for l in set(layers)))\nprint(len({p for l in layers for p in l.parameters()}), hash(layers[3]) == hash(layers[3]))\n"
-                   "x = torch.ones(3); s = {x}; print(x in s, torch.ones(3) in s)\nassert '_twinrun' not in str(vars(x)) + str(vars(layers[0]))\n"
-                   "print(len(torch.load('kept.pt', weights_only=False).state_dict()))\n")
+    job.write_text(
+        "import torch\nlayers = [torch.nn.Linear(2, 2) for _ in range(40)]\nbefore = torch.save(layers[0], 'kept.pt')\n"
+        "print(*(layers.index(l) for l in set(layers)))\nprint(len({p for l in layers for p in l.parameters()}), hash(layers[3]) == hash(layers[3]))\n"
+        "x = torch.ones(3); s = {x}; print(x in s, torch.ones(3) in s)\nassert '_twinrun' not in str(vars(x)) + str(vars(layers[0]))\n"
+        "print(len(torch.load('kept.pt', weights_only=False).state_dict()))\n"
+    )
     command = (sys.executable, str(job))
     (first, err), (second, _) = pinned("tensor-hash", *command), pinned("tensor-hash", *command)
     assert first == second and said(err, "pinned") == ["tensor-hash"]
     order, *rest = first.split("\n")
-    assert order.split() == [str(i) for i in range(40)]    # small numbers, so a set walks in the order in which they were given
+    # small numbers, so a set walks in the order in which they were given
+    assert order.split() == [str(i) for i in range(40)]
     assert rest[:3] == ["80 True", "True False", "2"]
     drawn = pinned("tensor-hash=vary:1", *command)[0].split("\n")
-    assert drawn[0] != order and sorted(drawn[0].split()) == sorted(order.split()) and drawn[1:] == rest
+    assert (
+        drawn[0] != order
+        and sorted(drawn[0].split()) == sorted(order.split())
+        and drawn[1:] == rest
+    )
 
 
 def test_folders_are_listed_by_name(pinned, work):
@@ -91,8 +110,12 @@ def test_address_layout(pinned, twinrun):
     row = values(twinrun, "aslr")
     if row["unavailable"]:
         pytest.skip(row["unavailable"])
-    command = (sys.executable, "-c", "import re; print(*sorted(l.split('-')[0] for l in open('/proc/self/maps') if '[stack]' in l or '[heap]' in l), "
-                                     "id(object))")
+    command = (
+        sys.executable,
+        "-c",
+        "import re; print(*sorted(l.split('-')[0] for l in open('/proc/self/maps') if '[stack]' in l or '[heap]' in l), "
+        "id(object))",
+    )
     (first, err), (second, _) = pinned("aslr", *command), pinned("aslr", *command)
     assert first == second and said(err, "pinned") == ["aslr"]
     assert len(set(free(twinrun, *command, times=3))) > 1
@@ -118,9 +141,11 @@ def test_fresh_memory(pinned, twinrun, tmp_path, run):
     if row["unavailable"]:
         pytest.skip(row["unavailable"])
     source = tmp_path / "fresh.c"
-    source.write_text("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nint main(void) {\n"
-                      "  unsigned char *old = malloc(512), *p; memset(old, 170, 512); free(old); p = malloc(512);\n"
-                      "  for (int i = 100; i < 110; i++) printf(\"%d \", p[i]);\n  return 0;\n}\n")
+    source.write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nint main(void) {\n"
+        "  unsigned char *old = malloc(512), *p; memset(old, 170, 512); free(old); p = malloc(512);\n"
+        '  for (int i = 100; i < 110; i++) printf("%d ", p[i]);\n  return 0;\n}\n'
+    )
     program = tmp_path / "fresh"
     assert run(["gcc", "-O0", "-w", source, "-o", program]).rc == 0
     assert set(free(twinrun, program, times=1)[0].split()) == {"170"}
@@ -144,7 +169,11 @@ def test_instruction_set_of_torch(pinned, python):
 
 
 def test_seeds(pinned, twinrun, python):
-    command = (python, "-c", "import random, numpy, torch; print(random.random(), numpy.random.rand(), torch.rand(1).item())")
+    command = (
+        python,
+        "-c",
+        "import random, numpy, torch; print(random.random(), numpy.random.rand(), torch.rand(1).item())",
+    )
     pins = "seed.python,seed.numpy,seed.torch"
     (first, err), (second, _) = pinned(pins, *command), pinned(pins, *command)
     assert first == second and sorted(said(err, "pinned")) == sorted(pins.split(","))
@@ -167,14 +196,26 @@ def test_what_the_job_does_not_use_is_not_claimed(pinned):
 
 
 def test_a_shell_that_sets_it_again(pinned):
-    out, err = pinned("hash-seed,threads", "sh", "-c", f"PYTHONHASHSEED=77 {sys.executable} -c 'print(hash(\"x\"))'")
+    out, err = pinned(
+        "hash-seed,threads",
+        "sh",
+        "-c",
+        f"PYTHONHASHSEED=77 {sys.executable} -c 'print(hash(\"x\"))'",
+    )
     assert said(err, "NOT pinned") == ["hash-seed"] and said(err, "pinned") == ["threads"]
     assert "PYTHONHASHSEED=77 instead of 0" in err
 
 
 def test_an_emptied_environment(pinned):
     """env -i takes away pins and agent: nothing is claimed for that process."""
-    out, err = pinned("entropy", "env", "-i", sys.executable, "-c", "import os, time; print(os.urandom(4).hex()); time.sleep(1.2)")
+    out, err = pinned(
+        "entropy",
+        "env",
+        "-i",
+        sys.executable,
+        "-c",
+        "import os, time; print(os.urandom(4).hex()); time.sleep(1.2)",
+    )
     assert not said(err, "pinned")
     assert "not known whether pinned: entropy" in err or "NOT pinned: entropy" in err
 
@@ -183,17 +224,22 @@ def test_output_and_exit_code_are_the_jobs(twinrun):
     code = "import sys; sys.stdout.write('o' * 100000); sys.stderr.write('e' * 1000); sys.exit(9)"
     plain = twinrun("record", "-q", "--", sys.executable, "-c", code)
     held = twinrun("run", "-q", "--", sys.executable, "-c", code)
-    assert held.rc == plain.rc == 9 and held.raw_out == plain.raw_out and held.raw_err == plain.raw_err
+    assert (
+        held.rc == plain.rc == 9 and held.raw_out == plain.raw_out and held.raw_err == plain.raw_err
+    )
 
 
 def test_everything_pinned_repeats(pinned, twinrun, python, script):
     """The purpose of it all: a job with six causes at once prints the same twice."""
-    script("job.py", """
+    script(
+        "job.py",
+        """
         import os, random, time
         import numpy, torch
         order = list({"north", "south", "east", "west"})
         print(order, os.urandom(4).hex(), time.time(), id(object), torch.get_num_threads(), numpy.random.default_rng().random())
-    """)
+    """,
+    )
     outs = [pinned("all", python, "job.py")[0] for _ in range(2)]
     assert outs[0] == outs[1]
     assert len(set(free(twinrun, python, "job.py"))) == 2

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a resumed job goes on: its place is found at any step, large weights are compared behind it, and the optimizer's state
-that it has loaded is compared with what the whole job had."""
+"""Where a resumed job goes on: its place is found at any step, large weights are compared behind
+it, and the optimizer's state that it has loaded is compared with what the whole job had.
+"""
+
 import re
 
 import pytest
@@ -36,15 +38,29 @@ if "--save" in sys.argv:
 def arms(twinrun, python, work, seam, steps, kind, *more):
     (work / "job.py").write_text(JOB)
     whole = "%s job.py %d %s" % (python, seam + steps, kind)
-    resumed = "%s job.py %d %s --save && %s --resume %s" % (python, seam, kind, whole, " ".join(more))
-    return twinrun("check", "-q", "--json", "--no-zoom", "--runs", "2", "--a", whole, "--b", resumed)
+    resumed = "%s job.py %d %s --save && %s --resume %s" % (
+        python,
+        seam,
+        kind,
+        whole,
+        " ".join(more),
+    )
+    return twinrun(
+        "check", "-q", "--json", "--no-zoom", "--runs", "2", "--a", whole, "--b", resumed
+    )
 
 
-@pytest.mark.parametrize("seam, kind", [(3, "sgd"), (20, "sgd"), (200, "sgd"), (20, "momentum"), (20, "adam")])
+@pytest.mark.parametrize(
+    "seam, kind", [(3, "sgd"), (20, "sgd"), (200, "sgd"), (20, "momentum"), (20, "adam")]
+)
 def test_a_seam_at_any_step(twinrun, python, work, seam, kind):
     done = arms(twinrun, python, work, seam, 24, kind)
     assert done.rc == 0 and done.json["outcome"] == "same", done
-    shares = [note for note in done.json["notes"] if note.startswith("weights: of tensors of 65,536 elements")]
+    shares = [
+        note
+        for note in done.json["notes"]
+        if note.startswith("weights: of tensors of 65,536 elements")
+    ]
     said = re.search("each at least every ([0-9]+) steps, and all of them at the end", shares[0])
     assert len(shares) == 1 and said and int(said[1]) <= 16, done.json["notes"]
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""twinrun.torch: seeds, data order and augmentation of a PyTorch job, whatever the number of workers and ranks, and over a resume."""
+"""twinrun.torch: seeds, data order and augmentation of a PyTorch job, whatever the number of
+workers and ranks, and over a resume.
+"""
+
 import itertools
 import pickle
 import random
@@ -25,7 +28,10 @@ class Noisy(Dataset):
         return SAMPLES
 
     def __getitem__(self, i):
-        return torch.tensor([float(i), random.random(), numpy.random.rand(), torch.rand(()).item()], dtype=torch.float64)
+        return torch.tensor(
+            [float(i), random.random(), numpy.random.rand(), torch.rand(()).item()],
+            dtype=torch.float64,
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +71,8 @@ def test_seed_all():
     for place in dict(rank=0), dict(rank=1), dict(epoch=1), {}:
         twin.seed_all(7 if place else 8, **place)
         others.append(drawn())
-    assert len({x for row in others for x in row}) == 15  # no two generators of any two places agree
+    # no two generators of any two places agree
+    assert len({x for row in others for x in row}) == 15
     assert twin.seed_all(7, "rank=1") == twin.seed_all(7, rank=1)
     with pytest.raises(ValueError):
         twin.seed_all(-1)
@@ -79,17 +86,24 @@ def test_the_root_is_the_order():
     with pytest.raises(RuntimeError, match="seed_all"):
         twin.SeededSamples(Noisy())
     twin.seed_all(7, rank=5)
-    assert twin.DeterministicSampler(SAMPLES, BATCH).seed == twin.SeededSamples(Noisy()).seed == seeds.seed(7, "data")
+    assert (
+        twin.DeterministicSampler(SAMPLES, BATCH).seed
+        == twin.SeededSamples(Noisy()).seed
+        == seeds.seed(7, "data")
+    )
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_every_sample_once_and_the_same_batches_for_all_worlds(drop_last):
     alone = sampler(drop_last=drop_last, batch=9)
-    epochs = [list(alone), list(alone)]  # a job that does not count its steps: an epoch for each loop
+    # a job that does not count its steps: an epoch for each loop
+    epochs = [list(alone), list(alone)]
     assert epochs[0] != epochs[1]
     for epoch in epochs:
         taken = [i for batch in epoch for i in batch]
-        assert len(set(taken)) == len(taken) == (45 if drop_last else SAMPLES) and len(epoch) == len(alone)
+        assert len(set(taken)) == len(taken) == (45 if drop_last else SAMPLES) and len(
+            epoch
+        ) == len(alone)
         assert taken != sorted(taken)
     for world in 1, 2, 3, 4, 6, 8:
         ranks = [sampler(drop_last=drop_last, batch=9, rank=r, world=world) for r in range(world)]
@@ -102,7 +116,9 @@ def test_every_sample_once_and_the_same_batches_for_all_worlds(drop_last):
 
 def test_a_step_without_samples_is_refused():
     assert len(sampler(batch=10, rank=0, world=3)) == 6
-    with pytest.raises(ValueError, match="batch of 3 samples cannot be shared by 4 ranks.*drop_last"):
+    with pytest.raises(
+        ValueError, match="batch of 3 samples cannot be shared by 4 ranks.*drop_last"
+    ):
         sampler(batch=10, rank=0, world=4)
     assert len(sampler(batch=10, rank=0, world=4, drop_last=True)) == 5
     with pytest.raises(ValueError, match="larger batch$"):
@@ -158,7 +174,9 @@ def augmented(steps, workers=0, rank=0, world=1, state=None, **named):
     s = sampler(samples=data, rank=rank, world=world)
     if state:
         s.load_state_dict(state)
-    loader = DataLoader(data, batch_sampler=s, num_workers=workers, worker_init_fn=s.worker_init_fn, **named)
+    loader = DataLoader(
+        data, batch_sampler=s, num_workers=workers, worker_init_fn=s.worker_init_fn, **named
+    )
     return train(s, loader, steps)
 
 
@@ -166,10 +184,13 @@ def test_augmentation_belongs_to_the_sample():
     steps = 2 * len(sampler()) + 2
     alone = augmented(steps)
     rows = [tuple(row) for batch in alone for row in batch]
-    assert len({x for row in rows for x in row[1:]}) == 3 * len(rows)  # another draw for each sample, epoch and generator
+    # another draw for each sample, epoch and generator
+    assert len({x for row in rows for x in row[1:]}) == 3 * len(rows)
     assert augmented(steps, workers=2) == alone
     assert augmented(steps, workers=1, persistent_workers=True) == alone
-    assert [sum(step, []) for step in zip(*(augmented(steps, rank=r, world=3) for r in range(3)))] == alone
+    assert [
+        sum(step, []) for step in zip(*(augmented(steps, rank=r, world=3) for r in range(3)))
+    ] == alone
     state = dict(sampler().state_dict(), step=9)
     assert augmented(steps - 9, workers=1, state=state) == alone[9:]
 
@@ -203,12 +224,16 @@ def test_workers_are_seeded_apart():
     def seen(rank, resumed_at=0):
         s = sampler(rank=rank, world=2)
         s.step = resumed_at
-        loader = DataLoader(Noisy(), batch_sampler=s, num_workers=2, worker_init_fn=s.worker_init_fn)
+        loader = DataLoader(
+            Noisy(), batch_sampler=s, num_workers=2, worker_init_fn=s.worker_init_fn
+        )
         return [tuple(row[1:].tolist()) for batch in loader for row in batch]
 
     both = seen(0), seen(1), seen(0, len(sampler()))
     assert seen(0) == both[0]
-    assert len({x for rows in both for row in rows for x in row}) == sum(3 * len(rows) for rows in both)
+    assert len({x for rows in both for row in rows for x in row}) == sum(
+        3 * len(rows) for rows in both
+    )
 
 
 def test_samples_and_workers_do_not_call_the_jobs_functions(monkeypatch):
@@ -236,7 +261,11 @@ def test_check_loader():
 
     assert twin.check_loader(make()) is None
     assert twin.check_loader(make(seed=None)) == "batch 0 differs: torch.float64 [8, 4]"
-    nan = {"x": torch.tensor([float("nan"), 1.0]), "y": (numpy.arange(3), "name", None), "z": torch.ones(2, dtype=torch.bfloat16)[0]}
+    nan = {
+        "x": torch.tensor([float("nan"), 1.0]),
+        "y": (numpy.arange(3), "name", None),
+        "z": torch.ones(2, dtype=torch.bfloat16)[0],
+    }
     assert twin.check_loader(lambda: [nan, nan]) is None
 
     def changing(*versions):
@@ -244,14 +273,19 @@ def test_check_loader():
         return lambda: next(runs)
 
     for one, other, expected in (
-            ([nan, {"x": [1, 2]}], [nan, {"x": [1, 3]}], "batch 1['x'][1] differs: int"),
-            ([[torch.zeros(2)]], [[-torch.zeros(2)]], "batch 0[0] differs: torch.float32 [2]"),
-            ([torch.zeros(2)], [torch.zeros(2, 1)], "batch 0 differs: torch.float32 [2] and torch.float32 [2, 1]"),
-            ([{"a": 1, "b": 2}], [{"b": 2, "a": 1}], "batch 0 differs: keys"),
-            ([[1]], [[1, 2]], "batch 0 differs: list of 1 and list of 2"),
-            ([1, 2], [1], "the first run gave 2 batches, the second 1"),
-            ([1], [], "the first run gave 1 batches, the second 0"),
-            ([1], [1, 2], "the first run ended after 1 batches, the second went on")):
+        ([nan, {"x": [1, 2]}], [nan, {"x": [1, 3]}], "batch 1['x'][1] differs: int"),
+        ([[torch.zeros(2)]], [[-torch.zeros(2)]], "batch 0[0] differs: torch.float32 [2]"),
+        (
+            [torch.zeros(2)],
+            [torch.zeros(2, 1)],
+            "batch 0 differs: torch.float32 [2] and torch.float32 [2, 1]",
+        ),
+        ([{"a": 1, "b": 2}], [{"b": 2, "a": 1}], "batch 0 differs: keys"),
+        ([[1]], [[1, 2]], "batch 0 differs: list of 1 and list of 2"),
+        ([1, 2], [1], "the first run gave 2 batches, the second 1"),
+        ([1], [], "the first run gave 1 batches, the second 0"),
+        ([1], [1, 2], "the first run ended after 1 batches, the second went on"),
+    ):
         assert twin.check_loader(changing(one, other)) == expected
     assert twin.check_loader(changing([1, 2], [1, 3]), batches=1) is None
     assert twin.check_loader(lambda: itertools.count(), batches=3) is None
@@ -260,7 +294,9 @@ def test_check_loader():
 @pytest.mark.usefixtures("light")
 def test_under_the_agent(twinrun, script):
     """The agent records the job's own indices and stays at work."""
-    script("job.py", """
+    script(
+        "job.py",
+        """
         import sys
         sys.path.insert(0, %r)
         import torch
@@ -273,7 +309,9 @@ def test_under_the_agent(twinrun, script):
         o = torch.optim.SGD(model.parameters(), 0.1)
         for (b,) in DataLoader(data, batch_sampler=s):
             o.zero_grad(), model(b).sum().backward(), o.step(), s.done()
-        """ % str(Path(__file__).resolve().parents[2] / "python"))
+        """
+        % str(Path(__file__).resolve().parents[2] / "python"),
+    )
     done = twinrun("record", "--", sys.executable, "job.py")
     assert done.rc == 0, done
     notes = twinrun("show", "last", "--notes")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`twinrun snapshot` and `verify`: the manifest read again here from docs/format/snapshot.md, by sha256sum -c, and what must be named."""
+"""`twinrun snapshot` and `verify`: the manifest read again here from docs/format/snapshot.md, by
+sha256sum -c, and what must be named.
+"""
+
 import hashlib
 import os
 import random
@@ -33,16 +36,27 @@ def snap(twinrun, tmp_path):
 def unescaped(text):
     out, i = b"", 0
     while i < len(text):
-        out += {b"n": b"\n", b"r": b"\r", b"\\": b"\\"}[text[i + 1:i + 2]] if text[i:i + 1] == b"\\" else text[i:i + 1]
-        i += 2 if text[i:i + 1] == b"\\" else 1
+        out += (
+            {b"n": b"\n", b"r": b"\r", b"\\": b"\\"}[text[i + 1 : i + 2]]
+            if text[i : i + 1] == b"\\"
+            else text[i : i + 1]
+        )
+        i += 2 if text[i : i + 1] == b"\\" else 1
     return out
 
 
 def read(path):
-    """Entries of a manifest: (kind, path, bytes or None, digest or target), and the root of its head."""
+    """Entries of a manifest: (kind, path, bytes or None, digest or target), and the root of its
+    head.
+    """
     lines = path.read_bytes().split(b"\n")
-    assert lines.pop() == b"" and lines.pop() == b"# end sha256:" + hashlib.sha256(path.read_bytes()[:-78]).hexdigest().encode() and lines[0] == b"# twinrun.snapshot/1"
-    root, entries, target, i = lines[1][len(b"# root sha256:"):].decode(), [], None, 3
+    assert (
+        lines.pop() == b""
+        and lines.pop()
+        == b"# end sha256:" + hashlib.sha256(path.read_bytes()[:-78]).hexdigest().encode()
+        and lines[0] == b"# twinrun.snapshot/1"
+    )
+    root, entries, target, i = lines[1][len(b"# root sha256:") :].decode(), [], None, 3
     while i < len(lines):
         line = lines[i]
         if line.startswith(b"#to "):
@@ -55,7 +69,14 @@ def read(path):
             i += 1
             escaped = lines[i].startswith(b"\\")
             digest, name = lines[i][escaped:].split(b"  ", 1)
-            entries.append((b"f", b"-" if name == b"./-" else unescaped(name) if escaped else name, int(line.split()[2]), bytes.fromhex(digest.decode())))
+            entries.append(
+                (
+                    b"f",
+                    b"-" if name == b"./-" else unescaped(name) if escaped else name,
+                    int(line.split()[2]),
+                    bytes.fromhex(digest.decode()),
+                )
+            )
         i += 1
     return root, entries
 
@@ -66,7 +87,17 @@ def root_of(entries):
 
     h = hashlib.sha256(b"twinrun.snapshot/1\0")
     for kind, path, size, what in entries:
-        h.update(kind + text(path) + (struct.pack("<Q", size) + what if kind == b"f" else text(what) if kind == b"l" else b""))
+        h.update(
+            kind
+            + text(path)
+            + (
+                struct.pack("<Q", size) + what
+                if kind == b"f"
+                else text(what)
+                if kind == b"l"
+                else b""
+            )
+        )
     return h.hexdigest()
 
 
@@ -92,9 +123,24 @@ def walk(folder):
 def fill(data):
     for folder in ("a/deep/er", "empty", ".git", "a/.twinrun"):
         (data / folder).mkdir(parents=True)
-    for name, content in (("one", b"1"), ("a/b c", b"x\r\n"), ("a/deep/er/none", b""), (".git/HEAD", b"ref"), ("a/.twinrun/x", b"y"), ("large", bytes(3 << 20)),
-                          ("e\u0301", b"decomposed"), ("\u00e9", b"composed"), ("n\nl", b"lf"), ("c\rr", b"cr"), ("end\r", b"cr"), ("b\\s", b"backslash"), ("\\n", b"not lf"),
-                          (" *", b"star"), ("# x", b"hash"), ("-", b"dash")):
+    for name, content in (
+        ("one", b"1"),
+        ("a/b c", b"x\r\n"),
+        ("a/deep/er/none", b""),
+        (".git/HEAD", b"ref"),
+        ("a/.twinrun/x", b"y"),
+        ("large", bytes(3 << 20)),
+        ("e\u0301", b"decomposed"),
+        ("\u00e9", b"composed"),
+        ("n\nl", b"lf"),
+        ("c\rr", b"cr"),
+        ("end\r", b"cr"),
+        ("b\\s", b"backslash"),
+        ("\\n", b"not lf"),
+        (" *", b"star"),
+        ("# x", b"hash"),
+        ("-", b"dash"),
+    ):
         (data / name).write_bytes(content)
     with open(os.fsencode(data) + b"/caf\xe9", "wb") as f:
         f.write(b"latin-1")
@@ -110,10 +156,16 @@ def test_manifest(snap, tmp_path):
     root, entries = read(tmp_path / "data.snapshot")
     assert entries == walk(data)
     assert root == root_of(entries)
-    check = subprocess.run(["sha256sum", "-c", "--strict", "../data.snapshot"], cwd=data, capture_output=True)
-    assert check.returncode == 0 and check.stdout.count(b"OK") == sum(e[0] == b"f" for e in entries), check
+    check = subprocess.run(
+        ["sha256sum", "-c", "--strict", "../data.snapshot"], cwd=data, capture_output=True
+    )
+    assert check.returncode == 0 and check.stdout.count(b"OK") == sum(
+        e[0] == b"f" for e in entries
+    ), check
     (data / "one").write_bytes(b"2")
-    check = subprocess.run(["sha256sum", "-c", "--quiet", "../data.snapshot"], cwd=data, capture_output=True)
+    check = subprocess.run(
+        ["sha256sum", "-c", "--quiet", "../data.snapshot"], cwd=data, capture_output=True
+    )
     assert check.returncode == 1 and check.stdout == b"one: FAILED\n"
 
 
@@ -150,8 +202,16 @@ def test_names_each_difference(snap, tmp_path):
     r = snap("verify", "--json", "data.snapshot", rc=1)
     assert r.json["outcome"] == "differ"
     assert {(d["change"], d["path"]) for d in r.json["differences"]} == {
-        ("changed", "one"), ("changed", "a/b c"), ("changed", "link"), ("added", "a/new"), ("missing", "large"), ("changed", "nowhere"),
-        ("missing", "empty"), ("changed", "-"), ("mode", "# x")}
+        ("changed", "one"),
+        ("changed", "a/b c"),
+        ("changed", "link"),
+        ("added", "a/new"),
+        ("missing", "large"),
+        ("changed", "nowhere"),
+        ("missing", "empty"),
+        ("changed", "-"),
+        ("mode", "# x"),
+    }
     text = snap("verify", "data.snapshot", rc=1).out
     for name in ("one", "a/b c", "a/new", "large", "nowhere", "empty"):
         assert "  %s  " % name in text, text
@@ -194,25 +254,58 @@ def test_every_byte_of_the_manifest_counts(snap, tmp_path):
 
 
 def ended(text):
-    return text.encode() + b"# end sha256:" + hashlib.sha256(text.encode()).hexdigest().encode() + b"\n"
+    return (
+        text.encode()
+        + b"# end sha256:"
+        + hashlib.sha256(text.encode()).hexdigest().encode()
+        + b"\n"
+    )
 
 
-@pytest.mark.parametrize("path, why", [("../x", "below the folder"), ("/etc/passwd", "below the folder"), ("a/../../x", "below the folder"), ("./a", "below the folder"),
-                                       ("a//b", "below the folder"), ("", "two spaces, a path"), ("./-x", "below the folder"), ("a\\x", "SHA-256"), ("a\0b", "path")])
+@pytest.mark.parametrize(
+    "path, why",
+    [
+        ("../x", "below the folder"),
+        ("/etc/passwd", "below the folder"),
+        ("a/../../x", "below the folder"),
+        ("./a", "below the folder"),
+        ("a//b", "below the folder"),
+        ("", "two spaces, a path"),
+        ("./-x", "below the folder"),
+        ("a\\x", "SHA-256"),
+        ("a\0b", "path"),
+    ],
+)
 def test_hostile_paths(snap, tmp_path, path, why):
     (tmp_path / "data").mkdir()
-    head = "# twinrun.snapshot/1\n# root sha256:%s\n# holds 1 files, 0 links, 0 folders, 1 bytes\n" % ("0" * 64)
-    (tmp_path / "bad.snapshot").write_bytes(ended(head + "#file 644 1\n" + "1" * 64 + "  " + path + "\n"))
+    head = (
+        "# twinrun.snapshot/1\n# root sha256:%s\n# holds 1 files, 0 links, 0 folders, 1 bytes\n"
+        % ("0" * 64)
+    )
+    (tmp_path / "bad.snapshot").write_bytes(
+        ended(head + "#file 644 1\n" + "1" * 64 + "  " + path + "\n")
+    )
     assert why in snap("verify", "bad.snapshot", "data", rc=2).err
 
 
 def test_twice_and_huge(snap, tmp_path):
     (tmp_path / "data").mkdir()
-    head = "# twinrun.snapshot/1\n# root sha256:%s\n# holds 1 files, 0 links, 0 folders, 1 bytes\n" % ("0" * 64)
+    head = (
+        "# twinrun.snapshot/1\n# root sha256:%s\n# holds 1 files, 0 links, 0 folders, 1 bytes\n"
+        % ("0" * 64)
+    )
     entry = "#file 644 1\n" + "1" * 64 + "  a\n"
-    for text, why in ((head + entry + entry, "each once"), (head + entry.replace("644 1", "644 99999999999999999999"), "MODE BYTES"), (head + entry, "root"),
-                      (head + "#to x\n", "middle"), (head + "#link x\n", "#to before #link"), ("# twinrun.snapshot/2\n", "newer"), ("", "manifest"),
-                      (head + "# exclude x\n" * 1001, "1,000"), (head.replace("1 files", "2 files") + entry, "head")):
+    for text, why in (
+        (head + entry + entry, "each once"),
+        (head + entry.replace("644 1", "644 99999999999999999999"), "MODE BYTES"),
+        (head + entry, "root"),
+        (head + "#to x\n", "middle"),
+        (head + "#link x\n", "#to before #link"),
+        ("# twinrun.snapshot/2\n", "newer"),
+        ("", "manifest"),
+        (head + "# exclude x\n" * 1001, "1,000"),
+        (head.replace("1 files", "2 files") + entry, "head"),
+    ):
         (tmp_path / "bad.snapshot").write_bytes(ended(text))
         assert why in snap("verify", "bad.snapshot", "data", rc=2).err, why
 
@@ -260,8 +353,15 @@ def test_special_unreadable_changing(snap, tmp_path, build):
 def test_a_file_that_changes_while_it_is_read(snap, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
-    writer = subprocess.Popen(["python3", "-c", "import sys,time\nf=open(sys.argv[1],'wb',0)\nf.write(bytes(64<<20))\nprint(flush=True)\nwhile True:\n f.seek(0)\n f.write(b'x')\n time.sleep(.0005)",
-                               data / "busy"], stdout=subprocess.PIPE)
+    writer = subprocess.Popen(
+        [
+            "python3",
+            "-c",
+            "import sys,time\nf=open(sys.argv[1],'wb',0)\nf.write(bytes(64<<20))\nprint(flush=True)\nwhile True:\n f.seek(0)\n f.write(b'x')\n time.sleep(.0005)",
+            data / "busy",
+        ],
+        stdout=subprocess.PIPE,
+    )
     try:
         writer.stdout.readline()
         assert "changed while it was read" in snap("snapshot", "data", rc=2).err
@@ -282,7 +382,11 @@ def test_incremental_and_paranoid(snap, tmp_path):
     assert snap("snapshot", "--json", "--paranoid", "data").json["read_files"] == 50
     (data / "7").write_bytes(b"8")
     r = snap("snapshot", "--json", "data", rc=1).json
-    assert r["read_files"] == 1 and r["outcome"] == "differ" and [d["path"] for d in r["differences"]] == ["7"]
+    assert (
+        r["read_files"] == 1
+        and r["outcome"] == "differ"
+        and [d["path"] for d in r["differences"]] == ["7"]
+    )
     (data / "7").write_bytes(b"7")
     os.rename(data / "8", data / "x")  # another inode under the same name, size and time
     (data / "8").write_bytes(b"9")
@@ -313,12 +417,18 @@ def test_cache_is_foreign_bytes(snap, tmp_path):
     time.sleep(0.05)
     snap("snapshot", "data")
     root = read(tmp_path / "data.snapshot")[0]
-    journal, = (p for p in (os.path.join(os.environ["XDG_CACHE_HOME"], "twinrun/hashes", n) for n in os.listdir(os.path.join(os.environ["XDG_CACHE_HOME"], "twinrun/hashes"))))
+    (journal,) = (
+        p
+        for p in (
+            os.path.join(os.environ["XDG_CACHE_HOME"], "twinrun/hashes", n)
+            for n in os.listdir(os.path.join(os.environ["XDG_CACHE_HOME"], "twinrun/hashes"))
+        )
+    )
     with open(journal, "rb") as f:
         good = f.read()
     draw = random.Random(5)
     for _ in range(60):
-        bad = bytearray(good[:draw.randrange(len(good) + 1)])
+        bad = bytearray(good[: draw.randrange(len(good) + 1)])
         for _ in range(draw.randrange(3)):
             if bad:
                 bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(8)
@@ -340,12 +450,19 @@ def test_killed_and_resumed(snap, build, tmp_path, moments):
     resumed = 0
     for k in range(moments):
         os.environ["XDG_CACHE_HOME"] = str(tmp_path / ("cache%d" % k))
-        p = subprocess.Popen([build / "cmd" / "twinrun", "snapshot", "data", "-o", "killed.snapshot"], cwd=tmp_path, stdout=subprocess.DEVNULL)
+        p = subprocess.Popen(
+            [build / "cmd" / "twinrun", "snapshot", "data", "-o", "killed.snapshot"],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+        )
         time.sleep(draw.uniform(0.0, 0.12))
         p.send_signal(signal.SIGKILL)
         p.wait()
         if not (tmp_path / "killed.snapshot").exists():
-            assert [n for n in os.listdir(tmp_path) if n.startswith("killed")] in ([], [n for n in os.listdir(tmp_path) if ".tmp-" in n])
+            assert [n for n in os.listdir(tmp_path) if n.startswith("killed")] in (
+                [],
+                [n for n in os.listdir(tmp_path) if ".tmp-" in n],
+            )
         r = snap("snapshot", "--json", "--force", "-o", "killed.snapshot", "data").json
         assert r["root"] == whole
         resumed += 0 < r["read_files"] < 400

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""twinrun spread and simulate, held against NumPy, exact fractions, and collectives played rank by rank in Python."""
+"""twinrun spread and simulate, held against NumPy, exact fractions, and collectives played rank by
+rank in Python.
+"""
+
 import heapq
 import json
 import math
@@ -21,19 +24,26 @@ FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 
 
 def twinrun(*argv, rc=0):
-    done = subprocess.run([TWINRUN] + [str(a) for a in argv] + ["--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
+    done = subprocess.run(
+        [TWINRUN] + [str(a) for a in argv] + ["--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=300,
+    )
     assert done.returncode == rc, done
     return json.loads(done.stdout)
 
 
 # ---- additions in a type: NumPy's own, and for bf16 a rounding by fractions
 
+
 def bf16(x):
     x = float(x)
     if x == 0 or not math.isfinite(x):
         return np.float32(x)
     exponent = max(math.frexp(x)[1] - 8, -133)
-    return np.float32(float(round(Fraction(x) / Fraction(2) ** exponent)) * 2.0 ** exponent)  # Python rounds halves to even
+    # Python rounds halves to even
+    return np.float32(float(round(Fraction(x) / Fraction(2) ** exponent)) * 2.0**exponent)
 
 
 class Type:
@@ -59,6 +69,7 @@ def exact(x):
 
 
 # ---- collectives as messages between ranks; x[rank] is one element's contribution
+
 
 def ring(t, x, chunk):
     """Patarasuk and Yuan: in step s rank r sends chunk r - s to r + 1, which adds it to its own."""
@@ -86,7 +97,7 @@ def recursive_doubling(t, x):
     """MPICH: the first ranks fold in pairs, then all exchange."""
     power = 1 << (len(x).bit_length() - 1)
     rest = len(x) - power
-    y = [t.add(x[2 * i], x[2 * i + 1]) for i in range(rest)] + list(x[2 * rest:])
+    y = [t.add(x[2 * i], x[2 * i + 1]) for i in range(rest)] + list(x[2 * rest :])
     mask = 1
     while mask < power:
         y = [t.add(y[i], y[i ^ mask]) for i in range(power)]
@@ -96,7 +107,9 @@ def recursive_doubling(t, x):
 
 
 def parent(p, r):
-    """In the tree in which odd ranks are leaves: the parent is one bit up, or, where there is none, the bit is cleared."""
+    """In the tree in which odd ranks are leaves: the parent is one bit up, or, where there is none,
+    the bit is cleared.
+    """
     low = r & -r
     up = (r ^ low) | 2 * low
     return up if up < p else r ^ low
@@ -104,7 +117,9 @@ def parent(p, r):
 
 def double_tree(t, x, half):
     p = len(x)
-    name = (lambda i: i) if not half else (lambda i: (i + 1) % p) if p % 2 else (lambda i: p - 1 - i)
+    name = (
+        (lambda i: i) if not half else (lambda i: (i + 1) % p) if p % 2 else (lambda i: p - 1 - i)
+    )
     children = {i: [] for i in range(p)}
     for i in range(1, p):
         children[parent(p, i)].append(i)
@@ -114,6 +129,7 @@ def double_tree(t, x, half):
         for c in sorted(children[i]):  # the left one first
             s = t.add(s, total(c))
         return s
+
     return total(0)
 
 
@@ -124,10 +140,16 @@ def collective(algorithm, t, x, element, all_elements):
         return ring(t, x, chunk)
     if algorithm == "double-tree":
         return double_tree(t, x, element >= (all_elements + 1) // 2)
-    return {"rank-order": t.chain, "arrival": t.chain, "tree": lambda v: tree(t, v), "recursive-doubling": lambda v: recursive_doubling(t, v)}[algorithm](x)
+    return {
+        "rank-order": t.chain,
+        "arrival": t.chain,
+        "tree": lambda v: tree(t, v),
+        "recursive-doubling": lambda v: recursive_doubling(t, v),
+    }[algorithm](x)
 
 
 # ---- one sum
+
 
 def sequential(x):
     return float(np.add.accumulate(x)[-1])
@@ -147,7 +169,12 @@ def test_the_demonstration_of_the_design(tmp_path):
         r = twinrun("spread", tmp_path / "s.npy", "--orders", 2)
         assert r["sum"]["orders"][0]["order"] == "as stored"
         shuffled.append(r["sum"]["orders"][0]["sum"])
-    assert [repr(v) for v in [ascending, descending] + shuffled] == ["-20189323766.140797", "-20189323766.132816", "-20189323766.296597", "-20189323766.29571"]
+    assert [repr(v) for v in [ascending, descending] + shuffled] == [
+        "-20189323766.140797",
+        "-20189323766.132816",
+        "-20189323766.296597",
+        "-20189323766.29571",
+    ]
     all_four = [ascending, descending] + shuffled
     assert "%.6e" % (max(all_four) - min(all_four)) == "1.637802e-01"
     assert "%.2e" % ((max(all_four) - min(all_four)) / abs(found["sum"]["exact"])) == "8.11e-12"
@@ -166,40 +193,74 @@ def shuffle(x, seed):
 
 
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize("n, ranks", [(1, 3), (5, 8), (700, 6), (701, 7), (333, 1), (640, 16), (300, 70)])
+@pytest.mark.parametrize(
+    "n, ranks", [(1, 3), (5, 8), (700, 6), (701, 7), (333, 1), (640, 16), (300, 70)]
+)
 def test_one_sum(tmp_path, name, n, ranks):
     t = TYPES[name]
     rng = np.random.default_rng(n)
     scale = 2.0 ** rng.integers(-6, 6, n) if name != "f16" else 1
     x = [t.of(v) for v in rng.standard_normal(n) * scale]
     np.save(tmp_path / "x.npy", np.array(x, dtype=np.float64 if name == "f64" else np.float32))
-    found = twinrun("spread", tmp_path / "x.npy", "--ranks", ranks, "--orders", 5, "--seed", 11, "--add-in", name)["sum"]
+    found = twinrun(
+        "spread",
+        tmp_path / "x.npy",
+        "--ranks",
+        ranks,
+        "--orders",
+        5,
+        "--seed",
+        11,
+        "--add-in",
+        name,
+    )["sum"]
     true = exact(x)
     assert Fraction(found["exact"]) == Fraction(float(true))
     assert found["count"] == n
     if true:
-        assert found["condition"] == pytest.approx(float(sum(abs(Fraction(float(v))) for v in x) / abs(true)), rel=1e-12)
-    parts = [x[n * r // ranks:n * (r + 1) // ranks] for r in range(ranks)]
+        assert found["condition"] == pytest.approx(
+            float(sum(abs(Fraction(float(v))) for v in x) / abs(true)), rel=1e-12
+        )
+    parts = [x[n * r // ranks : n * (r + 1) // ranks] for r in range(ranks)]
     partial = [t.chain(p) if len(p) else t.of(-0.0) for p in parts]
     ordered = sorted(x, key=float)
     starts = [ranks * i // min(ranks, 64) for i in range(min(ranks, 64))]
     rings = [float(t.chain(partial[s:] + partial[:s])) for s in starts]
-    expected = {"as stored": t.chain(x), "last first": t.chain(x[::-1]), "ascending": t.chain(ordered), "descending": t.chain(ordered[::-1]),
-                "rank-order": t.chain(partial), "tree": tree(t, partial), "double-tree": double_tree(t, partial, 0),
-                "recursive-doubling": recursive_doubling(t, partial), "ring, lowest chunk": min(rings), "ring, highest chunk": max(rings)}
-    assert {o["order"]: o["sum"] for o in found["orders"]} == {k: float(v) for k, v in expected.items()}
+    expected = {
+        "as stored": t.chain(x),
+        "last first": t.chain(x[::-1]),
+        "ascending": t.chain(ordered),
+        "descending": t.chain(ordered[::-1]),
+        "rank-order": t.chain(partial),
+        "tree": tree(t, partial),
+        "double-tree": double_tree(t, partial, 0),
+        "recursive-doubling": recursive_doubling(t, partial),
+        "ring, lowest chunk": min(rings),
+        "ring, highest chunk": max(rings),
+    }
+    assert {o["order"]: o["sum"] for o in found["orders"]} == {
+        k: float(v) for k, v in expected.items()
+    }
     for o in found["orders"]:
         assert o["off"] == float(Fraction(o["sum"]) - true)
     sums = [float(t.chain(shuffle(x, seeds.seed(11, "spread/order=%d" % i)))) for i in range(5)]
     random = found["random"]
     assert random["sums"] == sums
     off = [float(Fraction(s) - true) for s in sums]
-    assert random["distinct"] == len(set(sums)) and (random["min"], random["max"]) == (min(sums), max(sums))
+    assert random["distinct"] == len(set(sums)) and (random["min"], random["max"]) == (
+        min(sums),
+        max(sums),
+    )
     assert random["bias"] == pytest.approx(np.mean(off), rel=1e-9, abs=1e-300)
     assert random["sd"] == pytest.approx(np.std(off, ddof=1), rel=1e-9, abs=1e-300)
     counted = off + [o["off"] for o in found["orders"] if "scending" not in o["order"]]
-    upper = np.std(off, ddof=1) * math.sqrt(4 / 0.7107230213973241) * 1.959963984540054 * math.sqrt(2)  # chi-square, 4 degrees, 5%
-    assert found["floor"] == pytest.approx(max(max(counted) - min(counted), upper), rel=1e-9, abs=1e-300)
+    # chi-square, 4 degrees, 5%
+    upper = (
+        np.std(off, ddof=1) * math.sqrt(4 / 0.7107230213973241) * 1.959963984540054 * math.sqrt(2)
+    )
+    assert found["floor"] == pytest.approx(
+        max(max(counted) - min(counted), upper), rel=1e-9, abs=1e-300
+    )
 
 
 def test_precision_rounds_the_numbers_first(tmp_path):
@@ -208,13 +269,22 @@ def test_precision_rounds_the_numbers_first(tmp_path):
     np.save(tmp_path / "x.npy", x)
     bits = x.view(np.uint32).astype(np.uint64)
     tf32 = ((bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000).astype(np.uint32).view(np.float32)
-    for name, rounded in (("fp16", x.astype(np.float16)), ("bf16", torch.from_numpy(x).bfloat16().float().numpy()), ("tf32", tf32)):
+    for name, rounded in (
+        ("fp16", x.astype(np.float16)),
+        ("bf16", torch.from_numpy(x).bfloat16().float().numpy()),
+        ("tf32", tf32),
+    ):
         found = twinrun("spread", tmp_path / "x.npy", "--precision", name, "--orders", 2)
-        assert found["add_in"] == "f32" and Fraction(found["sum"]["exact"]) == Fraction(float(exact(rounded)))
+        assert found["add_in"] == "f32" and Fraction(found["sum"]["exact"]) == Fraction(
+            float(exact(rounded))
+        )
         assert Fraction(found["exact_before_rounding"]) == Fraction(float(exact(x)))
         assert found["sum"]["orders"][0]["sum"] == sequential(rounded.astype(np.float32))
     np.save(tmp_path / "x.npy", x * np.float32(1e5))
-    assert "too large for fp16" in twinrun("spread", tmp_path / "x.npy", "--precision", "fp16", rc=2)["message"]
+    assert (
+        "too large for fp16"
+        in twinrun("spread", tmp_path / "x.npy", "--precision", "fp16", rc=2)["message"]
+    )
 
 
 def test_several_tensors_are_also_told_apart(tmp_path):
@@ -223,12 +293,16 @@ def test_several_tensors_are_also_told_apart(tmp_path):
     w, b = torch.randn(30, 20), torch.randn(7)
     torch.save({"w": w, "tied": w, "b": b, "step": torch.tensor(3)}, tmp_path / "x.pt")
     found = twinrun("spread", tmp_path / "x.pt")
-    assert [t["name"] for t in found["tensors"]] == ["w", "b"] and found["sum"]["count"] == 607  # what is tied counts once
-    assert [Fraction(t["exact"]) for t in found["tensors"]] == [Fraction(float(exact(v.flatten().tolist()))) for v in (w, b)]
+    # what is tied counts once
+    assert [t["name"] for t in found["tensors"]] == ["w", "b"] and found["sum"]["count"] == 607
+    assert [Fraction(t["exact"]) for t in found["tensors"]] == [
+        Fraction(float(exact(v.flatten().tolist()))) for v in (w, b)
+    ]
     assert twinrun("spread", tmp_path / "x.pt", "--tensor", "b")["sum"]["count"] == 7
 
 
 # ---- element by element
+
 
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8, 13])
@@ -237,21 +311,31 @@ def test_several_files_are_an_all_reduce(tmp_path, name, ranks):
     t, n = TYPES[name], 70
     rng = np.random.default_rng(ranks)
     x = np.array([[float(t.of(v)) for v in rng.standard_normal(n)] for _ in range(ranks)])
-    own = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[name]
+    own = {
+        "f64": torch.float64,
+        "f32": torch.float32,
+        "f16": torch.float16,
+        "bf16": torch.bfloat16,
+    }[name]
     paths = [tmp_path / ("g%02d.pt" % r) for r in range(ranks)]
     for r, path in enumerate(paths):
         torch.save({"w": torch.from_numpy(x[r]).to(own)}, path)
     found = twinrun("spread", *paths, "--orders", 4, "--seed", 5)
     assert (found["mode"], found["add_in"], found["ranks"]) == ("elementwise", name, ranks)
     columns = [[t.of(v) for v in x[:, e]] for e in range(n)]
-    values = [[float(collective(a, t, columns[e], e, n)) for e in range(n)] for a in ("rank-order", "ring", "tree", "double-tree", "recursive-doubling")]
+    values = [
+        [float(collective(a, t, columns[e], e, n)) for e in range(n)]
+        for a in ("rank-order", "ring", "tree", "double-tree", "recursive-doubling")
+    ]
     for i in range(4):
         order = seeds.Shuffle(ranks, seeds.seed(5, "spread/order=%d" % i))
         values.append([float(t.chain([c[order[r]] for r in range(ranks)])) for c in columns])
     judge(found["elementwise"], values, [exact(c) for c in columns], t)
     spread = np.array(values).max(0) - np.array(values).min(0)
     truth = np.array([float(exact(c)) for c in columns])
-    assert found["floor_relative_l2"] == pytest.approx(np.linalg.norm(spread) / np.linalg.norm(truth), rel=1e-9)
+    assert found["floor_relative_l2"] == pytest.approx(
+        np.linalg.norm(spread) / np.linalg.norm(truth), rel=1e-9
+    )
 
 
 def judge(found, values, truth, t):
@@ -266,11 +350,15 @@ def judge(found, values, truth, t):
     assert found["largest_range"] == spread.max()
     relative = np.sort(np.float32(spread / abs(true)))
     n = len(relative)
-    assert found["relative"][:2] == pytest.approx([relative[(n - 1) // 2], relative[-(-n * 95 // 100) - 1]], rel=1e-6)
+    assert found["relative"][:2] == pytest.approx(
+        [relative[(n - 1) // 2], relative[-(-n * 95 // 100) - 1]], rel=1e-6
+    )
     assert found["relative"][2] == pytest.approx((spread / abs(true)).max(), rel=1e-12)
     orders = found.get("orders", found.get("trials"))
     for row, o in zip(v, orders):
-        assert o["relative_l2"] == pytest.approx(np.linalg.norm(row - true) / np.linalg.norm(true), rel=1e-9)
+        assert o["relative_l2"] == pytest.approx(
+            np.linalg.norm(row - true) / np.linalg.norm(true), rel=1e-9
+        )
         assert o["largest_error"] == pytest.approx(abs(row - true).max(), rel=1e-12)
         assert o["bias"] == pytest.approx((row - true).sum(), rel=1e-6, abs=1e-14 * abs(true).sum())
         nearest = [float(t.of(float(x))) if t.name != "f64" else float(x) for x in truth]
@@ -279,16 +367,24 @@ def judge(found, values, truth, t):
 
 # ---- simulated ranks
 
+
 class Network:
     """Messages late by draws 0, 1, 2... of the trial's seed."""
 
     def __init__(self, alpha, beta, kind, mean, seed):
-        self.alpha, self.beta, self.kind, self.mean, self.seed, self.next = alpha, beta, kind, mean, seed, 0
+        self.alpha, self.beta, self.kind, self.mean, self.seed, self.next = (
+            alpha,
+            beta,
+            kind,
+            mean,
+            seed,
+            0,
+        )
 
     def late(self):
         if self.kind == "none":
             return 0.0
-        u = ((seeds.u64(self.seed, self.next) >> 11) + .5) * 2.0 ** -53
+        u = ((seeds.u64(self.seed, self.next) >> 11) + 0.5) * 2.0**-53
         self.next += 1
         return self.mean * (2 * u if self.kind == "uniform" else -math.log(u))
 
@@ -349,14 +445,51 @@ def numbers(seed, ranks, element, wide=False):
 ALGORITHMS = ("rank-order", "ring", "tree", "double-tree", "recursive-doubling", "arrival")
 
 
-@pytest.mark.parametrize("ranks, name, jitter, placement", [
-    (1, "f32", "1us", "random"), (2, "f32", "1us", "random"), (3, "f64", "uniform:2us", "random"), (4, "f16", "0", "random"), (5, "bf16", "exponential:3us", "random"),
-    (6, "f32", "5us", "fixed"), (7, "f32", "1us", "random"), (9, "f64", "0", "fixed"), (16, "f32", "1us", "random"), (33, "f32", "uniform:1us", "random")])
+@pytest.mark.parametrize(
+    "ranks, name, jitter, placement",
+    [
+        (1, "f32", "1us", "random"),
+        (2, "f32", "1us", "random"),
+        (3, "f64", "uniform:2us", "random"),
+        (4, "f16", "0", "random"),
+        (5, "bf16", "exponential:3us", "random"),
+        (6, "f32", "5us", "fixed"),
+        (7, "f32", "1us", "random"),
+        (9, "f64", "0", "fixed"),
+        (16, "f32", "1us", "random"),
+        (33, "f32", "uniform:1us", "random"),
+    ],
+)
 def test_simulated_small(ranks, name, jitter, placement):
     t, elements, trials, seed = TYPES[name], 37, 3, 21
-    found = twinrun("simulate", "--ranks", ranks, "--algorithm", "all", "--elements", elements, "--trials", trials, "--seed", seed, "--type", name, "--jitter", jitter,
-                    "--placement", placement, "--alpha", "3us", "--beta", "0.5ns", "--draw", "wide" if ranks % 3 == 0 else "normal")
-    assert [a["algorithm"] for a in found["algorithms"]] == list(ALGORITHMS) and found["sampled"] == elements
+    found = twinrun(
+        "simulate",
+        "--ranks",
+        ranks,
+        "--algorithm",
+        "all",
+        "--elements",
+        elements,
+        "--trials",
+        trials,
+        "--seed",
+        seed,
+        "--type",
+        name,
+        "--jitter",
+        jitter,
+        "--placement",
+        placement,
+        "--alpha",
+        "3us",
+        "--beta",
+        "0.5ns",
+        "--draw",
+        "wide" if ranks % 3 == 0 else "normal",
+    )
+    assert [a["algorithm"] for a in found["algorithms"]] == list(ALGORITHMS) and found[
+        "sampled"
+    ] == elements
     kind = "none" if jitter == "0" else jitter.partition(":")[0] if ":" in jitter else "exponential"
     mean = float(jitter.rpartition(":")[2].rstrip("us")) * 1e-6 if kind != "none" else 0
     base = seeds.seed(seed, "simulate")
@@ -366,11 +499,18 @@ def test_simulated_small(ranks, name, jitter, placement):
     for a in found["algorithms"]:
         values, times = [], []
         for trial in range(trials):
-            took, order = Network(3e-6, 0.5e-9, kind, mean, seeds.seed(base, "network/trial=%d" % trial)).time(a["algorithm"], ranks, size)
+            took, order = Network(
+                3e-6, 0.5e-9, kind, mean, seeds.seed(base, "network/trial=%d" % trial)
+            ).time(a["algorithm"], ranks, size)
             times.append(took)
             stands = seeds.Shuffle(ranks, seeds.seed(base, "placement/trial=%d" % trial))
             place = [stands[r] if placement == "random" else r for r in (order or range(ranks))]
-            values.append([float(collective(a["algorithm"], t, [c[r] for r in place], e, elements)) for e, c in enumerate(columns)])
+            values.append(
+                [
+                    float(collective(a["algorithm"], t, [c[r] for r in place], e, elements))
+                    for e, c in enumerate(columns)
+                ]
+            )
         judge(a, values, truth, t)
         if times[0] is not None:
             assert a["seconds"] == pytest.approx(sorted(times), rel=1e-12, abs=1e-18)
@@ -380,13 +520,33 @@ def test_simulated_small(ranks, name, jitter, placement):
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 11, 32])
 def test_double_tree_takes_the_time_of_its_messages(ranks):
-    """No jitter: events of one tree and one half played message by message, by time and not by rank."""
+    """No jitter: events of one tree and one half played message by message, by time and not by
+    rank.
+    """
     alpha, beta, elements = 2e-6, 1e-9, 5000
-    found = twinrun("simulate", "--ranks", ranks, "--algorithm", "double-tree", "--elements", elements, "--trials", 2, "--jitter", "0", "--alpha", "2us", "--beta", "1ns")
+    found = twinrun(
+        "simulate",
+        "--ranks",
+        ranks,
+        "--algorithm",
+        "double-tree",
+        "--elements",
+        elements,
+        "--trials",
+        2,
+        "--jitter",
+        "0",
+        "--alpha",
+        "2us",
+        "--beta",
+        "1ns",
+    )
     half = elements * 4 / 2 * beta
     segments = min(max(int(math.sqrt(2 * math.ceil(math.log2(ranks)) * half / alpha)), 1), 64)
     m = alpha + half / segments
-    children = {r: sorted(c for c in range(1, ranks) if parent(ranks, c) == r) for r in range(ranks)}
+    children = {
+        r: sorted(c for c in range(1, ranks) if parent(ranks, c) == r) for r in range(ranks)
+    }
 
     def arrivals_up(r):  # when segment s of r's subtree has reached r's parent
         got = [arrivals_up(c) for c in children[r]]
@@ -395,6 +555,7 @@ def test_double_tree_takes_the_time_of_its_messages(ranks):
             sent = max([sent] + [g[s] for g in got]) + m
             out.append(sent)
         return out
+
     ready = [max([0.0] + [g[s] for g in map(arrivals_up, children[0])]) for s in range(segments)]
 
     def last_down(r, at):
@@ -404,21 +565,68 @@ def test_double_tree_takes_the_time_of_its_messages(ranks):
                 free = max(free, at[s]) + m
                 sent[c].append(free)
         return max([at[-1]] + [last_down(c, sent[c]) for c in children[r]])
+
     assert found["algorithms"][0]["seconds"] == pytest.approx([last_down(0, ready)] * 2, rel=1e-12)
 
 
 def test_numbers_of_a_file(tmp_path):
     x = np.random.default_rng(2).standard_normal(11)
     np.save(tmp_path / "x.npy", x)
-    found = twinrun("simulate", "--ranks", 4, "--algorithm", "tree", "--elements", 9, "--trials", 2, "--type", "f64", "--data", tmp_path / "x.npy", "--placement", "fixed",
-                    "--alpha", "1us", "--beta", "1ns")
+    found = twinrun(
+        "simulate",
+        "--ranks",
+        4,
+        "--algorithm",
+        "tree",
+        "--elements",
+        9,
+        "--trials",
+        2,
+        "--type",
+        "f64",
+        "--data",
+        tmp_path / "x.npy",
+        "--placement",
+        "fixed",
+        "--alpha",
+        "1us",
+        "--beta",
+        "1ns",
+    )
     seed = seeds.seed(7, "simulate/numbers")
-    columns = [[np.float64(x[int(seeds.below(seeds.seed(seed, "element=%d" % e), r, 11))]) for r in range(4)] for e in range(9)]
-    judge(found["algorithms"][0], [[float(tree(TYPES["f64"], c)) for c in columns]] * 2, [exact(c) for c in columns], TYPES["f64"])
+    columns = [
+        [
+            np.float64(x[int(seeds.below(seeds.seed(seed, "element=%d" % e), r, 11))])
+            for r in range(4)
+        ]
+        for e in range(9)
+    ]
+    judge(
+        found["algorithms"][0],
+        [[float(tree(TYPES["f64"], c)) for c in columns]] * 2,
+        [exact(c) for c in columns],
+        TYPES["f64"],
+    )
 
 
 def test_a_sample_is_a_part_of_the_whole_and_threads_change_nothing():
-    options = ["simulate", "--ranks", 12, "--elements", 3000, "--trials", 5, "--alpha", "1us", "--beta", "1ns", "--algorithm", "ring", "--algorithm", "double-tree"]
+    options = [
+        "simulate",
+        "--ranks",
+        12,
+        "--elements",
+        3000,
+        "--trials",
+        5,
+        "--alpha",
+        "1us",
+        "--beta",
+        "1ns",
+        "--algorithm",
+        "ring",
+        "--algorithm",
+        "double-tree",
+    ]
     whole = twinrun(*options)
     assert whole == twinrun(*options, "--threads", 1) == twinrun(*options, "--threads", 5)
     assert whole != twinrun(*options, "--seed", 8)
@@ -437,7 +645,21 @@ def test_a_large_ring_is_carried_over():
     """The time of each step hardly depends on the ring's size."""
     time = {}
     for ranks in (1024, 4096):
-        a = twinrun("simulate", "--ranks", ranks, "--elements", ranks, "--sample", 1, "--trials", 3, "--alpha", "1us", "--beta", "1ns")["algorithms"][0]
+        a = twinrun(
+            "simulate",
+            "--ranks",
+            ranks,
+            "--elements",
+            ranks,
+            "--sample",
+            1,
+            "--trials",
+            3,
+            "--alpha",
+            "1us",
+            "--beta",
+            "1ns",
+        )["algorithms"][0]
         assert a["ring_ranks"] == 1024
         time[ranks] = np.mean(a["seconds"])
     assert time[4096] / time[1024] == pytest.approx(4095 / 1023, rel=0.002)
@@ -446,7 +668,9 @@ def test_a_large_ring_is_carried_over():
 @pytest.mark.skipif(not FULL, reason="minutes; set TWINRUN_FULL=1")
 def test_many_ranks_in_a_minute():
     began = os.times()
-    found = twinrun("simulate", "--ranks", 65536, "--elements", 100000, "--alpha", "5us", "--beta", "0.04ns")
+    found = twinrun(
+        "simulate", "--ranks", 65536, "--elements", 100000, "--alpha", "5us", "--beta", "0.04ns"
+    )
     ended = os.times()
     cpu = ended.children_user + ended.children_system - began.children_user - began.children_system
     assert found["sampled"] >= 1000 and cpu < 120

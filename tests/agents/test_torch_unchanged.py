@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job gives the same output, messages and exit code with and without the agent, at every level, under -W error."""
+"""A job gives the same output, messages and exit code with and without the agent, at every level,
+under -W error.
+"""
+
 import os
 import subprocess
 
@@ -54,27 +57,41 @@ def test_exceptions_pass_with_the_tracebacks_of_the_job():
     plain, watched = alone("failing"), observed("failing")
     assert plain.returncode == 1 and "mat1 and mat2" in plain.stderr
     assert watched.done.returncode == 1
-    if sys.version_info >= (3, 11):  # before, a re-raised exception keeps the frame that it passed through
+    # before, a re-raised exception keeps the frame that it passed through
+    if sys.version_info >= (3, 11):
         assert watched.done.stdout == plain.stdout
         assert watched.done.stderr == plain.stderr
     assert watched.note("agent.error") is None
 
 
 def run_text(text, tmp_path, *options, **env):
-    """A script given as text, under the agent; returns how it ended and the lines of the double's file."""
+    """A script given as text, under the agent; returns how it ended and the lines of the double's
+    file.
+    """
     script = tmp_path / "job.py"
     script.write_text(text)
     out = tmp_path / "records"
-    done = subprocess.run([PYTHON, *options, str(script)], capture_output=True, text=True, timeout=300, cwd=tmp_path,
-                          env=environment(FAKE_OUT=str(out), PYTHONPATH=os.path.join(HERE, "fake_site"), **env))
+    done = subprocess.run(
+        [PYTHON, *options, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env=environment(FAKE_OUT=str(out), PYTHONPATH=os.path.join(HERE, "fake_site"), **env),
+    )
     return done, out.read_text().splitlines() if out.exists() else []
 
 
 def test_without_torch_nothing_of_torch_or_ctypes_is_imported(tmp_path):
     done, _rows = run_text(
-        "import sys\nprint([m for m in ('torch', 'ctypes', 'numpy', '_twinrun_agent.core') if m in sys.modules])\n", tmp_path)
+        "import sys\nprint([m for m in ('torch', 'ctypes', 'numpy', '_twinrun_agent.core') if m in sys.modules])\n",
+        tmp_path,
+    )
     imported_by_the_double = ["ctypes"]
-    assert done.returncode == 0 and done.stdout.strip() in (str([]), str(imported_by_the_double)), done
+    assert done.returncode == 0 and done.stdout.strip() in (
+        str([]),
+        str(imported_by_the_double),
+    ), done
 
 
 def test_an_error_of_ours_switches_the_agent_off_and_is_noted(tmp_path):
@@ -85,14 +102,18 @@ def test_an_error_of_ours_switches_the_agent_off_and_is_noted(tmp_path):
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "for i in range(3):\n"
         "    model(torch.ones(1, 1)).backward(); optimizer.step(); optimizer.zero_grad()\n"
-        "print('done')\n", tmp_path)
+        "print('done')\n",
+        tmp_path,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert sum('"agent.error"' in row for row in rows) == 1
     assert not any('"step": 1' in row for row in rows)
 
 
 def test_an_exception_of_a_signal_handler_reaches_the_job(tmp_path):
-    """The handler runs while a hook of ours works: its exception is the job's, not a failure of the agent."""
+    """The handler runs while a hook of ours works: its exception is the job's, not a failure of the
+    agent.
+    """
     done, rows = run_text(
         "import os, signal, torch, sys\n"
         "class Stop(Exception):\n    pass\n"
@@ -105,20 +126,26 @@ def test_an_exception_of_a_signal_handler_reaches_the_job(tmp_path):
         "try:\n    torch.nn.Linear(1, 1)(torch.ones(1, 1))\n"
         "except Stop:\n    print('stopped')\n"
         "rng.check = check\n"
-        "print(torch.nn.Linear(1, 1)(torch.ones(1, 1)).shape)\n", tmp_path)
+        "print(torch.nn.Linear(1, 1)(torch.ones(1, 1)).shape)\n",
+        tmp_path,
+    )
     assert done.stdout == "stopped\ntorch.Size([1, 1])\n", done
     assert not any('"agent.error"' in row for row in rows)
 
 
 def test_generators_of_the_job_are_left_alone(tmp_path):
-    text = ("import random, numpy, torch\n"
-            "torch.manual_seed(1); random.seed(2); numpy.random.seed(3)\n"
-            "net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())\n"
-            "for x in torch.utils.data.DataLoader([torch.ones(2)] * 4, shuffle=True):\n"
-            "    net(x).sum().backward()\n"
-            "print(torch.rand(3).tolist(), random.random(), numpy.random.rand(), torch.initial_seed())\n")
+    text = (
+        "import random, numpy, torch\n"
+        "torch.manual_seed(1); random.seed(2); numpy.random.seed(3)\n"
+        "net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())\n"
+        "for x in torch.utils.data.DataLoader([torch.ones(2)] * 4, shuffle=True):\n"
+        "    net(x).sum().backward()\n"
+        "print(torch.rand(3).tolist(), random.random(), numpy.random.rand(), torch.initial_seed())\n"
+    )
     done, rows = run_text(text, tmp_path)
-    plain = subprocess.run([PYTHON, str(tmp_path / "job.py")], capture_output=True, text=True, env=environment())
+    plain = subprocess.run(
+        [PYTHON, str(tmp_path / "job.py")], capture_output=True, text=True, env=environment()
+    )
     assert rows and done.stdout == plain.stdout != ""
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second reader of traces: held against published values, against damage, and against the C reader on damaged files."""
+"""The second reader of traces: held against published values, against damage, and against the C
+reader on damaged files.
+"""
+
 import json
 import os
 import random
@@ -28,7 +31,10 @@ def test_crc32c_published_values():
 
 def test_mix64_published_values():
     # splitmix64 with seed 1234567 (Vigna's reference program): its outputs are mix64 of the state
-    gamma, expected = 0x9E3779B97F4A7C15, [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    gamma, expected = (
+        0x9E3779B97F4A7C15,
+        [6457827717110365317, 3203168211198807973, 9817491932198370423],
+    )
     assert [trace.mix64(1234567 + gamma * n & trace.M64) for n in (1, 2, 3)] == expected
 
 
@@ -42,7 +48,9 @@ def test_windows_are_equal_wherever_they_lie():
         short.append(trace.prefix_push(short[-1], e))
     for n in range(1, 31):
         assert trace.prefix_window(long[20 + n], long[20], n) == short[n]
-    assert trace.prefix_window(long[30], long[20], 10) != trace.prefix_window(long[31], long[21], 10)
+    assert trace.prefix_window(long[30], long[20], 10) != trace.prefix_window(
+        long[31], long[21], 10
+    )
 
 
 def test_basic_sample():
@@ -55,17 +63,25 @@ def test_basic_sample():
     assert t.notes[0][0] == b"armed"
 
 
-@pytest.mark.parametrize("data,words", [
-    (b"", "magic"), (b"PK\3\4" + bytes(600), "magic"), (BASIC[:511], "cut short"),
-    (BASIC[:200] + b"!" + BASIC[201:], "damaged"), (BASIC[:14] + b"\2" + BASIC[15:], "unknown to this reader"),
-])
+@pytest.mark.parametrize(
+    "data,words",
+    [
+        (b"", "magic"),
+        (b"PK\3\4" + bytes(600), "magic"),
+        (BASIC[:511], "cut short"),
+        (BASIC[:200] + b"!" + BASIC[201:], "damaged"),
+        (BASIC[:14] + b"\2" + BASIC[15:], "unknown to this reader"),
+    ],
+)
 def test_no_trace(data, words):
     with pytest.raises(trace.TraceError, match=words):
         trace.Trace(data)
 
 
 def test_every_cut_is_a_tail():
-    ends = [512] + [b.offset + (256 + b.payload_bytes + 63) // 64 * 64 for b in trace.Trace(BASIC).blocks()]
+    ends = [512] + [
+        b.offset + (256 + b.payload_bytes + 63) // 64 * 64 for b in trace.Trace(BASIC).blocks()
+    ]
     for n in range(512, len(BASIC) + 1, 13):
         t = trace.Trace(BASIC[:n])
         assert t.info.tail_bytes == n - max(e for e in ends if e <= n)
@@ -90,7 +106,7 @@ def test_readers_agree_on_damaged_traces(tmp_path):
             at = rng.randrange(len(data))
             data[at] ^= 1 << rng.randrange(8)
         if rng.random() < 0.3:
-            del data[rng.randrange(600, len(data)):]
+            del data[rng.randrange(600, len(data)) :]
         path.write_bytes(data)
         c = subprocess.run([tool, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         by_c = json.loads(c.stdout.decode("ascii")) if c.returncode == 0 else None
@@ -104,7 +120,11 @@ def test_readers_agree_on_damaged_traces(tmp_path):
 def test_command_line():
     python = [sys.executable, "-m", "twinrun.trace"]
     env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
-    done = subprocess.run(python + [str(GOLDEN / "v1-gaps.twt")], env=env, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        python + [str(GOLDEN / "v1-gaps.twt")], env=env, stdout=subprocess.PIPE, check=True
+    )
     assert json.loads(done.stdout.decode()) == json.loads((GOLDEN / "v1-gaps.json").read_text())
-    bad = subprocess.run(python + [__file__], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    bad = subprocess.run(
+        python + [__file__], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert bad.returncode == 2 and b"is no trace" in bad.stderr and bad.stdout == b""

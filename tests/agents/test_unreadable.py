@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""twin_record of memory that cannot be read: the job goes on as it would alone, and the record says that nothing was seen."""
+"""twin_record of memory that cannot be read: the job goes on as it would alone, and the record says
+that nothing was seen.
+"""
+
 import shutil
 import subprocess
 
@@ -35,15 +38,33 @@ int main(void)
 def test_the_job_goes_on(twinrun, build, work, home):
     (work / "job.c").write_text(JOB)
     library = next(build.rglob("libtwinrun.so")).parent
-    subprocess.run(["cc", "-o", "job", "job.c", f"-I{ROOT}/include", f"-L{library}", "-ltwinrun", f"-Wl,-rpath,{library}"],
-                   cwd=work, check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-o",
+            "job",
+            "job.c",
+            f"-I{ROOT}/include",
+            f"-L{library}",
+            "-ltwinrun",
+            f"-Wl,-rpath,{library}",
+        ],
+        cwd=work,
+        check=True,
+    )
     done = twinrun("record", "--", "./job")
     assert (done.rc, done.out) == (7, "went on\n"), done
     shown = twinrun("show", "last", "--step", "1")
-    seen = {name: line for line in shown.out.splitlines() for name in
-            ("good", "hole", "null page", "nowhere", "too long", "backwards") if f" {name}  " in line}
+    seen = {
+        name: line
+        for line in shown.out.splitlines()
+        for name in ("good", "hole", "null page", "nowhere", "too long", "backwards")
+        if f" {name}  " in line
+    }
     assert len(seen) == 6, shown
-    assert all(("contents not re" in line) == (name != "good") for name, line in seen.items()), shown
+    assert all(
+        ("contents not re" in line) == (name != "good") for name, line in seen.items()
+    ), shown
     # Two such runs are not called the same: what was not seen is not known.
     checked = twinrun("check", "--runs", "2", "--", "sh", "-c", "./job; true")
     assert "not observed" in checked.out or checked.rc == 3, checked

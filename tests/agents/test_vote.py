@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replay vote: a nondeterministic operation, a core that answers otherwise, and an operation that does neither.
+"""The replay vote: a nondeterministic operation, a core that answers otherwise, and an operation
+that does neither.
 
-The faulty core is played by the test's own job: an operation that flips the lowest bit of its result while it runs on core GHOST_CORE.
-The nondeterministic operation sets sixteen bits by chance, so that two of its results are equal once in 65,536 times.
+The faulty core is played by the test's own job: an operation that flips the lowest bit of its
+result while it runs on core GHOST_CORE. The nondeterministic operation sets sixteen bits by chance,
+so that two of its results are equal once in 65,536 times.
 """
+
 import importlib.util
 import json
 import os
@@ -62,7 +65,9 @@ for x in torch.utils.data.DataLoader(torch.randn(6, 4), batch_size=None):
 
 @pytest.fixture(scope="module")
 def vote():
-    spec = importlib.util.spec_from_file_location("vote", ROOT / "python" / "twinrun" / "_agent" / "vote.py")
+    spec = importlib.util.spec_from_file_location(
+        "vote", ROOT / "python" / "twinrun" / "_agent" / "vote.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -71,11 +76,14 @@ def vote():
 def test_what_the_ballots_mean(vote):
     one, other = {"x"}, {"y"}
     assert vote.verdict({2: (one, one), 1: (one, one)}, one) == "agrees"
-    assert vote.verdict({2: (one, one), 1: (other, other)}, one) == "agrees"  # other chunks for other threads are no disagreement
+    # other chunks for other threads are no disagreement
+    assert vote.verdict({2: (one, one), 1: (other, other)}, one) == "agrees"
     assert vote.verdict({2: (one, other), 1: (one, one)}, one) == "core"
-    assert vote.verdict({2: (one, other)}, one | other) == "core"             # moved about while it was not held
+    # moved about while it was not held
+    assert vote.verdict({2: (one, other)}, one | other) == "core"
     assert vote.verdict({2: (one, one | other)}, one) == "operation"
-    assert vote.verdict({2: (one, one)}, one | other) == "operation"          # a race that needs two cores
+    # a race that needs two cores
+    assert vote.verdict({2: (one, one)}, one | other) == "operation"
 
 
 @two_cores
@@ -90,10 +98,19 @@ def test_threads_are_put_back(vote):
             self.threads = n
 
     torch, seen = Torch(), []
-    cores, rounds, ballots = vote.hold(torch, lambda: seen.append((torch.threads, frozenset(os.sched_getaffinity(0)))) or seen[-1][1])
+    cores, rounds, ballots = vote.hold(
+        torch,
+        lambda: seen.append((torch.threads, frozenset(os.sched_getaffinity(0)))) or seen[-1][1],
+    )
     here, there = (frozenset([c]) for c in (CORES[0], CORES[-1]))
-    assert seen == [(n, core) for n in (4, 1) for _ in range(vote.ROUNDS) for core in (here, there)] and rounds == 2 * vote.ROUNDS
-    assert cores == (CORES[0], CORES[-1]) and ballots == {4: ({here}, {there}), 1: ({here}, {there})}
+    assert (
+        seen == [(n, core) for n in (4, 1) for _ in range(vote.ROUNDS) for core in (here, there)]
+        and rounds == 2 * vote.ROUNDS
+    )
+    assert cores == (CORES[0], CORES[-1]) and ballots == {
+        4: ({here}, {there}),
+        1: ({here}, {there}),
+    }
     assert sorted(os.sched_getaffinity(0)) == CORES and torch.threads == 4
 
 
@@ -102,7 +119,8 @@ def test_threads_are_put_back(vote):
 @pytest.mark.parametrize("kind", ["core", "operation", "agrees"])
 def test_the_vote_in_a_job(kind, twinrun, script, python):
     script("job.py", JOB)
-    asked = ["TWINRUN_ZOOM_OP=1:0:ghost::scale", f"GHOST={kind}", f"GHOST_CORE={CORES[-1]}"]  # as zoom would: twinrun takes its own away
+    # as zoom would: twinrun takes its own away
+    asked = ["TWINRUN_ZOOM_OP=1:0:ghost::scale", f"GHOST={kind}", f"GHOST_CORE={CORES[-1]}"]
     assert twinrun("record", "-q", "--level", "ops", "--", "env", *asked, python, "job.py").rc == 0
     told = json.dumps(twinrun("show", "--json", "last").json)
     assert f'"ghost::scale {kind} {CORES[0]} {CORES[-1]} ' in told, told
@@ -111,8 +129,19 @@ def test_the_vote_in_a_job(kind, twinrun, script, python):
 @pytest.mark.usefixtures("light")
 @two_cores
 def test_what_replays_showed_is_claimed(twinrun, script, python):
-    script("job.py", JOB[:JOB.index("weight =")] + MODEL)
-    done = twinrun("check", "--json", "--runs", "6", "--", "env", "GHOST=operation", f"GHOST_CORE={CORES[-1]}", python, "job.py")
+    script("job.py", JOB[: JOB.index("weight =")] + MODEL)
+    done = twinrun(
+        "check",
+        "--json",
+        "--runs",
+        "6",
+        "--",
+        "env",
+        "GHOST=operation",
+        f"GHOST_CORE={CORES[-1]}",
+        python,
+        "job.py",
+    )
     assert done.rc == 1, done
     (claim,) = [c for c in done.json["claims"] if c["claim"] == "transplant"]
     said = "ghost::scale, run again %d times on its recorded inputs, gave another result %d times: it is not deterministic"
@@ -123,8 +152,22 @@ def test_what_replays_showed_is_claimed(twinrun, script, python):
 @pytest.mark.usefixtures("light")
 def test_a_job_that_no_hook_sees_is_recorded_by_operations(twinrun, script, python):
     script("job.py", JOB)
-    done = twinrun("check", "--json", "--runs", "2", "--", "env", "GHOST=agrees", f"GHOST_CORE={CORES[-1]}", python, "job.py")
-    assert "recorded at operation level, since no hook of the usual level saw a batch or an input" in done.json["notes"], done
+    done = twinrun(
+        "check",
+        "--json",
+        "--runs",
+        "2",
+        "--",
+        "env",
+        "GHOST=agrees",
+        f"GHOST_CORE={CORES[-1]}",
+        python,
+        "job.py",
+    )
+    assert (
+        "recorded at operation level, since no hook of the usual level saw a batch or an input"
+        in done.json["notes"]
+    ), done
 
 
 OWN_GENERATOR = """
@@ -154,11 +197,15 @@ print("as if it had not been run again", torch.equal(after, own.get_state()))
 @two_cores
 @pytest.mark.parametrize("operation", ["0:aten::normal_", "1:aten::normal_", "0:ghost::noise"])
 def test_generators_are_set_back(operation, twinrun, script, python):
-    """An operation that draws, from a generator that it was handed or from Python's, gives the same on the same state; and they go on as alone."""
+    """An operation that draws, from a generator that it was handed or from Python's, gives the same
+    on the same state; and they go on as alone.
+    """
     script("job.py", OWN_GENERATOR)
     asked = "TWINRUN_ZOOM_OP=0:" + operation
     done = twinrun("record", "-q", "--level", "ops", "--", "env", asked, python, "job.py")
-    assert done.rc == 0 and "Python's as well True\nas if it had not been run again True" in done.out, done
+    assert (
+        done.rc == 0 and "Python's as well True\nas if it had not been run again True" in done.out
+    ), done
     told = json.dumps(twinrun("show", "--json", "last").json)
     assert '"%s 20 0"' % operation[2:] in told, told
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of torch_jobs/, run alone and under the agent with the double of the library (fake_native.py); each once."""
+"""Jobs of torch_jobs/, run alone and under the agent with the double of the library
+(fake_native.py); each once.
+"""
+
 import fcntl
 import functools
 import hashlib
@@ -16,26 +19,43 @@ PYTHON = os.environ.get("TWINRUN_TEST_PYTHON", sys.executable)
 
 
 def environment(**more):
-    env = {k: v for k, v in os.environ.items()
-           if not k.startswith(("TWINRUN_", "FAKE_")) and k not in ("LD_PRELOAD", "PYTHONPATH", "RANK", "WORLD_SIZE")}
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("TWINRUN_", "FAKE_"))
+        and k not in ("LD_PRELOAD", "PYTHONPATH", "RANK", "WORLD_SIZE")
+    }
     env.update(PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1", **more)
     return env
 
 
 def _run(command, env, cwd):
-    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        command,
+        env=env,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def once(function):
-    """Equal calls are made once by all workers of pytest together: the results lie in a folder that they share."""
+    """Equal calls are made once by all workers of pytest together: the results lie in a folder that
+    they share.
+    """
 
     @functools.lru_cache(maxsize=None)
     @functools.wraps(function)
     def call(*args, **kwargs):
-        name = hashlib.sha256(repr((function.__name__, args, sorted(kwargs.items()))).encode()).hexdigest()
+        name = hashlib.sha256(
+            repr((function.__name__, args, sorted(kwargs.items()))).encode()
+        ).hexdigest()
         path = os.path.join(os.environ["TWINRUN_TEST_SHARED"], name)
         with open(path, "a+b") as f:
-            fcntl.flock(f, fcntl.LOCK_EX)  # who comes second waits here; a call that raised left the file empty
+            # who comes second waits here; a call that raised left the file empty
+            fcntl.flock(f, fcntl.LOCK_EX)
             if os.fstat(f.fileno()).st_size == 0:
                 pickle.dump(function(*args, **kwargs), f)
             f.seek(0)
@@ -48,7 +68,9 @@ def once(function):
 def alone(job, args=(), options=()):
     """The job with nothing of ours around it."""
     with tempfile.TemporaryDirectory() as folder:
-        return _run([PYTHON, *options, os.path.join(JOBS, job + ".py"), *args], environment(), folder)
+        return _run(
+            [PYTHON, *options, os.path.join(JOBS, job + ".py"), *args], environment(), folder
+        )
 
 
 class Observed:
@@ -78,7 +100,12 @@ def observed(job, level="tensors", args=(), options=(), extra=()):
     """The job under the agent."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "records")
-        env = environment(FAKE_OUT=out, FAKE_LEVEL=level, PYTHONPATH=os.path.join(HERE, "fake_site"), **dict(extra))
+        env = environment(
+            FAKE_OUT=out,
+            FAKE_LEVEL=level,
+            PYTHONPATH=os.path.join(HERE, "fake_site"),
+            **dict(extra),
+        )
         done = _run([PYTHON, *options, os.path.join(JOBS, job + ".py"), *args], env, folder)
         rows = []
         if os.path.exists(out):

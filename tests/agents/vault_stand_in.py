@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for HashiCorp Vault, NOT a Vault: the two requests of its transit engine that twinrun makes, as the documentation of the HTTP interface describes
-them (developer.hashicorp.com/vault/api-docs/secret/transit). Keys are made and used by the openssl program."""
+"""A stand-in for HashiCorp Vault, NOT a Vault: the two requests of its transit engine that twinrun
+makes, as the documentation of the HTTP interface describes them
+(developer.hashicorp.com/vault/api-docs/secret/transit). Keys are made and used by the openssl
+program.
+"""
+
 import base64
 import http.server
 import json
@@ -13,31 +17,62 @@ from pathlib import Path
 
 
 def openssl(*args, data=None):
-    return subprocess.run(["openssl", *map(str, args)], input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True).stdout
+    return subprocess.run(
+        ["openssl", *map(str, args)],
+        input=data,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=True,
+    ).stdout
 
 
 class Key:
     """Versions of a named key, from 1 on."""
 
-    CURVES = {"ecdsa-p256": ("P-256", "sha2-256"), "ecdsa-p384": ("P-384", "sha2-384"), "ecdsa-p521": ("P-521", "sha2-512")}
+    CURVES = {
+        "ecdsa-p256": ("P-256", "sha2-256"),
+        "ecdsa-p384": ("P-384", "sha2-384"),
+        "ecdsa-p521": ("P-521", "sha2-512"),
+    }
 
     def __init__(self, kind, folder):
         self.kind, self.folder, self.versions = kind, Path(folder), []
 
     def rotate(self):
         path = self.folder / ("key%d.pem" % (len(self.versions) + 1))
-        kind = ["-algorithm", "ED25519"] if self.kind == "ed25519" else ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:" + self.CURVES[self.kind][0]]
+        kind = (
+            ["-algorithm", "ED25519"]
+            if self.kind == "ed25519"
+            else ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:" + self.CURVES[self.kind][0]]
+        )
         openssl("genpkey", *kind, "-out", path)
         self.versions.append(path)
 
     def public(self, version):
         if self.kind == "ed25519":  # the 32 bytes of the key, in base64
-            return base64.b64encode(openssl("pkey", "-in", self.versions[version - 1], "-pubout", "-outform", "DER")[-32:]).decode()
+            return base64.b64encode(
+                openssl("pkey", "-in", self.versions[version - 1], "-pubout", "-outform", "DER")[
+                    -32:
+                ]
+            ).decode()
         return openssl("pkey", "-in", self.versions[version - 1], "-pubout").decode()
 
     def describe(self):
-        return {"type": self.kind, "latest_version": len(self.versions), "min_available_version": 0, "min_decryption_version": 1, "supports_signing": True,
-                "keys": {str(n): {"creation_time": "2026-01-01T00:00:00Z", "name": self.kind, "public_key": self.public(n)} for n in range(1, len(self.versions) + 1)}}
+        return {
+            "type": self.kind,
+            "latest_version": len(self.versions),
+            "min_available_version": 0,
+            "min_decryption_version": 1,
+            "supports_signing": True,
+            "keys": {
+                str(n): {
+                    "creation_time": "2026-01-01T00:00:00Z",
+                    "name": self.kind,
+                    "public_key": self.public(n),
+                }
+                for n in range(1, len(self.versions) + 1)
+            },
+        }
 
     def sign(self, version, data, hash_name):
         path = self.versions[version - 1]
@@ -51,7 +86,9 @@ class Key:
 
 
 class StandIn:
-    """with StandIn(folder) as vault: vault.address, vault.keys[mount, name]; `answer` replaces an answer: (status, bytes), or seconds to stand still."""
+    """with StandIn(folder) as vault: vault.address, vault.keys[mount, name]; `answer` replaces an
+    answer: (status, bytes), or seconds to stand still.
+    """
 
     token = "hvs.secret"
 
@@ -81,9 +118,25 @@ class StandIn:
         else:
             wanted = json.loads(body)
             version = wanted.get("key_version") or len(key.versions)
-            signature = key.sign(version, base64.b64decode(wanted["input"], validate=True), found.group(4))
-            data = {"signature": "vault:v%d:%s" % (version, base64.b64encode(signature).decode()), "key_version": version}
-        return 200, json.dumps({"request_id": "1", "lease_id": "", "renewable": False, "lease_duration": 0, "data": data, "wrap_info": None, "warnings": None, "auth": None}).encode()
+            signature = key.sign(
+                version, base64.b64decode(wanted["input"], validate=True), found.group(4)
+            )
+            data = {
+                "signature": "vault:v%d:%s" % (version, base64.b64encode(signature).decode()),
+                "key_version": version,
+            }
+        return 200, json.dumps(
+            {
+                "request_id": "1",
+                "lease_id": "",
+                "renewable": False,
+                "lease_duration": 0,
+                "data": data,
+                "wrap_info": None,
+                "warnings": None,
+                "auth": None,
+            }
+        ).encode()
 
     def __enter__(self):
         stand_in = self

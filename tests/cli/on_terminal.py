@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""on_terminal.py COMMAND...: runs COMMAND with a pseudo-terminal as stderr and prints what came there, one rewrite a line."""
+"""on_terminal.py COMMAND...: runs COMMAND with a pseudo-terminal as stderr and prints what came
+there, one rewrite a line.
+"""
+
 import os
 import pty
 import subprocess
 import sys
 
 master, slave = pty.openpty()
-p = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=slave, env=dict(os.environ, TERM="xterm"))
+p = subprocess.Popen(
+    sys.argv[1:], stdout=subprocess.DEVNULL, stderr=slave, env=dict(os.environ, TERM="xterm")
+)
 os.close(slave)
 seen = b""
 while True:

@@ -1,15 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks twinrun for its help, man pages and completion scripts and checks that they show the same options."""
+"""Asks twinrun for its help, man pages and completion scripts and checks that they show the same
+options.
+"""
+
 import os
 import re
 import shutil
 import subprocess
 import sys
 
-SAMPLES = {"DIR=SNAPSHOT": "d=d.snapshot", "LEVEL": "ops", "N": "3", "K": "3", "TIME": "10m", "DAYS": "7", "FIRST:LAST": "1:2", "FILE": "file", "DIR": "folder",
-           "TEXT": "text", "CMD": "true", "PATTERN": "*", "PYTHON": "python3", "LIST": "all", "ID": "mine", "KIND": "step", "BYTES": "4G", "DEVICE": "cpu", "KNOB": "--size=8:2",
-           "FORMAT": "yaml", "NAME": "w", "TYPE": "bf16", "HOW": "fixed", "P": "4", "S": "5", "T": "2",
-           "WHAT": "wall", "WORD": "metric", "PERCENT": "5%", "SIZE": "3", "OPTION": "--no-index", "FOLDER": "folder", "VENUE": "icml", "PROGRAM": "python3", "KEY": "team.key", "PUB": "team.pub", "PATH": "new.key", "URL": "none", "WHEN": "3d", "WORK": "32*{n},samples"}
+SAMPLES = {
+    "DIR=SNAPSHOT": "d=d.snapshot",
+    "LEVEL": "ops",
+    "N": "3",
+    "K": "3",
+    "TIME": "10m",
+    "DAYS": "7",
+    "FIRST:LAST": "1:2",
+    "FILE": "file",
+    "DIR": "folder",
+    "TEXT": "text",
+    "CMD": "true",
+    "PATTERN": "*",
+    "PYTHON": "python3",
+    "LIST": "all",
+    "ID": "mine",
+    "KIND": "step",
+    "BYTES": "4G",
+    "DEVICE": "cpu",
+    "KNOB": "--size=8:2",
+    "FORMAT": "yaml",
+    "NAME": "w",
+    "TYPE": "bf16",
+    "HOW": "fixed",
+    "P": "4",
+    "S": "5",
+    "T": "2",
+    "WHAT": "wall",
+    "WORD": "metric",
+    "PERCENT": "5%",
+    "SIZE": "3",
+    "OPTION": "--no-index",
+    "FOLDER": "folder",
+    "VENUE": "icml",
+    "PROGRAM": "python3",
+    "KEY": "team.key",
+    "PUB": "team.pub",
+    "PATH": "new.key",
+    "URL": "none",
+    "WHEN": "3d",
+    "WORK": "32*{n},samples",
+}
 bad = 0
 
 
@@ -20,28 +61,43 @@ def complain(text):
 
 
 def ask(*args):
-    done = subprocess.run(("twinrun",) + args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        ("twinrun",) + args,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
     return done.returncode, done.stdout.decode()
 
 
 def options_of_help(text):
     """{long name: (short name or '', argument or '')}"""
     found = {}
-    for short, name, argument in re.findall(r"^  (?:-(\w),|   ) --([a-z-]+)(?: ([A-Z_:=]+))?(?:  |$)", text, re.M):
+    for short, name, argument in re.findall(
+        r"^  (?:-(\w),|   ) --([a-z-]+)(?: ([A-Z_:=]+))?(?:  |$)", text, re.M
+    ):
         found[name] = (short, argument)
     return found
 
 
 def options_of_man(text):
     found = {}
-    for short, name, argument in re.findall(r"^\.TP\n(?:\\fB\\-(\w)\\fR, )?\\fB\\-\\-([a-z\\-]+)\\fR(?: \\fI([A-Z_:=\\-]+)\\fR)?$", text, re.M):
+    for short, name, argument in re.findall(
+        r"^\.TP\n(?:\\fB\\-(\w)\\fR, )?\\fB\\-\\-([a-z\\-]+)\\fR(?: \\fI([A-Z_:=\\-]+)\\fR)?$",
+        text,
+        re.M,
+    ):
         found[name.replace("\\-", "-")] = (short, argument)
     return found
 
 
 def options_of_bash(text, command):
     block = re.search(r"^        %s\) opts='([^']*)'" % command, text, re.M)
-    return set(w[2:] for w in block.group(1).split() if w.startswith("--") and w != "--") if block else set()
+    return (
+        set(w[2:] for w in block.group(1).split() if w.startswith("--") and w != "--")
+        if block
+        else set()
+    )
 
 
 def options_of_zsh(text, command):
@@ -53,10 +109,19 @@ def check_command(command, bash, zsh):
     shown = options_of_help(ask(command, "--help")[1])
     man = options_of_man(ask("--man", command)[1])
     if shown != man:
-        complain("%s: help and man page differ: %s" % (command, sorted(set(shown.items()) ^ set(man.items()))))
-    for shell, found in (("bash", options_of_bash(bash, command)), ("zsh", options_of_zsh(zsh, command))):
+        complain(
+            "%s: help and man page differ: %s"
+            % (command, sorted(set(shown.items()) ^ set(man.items())))
+        )
+    for shell, found in (
+        ("bash", options_of_bash(bash, command)),
+        ("zsh", options_of_zsh(zsh, command)),
+    ):
         if found != set(shown):
-            complain("%s: help and %s completion differ: %s" % (command, shell, sorted(found ^ set(shown))))
+            complain(
+                "%s: help and %s completion differ: %s"
+                % (command, shell, sorted(found ^ set(shown)))
+            )
     for name, (short, argument) in shown.items():
         value = [SAMPLES[argument]] if argument else []
         for form in (["--" + name] + value,) + ((["-" + short] + value,) if short else ()):
@@ -71,15 +136,21 @@ def check_command(command, bash, zsh):
 
 
 def main():
-    commands = re.findall(r"^  ([a-z]+) ", ask("help")[1].split("Commands:")[1].split("Environment:")[0], re.M)
+    commands = re.findall(
+        r"^  ([a-z]+) ", ask("help")[1].split("Commands:")[1].split("Environment:")[0], re.M
+    )
     if len(commands) < 5:
         complain("the help names only %s" % commands)
     bash, zsh = ask("--completion", "bash")[1], ask("--completion", "zsh")[1]
-    pages = os.path.join(os.path.dirname(os.path.realpath(shutil.which("twinrun"))), "..", "docs", "man")
+    pages = os.path.join(
+        os.path.dirname(os.path.realpath(shutil.which("twinrun"))), "..", "docs", "man"
+    )
     for command in commands:
         if check_command(command, bash, zsh) < 2:
             complain("%s: no options found" % command)
-        if os.path.isdir(pages) and not os.path.exists(os.path.join(pages, "twinrun-%s.1" % command)):
+        if os.path.isdir(pages) and not os.path.exists(
+            os.path.join(pages, "twinrun-%s.1" % command)
+        ):
             complain("%s: the build makes no man page for it (docs/man/meson.build)" % command)
     if not bad:
         print("help, man pages, completion and parser agree")

@@ -62,7 +62,8 @@ ROOM = {
 # process has, which the job's must not be confused with (docs/security.md states both).
 OWN_KIB = 96 << 10
 MEMORY_KIB = {"native": 16 << 10, "shell": 16 << 10, "python": 32 << 10, "torch": 160 << 10}
-PATIENCE_S = {"native": 60, "shell": 60, "python": 60, "torch": 300}  # what takes longer has not ended
+# what takes longer has not ended
+PATIENCE_S = {"native": 60, "shell": 60, "python": 60, "torch": 300}
 
 
 class Setting:
@@ -77,7 +78,9 @@ class Setting:
 
 @functools.lru_cache(maxsize=None)
 def built():
-    """The folder with the compiled jobs and the stage; each process of pytest makes its own once."""
+    """The folder with the compiled jobs and the stage; each process of pytest makes its
+    own once.
+    """
     shared = os.environ.get("TWINRUN_TEST_SHARED") or os.environ.get("TMPDIR", "/tmp")
     folder = Path(shared) / ("corpus-%d" % os.getuid())
     folder.mkdir(exist_ok=True)
@@ -91,7 +94,12 @@ def built():
             libraries = ["-lpthread", "-lutil", "-lm", "-ldl", "-lrt"]
             if "<twin/twin.h>" in source.read_text():
                 agents = BUILD + "/agents"
-                libraries += ["-I" + str(ROOT / "include"), "-L" + agents, "-ltwinrun", "-Wl,-rpath," + agents]
+                libraries += [
+                    "-I" + str(ROOT / "include"),
+                    "-L" + agents,
+                    "-ltwinrun",
+                    "-Wl,-rpath," + agents,
+                ]
             argv = ["cc", "-O1", "-o", str(program) + ".new", str(source), *libraries]
             subprocess.run(argv, check=True, timeout=120)
             os.rename(str(program) + ".new", program)
@@ -100,7 +108,16 @@ def built():
 
 def environment(home, work, kind):
     """The same for both runs; TWINRUN_HOME, too, so that the job's own environment is equal."""
-    kept = ("TWINRUN_", "LD_PRELOAD", "PYTHON", "ASAN_OPTIONS", "XDIST", "PYTEST", "OMP_", "OPENBLAS")
+    kept = (
+        "TWINRUN_",
+        "LD_PRELOAD",
+        "PYTHON",
+        "ASAN_OPTIONS",
+        "XDIST",
+        "PYTEST",
+        "OMP_",
+        "OPENBLAS",
+    )
     env = {k: v for k, v in os.environ.items() if not k.startswith(kept)}
     env.update(
         TWINRUN_HOME=str(home),
@@ -333,7 +350,9 @@ class Natively:
         first, noise = self.kept[key]
         if noise is None and (again or not job.slow or job.name not in self.asked):
             self.asked.add(job.name)
-            noise = differences(job, Setting("tensors", setting.output), first, observe(job, setting, folder))
+            noise = differences(
+                job, Setting("tensors", setting.output), first, observe(job, setting, folder)
+            )
             self.kept[key] = first, noise
         return first, noise or {}
 

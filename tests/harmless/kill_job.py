@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill_job.c for Python: kill_job.py PUBLISHED SEED END records, and ends in one of Python's ways."""
+"""kill_job.c for Python: kill_job.py PUBLISHED SEED END records, and ends in one of
+Python's ways.
+"""
 
 import array
 import ctypes

@@ -4,9 +4,9 @@
 `./dev test` runs a fixed part of the product of watching, outputs and limits: every job at the
 default level, and over the jobs of a kind every pair of two of the three (of the kind whose jobs
 take seconds, every level with every output, and every limit twice: what a limit meets does not know
-PyTorch). TWINRUN_FULL=1 runs all of it (of the jobs that take seconds, all pairs), which is hours of
-processor time;
-TWINRUN_CORPUS_DRAWN=N runs N settings of each job, drawn by its name. A failure names the job, the setting and what differs.
+PyTorch). TWINRUN_FULL=1 runs all of it (of the jobs that take seconds, all pairs), which is hours
+of processor time; TWINRUN_CORPUS_DRAWN=N runs N settings of each job, drawn by its name. A failure
+names the job, the setting and what differs.
 """
 
 import itertools
@@ -29,7 +29,9 @@ def product():
 
 
 def cover(meetings, chosen=()):
-    """Settings, behind those chosen already, in which every two values of the dimensions that are to meet do so."""
+    """Settings, behind those chosen already, in which every two values of the dimensions that are
+    to meet do so.
+    """
     dimensions = (MODES, OUTPUTS, list(LIMITS))
 
     def covers(point):
@@ -49,7 +51,9 @@ def cover(meetings, chosen=()):
 
 def with_limits(settings):
     """The same settings with the limits dealt in turn: each comes about as often as the others."""
-    return [Setting(s.watched, s.output, limit) for s, limit in zip(settings, itertools.cycle(LIMITS))]
+    return [
+        Setting(s.watched, s.output, limit) for s, limit in zip(settings, itertools.cycle(LIMITS))
+    ]
 
 
 def pairs():
@@ -58,7 +62,9 @@ def pairs():
 
 
 def part_of_product():
-    """Job -> settings for `./dev test`: the default level once, and what is to meet dealt to the jobs in turn."""
+    """Job -> settings for `./dev test`: the default level once, and what is to meet dealt to the
+    jobs in turn.
+    """
     chosen = {}
     for kind in KINDS:
         jobs = [job for job in JOBS if job.kind == kind]
@@ -105,4 +111,6 @@ def test_the_part_covers_what_is_said():
         assert all(sum(s.limit == limit for s in settings) >= 2 for limit in LIMITS), kind
         if kind != "torch":
             assert limits <= {(s.watched, s.limit) for s in settings}, kind
-            assert set(itertools.product(OUTPUTS, LIMITS)) <= {(s.output, s.limit) for s in settings}
+            assert set(itertools.product(OUTPUTS, LIMITS)) <= {
+                (s.output, s.limit) for s in settings
+            }

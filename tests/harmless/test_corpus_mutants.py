@@ -78,7 +78,9 @@ def test_a_broken_agent_is_found(kind, job, name, library, tmp_path):
     assert any(n.startswith(name) for n in different), different
 
 
-@pytest.mark.parametrize("job, wrapper, name", AROUND, ids=["control", "regroups", "swallows", "control-random", "draws"])
+@pytest.mark.parametrize(
+    "job, wrapper, name", AROUND, ids=["control", "regroups", "swallows", "control-random", "draws"]
+)
 def test_a_broken_launcher_is_found(job, wrapper, name, tmp_path):
     def wrap(argv):
         return [*wrapper, *(argv[1:] if wrapper[0] == PYTHON else argv)]

@@ -62,10 +62,16 @@ FOLDERS = ("ranks", "telemetry", "worlds", "files")
 
 
 def environment(folder, home):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k != "LD_PRELOAD"}
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k != "LD_PRELOAD"
+    }
     return {
-        **kept, "TWINRUN_HOME": str(home), "XDG_STATE_HOME": str(folder / "state"), "LC_ALL": "C.UTF-8",
-        "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "python"),
+        **kept,
+        "TWINRUN_HOME": str(home),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "LC_ALL": "C.UTF-8",
+        "NO_COLOR": "1",
+        "PYTHONPATH": str(ROOT / "python"),
     }
 
 
@@ -79,7 +85,11 @@ def made(tmp_path_factory):
     for _ in range(2):
         subprocess.run(
             [str(TWINRUN), "record", "-q", "--", sys.executable, "job.py", str(ROOT / "python")],
-            cwd=work, env=environment(folder, folder / "home"), check=True, capture_output=True, timeout=120,
+            cwd=work,
+            env=environment(folder, folder / "home"),
+            check=True,
+            capture_output=True,
+            timeout=120,
         )
     return folder, sorted(p.name for p in (folder / "home" / "runs").iterdir())
 
@@ -95,7 +105,12 @@ class Place:
         self.x, self.other = [self.home / "runs" / name for name in made[1]]
 
     def file(self, name):
-        below = {"TRACE": "ranks/*.twt", "TELEMETRY": "telemetry/0*", "WORLD": "worlds/*", "KEPT": "files/*"}
+        below = {
+            "TRACE": "ranks/*.twt",
+            "TELEMETRY": "telemetry/0*",
+            "WORLD": "worlds/*",
+            "KEPT": "files/*",
+        }
         return next(self.x.glob(below[name])) if name in below else self.x / name
 
     def command(self, name):
@@ -107,8 +122,13 @@ class Place:
         if words:
             argv = [str(TWINRUN), *(w.format(x=self.x, other=self.other, out=out) for w in words)]
         done = subprocess.run(
-            argv, cwd=self.folder, env=environment(self.folder, self.home), capture_output=True,
-            stdin=subprocess.DEVNULL, timeout=PATIENCE_S, preexec_fn=limits,
+            argv,
+            cwd=self.folder,
+            env=environment(self.folder, self.home),
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            preexec_fn=limits,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -127,7 +147,11 @@ def survives(place, names, label):
             pytest.fail("%s: %s did not end" % (label, name))
         assert 0 <= status <= 3, "%s: %s ended with %d: %s" % (label, name, status, printed[-500:])
         text = printed.decode("utf-8", "replace")
-        obeyed = [c for c in text if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 or c == "\u202e"]
+        obeyed = [
+            c
+            for c in text
+            if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 or c == "\u202e"
+        ]
         assert not obeyed, "%s: %s prints %r" % (label, name, obeyed)
 
 
@@ -192,7 +216,9 @@ def test_a_file_is_something_else(kind, made, tmp_path):
 
 
 def test_a_sound_file_claims_a_terabyte(made, tmp_path):
-    """The bytes that are there are read, what was never written is not; pack does not write it out."""
+    """The bytes that are there are read, what was never written is not; pack does not
+    write it out.
+    """
     place = Place(made, tmp_path)
     for name in ("TRACE", "stdout", "topology.xml", "provenance.json", "TELEMETRY"):
         path = place.file(name)
@@ -200,7 +226,11 @@ def test_a_sound_file_claims_a_terabyte(made, tmp_path):
             continue
         size = path.stat().st_size
         os.truncate(path, 1 << 40)
-        survives(place, COMMANDS if FULL else ("show", "diff", "pack", "report"), "terabyte behind " + name)
+        survives(
+            place,
+            COMMANDS if FULL else ("show", "diff", "pack", "report"),
+            "terabyte behind " + name,
+        )
         os.truncate(path, size)
     os.truncate(place.file("TRACE"), 1 << 40)
     status, printed = place.command("show")
@@ -230,7 +260,9 @@ def test_a_file_grows_while_it_is_read(made, tmp_path):
 
 
 def test_a_package_has_no_file_that_a_run_folder_leads_to(made, tmp_path):
-    """A foreign run folder's stdout that is a link to a file of the user's: what is packed is given away."""
+    """A foreign run folder's stdout that is a link to a file of the user's: what is packed is given
+    away.
+    """
     (tmp_path / "diary").write_text("what nobody is to read\n")
     for name in ("stdout", "topology.xml", "provenance.json", "TRACE", "KEPT", "verdict.json"):
         place = Place(made, tmp_path)
@@ -249,7 +281,19 @@ def deep(levels):
     return "[" * levels + "]" * levels
 
 
-NUMBERS = ("1e400", "-1e400", "NaN", "9223372036854775808", "-1", "1.5", "1e-400", "0x10", '"1"', "null", "[]")
+NUMBERS = (
+    "1e400",
+    "-1e400",
+    "NaN",
+    "9223372036854775808",
+    "-1",
+    "1.5",
+    "1e-400",
+    "0x10",
+    '"1"',
+    "null",
+    "[]",
+)
 
 
 def altered(text, how):
@@ -286,13 +330,17 @@ def test_every_number_of_run_json(made, tmp_path):
     about = json.loads(whole)
     fields = [k for k, v in about.items() if not isinstance(v, str)]
     for i, field in enumerate(fields):
-        for k, number in enumerate(NUMBERS if FULL else (NUMBERS[i % len(NUMBERS)], NUMBERS[(i + 5) % len(NUMBERS)])):
+        for k, number in enumerate(
+            NUMBERS if FULL else (NUMBERS[i % len(NUMBERS)], NUMBERS[(i + 5) % len(NUMBERS)])
+        ):
             text = json.dumps({**about, field: "@"}).replace('"@"', number)
             (place.x / "run.json").write_text(text)
             survives(place, some_commands(i + k), "%s of %s" % (number, field))
 
 
-@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "-rf", "$(touch pwned)", "\udcff", "x" * 250, "..twt", "%s%n"])
+@pytest.mark.parametrize(
+    "name", ["a\nb", "\x1b[31m", "-rf", "$(touch pwned)", "\udcff", "x" * 250, "..twt", "%s%n"]
+)
 def test_names_in_a_run_folder(name, made, tmp_path):
     place = Place(made, tmp_path)
     for folder, end in (("ranks", ".twt"), ("telemetry", ""), ("worlds", ""), ("files", "")):

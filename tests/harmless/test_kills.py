@@ -72,8 +72,14 @@ PYTHON = {
 
 @pytest.fixture(scope="module", autouse=True)
 def signals_as_jobs_expect_them():
-    """A shell's background ignores SIGINT and SIGQUIT, nohup SIGHUP; what the tests start would inherit it."""
-    ignored = [s for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP) if signal.getsignal(s) == signal.SIG_IGN]
+    """A shell's background ignores SIGINT and SIGQUIT, nohup SIGHUP; what the tests start would
+    inherit it.
+    """
+    ignored = [
+        s
+        for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+        if signal.getsignal(s) == signal.SIG_IGN
+    ]
     for number in ignored:
         signal.signal(number, signal.default_int_handler)
     yield
@@ -114,8 +120,13 @@ class Doomed:
         if launcher:
             argv = [str(TWINRUN), "record", "-q", "--", *argv]
         self.process = subprocess.Popen(
-            argv, env=self.environment(), cwd=folder, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            argv,
+            env=self.environment(),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
     def environment(self):
@@ -125,8 +136,11 @@ class Doomed:
             home = str(self.folder / "home")
             return {**env, "TWINRUN_HOME": home, "XDG_STATE_HOME": home + "-state"}
         return {
-            **env, "LD_PRELOAD": str(LIBRARY), "TWINRUN_LIB": str(LIBRARY),
-            "TWINRUN_RUN_DIR": str(self.folder), "TWINRUN_RUN_ID": "00112233445566778899aabbccddeeff",
+            **env,
+            "LD_PRELOAD": str(LIBRARY),
+            "TWINRUN_LIB": str(LIBRARY),
+            "TWINRUN_RUN_DIR": str(self.folder),
+            "TWINRUN_RUN_ID": "00112233445566778899aabbccddeeff",
         }
 
     def line(self, which):
@@ -148,7 +162,9 @@ class Doomed:
         return self.process.returncode
 
     def trace_of(self, pid):
-        found = [p for p in self.folder.rglob("*.twt") if p.name.split(".")[1].split("-")[0] == str(pid)]
+        found = [
+            p for p in self.folder.rglob("*.twt") if p.name.split(".")[1].split("-")[0] == str(pid)
+        ]
         assert len(found) <= 1, found
         return found[0] if found else None
 
@@ -212,7 +228,9 @@ def test_a_signal_ends_the_job(name, job, tmp_path):
     sealed = 0
     for seed in range(1, KILLS + 1):
         doomed = Doomed(job, tmp_path / "run", "waits", seed, by_launcher(seed))
-        doomed.wait_until(lambda: doomed.line(PARENT).pid and (seed % 2 or doomed.line(PARENT).steps))
+        doomed.wait_until(
+            lambda: doomed.line(PARENT).pid and (seed % 2 or doomed.line(PARENT).steps)
+        )
         time.sleep(random.Random(seed).random() * 0.03)
         os.kill(doomed.line(PARENT).pid, number)
         ended = doomed.end()
@@ -247,13 +265,18 @@ def test_twinrun_itself_is_killed(name, job, tmp_path):
             until = time.monotonic() + PATIENCE_S
             while doomed.line(PARENT).steps <= before and time.monotonic() < until:
                 time.sleep(0.001)
-            assert doomed.line(PARENT).steps > before, "seed %d: the job stopped with twinrun" % seed
+            assert doomed.line(PARENT).steps > before, (
+                "seed %d: the job stopped with twinrun" % seed
+            )
             os.kill(doomed.line(PARENT).pid, signal.SIGKILL)
         doomed.end()
         assert doomed.check() > 0
         if seed <= 3:
             shown = subprocess.run(
-                [str(TWINRUN), "show", "last"], env=doomed.environment(), capture_output=True, timeout=60
+                [str(TWINRUN), "show", "last"],
+                env=doomed.environment(),
+                capture_output=True,
+                timeout=60,
             )
             assert shown.returncode in (0, 2) and shown.stdout, shown
 
@@ -335,7 +358,13 @@ def test_the_disk_of_the_trace_is_full(tmp_path):
         for name in ("x.twt", "published"):
             (tmp_path / name).unlink(missing_ok=True)
         room = rng.choice((8, 64, 256, 1024))
-        writer = [str(VICTIM), "fill", str(tmp_path / "disk/x.twt"), str(tmp_path / "published"), str(seed)]
+        writer = [
+            str(VICTIM),
+            "fill",
+            str(tmp_path / "disk/x.twt"),
+            str(tmp_path / "published"),
+            str(seed),
+        ]
         subprocess.run([*alone, SMALL_DISK, str(tmp_path), str(room), *writer], check=True)
         assert (tmp_path / "published").stat().st_size == 16
         steps, _ = check_writer(tmp_path, seed)
@@ -377,7 +406,9 @@ def torn(whole, start, end, how, rng):
 
 @pytest.mark.parametrize("how", ["cut", "zeros", "sectors", "old"])
 def test_the_last_block_is_torn(how, sound, tmp_path):
-    """cut: shorter. zeros: as long, empty. sectors: some are missing. old: what lay there before."""
+    """cut: shorter. zeros: as long, empty. sectors: some are missing. old: what lay
+    there before.
+    """
     whole, blocks = sound
     rng = random.Random(how)
     trace = tmp_path / "x.twt"

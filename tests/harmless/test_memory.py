@@ -40,8 +40,9 @@ YAML = (64 * MIB, 128)
 TOML = (256 * MIB, 256)
 
 
-# ru_maxrss of a process counts what its parent had when it forked: pytest with PyTorch in it has 250 MiB. So a small
-# Python, with nothing loaded, starts the command, waits for it and says what it took.
+# ru_maxrss of a process counts what its parent had when it forked: pytest with PyTorch in it has
+# 250 MiB. So a small Python, with nothing loaded, starts the command, waits for it and says what it
+# took.
 STARTER = """
 import os, resource, sys
 pid = os.fork()
@@ -58,10 +59,17 @@ def measured(*words, cwd):
     env = {**os.environ, "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TWINRUN_HOME": str(cwd / "home")}
     env.pop("LD_PRELOAD", None)
     argv = [sys.executable, "-I", "-S", "-c", STARTER, str(TWINRUN), *words]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, cwd=cwd, env=env, check=True)
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, cwd=cwd, env=env, check=True
+    )
     *said, told = done.stdout.decode("utf-8", "replace").splitlines()
     status, kib, seconds = told.split()
-    return int(status), int(kib) * 1024, float(seconds), "\n".join(said)[:4000] + done.stderr.decode("utf-8", "replace")[:4000]
+    return (
+        int(status),
+        int(kib) * 1024,
+        float(seconds),
+        "\n".join(said)[:4000] + done.stderr.decode("utf-8", "replace")[:4000],
+    )
 
 
 # ---- safetensors
@@ -114,7 +122,15 @@ def one_long_name():
 def legacy(body):
     """PyTorch's old format: magic, version, system, the object, no storages."""
     system = pickle.dumps({"little_endian": True}, 2)
-    return pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(1001, 2) + system + b"\x80\x02" + body + b"." + pickle.dumps([], 2)
+    return (
+        pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+        + pickle.dumps(1001, 2)
+        + system
+        + b"\x80\x02"
+        + body
+        + b"."
+        + pickle.dumps([], 2)
+    )
 
 
 def archive(body, compress=zipfile.ZIP_STORED):
@@ -125,7 +141,9 @@ def archive(body, compress=zipfile.ZIP_STORED):
 
 
 def doubling(levels, leaf=b"K\x01"):
-    """A list of twice the list before, over and over: 2 to the power of `levels` numbers in a few bytes."""
+    """A list of twice the list before, over and over: 2 to the power of `levels` numbers in a few
+    bytes.
+    """
     body = b"]" + leaf + b"a" + b"q\x00"
     for i in range(levels):
         body += b"](h%ch%ce" % (i, i) + b"q%c" % (i + 1)
@@ -186,7 +204,12 @@ def declared_length():
 
 
 def npy(shape, fortran=False, data=b"", pad=0):
-    header = b"{'descr': '<f8', 'fortran_order': %s, 'shape': %s, }" % (b"True" if fortran else b"False", shape) + b" " * pad + b"\n"
+    header = (
+        b"{'descr': '<f8', 'fortran_order': %s, 'shape': %s, }"
+        % (b"True" if fortran else b"False", shape)
+        + b" " * pad
+        + b"\n"
+    )
     return b"\x93NUMPY\x02\x00" + struct.pack("<I", len(header)) + header + data
 
 
@@ -214,7 +237,9 @@ def sorted_bomb():
     """Columns first, so it has to be held whole: 128 MB of zeros in 128 KB."""
     out = io.BytesIO()
     columns = 4096
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z, z.open("a.npy", "w", force_zip64=True) as f:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z, z.open(
+        "a.npy", "w", force_zip64=True
+    ) as f:
         f.write(npy(b"(%d, %d)" % (columns, columns), fortran=True))
         for _ in range(columns * columns * 8 // (8 * MIB)):
             f.write(bytes(8 * MIB))
@@ -250,19 +275,30 @@ def yaml_aliases():
 
 def yaml_alias_keys():
     """A long key that is no text, again and again by three letters."""
-    return b"a: &a {" + repeated(lambda i: b"k%d: 1" % i, 50000) + b"}\n" + b"".join(b"b%d: {? *a : 1}\n" % i for i in range(20000))
+    return (
+        b"a: &a {"
+        + repeated(lambda i: b"k%d: 1" % i, 50000)
+        + b"}\n"
+        + b"".join(b"b%d: {? *a : 1}\n" % i for i in range(20000))
+    )
 
 
 def yaml_merged():
     """A large mapping merged into thousands of others."""
-    return b"a: &a {" + repeated(lambda i: b"k%d: 1" % i, 200000) + b"}\n" + b"".join(b"b%d: {<<: *a}\n" % i for i in range(20000))
+    return (
+        b"a: &a {"
+        + repeated(lambda i: b"k%d: 1" % i, 200000)
+        + b"}\n"
+        + b"".join(b"b%d: {<<: *a}\n" % i for i in range(20000))
+    )
 
 
 def of_run(text):
     return b'{"schema":"twinrun.run/1","files":' + text + b"}"
 
 
-# ---- what reads them: (file's name, bytes, command, cap, and of a sparse file the size that it claims)
+# ---- what reads them: (file's name, bytes, command, cap, and of a sparse file the size that it
+# claims)
 
 DIGEST = ["digest", "{}"]
 CONFIG = ["digest", "--config", "{}"]
@@ -287,9 +323,26 @@ CASES = {
     "pickle, packed": ("x.pt", packed_pickle, DIGEST, PICKLE),
     "pickle, a declared length": ("x.pt", declared_length, DIGEST, PICKLE),
     "dcp, many lists": ("d/.metadata", lambda: b"\x80\x02](" + b"]" * SIZE + b"e.", FOLDER, PICKLE),
-    "dcp, doubled lists": ("d/.metadata", lambda: b"\x80\x02" + doubling(40) + b".", FOLDER, PICKLE),
-    "npy, sparse": ("x.npy", lambda: npy(b"(32768, 16384)", fortran=True), DIGEST, ZIP, (4 << 30) + 4096),
-    "safetensors, sparse": ("x.safetensors", lambda: struct.pack("<Q", 99000000) + b'{"a":' + b" " * 100, DIGEST, (64 * MIB + 99000000, 16), 99000008),
+    "dcp, doubled lists": (
+        "d/.metadata",
+        lambda: b"\x80\x02" + doubling(40) + b".",
+        FOLDER,
+        PICKLE,
+    ),
+    "npy, sparse": (
+        "x.npy",
+        lambda: npy(b"(32768, 16384)", fortran=True),
+        DIGEST,
+        ZIP,
+        (4 << 30) + 4096,
+    ),
+    "safetensors, sparse": (
+        "x.safetensors",
+        lambda: struct.pack("<Q", 99000000) + b'{"a":' + b" " * 100,
+        DIGEST,
+        (64 * MIB + 99000000, 16),
+        99000008,
+    ),
     "npy, a declared shape": ("x.npy", declared_shape, DIGEST, ZIP),
     "npy, a long header": ("x.npy", long_npy_header, DIGEST, ZIP),
     "npy, a declared header": ("x.npy", long_npy_length, DIGEST, ZIP),
@@ -311,11 +364,26 @@ CASES = {
     "yaml, merged": ("x.yaml", yaml_merged, CONFIG, YAML),
     "yaml, lists": ("x.yaml", lambda: b"- []\n" * (SIZE // 5), CONFIG, YAML),
     "yaml, flow": ("x.yaml", lambda: json_of(b"[]"), CONFIG, YAML),
-    "yaml, keys": ("x.yaml", lambda: b"".join(b"k%d: 1\n" % i for i in range(SIZE // 12)), CONFIG, YAML),
+    "yaml, keys": (
+        "x.yaml",
+        lambda: b"".join(b"k%d: 1\n" % i for i in range(SIZE // 12)),
+        CONFIG,
+        YAML,
+    ),
     "yaml, deep": ("x.yaml", lambda: b"[" * 200000, CONFIG, YAML),
     "yaml, one text": ("x.yaml", lambda: b"a: " + b"b" * SIZE, CONFIG, YAML),
-    "toml, keys": ("x.toml", lambda: b"".join(b"k%d = 1\n" % i for i in range(SIZE // 12)), CONFIG, TOML),
-    "toml, tables": ("x.toml", lambda: b"".join(b"[t%d]\n" % i for i in range(SIZE // 9)), CONFIG, TOML),
+    "toml, keys": (
+        "x.toml",
+        lambda: b"".join(b"k%d = 1\n" % i for i in range(SIZE // 12)),
+        CONFIG,
+        TOML,
+    ),
+    "toml, tables": (
+        "x.toml",
+        lambda: b"".join(b"[t%d]\n" % i for i in range(SIZE // 9)),
+        CONFIG,
+        TOML,
+    ),
     "toml, deep": ("x.toml", lambda: b"a = " + b"[" * 200000, CONFIG, TOML),
     "toml, dotted": ("x.toml", lambda: b".".join([b"a"] * 100000) + b" = 1\n", CONFIG, TOML),
     "toml, lists": ("x.toml", lambda: b"a = " + json_of(b"[]"), CONFIG, TOML),
@@ -331,7 +399,9 @@ def test_of_a_hostile_file(tmp_path, case):
     size = path.stat().st_size
     if claimed:
         os.truncate(path, claimed[0])
-    status, peak, seconds, said = measured(*[w.format(path, dir=tmp_path) for w in words], cwd=tmp_path)
+    status, peak, seconds, said = measured(
+        *[w.format(path, dir=tmp_path) for w in words], cwd=tmp_path
+    )
     most = OURS + fixed + each * size
     told = f"{case}: {size:,} bytes, peak {peak >> 20} of {most >> 20} MiB, {seconds:.1f} s, status {status:#x}: {said[:300]}"
     print(told)

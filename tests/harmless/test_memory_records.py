@@ -40,7 +40,9 @@ def entry(kind, body, flags=0):
 
 
 class Trace:
-    """Blocks of entries with right checksums. The seals are zeros: only a check of the whole trace asks for them."""
+    """Blocks of entries with right checksums. The seals are zeros: only a check of the whole trace
+    asks for them.
+    """
 
     def __init__(self):
         run = bytes(range(16))
@@ -49,16 +51,48 @@ class Trace:
         )
         self.seed = form.crc32c(head[:508])
         self.data = bytearray(head[:508] + struct.pack("<I", self.seed))
-        self.index = self.previous = self.last_dict = self.last_data = self.data_blocks = self.records = 0
+        self.index = self.previous = self.last_dict = self.last_data = self.data_blocks = (
+            self.records
+        ) = 0
 
     def block(self, kind, payload, entries, records=0):
         at = len(self.data)
         is_data = kind == form.DATA
         head = form.BLOCK.pack(
-            form.BLOCK_MAGIC, kind, b"", len(payload), at, self.index, self.previous, self.data_blocks,
-            self.last_data, self.last_data if is_data else 0, self.last_dict, entries, records, 0, 0,
-            int(records > 0), records, 0, 0, 0, 0, 0, self.records + records, 0, 0, 0, 0, b"", 0, 0, 0, 0,
-            form.crc32c(payload, self.seed), 0,
+            form.BLOCK_MAGIC,
+            kind,
+            b"",
+            len(payload),
+            at,
+            self.index,
+            self.previous,
+            self.data_blocks,
+            self.last_data,
+            self.last_data if is_data else 0,
+            self.last_dict,
+            entries,
+            records,
+            0,
+            0,
+            int(records > 0),
+            records,
+            0,
+            0,
+            0,
+            0,
+            0,
+            self.records + records,
+            0,
+            0,
+            0,
+            0,
+            b"",
+            0,
+            0,
+            0,
+            0,
+            form.crc32c(payload, self.seed),
+            0,
         )
         head = head[:252] + struct.pack("<I", form.crc32c(head[:252], self.seed))
         self.data += head + payload + bytes(-(len(head) + len(payload)) % 64)
@@ -104,7 +138,9 @@ TRACES = {
     "strings": lambda: Trace().fill(form.DICT, string, SIZE),
     "series": strings_and_series,
     "layouts": lambda: Trace().fill(form.DICT, layout, SIZE),
-    "notes": lambda: Trace().fill(form.DICT, lambda i: entry(19, struct.pack("<II", 4, 4) + b"key value"[:8]), SIZE),
+    "notes": lambda: Trace().fill(
+        form.DICT, lambda i: entry(19, struct.pack("<II", 4, 4) + b"key value"[:8]), SIZE
+    ),
     "gaps": lambda: Trace().fill(form.DICT, lambda i: entry(20, struct.pack("<II", i, 1)), SIZE),
     "records": lambda: strings_and_series().fill(form.DATA, record, SIZE),
     "unknown entries": lambda: Trace().fill(form.DATA, lambda i: entry(99, b""), SIZE),
@@ -115,7 +151,9 @@ TRACES = {
 def runs(tmp_path_factory):
     """(folder, two runs in it): of a job that records one value."""
     folder = tmp_path_factory.mktemp("runs")
-    code = "import array, twinrun; twinrun.record('weight:w', array.array('d', [1])); twinrun.step()"
+    code = (
+        "import array, twinrun; twinrun.record('weight:w', array.array('d', [1])); twinrun.step()"
+    )
     env = {**os.environ, "TWINRUN_HOME": str(folder / "home"), "PYTHONPATH": str(PYTHON)}
     env.pop("LD_PRELOAD", None)
     for _ in range(2):
@@ -166,8 +204,14 @@ def test_of_a_manifest(tmp_path):
 
 
 ENVELOPES = {
-    "payload": lambda: {"payload": base64.b64encode(bytes(SIZE)).decode(), "signatures": [{"sig": "AAAA"}]},
-    "objects": lambda: {"payload": base64.b64encode(b"[" + b"{}," * (SIZE // 4) + b"{}]").decode(), "signatures": []},
+    "payload": lambda: {
+        "payload": base64.b64encode(bytes(SIZE)).decode(),
+        "signatures": [{"sig": "AAAA"}],
+    },
+    "objects": lambda: {
+        "payload": base64.b64encode(b"[" + b"{}," * (SIZE // 4) + b"{}]").decode(),
+        "signatures": [],
+    },
     "signatures": lambda: {"payload": "e30=", "signatures": [{"sig": "AAAA"}] * (SIZE // 16)},
 }
 
@@ -178,7 +222,13 @@ def test_of_an_envelope(kind, tmp_path):
     (tmp_path / "x.dsse.json").write_text(text)
     (tmp_path / "subject").write_text("x")
     assert measured("sign", "--new-key", "key", cwd=tmp_path)[0] == 0
-    held(["verify", "x.dsse.json", "--key", "key.pub", "subject"], tmp_path, len(text), ENVELOPE, kind)
+    held(
+        ["verify", "x.dsse.json", "--key", "key.pub", "subject"],
+        tmp_path,
+        len(text),
+        ENVELOPE,
+        kind,
+    )
 
 
 def test_of_a_tolerance_file(runs, tmp_path):

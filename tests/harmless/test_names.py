@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign text in every place where a user or a hostile checkout can put it, and every command that prints.
+"""Foreign text in every place where a user or a hostile checkout can put it, and every command that
+prints.
 
-Names of files, folders, branches, remotes, authors, records, processes, variables and key files, arguments,
-printed lines, exceptions, notes and fields of files edited by hand hold what a terminal obeys, turns around or
-hides, what ends a line, an element, an attribute or a CDATA section, and what a CI system takes for a command.
-Each command is run in each of its forms; what comes out is read by parsers that know nothing of twinrun.
+Names of files, folders, branches, remotes, authors, records, processes, variables and key files,
+arguments, printed lines, exceptions, notes and fields of files edited by hand hold what a terminal
+obeys, turns around or hides, what ends a line, an element, an attribute or a CDATA section, and
+what a CI system takes for a command. Each command is run in each of its forms; what comes out is
+read by parsers that know nothing of twinrun.
 """
 
 import html.parser
@@ -24,8 +26,11 @@ BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
 
-# One text of each kind. A raw control and the same as somebody would write it: they must be told apart.
-CONTROLS = "E1\x1bE2 \x1b[31m \x1b]8;;http://evil\x07x\x1b]8;;\x07 \x1b]52;c;ZXZpbA==\x07 \x7f \r \x08 "
+# One text of each kind. A raw control and the same as somebody would write it: they must be told
+# apart.
+CONTROLS = (
+    "E1\x1bE2 \x1b[31m \x1b]8;;http://evil\x07x\x1b]8;;\x07 \x1b]52;c;ZXZpbA==\x07 \x7f \r \x08 "
+)
 LITERAL = r"L1\x1bL2"
 C1 = "\x9b31m \x85 "
 BIDI = "\u202aa\u202eb\u2066c\u2069 \u061c "
@@ -37,7 +42,9 @@ NOT_UTF8 = b"\xff\xfe\x9b[31m\xc0\xaf\xed\xa0\x80 "
 LONG = "w" * 5000
 BYTES = ALL.encode() + NOT_UTF8
 # As a name: no slash, at most 255 bytes.
-NAME = (b"E1\x1bE2\x9b\xc2\x9b\xe2\x80\xae\xf3\xa0\x81\x81 L1\\x1bL2\n::error::forged\n<b>\"'&]]> \xff")
+NAME = (
+    b"E1\x1bE2\x9b\xc2\x9b\xe2\x80\xae\xf3\xa0\x81\x81 L1\\x1bL2\n::error::forged\n<b>\"'&]]> \xff"
+)
 
 JOB = rb"""
 import array, os, sys
@@ -77,7 +84,9 @@ def assert_harmless(data, where, lines=True):
         for line in text.split("\n"):
             begins = line.lstrip()
             ours = re.match(r"::(error|warning|notice) (file=.*,line=\d+,)?title=twinrun", begins)
-            assert ours or not begins.startswith(("::", "##[")), f"{where}: a command is forged: {line!r}"
+            assert ours or not begins.startswith(
+                ("::", "##[")
+            ), f"{where}: a command is forged: {line!r}"
             assert not begins.startswith("# forged"), f"{where}: a line is forged: {line!r}"
     return text
 
@@ -157,7 +166,9 @@ class World:
             f.write(data)
 
     def git(self, *words):
-        subprocess.run(["git", *words], cwd=self.checkout, env=self.env, check=True, capture_output=True)
+        subprocess.run(
+            ["git", *words], cwd=self.checkout, env=self.env, check=True, capture_output=True
+        )
 
     def make_checkout(self):
         self.write(b"job.py", JOB)
@@ -177,14 +188,26 @@ class World:
         self.write(b"data/plain", b"data\n")
         os.symlink(BYTES[:200], os.path.join(self.checkout, b"data/link"))
         for file, change in ((b"a.json", 1), (b"b.json", 2)):
-            self.write(file, json.dumps({ALL: {ALL: change}, "only" + ALL + str(change): ALL}).encode())
+            self.write(
+                file, json.dumps({ALL: {ALL: change}, "only" + ALL + str(change): ALL}).encode()
+            )
         self.write(b"values-a", b"1.0\n1.1\n0.9\n1.05\n0.95\n")
         self.write(b"values-b " + NAME, b"2.0\n2.1\n1.9\n2.05\n1.95\n")
         self.write(b"x.csv", ('"' + ALL.replace('"', "") + '",loss\n1,2\n2,3\n3,4\n').encode())
-        self.write(b"p.toml", ('[[precision]]\npattern = "*"\ndtypes = ["f64"]\nreason = "x\\n%s"\n' % BIDI).encode())
+        self.write(
+            b"p.toml",
+            ('[[precision]]\npattern = "*"\ndtypes = ["f64"]\nreason = "x\\n%s"\n' % BIDI).encode(),
+        )
         self.write(b"study.json", self.study())
-        self.write(b"t.dvc", ("outs:\n- md5: d41d8cd98f00b204e9800998ecf8427e\n  path: \"a\\u202e\\e[31m\"\n").encode())
-        self.write(b"seeds " + NAME + b".py", b"import random\nrandom.seed()  # \x1b[31m\xe2\x80\xae\n")
+        self.write(
+            b"t.dvc",
+            (
+                'outs:\n- md5: d41d8cd98f00b204e9800998ecf8427e\n  path: "a\\u202e\\e[31m"\n'
+            ).encode(),
+        )
+        self.write(
+            b"seeds " + NAME + b".py", b"import random\nrandom.seed()  # \x1b[31m\xe2\x80\xae\n"
+        )
 
     def study(self):
         """A stranger's study, whose every text is hostile."""
@@ -194,10 +217,14 @@ class World:
                 return {k: spoil(v, k) for k, v in j.items()}
             if isinstance(j, list):
                 return [spoil(v, key) for v in j]
-            keep = key in ("schema", "per", "state", "unit", "scaling", "made") or not isinstance(j, str)
+            keep = key in ("schema", "per", "state", "unit", "scaling", "made") or not isinstance(
+                j, str
+            )
             return j if keep else j + ALL
 
-        return json.dumps(spoil(json.loads((ROOT / "tests/golden/scale/v1-study.json").read_text()))).encode()
+        return json.dumps(
+            spoil(json.loads((ROOT / "tests/golden/scale/v1-study.json").read_text()))
+        ).encode()
 
     def job(self, *words):
         argv = [sys.executable, "job.py", BYTES.hex(), *(words or ["0"]), NAME.hex()]
@@ -205,7 +232,12 @@ class World:
 
     def run(self, *words, cwd=None, stdin=b""):
         return subprocess.run(
-            [TWINRUN, *words], cwd=cwd or self.checkout, env=self.env, input=stdin, capture_output=True, timeout=300
+            [TWINRUN, *words],
+            cwd=cwd or self.checkout,
+            env=self.env,
+            input=stdin,
+            capture_output=True,
+            timeout=300,
         )
 
     def file(self, kind):
@@ -251,52 +283,116 @@ def spoiled_home(w):
 
 QUICK = ["--max-runs", "6", "-q"]
 SHELL = "true '" + ALL.replace("'", "") + "'"
-# Every command: the words behind it. `forms` are added one after the other; {page}, {junit}, {csv} name fresh files.
+# Every command: the words behind it. `forms` are added one after the other; {page}, {junit}, {csv}
+# name fresh files.
 FORMS = [["--json"], ["--html", "{page}"], ["--junit", "{junit}", "--github"]]
 CASES = {
-    "check": [(["-q", "--runs", "2"], "job", FORMS), (["--runs", "2"], "fails", FORMS),
-              (["-q", "--a", SHELL, "--b", SHELL + " x"], None, FORMS), ([NAME], None, []),
-              (["--ignore", ALL], "job", [])],
-    "isolate": [(QUICK, "job", [["--json"], ["--html", "{page}"]]), ([b"x" + NAME], None, []),
-                ([*QUICK, "--a", SHELL, "--b", "A=1 " + SHELL], None, [["--json"]])],
+    "check": [
+        (["-q", "--runs", "2"], "job", FORMS),
+        (["--runs", "2"], "fails", FORMS),
+        (["-q", "--a", SHELL, "--b", SHELL + " x"], None, FORMS),
+        ([NAME], None, []),
+        (["--ignore", ALL], "job", []),
+    ],
+    "isolate": [
+        (QUICK, "job", [["--json"], ["--html", "{page}"]]),
+        ([b"x" + NAME], None, []),
+        ([*QUICK, "--a", SHELL, "--b", "A=1 " + SHELL], None, [["--json"]]),
+    ],
     "shrink": [(["-q", "--max-runs", "4"], "job", [["--json"]])],
-    "record": [(["-q"], "job", []), (["-q"], "fails", []), ([], "missing", []), (["-q", "--data", NAME], "job", [])],
-    "diff": [(["last~1", "last~2"], None, FORMS), (["--env", "last~1", "last~2"], None, [["--json"]]),
-             ([BYTES, "last"], None, [["--json"]])],
+    "record": [
+        (["-q"], "job", []),
+        (["-q"], "fails", []),
+        ([], "missing", []),
+        (["-q", "--data", NAME], "job", []),
+    ],
+    "diff": [
+        (["last~1", "last~2"], None, FORMS),
+        (["--env", "last~1", "last~2"], None, [["--json"]]),
+        ([BYTES, "last"], None, [["--json"]]),
+    ],
     "zoom": [(["last~1", "last~2"], None, [["--json"]])],
     "run": [(["-q", "--pin", "hash-seed"], "job", []), (["--pin", ALL], "job", [])],
-    "show": [(["last~1"], None, [["--json"], ["--step", "1"], ["--provenance"], ["--provenance", "--json"],
-                                 ["--verify"], ["--record", "*"]]), (["last"], None, [["--json"]]), ([BYTES], None, [])],
-    "report": [(["last~1", "last~2"], None, [["--json"], ["--html", "{page}"]]),
-               (["--postmortem", "last~1", "last~2"], None, [["--json"]]), (["last"], None, [["--json"]]),
-               (["--html", "{page}", "last~1", "last~2"], None, [])],
+    "show": [
+        (
+            ["last~1"],
+            None,
+            [
+                ["--json"],
+                ["--step", "1"],
+                ["--provenance"],
+                ["--provenance", "--json"],
+                ["--verify"],
+                ["--record", "*"],
+            ],
+        ),
+        (["last"], None, [["--json"]]),
+        ([BYTES], None, []),
+    ],
+    "report": [
+        (["last~1", "last~2"], None, [["--json"], ["--html", "{page}"]]),
+        (["--postmortem", "last~1", "last~2"], None, [["--json"]]),
+        (["last"], None, [["--json"]]),
+        (["--html", "{page}", "last~1", "last~2"], None, []),
+    ],
     "ls": [([], None, [["--json"], ["--command", ALL]])],
     "gc": [(["--keep", "1", "--dry-run"], None, [["--json"]]), (["--keep", ALL], None, [])],
     "factors": [([], "job", [["--json"]])],
-    "ops": [(["--python", b"./" + NAME], None, [["--json"]]), (["--op", ALL, "--device", ALL], None, [])],
+    "ops": [
+        (["--python", b"./" + NAME], None, [["--json"]]),
+        (["--op", ALL, "--device", ALL], None, []),
+    ],
     "spread": [(["x.csv"], None, [["--json"]]), ([NAME], None, [["--json"]]), (["last"], None, [])],
-    "simulate": [(["--ranks", "4", "--data", NAME], None, [["--json"]]), (["--algorithm", ALL], None, [])],
-    "lab": [(["--quiet", "--runs", "3", "--step", "config", "--"], "true", []),
-            (["--step", ALL], None, [["--json"]]), (["--html", "{page}", "--quiet", "--runs", "2", "--step", "noise"], "job", [])],
-    "significant": [(["values-a", b"values-b " + NAME], None, [["--json"]]), (["last~1", "last~2"], None, [["--json"]]),
-                    (["--metric", ALL, "last~1", "last~2"], None, [])],
-    "scale": [(["--from", "study.json"], None, [["--json"], ["--csv", "{csv}"], ["--html", "{page}"]]),
-              (["--from", NAME], None, []), (["-q", "-c", "1", "-r", "1"], "job", [["--json"]])],
-    "digest": [(["--config", "a.json", "b.json"], None, [["--json"]]), ([NAME], None, [["--json"]]),
-               (["--argv"], "job", [["--json"]])],
+    "simulate": [
+        (["--ranks", "4", "--data", NAME], None, [["--json"]]),
+        (["--algorithm", ALL], None, []),
+    ],
+    "lab": [
+        (["--quiet", "--runs", "3", "--step", "config", "--"], "true", []),
+        (["--step", ALL], None, [["--json"]]),
+        (["--html", "{page}", "--quiet", "--runs", "2", "--step", "noise"], "job", []),
+    ],
+    "significant": [
+        (["values-a", b"values-b " + NAME], None, [["--json"]]),
+        (["last~1", "last~2"], None, [["--json"]]),
+        (["--metric", ALL, "last~1", "last~2"], None, []),
+    ],
+    "scale": [
+        (["--from", "study.json"], None, [["--json"], ["--csv", "{csv}"], ["--html", "{page}"]]),
+        (["--from", NAME], None, []),
+        (["-q", "-c", "1", "-r", "1"], "job", [["--json"]]),
+    ],
+    "digest": [
+        (["--config", "a.json", "b.json"], None, [["--json"]]),
+        ([NAME], None, [["--json"]]),
+        (["--argv"], "job", [["--json"]]),
+    ],
     "snapshot": [(["data", "-o", b"m " + NAME], None, [["--json"]]), ([NAME], None, [["--json"]])],
-    "sign": [([NAME, "--key", b"key " + NAME], None, [["--json"]]), (["job.py", "--key", BYTES[:200]], None, [])],
+    "sign": [
+        ([NAME, "--key", b"key " + NAME], None, [["--json"]]),
+        (["job.py", "--key", BYTES[:200]], None, []),
+    ],
     "pack": [(["last~1", "-o", b"other " + NAME], None, [["--json"]]), ([BYTES[:200]], None, [])],
-    "replay": [([b"package " + NAME, "--environment", "check"], None, [["--json"]]),
-               ([b"package " + NAME, "--environment", "here", "--json"], None, [])],
-    "audit": [([b"package " + NAME], None, [["--json"], ["--checklist", "neurips"]]), (["last~1"], None, [["--json"]]),
-              (["."], None, [["--json"]])],
-    "verify": [(["data.snapshot", "."], None, [["--json"]]), (["data.snapshot", "data"], None, [["--json"]]),
-               ([b"package " + NAME], None, [["--json"]]), ([b"package " + NAME, "--key", b"key " + NAME + b".pub"], None, [["--json"]]),
-               (["last~1", "--precision", "p.toml"], None, [["--json"]]), (["t.dvc"], None, [["--json"]]),
-               ([NAME + b".dsse.json", "--key", b"key " + NAME + b".pub"], None, [["--json"]])],
+    "replay": [
+        ([b"package " + NAME, "--environment", "check"], None, [["--json"]]),
+        ([b"package " + NAME, "--environment", "here", "--json"], None, []),
+    ],
+    "audit": [
+        ([b"package " + NAME], None, [["--json"], ["--checklist", "neurips"]]),
+        (["last~1"], None, [["--json"]]),
+        (["."], None, [["--json"]]),
+    ],
+    "verify": [
+        (["data.snapshot", "."], None, [["--json"]]),
+        (["data.snapshot", "data"], None, [["--json"]]),
+        ([b"package " + NAME], None, [["--json"]]),
+        ([b"package " + NAME, "--key", b"key " + NAME + b".pub"], None, [["--json"]]),
+        (["last~1", "--precision", "p.toml"], None, [["--json"]]),
+        (["t.dvc"], None, [["--json"]]),
+        ([NAME + b".dsse.json", "--key", b"key " + NAME + b".pub"], None, [["--json"]]),
+    ],
     "doctor": [([b"seeds " + NAME + b".py"], None, [["--json"]])],
-}  # fmt: skip
+}
 
 
 def commands():
@@ -322,10 +418,13 @@ def job_of(world, name):
 
 def judge(done, words, made):
     where = repr(words)[:300]
-    jobs_own = words[0] in ("record", "run")  # stdout is the job's there, and so is stderr before our last words
+    # stdout is the job's there, and so is stderr before our last words
+    jobs_own = words[0] in ("record", "run")
     err = done.stderr
     if jobs_own:
-        err = b"".join(line for line in done.stderr.splitlines(True) if line.startswith(b"twinrun:"))
+        err = b"".join(
+            line for line in done.stderr.splitlines(True) if line.startswith(b"twinrun:")
+        )
     said = assert_harmless(err, where + " stderr")
     assert_escaped_once(said, where + " stderr")
     assert b"Sanitizer" not in done.stderr and done.returncode >= 0, done
@@ -367,13 +466,29 @@ def test_command(world, command):
         assert_harmless(summary.read_bytes().replace(ours.encode(), b"### twinrun"), "job summary")
 
 
-@pytest.mark.parametrize("words", [
-    ["ls"], ["ls", "--json"], ["show", "last~1"], ["show", "last~1", "--json"], ["show", "last~1", "--provenance"],
-    ["diff", "last~1", "last~2"], ["diff", "last~1", "last~2", "--json"], ["diff", "--env", "last~1", "last~2"],
-    ["diff", "--env", "last~1", "last~2", "--json"], ["audit", "last~1"], ["audit", "last~1", "--json"],
-    ["report", "--postmortem", "last~1", "last~2"], ["report", "last~1"], ["gc", "--keep", "1", "--dry-run"],
-    ["zoom", "last~1", "last~2"], ["verify", "last~1", "--precision", "p.toml"], ["pack", "last~1"],
-], ids=" ".join)  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls"],
+        ["ls", "--json"],
+        ["show", "last~1"],
+        ["show", "last~1", "--json"],
+        ["show", "last~1", "--provenance"],
+        ["diff", "last~1", "last~2"],
+        ["diff", "last~1", "last~2", "--json"],
+        ["diff", "--env", "last~1", "last~2"],
+        ["diff", "--env", "last~1", "last~2", "--json"],
+        ["audit", "last~1"],
+        ["audit", "last~1", "--json"],
+        ["report", "--postmortem", "last~1", "last~2"],
+        ["report", "last~1"],
+        ["gc", "--keep", "1", "--dry-run"],
+        ["zoom", "last~1", "last~2"],
+        ["verify", "last~1", "--precision", "p.toml"],
+        ["pack", "last~1"],
+    ],
+    ids=" ".join,
+)
 def test_run_folders_edited_by_hand(world, words):
     kept = world.env["TWINRUN_HOME"]
     world.env["TWINRUN_HOME"] = world.spoil

@@ -29,14 +29,30 @@ EVIL = "#!/bin/sh\necho loss 1 for seed $2\ntouch %s\n"
 
 
 def environment(folder, **more):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k != "LD_PRELOAD"}
-    return {**kept, "TWINRUN_HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "state"),
-            "XDG_CACHE_HOME": str(folder / "cache"), "NO_COLOR": "1", "LC_ALL": "C.UTF-8", **more}
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_") and k != "LD_PRELOAD"
+    }
+    return {
+        **kept,
+        "TWINRUN_HOME": str(folder / "home"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "NO_COLOR": "1",
+        "LC_ALL": "C.UTF-8",
+        **more,
+    }
 
 
 def call(folder, *words, cwd=None, **more):
     argv = [str(TWINRUN), *map(str, words)]
-    return subprocess.run(argv, cwd=cwd or folder, env=environment(folder, **more), capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        argv,
+        cwd=cwd or folder,
+        env=environment(folder, **more),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def make_package(folder, name, text, key):
@@ -48,14 +64,18 @@ def make_package(folder, name, text, key):
     script.chmod(0o755)
     done = call(folder, "record", "--", "./train.sh", "--seed", "7", cwd=work)
     assert done.returncode == 0, done.stderr
-    done = call(folder, "pack", "last", "-o", folder / name, "--data", "none", "--key", key, cwd=work)
+    done = call(
+        folder, "pack", "last", "-o", folder / name, "--data", "none", "--key", key, cwd=work
+    )
     assert (folder / name / "signature.dsse.json").exists(), done.stdout + done.stderr
     return folder / name
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """(folder, key that is trusted): in it the packages `good`, signed with that key, and `evil`, signed with another."""
+    """(folder, key that is trusted): in it the packages `good`, signed with that key, and `evil`,
+    signed with another.
+    """
     folder = tmp_path_factory.mktemp("swapped")
     for key in ("ours", "theirs"):
         done = call(folder, "sign", "--new-key", folder / key)
@@ -82,17 +102,27 @@ def shim(tmp_path_factory):
         pytest.skip("no C compiler for the library that swaps files")
     out = tmp_path_factory.mktemp("shim") / "swap.so"
     source = Path(__file__).with_name("swap_shim.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(out), str(source), "-ldl"], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-o", str(out), str(source), "-ldl"], check=True
+    )
     return out
 
 
 def replay(folder, key, package, into, **more):
-    return call(folder, "replay", package, "--key", key, "--into", into, "--environment", "here", **more)
+    return call(
+        folder, "replay", package, "--key", key, "--into", into, "--environment", "here", **more
+    )
 
 
 def ran(done):
-    """The job ran and the same came out, as far as a shell script shows: nothing in it is recorded but its output."""
-    return done.returncode in (0, 3) and "replayed in" in done.stderr and "loss 1 for seed 7" in done.stdout
+    """The job ran and the same came out, as far as a shell script shows: nothing in it is recorded
+    but its output.
+    """
+    return (
+        done.returncode in (0, 3)
+        and "replayed in" in done.stderr
+        and "loss 1 for seed 7" in done.stdout
+    )
 
 
 def test_the_evil_package_would_leave_its_mark(place):
@@ -105,7 +135,9 @@ def test_the_evil_package_would_leave_its_mark(place):
 
 
 def test_no_file_is_opened_a_second_time(place, shim):
-    """Each file becomes another one once it was opened; replay must not notice, since it never comes back."""
+    """Each file becomes another one once it was opened; replay must not notice, since it never
+    comes back.
+    """
     folder, key, package, other, mark = place
     before = {p.relative_to(package) for p in package.rglob("*") if p.is_file()}
     swap = {"LD_PRELOAD": str(shim), "SWAP_PACKAGE": str(package), "SWAP_EVIL": str(other)}
@@ -118,9 +150,16 @@ def test_no_file_is_opened_a_second_time(place, shim):
 
 
 def test_a_file_that_changes_while_it_is_read(place, shim):
-    """In place, after it was opened: other bytes are read, so they are not what was signed; nothing runs."""
+    """In place, after it was opened: other bytes are read, so they are not what was signed; nothing
+    runs.
+    """
     folder, key, package, other, mark = place
-    swap = {"LD_PRELOAD": str(shim), "SWAP_PACKAGE": str(package), "SWAP_EVIL": str(other), "SWAP_IN_PLACE": "1"}
+    swap = {
+        "LD_PRELOAD": str(shim),
+        "SWAP_PACKAGE": str(package),
+        "SWAP_EVIL": str(other),
+        "SWAP_IN_PLACE": "1",
+    }
     done = replay(folder, key, package, folder / "into", **swap)
     assert not mark.exists(), done.stdout + done.stderr
     assert done.returncode == 1 and "nothing was run" in done.stderr, done.stdout + done.stderr
@@ -136,7 +175,9 @@ def exchange(a, b):
 
 @pytest.mark.parametrize("what", ["folder", "payload", "file"])
 def test_the_package_is_swapped_over_and_over(place, what):
-    """By another thread, as fast as it can, over all tries: unsigned code never runs, signed code sometimes does."""
+    """By another thread, as fast as it can, over all tries: unsigned code never runs, signed code
+    sometimes does.
+    """
     folder, key, package, other, mark = place
     below = {"folder": "", "payload": "data", "file": "data/code/files/train.sh"}[what]
     stop = threading.Event()
@@ -175,7 +216,9 @@ def test_the_folder_of_the_replay_is_private(place):
 
 
 def test_a_place_where_others_can_swap_the_replay_is_refused(place):
-    """Whoever may rename the replay's folder could run other code: with a key that is refused, and nothing is left."""
+    """Whoever may rename the replay's folder could run other code: with a key that is refused, and
+    nothing is left.
+    """
     folder, key, package, _, _ = place
     open_to_all = folder / "shared"
     open_to_all.mkdir()

@@ -11,7 +11,9 @@ PAGE = ROOT / "docs" / "security.md"
 def promises():
     """The rows of the first table: [promise, against, test]."""
     table = PAGE.read_text().split("| promise |")[1].split("\n\n")[0]
-    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()[2:]]
+    return [
+        [cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()[2:]
+    ]
 
 
 def test_every_promise_has_a_test():

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a PyTorch job could see of the agent: each job is run alone and under `twinrun record`, and must print the same.
+"""What a PyTorch job could see of the agent: each job is run alone and under `twinrun record`, and
+must print the same.
 
-A job here asks for one thing that a watcher easily changes: who refers weakly to its tensors, whether an exception of its signal
-handlers arrives, which memory is free, how deep it may recurse. The trace is read afterwards: an agent that has switched itself
-off would pass each of these tests.
+A job here asks for one thing that a watcher easily changes: who refers weakly to its tensors,
+whether an exception of its signal handlers arrives, which memory is free, how deep it may recurse.
+The trace is read afterwards: an agent that has switched itself off would pass each of these tests.
 """
 
 import os
@@ -33,7 +34,13 @@ class Ended:
 
     def __init__(self, argv, folder, env):
         done = subprocess.run(
-            argv, cwd=folder, env=env, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+            argv,
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            stdin=subprocess.DEVNULL,
         )
         self.seen = (done.returncode, done.stdout, done.stderr)
 
@@ -54,7 +61,8 @@ def _notes(home):
 
 @pytest.fixture
 def both(tmp_path):
-    """both(text, *options, level, folder): runs the job alone and watched; checks that both end alike and the agent went on.
+    """both(text, *options, level, folder): runs the job alone and watched; checks that both end
+    alike and the agent went on.
 
     Returns what it printed.
     """
@@ -99,10 +107,13 @@ def trained(steps=3, size=4):
 
 
 def test_nobody_finds_weak_references(both):
-    printed = both("""
+    printed = both(
+        """
         import weakref, _weakref
         from weakref import getweakrefs, getweakrefcount
-        """ + TRAINED.replace("\n", "\n        ") + """
+        """
+        + TRAINED.replace("\n", "\n        ")
+        + """
         model, optimizer, output = trained()
         loader = torch.utils.data.DataLoader(torch.arange(4))
         for batch in loader:
@@ -112,12 +123,15 @@ def test_nobody_finds_weak_references(both):
             assert own is weakref.ref(thing)
             print(type(thing).__name__, getweakrefs(thing) == [own], weakref.getweakrefcount(thing), getweakrefcount(thing),
                   len(_weakref.getweakrefs(thing)), weakref.getweakrefs.__module__)
-        """)
+        """
+    )
     assert "Parameter True 1 1 1 _weakref" in printed
 
 
 def test_trained_weights_can_be_swapped(both):
-    both(TRAINED + """
+    both(
+        TRAINED
+        + """
 model, optimizer, _output = trained()
 torch.__future__.set_swap_module_params_on_conversion(True)
 kept = model[0].weight
@@ -132,11 +146,14 @@ for _ in range(2):
     model(torch.ones(1, 4)).sum().backward()
     optimizer.step()
 print(model[0].weight, a[0].weight)
-""")
+"""
+    )
 
 
 def test_weights_of_a_wrapper_class_can_be_moved(both):
-    both(TRAINED + """
+    both(
+        TRAINED
+        + """
 class Wrapped(torch.Tensor):
     @staticmethod
     def __new__(cls, inner):
@@ -165,12 +182,15 @@ for kind in (torch.float64, torch.float32):
     model.to(kind)
     print(model(torch.ones(1, 3, dtype=kind)).inner, type(model.weight.data).__name__, model.weight.inner.dtype)
     optimizer.step()
-""")
+"""
+    )
 
 
 # ---------------------------------------------------------------- exceptions of signal handlers
 
-HANDLERS = TRAINED + """
+HANDLERS = (
+    TRAINED
+    + """
 import functools, random, signal, sys, time
 class Alarm(%(base)s):
     pass
@@ -218,6 +238,7 @@ for _ in range(3):
     optimizer.step()
 print(sent, caught)
 """
+)
 
 
 @pytest.mark.parametrize("folder, base", [("torch/job", "RuntimeError"), ("job", "BaseException")])
@@ -226,7 +247,9 @@ def test_exceptions_of_signal_handlers_arrive(both, folder, base):
 
 
 def test_an_exception_from_another_thread_arrives(both):
-    both(TRAINED + """
+    both(
+        TRAINED
+        + """
 import ctypes, threading, time
 class Stop(Exception):
     pass
@@ -246,7 +269,8 @@ for i in range(40):
     except Stop:
         other.join()
 print(i)
-""")
+"""
+    )
 
 
 # ---------------------------------------------------------------- compilers
@@ -273,7 +297,9 @@ def test_gradients_in_torchscript(both):
 
 
 def test_compiled_functions_do_not_warn(both):
-    """Of an optimizer's step, of a function that calls backward, of one that may have no break: torch's own warnings only."""
+    """Of an optimizer's step, of a function that calls backward, of one that may have no break:
+    torch's own warnings only.
+    """
     printed = both("""
         import logging, os, warnings
         import torch
@@ -462,7 +488,8 @@ def test_an_optimizer_that_ends_early_has_its_last_look_in_a_cycle_too(tmp_path)
     """Its parameters refer to it by a hook: only the garbage collector frees them, together."""
     work = tmp_path / "job"
     work.mkdir()
-    (work / "job.py").write_text(textwrap.dedent("""
+    (work / "job.py").write_text(
+        textwrap.dedent("""
         import gc, torch
         weight = torch.nn.Parameter(torch.zeros(70000))
         steps = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
@@ -471,7 +498,8 @@ def test_an_optimizer_that_ends_early_has_its_last_look_in_a_cycle_too(tmp_path)
             (weight * torch.arange(70000.0)).sum().backward()
         del weight, steps
         gc.collect()
-        """))
+        """)
+    )
     env = environment(tmp_path / "home", work, "torch")
     done = Ended([TWINRUN, "record", "-q", "--", PYTHON, "job.py"], work, env)
     assert done.seen == (0, "", "")

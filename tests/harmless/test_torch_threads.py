@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that train at once, each its own model: alone they never meet, and watched they must not either.
+"""Threads that train at once, each its own model: alone they never meet, and watched they must not
+either.
 
-PyTorch's engine writes gradients without the GIL. An agent that read `.grad` of another thread's parameters made each of these
-jobs crash (SIGSEGV, or an assertion of PyTorch's about its storages) in every run.
+PyTorch's engine writes gradients without the GIL. An agent that read `.grad` of another thread's
+parameters made each of these jobs crash (SIGSEGV, or an assertion of PyTorch's about its storages)
+in every run.
 """
+
 import pytest
 
 from test_torch_job import both, pytestmark  # noqa: F401
@@ -63,7 +66,9 @@ def test_each_thread_trains_its_own_model(both, how):  # noqa: F811
 
 
 def test_a_thread_begins_while_another_one_trains(both):  # noqa: F811
-    """The first backward of a thread, on an optimizer that the main one made, at any moment of the main one's own."""
+    """The first backward of a thread, on an optimizer that the main one made, at any moment of the
+    main one's own.
+    """
     both("""
         import sys, threading
         import torch

@@ -3,9 +3,9 @@
 
 Sentences are the format strings that src/compare hands to findings, notes and reasons, those of the
 verdict's report, and those with which the commands that give verdicts (check, diff, zoom, isolate,
-significant) put theirs together. A test provokes one when what it expects holds the sentence: the parts
-between its conversions stand, in order, in one line of an expectation; or the longest of them does, or
-six of ten of its words in a row.
+significant) put theirs together. A test provokes one when what it expects holds the sentence: the
+parts between its conversions stand, in order, in one line of an expectation; or the longest of them
+does, or six of ten of its words in a row.
 
     python tests/truth/sentences.py        # table: sentence, place, test
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PRINTS = ("tw_buf_printf", "tw_buf_puts")
-# files of the verdict's words, and the calls whose strings are printed; EVERY: each string is, but for
-# those handed to a call of NOT_A_VERDICT
+# files of the verdict's words, and the calls whose strings are printed; EVERY: each string is, but
+# for those handed to a call of NOT_A_VERDICT
 EVERY = ("",)
 SOURCES = {
     "src/compare/*.c": (
@@ -76,7 +76,8 @@ LITERAL = r'"(?:[^"\\]|\\.)*"'
 CONVERSION = re.compile(r"%[-+ #0]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:ll|l|z|h)?[a-zA-Z%]")
 # What no recording that we could make leads to: it is said all the same, should one come.
 GUARDS = (
-    "%s: %llu records in %s and %llu in %s, and no difference was found between them",  # equal hashes count alike
+    # equal hashes count alike
+    "%s: %llu records in %s and %llu in %s, and no difference was found between them",
     # the hashes in the heads of blocks lead to the step itself
     "the value hashes of rank %d part in steps before step %u that lie in damaged bytes",
 )
@@ -174,7 +175,9 @@ class Expectations:
         return self.by_part(sentence)
 
     def by_part(self, sentence):
-        """Tests quote parts of sentences: the longest piece as a whole, or six of ten words in a row."""
+        """Tests quote parts of sentences: the longest piece as a whole, or six of ten words in a
+        row.
+        """
         every = [re.sub(r"\s+", " ", p).strip() for p in pieces(sentence)]
         words = [p.split(" ") for p in every]
         least = math.ceil(0.6 * sum(map(len, words)))

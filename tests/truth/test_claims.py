@@ -30,7 +30,15 @@ FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 
 # jobs, and the mutants of them whose verdicts are taken
 KINDS = {
-    "values": ("times", "digest", "drop-record", "drop-step", "printed-result", "exit-code", "killed"),
+    "values": (
+        "times",
+        "digest",
+        "drop-record",
+        "drop-step",
+        "printed-result",
+        "exit-code",
+        "killed",
+    ),
     "ranks": ("digest", "drop-process", "exchange-names"),
     "arrays": ("result-file", "dtype", "permute-occurrences"),
     "threads": ("exchange-names", "twice"),

@@ -86,7 +86,8 @@ def check(tmp_path, body, before="", *more):
 
 def check_times(*args, how=None):
     """Of numbers that are times. A machine that stops one step for as long as three take leaves the
-    experiment open, which is then the right answer: such a machine is asked again, twice at most."""
+    experiment open, which is then the right answer: such a machine is asked again, twice at most.
+    """
     for _ in range(3):
         verdict, runs = (how or check)(*args)
         if verdict["outcome"] != "inconclusive":
@@ -121,8 +122,20 @@ def test_a_run_that_does_not_end_under_a_faster_clock(tmp_path):
     said = "clock experiment: a run under a faster clock was cut short, so nothing is known by it"
     assert said in verdict["notes"], verdict["notes"]
     assert not refuted(verdict, runs)
-    argv = [BUILD / "cmd" / "twinrun", "isolate", "--text", "--no-cases", "--pin", "entropy", "--", sys.executable, "job.py"]
-    done = subprocess.run(argv, cwd=tmp_path, env=pool.environment(tmp_path / "home"), capture_output=True, text=True)
+    argv = [
+        BUILD / "cmd" / "twinrun",
+        "isolate",
+        "--text",
+        "--no-cases",
+        "--pin",
+        "entropy",
+        "--",
+        sys.executable,
+        "job.py",
+    ]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=pool.environment(tmp_path / "home"), capture_output=True, text=True
+    )
     said = "a run under a faster clock was cut short, so nothing is known by it"
     assert said in " ".join((done.stdout + done.stderr).split()), done
 

@@ -28,9 +28,9 @@ FORMS = {
     "lines of json": "import json; open('r.jsonl', 'w').writelines(json.dumps({{'z': 1, 'half-life (ms)': r}}) + '\\n' for r in {rows})",
     "table": "open('r.csv', 'w').write('cell,half-life (ms)\\n' + ''.join('%d,%.6f\\n' % x for x in enumerate({rows})))",
     "table of another country": "open('r.csv', 'w').write('\"cell; 1\";half-life (ms)\\r\\n'"
-                                " + ''.join('%d;%.6f\\r\\n' % x for x in enumerate({rows})))",
+    " + ''.join('%d;%.6f\\r\\n' % x for x in enumerate({rows})))",
     "a folder that counts": "import pathlib; n = len(list(pathlib.Path('.').glob('version_*'))); p = pathlib.Path('version_%d' % n);"
-                            " p.mkdir(); (p / 'r.txt').write_text('conv1 %.4f ms\\n' % {v})",
+    " p.mkdir(); (p / 'r.txt').write_text('conv1 %.4f ms\\n' % {v})",
 }
 
 
@@ -49,7 +49,9 @@ def test_times_in_files(tmp_path, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_results_in_files(tmp_path, form):
-    verdict, runs = check(tmp_path, body(form, "random.random() * 40", "[random.random() * 40 for r in rows]"), BEFORE)
+    verdict, runs = check(
+        tmp_path, body(form, "random.random() * 40", "[random.random() * 40 for r in rows]"), BEFORE
+    )
     assert verdict["outcome"] != "same", verdict
     assert not refuted(verdict, runs)
 
@@ -69,8 +71,12 @@ def test_equal_words_in_two_files_are_two_columns(tmp_path):
 
 
 def test_a_file_that_grows_stays_open(tmp_path):
-    """Of its lines only the new ones are this run's, and whose those of a faster run are is not known."""
-    verdict, _ = check(tmp_path, "if step == 4: open('r.txt', 'a').write('conv1 %.4f ms\\n' % (dt * 1e3))")
+    """Of its lines only the new ones are this run's, and whose those of a faster run are is not
+    known.
+    """
+    verdict, _ = check(
+        tmp_path, "if step == 4: open('r.txt', 'a').write('conv1 %.4f ms\\n' % (dt * 1e3))"
+    )
     assert verdict["outcome"] == "inconclusive", verdict
     assert not any("clock experiment" in n for n in verdict["notes"])
 
@@ -83,8 +89,17 @@ def arms(tmp_path, body_a, body_b):
     for name, text in (("a", body_a), ("b", body_b)):
         (tmp_path / (name + ".py")).write_text(test_clock.JOB % text)
     env = test_clock.pool.environment(tmp_path / "home")
-    argv = [test_clock.BUILD / "cmd" / "twinrun", "check", "--runs", "2", "--json",
-            "--a", "%s a.py" % sys.executable, "--b", "%s b.py" % sys.executable]
+    argv = [
+        test_clock.BUILD / "cmd" / "twinrun",
+        "check",
+        "--runs",
+        "2",
+        "--json",
+        "--a",
+        "%s a.py" % sys.executable,
+        "--b",
+        "%s b.py" % sys.executable,
+    ]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.stdout, done.stderr
     verdict = json.loads(done.stdout)
@@ -93,14 +108,19 @@ def arms(tmp_path, body_a, body_b):
 
 
 def test_times_of_two_commands(tmp_path):
-    """The experiment is made with the first command; a number of the second that is near is a time, too."""
+    """The experiment is made with the first command; a number of the second that is near is a time,
+    too.
+    """
     shown = 'print("conv1: %.2f ms" % (dt * 1e3))'
     verdict, runs = check_times(tmp_path, shown, "pass; " + shown, how=arms)
     assert verdict["outcome"] == "same", verdict
     assert not refuted(verdict, runs)
 
 
-@pytest.mark.parametrize("other", ['print("conv1: %.2f ms" % (dt * 1e4))', 'print("conv1: %.2f ms" % (500 + random.random()))'])
+@pytest.mark.parametrize(
+    "other",
+    ['print("conv1: %.2f ms" % (dt * 1e4))', 'print("conv1: %.2f ms" % (500 + random.random()))'],
+)
 def test_results_of_two_commands(tmp_path, other):
     """What is far from the first command's number is no time by that alone."""
     verdict, _ = arms(tmp_path, 'print("conv1: %.2f ms" % (dt * 1e3))', other)

@@ -3,8 +3,8 @@
 
 Each line stands in the output of a recorded run, once as the first run printed it and once as the
 second did; the facts of the runs (when, which processes, which host) are those of the corpus. Held
-against each other as a check does it, lines that differ in their noise alone are the same, and lines
-of which a result differs are not. Every claim of each verdict is rechecked.
+against each other as a check does it, lines that differ in their noise alone are the same, and
+lines of which a result differs are not. Every claim of each verdict is rechecked.
 """
 
 import hashlib
@@ -23,6 +23,7 @@ from mutant_tools import Copy  # noqa: E402
 from test_claims import BUILD, recheck, recorded  # noqa: E402, F401
 from test_recheck_lines import LABEL, RUNS, corpus, render  # noqa: E402
 
+
 class Pair:
     """Two run folders that print what they are told."""
 
@@ -31,7 +32,11 @@ class Pair:
         self.env = pool.environment(folder / "home")
         for copy, facts in zip(self.runs, RUNS):
             own = copy.run["processes"][0]
-            copy.run = {**copy.run, **facts, "processes": [{**own, **p} for p in facts["processes"]]}
+            copy.run = {
+                **copy.run,
+                **facts,
+                "processes": [{**own, **p} for p in facts["processes"]],
+            }
 
     def verdict(self, first, second):
         for copy, text in zip(self.runs, (first, second)):
@@ -54,10 +59,14 @@ class Pair:
 def refuted(verdict):
     runs = [recheck.Run(d) for d in verdict["runs_dir"]]
     r = recheck.Recheck(verdict["claims"], runs, verdict)
-    return [(c["claim"], text) for c in verdict["claims"] for s, text in [r.one(c)] if s == "refuted"]
+    return [
+        (c["claim"], text) for c in verdict["claims"] for s, text in [r.one(c)] if s == "refuted"
+    ]
 
 
-@pytest.mark.parametrize("name", ["tuned.txt", "held.txt", "styles.txt", "lookalikes.txt", "unexplained.txt"])
+@pytest.mark.parametrize(
+    "name", ["tuned.txt", "held.txt", "styles.txt", "lookalikes.txt", "unexplained.txt"]
+)
 def test_lines_as_jobs(recorded, tmp_path, name):  # noqa: F811
     pair = Pair(recorded("values"), tmp_path)
     reported, masked, wrong, noise, n = [], [], [], 0, 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes of a verdict that state a fact of the recordings are rechecked; others are listed as stated.
+"""Notes of a verdict that state a fact of the recordings are rechecked; others are listed as
+stated.
 
 Each verdict is rechecked as it is; then each number in each confirmed note is altered, in the note
 and in its claim alike: no such note is confirmed.
@@ -74,7 +75,10 @@ def with_run(recorded, tmp_path, name, **changes):  # noqa: F811
 def test_of_a_tolerance(recorded, tmp_path):  # noqa: F811
     a = recorded("values").a
     confirmed(diff(a, changed(recorded, tmp_path, "b", 1 + 1e-6)), "5 differences measured")
-    confirmed(diff(a, changed(recorded, tmp_path, "c", 1.5)), "outside the tolerance: forward/loss/loss at step 3: relative L2 0.5")
+    confirmed(
+        diff(a, changed(recorded, tmp_path, "c", 1.5)),
+        "outside the tolerance: forward/loss/loss at step 3: relative L2 0.5",
+    )
     none = diff(a, changed(recorded, tmp_path, "d", 1 + 1e-6), policy=("x", "abs = 1.0"))
     confirmed(none, "no rule covers it")
 
@@ -108,16 +112,23 @@ def test_of_printed_results(recorded, tmp_path):  # noqa: F811
     out = (copy.folder / "stdout").read_text()
     copy.write("stdout", re.sub(r"loss [0-9.]+", "loss 0.25", out).encode())
     verdict = compare(recorded("values").a, copy.folder)
-    confirmed(verdict, "all records are equal: what differs was made by something that was not seen")
+    confirmed(
+        verdict, "all records are equal: what differs was made by something that was not seen"
+    )
     verdict["runs_dir"][1] = str(changed(recorded, tmp_path, "c", 1.5))
     runs = [recheck.Run(d) for d in verdict["runs_dir"]]
-    claim = next(c for c in verdict["claims"] if c["claim"] == "note" and "all records" in c["text"])
+    claim = next(
+        c for c in verdict["claims"] if c["claim"] == "note" and "all records" in c["text"]
+    )
     assert recheck.Recheck(verdict["claims"], runs, verdict).one(claim)[0] == "refuted"
 
 
 def test_of_lines_left_out(recorded, tmp_path):  # noqa: F811
     r = recorded("values")
-    confirmed(compare(r.a, r.b, options=("--ignore", "line:^step [2-5]")), "left out by --ignore 'line:...': 4 lines of stdout of each run")
+    confirmed(
+        compare(r.a, r.b, options=("--ignore", "line:^step [2-5]")),
+        "left out by --ignore 'line:...': 4 lines of stdout of each run",
+    )
 
 
 def test_of_lines_left_out_of_one_run(recorded, tmp_path):  # noqa: F811
@@ -125,7 +136,10 @@ def test_of_lines_left_out_of_one_run(recorded, tmp_path):  # noqa: F811
     copy = Copy(r.b, tmp_path / "b")
     copy.write("stdout", (copy.folder / "stdout").read_bytes() + b"step 5 again\n")
     verdict = compare(r.a, copy.folder, options=("--ignore", "line:^step [2-5]"))
-    assert "left out by --ignore 'line:...': 4 lines of stdout of run 1, 5 of run 2" in verdict["notes"]
+    assert (
+        "left out by --ignore 'line:...': 4 lines of stdout of run 1, 5 of run 2"
+        in verdict["notes"]
+    )
 
 
 def edited(r, folder, change):
@@ -141,19 +155,27 @@ def edited(r, folder, change):
 def test_of_a_step_without_results(recorded, tmp_path):  # noqa: F811
     def bare(trace):
         inputs = PHASES.index("data")
-        trace.records = [x for x in trace.records if x.step != 5 or trace.series[x.series].phase == inputs]
+        trace.records = [
+            x for x in trace.records if x.step != 5 or trace.series[x.series].phase == inputs
+        ]
 
     a, b = (edited(getattr(recorded("values"), k), tmp_path / k, bare) for k in "ab")
     verdict = compare(a, b)
     assert verdict["outcome"] == "inconclusive"
-    assert "weights, gradients or outputs: not at 1 of 8 steps, first at step 5" in verdict["unseen"]
+    assert (
+        "weights, gradients or outputs: not at 1 of 8 steps, first at step 5" in verdict["unseen"]
+    )
     states(verdict)
 
 
 def test_of_other_bits_with_equal_numbers(recorded, tmp_path):  # noqa: F811
     def other(trace):
         for i, x in enumerate(trace.records):
-            if x.step == 4 and trace.strings.get(trace.series[x.series].name) == b"w" and trace.series[x.series].phase == PHASES.index("optimizer"):
+            if (
+                x.step == 4
+                and trace.strings.get(trace.series[x.series].name) == b"w"
+                and trace.series[x.series].phase == PHASES.index("optimizer")
+            ):
                 trace.records[i] = x._replace(digest=(1, 2))
 
     verdict = compare(recorded("values").a, edited(recorded("values").b, tmp_path / "b", other))
@@ -174,7 +196,10 @@ def test_of_what_a_hash_alone_proves(recorded, tmp_path):  # noqa: F811
         trace.dropped[3], trace.kept[3] = len(gone), end._replace(phases=sums)
 
     verdict = compare(recorded("values").a, edited(recorded("values").b, tmp_path / "b", dropped))
-    assert verdict["first"]["detail"]["text"] == "proven by the value hash; --lossless keeps the details"
+    assert (
+        verdict["first"]["detail"]["text"]
+        == "proven by the value hash; --lossless keeps the details"
+    )
     states(verdict)
 
 
@@ -193,7 +218,10 @@ def check(tmp_path, *options):
 def test_of_arms_without_initial_weights(tmp_path):
     job = "%s %s" % (sys.executable, pool.HERE / "jobs" / "values.py")
     verdict = check(tmp_path, "--a", job, "--b", "env NUDGE=4 " + job)
-    confirmed(verdict, "no initial weights were recorded, so where run 2 goes on from run 1 was not looked for; --b-starts-at K says it")
+    confirmed(
+        verdict,
+        "no initial weights were recorded, so where run 2 goes on from run 1 was not looked for; --b-starts-at K says it",
+    )
 
 
 def test_of_ranks_that_part_together(recorded, tmp_path):  # noqa: F811
@@ -218,7 +246,9 @@ def test_a_note_without_its_claim_and_a_claim_without_its_note(recorded, tmp_pat
     assert recheck.Recheck([*rest, more], runs, verdict).one(more)[0] == "refuted"
 
 
-@pytest.mark.parametrize("text", ["A repeats itself (2 runs), so the difference lies between A and B"])
+@pytest.mark.parametrize(
+    "text", ["A repeats itself (2 runs), so the difference lies between A and B"]
+)
 def test_what_lies_outside_of_the_recordings_is_stated(recorded, tmp_path, text):  # noqa: F811
     verdict = compare(recorded("values").a, recorded("values").b)
     verdict["notes"] = [text]

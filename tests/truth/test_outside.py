@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that a job writes outside of the folder in which it was started, where its command says."""
+"""Results that a job writes outside of the folder in which it was started, where its
+command says.
+"""
 
 import json
 import os

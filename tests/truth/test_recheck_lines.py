@@ -56,7 +56,9 @@ def alike(x, y):
     return _lines.masked(x, FACTS[0]) == _lines.masked(y, FACTS[1])
 
 
-@pytest.mark.parametrize("name", ["tuned.txt", "held.txt", "styles.txt", "lookalikes.txt", "unexplained.txt"])
+@pytest.mark.parametrize(
+    "name", ["tuned.txt", "held.txt", "styles.txt", "lookalikes.txt", "unexplained.txt"]
+)
 def test_corpus(name):
     masked, reported, noise, results = [], [], 0, 0
     for line in corpus(name):

@@ -97,8 +97,7 @@ n = len(os.listdir("logs")) if os.path.isdir("logs") else 0
 write(f"logs/version_{n}/metrics.csv", "loss\\n0.5\\n")
 print(f"saved in logs/version_{n}, v_num={n}")""",
     "events": 'write("events.out.tfevents.1", events(0.5, now), "wb")',
-    "events-in-a-file-named-as-tensorboard-does":
-        'write(f"runs/events.out.tfevents.{int(now)}.{os.uname().nodename}.{pid}.0", events(0.5, now), "wb")',
+    "events-in-a-file-named-as-tensorboard-does": 'write(f"runs/events.out.tfevents.{int(now)}.{os.uname().nodename}.{pid}.0", events(0.5, now), "wb")',
     "archive-of-tensors": 'write("w.npz", archive([1, 2, 3, 4], chance.randrange(1, 10)), "wb")',
     "progress": """
 for i in range(3):
@@ -117,8 +116,7 @@ write("pred.csv", "id,pred\\n" + "".join(rows))""",
     "json-result-beside-times": 'json.dump({"train_runtime": 1.5, "f1": chance.random()}, '
     'open("m.json", "w"))',
     "event-value": 'write("events.out.tfevents.1", events(chance.random(), now), "wb")',
-    "event-value-in-a-file-named-as-tensorboard-does":
-        'write(f"runs/events.out.tfevents.{int(now)}.vm.{pid}.0", events(chance.random(), now), "wb")',
+    "event-value-in-a-file-named-as-tensorboard-does": 'write(f"runs/events.out.tfevents.{int(now)}.vm.{pid}.0", events(chance.random(), now), "wb")',
     "fraction-behind-a-pid": 'print(f"pid {pid}.{chance.randrange(1000)}")',
     "result-under-the-name-of-hydra": """
 write(time.strftime("outputs/%Y-%m-%d/%H-%M-%S/loss.txt"), f"loss {chance.random()}")""",
@@ -210,7 +208,9 @@ def test_numbers_of_arms_count(tmp_path, a, b):
 
 
 def test_lines_and_files_are_left_out(tmp_path):
-    work = job(tmp_path, 'print(f"cache {chance.random()}\\nloss 0.5"); write("a.xyz", chr(0) + str(now))')
+    work = job(
+        tmp_path, 'print(f"cache {chance.random()}\\nloss 0.5"); write("a.xyz", chr(0) + str(now))'
+    )
     run = ("--", sys.executable, "../job.py")
     assert check(work, *run)[1]["outcome"] == "differ"
     code, verdict = check(work, "--ignore", "line:^cache ", *run)

@@ -30,7 +30,17 @@ def diff(a, *others, policy=("*", "rel_l2 = 1e-3"), options=()):
     path = others[0].parent / "policy.toml"
     path.write_text(POLICY % policy + POLICY % ("unused/*", "abs = 1.0"))
     done = subprocess.run(
-        [BUILD / "cmd" / "twinrun", "diff", "--json", "--tolerance", path, *options, "--", a, *others],
+        [
+            BUILD / "cmd" / "twinrun",
+            "diff",
+            "--json",
+            "--tolerance",
+            path,
+            *options,
+            "--",
+            a,
+            *others,
+        ],
         env=pool.environment(others[0].parent / "home"),
         capture_output=True,
         text=True,
@@ -87,13 +97,19 @@ def test_of_three_runs_each_is_judged_once(recorded, tmp_path):  # noqa: F811
     b = changed(recorded, tmp_path, "b", 1 + 1e-6)
     c = changed(recorded, tmp_path, "c", 1 + 2e-6, since=6)
     verdict = diff(recorded("values").a, b, c)
-    assert [(k["runs"], k["measured"]) for k in kinds(verdict, "tolerance")] == [([1, 2], 5), ([1, 3], 2)]
+    assert [(k["runs"], k["measured"]) for k in kinds(verdict, "tolerance")] == [
+        ([1, 2], 5),
+        ([1, 3], 2),
+    ]
     assert kinds(verdict, "rule")[0]["matched"] == 7
     # lines that differ in times alone do so in each of the runs
     proves(verdict, "within-tolerance", but=[("noise", "runs.*")])
 
 
-@pytest.mark.parametrize("policy", [("*", "abs = 1.0"), ("loss", "rtol = 1e-5\natol = 1e-7"), ("forward/*", "ulp = 1e12")])
+@pytest.mark.parametrize(
+    "policy",
+    [("*", "abs = 1.0"), ("loss", "rtol = 1e-5\natol = 1e-7"), ("forward/*", "ulp = 1e12")],
+)
 def test_each_way_to_allow(recorded, tmp_path, policy):  # noqa: F811
     verdict = diff(recorded("values").a, changed(recorded, tmp_path, "b", 1 + 1e-6), policy=policy)
     proves(verdict, "within-tolerance")
@@ -104,7 +120,9 @@ def test_outside(recorded, tmp_path):  # noqa: F811
         for i, row in enumerate(trace.records):
             if row.step == 6 and trace.strings.get(trace.series[row.series].name) == b"loss":
                 s = row.stats._replace(sum=row.stats.sum * 2)
-                trace.records[i] = row._replace(stats=s._replace(min=s.sum, max=s.sum, sumsq=s.sum**2))
+                trace.records[i] = row._replace(
+                    stats=s._replace(min=s.sum, max=s.sum, sumsq=s.sum**2)
+                )
 
     verdict = diff(recorded("values").a, changed(recorded, tmp_path, "b", 1 + 1e-6, edit=late))
     (claim,) = kinds(verdict, "tolerance")
@@ -117,7 +135,11 @@ def test_not_measured(recorded, tmp_path):  # noqa: F811
 
     def bare(trace):
         for i, row in enumerate(trace.records):
-            if row.step == 4 and trace.strings.get(trace.series[row.series].name) == b"w" and row.stats:
+            if (
+                row.step == 4
+                and trace.strings.get(trace.series[row.series].name) == b"w"
+                and row.stats
+            ):
                 trace.records[i] = row._replace(digest=(1, 2), sketch=None, flags=row.flags & ~2)
 
     verdict = diff(recorded("values").a, changed(recorded, tmp_path, "b", 1 + 1e-6, edit=bare))
@@ -136,7 +158,9 @@ def unread(step, name=b"x"):
     def edit(trace):
         for i, row in enumerate(trace.records):
             if row.step == step and trace.strings.get(trace.series[row.series].name) == name:
-                trace.records[i] = row._replace(flags=row.flags & ~3 | UNOBSERVED, stats=None, sketch=None)
+                trace.records[i] = row._replace(
+                    flags=row.flags & ~3 | UNOBSERVED, stats=None, sketch=None
+                )
 
     return edit
 
@@ -179,13 +203,19 @@ def test_the_first_run_is_the_odd_one(recorded, tmp_path):  # noqa: F811
     b = changed(recorded, tmp_path, "b", 1 + 1e-6)
     c = Copy(b, tmp_path / "c").folder
     verdict = diff(recorded("values").a, b, c)
-    assert [k["runs"] for k in kinds(verdict, "class")] == [[1], [2, 3]] and verdict["differing"] == 1
+    assert [k["runs"] for k in kinds(verdict, "class")] == [[1], [2, 3]] and verdict[
+        "differing"
+    ] == 1
     # runs 2 and 3 hold the same: what is said of one is true of the other
-    proves(verdict, "within-tolerance", but=[(k, "runs.*") for k in ("noise", "size", "drift", "then")])
+    proves(
+        verdict, "within-tolerance", but=[(k, "runs.*") for k in ("noise", "size", "drift", "then")]
+    )
 
 
 def test_a_judgement_that_is_missing(recorded, tmp_path):  # noqa: F811
-    """Without the claim of a process, without a rule, or with one more, the outcome has no proof."""
+    """Without the claim of a process, without a rule, or with one more, the outcome has
+    no proof.
+    """
     a = recorded("values").a
     verdict = diff(a, changed(recorded, tmp_path, "b", 1 + 1e-6))
     runs = [recheck.Run(d) for d in verdict["runs_dir"]]

@@ -184,9 +184,13 @@ class Edited:
                 order_prefix & M64,
                 order_prefix >> 64,
             )
-            yield step, rows, body + b"".join(
-                struct.pack("<QQ", *phases[p]) for p in sorted(phases)
-            ), prefix, order_prefix
+            yield (
+                step,
+                rows,
+                body + b"".join(struct.pack("<QQ", *phases[p]) for p in sorted(phases)),
+                prefix,
+                order_prefix,
+            )
 
     def sealed(self):
         """The bytes of the trace."""

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tools/check_layers.py says when a room calls what it may not: in its includes, in its objects, in the list itself.
+"""tools/check_layers.py says when a room calls what it may not: in its includes, in its objects, in
+the list itself.
 
   layers_breach.py TOOLS BUILD
 """
+
 import contextlib
 import io
 import sys
@@ -16,7 +18,8 @@ import check_layers  # noqa: E402
 def main():
     rooms, public = check_layers.read_list()
     assert check_layers.check_includes(rooms, public)[1] == [], "the code keeps to the list"
-    # Every arrow of the code that one line of the list stands for is missed when the line is not there.
+    # Every arrow of the code that one line of the list stands for is missed when the line is not
+    # there.
     rooms["src/snapshot"].calls.remove("src/formats")
     breaches = check_layers.check_includes(rooms, public)[1]
     assert any(b.startswith("src/snapshot/layout_dvc.c:") for b in breaches), breaches
@@ -26,16 +29,23 @@ def main():
     if rc == check_layers.SKIPPED:
         print(said.getvalue(), end="")
         return rc
-    assert rc == 1 and "calls tw_config_from_yaml of src/formats" in said.getvalue(), said.getvalue()
+    assert (
+        rc == 1 and "calls tw_config_from_yaml of src/formats" in said.getvalue()
+    ), said.getvalue()
     # A header that changes its owner is another's.
     rooms, public = check_layers.read_list()
     public["compare.h"] = "src/report"
-    assert any("includes compare.h of src/report" in b for b in check_layers.check_includes(rooms, public)[1])
+    assert any(
+        "includes compare.h of src/report" in b
+        for b in check_layers.check_includes(rooms, public)[1]
+    )
     # The picture has every room of ours, and the steps in it are those of the table.
     picture = check_layers.shown_picture(rooms)
     for name in rooms:
         assert f"[{name.split('/')[-1]}" in picture or f"[{name}" in picture, name
-    assert [n for n, _ in check_layers.way()] == [str(i + 1) for i in range(len(check_layers.way()))]
+    assert [n for n, _ in check_layers.way()] == [
+        str(i + 1) for i in range(len(check_layers.way()))
+    ]
     return 0
 
 

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed precision: autocast regions, the scale that each loss is multiplied by, before that loss is recorded, and steps that the scaler leaves out.
+"""Mixed precision: autocast regions, the scale that each loss is multiplied by, before that loss is
+recorded, and steps that the scaler leaves out.
 
-Which regions a step was in is a note, `autocast` = `step N: cpu bfloat16`, or `off`, written where it changes: it holds until the next one.
+Which regions a step was in is a note, `autocast` = `step N: cpu bfloat16`, or `off`, written where
+it changes: it holds until the next one.
 """
+
 import functools
 
 from . import core, refs, tensors
 from .core import S, hook, trim
 from .native import HYPER, OPTIMIZER, STATS
 
-CHANGES = 1000      # notes; a job that changes more often than that is said to be unknown from there on
+# notes; a job that changes more often than that is said to be unknown from there on
+CHANGES = 1000
 
-_scaler = None      # weak reference to the scaler in use
-_open = {}          # autocast region -> how often it is entered and not left
-_entered = set()    # regions that this step has been in
-_told = None        # what the last note said
+_scaler = None  # weak reference to the scaler in use
+_open = {}  # autocast region -> how often it is entered and not left
+_entered = set()  # regions that this step has been in
+_told = None  # what the last note said
 _changes = 0
 _ever = set()
 
@@ -24,7 +28,7 @@ def _scaled(scaler):
     global _scaler
     if _scaler is None or _scaler() is not scaler:
         _scaler = refs.to(scaler)
-    scale = getattr(scaler, "_scale", None)    # None: the scaler is switched off
+    scale = getattr(scaler, "_scale", None)  # None: the scaler is switched off
     if scale is not None and core.begin():
         pending = tensors.pending()
         pending.add(OPTIMIZER, HYPER, "loss scale", scale, "", type(scaler).__name__, flags=STATS)
@@ -47,7 +51,10 @@ def _followed_steps(optimizer):
 
 
 def _region(autocast):
-    return "%s %s" % (getattr(autocast, "device", "?"), str(getattr(autocast, "fast_dtype", "?")).replace("torch.", ""))
+    return "%s %s" % (
+        getattr(autocast, "device", "?"),
+        str(getattr(autocast, "fast_dtype", "?")).replace("torch.", ""),
+    )
 
 
 @hook
@@ -67,12 +74,16 @@ def _leaves(autocast):
 
 
 def _step_over():
-    """Behind each step. A region that was entered once around the whole loop counts for every step in it."""
+    """Behind each step. A region that was entered once around the whole loop counts for every step
+    in it.
+    """
     global _told, _changes
     state = ", ".join(sorted(_entered)) or "off"
     if state != _told and _changes <= CHANGES:
         _changes += 1
-        core.note("autocast", "step %d: %s" % (S.step - 1, state if _changes <= CHANGES else "unknown"))
+        core.note(
+            "autocast", "step %d: %s" % (S.step - 1, state if _changes <= CHANGES else "unknown")
+        )
     _told = state
     _entered.clear()
     _entered.update(region for region, count in _open.items() if count)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backward: the loss that it starts from, gradients where no optimizer will show them."""
+
 import functools
 import sys
 
@@ -7,7 +8,7 @@ from . import core, gradients, inplace, modules, naming, optim, rng, sites, step
 from .core import S, T, hook, trim
 from .native import BACKWARD, FORWARD, GRADIENT, LOSS, SKETCH, STATS, TENSORS
 
-GRAPH_NODES = 100000    # how far a graph is searched for leaves
+GRAPH_NODES = 100000  # how far a graph is searched for leaves
 
 
 def _starts(args, kwargs):
@@ -31,7 +32,16 @@ def _before(args, kwargs):
     seen = modules.last_loss() if modules.last_loss is not None else None
     for t in starts:
         if t is not seen:
-            pending.add(FORWARD, LOSS, "loss", t, "", "backward", sites.near(sys._getframe(3)), flags=STATS | SKETCH)
+            pending.add(
+                FORWARD,
+                LOSS,
+                "loss",
+                t,
+                "",
+                "backward",
+                sites.near(sys._getframe(3)),
+                flags=STATS | SKETCH,
+            )
             core.saw("loss")
     pending.flush()
     return (_leaves(starts),) if not steps.has_optimizers() else ((),)
@@ -48,7 +58,9 @@ def _after(leaves):
 
 
 def _leaves(starts):
-    """(name, tensor) of every leaf of the graph behind `starts` that belongs to no root, in the order of the graph."""
+    """(name, tensor) of every leaf of the graph behind `starts` that belongs to no root, in the
+    order of the graph.
+    """
     found, seen = [], set()
     stack = [t.grad_fn for t in reversed(starts) if t.grad_fn is not None]
     while stack and len(seen) < GRAPH_NODES:
@@ -64,7 +76,9 @@ def _leaves(starts):
                 naming.give(tensor, name, "")
                 found.append((name, tensor))
             continue
-        stack.extend(following for following, _ in reversed(node.next_functions) if following is not None)
+        stack.extend(
+            following for following, _ in reversed(node.next_functions) if following is not None
+        )
     return found
 
 
@@ -75,15 +89,24 @@ def _grad_before(args, kwargs):
     starts = args[0] if args else kwargs.get("outputs")
     inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
     starts = [starts] if tensors.is_tensor(starts) else list(starts)
-    inputs = [inputs] if tensors.is_tensor(inputs) else list(inputs) if isinstance(inputs, (list, tuple)) else []
+    inputs = (
+        [inputs]
+        if tensors.is_tensor(inputs)
+        else list(inputs)
+        if isinstance(inputs, (list, tuple))
+        else []
+    )
     if any(map(tensors.traced, starts)) or any(map(tensors.traced, inputs)):
-        return None    # torch.compile derives the backward graph, unless its cache has it from an earlier run
+        # torch.compile derives the backward graph, unless its cache has it from an earlier run
+        return None
     if not T.optimizers:
         steps.backward_begins()
     pending = tensors.pending()
     for t in starts:
         if tensors.is_tensor(t) and t.numel() == 1:
-            pending.add(FORWARD, LOSS, "loss", t, "", "autograd.grad", sites.user(), flags=STATS | SKETCH)
+            pending.add(
+                FORWARD, LOSS, "loss", t, "", "autograd.grad", sites.user(), flags=STATS | SKETCH
+            )
     pending.flush()
     return (inputs,)
 
@@ -102,7 +125,11 @@ def _grad_after(inputs, result):
     results = result if isinstance(result, (list, tuple)) else (result,)
     gradients.taken(inputs, results)
     for i, t in enumerate(results):
-        known = naming.parameter(inputs[i]) if i < len(inputs) and tensors.is_tensor(inputs[i]) else None
+        known = (
+            naming.parameter(inputs[i])
+            if i < len(inputs) and tensors.is_tensor(inputs[i])
+            else None
+        )
         if tensors.is_tensor(t):
             name, scope = known or ("autograd.grad[%d]" % i, "")
             pending.add(BACKWARD, GRADIENT, name, t, scope, "autograd.grad")
@@ -149,17 +176,21 @@ if token_ is not None:
 def _put_into(function, before, after, given, result):
     """The hooks inside the function itself. Whether that was possible."""
     if not hasattr(sys.modules["torch"]._C, "_current_graph_task_id"):
-        return False    # then T.backward must count
+        return False  # then T.backward must count
     around = AROUND % inplace.quietly("token_ = BEFORE(%s, KEYWORDS)" % given, 4)
     leaving = LEAVING % inplace.quietly("AFTER(token_[0]%s)" % result, 4)
-    return inplace.put_into(function, around, leaving, {"BEFORE": before, "AFTER": after, "KEYWORDS": {}})
+    return inplace.put_into(
+        function, around, leaving, {"BEFORE": before, "AFTER": after, "KEYWORDS": {}}
+    )
 
 
 def arm(torch):
     """Tensor.backward goes through torch.autograd.backward, so there is one place to watch."""
     replaced = []
-    for name, before, after, given, result in (("backward", _before, _after, "(tensors,)", ""),
-                                               ("grad", _grad_before, _grad_after, "(outputs, inputs)", ", result_")):
+    for name, before, after, given, result in (
+        ("backward", _before, _after, "(tensors,)", ""),
+        ("grad", _grad_before, _grad_after, "(outputs, inputs)", ", result_"),
+    ):
         function = getattr(torch.autograd, name)
         if _put_into(function, before, after, given, result):
             continue

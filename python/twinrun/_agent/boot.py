@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arming: what runs in every Python process of the job, before the user's code.
 
-Called by `_site/sitecustomize.py`, and by the preloaded library where site customisation is off (`-I`, `-S`, `-E`). Imports
-nothing but what the interpreter holds anyway: a job that never imports torch pays for a look at two environment
-variables.
+Called by `_site/sitecustomize.py`, and by the preloaded library where site customisation is off
+(`-I`, `-S`, `-E`). Imports nothing but what the interpreter holds anyway: a job that never imports
+torch pays for a look at two environment variables.
 """
+
 import sys
 
 PACKAGE = "_twinrun_agent"
 
 
 def package():
-    """The agent's package, loaded from the folder of this file; the one already loaded when there is one."""
+    """The agent's package, loaded from the folder of this file; the one already loaded when there
+    is one.
+    """
     loaded = sys.modules.get(PACKAGE)
     if loaded is not None:
         return loaded
@@ -32,7 +35,9 @@ def package():
 
 
 class _Library:
-    """Finds modules of Python's own library for one thread, whatever lies beside the job under their names."""
+    """Finds modules of Python's own library for one thread, whatever lies beside the job under
+    their names.
+    """
 
     def __init__(self):
         os, thread = __import__("os"), __import__("_thread")
@@ -49,7 +54,9 @@ class _Library:
         return spec
 
     def leave(self):
-        """The job gets what it would have got: a module of its own that we passed over is not loaded yet."""
+        """The job gets what it would have got: a module of its own that we passed over is not
+        loaded yet.
+        """
         finder = sys.modules["_frozen_importlib_external"].PathFinder
         for name, origin in self.found.items():
             ordinary = finder.find_spec(name)
@@ -59,7 +66,9 @@ class _Library:
 
 
 def own_import(name, wanted):
-    """`from name import wanted` for the agent: with the library's modules, even where a file of the job has the name of one."""
+    """`from name import wanted` for the agent: with the library's modules, even where a file of the
+    job has the name of one.
+    """
     library = _Library()
     sys.meta_path.insert(0, library)
     try:
@@ -72,7 +81,8 @@ def own_import(name, wanted):
 def arm():
     """Makes this process report what it does; once, however often it is called. Never raises.
 
-    Returns True when the process is armed (now or before), False when twinrun is not around or something is in the way.
+    Returns True when the process is armed (now or before), False when twinrun is not around or
+    something is in the way.
     """
     try:
         import os

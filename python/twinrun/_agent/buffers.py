@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays that are not torch tensors: NumPy, the buffer protocol, __array_interface__, DLPack."""
+
 import ctypes
 import sys
 
@@ -7,20 +8,45 @@ from . import core, faults, native
 from .native import UNOBSERVED
 
 _FORMATS = {
-    "?": native.BOOL, "b": native.I8, "B": native.U8, "c": native.U8, "h": native.I16, "H": native.U16, "i": native.I32,
-    "I": native.U32, "q": native.I64, "Q": native.U64, "e": native.F16, "f": native.F32, "d": native.F64,
-    "Zf": native.C64, "Zd": native.C128,
+    "?": native.BOOL,
+    "b": native.I8,
+    "B": native.U8,
+    "c": native.U8,
+    "h": native.I16,
+    "H": native.U16,
+    "i": native.I32,
+    "I": native.U32,
+    "q": native.I64,
+    "Q": native.U64,
+    "e": native.F16,
+    "f": native.F32,
+    "d": native.F64,
+    "Zf": native.C64,
+    "Zd": native.C128,
 }
 _INTERFACE = {
-    "b1": native.BOOL, "i1": native.I8, "u1": native.U8, "i2": native.I16, "u2": native.U16, "f2": native.F16,
-    "i4": native.I32, "u4": native.U32, "f4": native.F32, "i8": native.I64, "u8": native.U64, "f8": native.F64,
-    "c8": native.C64, "c16": native.C128,
+    "b1": native.BOOL,
+    "i1": native.I8,
+    "u1": native.U8,
+    "i2": native.I16,
+    "u2": native.U16,
+    "f2": native.F16,
+    "i4": native.I32,
+    "u4": native.U32,
+    "f4": native.F32,
+    "i8": native.I64,
+    "u8": native.U64,
+    "f8": native.F64,
+    "c8": native.C64,
+    "c16": native.C128,
 }
 _WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
 
 
 class View:
-    """Where an array lies: pointer, element code, shape, strides in elements (None: contiguous), what keeps it alive."""
+    """Where an array lies: pointer, element code, shape, strides in elements (None: contiguous),
+    what keeps it alive.
+    """
 
     __slots__ = ("pointer", "code", "shape", "strides", "keep")
 
@@ -95,18 +121,35 @@ class _Managed(ctypes.Structure):
     """DLManagedTensor (DLPack 0.x and 1.x without the versioned head)."""
 
     _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
     ]
 
 
 _DLPACK = {
-    (0, 8): native.I8, (0, 16): native.I16, (0, 32): native.I32, (0, 64): native.I64,
-    (1, 8): native.U8, (1, 16): native.U16, (1, 32): native.U32, (1, 64): native.U64,
-    (2, 16): native.F16, (2, 32): native.F32, (2, 64): native.F64, (4, 16): native.BF16,
-    (5, 64): native.C64, (5, 128): native.C128, (6, 8): native.BOOL,
+    (0, 8): native.I8,
+    (0, 16): native.I16,
+    (0, 32): native.I32,
+    (0, 64): native.I64,
+    (1, 8): native.U8,
+    (1, 16): native.U16,
+    (1, 32): native.U32,
+    (1, 64): native.U64,
+    (2, 16): native.F16,
+    (2, 32): native.F32,
+    (2, 64): native.F64,
+    (4, 16): native.BF16,
+    (5, 64): native.C64,
+    (5, 128): native.C128,
+    (6, 8): native.BOOL,
 }
 
 
@@ -143,7 +186,9 @@ def view(array):
 
 
 def add(pending, phase, kind, name, array, scope, op, site, flags):
-    """Adds an array to pending records (tensors.Pending); one that cannot be read is recorded as unobserved."""
+    """Adds an array to pending records (tensors.Pending); one that cannot be read is recorded as
+    unobserved.
+    """
     found = None
     try:
         found = view(array)

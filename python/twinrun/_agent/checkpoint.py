@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.save: the contents of what is saved, the container left out.
 
-The record's digest covers the tensors, in the order of the structure, with names, types and shapes. Plain values (an epoch, a
-time stamp) go into a note instead: they may differ between runs that are equal in everything that matters.
+The record's digest covers the tensors, in the order of the structure, with names, types and shapes.
+Plain values (an epoch, a time stamp) go into a note instead: they may differ between runs that are
+equal in everything that matters.
 """
+
 import ctypes
 import functools
 import os
@@ -14,16 +16,22 @@ from .core import S, hook, trim
 from .native import CHECKPOINT, FILE
 
 TENSORS = 65536
-VALUES = 64         # plain values in the note
+VALUES = 64  # plain values in the note
 NOTE_BYTES = 4000
 DEPTH = 12
 
 
 def _state_of(value, torch):
-    """What pickling would take apart, without running code of the job; None for what stays opaque."""
+    """What pickling would take apart, without running code of the job; None for what
+    stays opaque.
+    """
     if isinstance(value, torch.nn.Module):
         inside = value.__dict__
-        return {key: inside[key] for key in ("_parameters", "_buffers", "_modules", "training") if key in inside}
+        return {
+            key: inside[key]
+            for key in ("_parameters", "_buffers", "_modules", "training")
+            if key in inside
+        }
     if isinstance(value, torch.optim.Optimizer):
         return {"state": list(value.state.values()), "param_groups": value.param_groups}
     inside = getattr(value, "__dict__", None)
@@ -35,15 +43,18 @@ class Contents:
 
     def __init__(self, torch):
         self.torch = torch
-        self.parts = []     # what the digest covers
-        self.values = []    # (path, text)
+        self.parts = []  # what the digest covers
+        self.values = []  # (path, text)
         self.count = 0
-        self.seen = {}      # id -> container; kept alive, so that no id comes back as another's
+        self.seen = {}  # id -> container; kept alive, so that no id comes back as another's
 
     def add(self, path, value, depth=0):
         if self.count >= TENSORS or depth > DEPTH:
             if isinstance(value, self.torch.Tensor) or tensors._is_array(value):
-                core.unseen("a checkpoint holds more than %d tensors, or one more than %d containers deep: not all were recorded" % (TENSORS, DEPTH))
+                core.unseen(
+                    "a checkpoint holds more than %d tensors, or one more than %d containers deep: not all were recorded"
+                    % (TENSORS, DEPTH)
+                )
             return
         if isinstance(value, self.torch.Tensor):
             self._tensor(path, value)
@@ -57,7 +68,9 @@ class Contents:
         elif isinstance(value, dict):
             self.seen[id(value)] = value
             for key in list(dict.keys(value)):
-                self.add("%s[%s]" % (path, tensors._key(key)), dict.__getitem__(value, key), depth + 1)
+                self.add(
+                    "%s[%s]" % (path, tensors._key(key)), dict.__getitem__(value, key), depth + 1
+                )
         elif isinstance(value, (list, tuple)):
             self.seen[id(value)] = value
             for i, inner in enumerate((list if isinstance(value, list) else tuple).__iter__(value)):
@@ -79,7 +92,9 @@ class Contents:
                     part = part.detach().contiguous()
             size = part.numel() * part.element_size()
             digest = S.lib.quick_digest(part.data_ptr(), size) if size else 0
-            self.parts.append("%s%s %s %s %016x" % (path, suffix, part.dtype, tuple(part.shape), digest))
+            self.parts.append(
+                "%s%s %s %s %016x" % (path, suffix, part.dtype, tuple(part.shape), digest)
+            )
 
     def _array(self, path, array):
         self.count += 1
@@ -106,7 +121,9 @@ def _saved(value, file):
     contents = Contents(sys.modules["torch"])
     contents.add("", value)
     pending = tensors.pending()
-    pending.add_bytes(core.series(CHECKPOINT, FILE, name, "", "torch.save"), "\n".join(contents.parts).encode())
+    pending.add_bytes(
+        core.series(CHECKPOINT, FILE, name, "", "torch.save"), "\n".join(contents.parts).encode()
+    )
     pending.flush()
     optim.look_at_checkpoint()
     core.saw("checkpoint")
@@ -125,7 +142,10 @@ def arm(torch):
             trim(error)
             raise
         if S.on:
-            _saved(args[0] if args else kwargs.get("obj"), args[1] if len(args) > 1 else kwargs.get("f"))
+            _saved(
+                args[0] if args else kwargs.get("obj"),
+                args[1] if len(args) > 1 else kwargs.get("f"),
+            )
 
     torch.save = torch.serialization.save = functools.update_wrapper(save, original)
     S.armed.append("torch.save")

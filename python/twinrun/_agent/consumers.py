@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `dir-order`, `tensor-hash`, `torch-draws` or
-`numpy-seeds`), whatever library does it for them, or (`unpinned`) for what no pin reaches.
+"""`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `dir-order`,
+`tensor-hash`, `torch-draws` or `numpy-seeds`), whatever library does it for them, or (`unpinned`)
+for what no pin reaches.
 
-The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames of the job's own files only, looks
-after each line whether the count has grown. Lines `consumer.FACTOR` in the run folder's `factors` when the process ends. For one run of its own after
-a search: tracing is slow. Each thread has a count of its own, so a line is not taken for what another thread asks, and a thread that is not
-the main one is named. Hashes of tensors and modules and generators
-of NumPy that get no seed need no tracing: the line that asks is the caller. Modules seed themselves when they are imported, also in the middle of a line that does something else; what
-they draw then is told apart (`, importing`) and written only when nothing else asked. What no pin reaches is named only where the job's own line
-asks: libraries read the monotonic clock and the process id for reasons of their own.
+The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames
+of the job's own files only, looks after each line whether the count has grown. Lines
+`consumer.FACTOR` in the run folder's `factors` when the process ends. For one run of its own after
+a search: tracing is slow. Each thread has a count of its own, so a line is not taken for what
+another thread asks, and a thread that is not the main one is named. Hashes of tensors and modules
+and generators of NumPy that get no seed need no tracing: the line that asks is the caller. Modules
+seed themselves when they are imported, also in the middle of a line that does something else; what
+they draw then is told apart (`, importing`) and written only when nothing else asked. What no pin
+reaches is named only where the job's own line asks: libraries read the monotonic clock and the
+process id for reasons of their own.
 """
+
 import functools
 import os
 import sys
@@ -18,34 +23,51 @@ from time import monotonic_ns
 
 from . import finder, native, pins
 
-NUMBERS = {"entropy": 0, "clock": 1, "dir-order": 2}    # enum tw_factor
-UNPINNED = {    # module -> what its functions tell
+NUMBERS = {"entropy": 0, "clock": 1, "dir-order": 2}  # enum tw_factor
+UNPINNED = {  # module -> what its functions tell
     "os": {"the process id": ("getpid", "getppid", "getpgid", "getsid")},
     "threading": {"the id of a thread": ("get_ident", "get_native_id")},
-    "time": {"the monotonic clock": ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
-             "processor time": ("process_time", "process_time_ns", "thread_time", "thread_time_ns")},
+    "time": {
+        "the monotonic clock": ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
+        "processor time": ("process_time", "process_time_ns", "thread_time", "thread_time_ns"),
+    },
     "uuid": {"the time and this machine's address": ("uuid1", "getnode")},
 }
-MOST = 40    # lines written
+MOST = 40  # lines written
 
-COMMAND = "python -c"    # in place of a file: the text that the interpreter was given
+COMMAND = "python -c"  # in place of a file: the text that the interpreter was given
 
 _here = threading.local()
-_calls = {}    # (file, line, what it asks for if that is not the factor) -> calls
-_imports = {}    # the same for modules that were being imported
-_first = {}    # when a line first asked
-_threads = {}    # the names of the threads in which it did, the main one's ""
-_codes = set()    # all code of the command behind `python -c`
-_seeded = []    # by calls of torch.manual_seed and the like
-_draws = {"ready": False, "count": 0, "seed": None, "state": None, "own_seed": None}    # of torch's CPU generator
-_state = {"seen": 0, "count": None, "by_thread": False, "factor": "", "placed": 0, "alone": True, "command": None}
-_package = os.path.dirname(os.path.dirname(pins.FOLDER)) + os.sep    # twinrun's own, the agent's start included
-_begin = os.path.join(os.getcwd(), "")    # where the job was started: names of files are told from there
+_calls = {}  # (file, line, what it asks for if that is not the factor) -> calls
+_imports = {}  # the same for modules that were being imported
+_first = {}  # when a line first asked
+_threads = {}  # the names of the threads in which it did, the main one's ""
+_codes = set()  # all code of the command behind `python -c`
+_seeded = []  # by calls of torch.manual_seed and the like
+# of torch's CPU generator
+_draws = {"ready": False, "count": 0, "seed": None, "state": None, "own_seed": None}
+_state = {
+    "seen": 0,
+    "count": None,
+    "by_thread": False,
+    "factor": "",
+    "placed": 0,
+    "alone": True,
+    "command": None,
+}
+# twinrun's own, the agent's start included
+_package = os.path.dirname(os.path.dirname(pins.FOLDER)) + os.sep
+# where the job was started: names of files are told from there
+_begin = os.path.join(os.getcwd(), "")
 
 
 def own(file):
     """A file of the job itself: neither of the standard library nor of an installed package."""
-    return not (file.startswith(("<", _package)) or "-packages" + os.sep in file or file.startswith(os.path.dirname(os.__file__) + os.sep))
+    return not (
+        file.startswith(("<", _package))
+        or "-packages" + os.sep in file
+        or file.startswith(os.path.dirname(os.__file__) + os.sep)
+    )
 
 
 def _given():
@@ -59,7 +81,8 @@ def _given():
             return None
         elif c and not word.startswith(("--", "-W", "-X")):
             text = text or next(words, "")
-            return None if text.startswith("from multiprocessing.") else text    # its workers' start is Python's
+            # its workers' start is Python's
+            return None if text.startswith("from multiprocessing.") else text
     return None
 
 
@@ -67,7 +90,8 @@ def _of_job(frame):
     """Does this frame run a line of the job's own, in a file or in the command?"""
     if frame.f_code.co_filename != "<string>":
         return own(frame.f_code.co_filename)
-    if not _codes and _state["command"]:    # its code has no file; the outermost frame is the one that nobody has called
+    # its code has no file; the outermost frame is the one that nobody has called
+    if not _codes and _state["command"]:
         outermost = frame
         while outermost.f_back is not None:
             outermost = outermost.f_back
@@ -85,7 +109,7 @@ def _learn(main):
 
 def shown(file):
     """The name of a file of the job as it is told: from where the job was started."""
-    return file[len(_begin):] if file.startswith(_begin) else file
+    return file[len(_begin) :] if file.startswith(_begin) else file
 
 
 def _line(frame, what=""):
@@ -94,7 +118,9 @@ def _line(frame, what=""):
 
 
 def _grown():
-    """Calls since the last look, by this thread. While it is the only one of Python those of threads below belong to its line, too."""
+    """Calls since the last look, by this thread. While it is the only one of Python those of
+    threads below belong to its line, too.
+    """
     count, factor = _state["count"], NUMBERS.get(_state["factor"])
     if not _state["by_thread"]:
         now = count(factor)
@@ -104,7 +130,8 @@ def _grown():
     grown = here - getattr(_here, "seen", 0)
     _here.seen = here
     _state["placed"] += grown
-    alone = len(threading._active) <= 1 and not threading._limbo    # without their lock, which this thread may hold
+    # without their lock, which this thread may hold
+    alone = len(threading._active) <= 1 and not threading._limbo
     elsewhere = every - _state["seen"] - _state["placed"]
     if elsewhere > 0 and alone and _state["alone"]:
         grown += elsewhere
@@ -117,7 +144,8 @@ def _grown():
 def _note(calls, line, grown):
     _first.setdefault(line, monotonic_ns())
     calls[line] = calls.get(line, 0) + grown
-    thread = threading._active.get(threading.get_ident())    # threading.current_thread() would make one for a thread of C
+    # threading.current_thread() would make one for a thread of C
+    thread = threading._active.get(threading.get_ident())
     name = "" if thread is None or thread is threading.main_thread() else thread.name
     if name not in _threads.setdefault(line, []):
         _threads[line].append(name)
@@ -157,9 +185,9 @@ def _importing(frame, event, _argument):
 def _enter(frame, event, argument):
     if _of_job(frame):
         return _local(frame, event, argument)
-    if frame.f_code.co_name != "_find_and_load":    # importlib's, of a module that is not there yet
+    if frame.f_code.co_name != "_find_and_load":  # importlib's, of a module that is not there yet
         return None
-    _look()    # what the line asked for before
+    _look()  # what the line asked for before
     frame.f_trace_lines = False
     return _importing
 
@@ -168,7 +196,7 @@ def _text(file, line):
     import linecache
 
     if file == COMMAND:
-        return "".join(_state["command"].split("\n")[line - 1:line]).strip()
+        return "".join(_state["command"].split("\n")[line - 1 : line]).strip()
     return linecache.getline(os.path.join(_begin, file), line).strip()
 
 
@@ -183,7 +211,9 @@ def _hashes():
 
 
 def _numpy_seeds():
-    """Generators of NumPy that are made without a seed, whatever library makes them: `default_rng()`, `RandomState()`, `PCG64()`."""
+    """Generators of NumPy that are made without a seed, whatever library makes them:
+    `default_rng()`, `RandomState()`, `PCG64()`.
+    """
     module = sys.modules["numpy.random.bit_generator"]
     original = module.randbits
 
@@ -216,8 +246,10 @@ def _noted(original, what):
 
 
 def _torch_draws(_number):
-    """How often the state of torch's CPU generator has been seen to change by drawing, not by seeding."""
-    if not _draws["ready"]:    # a torch that is only half imported crashes when it is asked
+    """How often the state of torch's CPU generator has been seen to change by drawing, not by
+    seeding.
+    """
+    if not _draws["ready"]:  # a torch that is only half imported crashes when it is asked
         return _draws["count"]
     generator = sys.modules["torch"].default_generator
     now = generator.initial_seed(), generator.get_state().numpy().tobytes()
@@ -228,8 +260,10 @@ def _torch_draws(_number):
 
 
 def _note_seeding():
-    """Whoever calls one of these has seeded torch; so has whoever gives its generator another seed than that which torch drew for itself
-    (`torch.default_generator.manual_seed`, `set_state`), which nobody need call for by name."""
+    """Whoever calls one of these has seeded torch; so has whoever gives its generator another seed
+    than that which torch drew for itself (`torch.default_generator.manual_seed`, `set_state`),
+    which nobody need call for by name.
+    """
     torch = sys.modules["torch"]
     for name in ("manual_seed", "seed", "set_rng_state"):
         original = getattr(torch, name)
@@ -259,13 +293,18 @@ def _never_seeded():
 
 
 def _in_threads(line):
-    """" in thread loader"; nothing where the main thread alone asked."""
+    """ " in thread loader"; nothing where the main thread alone asked."""
     names = [native.masked(name).replace("|", "/") for name in _threads.get(line, ()) if name]
     if not names:
         return ""
     more = " and %d more" % (len(names) - 2) if len(names) > 2 else ""
     several = "" in _threads[line] or len(names) > 1
-    return " in thread%s %s%s%s" % ("s" if several else "", ", ".join(names[:2]), ", the main one" if "" in _threads[line] else "", more)
+    return " in thread%s %s%s%s" % (
+        "s" if several else "",
+        ", ".join(names[:2]),
+        ", the main one" if "" in _threads[line] else "",
+        more,
+    )
 
 
 def _in_child():
@@ -283,24 +322,43 @@ def report():
             _look()
         lines = []
         for line in [line for line in _calls if _text(*line[:2]).startswith(("import ", "from "))]:
-            _imports[line] = _imports.get(line, 0) + _calls.pop(line)    # what a module asks for while it is imported
+            # what a module asks for while it is imported
+            _imports[line] = _imports.get(line, 0) + _calls.pop(line)
         for found, note in ((_calls, ""), (_imports, ", importing")):
-            for where, calls in sorted(found.items(), key=lambda item: _first[item[0]]) if not lines else ():
+            for where, calls in (
+                sorted(found.items(), key=lambda item: _first[item[0]]) if not lines else ()
+            ):
                 file, line, what = where
                 place = "%s%s:%d%s" % (what and what + " at ", shown(file), line, note)
-                lines.append((_state["factor"], "%s\t%d@%d%s\t%s" % (place, calls, _first[where], _in_threads(where),
-                                                                    native.masked(_text(file, line)))))
+                lines.append(
+                    (
+                        _state["factor"],
+                        "%s\t%d@%d%s\t%s"
+                        % (
+                            place,
+                            calls,
+                            _first[where],
+                            _in_threads(where),
+                            native.masked(_text(file, line)),
+                        ),
+                    )
+                )
         if _state["count"] and _never_seeded():
             pins.write([("torch-seeded", "no")], "consumer.")
-        pins.write([(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer.")
+        pins.write(
+            [(name, value.replace("\t", " | ")) for name, value in lines[:MOST]], "consumer."
+        )
     except Exception:
         pass
 
 
 def arm():
     factor = _state["factor"] = os.environ["TWINRUN_CONSUMERS"]
-    patched = {"tensor-hash": {"torch": _hashes}, "numpy-seeds": {"numpy.random": _numpy_seeds},
-               "unpinned": {name: functools.partial(_unpinned, name) for name in UNPINNED}}
+    patched = {
+        "tensor-hash": {"torch": _hashes},
+        "numpy-seeds": {"numpy.random": _numpy_seeds},
+        "unpinned": {name: functools.partial(_unpinned, name) for name in UNPINNED},
+    }
     counters = {"torch-draws": _torch_draws}
     if factor not in NUMBERS and factor not in patched and factor not in counters:
         return

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all hooks share: the switch, the guard around every hook, the first record of a process, series, steps, notes."""
+"""What all hooks share: the switch, the guard around every hook, the first record of a process,
+series, steps, notes.
+"""
+
 import atexit
 import functools
 import os
@@ -25,26 +28,28 @@ class State:
     """The process. `on` is the switch that every hook looks at first."""
 
     def __init__(self):
-        self.on = False           # hooks are set, and nothing has gone wrong
-        self.lib = None           # native.Library; False when there is none
-        self.torch = False        # the hooks in torch are set
+        self.on = False  # hooks are set, and nothing has gone wrong
+        self.lib = None  # native.Library; False when there is none
+        self.torch = False  # the hooks in torch are set
         self.level = TENSORS
-        self.deep = False         # outputs of every module, not only of roots
-        self.ops = False          # operation level is active in the current step
-        self.begun = False        # identified, first records written
-        self.step = 0             # mirrors the library's
-        self.last_step = None     # that is recorded, where --steps says so
-        self.fresh = True         # nothing recorded in this step
-        self.finished = False     # the end has been shown
-        self.forked = False       # child of a process that was armed
+        self.deep = False  # outputs of every module, not only of roots
+        self.ops = False  # operation level is active in the current step
+        self.begun = False  # identified, first records written
+        self.step = 0  # mirrors the library's
+        self.last_step = None  # that is recorded, where --steps says so
+        self.fresh = True  # nothing recorded in this step
+        self.finished = False  # the end has been shown
+        self.forked = False  # child of a process that was armed
         self.rank = 0
-        self.worker = None        # role of a DataLoader worker
+        self.worker = None  # role of a DataLoader worker
         self.main_thread = threading.main_thread().ident
-        self.later = None         # an exception of the job that came where Python would lose it: raised at the next hook
-        self.interrupted = 0      # hooks that a signal handler's exception has ended: what they were building is void
-        self.python_ns = 0        # spent in hooks, not yet told to the library
-        self.native_ns = 0        # of that, spent in the library, which counts it itself
-        self.seen = set()         # categories of records, for the coverage notes
+        # an exception of the job that came where Python would lose it: raised at the next hook
+        self.later = None
+        # hooks that a signal handler's exception has ended: what they were building is void
+        self.interrupted = 0
+        self.python_ns = 0  # spent in hooks, not yet told to the library
+        self.native_ns = 0  # of that, spent in the library, which counts it itself
+        self.seen = set()  # categories of records, for the coverage notes
         self.armed, self.unarmed = [], []
         self.on_begin, self.on_step, self.on_exit, self.on_fork = [], [], [], []
         self.quiet = _Nothing
@@ -53,26 +58,27 @@ class State:
 class Local(threading.local):
     """The thread."""
 
-    busy = False       # inside a hook: whatever our own code calls is not observed
-    depth = 0          # nested module calls
-    root = None        # the root module whose forward runs
-    site = ""          # source lines of the root's call
-    path = None        # names of the modules being called, at levels that ask for them
-    recomputing = 0    # inside the recomputation of activation checkpointing
-    optimizers = ()    # optimizers whose step() runs, outermost first
-    backward = 0       # nested backward calls
-    pending = None     # tensors.Pending of this thread
-    loader = None      # weak reference to the DataLoader whose __iter__ runs
-    collective = 0     # inside a collective called from Python
-    scopes = ()        # twinrun.scope
-    entered = None     # label -> Root: models whose forward ran in this step
+    busy = False  # inside a hook: whatever our own code calls is not observed
+    depth = 0  # nested module calls
+    root = None  # the root module whose forward runs
+    site = ""  # source lines of the root's call
+    path = None  # names of the modules being called, at levels that ask for them
+    recomputing = 0  # inside the recomputation of activation checkpointing
+    optimizers = ()  # optimizers whose step() runs, outermost first
+    backward = 0  # nested backward calls
+    pending = None  # tensors.Pending of this thread
+    loader = None  # weak reference to the DataLoader whose __iter__ runs
+    collective = 0  # inside a collective called from Python
+    scopes = ()  # twinrun.scope
+    entered = None  # label -> Root: models whose forward ran in this step
     too_deep = 0
-    device = None      # the GPU that the library is known to read from this thread
-    batch = ()         # handed.Seen, of the tensors of the batch that a loader delivered last
-    outputs = ()       # handed.Seen, of what models gave out in this step
-    left = None        # id(optimizer) -> gradients.Left: what this thread's backwards left to it
-    not_looked_at = None # ids of optimizers whose gradients this thread's last backward was not held against
-    taken = None       # id(tensor) -> gradients._row of what torch.autograd.grad has made for it
+    device = None  # the GPU that the library is known to read from this thread
+    batch = ()  # handed.Seen, of the tensors of the batch that a loader delivered last
+    outputs = ()  # handed.Seen, of what models gave out in this step
+    left = None  # id(optimizer) -> gradients.Left: what this thread's backwards left to it
+    # ids of optimizers whose gradients this thread's last backward was not held against
+    not_looked_at = None
+    taken = None  # id(tensor) -> gradients._row of what torch.autograd.grad has made for it
 
 
 S = State()
@@ -81,8 +87,10 @@ T = Local()
 
 # ---------------------------------------------------------------- the guard
 
+
 def hook(function):
-    """A hook: does nothing while the agent is off or works itself; whatever it raises switches the agent off instead.
+    """A hook: does nothing while the agent is off or works itself; whatever it raises switches the
+    agent off instead.
 
     What a signal handler of the job raises while we run is not ours and goes on to the job.
     """
@@ -99,7 +107,8 @@ def hook(function):
             if S.later is not None:
                 error, S.later = S.later, None
                 raise error
-            with S.quiet():  # what we ask of a tensor is no business of the job's subclasses and function modes
+            # what we ask of a tensor is no business of the job's subclasses and function modes
+            with S.quiet():
                 return function(*args)
         except BaseException as error:
             interrupted()
@@ -111,12 +120,15 @@ def hook(function):
             S.python_ns += perf_counter_ns() - began
 
     guarded.__name__ = function.__name__
-    guarded._torchdynamo_disable = True    # where the compiler meets it, it leaves the call to Python, without a warning
+    # where the compiler meets it, it leaves the call to Python, without a warning
+    guarded._torchdynamo_disable = True
     return guarded
 
 
 def while_freed(function):
-    """For what Python calls while it frees an object, where exceptions of the job's signal handlers would be printed and lost."""
+    """For what Python calls while it frees an object, where exceptions of the job's signal handlers
+    would be printed and lost.
+    """
 
     def guarded(*args):
         try:
@@ -139,7 +151,9 @@ def fail(where, error):
     if faults.of_job(error):
         return False
     file, line = faults.place(error)
-    fail_with("%s: %s: %s (%s:%d)" % (where, type(error).__name__, error, os.path.basename(file), line))
+    fail_with(
+        "%s: %s: %s (%s:%d)" % (where, type(error).__name__, error, os.path.basename(file), line)
+    )
     return True
 
 
@@ -152,7 +166,9 @@ def fail_with(text):
 
 
 def trim(error):
-    """Takes the calling frame, ours, out of the traceback of an exception that passes through it."""
+    """Takes the calling frame, ours, out of the traceback of an exception that passes
+    through it.
+    """
     traceback = error.__traceback__
     if traceback is not None:
         error.__traceback__ = traceback.tb_next
@@ -160,8 +176,11 @@ def trim(error):
 
 # ---------------------------------------------------------------- start and end
 
+
 def start():
-    """Loads the library and reads what the launcher asked for. False when this process is not to be watched."""
+    """Loads the library and reads what the launcher asked for. False when this process is not to be
+    watched.
+    """
     lib = native.library()
     if not lib.on():
         return False
@@ -180,7 +199,8 @@ def start():
 
 
 def _replace_exit():
-    """A child of multiprocessing, and who calls os._exit, end without atexit: what the end is to show is shown before.
+    """A child of multiprocessing, and who calls os._exit, end without atexit: what the end is to
+    show is shown before.
 
     Only on the main thread: while another one ends the process, the main thread may be amid a step.
     """
@@ -197,7 +217,9 @@ def _replace_exit():
 
 
 def child_number():
-    """`3` or `3.1` in a process made by multiprocessing, equal in every run, where pids would differ."""
+    """`3` or `3.1` in a process made by multiprocessing, equal in every run, where pids would
+    differ.
+    """
     module = sys.modules.get("multiprocessing.process")
     if module is None:
         return ""
@@ -330,7 +352,9 @@ _SITED = {native.DATA, native.FORWARD, native.COLLECTIVE, native.CHECKPOINT, nat
 
 
 def series(phase, kind, name, scope="", op="", site=None, role=None):
-    """The id of a series; asks the library once. Without a site: the one where the series was first seen."""
+    """The id of a series; asks the library once. Without a site: the one where the series was first
+    seen.
+    """
     if role is None:
         role = thread_role()
     key = (phase, kind, name, scope, op, site, role)
@@ -340,7 +364,9 @@ def series(phase, kind, name, scope="", op="", site=None, role=None):
             from . import sites
 
             site = sites.user() if phase in _SITED else ""
-        found = S.lib.series(phase, kind, _text(name), _text(scope), _text(role), _text(op), _text(site))
+        found = S.lib.series(
+            phase, kind, _text(name), _text(scope), _text(role), _text(op), _text(site)
+        )
         if len(_series) >= SERIES:
             _series.clear()
         _series[key] = found
@@ -368,7 +394,9 @@ def layout(dtype, shape):
 
 
 def sizes(numbers):
-    """A C array of int64 with these numbers, kept for ever (shapes and strides come back again and again)."""
+    """A C array of int64 with these numbers, kept for ever (shapes and strides come back again and
+    again).
+    """
     found = _shapes.get(numbers)
     if found is None:
         found = _shapes[numbers] = (native.ctypes.c_int64 * max(1, len(numbers)))(*numbers)
@@ -402,6 +430,7 @@ def note_alone(key, value):
 
 
 # ---------------------------------------------------------------- steps
+
 
 def step_end():
     """Closes the step."""

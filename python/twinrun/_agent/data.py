@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataLoaders: batches with their sample indices, in the order in which the job gets them; what loading draws."""
+"""DataLoaders: batches with their sample indices, in the order in which the job gets them; what
+loading draws.
+"""
+
 import functools
 from array import array
 from collections import deque
@@ -8,7 +11,7 @@ from . import core, faults, handed, naming, refs, rng, steps, tensors, transplan
 from .core import S, T, hook, trim
 from .native import BATCH, DATA, I64, INDICES, SKETCH, STATS, TENSORS
 
-_iterators = refs.ByObject()    # iterator -> Feed
+_iterators = refs.ByObject()  # iterator -> Feed
 
 
 class Feed:
@@ -16,16 +19,19 @@ class Feed:
 
     def __init__(self, label, dataset, sampler, ordered):
         self.label, self.dataset, self.sampler, self.ordered = label, dataset, sampler, ordered
-        self.indices = deque()    # asked for, not yet delivered
+        self.indices = deque()  # asked for, not yet delivered
 
 
 def _sampler_name(loader):
     sampler = getattr(loader, "sampler", None)
     batches = getattr(loader, "batch_sampler", None)
-    return type(sampler if type(batches).__name__ == "BatchSampler" or batches is None else batches).__name__
+    return type(
+        sampler if type(batches).__name__ == "BatchSampler" or batches is None else batches
+    ).__name__
 
 
 # ---------------------------------------------------------------- hooks
+
 
 @hook
 def _constructed(loader):
@@ -40,7 +46,9 @@ def _before_iter(loader):
     rng.adopt(getattr(loader, "generator", None))
     rng.adopt(getattr(getattr(loader, "sampler", None), "generator", None))
     rng.check("user code")
-    again = _iterators.get(loader._iterator) if getattr(loader, "_iterator", None) is not None else None
+    again = (
+        _iterators.get(loader._iterator) if getattr(loader, "_iterator", None) is not None else None
+    )
     if again is not None:
         again.indices.clear()  # persistent workers: the same iterator once more
     T.loader = refs.to(loader)
@@ -48,13 +56,18 @@ def _before_iter(loader):
 
 
 def _feed(iterator):
-    """The Feed of an iterator; made at the first look, which may be while the loader's __iter__ still runs (workers are given
-    their first indices there)."""
+    """The Feed of an iterator; made at the first look, which may be while the loader's __iter__
+    still runs (workers are given their first indices there).
+    """
     feed = _iterators.get(iterator)
     loader = T.loader() if feed is None and T.loader is not None else None
     if loader is not None:
-        feed = Feed(naming.loader_labels.of(loader), type(loader.dataset).__name__, _sampler_name(loader),
-                    getattr(loader, "in_order", True))
+        feed = Feed(
+            naming.loader_labels.of(loader),
+            type(loader.dataset).__name__,
+            _sampler_name(loader),
+            getattr(loader, "in_order", True),
+        )
         _iterators.put(iterator, feed)
     return feed
 
@@ -99,7 +112,10 @@ def _after_next(iterator, data):
     for name, value in found:
         tensors.add_any(pending, DATA, BATCH, name, value, label, dataset)
     if values:
-        pending.add_bytes(core.series(DATA, BATCH, "batch, plain values", label, dataset), tensors.plain_bytes(values))
+        pending.add_bytes(
+            core.series(DATA, BATCH, "batch, plain values", label, dataset),
+            tensors.plain_bytes(values),
+        )
     pending.flush()
     core.saw("batch")
     given = transplant.delivered(data)
@@ -111,7 +127,9 @@ def _after_next(iterator, data):
 
 
 def record_indices(pending, indices, label, sampler):
-    """Sample indices as one record: a list of integers as such, anything else by its plain values."""
+    """Sample indices as one record: a list of integers as such, anything else by its
+    plain values.
+    """
     if isinstance(indices, int):
         indices = [indices]
     if not isinstance(indices, (list, tuple)) or all(i is None for i in indices):
@@ -128,14 +146,18 @@ def record_indices(pending, indices, label, sampler):
         pending.add_bytes(number, tensors.plain_bytes(values))
         return
     pending.keep.append(numbers)
-    pending.put(number, numbers.buffer_info()[0], I64, len(numbers), (len(numbers),), None, STATS | SKETCH)
+    pending.put(
+        number, numbers.buffer_info()[0], I64, len(numbers), (len(numbers),), None, STATS | SKETCH
+    )
 
 
 # ---------------------------------------------------------------- setting up
 
+
 def _wrap(original, before, after):
-    """`original` between two hooks; an exception passes without a frame of ours. What `after` returns as a tuple of one takes the
-    result's place."""
+    """`original` between two hooks; an exception passes without a frame of ours. What `after`
+    returns as a tuple of one takes the result's place.
+    """
 
     def wrapped(self, *args, **kwargs):
         going = S.on and before(self)
@@ -172,7 +194,12 @@ def arm(torch):
     replaced += [__new__, loader.__iter__, base._next_index]
     for name in dir(module):
         cls = getattr(module, name)
-        if isinstance(cls, type) and issubclass(cls, base) and cls is not base and "_next_data" in cls.__dict__:
+        if (
+            isinstance(cls, type)
+            and issubclass(cls, base)
+            and cls is not base
+            and "_next_data" in cls.__dict__
+        ):
             cls._next_data = _wrap(cls._next_data, _before_next, _after_next)
             replaced.append(cls._next_data)
     S.armed.append("data loaders")

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives called from Python (what goes in, what comes out), and gradients before DDP reduces them.
+"""Collectives called from Python (what goes in, what comes out), and gradients before DDP reduces
+them.
 
-DDP's reducer calls its collectives from C++: there the local gradients and the ones that the optimizer finds tell the same.
-The outputs of an asynchronous collective exist when the job waits for them: they are recorded there.
+DDP's reducer calls its collectives from C++: there the local gradients and the ones that the
+optimizer finds tell the same. The outputs of an asynchronous collective exist when the job waits
+for them: they are recorded there.
 """
+
 import functools
 import os
 import sys
@@ -13,7 +16,7 @@ from . import core, naming, tensors
 from .core import S, T, hook, trim
 from .native import BACKWARD, COLLECTIVE, GRADIENT_LOCAL, IN, OUT, SKETCH, STATS, TENSORS, UNORDERED
 
-WAITING = 1024      # asynchronous collectives whose outputs are remembered
+WAITING = 1024  # asynchronous collectives whose outputs are remembered
 
 # name -> (arguments that go in, arguments that come out), by name
 _COLLECTIVES = {
@@ -32,16 +35,19 @@ _COLLECTIVES = {
     "recv": ((), ("tensor",)),
 }
 
-_waiting = OrderedDict()    # id(work) -> (work, name, scope, outputs)
-_stores = set()             # paths that were noted
-_hooked = {}                # id(parameter) -> weak reference: has a hook for its local gradient
+_waiting = OrderedDict()  # id(work) -> (work, name, scope, outputs)
+_stores = set()  # paths that were noted
+_hooked = {}  # id(parameter) -> weak reference: has a hook for its local gradient
 
 
 # ---------------------------------------------------------------- where the ranks meet
 
+
 def _note_stores():
-    """The files over which the ranks meet (`init_method="file://..."`): addresses stand in them, and no result. The last
-    rank deletes its file; about one time in a hundred PyTorch leaves it behind, where two ranks end at the same moment."""
+    """The files over which the ranks meet (`init_method="file://..."`): addresses stand in them,
+    and no result. The last rank deletes its file; about one time in a hundred PyTorch leaves it
+    behind, where two ranks end at the same moment.
+    """
     world = getattr(sys.modules["torch.distributed"].distributed_c10d, "_world", None)
     for _backend, store in list(getattr(world, "pg_map", {}).values()):
         while hasattr(store, "underlying_store"):
@@ -53,6 +59,7 @@ def _note_stores():
 
 
 # ---------------------------------------------------------------- collectives
+
 
 def _named(names, order, args, kwargs):
     found = []
@@ -67,7 +74,9 @@ def _named(names, order, args, kwargs):
 def _record(kind, name, scope, values):
     pending = tensors.pending()
     for i, t in enumerate(values):
-        pending.add(COLLECTIVE, kind, name if len(values) == 1 else "%s[%d]" % (name, i), t, scope, name)
+        pending.add(
+            COLLECTIVE, kind, name if len(values) == 1 else "%s[%d]" % (name, i), t, scope, name
+        )
     pending.flush()
     core.saw("collective")
 
@@ -150,6 +159,7 @@ def _follow_waits(work):
 
 # ---------------------------------------------------------------- local gradients
 
+
 @hook
 def _accumulated(parameter):
     if S.level < TENSORS or not S.begun or parameter.grad is None:
@@ -157,19 +167,34 @@ def _accumulated(parameter):
     known = naming.parameter(parameter)
     if known is not None:
         pending = tensors.pending()
-        pending.add(BACKWARD, GRADIENT_LOCAL, known[0], parameter.grad, known[1], flags=STATS | SKETCH | UNORDERED, role="")
+        pending.add(
+            BACKWARD,
+            GRADIENT_LOCAL,
+            known[0],
+            parameter.grad,
+            known[1],
+            flags=STATS | SKETCH | UNORDERED,
+            role="",
+        )
         pending.flush()
         core.saw("gradient (local)")
 
 
 def watch_parameters(root):
-    """With several ranks: each parameter's gradient as the backward leaves it, before any reduction."""
+    """With several ranks: each parameter's gradient as the backward leaves it, before any
+    reduction.
+    """
     if core._group()[1] < 2:
         return
     _note_stores()
     for _name, reference, _owner in root.parameters:
         p = reference()
-        if p is None or not p.requires_grad or not p.is_leaf or not hasattr(p, "register_post_accumulate_grad_hook"):
+        if (
+            p is None
+            or not p.requires_grad
+            or not p.is_leaf
+            or not hasattr(p, "register_post_accumulate_grad_hook")
+        ):
             continue
         known = _hooked.get(id(p))
         if known is None or known() is not p:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose an exception is that arises while a hook works: ours, or the job's.
 
-Python runs the job's signal handlers between any two instructions, also of ours. What a handler raises there belongs to the job
-and goes on to it; everything else is a mistake of ours, or of code that only we have called, and the job never sees it. Where a
-file lies says nothing about that: a job may live in a folder `torch`, and handlers are part of torch, too.
+Python runs the job's signal handlers between any two instructions, also of ours. What a handler
+raises there belongs to the job and goes on to it; everything else is a mistake of ours, or of code
+that only we have called, and the job never sees it. Where a file lies says nothing about that: a
+job may live in a folder `torch`, and handlers are part of torch, too.
 """
+
 import functools
 import os
 import signal
@@ -43,13 +45,19 @@ def _is_given(frame, interrupted):
     local = frame.f_locals
     for name in code.co_varnames[:count]:
         value = local.get(name)
-        if value is interrupted or type(value) is tuple and any(part is interrupted for part in value):
+        if (
+            value is interrupted
+            or type(value) is tuple
+            and any(part is interrupted for part in value)
+        ):
             return True
     return False
 
 
 def _handler_at(traceback):
-    """Where, in a traceback that begins in our code, a signal handler of the job begins; None when there is none."""
+    """Where, in a traceback that begins in our code, a signal handler of the job begins; None when
+    there is none.
+    """
     known = None
     while traceback is not None:
         frame = traceback.tb_frame
@@ -62,8 +70,9 @@ def _handler_at(traceback):
 
 
 def _put_from_outside(error):
-    """An exception that another thread has put into this one (PyThreadState_SetAsyncExc): of a class that nothing of what we
-    call knows, without a line of the job."""
+    """An exception that another thread has put into this one (PyThreadState_SetAsyncExc): of a
+    class that nothing of what we call knows, without a line of the job.
+    """
     home = type(error).__module__.partition(".")[0]
     if home in _LIBRARIES or home in getattr(sys, "stdlib_module_names", ()):
         return False
@@ -79,7 +88,9 @@ def of_job(error):
 
 
 def pass_on(error):
-    """First thing in each `except` of a hook that goes on afterwards: the job's exceptions are not for us."""
+    """First thing in each `except` of a hook that goes on afterwards: the job's exceptions are not
+    for us.
+    """
     if of_job(error):
         raise error
 

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits for the job to import torch, then sets the hooks; offers `import twinrun` where it is not installed.
+"""Waits for the job to import torch, then sets the hooks; offers `import twinrun` where it is not
+installed.
 
-A finder in front of sys.meta_path sees the import of torch begin. It lets the real finders answer and borrows the loader's
-`exec_module` for that one call: when torch has finished importing, the hooks are set and nothing of ours stays in its spec.
-Pins wait for their libraries in the same way (`when_imported`).
+A finder in front of sys.meta_path sees the import of torch begin. It lets the real finders answer
+and borrows the loader's `exec_module` for that one call: when torch has finished importing, the
+hooks are set and nothing of ours stays in its spec. Pins wait for their libraries in the same way
+(`when_imported`).
 """
+
 import sys
 
 from . import fresh
 
 _state = {"finder": None, "armed": False}
-_waiting = {}    # name of a module -> functions to call once it has been imported
+_waiting = {}  # name of a module -> functions to call once it has been imported
 
 
 class ImportFinder:
@@ -41,7 +44,9 @@ class ImportFinder:
 
 
 class OwnFinder:
-    """Last in sys.meta_path: the public package, for jobs that `import twinrun` in a Python that does not have it."""
+    """Last in sys.meta_path: the public package, for jobs that `import twinrun` in a Python that
+    does not have it.
+    """
 
     def find_spec(self, name, path=None, target=None):
         if name != "twinrun":
@@ -67,7 +72,9 @@ def _real_spec(asking, name, path, target):
 
 
 def _borrow(loader, name):
-    """Replaces loader.exec_module by one that runs the real one, leaves no trace of itself, and then tells those who wait."""
+    """Replaces loader.exec_module by one that runs the real one, leaves no trace of itself, and
+    then tells those who wait.
+    """
     original = loader.exec_module
 
     def exec_module(module):
@@ -89,7 +96,9 @@ def _ready(name):
 
 
 def _arrived(name):
-    """The module has been imported: calls those who waited for it, once, and looks for it no longer."""
+    """The module has been imported: calls those who waited for it, once, and looks for it no
+    longer.
+    """
     functions = _waiting.pop(name, ())
     if not _waiting:
         finder, _state["finder"] = _state["finder"], None
@@ -104,8 +113,10 @@ def _arrived(name):
 
 
 def when_imported(name, function):
-    """Calls `function()` right after the module of that name has been imported, before those who asked earlier; now when it
-    is there already. What the function raises switches the agent off, not the job."""
+    """Calls `function()` right after the module of that name has been imported, before those who
+    asked earlier; now when it is there already. What the function raises switches the agent off,
+    not the job.
+    """
     _waiting.setdefault(name, []).insert(0, function)
     if _ready(name):
         _arrived(name)
@@ -144,7 +155,9 @@ def _say(text):
 
 
 def _at_exit():
-    """Without torch nothing of ours has run so far; what the job did with NumPy alone must not pass for nothing."""
+    """Without torch nothing of ours has run so far; what the job did with NumPy alone must not pass
+    for nothing.
+    """
     try:
         if "numpy" in sys.modules and not _state["armed"]:
             from . import core

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of `random` and of NumPy's generator as their import left them, before a line of the job could set a seed.
+"""The states of `random` and of NumPy's generator as their import left them, before a line of the
+job could set a seed.
 
-Both seed themselves from the system's entropy. Whether somebody has set a seed since cannot be asked; but a generator that was only
-drawn from is in a state that its first one leads to, and a seeded one is not.
+Both seed themselves from the system's entropy. Whether somebody has set a seed since cannot be
+asked; but a generator that was only drawn from is in a state that its first one leads to, and a
+seeded one is not.
 """
+
 import sys
 
-BLOCKS = 64       # of 624 words: how far a state is followed
+BLOCKS = 64  # of 624 words: how far a state is followed
 
-_states = {}      # name of the generator -> words, as its import left them
+_states = {}  # name of the generator -> words, as its import left them
 
 
 def take_random():
@@ -46,7 +49,9 @@ def _blocks_of_numpy():
 
 
 def only_drawn_from(name):
-    """Whether the generator is in a state that the one after its import leads to, which is another one: nobody has seeded it."""
+    """Whether the generator is in a state that the one after its import leads to, which is another
+    one: nobody has seeded it.
+    """
     if name not in _states:
         return False
     if name == "numpy":

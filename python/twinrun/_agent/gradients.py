@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients as an optimizer reads them, and which of them are not what the backward left.
 
-Between the two a line of the job may write to them: a clip, a scaler's division, noise, `p.grad = p.grad * x`. What the optimizer
-computes then follows from that line, and no backward may be blamed for it. So when a backward ends, each gradient's object, place,
-and version counter are kept, and held against what is there when the optimizer steps; a quick digest, too, which writes through `.data`
-do not escape: of each in the first steps of a process, later of those that were written to before, and of one more, which takes turns. A gradient that was written since is recorded in phase optimizer, operation
-`written`; the record in phase backward is then what the backward left. For that it is digested when the backward ends: in the
-first step always, later where it was seen to be written before. Elsewhere, what the backward left of it is not known. From the
-first step on in which not all of them are digested, no backward of these gradients is an origin: a note "gradient.unseen" says so.
+Between the two a line of the job may write to them: a clip, a scaler's division, noise, `p.grad =
+p.grad * x`. What the optimizer computes then follows from that line, and no backward may be blamed
+for it. So when a backward ends, each gradient's object, place, and version counter are kept, and
+held against what is there when the optimizer steps; a quick digest, too, which writes through
+`.data` do not escape: of each in the first steps of a process, later of those that were written to
+before, and of one more, which takes turns. A gradient that was written since is recorded in phase
+optimizer, operation `written`; the record in phase backward is then what the backward left. For
+that it is digested when the backward ends: in the first step always, later where it was seen to be
+written before. Elsewhere, what the backward left of it is not known. From the first step on in
+which not all of them are digested, no backward of these gradients is an origin: a note
+"gradient.unseen" says so.
 """
+
 import ctypes
 import threading
 
@@ -16,12 +21,12 @@ from . import core, faults, naming, parts, refs, tensors, written
 from .core import S, T
 from .native import BACKWARD, DIGESTED, GRADIENT, OPTIMIZER, SKETCH, STATS
 
-STATS_EVERY = 4       # steps; statistics do not enter the value hash
-ZEROS = 1 << 16       # bytes that are held against zeros at one time
-HOLD = 16             # backwards before an optimizer's first step; an optimizer may never step
+STATS_EVERY = 4  # steps; statistics do not enter the value hash
+ZEROS = 1 << 16  # bytes that are held against zeros at one time
+HOLD = 16  # backwards before an optimizer's first step; an optimizer may never step
 
 _backward_in = set()  # threads in which a backward has ended
-_zeros = []           # the digest of ZEROS zeros
+_zeros = []  # the digest of ZEROS zeros
 
 
 def in_backward():
@@ -37,27 +42,44 @@ def _row(gradient):
 def _rows(gradients):
     try:
         return [None if g is None else (refs.Ref(g), g.data_ptr(), g._version) for g in gradients]
-    except RuntimeError as error:    # a sparse one has no address, one of inference mode no version
+    except RuntimeError as error:  # a sparse one has no address, one of inference mode no version
         faults.pass_on(error)
         return [None if g is None else _row(g) for g in gradients]
 
 
 def _is_still(row, gradient):
-    return row is not None and row[0]() is gradient and tensors.address(gradient) == row[1] and written.version(gradient) == row[2]
+    return (
+        row is not None
+        and row[0]() is gradient
+        and tensors.address(gradient) == row[1]
+        and written.version(gradient) == row[2]
+    )
 
 
 def _moved(rows, gradients):
-    """Places of gradients that are another object, lie elsewhere, or have another version than these rows say."""
+    """Places of gradients that are another object, lie elsewhere, or have another version than
+    these rows say.
+    """
     try:
-        return [i for i, (g, row) in enumerate(zip(gradients, rows))
-                if g is not None and (row is None or row[0]() is not g or g._version != row[2] or g.data_ptr() != row[1])]
+        return [
+            i
+            for i, (g, row) in enumerate(zip(gradients, rows))
+            if g is not None
+            and (row is None or row[0]() is not g or g._version != row[2] or g.data_ptr() != row[1])
+        ]
     except RuntimeError as error:
         faults.pass_on(error)
-        return [i for i, (g, row) in enumerate(zip(gradients, rows)) if g is not None and not _is_still(row, g)]
+        return [
+            i
+            for i, (g, row) in enumerate(zip(gradients, rows))
+            if g is not None and not _is_still(row, g)
+        ]
 
 
 class Rows:
-    """Some of an optimizer's gradients, recorded together: the names are made again only where others are present."""
+    """Some of an optimizer's gradients, recorded together: the names are made again only where
+    others are present.
+    """
 
     def __init__(self, phase, op):
         self.table, self.op = tensors.Table(phase, GRADIENT), op
@@ -70,7 +92,11 @@ class Rows:
         if names is not self.source or places != self.places:
             self.source, self.places = names, places
             self.names = [(names[i][0], names[i][1], self.op, "") for i in places]
-        self.table.record(self.names, [gradients[i] for i in places], STATS | SKETCH if S.step % STATS_EVERY == 0 else SKETCH)
+        self.table.record(
+            self.names,
+            [gradients[i] for i in places],
+            STATS | SKETCH if S.step % STATS_EVERY == 0 else SKETCH,
+        )
         core.saw("gradient")
 
 
@@ -79,21 +105,23 @@ class Left:
 
     def __init__(self, optimizer):
         self.reference = refs.to(optimizer)
-        self.ids = self.names = ()    # of the parameters, when the optimizer stepped last
-        self.rows = []            # (weak reference, address, version) of each gradient, or None
-        self.probed = []          # places of those that are digested
+        self.ids = self.names = ()  # of the parameters, when the optimizer stepped last
+        self.rows = []  # (weak reference, address, version) of each gradient, or None
+        self.probed = []  # places of those that are digested
         self.regions = (ctypes.c_uint64 * 2)()
         self.digests = ctypes.create_string_buffer(8)
         self.known = b""
         self.turn = self.epoch = 0
-        self.noted = False        # it was said since when not all of them are digested
-        self.stepped = False      # the optimizer has stepped since
-        self.first = True         # it has never stepped
-        self.written = set()      # places of gradients that something has written to
-        self.shown = set()        # places of those that were recorded when a backward ended, since the last step
-        self.held_of = ()         # ids of the parameters that `held` is of
-        self.holding = HOLD       # so many backwards more
-        self.held = []            # (place, dtype, elements, shape, digest) of what each backward before the first step left
+        self.noted = False  # it was said since when not all of them are digested
+        self.stepped = False  # the optimizer has stepped since
+        self.first = True  # it has never stepped
+        self.written = set()  # places of gradients that something has written to
+        # places of those that were recorded when a backward ended, since the last step
+        self.shown = set()
+        self.held_of = ()  # ids of the parameters that `held` is of
+        self.holding = HOLD  # so many backwards more
+        # (place, dtype, elements, shape, digest) of what each backward before the first step left
+        self.held = []
         self.before, self.after = Rows(BACKWARD, ""), Rows(OPTIMIZER, "written")
 
     def look(self, parameters, gradients):
@@ -115,34 +143,46 @@ class Left:
             self.shown.update(places)
 
     def _aim(self, gradients):
-        """Sets the regions that are digested: all that can be read where it lies, or a part of it."""
+        """Sets the regions that are digested: all that can be read where it lies, or a
+        part of it.
+        """
         count, early = len(gradients), S.step < parts.TURNS
-        self.probed = list(range(count)) if early else sorted(i for i in self.written | {self.turn % (count or 1)} if i < count)
+        self.probed = (
+            list(range(count))
+            if early
+            else sorted(i for i in self.written | {self.turn % (count or 1)} if i < count)
+        )
         if len(self.regions) < 2 * len(self.probed):
             self.regions = (ctypes.c_uint64 * (2 * count))()
             self.digests = ctypes.create_string_buffer(8 * count)
         room = written.WHOLE_BYTES if early else 0
         for k, i in enumerate(self.probed):
-            address, size = tensors.contiguous_bytes(gradients[i]) or (0, 0) if gradients[i] is not None else (0, 0)
+            address, size = (
+                tensors.contiguous_bytes(gradients[i]) or (0, 0)
+                if gradients[i] is not None
+                else (0, 0)
+            )
             room -= size
             if size > written.PROBE and room < 0:
                 first = self.turn * written.PROBE * 37 % size & ~63
                 address, size = address + first, min(written.PROBE, size - first)
                 early = False
-            self.regions[2 * k: 2 * k + 2] = address, size
+            self.regions[2 * k : 2 * k + 2] = address, size
         if not early:
             self._note()
 
     def _note(self):
         if not self.noted:
             self.noted = True
-            core.note("gradient.unseen", "%d %s" % (S.step, naming.optimizer_labels.of(self.reference())))
+            core.note(
+                "gradient.unseen", "%d %s" % (S.step, naming.optimizer_labels.of(self.reference()))
+            )
 
     def _digest(self):
         if not self.probed:
             return b""
         S.lib.quick_digests(self.regions, len(self.probed), self.digests)
-        return self.digests.raw[:8 * len(self.probed)]
+        return self.digests.raw[: 8 * len(self.probed)]
 
     def _hold(self, ids, places, gradients):
         """Digests of what the backward left, in case that something writes to it."""
@@ -165,11 +205,13 @@ class Left:
         """Places of the gradients that are not what a backward left."""
         if (self.rows and self.epoch != S.interrupted) or in_backward():
             return []
-        unseen = id(self.reference()) in (T.not_looked_at or ()) or _backward_in - {threading.get_ident()}
-        if not self.rows and unseen:    # a backward has ended whose gradients were not looked at
+        unseen = id(self.reference()) in (T.not_looked_at or ()) or _backward_in - {
+            threading.get_ident()
+        }
+        if not self.rows and unseen:  # a backward has ended whose gradients were not looked at
             self._note()
             return []
-        if len(self.rows) != len(gradients):    # no backward was seen to end
+        if len(self.rows) != len(gradients):  # no backward was seen to end
             changed = [i for i, gradient in enumerate(gradients) if gradient is not None]
         else:
             changed = _moved(self.rows, gradients)
@@ -178,15 +220,21 @@ class Left:
         return [i for i in changed if not _is_still(known.get(id(parameters[i])), gradients[i])]
 
     def _other(self, moved, gradients):
-        """Places of those, of the ones that are digested, that hold something else; what has moved may be gone and is not read."""
+        """Places of those, of the ones that are digested, that hold something else; what has moved
+        may be gone and is not read.
+        """
         moved = set(moved)
         for k, i in enumerate(self.probed):
             if i in moved or gradients[i] is None:
-                self.regions[2 * k: 2 * k + 2] = 0, 0
+                self.regions[2 * k : 2 * k + 2] = 0, 0
         now, known = self._digest(), self.known
         if now == known:
             return set()
-        return {i for k, i in enumerate(self.probed) if gradients[i] is not None and now[8 * k: 8 * k + 8] != known[8 * k: 8 * k + 8]}
+        return {
+            i
+            for k, i in enumerate(self.probed)
+            if gradients[i] is not None and now[8 * k : 8 * k + 8] != known[8 * k : 8 * k + 8]
+        }
 
     def _release(self, places):
         """Records what the backwards before the first step left of these."""
@@ -195,12 +243,21 @@ class Left:
             if i in places:
                 name, scope = self.names[i][:2]
                 pending.keep.append(digest)
-                pending.put(core.series(BACKWARD, GRADIENT, name, scope, "", "", ""), ctypes.addressof(digest), code, count, shape, None,
-                            DIGESTED)
+                pending.put(
+                    core.series(BACKWARD, GRADIENT, name, scope, "", "", ""),
+                    ctypes.addressof(digest),
+                    code,
+                    count,
+                    shape,
+                    None,
+                    DIGESTED,
+                )
         pending.flush()
 
     def step_begins(self, names, parameters, gradients):
-        """Records the gradients as the optimizer reads them, and what the backward left of those that were written since."""
+        """Records the gradients as the optimizer reads them, and what the backward left of those
+        that were written since.
+        """
         ids = list(map(id, parameters))
         if ids != self.ids:
             self.written.clear()
@@ -210,13 +267,19 @@ class Left:
         apart = self.shown.union(changed)
         if self.first and ids == self.held_of:
             self._release(apart)
-        self.before.record(names, [i for i, gradient in enumerate(gradients) if gradient is not None and i not in apart], gradients)
+        self.before.record(
+            names,
+            [i for i, gradient in enumerate(gradients) if gradient is not None and i not in apart],
+            gradients,
+        )
         self.after.record(names, changed, gradients)
         self.written.update(changed)
 
     def in_step(self, names, gradients):
         """A backward inside of a closure of step(): what it left, as it left it."""
-        self.before.record(names, [i for i, gradient in enumerate(gradients) if gradient is not None], gradients)
+        self.before.record(
+            names, [i for i, gradient in enumerate(gradients) if gradient is not None], gradients
+        )
 
     def step_ends(self):
         self.stepped, self.first, self.held = True, False, []
@@ -227,7 +290,9 @@ class Left:
         return bool(self.rows) and not self.stepped
 
     def backward_begins(self, parameters, gradients):
-        """It adds to gradients: what was written to them since the last one, unless they were set to zero."""
+        """It adds to gradients: what was written to them since the last one, unless they were set
+        to zero.
+        """
         if list(map(id, parameters)) != self.ids:
             return
         changed = [i for i in self.changed(parameters, gradients) if not _is_zero(gradients[i])]
@@ -237,12 +302,19 @@ class Left:
 
 def _plain(gradient):
     """Whether what a backward left of it can be held, and recorded under the same name as later."""
-    return (type(gradient) in tensors._plain and tensors.readable(gradient) and gradient.is_contiguous() and gradient.data_ptr() != 0
-            and gradient.dtype in tensors._codes)
+    return (
+        type(gradient) in tensors._plain
+        and tensors.readable(gradient)
+        and gradient.is_contiguous()
+        and gradient.data_ptr() != 0
+        and gradient.dtype in tensors._codes
+    )
 
 
 def _is_zero(gradient):
-    """Whether it holds zeros only; also where that cannot be read, since to set it to zero is what most jobs do."""
+    """Whether it holds zeros only; also where that cannot be read, since to set it to zero is what
+    most jobs do.
+    """
     memory = tensors.contiguous_bytes(gradient)
     if memory is None:
         return True
@@ -253,9 +325,11 @@ def _is_zero(gradient):
     count = size // ZEROS
     regions, found = (ctypes.c_uint64 * (2 * count or 1))(), (ctypes.c_uint64 * (count or 1))()
     for i in range(count):
-        regions[2 * i: 2 * i + 2] = address + i * ZEROS, ZEROS
+        regions[2 * i : 2 * i + 2] = address + i * ZEROS, ZEROS
     S.lib.quick_digests(regions, count, found)
-    return set(found[:count]) <= set(_zeros) and not any(ctypes.string_at(address + count * ZEROS, rest))
+    return set(found[:count]) <= set(_zeros) and not any(
+        ctypes.string_at(address + count * ZEROS, rest)
+    )
 
 
 def _address_of(data):
@@ -263,7 +337,9 @@ def _address_of(data):
 
 
 def taken(inputs, results):
-    """torch.autograd.grad has made gradients, which the job may assign: they are what a backward left."""
+    """torch.autograd.grad has made gradients, which the job may assign: they are what a backward
+    left.
+    """
     if T.taken is None:
         T.taken = {}
     for tensor, gradient in zip(inputs, results):
@@ -282,7 +358,9 @@ def left_to(optimizer):
 
 
 def not_looked_at(optimizers):
-    """A backward has ended in this thread, which may not read the gradients of these: another one may be in the midst of its own."""
+    """A backward has ended in this thread, which may not read the gradients of these: another one
+    may be in the midst of its own.
+    """
     _backward_in.add(threading.get_ident())
     T.not_looked_at = {id(optimizer) for optimizer in optimizers}
 

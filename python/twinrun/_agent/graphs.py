@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA graphs. While one is captured tensors have no values, and what its replays compute is one call that shows nothing: both
-are counted, and the verdict says so (note `cuda.graph`: replays, and the line that captured first)."""
+"""CUDA graphs. While one is captured tensors have no values, and what its replays compute is one
+call that shows nothing: both are counted, and the verdict says so (note `cuda.graph`: replays, and
+the line that captured first).
+"""
+
 import functools
 
 from . import core, sites
 from .core import S, hook, trim
 
-_line = None    # that captured first
+_line = None  # that captured first
 _replays = 0
 
 

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is handed on between a loader, the models and the losses by lines of the job, where no record shows it.
+"""What is handed on between a loader, the models and the losses by lines of the job, where no
+record shows it.
 
-A batch is recorded when the loader delivers it, and not again when a model gets it; but a line may write to it in between. The
-output of a model is recorded, and not again when a loss gets it; but a line may have made another tensor of it. So what was
-delivered and what models gave out is remembered: object, version counter and a quick digest of some of its bytes. A batch that
-was written to is recorded again where a model gets it. A module without weights of which nobody saw the inputs is noted
-("input.unseen"): what it gives out has no origin in it.
+A batch is recorded when the loader delivers it, and not again when a model gets it; but a line may
+write to it in between. The output of a model is recorded, and not again when a loss gets it; but a
+line may have made another tensor of it. So what was delivered and what models gave out is
+remembered: object, version counter and a quick digest of some of its bytes. A batch that was
+written to is recorded again where a model gets it. A module without weights of which nobody saw the
+inputs is noted ("input.unseen"): what it gives out has no origin in it.
 """
+
 import ctypes
 
 from . import core, refs, tensors, written
 from .core import S, T
 
-PROBE, PROBES = 4096, 16    # bytes of a large tensor that are looked at, in so many places
-OUTPUTS = 64                # remembered
+PROBE, PROBES = 4096, 16  # bytes of a large tensor that are looked at, in so many places
+OUTPUTS = 64  # remembered
 
 _turn = 0
 _noted = set()
@@ -25,18 +28,26 @@ class Seen:
     __slots__ = ("reference", "address", "version", "digests")
 
     def __init__(self, t, probed):
-        self.reference, self.address, self.version = refs.to(t), tensors.address(t), written.version(t)
+        self.reference, self.address, self.version = (
+            refs.to(t),
+            tensors.address(t),
+            written.version(t),
+        )
         self.digests = _probe(t) if probed else None
 
     def unchanged(self, t):
         """Whether t, which is this tensor or a view of it, still holds what was recorded."""
         if written.version(t) != self.version:
             return False
-        return self.digests is None or (tensors.address(t) == self.address and _probe(t, self.digests[0]) == self.digests)
+        return self.digests is None or (
+            tensors.address(t) == self.address and _probe(t, self.digests[0]) == self.digests
+        )
 
 
 def _probe(t, turn=None):
-    """(turn, digests of some of its bytes), of all where it is small; None where it cannot be read where it lies."""
+    """(turn, digests of some of its bytes), of all where it is small; None where it cannot be read
+    where it lies.
+    """
     global _turn
     memory = tensors.contiguous_bytes(t)
     if memory is None:
@@ -49,7 +60,7 @@ def _probe(t, turn=None):
     for i in range(count):
         length = size // count
         first = turn * PROBE * 37 % (length - PROBE) & ~63 if count > 1 else 0
-        regions[2 * i: 2 * i + 2] = address + i * length + first, PROBE if count > 1 else size
+        regions[2 * i : 2 * i + 2] = address + i * length + first, PROBE if count > 1 else size
     S.lib.quick_digests(regions, count, found)
     return turn, found.raw
 
@@ -63,7 +74,10 @@ def gave_out(output):
     """A model has given this out, and it was recorded."""
     found = []
     tensors.walk(output, "", found)
-    T.outputs = [*T.outputs, *(Seen(value, False) for _name, value in found if tensors.is_tensor(value))][-OUTPUTS:]
+    T.outputs = [
+        *T.outputs,
+        *(Seen(value, False) for _name, value in found if tensors.is_tensor(value)),
+    ][-OUTPUTS:]
 
 
 def is_of_batch(t):
@@ -71,7 +85,9 @@ def is_of_batch(t):
 
 
 def of_batch(t):
-    """None for a tensor of no batch; else whether it is as the loader delivered it. What has changed is said once."""
+    """None for a tensor of no batch; else whether it is as the loader delivered it. What has
+    changed is said once.
+    """
     for i, seen in enumerate(T.batch):
         if seen.reference() is t:
             same = seen.unchanged(t)

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of ours inside functions of torch, which stay the functions that they are.
 
-A function that takes the place of another shows: as a frame in tracebacks, warnings, recursion and traces, as another object to
-who compares or looks it up (TorchScript knows `torch.autograd.grad` by its identity). So the function keeps its identity and
-gets another `__code__`: its own source, compiled again with our calls in it, on its own lines. Objects of ours are constants of
-that code, so that no module has a name more.
+A function that takes the place of another shows: as a frame in tracebacks, warnings, recursion and
+traces, as another object to who compares or looks it up (TorchScript knows `torch.autograd.grad` by
+its identity). So the function keeps its identity and gets another `__code__`: its own source,
+compiled again with our calls in it, on its own lines. Objects of ours are constants of that code,
+so that no module has a name more.
 
-Where the source is not what the function was compiled from, nothing is changed, and the caller replaces the function.
+Where the source is not what the function was compiled from, nothing is changed, and the caller
+replaces the function.
 """
+
 import __future__
 import ast
 import linecache
@@ -29,12 +32,14 @@ else:
         SETTRACE(traced_)
 """
 
-MARK = "twinrun:"    # constants that stand for objects of ours until the code is made
+MARK = "twinrun:"  # constants that stand for objects of ours until the code is made
 
 
 class _Switch(set):
-    """True while it has an element, without running a line of Python; false for torch.compile, which looks at the elements of a
-    constant that is a set, and finds none: so what it compiles is the function as it was."""
+    """True while it has an element, without running a line of Python; false for torch.compile,
+    which looks at the elements of a constant that is a set, and finds none: so what it compiles is
+    the function as it was.
+    """
 
     def __iter__(self):
         return iter(())
@@ -44,14 +49,16 @@ _switch = _Switch([True])
 
 
 def _parsed(function):
-    """(imports of the file that the function is from, its definition) as syntax trees, with the file's line numbers."""
+    """(imports of the file that the function is from, its definition) as syntax trees, with the
+    file's line numbers.
+    """
     code = function.__code__
     lines = linecache.getlines(code.co_filename)
     tree = ast.parse("".join(lines))
     imports, found = [], None
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imports.append(node)    # CPython calls methods of imported names in a way of its own
+            imports.append(node)  # CPython calls methods of imported names in a way of its own
         elif isinstance(node, ast.FunctionDef) and node.name == code.co_name:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             found = node if first == code.co_firstlineno else found
@@ -62,23 +69,38 @@ def _parsed(function):
 def _compiled(imports, node, like):
     """The code of a function definition, compiled as that of `like` was."""
     future = like.co_flags & __future__.annotations.compiler_flag
-    module = ast.Module(body=[n for n in imports if getattr(n, "module", "") != "__future__"] + [node], type_ignores=[])
+    module = ast.Module(
+        body=[n for n in imports if getattr(n, "module", "") != "__future__"] + [node],
+        type_ignores=[],
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = compile(module, like.co_filename, "exec", flags=future, dont_inherit=True)
-    return next(c for c in whole.co_consts if isinstance(c, types.CodeType) and c.co_name == like.co_name)
+    return next(
+        c for c in whole.co_consts if isinstance(c, types.CodeType) and c.co_name == like.co_name
+    )
 
 
 def _alike(a, b):
     """Whether two codes do the same."""
-    return (a.co_code == b.co_code and a.co_names == b.co_names and a.co_varnames == b.co_varnames
-            and len(a.co_consts) == len(b.co_consts)
-            and all(_alike(x, y) if isinstance(x, types.CodeType) and isinstance(y, types.CodeType) else type(x) is type(y) and x == y
-                    for x, y in zip(a.co_consts, b.co_consts)))
+    return (
+        a.co_code == b.co_code
+        and a.co_names == b.co_names
+        and a.co_varnames == b.co_varnames
+        and len(a.co_consts) == len(b.co_consts)
+        and all(
+            _alike(x, y)
+            if isinstance(x, types.CodeType) and isinstance(y, types.CodeType)
+            else type(x) is type(y) and x == y
+            for x, y in zip(a.co_consts, b.co_consts)
+        )
+    )
 
 
 class _Fill(ast.NodeTransformer):
-    """Names of a template: ALL_CAPITALS stand for objects of ours, those with a final underscore for variables of ours."""
+    """Names of a template: ALL_CAPITALS stand for objects of ours, those with a final underscore
+    for variables of ours.
+    """
 
     def visit_Name(self, node):
         if node.id.isupper():
@@ -89,7 +111,9 @@ class _Fill(ast.NodeTransformer):
 
 
 class _Returns(ast.NodeTransformer):
-    """Puts statements before each `return` of the function itself; what it returns is `result_` there."""
+    """Puts statements before each `return` of the function itself; what it returns is `result_`
+    there.
+    """
 
     def __init__(self, statements):
         self.statements = statements
@@ -126,7 +150,10 @@ def _placed(statement, at):
 
 
 def _with_objects(code, objects):
-    consts = tuple(objects[c[len(MARK):]] if isinstance(c, str) and c.startswith(MARK) else c for c in code.co_consts)
+    consts = tuple(
+        objects[c[len(MARK) :]] if isinstance(c, str) and c.startswith(MARK) else c
+        for c in code.co_consts
+    )
     return code.replace(co_consts=consts)
 
 
@@ -148,7 +175,8 @@ def quietly(statement, indent=0):
 
 
 def put_into(function, around, leaving, objects):
-    """Gives a function a code with `around`, text in which `BODY` stands for its own statements, and `leaving` before each return.
+    """Gives a function a code with `around`, text in which `BODY` stands for its own statements,
+    and `leaving` before each return.
 
     Returns whether that was possible. objects: what the names in capitals stand for.
     """
@@ -172,7 +200,11 @@ def put_into(function, around, leaving, objects):
     def filled(statements):
         found = []
         for s in statements:
-            if isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) and s.value.value in (MARK + "BODY", MARK + "PLAIN"):
+            if (
+                isinstance(s, ast.Expr)
+                and isinstance(s.value, ast.Constant)
+                and s.value.value in (MARK + "BODY", MARK + "PLAIN")
+            ):
                 body = [_copy(part) for part in own]
                 if s.value.value == MARK + "BODY":
                     body = [_Returns(leave).visit(part) for part in body]
@@ -193,4 +225,3 @@ def put_into(function, around, leaving, objects):
         made = made.replace(co_qualname=code.co_qualname)
     function.__code__ = made.replace(co_firstlineno=code.co_firstlineno)
     return True
-

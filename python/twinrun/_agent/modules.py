@@ -1,25 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Module calls: first weights, inputs and outputs of roots, outputs of all modules at level `modules`, losses.
+"""Module calls: first weights, inputs and outputs of roots, outputs of all modules at level
+`modules`, losses.
 
-`Module.__call__` gets our calls into its own code (inplace.py), no hooks: global forward hooks change the path of every call,
-show in tracebacks, and make torch.compile warn. Where that is not possible it is replaced by a function of the same name, which
-leaves no frame of ours in a traceback (Python 3.11 and newer).
-Backward hooks on modules are never set: they break code with in-place operations.
+`Module.__call__` gets our calls into its own code (inplace.py), no hooks: global forward hooks
+change the path of every call, show in tracebacks, and make torch.compile warn. Where that is not
+possible it is replaced by a function of the same name, which leaves no frame of ours in a traceback
+(Python 3.11 and newer). Backward hooks on modules are never set: they break code with in-place
+operations.
 """
+
 import functools
 import sys
 
-from . import core, distributed, faults, gradients, handed, inplace, naming, optim, refs, rng, sites, steps, tensors, written
+from . import (
+    core,
+    distributed,
+    faults,
+    gradients,
+    handed,
+    inplace,
+    naming,
+    optim,
+    refs,
+    rng,
+    sites,
+    steps,
+    tensors,
+    written,
+)
 from .core import S, T, hook, trim
 from .native import ACTIVATION, BATCH, DATA, FORWARD, IN, LOSS, RECOMPUTED, SKETCH, STATS, TENSORS
 
 # These draw by themselves: their name is worth two looks at the generators at every level.
-_DRAWING = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU", "DropPath",
-            "StochasticDepth"}
+_DRAWING = {
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "AlphaDropout",
+    "FeatureAlphaDropout",
+    "RReLU",
+    "DropPath",
+    "StochasticDepth",
+}
 
 _torch = None
-last_loss = None       # (weak) the output of the last loss module: `backward` usually starts from it
-_paths = {}            # id(module) -> path inside its root, for the root being called
+# (weak) the output of the last loss module: `backward` usually starts from it
+last_loss = None
+_paths = {}  # id(module) -> path inside its root, for the root being called
 
 
 def _observable():
@@ -37,6 +65,7 @@ def _observable():
 
 # ---------------------------------------------------------------- roots
 
+
 def announce(root):
     """Weights and buffers that have not been seen yet, as they are now."""
     fresh = naming.learn(root)
@@ -53,7 +82,9 @@ def announce(root):
 
 
 def _is_computed(tensor):
-    """Whether autograd knows an operation that made it: then it is no data. Of others nobody knows."""
+    """Whether autograd knows an operation that made it: then it is no data. Of others
+    nobody knows.
+    """
     try:
         return bool(tensor.requires_grad) and not tensor.is_leaf
     except (AttributeError, RuntimeError) as error:  # a view whose graph autograd refuses to make
@@ -64,7 +95,12 @@ def _is_computed(tensor):
 def _inputs(root, args, kwargs):
     """What a model is given, but for what the loader delivered and was recorded then."""
     one = not kwargs and len(args) == 1 and type(args[0]) in tensors._plain
-    if one and core.on_main_thread() and not handed.is_of_batch(args[0]) and not _is_computed(args[0]):
+    if (
+        one
+        and core.on_main_thread()
+        and not handed.is_of_batch(args[0])
+        and not _is_computed(args[0])
+    ):
         root.show(0, DATA, BATCH, "input[0]", args[0], T.site)
         core.saw("batch")
         return
@@ -81,7 +117,16 @@ def _inputs(root, args, kwargs):
     for name, tensor in found:
         as_delivered = handed.of_batch(tensor)
         if as_delivered is None:
-            tensors.add_any(pending, DATA, IN if _is_computed(tensor) else BATCH, name, tensor, root.label, root.op, T.site)
+            tensors.add_any(
+                pending,
+                DATA,
+                IN if _is_computed(tensor) else BATCH,
+                name,
+                tensor,
+                root.label,
+                root.op,
+                T.site,
+            )
         elif not as_delivered:
             tensors.add_any(pending, DATA, IN, name, tensor, root.label, "written", T.site)
     if any(value is not None for value in values):
@@ -155,7 +200,16 @@ def _loss(root, output):
     found, pending = [], tensors.pending()
     tensors.walk(output, "loss", found)
     for name, tensor in found:
-        pending.add(FORWARD, LOSS, name, tensor, root.label, root.op, T.site, flags=STATS | SKETCH | _recomputed())
+        pending.add(
+            FORWARD,
+            LOSS,
+            name,
+            tensor,
+            root.label,
+            root.op,
+            T.site,
+            flags=STATS | SKETCH | _recomputed(),
+        )
     if found:
         pending.flush()
         core.saw("loss")
@@ -179,6 +233,7 @@ def _outputs(name, scope, op, output, site=None):
 
 # ---------------------------------------------------------------- modules below the root
 
+
 def path_of(root, module):
     """The module's path inside the root; its class name when it is not registered there."""
     found = _paths.get(id(module))
@@ -190,7 +245,11 @@ def path_of(root, module):
     for path, inner in naming._tree(whole, "", set()):
         _paths[id(inner)] = (root, path, refs.to(inner))
     found = _paths.get(id(module))
-    return found[1] if found is not None and found[2]() is module and found[0] is root else type(module).__name__
+    return (
+        found[1]
+        if found is not None and found[2]() is module and found[0] is root
+        else type(module).__name__
+    )
 
 
 @hook
@@ -226,6 +285,7 @@ def _abandon(root, entered):
 
 
 # ---------------------------------------------------------------- the call
+
 
 def _replace(original):
     drawing, state, local = _DRAWING, S, T
@@ -277,8 +337,11 @@ if switch_:
         raise
 else:
     PLAIN
-""" % (inplace.quietly("root_ = LOCAL.root = ENTER(self, args, kwargs)", 12), inplace.quietly("entered_ = INNER(self)", 12),
-       inplace.quietly("ABANDON(root_, entered_)", 12))
+""" % (
+    inplace.quietly("root_ = LOCAL.root = ENTER(self, args, kwargs)", 12),
+    inplace.quietly("entered_ = INNER(self)", 12),
+    inplace.quietly("ABANDON(root_, entered_)", 12),
+)
 LEAVING = """
 inside_ = False
 LOCAL.depth -= 1
@@ -287,7 +350,10 @@ if root_ is not None:
     LOCAL.root = None
 elif entered_:
     %s
-""" % (inplace.quietly("LEAVE(root_, self, result_)", 4), inplace.quietly("INNER_LEAVE(self, result_)", 4))
+""" % (
+    inplace.quietly("LEAVE(root_, self, result_)", 4),
+    inplace.quietly("INNER_LEAVE(self, result_)", 4),
+)
 
 
 def arm(torch):
@@ -295,12 +361,23 @@ def arm(torch):
     _torch = torch
     module = torch.nn.Module
     call = getattr(module, "_wrapped_call_impl", None)
-    objects = {"STATE": S, "LOCAL": T, "TYPE": type, "DRAWING": _DRAWING, "ENTER": _root_enter, "LEAVE": _root_leave,
-               "INNER": _inner_enter, "INNER_LEAVE": _inner_leave, "ABANDON": _abandon}
+    objects = {
+        "STATE": S,
+        "LOCAL": T,
+        "TYPE": type,
+        "DRAWING": _DRAWING,
+        "ENTER": _root_enter,
+        "LEAVE": _root_leave,
+        "INNER": _inner_enter,
+        "INNER_LEAVE": _inner_leave,
+        "ABANDON": _abandon,
+    }
     if call is module.__call__ and inplace.put_into(call, AROUND, LEAVING, objects):
         S.armed.append("module calls")
         return [_abandon]
-    if module.__call__ is not getattr(module, "_wrapped_call_impl", module.__call__) and not hasattr(module, "_call_impl"):
+    if module.__call__ is not getattr(
+        module, "_wrapped_call_impl", module.__call__
+    ) and not hasattr(module, "_call_impl"):
         S.unarmed.append("module calls (this torch has none that can be replaced)")
         return []
     replaced = _replace(module.__call__)

@@ -1,26 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that are equal in every run: labels of roots, optimizers and loaders; parameters by their path in their root."""
+"""Names that are equal in every run: labels of roots, optimizers and loaders; parameters by their
+path in their root.
+"""
+
 from . import refs, tensors
 from .core import S
 
 # A root that only wraps the job's model goes by the model's name.
-_WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "FullyShardedDataParallel": "module",
-             "OptimizedModule": "_orig_mod", "ExactDDP": "module"}
+_WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "FullyShardedDataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+    "ExactDDP": "module",
+}
 
 
 def class_name(thing):
     """The class as the job named it: fully_shard() puts a class FSDPNet before the job's Net."""
     cls = type(thing)
-    if cls.__name__.startswith("FSDP") and any(base.__name__ == "FSDPModule" for base in cls.__bases__):
-        return cls.__name__[len("FSDP"):]
+    if cls.__name__.startswith("FSDP") and any(
+        base.__name__ == "FSDPModule" for base in cls.__bases__
+    ):
+        return cls.__name__[len("FSDP") :]
     return cls.__name__
 
 
 class Labels:
-    """`Name`, `Name#2`, ... for the objects of one sort that live at one time; a label is free again when its owner dies."""
+    """`Name`, `Name#2`, ... for the objects of one sort that live at one time; a label is free
+    again when its owner dies.
+    """
 
     def __init__(self):
-        self.taken = {}    # id(object) -> (weak reference, label)
+        self.taken = {}  # id(object) -> (weak reference, label)
         self.numbers = {}  # name -> numbers in use
 
     def of(self, thing):
@@ -48,8 +60,19 @@ class Labels:
 class Root:
     """A module that was called from outside of every other one."""
 
-    __slots__ = ("reference", "label", "op", "stateless", "loss", "announced", "parameters", "buffers", "buffer_marks",
-                 "watches", "_shown")
+    __slots__ = (
+        "reference",
+        "label",
+        "op",
+        "stateless",
+        "loss",
+        "announced",
+        "parameters",
+        "buffers",
+        "buffer_marks",
+        "watches",
+        "_shown",
+    )
 
     def __init__(self, module, label, stateless):
         key = id(module)
@@ -59,27 +82,32 @@ class Root:
         self.stateless = stateless
         self.loss = self.op.endswith("Loss") or self.op == "Loss"
         self.announced = False
-        self.parameters = []    # (name, weak reference, class of the owner)
+        self.parameters = []  # (name, weak reference, class of the owner)
         self.buffers = []
         self.buffer_marks = {}
-        self.watches = ()       # written.Watch of its weights and of its buffers
+        self.watches = ()  # written.Watch of its weights and of its buffers
         self._shown = [{}, {}]
 
     def show(self, way, phase, kind, name, tensor, site):
-        """Records its one input (way 0) or output (1), with a table for each place that calls it."""
+        """Records its one input (way 0) or output (1), with a table for each place that
+        calls it.
+        """
         found = self._shown[way].get(site)
         if found is None:
             if len(self._shown[way]) >= 64:
                 self._shown[way].clear()
-            found = self._shown[way][site] = tensors.Table(phase, kind), [(name, self.label, self.op, site)]
+            found = self._shown[way][site] = (
+                tensors.Table(phase, kind),
+                [(name, self.label, self.op, site)],
+            )
         found[0].record(found[1], (tensor,))
 
 
-roots = {}          # id(unwrapped module) -> Root
+roots = {}  # id(unwrapped module) -> Root
 root_labels = Labels()
 optimizer_labels = Labels()
 loader_labels = Labels()
-_parameters = {}    # id(parameter) -> (weak reference, name, root label, class of the owner)
+_parameters = {}  # id(parameter) -> (weak reference, name, root label, class of the owner)
 
 
 def _of(module, name):
@@ -113,7 +141,11 @@ def _tree(module, prefix, seen):
 
 def _stateless(module):
     for _path, inner in _tree(module, "", set()):
-        if any(t is not None for table in ("_parameters", "_buffers") for t in _of(inner, table).values()):
+        if any(
+            t is not None
+            for table in ("_parameters", "_buffers")
+            for t in _of(inner, table).values()
+        ):
             return False
     return True
 
@@ -146,7 +178,8 @@ def _forget(key, root):
 
 
 def learn(root):
-    """Lists the root's parameters and buffers; returns those not known before as (name, tensor, class of the owner).
+    """Lists the root's parameters and buffers; returns those not known before as (name, tensor,
+    class of the owner).
 
     None while a lazy module has not made them yet.
     """
@@ -156,7 +189,10 @@ def learn(root):
     fresh, parameters, buffers, seen = [], [], [], set()
     for path, inner in _tree(module, "", set()):
         owner = class_name(inner)
-        for kind, mapping in ((parameters, _of(inner, "_parameters")), (buffers, _of(inner, "_buffers"))):
+        for kind, mapping in (
+            (parameters, _of(inner, "_parameters")),
+            (buffers, _of(inner, "_buffers")),
+        ):
             for name, tensor in mapping.items():
                 if tensor is None or id(tensor) in seen or not tensors.is_tensor(tensor):
                     continue
@@ -182,7 +218,9 @@ def parameter(tensor):
 
 
 def give(tensor, name, label):
-    """Names a tensor that belongs to no root (a leaf of raw tensor code, a parameter given to an optimizer only)."""
+    """Names a tensor that belongs to no root (a leaf of raw tensor code, a parameter given to an
+    optimizer only).
+    """
     if len(_parameters) > 1 << 18:
         for key in [k for k, v in _parameters.items() if v[0]() is None]:
             del _parameters[key]

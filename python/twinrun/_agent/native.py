@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library libtwinrun.so, called through ctypes (agents/common/agent.h), and the numbers it shares with us."""
+"""The library libtwinrun.so, called through ctypes (agents/common/agent.h), and the numbers it
+shares with us.
+"""
+
 import ctypes
 import os
 import struct
@@ -7,20 +10,75 @@ import struct
 ABI = 1
 
 # enum twin_phase, enum twin_kind (include/twin/trace.h)
-DATA, RNG, INIT, FORWARD, BACKWARD, COLLECTIVE, OPTIMIZER, CHECKPOINT, ENVIRONMENT, KERNEL, OUTPUT = range(1, 12)
-(BATCH, INDICES, STATE, WEIGHT, ACTIVATION, GRADIENT_LOCAL, GRADIENT, MOMENT, LOSS, IN, OUT, MATCH, ORDER, FILE, LINE, VALUE,
- HYPER) = range(1, 18)
+(
+    DATA,
+    RNG,
+    INIT,
+    FORWARD,
+    BACKWARD,
+    COLLECTIVE,
+    OPTIMIZER,
+    CHECKPOINT,
+    ENVIRONMENT,
+    KERNEL,
+    OUTPUT,
+) = range(1, 12)
+(
+    BATCH,
+    INDICES,
+    STATE,
+    WEIGHT,
+    ACTIVATION,
+    GRADIENT_LOCAL,
+    GRADIENT,
+    MOMENT,
+    LOSS,
+    IN,
+    OUT,
+    MATCH,
+    ORDER,
+    FILE,
+    LINE,
+    VALUE,
+    HYPER,
+) = range(1, 18)
 
 # enum twin_dtype (include/twin/fingerprint.h)
-BYTES, U8, I8, BOOL, U16, I16, F16, BF16, U32, I32, F32, U64, I64, F64, C64, C128, F8_E4M3FN, F8_E5M2 = range(18)
+(
+    BYTES,
+    U8,
+    I8,
+    BOOL,
+    U16,
+    I16,
+    F16,
+    BF16,
+    U32,
+    I32,
+    F32,
+    U64,
+    I64,
+    F64,
+    C64,
+    C128,
+    F8_E4M3FN,
+    F8_E5M2,
+) = range(18)
 
 # TW_ITEM_*, and TWIN_REC_* << 8
 STATS, SKETCH, DIGESTED, DEVICE = 1, 2, 4, 8
-OFFSET, RECOMPUTED, UNOBSERVED, UNORDERED, PART = (1 << 2) << 8, (1 << 5) << 8, (1 << 6) << 8, (1 << 7) << 8, (1 << 8) << 8
+OFFSET, RECOMPUTED, UNOBSERVED, UNORDERED, PART = (
+    (1 << 2) << 8,
+    (1 << 5) << 8,
+    (1 << 6) << 8,
+    (1 << 7) << 8,
+    (1 << 8) << 8,
+)
 
 STEPS, TENSORS, MODULES, OPS = range(4)  # enum tw_agent_level
 
-# struct tw_agent_item: data, shape, strides, count, global_offset, series, layout, flags, dtype, ndim, link
+# struct tw_agent_item: data, shape, strides, count, global_offset, series, layout, flags, dtype,
+# ndim, link
 ITEM = struct.Struct("=QQQQQIIIHHQ")
 ITEM_BYTES = 64
 POINTER_AT, LINK_AT, FLAGS_AT = 0, 56, 48
@@ -29,7 +87,14 @@ pack_pointer = struct.Struct("=Q").pack_into
 pack_flags = struct.Struct("=I").pack_into
 
 _u32, _u64, _i32, _int, _size, _ptr, _str = (
-    ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p)
+    ctypes.c_uint32,
+    ctypes.c_uint64,
+    ctypes.c_int32,
+    ctypes.c_int,
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+)
 
 _SIGNATURES = {
     "abi": (_int, []),
@@ -67,8 +132,9 @@ _SIGNATURES = {
 class Library:
     """The functions of libtwinrun.so as attributes, without their prefix `tw_agent_`.
 
-    They are called with the interpreter lock held: a call takes less than handing the lock over. `records_long` and
-    its like do without the lock, for arrays whose digest takes long enough to let other threads run.
+    They are called with the interpreter lock held: a call takes less than handing the lock over.
+    `records_long` and its like do without the lock, for arrays whose digest takes long enough to
+    let other threads run.
     """
 
     def __init__(self, path):
@@ -83,7 +149,10 @@ class Library:
             function.restype, function.argtypes = _SIGNATURES[name]
             setattr(self, name + "_long", function)
         if self.abi() != ABI:
-            raise OSError("%s speaks version %d of the agent interface, %d was expected" % (path, self.abi(), ABI))
+            raise OSError(
+                "%s speaks version %d of the agent interface, %d was expected"
+                % (path, self.abi(), ABI)
+            )
 
 
 _library = None
@@ -123,7 +192,8 @@ class Items:
     def _allocate(self, capacity):
         buffer = bytearray(ITEM_BYTES * capacity)
         address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
-        self.capacity, self.buffer, self.address = capacity, buffer, address    # all or, when a signal comes, none
+        # all or, when a signal comes, none
+        self.capacity, self.buffer, self.address = capacity, buffer, address
 
     def grow(self):
         old = self.buffer
@@ -131,7 +201,7 @@ class Items:
         self.buffer[: len(old)] = old
 
     def add_flags(self, index, flags):
-        before, = struct.unpack_from("=I", self.buffer, index * ITEM_BYTES + FLAGS_AT)
+        (before,) = struct.unpack_from("=I", self.buffer, index * ITEM_BYTES + FLAGS_AT)
         pack_flags(self.buffer, index * ITEM_BYTES + FLAGS_AT, before | flags)
 
     def link(self, index):

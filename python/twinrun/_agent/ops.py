@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operation level: every operation with its inputs before, its outputs after, its module and source line.
+"""Operation level: every operation with its inputs before, its outputs after, its module and source
+line.
 
-A TorchDispatchMode at the bottom of the stack of modes, entered once per thread before the job can enter its own, so that no
-exit of the job's ever takes ours off. It sees operations below autograd, the backward ones included; those carry the source
-line of the forward operation whose autograd node runs, found by the node's sequence number.
+A TorchDispatchMode at the bottom of the stack of modes, entered once per thread before the job can
+enter its own, so that no exit of the job's ever takes ours off. It sees operations below autograd,
+the backward ones included; those carry the source line of the forward operation whose autograd node
+runs, found by the node's sequence number.
 """
+
 import functools
 import threading
 
@@ -12,55 +15,136 @@ from . import core, opaque, replay, sites, tensors
 from .core import S, T, hook, trim
 from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
 
-NODES = 1 << 20         # forward operations remembered for their backward
+NODES = 1 << 20  # forward operations remembered for their backward
 
 _torch = None
-_forward = {}           # autograd sequence number -> (scope, site), of this step and the last
-_described = {}         # operation -> Described
-_counts = {}            # (operation, scope, role) -> occurrences in this step
-_listed = {}            # operation that PyTorch lists as nondeterministic -> calls
+_forward = {}  # autograd sequence number -> (scope, site), of this step and the last
+_described = {}  # operation -> Described
+_counts = {}  # (operation, scope, role) -> occurrences in this step
+_listed = {}  # operation that PyTorch lists as nondeterministic -> calls
 
-# torch.use_deterministic_algorithms, "will throw a RuntimeError" and "will act deterministically": what is listed for CPU
-# and CUDA, and for CUDA only.
-_LISTED = {"put_", "index_put_", "_index_put_impl_", "scatter_reduce_", "scatter_reduce", "resize_", "bincount"}
+# torch.use_deterministic_algorithms, "will throw a RuntimeError" and "will act deterministically":
+# what is listed for CPU and CUDA, and for CUDA only.
+_LISTED = {
+    "put_",
+    "index_put_",
+    "_index_put_impl_",
+    "scatter_reduce_",
+    "scatter_reduce",
+    "resize_",
+    "bincount",
+}
 _LISTED_CUDA = {
-    "index_add_", "index_add", "index_copy_", "index_copy", "scatter_add_", "scatter_add", "scatter_", "scatter", "gather",
-    "cumsum", "histc", "kthvalue", "median", "nanmedian", "embedding_dense_backward", "_embedding_bag_dense_backward",
-    "avg_pool3d_backward", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", "max_pool3d_with_indices_backward",
-    "adaptive_max_pool2d_backward", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward", "max_unpool2d",
-    "max_unpool3d", "upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward",
-    "upsample_trilinear3d_backward", "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward",
-    "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward", "nll_loss2d_forward",
-    "_ctc_loss_backward", "grid_sampler_2d_backward", "grid_sampler_3d_backward", "grid_sampler_2d", "repeat_interleave",
+    "index_add_",
+    "index_add",
+    "index_copy_",
+    "index_copy",
+    "scatter_add_",
+    "scatter_add",
+    "scatter_",
+    "scatter",
+    "gather",
+    "cumsum",
+    "histc",
+    "kthvalue",
+    "median",
+    "nanmedian",
+    "embedding_dense_backward",
+    "_embedding_bag_dense_backward",
+    "avg_pool3d_backward",
+    "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d_backward",
+    "max_pool3d_with_indices_backward",
+    "adaptive_max_pool2d_backward",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d_backward",
+    "max_unpool2d",
+    "max_unpool3d",
+    "upsample_linear1d_backward",
+    "upsample_bilinear2d_backward",
+    "upsample_bicubic2d_backward",
+    "upsample_trilinear3d_backward",
+    "reflection_pad1d_backward",
+    "reflection_pad2d_backward",
+    "reflection_pad3d_backward",
+    "replication_pad1d_backward",
+    "replication_pad2d_backward",
+    "replication_pad3d_backward",
+    "nll_loss2d_forward",
+    "_ctc_loss_backward",
+    "grid_sampler_2d_backward",
+    "grid_sampler_3d_backward",
+    "grid_sampler_2d",
+    "repeat_interleave",
 }
 
 
-# What these find in their first argument means nothing, uninitialised memory as often as not: they only write it. The same
-# holds for the buffers that a collective receives into.
-_OVERWRITING = {"bernoulli_", "normal_", "uniform_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_", "fill_",
-                "zero_", "copy_", "_foreach_copy_", "_foreach_zero_", "recv_", "recv_any_source_"}
+# What these find in their first argument means nothing, uninitialised memory as often as not: they
+# only write it. The same holds for the buffers that a collective receives into.
+_OVERWRITING = {
+    "bernoulli_",
+    "normal_",
+    "uniform_",
+    "random_",
+    "exponential_",
+    "geometric_",
+    "cauchy_",
+    "log_normal_",
+    "fill_",
+    "zero_",
+    "copy_",
+    "_foreach_copy_",
+    "_foreach_zero_",
+    "recv_",
+    "recv_any_source_",
+}
 
 
 class Described:
     """What an operation's schema says."""
 
-    __slots__ = ("name", "skip", "writes", "ignored", "ignored_names", "seeded", "collective", "short", "schema")
+    __slots__ = (
+        "name",
+        "skip",
+        "writes",
+        "ignored",
+        "ignored_names",
+        "seeded",
+        "collective",
+        "short",
+        "schema",
+    )
 
     def __init__(self, operation):
         schema = operation._schema
         self.name, self.schema = schema.name, schema
         self.short = schema.name.split("::")[-1]
         returns = [r.alias_info for r in schema.returns]
-        written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        written = [
+            a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
+        ]
         view = bool(returns) and all(r is not None and not r.is_write for r in returns)
         # Uninitialised memory has no value yet; a view has none of its own.
-        fresh = self.short.startswith(("empty", "new_empty", "_empty", "lift", "_to_cpu_", "is_same_size", "set_", "resize_"))
-        self.skip = view or fresh or schema.name.startswith(("prim::", "profiler::")) or self.short == "detach"
+        fresh = self.short.startswith(
+            ("empty", "new_empty", "_empty", "lift", "_to_cpu_", "is_same_size", "set_", "resize_")
+        )
+        self.skip = (
+            view
+            or fresh
+            or schema.name.startswith(("prim::", "profiler::"))
+            or self.short == "detach"
+        )
         self.writes = [(i, a.name) for i, a in enumerate(schema.arguments) if a.name in written]
-        self.ignored_names = {a.name for a in schema.arguments if a.kwarg_only and a.name in written}
-        self.collective = schema.name.startswith(("c10d::", "_c10d_functional", "c10d_functional")) and "wait" not in self.short
+        self.ignored_names = {
+            a.name for a in schema.arguments if a.kwarg_only and a.name in written
+        }
+        self.collective = (
+            schema.name.startswith(("c10d::", "_c10d_functional", "c10d_functional"))
+            and "wait" not in self.short
+        )
         first = schema.arguments[0].name if schema.arguments else ""
-        self.ignored = self.short in _OVERWRITING or self.collective and first.startswith("output")  # schemas mark no writes
+        # schemas mark no writes
+        self.ignored = self.short in _OVERWRITING or self.collective and first.startswith("output")
         tags = getattr(operation, "tags", ())
         tag = getattr(getattr(_torch, "Tag", None), "nondeterministic_seeded", None)
         self.seeded = tag is not None and tag in tags
@@ -82,7 +166,7 @@ def _flat(value, found):
     return found
 
 
-_PLAIN = (bool, int, float, complex, str)    # arguments that are numbers or words
+_PLAIN = (bool, int, float, complex, str)  # arguments that are numbers or words
 
 
 def _plain(value, found):
@@ -103,7 +187,9 @@ def outputs(described, args, kwargs, result):
     """What an operation made, in order: its results, then what it wrote to."""
     values = _flat(opaque.outputs(described.name, result), [])
     known = {id(t) for t in values}
-    for t in _flat([args[i] if i < len(args) else kwargs.get(name) for i, name in described.writes], []):
+    for t in _flat(
+        [args[i] if i < len(args) else kwargs.get(name) for i, name in described.writes], []
+    ):
         if id(t) not in known:
             known.add(id(t))
             values.append(t)
@@ -116,7 +202,9 @@ def _place():
     if task is not None and task() != -1:
         node = _torch._C._current_autograd_node()
         known = _forward.get(node._sequence_nr()) if node is not None else None
-        return ("backward:" + known[0], known[1]) if known is not None else ("backward", sites.user())
+        return (
+            ("backward:" + known[0], known[1]) if known is not None else ("backward", sites.user())
+        )
     path = T.path
     if path:
         scope = path[-1]
@@ -138,7 +226,11 @@ def _generator(values, kwargs):
     generator = kwargs.get("generator")
     if generator is None:
         cuda = [t for t in values if t.device.type == "cuda"]
-        generator = _torch.cuda.default_generators[cuda[0].device.index] if cuda else _torch.default_generator
+        generator = (
+            _torch.cuda.default_generators[cuda[0].device.index]
+            if cuda
+            else _torch.default_generator
+        )
     return generator.get_state()
 
 
@@ -166,13 +258,33 @@ def _before(operation, args, kwargs):
     plain = _plain(list(args) + [[name, kwargs[name]] for name in sorted(kwargs)], [])
     pending = tensors.pending()
     for i, t in enumerate(values):
-        pending.add(KERNEL, IN, "%s.in%d" % (described.name, i), t, call.scope, described.name, call.site, STATS | SKETCH)
+        pending.add(
+            KERNEL,
+            IN,
+            "%s.in%d" % (described.name, i),
+            t,
+            call.scope,
+            described.name,
+            call.site,
+            STATS | SKETCH,
+        )
     if any(value is not None and value != "tensor" for value in plain):
-        number = core.series(KERNEL, IN, described.name + ".arguments", call.scope, described.name, call.site)
+        number = core.series(
+            KERNEL, IN, described.name + ".arguments", call.scope, described.name, call.site
+        )
         pending.add_bytes(number, tensors.plain_bytes(plain))
     if described.seeded:
         state = _generator(values, kwargs)  # held until the flush: it is read there
-        pending.add(KERNEL, IN, described.name + ".generator", state, call.scope, described.name, call.site, 0)
+        pending.add(
+            KERNEL,
+            IN,
+            described.name + ".generator",
+            state,
+            call.scope,
+            described.name,
+            call.site,
+            0,
+        )
     call.links = pending.flush(links=()) or ()
     call.args, call.kwargs = args, kwargs
     call.kept = replay.wanted(described.name, call.scope, call.occurrence)
@@ -190,7 +302,16 @@ def _after(call, result):
     values = outputs(described, call.args, call.kwargs, result)
     pending = tensors.pending()
     for i, t in enumerate(values):
-        pending.add(KERNEL, OUT, "%s.out%d" % (described.name, i), t, call.scope, described.name, call.site, STATS | SKETCH)
+        pending.add(
+            KERNEL,
+            OUT,
+            "%s.out%d" % (described.name, i),
+            t,
+            call.scope,
+            described.name,
+            call.site,
+            STATS | SKETCH,
+        )
     pending.flush(links=call.links)
     if call.kept:
         call.kept.finish(values)
@@ -210,7 +331,9 @@ def _mode(torch):
     state, local = S, T
 
     class Operations(TorchDispatchMode):
-        """Entered below every mode of the job; lets everything pass while no operation is to be recorded."""
+        """Entered below every mode of the job; lets everything pass while no operation is to be
+        recorded.
+        """
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
@@ -245,7 +368,9 @@ def _next_step():
 
 def _at_exit():
     if _listed:
-        core.note("nondeterministic_ops", "\n".join("%s %d" % pair for pair in sorted(_listed.items())))
+        core.note(
+            "nondeterministic_ops", "\n".join("%s %d" % pair for pair in sorted(_listed.items()))
+        )
 
 
 def _follow_threads(mode):
@@ -274,5 +399,3 @@ def arm(torch):
     S.on_exit.append(_at_exit)
     S.armed.append("operations")
     return []
-
-

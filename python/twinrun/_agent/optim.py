@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers: gradients and hyperparameters as step() finds them, weights and moments as it leaves them.
+"""Optimizers: gradients and hyperparameters as step() finds them, weights and moments as it leaves
+them.
 
-By torch's global step hooks; where they do not exist (before 2.0), by the per-class wrapper that Optimizer sets up itself.
+By torch's global step hooks; where they do not exist (before 2.0), by the per-class wrapper that
+Optimizer sets up itself.
 
-Every record of the optimizer is independent of the step's number, so that a resumed run, which counts from 0 again, can be
-compared with the one it continues. Gradients are whole. Large weights and moments are recorded in parts that take turns (parts.py);
-whose turn it is, the optimizer's own count of steps says where it keeps one, which a resumed run restores. All parts are
-recorded in the first steps of a process, in the last one that `--steps` lets pass, beside a checkpoint, and at the end.
+Every record of the optimizer is independent of the step's number, so that a resumed run, which
+counts from 0 again, can be compared with the one it continues. Gradients are whole. Large weights
+and moments are recorded in parts that take turns (parts.py); whose turn it is, the optimizer's own
+count of steps says where it keeps one, which a resumed run restores. All parts are recorded in the
+first steps of a process, in the last one that `--steps` lets pass, beside a checkpoint, and at the
+end.
 """
+
 import functools
 import os
 import sys
@@ -15,16 +20,44 @@ import threading
 from array import array
 from time import perf_counter_ns
 
-from . import core, device, facts, faults, gradients, naming, parts, refs, rng, steps, tensors, trainers, written
+from . import (
+    core,
+    device,
+    facts,
+    faults,
+    gradients,
+    naming,
+    parts,
+    refs,
+    rng,
+    steps,
+    tensors,
+    trainers,
+    written,
+)
 from .core import S, T, hook
-from .native import (CHECKPOINT, F64, HYPER, INIT, ITEM_BYTES, MOMENT, OPTIMIZER, ORDER, SKETCH, STATS, TENSORS,
-                     WEIGHT, Items, pack_item)
+from .native import (
+    CHECKPOINT,
+    F64,
+    HYPER,
+    INIT,
+    ITEM_BYTES,
+    MOMENT,
+    OPTIMIZER,
+    ORDER,
+    SKETCH,
+    STATS,
+    TENSORS,
+    WEIGHT,
+    Items,
+    pack_item,
+)
 
-WEIGHT_STATS_EVERY = 8    # steps; statistics do not enter the value hash
-GONE = 8            # optimizers whose last look is kept after they are gone
-NAMES_SHOWN = 40    # names of parameters in the note about their order
+WEIGHT_STATS_EVERY = 8  # steps; statistics do not enter the value hash
+GONE = 8  # optimizers whose last look is kept after they are gone
+NAMES_SHOWN = 40  # names of parameters in the note about their order
 
-_known = {}         # id(optimizer) -> Followed
+_known = {}  # id(optimizer) -> Followed
 
 
 class Followed:
@@ -47,21 +80,24 @@ class Followed:
         self.names = []
         self.found = None
         self.closure = False
-        self.steps = 0         # since this process began
-        self.counter = None    # place of the parameter whose state counts its steps, and the last count
+        self.steps = 0  # since this process began
+        # place of the parameter whose state counts its steps, and the last count
+        self.counter = None
         self.count = self.stood = 0
-        self.watched_at = None # which models `watches` was made of (written.py)
+        self.watched_at = None  # which models `watches` was made of (written.py)
         self.watches = self.raw = ()
 
 
 class Numbers:
-    """Hyperparameters: the numbers of every group, in an array that stays in place from step to step."""
+    """Hyperparameters: the numbers of every group, in an array that stays in place from step to
+    step.
+    """
 
     def __init__(self, label, op):
         self.label, self.op = label, op
-        self.shape = None      # keys of each group when the plan was made
-        self.plan = []         # (group, key, index in a tuple or None) of each number
-        self.odd = []          # (name, group, key) of tensors
+        self.shape = None  # keys of each group when the plan was made
+        self.plan = []  # (group, key, index in a tuple or None) of each number
+        self.odd = []  # (name, group, key) of tensors
         self.values = array("d")
         self.items = Items(16)
 
@@ -77,8 +113,21 @@ class Numbers:
         while self.items.capacity < len(names):
             self.items.grow()
         for i, name in enumerate(names):
-            pack_item(self.items.buffer, i * ITEM_BYTES, address + 8 * i, 0, 0, 1, 0,
-                      core.series(OPTIMIZER, HYPER, name, self.label, self.op, "", ""), core.layout(F64, ()), STATS, F64, 0, 0)
+            pack_item(
+                self.items.buffer,
+                i * ITEM_BYTES,
+                address + 8 * i,
+                0,
+                0,
+                1,
+                0,
+                core.series(OPTIMIZER, HYPER, name, self.label, self.op, "", ""),
+                core.layout(F64, ()),
+                STATS,
+                F64,
+                0,
+                0,
+            )
         self.shape = [len(group) for group in groups]
 
     def _add(self, names, name, g, key, value):
@@ -87,7 +136,11 @@ class Numbers:
         if isinstance(value, (int, float)):
             names.append(name)
             self.plan.append((g, key, None))
-        elif isinstance(value, (tuple, list)) and 0 < len(value) <= 8 and all(type(v) in (int, float) for v in value):
+        elif (
+            isinstance(value, (tuple, list))
+            and 0 < len(value) <= 8
+            and all(type(v) in (int, float) for v in value)
+        ):
             for i in range(len(value)):
                 names.append("%s[%d]" % (name, i))
                 self.plan.append((g, key, i))
@@ -164,13 +217,20 @@ def _refresh(followed, optimizer):
 
 
 def _record_order(followed, groups):
-    """In which order each group holds its parameters: it decides in which order norms are added up."""
+    """In which order each group holds its parameters: it decides in which order norms
+    are added up.
+    """
     pending = tensors.pending()
     at, shown = 0, []
     for g, group in enumerate(groups):
-        names = ["%s.%s" % (scope, name) for name, scope, _op, _site in followed.names[at: at + len(group["params"])]]
+        names = [
+            "%s.%s" % (scope, name)
+            for name, scope, _op, _site in followed.names[at : at + len(group["params"])]
+        ]
         at += len(names)
-        number = core.series(INIT, ORDER, "parameters of %s[%d]" % (followed.label, g), "", followed.op, "")
+        number = core.series(
+            INIT, ORDER, "parameters of %s[%d]" % (followed.label, g), "", followed.op, ""
+        )
         pending.add_bytes(number, "\n".join(names).encode("utf-8", "replace"))
         more = ["and %d more" % (len(names) - NAMES_SHOWN)] if len(names) > NAMES_SHOWN else []
         shown.append("%s[%d]: %s" % (followed.label, g, ", ".join(names[:NAMES_SHOWN] + more)))
@@ -185,7 +245,7 @@ def _turn(followed, state, parameters):
     count = _count_of(state.get(parameters[followed.counter])) if followed.counter >= 0 else None
     if count is None:
         return followed.steps % parts.TURNS
-    if count == followed.count:    # this parameter had no gradient: go on all the same
+    if count == followed.count:  # this parameter had no gradient: go on all the same
         followed.stood += 1
         followed.counter = None
     followed.count = count
@@ -193,14 +253,22 @@ def _turn(followed, state, parameters):
 
 
 def _everything(followed):
-    """Whether all parts are: in the first steps of a process, which many checks do not go beyond, and in the last one. Where
-    the optimizer keeps no count, a resumed job does not know whose turn it was: as the second of two commands it shows all."""
-    first_or_last = followed.steps < parts.TURNS or (S.last_step is not None and S.step >= S.last_step)
-    return first_or_last or (followed.counter in (None, -1) and os.environ.get("TWINRUN_PARTS") == "all")
+    """Whether all parts are: in the first steps of a process, which many checks do not go beyond,
+    and in the last one. Where the optimizer keeps no count, a resumed job does not know whose turn
+    it was: as the second of two commands it shows all.
+    """
+    first_or_last = followed.steps < parts.TURNS or (
+        S.last_step is not None and S.step >= S.last_step
+    )
+    return first_or_last or (
+        followed.counter in (None, -1) and os.environ.get("TWINRUN_PARTS") == "all"
+    )
 
 
 def _find_counter(state, parameters):
-    """The place of the parameter that has made the most steps; -1 where the optimizer keeps no count."""
+    """The place of the parameter that has made the most steps; -1 where the optimizer keeps no
+    count.
+    """
     best, most = -1, -1
     for i, p in enumerate(parameters):
         count = _count_of(state.get(p))
@@ -234,24 +302,31 @@ def _announce(fresh, followed):
 
 # ---------------------------------------------------------------- records
 
+
 def _record_gradients(followed, optimizer, parameters):
     """Gradients as they are now; parameters without one are left out."""
-    gradients.left_to(optimizer).step_begins(followed.names, parameters, [p.grad for p in parameters])
+    gradients.left_to(optimizer).step_begins(
+        followed.names, parameters, [p.grad for p in parameters]
+    )
 
 
 class Moments:
-    """The tensors and numbers in an optimizer's state, found again in every step without looking for them anew, nor holding them."""
+    """The tensors and numbers in an optimizer's state, found again in every step without looking
+    for them anew, nor holding them.
+    """
 
     def __init__(self):
-        self.groups = []     # (position of the parameter, number of entries, rows, numbers) of each state
-        self.names = []      # (name, scope, op, site) of each tensor
-        self.size = 0        # parameters with a state
+        # (position of the parameter, number of entries, rows, numbers) of each state
+        self.groups = []
+        self.names = []  # (name, scope, op, site) of each tensor
+        self.size = 0  # parameters with a state
         self.epoch = S.interrupted
         self.nested = False  # something deeper than one level: looked for anew in every step
 
     def look(self, followed, state, parameters):
-        """Looks for them. Returns the tensors in the order of their names, [(name, value)] of the numbers, and whether each tensor is
-        where it was."""
+        """Looks for them. Returns the tensors in the order of their names, [(name, value)] of the
+        numbers, and whether each tensor is where it was.
+        """
         self.size = len(state)
         values, numbers = [], []
         for position, p in enumerate(parameters):
@@ -261,8 +336,14 @@ class Moments:
             base, scope = followed.names[position][:2]
             rows, plain = [], []
             for key, value in dict.items(entries):
-                if key == "step" and _on_device(value) and followed.names[position][:2] != min(n[:2] for n in followed.names):
-                    continue  # each costs a copy to the host: one of them stands for all, whatever their order
+                if (
+                    key == "step"
+                    and _on_device(value)
+                    and followed.names[position][:2] != min(n[:2] for n in followed.names)
+                ):
+                    # each costs a copy to the host: one of them stands for all, whatever their
+                    # order
+                    continue
                 name = base + "." + str(key)
                 if tensors.is_tensor(value):
                     rows.append([key, refs.to(value), tensors.address(value)])
@@ -281,7 +362,15 @@ class Moments:
         elif isinstance(value, dict) and depth < 3:
             self.nested = True
             for inner in dict.keys(value):
-                self._add("%s[%r]" % (name, inner), scope, op, dict.__getitem__(value, inner), values, numbers, depth + 1)
+                self._add(
+                    "%s[%r]" % (name, inner),
+                    scope,
+                    op,
+                    dict.__getitem__(value, inner),
+                    values,
+                    numbers,
+                    depth + 1,
+                )
         elif isinstance(value, (list, tuple)) and depth < 3:
             self.nested = True
             for i in range(len(value)):
@@ -314,8 +403,9 @@ class Moments:
 
 
 def _record_first_moments(followed, state, parameters):
-    """The state that an optimizer has before its first step: a resumed job has loaded it, and what it holds is compared with
-    what the whole job had there."""
+    """The state that an optimizer has before its first step: a resumed job has loaded it, and what
+    it holds is compared with what the whole job had there.
+    """
     moments, pending = Moments(), tensors.pending()
     values, _numbers, _steady = moments.look(followed, state, parameters)
     for (name, scope, op, _site), value in zip(moments.names, values):
@@ -348,12 +438,20 @@ def _record_numbers(followed, numbers):
     values = array("d", [value for _name, value in numbers])
     pending = tensors.pending()
     for i, (name, _value) in enumerate(numbers):
-        pending.put(core.series(OPTIMIZER, MOMENT, name, followed.label, followed.op, "", ""),
-                    values.buffer_info()[0] + 8 * i, F64, 1, (), None, 0)
+        pending.put(
+            core.series(OPTIMIZER, MOMENT, name, followed.label, followed.op, "", ""),
+            values.buffer_info()[0] + 8 * i,
+            F64,
+            1,
+            (),
+            None,
+            0,
+        )
     pending.flush()
 
 
 # ---------------------------------------------------------------- the step
+
 
 @hook
 def before_step(optimizer, args, kwargs):
@@ -419,7 +517,14 @@ def skipped(optimizer):
 def backward_begins():
     """Weights that a line of the job has written since the forward."""
     if S.level >= TENSORS:
-        written.using([watch for key, followed in list(_known.items()) if steps.stepped_here(key) for watch in followed.raw])
+        written.using(
+            [
+                watch
+                for key, followed in list(_known.items())
+                if steps.stepped_here(key)
+                for watch in followed.raw
+            ]
+        )
         _each_gradients("backward_begins")
 
 
@@ -452,16 +557,21 @@ def backward_in_step():
     followed = T.optimizers[-1]
     optimizer = followed.reference()
     if optimizer is not None and followed.closure:
-        gradients.left_to(optimizer).in_step(followed.names, [p.grad for p in _parameters(optimizer)])
+        gradients.left_to(optimizer).in_step(
+            followed.names, [p.grad for p in _parameters(optimizer)]
+        )
 
 
-# ---------------------------------------------------------------- whole, between and behind the steps
+# ---------------------------------------------------------------- whole, between and behind the
+# steps
 
-_gone = []    # (label, names, Held) of optimizers that are no more
+_gone = []  # (label, names, Held) of optimizers that are no more
 
 
 def _look_whole(pending, followed, optimizer, phase, moments, flags=0):
-    """Every element of the weights, and of the optimizer's state, as they are now. Whether it has the parameters it stepped with."""
+    """Every element of the weights, and of the optimizer's state, as they are now. Whether it has
+    the parameters it stepped with.
+    """
     parameters = _parameters(optimizer)
     if list(map(id, parameters)) != followed.ids:
         return False
@@ -494,15 +604,22 @@ def _digest_last(followed, optimizer):
         written.behind_the_steps(held, followed, _parameters(optimizer))
     if _look_whole(held, followed, optimizer, OPTIMIZER, S.level >= TENSORS):
         held.flush()
-        del _gone[:-(GONE - 1)]
+        del _gone[: -(GONE - 1)]
         _gone.append((followed.label, followed.names, held))
 
 
 @core.while_freed
 def _gone_with(optimizer):
-    """An optimizer is being freed, in a function that returns long before the process ends: its last look is taken now."""
+    """An optimizer is being freed, in a function that returns long before the process ends: its
+    last look is taken now.
+    """
     followed = _known.pop(id(optimizer), None)
-    if followed is not None and followed.steps and S.begun and threading.get_ident() == S.main_thread:
+    if (
+        followed is not None
+        and followed.steps
+        and S.begun
+        and threading.get_ident() == S.main_thread
+    ):
         _digest_last(followed, optimizer)
 
 
@@ -519,7 +636,8 @@ def _last_look():
             named.update(name[:2] for name in followed.names)
     _look_at_the_rest(pending, named)
     pending.flush()
-    for _label, names, held in reversed(_gone):    # what a later one has gone on with is that one's to show
+    # what a later one has gone on with is that one's to show
+    for _label, names, held in reversed(_gone):
         if named.isdisjoint(name[:2] for name in names):
             held.release()
             named.update(name[:2] for name in names)
@@ -527,9 +645,13 @@ def _last_look():
 
 
 def _look_at_the_rest(pending, named):
-    """Of the models that are trained: weights that no optimizer holds, and buffers, also those too large for every step."""
+    """Of the models that are trained: weights that no optimizer holds, and buffers, also those too
+    large for every step.
+    """
     for root in list(naming.roots.values()):
-        if root.reference() is None or not any((name, root.label) in named for name, _reference, _owner in root.parameters):
+        if root.reference() is None or not any(
+            (name, root.label) in named for name, _reference, _owner in root.parameters
+        ):
             continue
         for name, reference, owner in root.parameters + root.buffers:
             t = reference()
@@ -546,6 +668,7 @@ def _in_child():
 
 
 # ---------------------------------------------------------------- setting up
+
 
 def _forget_interrupted(*_):
     T.optimizers = ()
@@ -570,8 +693,14 @@ def arm(torch):
 
 
 def _follow_construction(optimizer):
-    """Optimizer.__init__ and __setstate__ call one method for every instance: there we learn of it."""
-    name = "_patch_step_function" if hasattr(optimizer, "_patch_step_function") else "_hook_for_profile"
+    """Optimizer.__init__ and __setstate__ call one method for every instance: there we
+    learn of it.
+    """
+    name = (
+        "_patch_step_function"
+        if hasattr(optimizer, "_patch_step_function")
+        else "_hook_for_profile"
+    )
     original = getattr(optimizer, name, None)
     if original is None:
         return []
@@ -590,8 +719,10 @@ def _follow_construction(optimizer):
 
 
 def _follow_end(optimizer):
-    """Only a finalizer finds the optimizer whole, also where the garbage collector frees it together with its parameters: by then
-    weak references are gone, and who held the parameters for that would keep a cycle alive."""
+    """Only a finalizer finds the optimizer whole, also where the garbage collector frees it
+    together with its parameters: by then weak references are gone, and who held the parameters for
+    that would keep a cycle alive.
+    """
     if hasattr(optimizer, "__del__"):
         S.unarmed.append("last look at optimizers that end early")
         return

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TWINRUN_OTHER_LINES`: chosen lines of the job get other values from a pinned factor, and all other lines the pin's.
+"""`TWINRUN_OTHER_LINES`: chosen lines of the job get other values from a pinned factor, and all
+other lines the pin's.
 
-After a search that has named entropy, the clock or the order of directories, `twinrun isolate` asks by such runs which of the lines that
-ask for it matters: under the pin runs agree, so when one diverges in which this line alone got other values, its value reaches what diverged.
+After a search that has named entropy, the clock or the order of directories, `twinrun isolate` asks
+by such runs which of the lines that ask for it matters: under the pin runs agree, so when one
+diverges in which this line alone got other values, its value reaches what diverged.
 
-A trace function switches the libc agent for the calling thread while one of the lines is running. A line that calls a function of the
-job's own hands over to the lines of that function; what a library does on behalf of a line belongs to the line.
+A trace function switches the libc agent for the calling thread while one of the lines is running. A
+line that calls a function of the job's own hands over to the lines of that function; what a library
+does on behalf of a line belongs to the line.
 """
+
 import dis
 import os
 import sys
@@ -32,7 +36,7 @@ def _switch(on):
     if getattr(_here, "on", False) == on:
         return
     library = native.library()
-    calls = library.factor_calls(_state["factor"], 1)    # another thread may ask meanwhile
+    calls = library.factor_calls(_state["factor"], 1)  # another thread may ask meanwhile
     if on:
         _here.since = calls
     else:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Large weights and moments, in parts that take turns.
 
-To read all of them in every step costs a small model a tenth of its time (docs/internals/measurements.md). A tensor of LARGE
-elements or more is therefore cut in TURNS runs of elements, and a step records one of them, the next one in the next step: every
-element is looked at once in TURNS steps. All parts are recorded where it matters most: when the tensor is first seen, in the
-first TURNS steps of a process, in the last one that `--steps` lets pass, when the job saves a checkpoint, and at the end. A
-record of a part says where it begins and how many elements there are, and digests of parts add up to that of the whole.
+To read all of them in every step costs a small model a tenth of its time
+(docs/internals/measurements.md). A tensor of LARGE elements or more is therefore cut in TURNS runs
+of elements, and a step records one of them, the next one in the next step: every element is looked
+at once in TURNS steps. All parts are recorded where it matters most: when the tensor is first seen,
+in the first TURNS steps of a process, in the last one that `--steps` lets pass, when the job saves
+a checkpoint, and at the end. A record of a part says where it begins and how many elements there
+are, and digests of parts add up to that of the whole.
 """
+
 import ctypes
 from time import perf_counter_ns
 
@@ -14,14 +17,16 @@ from . import core, device, native, tensors
 from .core import S
 from .native import DIGESTED, ITEM_BYTES, PART, STATS, Items, pack_item, pack_pointer
 
-LARGE = 65536    # elements: from here on a tensor is recorded in parts
+LARGE = 65536  # elements: from here on a tensor is recorded in parts
 TURNS = 16
 
-_bounds = {}     # element count -> [(first, end) of each part]
+_bounds = {}  # element count -> [(first, end) of each part]
 
 
 def bounds(count):
-    """The parts of a tensor: equal runs of elements that begin at multiples of 16 bytes, so that digests add up."""
+    """The parts of a tensor: equal runs of elements that begin at multiples of 16 bytes, so that
+    digests add up.
+    """
     found = _bounds.get(count)
     if found is None:
         length = -(-count // TURNS)
@@ -31,9 +36,17 @@ def bounds(count):
 
 
 def divisible(t):
-    """Whether a tensor is recorded in parts: large, and one run of memory that can be read where it is."""
-    return (t.numel() >= LARGE and type(t) in tensors._plain and tensors.readable(t) and t.is_contiguous()
-            and t.dtype in tensors._codes and t.data_ptr() != 0)
+    """Whether a tensor is recorded in parts: large, and one run of memory that can be read where it
+    is.
+    """
+    return (
+        t.numel() >= LARGE
+        and type(t) in tensors._plain
+        and tensors.readable(t)
+        and t.is_contiguous()
+        and t.dtype in tensors._codes
+        and t.data_ptr() != 0
+    )
 
 
 def part_name(name, first, end):
@@ -49,8 +62,17 @@ def add(pending, phase, kind, name, t, scope, op, flags):
     width = t.element_size()
     for first, end in bounds(count):
         number = core.series(phase, kind, part_name(name, first, end), scope, op)
-        pending.put(number, pointer + first * width, code, end - first, (end - first,), None, flags | PART | pending.place(t), first,
-                    count)
+        pending.put(
+            number,
+            pointer + first * width,
+            code,
+            end - first,
+            (end - first,),
+            None,
+            flags | PART | pending.place(t),
+            first,
+            count,
+        )
 
 
 def digests(pending):
@@ -70,7 +92,7 @@ class Held(tensors.Pending):
 
     def __init__(self):
         super().__init__()
-        self.batches = []    # (items, digests, number)
+        self.batches = []  # (items, digests, number)
 
     def flush(self, links=None):
         if not self.count:
@@ -91,14 +113,16 @@ class Held(tensors.Pending):
 
 
 class Parts:
-    """Large tensors that are recorded together, step after step. Rows of the array: first part of each, second part of each..."""
+    """Large tensors that are recorded together, step after step. Rows of the array: first part of
+    each, second part of each...
+    """
 
     def __init__(self, phase, kind):
         self.phase, self.kind = phase, kind
         self.items = Items(16)
-        self.rows = []       # (pointer, shape, dtype, DEVICE or 0) of each tensor
-        self.flags = []      # of each turn's rows
-        self.bytes = 0       # of one turn
+        self.rows = []  # (pointer, shape, dtype, DEVICE or 0) of each tensor
+        self.flags = []  # of each turn's rows
+        self.bytes = 0  # of one turn
         self.device = False  # some of them lie on a GPU
 
     def build(self, names, values, flags):
@@ -109,14 +133,34 @@ class Parts:
         while self.items.capacity < TURNS * len(values):
             self.items.grow()
         for i, ((name, scope, op, site), t) in enumerate(zip(names, values)):
-            count, code, pointer, width = t.numel(), tensors._codes[t.dtype], t.data_ptr(), t.element_size()
+            count, code, pointer, width = (
+                t.numel(),
+                tensors._codes[t.dtype],
+                t.data_ptr(),
+                t.element_size(),
+            )
             whole = ctypes.addressof(core.sizes((count,)))
             place = tensors.place_of(t)
             self.device = self.device or place != 0
             for turn, (first, end) in enumerate(bounds(count)):
-                number = core.series(self.phase, self.kind, part_name(name, first, end), scope, op, site, "")
-                pack_item(self.items.buffer, (turn * len(values) + i) * ITEM_BYTES, pointer + first * width, 0, whole,
-                          end - first, first, number, core.layout(code, (end - first,)), flags | PART | place, code, 1, 0)
+                number = core.series(
+                    self.phase, self.kind, part_name(name, first, end), scope, op, site, ""
+                )
+                pack_item(
+                    self.items.buffer,
+                    (turn * len(values) + i) * ITEM_BYTES,
+                    pointer + first * width,
+                    0,
+                    whole,
+                    end - first,
+                    first,
+                    number,
+                    core.layout(code, (end - first,)),
+                    flags | PART | place,
+                    code,
+                    1,
+                    0,
+                )
             self.rows.append((pointer, t.shape, t.dtype, place))
             self.bytes += count * width // TURNS
 
@@ -136,17 +180,23 @@ class Parts:
         self.rows[i] = (now, t.shape, t.dtype, self.rows[i][3])
         width = t.element_size()
         for turn, (first, _end) in enumerate(bounds(t.numel())):
-            pack_pointer(self.items.buffer, (turn * len(self.rows) + i) * ITEM_BYTES, now + first * width)
+            pack_pointer(
+                self.items.buffer, (turn * len(self.rows) + i) * ITEM_BYTES, now + first * width
+            )
 
     def send(self, turn, everything, flags):
-        """One part of each; or everything, of which this turn's parts alone have statistics: those of all steps can be compared."""
+        """One part of each; or everything, of which this turn's parts alone have statistics: those
+        of all steps can be compared.
+        """
         count = len(self.rows)
         for each in range(TURNS) if everything else (turn,):
             wanted = flags if each == turn else flags & ~STATS
             if self.flags[each] != wanted:
                 self.flags[each] = wanted
                 for i, row in enumerate(self.rows, each * count):
-                    native.pack_flags(self.items.buffer, i * ITEM_BYTES + native.FLAGS_AT, wanted | PART | row[3])
+                    native.pack_flags(
+                        self.items.buffer, i * ITEM_BYTES + native.FLAGS_AT, wanted | PART | row[3]
+                    )
         first, number = (0, count * TURNS) if everything else (turn * count, count)
         size = self.bytes * TURNS if everything else self.bytes
         began = perf_counter_ns()
@@ -155,7 +205,9 @@ class Parts:
 
 
 class Rotating:
-    """Tensors that are recorded together in every step: the small ones whole, the large ones in parts."""
+    """Tensors that are recorded together in every step: the small ones whole, the large ones in
+    parts.
+    """
 
     def __init__(self, phase, kind):
         self.small, self.large = tensors.Table(phase, kind), Parts(phase, kind)
@@ -175,8 +227,9 @@ class Rotating:
             self.large.send(turn, everything, flags)
 
     def again(self, flags, turn, everything):
-        """record() with the same names and tensors, for who knows that each is where it was. False, and nothing is recorded: it
-        takes record()."""
+        """record() with the same names and tensors, for who knows that each is where it was. False,
+        and nothing is recorded: it takes record().
+        """
         if self.small_at and not self.small.again(flags):
             return False
         if self.large_at:
@@ -185,8 +238,12 @@ class Rotating:
 
     def _split(self, names, values, flags):
         self.names, self.epoch = names, S.interrupted
-        self.large_at = [i for i, t in enumerate(values) if S.level == native.TENSORS and divisible(t)]
+        self.large_at = [
+            i for i, t in enumerate(values) if S.level == native.TENSORS and divisible(t)
+        ]
         large = set(self.large_at)
         self.small_at = [i for i in range(len(values)) if i not in large]
         self.small_names = [names[i] for i in self.small_at]
-        self.large.build([names[i] for i in self.large_at], [values[i] for i in self.large_at], flags)
+        self.large.build(
+            [names[i] for i in self.large_at], [values[i] for i in self.large_at], flags
+        )

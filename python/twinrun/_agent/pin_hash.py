@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tensor-hash: tensors and modules hash by the order in which they are first hashed, not by their addresses.
+"""tensor-hash: tensors and modules hash by the order in which they are first hashed, not by their
+addresses.
 
-A set of them, and whatever is made by walking over one, then has the same order in every run. Addresses themselves would take the
-address layout, the hash salt and every allocation before to hold still. The numbers stand outside of the objects, so that
-nothing about them changes: no attribute, nothing that is pickled.
+A set of them, and whatever is made by walking over one, then has the same order in every run.
+Addresses themselves would take the address layout, the hash salt and every allocation before to
+hold still. The numbers stand outside of the objects, so that nothing about them changes: no
+attribute, nothing that is pickled.
 """
+
 import functools
 import itertools
 import sys
@@ -13,9 +16,12 @@ from . import pins, refs
 
 
 def by(torch, hash_of):
-    """Tensor's and Module's hash is hash_of(object, frame that asked) from now on. Equal objects are one object to both
-    classes, and hash_of gives different objects different hashes, so no set or dict takes one for another."""
+    """Tensor's and Module's hash is hash_of(object, frame that asked) from now on. Equal objects
+    are one object to both classes, and hash_of gives different objects different hashes, so no set
+    or dict takes one for another.
+    """
     for cls in (torch.Tensor, torch.nn.Module):
+
         def __hash__(self):
             return hash_of(self, sys._getframe(1))
 
@@ -24,10 +30,12 @@ def by(torch, hash_of):
 
 
 class Numbers:
-    """A number for each object, in the order in which they ask, kept as long as the object lives."""
+    """A number for each object, in the order in which they ask, kept as long as the
+    object lives.
+    """
 
     def __init__(self):
-        self.held, self.counter = {}, itertools.count(1)    # address -> (weak reference, number)
+        self.held, self.counter = {}, itertools.count(1)  # address -> (weak reference, number)
 
     def of(self, thing):
         if refs.gone:
@@ -51,4 +59,7 @@ def torch(pin, torch):
         by(torch, lambda thing, _frame: pins.mix(pin.value, "hash", numbers.of(thing)) >> 3)
     else:
         by(torch, lambda thing, _frame: numbers.of(thing))
-    pin.effect("hashes of tensors and modules %s" % ("drawn by seed %d" % pin.value if pin.vary else "in the order of their first use"))
+    pin.effect(
+        "hashes of tensors and modules %s"
+        % ("drawn by seed %d" % pin.value if pin.vary else "in the order of their first use")
+    )

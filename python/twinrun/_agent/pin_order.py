@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""executor-order: results of concurrent work arrive in the order of submission (pin), or in one drawn by a seed (vary).
+"""executor-order: results of concurrent work arrive in the order of submission (pin), or in one
+drawn by a seed (vary).
 
-concurrent.futures (as_completed, wait), multiprocessing.pool (imap_unordered), asyncio (as_completed), and DataLoader's
-in_order=False. A job that cannot go on before a later task is done waits for ever: that is the job's, and the search says so.
+concurrent.futures (as_completed, wait), multiprocessing.pool (imap_unordered), asyncio
+(as_completed), and DataLoader's in_order=False. A job that cannot go on before a later task is done
+waits for ever: that is the job's, and the search says so.
 """
+
 import functools
 import sys
 from collections import deque
 
 from . import pins
 
-WINDOW = 8    # results held back when an order is drawn
+WINDOW = 8  # results held back when an order is drawn
 
 
 def _drawn(pin, items):
@@ -24,10 +27,14 @@ def _drawn(pin, items):
 
 
 def _announce(pin, what):
-    pin.effect("%s in %s" % (what, "an order drawn by seed %d" % pin.value if pin.vary else "the order of submission"))
+    pin.effect(
+        "%s in %s"
+        % (what, "an order drawn by seed %d" % pin.value if pin.vary else "the order of submission")
+    )
 
 
 # ---------------------------------------------------------------- concurrent.futures
+
 
 class Ordered(set):
     """A set whose iteration follows the order of submission: a plain one follows addresses."""
@@ -70,7 +77,9 @@ class Futures:
 
     def line(self, futures):
         """Each once, by submission; drawn when varied."""
-        found = sorted(dict.fromkeys(futures), key=lambda future: self.numbers.get(future, sys.maxsize))
+        found = sorted(
+            dict.fromkeys(futures), key=lambda future: self.numbers.get(future, sys.maxsize)
+        )
         return _drawn(self.pin, found) if self.pin.vary else found
 
 
@@ -86,7 +95,9 @@ def concurrent_futures__base(pin, base):
         line = deque(futures.line(fs))
         total = len(line)
         while line:
-            if not original_wait([line[0]], None if end is None else max(0, end - time.monotonic())).done:
+            if not original_wait(
+                [line[0]], None if end is None else max(0, end - time.monotonic())
+            ).done:
                 break
             yield line.popleft()
         if line:  # out of time: what is done by now still comes, as it would have
@@ -99,14 +110,18 @@ def concurrent_futures__base(pin, base):
     def wait(fs, timeout=None, return_when=base.ALL_COMPLETED):
         line = futures.line(fs)
         if return_when == base.FIRST_COMPLETED and line:
-            done = original_wait(line[:1], timeout).done or {future for future in line if future.done()}
+            done = original_wait(line[:1], timeout).done or {
+                future for future in line if future.done()
+            }
         else:
             try:
                 done = original_wait(line, timeout, return_when).done
             except BaseException as error:
                 pins.hide(error)
                 raise
-        return base.DoneAndNotDoneFutures(Ordered([f for f in line if f in done]), Ordered([f for f in line if f not in done]))
+        return base.DoneAndNotDoneFutures(
+            Ordered([f for f in line if f in done]), Ordered([f for f in line if f not in done])
+        )
 
     base.as_completed = functools.update_wrapper(as_completed, original_as_completed)
     base.wait = functools.update_wrapper(wait, original_wait)
@@ -118,6 +133,7 @@ def concurrent_futures__base(pin, base):
 
 
 # ---------------------------------------------------------------- multiprocessing
+
 
 class Shaken:
     """The results of an ordered iterator in drawn order, from a window of them."""
@@ -131,18 +147,28 @@ class Shaken:
     def next(self, timeout=None):
         while len(self._held) < WINDOW:
             try:
-                result = (True, self._results.next(timeout) if hasattr(self._results, "next") else next(self._results))
+                result = (
+                    True,
+                    self._results.next(timeout)
+                    if hasattr(self._results, "next")
+                    else next(self._results),
+                )
             except StopIteration:
                 break
             except Exception as error:
-                if isinstance(error, sys.modules["multiprocessing"].TimeoutError) and timeout is not None:
+                if (
+                    isinstance(error, sys.modules["multiprocessing"].TimeoutError)
+                    and timeout is not None
+                ):
                     raise
                 result = (False, error)
             self._held.append(result)
         if not self._held:
             raise StopIteration
         self._pin.ordinal += 1
-        good, value = self._held.pop(pins.mix(self._pin.value, "pool", self._pin.ordinal) % len(self._held))
+        good, value = self._held.pop(
+            pins.mix(self._pin.value, "pool", self._pin.ordinal) % len(self._held)
+        )
         if good:
             return value
         raise value
@@ -167,16 +193,20 @@ def multiprocessing_pool(pin, pool):
 
 # ---------------------------------------------------------------- asyncio
 
+
 def asyncio_tasks(pin, tasks):
     original = tasks.as_completed
 
     def line_up(awaitables):
-        """Their tasks, made in the order given (a plain as_completed makes them in the order of a set)."""
+        """Their tasks, made in the order given (a plain as_completed makes them in the order of a
+        set).
+        """
         found = [tasks.ensure_future(one) for one in dict.fromkeys(awaitables)]
         return _drawn(pin, found) if pin.vary else found
 
     iterator = getattr(tasks, "_AsCompletedIterator", None)
     if iterator is not None:
+
         class InOrder(iterator):
             def __init__(self, awaitables, timeout):
                 self._line, self._finished = deque(line_up(awaitables)), set()
@@ -192,6 +222,7 @@ def asyncio_tasks(pin, tasks):
                 return original(fs, timeout=timeout)
             return InOrder(fs, timeout)
     else:
+
         def as_completed(fs, *args, **named):
             if tasks.futures.isfuture(fs) or tasks.coroutines.iscoroutine(fs):
                 return original(fs, *args, **named)
@@ -228,8 +259,12 @@ def _gates(line):
 
 # ---------------------------------------------------------------- DataLoader
 
+
 def torch(pin, torch):
-    """Loaders that deliver batches as workers finish them (in_order=False, torch 2.6 and later) keep the order again."""
+    """Loaders that deliver batches as workers finish them (in_order=False, torch 2.6 and later)
+    keep the order again.
+    """
+
     def in_order(loader, caller):
         if not getattr(loader, "in_order", True) and not pin.vary:
             loader.in_order = True

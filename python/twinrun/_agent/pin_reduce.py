@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pin `exact-allreduce`: sums over ranks are made of integers (twin/reduce.h), so that neither the backend's algorithm nor the
-order of arrival nor the number of ranks that share the same contributions decides about their bits.
+"""The pin `exact-allreduce`: sums over ranks are made of integers (twin/reduce.h), so that neither
+the backend's algorithm nor the order of arrival nor the number of ranks that share the same
+contributions decides about their bits.
 
-Reached: `all_reduce` with SUM of floating-point tensors in the host's memory, and what DistributedDataParallel averages. Left as
-they are, and named in the effect when they occur: tensors on a device, other sums (`reduce`, `reduce_scatter`), a job that brings its own communication hook.
+Reached: `all_reduce` with SUM of floating-point tensors in the host's memory, and what
+DistributedDataParallel averages. Left as they are, and named in the effect when they occur: tensors
+on a device, other sums (`reduce`, `reduce_scatter`), a job that brings its own communication hook.
 """
+
 import functools
 import importlib
 import os
@@ -12,7 +15,7 @@ import sys
 
 from . import pins
 
-PACKAGE = "_twinrun_exact"    # our own twinrun.torch: the job may have another one, or none
+PACKAGE = "_twinrun_exact"  # our own twinrun.torch: the job may have another one, or none
 
 
 def _exact():
@@ -25,8 +28,14 @@ def _exact():
 
 
 def _fits(torch, tensor):
-    return (isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.device.type == "cpu" and
-            tensor.dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16) and not tensor.is_conj() and not tensor.is_neg())
+    return (
+        isinstance(tensor, torch.Tensor)
+        and tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )
 
 
 def exact(pin, torch):
@@ -36,7 +45,10 @@ def exact(pin, torch):
         pin.effect("", unused="no torch.distributed in this build of torch")
         return
     _collectives(pin, torch, torch.distributed.distributed_c10d)
-    pins.finder.when_imported("torch.nn.parallel.distributed", lambda: _ddp(pin, torch, sys.modules["torch.nn.parallel.distributed"]))
+    pins.finder.when_imported(
+        "torch.nn.parallel.distributed",
+        lambda: _ddp(pin, torch, sys.modules["torch.nn.parallel.distributed"]),
+    )
     pin.effect("all_reduce and DistributedDataParallel add integers")
 
 
@@ -47,8 +59,16 @@ def _collectives(pin, torch, c10d):
     def all_reduce(tensor, op=sum_of, group=None, async_op=False):
         ours = op == sum_of and isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
         if ours and not _fits(torch, tensor):
-            pin.say("left as it is: all_reduce of %s on %s, at %s" % (tensor.dtype, tensor.device.type, pins.where(sys._getframe(1))))
-        elif ours and not c10d._rank_not_in_group(group) and c10d.get_world_size(group) > 1 and not _coalescing(c10d):
+            pin.say(
+                "left as it is: all_reduce of %s on %s, at %s"
+                % (tensor.dtype, tensor.device.type, pins.where(sys._getframe(1)))
+            )
+        elif (
+            ours
+            and not c10d._rank_not_in_group(group)
+            and c10d.get_world_size(group) > 1
+            and not _coalescing(c10d)
+        ):
             add(tensor, group=group, out=tensor)
             return finished(tensor) if async_op else None
         return original(tensor, op, group, async_op)
@@ -103,8 +123,11 @@ def _finished(torch, c10d):
 
 # ---------------------------------------------------------------- DistributedDataParallel
 
+
 def _ddp(pin, torch, module):
-    """DDP takes one communication hook, for good: ours, which hands over to the job's own when it brings one."""
+    """DDP takes one communication hook, for good: ours, which hands over to the job's own when it
+    brings one.
+    """
     add, wrapper = _exact(), module.DistributedDataParallel
     register, builtin = wrapper.register_comm_hook, wrapper._register_builtin_comm_hook
 
@@ -124,13 +147,18 @@ def _ddp(pin, torch, module):
                 future = torch.futures.Future()
                 future.set_result(gradients)
                 return future
-            pin.say("left as it is: gradients of %s on %s" % (gradients.dtype, gradients.device.type))
+            pin.say(
+                "left as it is: gradients of %s on %s" % (gradients.dtype, gradients.device.type)
+            )
             gradients.div_(torch.distributed.get_world_size(self.group))
             work = torch.distributed.all_reduce(gradients, group=self.group, async_op=True)
             return work.get_future().then(lambda future: future.value()[0])
 
     def made(ddp, _caller):
-        if getattr(ddp, "mixed_precision", None) is None and torch.distributed.get_world_size(ddp.process_group) > 1:
+        if (
+            getattr(ddp, "mixed_precision", None) is None
+            and torch.distributed.get_world_size(ddp.process_group) > 1
+        ):
             hook = ddp.__dict__["_twinrun_hook"] = Hook(ddp.process_group)
 
             def exact_average(state, bucket):
@@ -153,4 +181,6 @@ def _ddp(pin, torch, module):
 
     pins.after_init(wrapper, made)
     wrapper.register_comm_hook = functools.update_wrapper(register_comm_hook, register)
-    wrapper._register_builtin_comm_hook = functools.update_wrapper(_register_builtin_comm_hook, builtin)
+    wrapper._register_builtin_comm_hook = functools.update_wrapper(
+        _register_builtin_comm_hook, builtin
+    )

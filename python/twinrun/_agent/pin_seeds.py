@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""seed.*: global generators start from a known seed, and so do generators that the job makes without one.
+"""seed.*: global generators start from a known seed, and so do generators that the job makes
+without one.
 
-A job that seeds itself is left alone and reported. The functions named `seed` give, called without a seed, the next of a
-seeded stream where they would ask the system for entropy.
+A job that seeds itself is left alone and reported. The functions named `seed` give, called without
+a seed, the next of a seeded stream where they would ask the system for entropy.
 """
+
 import functools
 import os
 import sys
 
 from . import pins
 
-_again = {}    # id -> function that seeds the global generator for the process that this is
+_again = {}  # id -> function that seeds the global generator for the process that this is
 
 
 def _seed(pin, again, text):
@@ -21,8 +23,10 @@ def _seed(pin, again, text):
 
 
 def child():
-    """A process of multiprocessing begins its work: generators that were seeded here, before its number was known, are seeded
-    once more; a state inherited by fork is the parent's and stays as it is without us."""
+    """A process of multiprocessing begins its work: generators that were seeded here, before its
+    number was known, are seeded once more; a state inherited by fork is the parent's and stays as
+    it is without us.
+    """
     for name, again in _again.items():
         pin = pins.pins[name]
         if not pin.by_job and (pin.applied == os.getpid() or name == "seed.python"):
@@ -30,12 +34,17 @@ def child():
 
 
 def _reports(pin, original, fresh=None):
-    """`original(seed)`, reported as the job's own; without a seed `fresh()` instead, where there is one."""
+    """`original(seed)`, reported as the job's own; without a seed `fresh()` instead, where there is
+    one.
+    """
 
     def seed(*args, **named):
         caller = sys._getframe(1)
         try:
-            if fresh is not None and (args[0] if args else next(iter(named.values()), None)) is None:
+            if (
+                fresh is not None
+                and (args[0] if args else next(iter(named.values()), None)) is None
+            ):
                 return fresh()
             result = original(*args, **named)
         except BaseException as error:
@@ -62,8 +71,9 @@ def python(pin, random):
 
 
 def numpy(pin, random):
-    """`numpy.random`: the global generator, and the entropy of every SeedSequence that is given none: default_rng(),
-    RandomState(), PCG64() and others."""
+    """`numpy.random`: the global generator, and the entropy of every SeedSequence that is given
+    none: default_rng(), RandomState(), PCG64() and others.
+    """
     module = sys.modules["numpy.random.bit_generator"]
     if not hasattr(module, "randbits"):
         raise RuntimeError("this NumPy takes entropy from elsewhere than randbits")
@@ -81,11 +91,17 @@ def numpy(pin, random):
         original(pin.base(32) & 0xFFFFFFFF)
 
     random.seed = _reports(pin, original, original)
-    _seed(pin, again, "numpy.random starts from seed %d, generators without a seed from a seeded stream")
+    _seed(
+        pin,
+        again,
+        "numpy.random starts from seed %d, generators without a seed from a seeded stream",
+    )
 
 
 def torch(pin, torch):
-    """torch's default generator. `torch.Generator()` needs nothing: torch starts each from the fixed seed 67280421310721."""
+    """torch's default generator. `torch.Generator()` needs nothing: torch starts each from the
+    fixed seed 67280421310721.
+    """
     room = torch.random
     original = room.manual_seed
     default = torch.default_generator
@@ -103,7 +119,9 @@ def torch(pin, torch):
 
 
 def cuda(pin, torch):
-    """Every CUDA device's generator. The calls wait in torch's own queue until the job first uses CUDA."""
+    """Every CUDA device's generator. The calls wait in torch's own queue until the job first uses
+    CUDA.
+    """
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         pin.effect("CUDA generators", unused="no CUDA in this build of torch")
         return

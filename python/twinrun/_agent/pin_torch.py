@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch itself lets one hold still: flags, thread counts, loader workers, DDP's buckets, autotuning.
+"""What torch itself lets one hold still: flags, thread counts, loader workers, DDP's buckets,
+autotuning.
 
 Where the job sets the same thing later, the pin stays and the wish is reported.
 """
+
 import functools
 import os
 import sys
@@ -16,9 +18,12 @@ def _without_cuda(torch):
 
 # ---------------------------------------------------------------- deterministic algorithms
 
+
 def deterministic(pin, torch):
-    """torch.use_deterministic_algorithms(True, warn_only=True), silently: the agent library stands in front of the function
-    that warns, and counts instead. A job that switches the mode on itself gets torch's own, with its warnings and errors."""
+    """torch.use_deterministic_algorithms(True, warn_only=True), silently: the agent library stands
+    in front of the function that warns, and counts instead. A job that switches the mode on itself
+    gets torch's own, with its warnings and errors.
+    """
     if pin.vary:
         raise RuntimeError("can only be pinned")
     from . import native
@@ -30,7 +35,9 @@ def deterministic(pin, torch):
     if not _silent(torch):
         switch(False)
         library.quiet_alerts(0)
-        raise RuntimeError("torch's warnings cannot be silenced here: the agent library does not stand before torch's function")
+        raise RuntimeError(
+            "torch's warnings cannot be silenced here: the agent library does not stand before torch's function"
+        )
     library.quiet_alerts(2)
 
     def set_deterministic_algorithms(mode, *args, **named):
@@ -51,23 +58,33 @@ def deterministic(pin, torch):
             pin.kept("False", caller)
 
     torch._C._set_deterministic_algorithms = set_deterministic_algorithms
-    pins.finder.when_imported("torch._inductor.config", lambda: _set(sys.modules["torch._inductor.config"], deterministic=True))
+    pins.finder.when_imported(
+        "torch._inductor.config",
+        lambda: _set(sys.modules["torch._inductor.config"], deterministic=True),
+    )
     import atexit
 
     def report():
         counts = _counted(library)
         if counts and not pin.by_job:
-            pin.say("pin use_deterministic_algorithms; calls without a deterministic version: %s" % counts)
+            pin.say(
+                "pin use_deterministic_algorithms; calls without a deterministic version: %s"
+                % counts
+            )
 
     atexit.register(report)
     pin.effect("use_deterministic_algorithms(True, warn_only=True), its warnings counted instead")
 
 
 def _restores(frame):
-    """Whether torch itself makes the call, to put back what it found (the compiler does, around each compilation)."""
+    """Whether torch itself makes the call, to put back what it found (the compiler does, around
+    each compilation).
+    """
     if frame.f_code.co_name in ("use_deterministic_algorithms", "set_deterministic_debug_mode"):
         frame = frame.f_back
-    return frame.f_code.co_filename.startswith(os.path.dirname(os.path.abspath(sys.modules["torch"].__file__)) + os.sep)
+    return frame.f_code.co_filename.startswith(
+        os.path.dirname(os.path.abspath(sys.modules["torch"].__file__)) + os.sep
+    )
 
 
 def _counted(library):
@@ -90,8 +107,11 @@ def _silent(torch):
 
 # ---------------------------------------------------------------- threads
 
+
 def threads(pin, torch):
-    """torch's threads inside and between operations. The number of a loader worker, which torch itself sets to 1, stays."""
+    """torch's threads inside and between operations. The number of a loader worker, which torch
+    itself sets to 1, stays.
+    """
     count = pin.choose(range(1, max(2, os.cpu_count() or 1) + 1)) if pin.vary else pin.default(1)
     if not 1 <= count <= 4096:
         raise ValueError("%d threads" % count)
@@ -129,16 +149,24 @@ def threads(pin, torch):
         if args[0] != count:
             pin.kept("%d interop threads" % args[0], sys._getframe(1))
 
-    for replacement, original in ((set_num_threads, set_threads), (set_num_interop_threads, set_interop)):
+    for replacement, original in (
+        (set_num_threads, set_threads),
+        (set_num_interop_threads, set_interop),
+    ):
         setattr(torch, original.__name__, functools.update_wrapper(replacement, original))
     pins.hide_from_compiler([set_num_threads, set_num_interop_threads])
-    pin.effect("%d thread%s in and between operations%s" % (count, "" if count == 1 else "s", problem))
+    pin.effect(
+        "%d thread%s in and between operations%s" % (count, "" if count == 1 else "s", problem)
+    )
 
 
 # ---------------------------------------------------------------- flags
 
+
 def _hold(pin, torch, setters, value, text):
-    """Sets flags through the functions of torch._C named in `setters`, and again whenever the job sets them."""
+    """Sets flags through the functions of torch._C named in `setters`, and again whenever the job
+    sets them.
+    """
     room = torch._C
     for name in setters:
         _hold_one(pin, torch, name, getattr(room, name), value)
@@ -176,18 +204,33 @@ def cudnn_benchmark(pin, torch):
 
 def cudnn_deterministic(pin, torch):
     value = _flag(pin, 1)
-    _hold(pin, torch, ["_set_cudnn_deterministic"], value, "torch.backends.cudnn.deterministic=%s" % value)
+    _hold(
+        pin,
+        torch,
+        ["_set_cudnn_deterministic"],
+        value,
+        "torch.backends.cudnn.deterministic=%s" % value,
+    )
 
 
 def tf32(pin, torch):
     value = _flag(pin, 0)
-    _hold(pin, torch, ["_set_cublas_allow_tf32", "_set_cudnn_allow_tf32"], value, "allow_tf32=%s in matmul and cuDNN" % value)
+    _hold(
+        pin,
+        torch,
+        ["_set_cublas_allow_tf32", "_set_cudnn_allow_tf32"],
+        value,
+        "allow_tf32=%s in matmul and cuDNN" % value,
+    )
 
 
 # ---------------------------------------------------------------- loader workers
 
+
 def loader_workers(pin, torch):
-    """Every DataLoader gets this number of workers, whatever it was made with; its arguments are judged as without us."""
+    """Every DataLoader gets this number of workers, whatever it was made with; its arguments are
+    judged as without us.
+    """
     count = pin.choose(range(4)) if pin.vary else pin.default(0)
     if count > 1024:
         raise ValueError("%d workers" % count)
@@ -208,25 +251,29 @@ def loader_workers(pin, torch):
     pin.effect("num_workers=%d in every DataLoader" % count)
 
 
-# ---------------------------------------------------------------- buckets of DistributedDataParallel
+# ---------------------------------------------------------------- buckets of
+# DistributedDataParallel
 
 CAPS_MB = (0.001, 0.01, 0.1, 1, 10, 100)
 
 
 def ddp_buckets(pin, module):
-    """DDP lays gradients into buckets in the reverse order of the parameters, and once more after the first step in the order
-    in which they became ready; a resumed job begins anew. A gradient's place in a bucket decides in which order ranks add it.
-    pin: the first layout stays. vary: other sizes of buckets."""
+    """DDP lays gradients into buckets in the reverse order of the parameters, and once more after
+    the first step in the order in which they became ready; a resumed job begins anew. A gradient's
+    place in a bucket decides in which order ranks add it. pin: the first layout stays. vary: other
+    sizes of buckets.
+    """
     reducer = sys.modules["torch"]._C._distributed_c10d.Reducer
     if pin.vary:
         cap = pin.choose(CAPS_MB)
         wrapper = module.DistributedDataParallel
         original = wrapper.__init__
-        place = original.__code__.co_varnames.index("bucket_cap_mb") - 1    # among the arguments after self
+        # among the arguments after self
+        place = original.__code__.co_varnames.index("bucket_cap_mb") - 1
 
         def __init__(self, *args, **named):
             if len(args) > place:
-                args = args[:place] + (cap,) + args[place + 1:]
+                args = args[:place] + (cap,) + args[place + 1 :]
             elif not named.get("bucket_cap_mb_list"):
                 named["bucket_cap_mb"] = cap
             try:
@@ -243,6 +290,7 @@ def ddp_buckets(pin, module):
 
 
 # ---------------------------------------------------------------- autotuning
+
 
 def _set(config, **values):
     for name, value in values.items():
@@ -264,12 +312,21 @@ def _even(time):
 
 
 def autotune(pin, module):
-    """Kernels are no longer chosen by measured time: Inductor searches less, and of the candidates that run the first wins."""
+    """Kernels are no longer chosen by measured time: Inductor searches less, and of the candidates
+    that run the first wins.
+    """
     if pin.vary:
         raise RuntimeError("can only be pinned")
     if module.__name__ == "torch._inductor.config":
-        _set(module, deterministic=True, max_autotune=False, max_autotune_pointwise=False, max_autotune_gemm=False,
-             coordinate_descent_tuning=False, benchmark_kernel=False)
+        _set(
+            module,
+            deterministic=True,
+            max_autotune=False,
+            max_autotune_pointwise=False,
+            max_autotune_gemm=False,
+            coordinate_descent_tuning=False,
+            benchmark_kernel=False,
+        )
         pin.effect("torch._inductor: no choice by time")
     elif module.__name__ == "triton.runtime.autotuner":
         measure = module.Autotuner._bench

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Factors that the Python half holds still or shakes (`TWINRUN_PINS`): what was asked for, the proof that it took effect, seeds.
+"""Factors that the Python half holds still or shakes (`TWINRUN_PINS`): what was asked for, the
+proof that it took effect, seeds.
 
-Loaded only when the variable is set. Each pin waits for the library that it changes (`finder.when_imported`), so nothing is
-imported that the job does not import. Every effect is a line in the file `factors` of the run folder; a pin that fails says
-so there, and the job goes on without it. docs/internals/pins.md lists what each does and cannot reach.
+Loaded only when the variable is set. Each pin waits for the library that it changes
+(`finder.when_imported`), so nothing is imported that the job does not import. Every effect is a
+line in the file `factors` of the run folder; a pin that fails says so there, and the job goes on
+without it. docs/internals/pins.md lists what each does and cannot reach.
 """
+
 import os
 import sys
 
@@ -12,7 +15,7 @@ from . import finder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 LINE_BYTES = 4000
-FORK = 1 << 32    # added to the number of a child that multiprocessing did not number
+FORK = 1 << 32  # added to the number of a child that multiprocessing did not number
 
 # id -> (room, function, modules after whose import the function is called)
 PINS = {
@@ -29,15 +32,27 @@ PINS = {
     "ddp-buckets": ("pin_torch", "ddp_buckets", ("torch.nn.parallel.distributed",)),
     "exact-allreduce": ("pin_reduce", "exact", ("torch",)),
     "tensor-hash": ("pin_hash", "torch", ("torch",)),
-    "executor-order": ("pin_order", None, ("concurrent.futures._base", "multiprocessing.pool", "asyncio.tasks", "torch")),
-    "autotune": ("pin_torch", "autotune", ("torch._inductor.config", "torch._inductor.runtime.triton_heuristics",
-                                           "triton.runtime.autotuner")),
+    "executor-order": (
+        "pin_order",
+        None,
+        ("concurrent.futures._base", "multiprocessing.pool", "asyncio.tasks", "torch"),
+    ),
+    "autotune": (
+        "pin_torch",
+        "autotune",
+        (
+            "torch._inductor.config",
+            "torch._inductor.runtime.triton_heuristics",
+            "triton.runtime.autotuner",
+        ),
+    ),
 }
 
-pins = {}           # id -> Pin
-_lineage = ()       # which child of which child this process is, equal in every run, where pids would differ
-_forks = 0          # of this process, os.fork and the like
-_multi = False      # a process made by multiprocessing: its own number stands in _lineage
+pins = {}  # id -> Pin
+# which child of which child this process is, equal in every run, where pids would differ
+_lineage = ()
+_forks = 0  # of this process, os.fork and the like
+_multi = False  # a process made by multiprocessing: its own number stands in _lineage
 _armed = False
 
 
@@ -46,12 +61,12 @@ class Pin:
 
     def __init__(self, name, vary, value):
         self.name, self.vary, self.value = name, vary, value
-        self.setting = ""      # what is in force
-        self.effects = []      # texts written, repeated by forked children
-        self.told = set()      # texts of which one is enough
-        self.ordinal = 0       # draws from stream()
-        self.applied = None    # pid of the process in which a seed was set
-        self.by_job = False    # the job has seeded the generator itself
+        self.setting = ""  # what is in force
+        self.effects = []  # texts written, repeated by forked children
+        self.told = set()  # texts of which one is enough
+        self.ordinal = 0  # draws from stream()
+        self.applied = None  # pid of the process in which a seed was set
+        self.by_job = False  # the job has seeded the generator itself
 
     def say(self, text):
         """One line in `factors`: an effect, or a failure. The same text only once per process."""
@@ -60,9 +75,13 @@ class Pin:
             write([(self.name, text)])
 
     def effect(self, text, unused=""):
-        """The setting is in force in this process and in those forked from it; `unused` says why nothing can ask for it."""
+        """The setting is in force in this process and in those forked from it; `unused` says why
+        nothing can ask for it.
+        """
         self.setting = ("vary " if self.vary else "pin ") + text
-        self.effects.append("not used: %s (%s)" % (unused, self.setting) if unused else self.setting)
+        self.effects.append(
+            "not used: %s (%s)" % (unused, self.setting) if unused else self.setting
+        )
         self.say(self.effects[-1])
 
     def failed(self, why):
@@ -82,8 +101,10 @@ class Pin:
         return value if self.value is None else self.value
 
     def base(self, bits=63):
-        """The seed of a global generator in this process. A pin gives every rank the same, as a line in the script would;
-        processes made by the job get others, since copies of one generator are what nobody wants."""
+        """The seed of a global generator in this process. A pin gives every rank the same, as a
+        line in the script would; processes made by the job get others, since copies of one
+        generator are what nobody wants.
+        """
         if self.vary:
             return mix(self.value, self.name, rank(), *_lineage) >> (64 - bits)
         if _lineage:
@@ -93,7 +114,14 @@ class Pin:
     def stream(self, bits=63):
         """The next of the seeds for generators that the job makes without one."""
         self.ordinal += 1
-        return mix(self.default(0), self.name, "stream", rank() if self.vary else 0, self.ordinal, *_lineage) >> (64 - bits)
+        return mix(
+            self.default(0),
+            self.name,
+            "stream",
+            rank() if self.vary else 0,
+            self.ordinal,
+            *_lineage,
+        ) >> (64 - bits)
 
     def choose(self, choices):
         """vary: one of the choices, by the seed."""
@@ -101,8 +129,9 @@ class Pin:
 
 
 def mix(*parts):
-    """64 bits from integers and texts: SplitMix64's finaliser (Steele, Lea, Flood 2014) over the parts in turn. No library of
-    Python's own is imported for it."""
+    """64 bits from integers and texts: SplitMix64's finaliser (Steele, Lea, Flood 2014) over the
+    parts in turn. No library of Python's own is imported for it.
+    """
     mask = (1 << 64) - 1
     h = 0
     for part in parts:
@@ -126,15 +155,25 @@ def rank():
 
 
 def of_job(file):
-    """A file of the job or of a library that it uses: neither of ours, of torch nor of the standard library."""
+    """A file of the job or of a library that it uses: neither of ours, of torch nor of the standard
+    library.
+    """
     torch = getattr(sys.modules.get("torch"), "__file__", None)
-    if file.startswith((FOLDER, "<frozen")) or torch and file.startswith(os.path.dirname(os.path.abspath(torch)) + os.sep):
+    if (
+        file.startswith((FOLDER, "<frozen"))
+        or torch
+        and file.startswith(os.path.dirname(os.path.abspath(torch)) + os.sep)
+    ):
         return False
-    return "-packages" + os.sep in file or not file.startswith(os.path.dirname(os.__file__) + os.sep)
+    return "-packages" + os.sep in file or not file.startswith(
+        os.path.dirname(os.__file__) + os.sep
+    )
 
 
 def where(frame):
-    """file:line of the job that called what `frame` runs: the innermost outside of us, the standard library and torch."""
+    """file:line of the job that called what `frame` runs: the innermost outside of us, the standard
+    library and torch.
+    """
     while frame is not None and not of_job(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
@@ -144,7 +183,10 @@ def where(frame):
         here = os.path.join(os.getcwd(), "")
     except OSError:
         here = os.sep
-    return "%s:%d" % (file[len(here):] if here != os.sep and file.startswith(here) else file, frame.f_lineno or 0)
+    return "%s:%d" % (
+        file[len(here) :] if here != os.sep and file.startswith(here) else file,
+        frame.f_lineno or 0,
+    )
 
 
 def by_worker(frame):
@@ -154,7 +196,9 @@ def by_worker(frame):
 
 
 def hide(error):
-    """Takes our frame, which calls the original, out of the traceback of an exception that passes."""
+    """Takes our frame, which calls the original, out of the traceback of an exception
+    that passes.
+    """
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next
 
@@ -184,24 +228,33 @@ def hide_from_compiler(functions):
 
 # ---------------------------------------------------------------- the file `factors`
 
+
 def _role():
     core = sys.modules.get(__package__ + ".core")
     role = core and core.S.worker
     if role:
         return role
-    return "child " + ".".join("fork %d" % (n - FORK) if n > FORK else str(n) for n in _lineage) if _lineage else ""
+    return (
+        "child " + ".".join("fork %d" % (n - FORK) if n > FORK else str(n) for n in _lineage)
+        if _lineage
+        else ""
+    )
 
 
 def write(lines, kind="effect."):
-    """Lines of (name, value). One write for all lines: those of concurrent processes never mix. Failing is no reason to disturb the job."""
+    """Lines of (name, value). One write for all lines: those of concurrent processes never mix.
+    Failing is no reason to disturb the job.
+    """
     begin = "%d\t%d\t%s\t%s" % (os.getpid(), rank(), _role(), kind)
     text = b""
     for name, value in lines:
         line = (begin + name + "\t" + value.replace("\t", "?")).encode("utf-8", "replace")
-        text += bytes(c if c >= 32 or c == 9 else 63 for c in line[:LINE_BYTES - 1]) + b"\n"
+        text += bytes(c if c >= 32 or c == 9 else 63 for c in line[: LINE_BYTES - 1]) + b"\n"
     try:
         path = os.path.join(os.environ["TWINRUN_RUN_DIR"], "factors")
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        fd = os.open(
+            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+        )
         try:
             os.write(fd, text)
         finally:
@@ -212,8 +265,11 @@ def write(lines, kind="effect."):
 
 # ---------------------------------------------------------------- what was asked for
 
+
 def _parse(item):
-    """`id=pin[:value]` or `id=vary:seed` -> Pin; ValueError says why not. The id is then in args[1]."""
+    """`id=pin[:value]` or `id=vary:seed` -> Pin; ValueError says why not. The id is then in
+    args[1].
+    """
     name, _, setting = item.partition("=")
     mode, colon, value = setting.partition(":")
     if name not in PINS:
@@ -269,16 +325,22 @@ def _apply(pin, module):
 
 def _at_exit():
     """A pin whose library the job never imported has had nothing to act on."""
-    lines = [(pin.name, "not used: %s was not imported" % PINS[pin.name][2][0])
-             for pin in pins.values() if not pin.told]
+    lines = [
+        (pin.name, "not used: %s was not imported" % PINS[pin.name][2][0])
+        for pin in pins.values()
+        if not pin.told
+    ]
     if lines:
         write(lines)
 
 
 # ---------------------------------------------------------------- processes that the job makes
 
+
 def when_process_ends(report):
-    """Calls report() at the end of this process and of those forked from it: a child of multiprocessing ends without atexit."""
+    """Calls report() at the end of this process and of those forked from it: a child of
+    multiprocessing ends without atexit.
+    """
     import atexit
     import functools
 
@@ -322,8 +384,10 @@ def _after_fork():
 
 
 def _follow_children():
-    """Processes of multiprocessing go by their number, equal with fork, spawn and forkserver. Those of
-    torch.multiprocessing.spawn are ranks: they keep the seeds that a line in the script would set."""
+    """Processes of multiprocessing go by their number, equal with fork, spawn and forkserver. Those
+    of torch.multiprocessing.spawn are ranks: they keep the seeds that a line in the script would
+    set.
+    """
     process = sys.modules["multiprocessing.process"].BaseProcess
     original = process._bootstrap
 

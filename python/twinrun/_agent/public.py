@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `twinrun.record`, `twinrun.step` and `twinrun.scope` do under twinrun."""
+
 import sys
 
 from . import buffers, core, native, sites, steps, tensors
 from .core import S, T, hook
 
-# As in agents/common/native.c: what a prefix of the name says, and the least level at which it is kept.
+# As in agents/common/native.c: what a prefix of the name says, and the least level at which it is
+# kept.
 _PREFIXES = {
     "batch": (native.DATA, native.BATCH, native.STEPS),
     "weight": (native.OPTIMIZER, native.WEIGHT, native.STEPS),
@@ -20,8 +22,13 @@ _PREFIXES = {
     "hyper": (native.OPTIMIZER, native.HYPER, native.TENSORS),
 }
 _PLAIN = (native.OUTPUT, native.VALUE, native.STEPS)
-_SEEN = {native.BATCH: "batch", native.WEIGHT: "weight", native.GRADIENT: "gradient", native.ACTIVATION: "output",
-         native.LOSS: "loss"}
+_SEEN = {
+    native.BATCH: "batch",
+    native.WEIGHT: "weight",
+    native.GRADIENT: "gradient",
+    native.ACTIVATION: "output",
+    native.LOSS: "loss",
+}
 DEPTH = 64
 
 
@@ -36,7 +43,9 @@ def _on():
 
 
 def _site():
-    """The job's lines, whatever phase the record is said to be of; twinrun itself may be installed elsewhere than the agent."""
+    """The job's lines, whatever phase the record is said to be of; twinrun itself may be installed
+    elsewhere than the agent.
+    """
     package = sys.modules.get("twinrun")
     if getattr(package, "__file__", None):
         sites.skip(package)

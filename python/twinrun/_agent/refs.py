@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weak references to the job's objects that the job does not find.
 
-`torch.utils.swap_tensors` and with it `Module.to()` refuse a tensor that somebody refers to weakly. So all references of the
-agent are of a class of its own, and `getweakrefs` and `getweakrefcount` leave that class out. A subclass is also never the
-reference that `weakref.ref(t)` gives to the job.
+`torch.utils.swap_tensors` and with it `Module.to()` refuse a tensor that somebody refers to weakly.
+So all references of the agent are of a class of its own, and `getweakrefs` and `getweakrefcount`
+leave that class out. A subclass is also never the reference that `weakref.ref(t)` gives to the job.
 
-What follows the end of an object is not done while it is being freed, where an exception of the job's signal handlers would
-be lost, but by `sweep()`, at the next hook.
+What follows the end of an object is not done while it is being freed, where an exception of the
+job's signal handlers would be lost, but by `sweep()`, at the next hook.
 """
+
 import _weakref
 import sys
 import weakref
 from collections import deque
 
-gone = deque()    # references whose object is no more, and of which something is still to be done
+gone = deque()  # references whose object is no more, and of which something is still to be done
 
 
 class Ref(weakref.ref):
@@ -23,7 +24,9 @@ class Ref(weakref.ref):
 
 
 def to(thing, then=None):
-    """A weak reference. `then(reference)` is called by sweep() once the thing is gone, as long as the reference is kept."""
+    """A weak reference. `then(reference)` is called by sweep() once the thing is gone, as long as
+    the reference is kept.
+    """
     if then is None:
         return Ref(thing)
     reference = Ref(thing, gone.append)
@@ -37,9 +40,9 @@ def sweep():
         try:
             reference = gone.popleft()
         except IndexError:
-            return    # another thread was faster
+            return  # another thread was faster
         then = reference.then
-        del reference.then    # it may refer to who holds the reference
+        del reference.then  # it may refer to who holds the reference
         then(reference)
 
 
@@ -47,7 +50,7 @@ class ByObject:
     """What we know of objects that may go at any time: a dictionary by identity."""
 
     def __init__(self):
-        self.held = {}    # id -> (weak reference, value)
+        self.held = {}  # id -> (weak reference, value)
 
     def get(self, thing):
         found = self.held.get(id(thing))
@@ -77,7 +80,9 @@ def getweakrefcount(object, /):
 
 
 def hide():
-    """Leaves our references out of what the job, or torch, is told; also where the functions were imported by name."""
+    """Leaves our references out of what the job, or torch, is told; also where the functions were
+    imported by name.
+    """
     originals = {name: getattr(_weakref, name) for name in ("getweakrefs", "getweakrefcount")}
     for ours in (getweakrefs, getweakrefcount):
         ours.__module__, ours.__doc__ = "_weakref", originals[ours.__name__].__doc__

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suspect operation of a zoom: its inputs and outputs are kept as raw bytes, and it is run again on the same inputs.
+"""The suspect operation of a zoom: its inputs and outputs are kept as raw bytes, and it is run
+again on the same inputs.
 
-TWINRUN_ZOOM_OP = <step>:<occurrence>:<operation>, with @<scope> behind it where the same operation runs in several modules.
+TWINRUN_ZOOM_OP = <step>:<occurrence>:<operation>, with @<scope> behind it where the same operation
+runs in several modules.
 """
+
 import ctypes
 import functools
 import os
@@ -36,7 +39,12 @@ def wanted(operation, scope, occurrence):
             _room = int(os.environ.get("TWINRUN_ZOOM_KEEP") or KEEP_BYTES)
         except (KeyError, ValueError):
             _suspect = ()
-    if not _suspect or S.step != _suspect[0] or occurrence != _suspect[1] or operation != _suspect[2]:
+    if (
+        not _suspect
+        or S.step != _suspect[0]
+        or occurrence != _suspect[1]
+        or operation != _suspect[2]
+    ):
         return False
     if _suspect[3] is not None and scope != _suspect[3]:
         return False
@@ -59,7 +67,9 @@ def _write(kind, number, occurrence, tensor):
         folder = os.path.join(os.environ["TWINRUN_RUN_DIR"], "values")
         try:
             os.makedirs(folder, exist_ok=True)
-            path = os.path.join(folder, "%d.s%d.o%d.%s%d.raw" % (S.rank, S.step, occurrence, kind, number))
+            path = os.path.join(
+                folder, "%d.s%d.o%d.%s%d.raw" % (S.rank, S.step, occurrence, kind, number)
+            )
             with open(path, "wb") as file:
                 if size:
                     file.write(ctypes.string_at(part.data_ptr(), size))
@@ -80,7 +90,9 @@ def _digest(values):
 
 
 class Kept:
-    """The suspect between its start and its end: copies of its inputs and of the generator states."""
+    """The suspect between its start and its end: copies of its inputs and of the
+    generator states.
+    """
 
     def __init__(self, operation, args, kwargs, values, occurrence, described):
         self.operation, self.described, self.occurrence = operation, described, occurrence
@@ -89,16 +101,23 @@ class Kept:
         with torch.no_grad():
             self.args, self.kwargs = self._copy(args), self._copy(kwargs)
         self.devices = sorted({t.device.index for t in values if t.is_cuda})
-        self.own = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator)]
+        self.own = [
+            value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator)
+        ]
         self.random = self._generators()
         for i, t in enumerate(values):
             _write("in", i, occurrence, t)
 
     def _generators(self):
-        """(function that sets it, state) of each generator that the operation may draw from: one written in Python may use any."""
+        """(function that sets it, state) of each generator that the operation may draw from: one
+        written in Python may use any.
+        """
         torch, numpy = self.torch, sys.modules.get("numpy.random")
         found = [(torch.set_rng_state, torch.get_rng_state()), (random.setstate, random.getstate())]
-        found += [(functools.partial(torch.cuda.set_rng_state, device=i), torch.cuda.get_rng_state(i)) for i in self.devices]
+        found += [
+            (functools.partial(torch.cuda.set_rng_state, device=i), torch.cuda.get_rng_state(i))
+            for i in self.devices
+        ]
         found += [(generator.set_state, generator.get_state()) for generator in self.own]
         if numpy is not None:
             found.append((numpy.set_state, numpy.get_state()))
@@ -152,7 +171,11 @@ class Kept:
             return
         cores, rounds, ballots = held
         here, there = (max(len(pair[i]) for pair in ballots.values()) for i in (0, 1))
-        core.note("zoom.vote", "%s %s %d %d %d %d %d" % (self.described.name, vote.verdict(ballots, results), *cores, rounds, here, there))
+        core.note(
+            "zoom.vote",
+            "%s %s %d %d %d %d %d"
+            % (self.described.name, vote.verdict(ballots, results), *cores, rounds, here, there),
+        )
 
     def _outputs(self, args, kwargs, result):
         from . import ops

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generator states, and who consumed them.
 
-At every boundary that hooks see, the states are compared with what they were at the last one: a state that moved is recorded
-with the code in between as its consumer. Where a generator keeps its state is found out once, and verified; then a boundary costs one
-call that digests the states where they lie.
-The states of `random` and NumPy are seeded from entropy and differ from run to run without meaning anything until somebody
-seeds or draws: they are recorded from their first movement on.
+At every boundary that hooks see, the states are compared with what they were at the last one: a
+state that moved is recorded with the code in between as its consumer. Where a generator keeps its
+state is found out once, and verified; then a boundary costs one call that digests the states where
+they lie. The states of `random` and NumPy are seeded from entropy and differ from run to run
+without meaning anything until somebody seeds or draws: they are recorded from their first movement
+on.
 """
+
 import ctypes
 import random
 import sys
@@ -15,10 +17,10 @@ from . import core, facts, faults, sites
 from .core import S
 from .native import INIT, RNG, STATE, TENSORS
 
-_sources = []       # in the order in which they became known
-_asked = []         # those of them whose memory is not known
-_private = {}       # id(generator) -> source, for generators handed to loaders; the latest ones
-_names = set()      # libraries whose generators are known
+_sources = []  # in the order in which they became known
+_asked = []  # those of them whose memory is not known
+_private = {}  # id(generator) -> source, for generators handed to loaders; the latest ones
+_names = set()  # libraries whose generators are known
 _cuda = None
 _adopted = 0
 PRIVATE = 8
@@ -26,15 +28,18 @@ _torch = None
 
 
 class Source:
-    """One generator. `read()` gives (address, bytes, keep-alive) of its state. `memory`: the ctypes array in which it keeps it, or
-    None when that is not known; then every look asks the generator."""
+    """One generator. `read()` gives (address, bytes, keep-alive) of its state. `memory`: the ctypes
+    array in which it keeps it, or None when that is not known; then every look asks the generator.
+    """
 
     def __init__(self, name, read, always, memory=None):
         self.name, self.read, self.memory = name, read, memory
         self.used = always
-        self.shown = None    # digest of the state recorded last
-        self.seeded = None   # once it is known: whether somebody had set a seed before the first draw
-        self.kept = None     # what read() gave and its digest, until the state moves; only where its memory is watched
+        self.shown = None  # digest of the state recorded last
+        # once it is known: whether somebody had set a seed before the first draw
+        self.seeded = None
+        # what read() gave and its digest, until the state moves; only where its memory is watched
+        self.kept = None
         self.known = None if memory is not None else self.look()
 
     def look(self):
@@ -42,7 +47,9 @@ class Source:
         return S.lib.quick_digest(address, size)
 
     def moved(self):
-        """Whether the state is another one than at the last call; for sources whose memory is not known."""
+        """Whether the state is another one than at the last call; for sources whose memory is not
+        known.
+        """
         try:
             now = self.look()
         except RuntimeError as error:
@@ -79,7 +86,7 @@ class Watched:
         sources = [*self.sources, source]
         regions = (ctypes.c_uint64 * (2 * len(sources)))()
         for i, each in enumerate(sources):
-            regions[2 * i: 2 * i + 2] = ctypes.addressof(each.memory), ctypes.sizeof(each.memory)
+            regions[2 * i : 2 * i + 2] = ctypes.addressof(each.memory), ctypes.sizeof(each.memory)
         digests = ctypes.create_string_buffer(8 * len(sources))
         S.lib.quick_digests(regions, len(sources), digests)
         known = self.known + digests.raw[-8:]  # a movement of the others is still to be told
@@ -92,7 +99,11 @@ class Watched:
         if now == before:
             return ()
         self.known = now
-        moved = [source for i, source in enumerate(self.sources) if now[8 * i: 8 * i + 8] != before[8 * i: 8 * i + 8]]
+        moved = [
+            source
+            for i, source in enumerate(self.sources)
+            if now[8 * i : 8 * i + 8] != before[8 * i : 8 * i + 8]
+        ]
         for source in moved:
             source.kept = None
         return moved
@@ -125,17 +136,21 @@ def _read_torch(generator):
 
 
 def _torch_memory(generator):
-    """The memory of a CPU generator's engine inside its C++ object, as words; None when it is not where it is expected.
+    """The memory of a CPU generator's engine inside its C++ object, as words; None when it is not
+    where it is expected.
 
-    get_state() gives the words of the Mersenne twister as 64-bit numbers from byte 24 on; the object has them as 32-bit ones,
-    with the position in front and the second half of a pair of normal samples behind.
+    get_state() gives the words of the Mersenne twister as 64-bit numbers from byte 24 on; the
+    object has them as 32-bit ones, with the position in front and the second half of a pair of
+    normal samples behind.
     """
     if sys.byteorder != "little":
         return None
     state = generator.get_state()
     if state.numel() != 5056:
         return None
-    wanted = bytes((ctypes.c_uint32 * 624)(*(ctypes.c_uint64 * 624).from_address(state.data_ptr() + 24)))
+    wanted = bytes(
+        (ctypes.c_uint32 * 624)(*(ctypes.c_uint64 * 624).from_address(state.data_ptr() + 24))
+    )
     implementation = ctypes.c_uint64.from_address(id(generator) + object.__basicsize__).value
     if not implementation:
         return None
@@ -146,7 +161,9 @@ def _torch_memory(generator):
 
 
 def _python_memory():
-    """The state of the module-level generator of `random`: position, then words; None when it is kept elsewhere."""
+    """The state of the module-level generator of `random`: position, then words; None when it is
+    kept elsewhere.
+    """
     instance = getattr(random, "_inst", None)
     if type(instance) is not random.Random:
         return None
@@ -202,7 +219,14 @@ def arm(torch):
     global _torch, _cuda
     _torch = torch
     _cuda = getattr(torch, "cuda", None)
-    _add(Source("torch.cpu", _read_torch(torch.default_generator), True, _torch_memory(torch.default_generator)))
+    _add(
+        Source(
+            "torch.cpu",
+            _read_torch(torch.default_generator),
+            True,
+            _torch_memory(torch.default_generator),
+        )
+    )
     facts.arm(torch)
     _add(_python_source())
     _discover()
@@ -215,7 +239,9 @@ def _wanted():
 
 
 def _begin():
-    """First states of the process: in phase init, so that they do not shift the occurrences of a step's states."""
+    """First states of the process: in phase init, so that they do not shift the occurrences of a
+    step's states.
+    """
     if not _wanted():
         return
     _discover()
@@ -245,7 +271,8 @@ def adopt(generator):
     _adopted += 1
     source = Source("generator#%d" % _adopted, _read_torch(generator), True)
     source.generator = generator
-    _private[id(generator)] = source  # its reader keeps the generator alive, so the id stays its own
+    # its reader keeps the generator alive, so the id stays its own
+    _private[id(generator)] = source
     _add(source)
     source.record(RNG, "", "")
 
@@ -260,7 +287,8 @@ def check(consumer):
         for source in moved:
             if source.seeded is None:
                 facts.first_draw(source, consumer, where)
-            if source.record(RNG, consumer, where, False):    # a state set back to itself only lies otherwise in memory
+            # a state set back to itself only lies otherwise in memory
+            if source.record(RNG, consumer, where, False):
                 source.used = True
                 core.saw("state")
 

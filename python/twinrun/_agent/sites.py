@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source lines: the part of the Python stack that belongs to the job, above the frames of torch, the library and us."""
+"""Source lines: the part of the Python stack that belongs to the job, above the frames of torch,
+the library and us.
+"""
+
 import os
 import sys
 import sysconfig
@@ -12,9 +15,9 @@ FRAMES = 4
 _skipped = [os.path.dirname(FOLDER) + os.sep, "<frozen"]
 _library_folder = sysconfig.get_paths().get("stdlib", os.sep) + os.sep
 _packages = set()
-_judged = {}    # file name -> may be shown
-_lines = {}     # (code, instruction) -> text
-_near = {}      # (code, instruction) -> the whole text
+_judged = {}  # file name -> may be shown
+_lines = {}  # (code, instruction) -> text
+_near = {}  # (code, instruction) -> the whole text
 _cwd = None
 
 
@@ -52,7 +55,7 @@ def _short(file):
         except OSError:
             _cwd = os.sep
     if file.startswith(_cwd) and _cwd != os.sep:
-        return file[len(_cwd):]
+        return file[len(_cwd) :]
     for mark in ("site-packages" + os.sep, "dist-packages" + os.sep):
         if mark in file:
             return file.split(mark, 1)[1]
@@ -65,12 +68,18 @@ def _line(code, frame):
     if found is None:
         if len(_lines) >= 1 << 16:
             _lines.clear()
-        found = _lines[key] = "%s:%d in %s" % (_short(code.co_filename), frame.f_lineno or 0, code.co_name)
+        found = _lines[key] = "%s:%d in %s" % (
+            _short(code.co_filename),
+            frame.f_lineno or 0,
+            code.co_name,
+        )
     return found
 
 
 def near(frame):
-    """user(), remembered for the instruction at which the job's frame above waits: cheap for calls that come in every step."""
+    """user(), remembered for the instruction at which the job's frame above waits: cheap for calls
+    that come in every step.
+    """
     while frame is not None and not _shown(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
@@ -85,7 +94,9 @@ def near(frame):
 
 
 def user(frames=FRAMES):
-    """The job's lines on this thread's stack, innermost first, joined by newlines; empty when there are none."""
+    """The job's lines on this thread's stack, innermost first, joined by newlines; empty when there
+    are none.
+    """
     frame = sys._getframe(1)
     found = []
     while frame is not None and len(found) < frames:

@@ -1,36 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a step ends. The rules are deterministic and documented in docs/python.md:
 
-1. A step is one round of the optimizers: it ends when every optimizer that is alive has stepped once. When one steps again
-   before the others had their turn, they do not alternate one to one: from then on the others' steps each end a step of
+1. A step is one round of the optimizers: it ends when every optimizer that is alive has stepped
+once. When one steps again
+   before the others had their turn, they do not alternate one to one: from then on the others'
+   steps each end a step of
    their own, and so do this one's.
-2. Without an optimizer, a step ends when the parameters have changed after a backward: noticed at the next batch, forward or
+2. Without an optimizer, a step ends when the parameters have changed after a backward: noticed at
+the next batch, forward or
    backward.
-3. Without optimizer and backward (evaluation only), every forward of a root is a step: it ends at the next batch or forward.
+3. Without optimizer and backward (evaluation only), every forward of a root is a step: it ends at
+the next batch or forward.
 """
+
 import threading
 
 from . import core, gradients, handed, naming, refs, rng, tensors, trainers, written
 from .core import S
 from .native import BACKWARD, GRADIENT, OPTIMIZER, STATS, TENSORS, WEIGHT
 
-SMALL = 16384           # elements: larger buffers (masks, tables) are looked at only when they seem to have changed
+# elements: larger buffers (masks, tables) are looked at only when they seem to have changed
+SMALL = 16384
 
-_optimizers = {}        # id -> weak reference, of every optimizer made and still alive
-_user = {}              # id -> (thread that made it or stepped it last, whether it has stepped)
-_stepped = {}           # id -> steps in this round
-_idle = set()           # optimizers that do not alternate with the others
-_used = {}              # label -> Root called in this step
-_used_in = {}           # label -> thread that called it last
-_by_hand = None         # digests of the leaves when the last backward ended, while no optimizer is alive
-_leaves = {}            # id -> (weak reference, thread): leaves of raw tensor code, found in the graph
-_evaluated = None       # weak reference of the root that ran without a backward, ever
-_by_user = False        # the program calls twinrun.step()
-_trained = False        # a backward or an optimizer step was seen
-noticed_late = False    # the step that ends now ended before a forward that has run already
+_optimizers = {}  # id -> weak reference, of every optimizer made and still alive
+_user = {}  # id -> (thread that made it or stepped it last, whether it has stepped)
+_stepped = {}  # id -> steps in this round
+_idle = set()  # optimizers that do not alternate with the others
+_used = {}  # label -> Root called in this step
+_used_in = {}  # label -> thread that called it last
+# digests of the leaves when the last backward ended, while no optimizer is alive
+_by_hand = None
+# id -> (weak reference, thread): leaves of raw tensor code, found in the graph
+_leaves = {}
+_evaluated = None  # weak reference of the root that ran without a backward, ever
+_by_user = False  # the program calls twinrun.step()
+_trained = False  # a backward or an optimizer step was seen
+noticed_late = False  # the step that ends now ended before a forward that has run already
 
 
 # ---------------------------------------------------------------- what happened
+
 
 def made(optimizer):
     """An optimizer was constructed."""
@@ -94,7 +103,9 @@ def backward_begins():
 
 
 def backward_ended(leaves):
-    """After a root backward. `leaves`: tensors of the graph that no root owns, listed only while no optimizer is alive."""
+    """After a root backward. `leaves`: tensors of the graph that no root owns, listed only while no
+    optimizer is alive.
+    """
     global _by_hand
     if _optimizers:
         return
@@ -113,7 +124,9 @@ def backward_ended(leaves):
 
 
 def gradients_taken(leaves):
-    """After torch.autograd.grad without an optimizer: who asks for the gradients of leaves is about to change them."""
+    """After torch.autograd.grad without an optimizer: who asks for the gradients of leaves is about
+    to change them.
+    """
     global _by_hand
     for tensor in leaves:
         _leaves[id(tensor)] = refs.to(tensor), threading.get_ident()
@@ -126,7 +139,9 @@ def has_optimizers():
 
 
 def optimizers():
-    """Those that are alive, in the order in which they were made: those of which this thread may read gradients, and the others."""
+    """Those that are alive, in the order in which they were made: those of which this thread may
+    read gradients, and the others.
+    """
     own, others, me, alone = [], [], threading.get_ident(), trainers.alone()
     for key, reference in list(_optimizers.items()):
         optimizer = reference()
@@ -138,8 +153,11 @@ def optimizers():
 
 # ---------------------------------------------------------------- optimizers
 
+
 def turn(optimizer):
-    """An optimizer has stepped (or a gradient scaler has skipped its step): closes the step when the round is complete."""
+    """An optimizer has stepped (or a gradient scaler has skipped its step): closes the step when
+    the round is complete.
+    """
     global _by_hand, _trained, _evaluated
     _trained = True
     _by_hand = _evaluated = None
@@ -159,13 +177,19 @@ def turn(optimizer):
 
 # ---------------------------------------------------------------- updates by hand
 
+
 def _hand_tensors():
-    """Everything that a backward of this thread may have given a gradient: parameters of the roots in use, leaves of raw
-    code; in order."""
+    """Everything that a backward of this thread may have given a gradient: parameters of the roots
+    in use, leaves of raw code; in order.
+    """
     found, me, alone = [], threading.get_ident(), trainers.alone()
     for root in list(_used.values()):
         if alone or _used_in.get(root.label) == me:
-            found.extend(t for t in (reference() for _n, reference, _o in root.parameters) if t is not None and t.requires_grad)
+            found.extend(
+                t
+                for t in (reference() for _n, reference, _o in root.parameters)
+                if t is not None and t.requires_grad
+            )
     known = {id(t) for t in found}
     for key in list(_leaves):
         reference, thread = _leaves.get(key, (lambda: None, None))
@@ -205,6 +229,7 @@ def _close_if_changed():
 
 # ---------------------------------------------------------------- the end of a step
 
+
 def _record_buffers():
     pending = tensors.pending()
     count = 0
@@ -229,7 +254,9 @@ def _record_buffers():
 
 
 def close_by_user():
-    """twinrun.step(): from now on steps end nowhere else. The one that an optimizer has just ended is not ended twice."""
+    """twinrun.step(): from now on steps end nowhere else. The one that an optimizer has just ended
+    is not ended twice.
+    """
     global _by_user
     first, _by_user = not _by_user, True
     if not (first and S.fresh and S.step):
@@ -278,5 +305,3 @@ def _after_fork():
 def arm():
     S.on_exit.append(at_exit)
     S.on_fork.append(_after_fork)
-
-

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From tensors to records: dtype, place in memory, shape and strides; whatever has no plain memory is taken apart, copied
-to the host, or recorded as unobserved, never passed over."""
+"""From tensors to records: dtype, place in memory, shape and strides; whatever has no plain memory
+is taken apart, copied to the host, or recorded as unobserved, never passed over.
+"""
+
 import ctypes
 import enum
 import sys
@@ -11,11 +13,11 @@ from . import core, device, faults, native
 from .core import S
 from .native import DEVICE, ITEM_BYTES, SKETCH, STATS, UNOBSERVED, Items, pack_item, pack_pointer
 
-LONG_BYTES = 1 << 18     # from here on a digest is long enough to let other threads run
-KEEP_BYTES = 32 << 20    # host copies alive at one time
-NAMES = 4096             # tensors recorded of one nested structure
-DEPTH = 8                # of containers in containers
-VALUES = 65536           # plain values digested of one nested structure
+LONG_BYTES = 1 << 18  # from here on a digest is long enough to let other threads run
+KEEP_BYTES = 32 << 20  # host copies alive at one time
+NAMES = 4096  # tensors recorded of one nested structure
+DEPTH = 8  # of containers in containers
+VALUES = 65536  # plain values digested of one nested structure
 
 _codes = {}
 _widths = {}
@@ -28,20 +30,43 @@ _is_wrapped = None
 
 def arm(torch):
     """Learns torch's element types; those that twinrun has no number for are digested as bytes."""
-    global _torch, _strided, _plain, _CONSTANT, _has_is_cpu, _has_is_neg, _has_is_nested, _is_wrapped
+    global \
+        _torch, \
+        _strided, \
+        _plain, \
+        _CONSTANT, \
+        _has_is_cpu, \
+        _has_is_neg, \
+        _has_is_nested, \
+        _is_wrapped
     _torch = torch
     _strided = torch.strided
     _CONSTANT += (torch.dtype, torch.device, torch.layout, torch.memory_format)
     _plain = (torch.Tensor, torch.nn.Parameter)
     _has_is_cpu, _has_is_neg = hasattr(torch.Tensor, "is_cpu"), hasattr(torch.Tensor, "is_neg")
     _has_is_nested = hasattr(torch.Tensor, "is_nested")
-    _is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+    _is_wrapped = getattr(
+        getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None
+    )
     device.arm(torch)
     numbers = {
-        "uint8": native.U8, "int8": native.I8, "bool": native.BOOL, "uint16": native.U16, "int16": native.I16,
-        "float16": native.F16, "bfloat16": native.BF16, "uint32": native.U32, "int32": native.I32, "float32": native.F32,
-        "uint64": native.U64, "int64": native.I64, "float64": native.F64, "complex64": native.C64,
-        "complex128": native.C128, "float8_e4m3fn": native.F8_E4M3FN, "float8_e5m2": native.F8_E5M2,
+        "uint8": native.U8,
+        "int8": native.I8,
+        "bool": native.BOOL,
+        "uint16": native.U16,
+        "int16": native.I16,
+        "float16": native.F16,
+        "bfloat16": native.BF16,
+        "uint32": native.U32,
+        "int32": native.I32,
+        "float32": native.F32,
+        "uint64": native.U64,
+        "int64": native.I64,
+        "float64": native.F64,
+        "complex64": native.C64,
+        "complex128": native.C128,
+        "float8_e4m3fn": native.F8_E4M3FN,
+        "float8_e5m2": native.F8_E5M2,
     }
     for name, code in numbers.items():
         if hasattr(torch, name):
@@ -54,8 +79,11 @@ def is_tensor(value):
 
 # ---------------------------------------------------------------- one tensor
 
+
 def _memory(t):
-    """(pointer, code, count, shape, strides or None) of a strided tensor; None when it has no memory."""
+    """(pointer, code, count, shape, strides or None) of a strided tensor; None when it has no
+    memory.
+    """
     count = t.numel()
     shape = tuple(t.shape)
     code = _codes.get(t.dtype)
@@ -64,14 +92,22 @@ def _memory(t):
         if not t.is_contiguous():
             return None
         size = t.element_size()
-        return (pointer, native.BYTES, count * size, shape[:-1] + (shape[-1] * size,) if shape else (size,), None)
+        return (
+            pointer,
+            native.BYTES,
+            count * size,
+            shape[:-1] + (shape[-1] * size,) if shape else (size,),
+            None,
+        )
     if count == 0:
         return 0, code, 0, shape, None
     if not pointer or len(shape) > 64:
         return None
     strides = None if t.is_contiguous() else tuple(t.stride())
     extent = count if strides is None else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
-    storage = t.untyped_storage().nbytes() if hasattr(t, "untyped_storage") else t.storage().nbytes()
+    storage = (
+        t.untyped_storage().nbytes() if hasattr(t, "untyped_storage") else t.storage().nbytes()
+    )
     if (t.storage_offset() + extent) * t.element_size() > storage:
         return None  # its storage was shrunk under it
     return pointer, code, count, shape, strides
@@ -82,7 +118,9 @@ def _to_host(t):
     torch = _torch
     if t.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return None
-    with torch._C._DisableTorchDispatch() if hasattr(torch._C, "_DisableTorchDispatch") else torch.no_grad():
+    with torch._C._DisableTorchDispatch() if hasattr(
+        torch._C, "_DisableTorchDispatch"
+    ) else torch.no_grad():
         with torch.no_grad():
             t = t.detach()
             if t.is_conj():
@@ -92,15 +130,21 @@ def _to_host(t):
             return t if t.device.type == "cpu" else t.cpu()
 
 
-TRACED = {"FakeTensor", "FunctionalTensor"}    # a compiler's stand-ins, without values
+TRACED = {"FakeTensor", "FunctionalTensor"}  # a compiler's stand-ins, without values
 
 
 def traced(t):
-    return is_tensor(t) and type(t) not in _plain and not TRACED.isdisjoint(c.__name__ for c in type(t).__mro__)
+    return (
+        is_tensor(t)
+        and type(t) not in _plain
+        and not TRACED.isdisjoint(c.__name__ for c in type(t).__mro__)
+    )
 
 
 def parts(t, host=True):
-    """Takes a tensor apart into (suffix, plain tensor or None): in the host's memory, or wherever the library can read it."""
+    """Takes a tensor apart into (suffix, plain tensor or None): in the host's memory, or wherever
+    the library can read it.
+    """
     kind = type(t)
     if kind not in _plain:
         names = {c.__name__ for c in kind.__mro__}
@@ -110,7 +154,11 @@ def parts(t, host=True):
             return parts(t._local_tensor, host)
         if hasattr(kind, "__tensor_flatten__"):
             inner = t.__tensor_flatten__()[0]
-            return [("." + name + suffix, part) for name in inner for suffix, part in parts(getattr(t, name), host)]
+            return [
+                ("." + name + suffix, part)
+                for name in inner
+                for suffix, part in parts(getattr(t, name), host)
+            ]
         if kind.__torch_dispatch__ is not _torch.Tensor.__torch_dispatch__ and not t.data_ptr():
             return [("", None)]
     if t.device.type == "meta":
@@ -119,7 +167,11 @@ def parts(t, host=True):
         return parts(_unwrapped(t), host)
     if _has_is_nested and t.is_nested:
         with _torch.no_grad():
-            return [("[%d]%s" % (i, suffix), part) for i, inner in enumerate(t.unbind()) for suffix, part in parts(inner, host)]
+            return [
+                ("[%d]%s" % (i, suffix), part)
+                for i, inner in enumerate(t.unbind())
+                for suffix, part in parts(inner, host)
+            ]
     if t.layout is not _strided:
         return _unstrided(t)
     if t.is_quantized:
@@ -132,8 +184,13 @@ def _quantized(t):
     """The whole numbers, and what makes values of them."""
     found = [("", _to_host(t.int_repr()))]
     if str(t.qscheme()).startswith("torch.per_channel"):
-        return found + [(".scales", _to_host(t.q_per_channel_scales())), (".zero_points", _to_host(t.q_per_channel_zero_points()))]
-    return found + [(".scale", _torch.tensor([t.q_scale(), t.q_zero_point()], dtype=_torch.float64))]
+        return found + [
+            (".scales", _to_host(t.q_per_channel_scales())),
+            (".zero_points", _to_host(t.q_per_channel_zero_points())),
+        ]
+    return found + [
+        (".scale", _torch.tensor([t.q_scale(), t.q_zero_point()], dtype=_torch.float64))
+    ]
 
 
 def _wrapped(t):
@@ -141,7 +198,9 @@ def _wrapped(t):
 
 
 def _unwrapped(t):
-    """What a transform (torch.func.vmap, grad) computes on: the plain tensor, with all samples of a batch in it."""
+    """What a transform (torch.func.vmap, grad) computes on: the plain tensor, with all samples of a
+    batch in it.
+    """
     while _wrapped(t):
         t = _torch._C._functorch.get_unwrapped(t)
     return t
@@ -152,10 +211,17 @@ def _unstrided(t):
         if t.layout is _torch.sparse_coo:
             return [(".indices", _to_host(t._indices())), (".values", _to_host(t._values()))]
         if t.layout in (getattr(_torch, "sparse_csr", None), getattr(_torch, "sparse_bsr", None)):
-            return [(".crow", _to_host(t.crow_indices())), (".col", _to_host(t.col_indices())),
-                    (".values", _to_host(t.values()))]
+            return [
+                (".crow", _to_host(t.crow_indices())),
+                (".col", _to_host(t.col_indices())),
+                (".values", _to_host(t.values())),
+            ]
         if t.layout in (getattr(_torch, "sparse_csc", None), getattr(_torch, "sparse_bsc", None)):
-            return [(".ccol", _to_host(t.ccol_indices())), (".row", _to_host(t.row_indices())), (".values", _to_host(t.values()))]
+            return [
+                (".ccol", _to_host(t.ccol_indices())),
+                (".row", _to_host(t.row_indices())),
+                (".values", _to_host(t.values())),
+            ]
         if t.layout is getattr(_torch, "_mkldnn", None):
             return [("", _to_host(t.to_dense()))]
     return [("", None)]
@@ -168,9 +234,11 @@ class Pending:
         self.items = Items()
         self.count = self.bytes = self.kept = 0
         self.keep = []
-        self.device = False    # something lies on a GPU
+        self.device = False  # something lies on a GPU
 
-    def add(self, phase, kind, name, t, scope="", op="", site=None, flags=STATS | SKETCH, role=None):
+    def add(
+        self, phase, kind, name, t, scope="", op="", site=None, flags=STATS | SKETCH, role=None
+    ):
         """One tensor, of whatever sort."""
         kept = self.count
         try:
@@ -204,22 +272,42 @@ class Pending:
         return place
 
     def put(self, number, pointer, code, count, shape, strides, flags, offset=0, whole=None):
-        """whole: the element count of the tensor that this is a part of, from element `offset` on."""
+        """whole: the element count of the tensor that this is a part of, from element
+        `offset` on.
+        """
         items = self.items
         if self.count == items.capacity:
             items.grow()
         if strides is None:
             shapes, steps = 0, 0 if whole is None else ctypes.addressof(core.sizes((whole,)))
         else:
-            shapes, steps = ctypes.addressof(core.sizes(shape)), ctypes.addressof(core.sizes(strides))
-        pack_item(items.buffer, self.count * ITEM_BYTES, pointer, shapes, steps, count, offset, number,
-                  core.layout(code, shape), flags, code, len(shape), 0)
+            shapes, steps = (
+                ctypes.addressof(core.sizes(shape)),
+                ctypes.addressof(core.sizes(strides)),
+            )
+        pack_item(
+            items.buffer,
+            self.count * ITEM_BYTES,
+            pointer,
+            shapes,
+            steps,
+            count,
+            offset,
+            number,
+            core.layout(code, shape),
+            flags,
+            code,
+            len(shape),
+            0,
+        )
         self.count += 1
         self.bytes += count * _WIDTH[code]
 
     def add_bytes(self, number, data, flags=0):
         """Opaque bytes: their address must stay good until flush, so they are kept."""
-        held = ctypes.create_string_buffer(data, len(data)) if data else ctypes.create_string_buffer(1)
+        held = (
+            ctypes.create_string_buffer(data, len(data)) if data else ctypes.create_string_buffer(1)
+        )
         self.keep.append(held)
         self.put(number, ctypes.addressof(held), native.BYTES, len(data), (len(data),), None, flags)
 
@@ -234,10 +322,12 @@ class Pending:
         if not self.count:
             return ()
         count = self.count
-        links_at, links_count = (None, 0) if not links else ((ctypes.c_uint64 * len(links))(*links), len(links))
+        links_at, links_count = (
+            (None, 0) if not links else ((ctypes.c_uint64 * len(links))(*links), len(links))
+        )
         began = perf_counter_ns()
         if self.device:
-            device.all_at_once.end()    # what is kept here does not outlive this call
+            device.all_at_once.end()  # what is kept here does not outlive this call
         sender(self.bytes, self.device)(self.items.address, count, links_at, links_count)
         S.native_ns += perf_counter_ns() - began
         self.drop()
@@ -247,7 +337,8 @@ class Pending:
 def sender(size, on_device):
     """The library's function that records so many bytes."""
     if on_device:
-        return device.sender() or S.lib.records_long    # what cannot be read there is recorded as unobserved
+        # what cannot be read there is recorded as unobserved
+        return device.sender() or S.lib.records_long
     return S.lib.records_long if size >= LONG_BYTES else S.lib.records
 
 
@@ -260,12 +351,14 @@ def pending():
 
 
 def address(t):
-    """Where its elements lie; 0 for a tensor that has no memory of its own, such as a sparse one."""
+    """Where its elements lie; 0 for a tensor that has no memory of its own, such as a
+    sparse one.
+    """
     if type(t) not in _plain or t.layout is not _strided:
         return 0
     try:
         return t.data_ptr()
-    except RuntimeError as error:    # inside of a transform of torch.func it stands for others
+    except RuntimeError as error:  # inside of a transform of torch.func it stands for others
         faults.pass_on(error)
         return 0
 
@@ -278,7 +371,8 @@ def contiguous_bytes(t):
 
 
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-_CONSTANT = (slice, range, enum.Enum)    # and torch's own: what they say stands in the program's text
+# and torch's own: what they say stands in the program's text
+_CONSTANT = (slice, range, enum.Enum)
 _WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
 
 
@@ -293,8 +387,14 @@ def place_of(t):
 
 def _strided_values(t):
     """Whether its memory holds its elements as they are."""
-    return t.layout is _strided and not t.is_quantized and not t.is_conj() and not (_has_is_neg and t.is_neg()) and (
-        not (_has_is_nested and t.is_nested)) and not _wrapped(t)
+    return (
+        t.layout is _strided
+        and not t.is_quantized
+        and not t.is_conj()
+        and not (_has_is_neg and t.is_neg())
+        and (not (_has_is_nested and t.is_nested))
+        and not _wrapped(t)
+    )
 
 
 def _simple(t):
@@ -303,35 +403,53 @@ def _simple(t):
 
 
 def readable(t):
-    """Whether the library reads it where it is: in this process's memory, or in that of the current GPU."""
+    """Whether the library reads it where it is: in this process's memory, or in that of the current
+    GPU.
+    """
     if is_host(t):
         return _strided_values(t)
     return _strided_values(t) and t.is_contiguous() and device.here(t)
 
 
 def _still_readable(t, place):
-    """readable() for a plain tensor of the type of elements that a readable one had in this place: that rules out quantized ones."""
+    """readable() for a plain tensor of the type of elements that a readable one had in this place:
+    that rules out quantized ones.
+    """
     if place or not (_has_is_cpu and _has_is_nested and _has_is_neg):
         return readable(t) and place_of(t) == place
-    return t.is_cpu and t.layout is _strided and not t.is_neg() and not t.is_conj() and not t.is_nested and not _wrapped(t)
+    return (
+        t.is_cpu
+        and t.layout is _strided
+        and not t.is_neg()
+        and not t.is_conj()
+        and not t.is_nested
+        and not _wrapped(t)
+    )
 
 
 # ---------------------------------------------------------------- the same tensors, step after step
 
+
 class Table:
-    """Tensors that are recorded together again and again, kept as one array whose rows change only where they must."""
+    """Tensors that are recorded together again and again, kept as one array whose rows change only
+    where they must.
+    """
 
     def __init__(self, phase, kind, flags=STATS | SKETCH):
         self.phase, self.kind, self.flags = phase, kind, flags
         self.items = Items(16)
-        self.rows = []      # (pointer, shape, dtype, strides, DEVICE or 0) of each readable tensor, None for what needs a closer look
+        # (pointer, shape, dtype, strides, DEVICE or 0) of each readable tensor, None for what needs
+        # a closer look
+        self.rows = []
         self.names = None
         self.bytes = 0
         self.device = False  # some rows lie on a GPU
-        self.epoch = 0      # S.interrupted when the rows were made
+        self.epoch = 0  # S.interrupted when the rows were made
 
     def record(self, names, tensors, flags=None):
-        """Records tensors[i] as names[i] = (name, scope, op, site). `names` is compared by identity: a new list, a new table."""
+        """Records tensors[i] as names[i] = (name, scope, op, site). `names` is compared by
+        identity: a new list, a new table.
+        """
         flags = self.flags if flags is None else flags
         if names is not self.names or len(tensors) != len(self.rows) or self.epoch != S.interrupted:
             self._rebuild(names, tensors, flags)
@@ -343,7 +461,11 @@ class Table:
                 return self._one_by_one(names, tensors, flags)
             pointer, shape, dtype, strides, place = row
             now = t.data_ptr()
-            if t.shape != shape or t.dtype is not dtype or not (t.is_contiguous() if strides is None else t.stride() == strides):
+            if (
+                t.shape != shape
+                or t.dtype is not dtype
+                or not (t.is_contiguous() if strides is None else t.stride() == strides)
+            ):
                 return self._again(names, tensors, flags)
             if now != pointer:
                 if not now or not _still_readable(t, place):
@@ -366,7 +488,9 @@ class Table:
         held.flush()
 
     def again(self, flags):
-        """record() with the same names and tensors, for who knows that each is where it was. False: it takes record()."""
+        """record() with the same names and tensors, for who knows that each is where it was. False:
+        it takes record().
+        """
         if None in self.rows:
             return False
         if flags != self.flags:
@@ -374,7 +498,9 @@ class Table:
         return self._send()
 
     def _send(self):
-        """Whether the rows could be sent: they are not when the library cannot read the GPU from this thread."""
+        """Whether the rows could be sent: they are not when the library cannot read the GPU from
+        this thread.
+        """
         if not self.rows:
             return True
         began = perf_counter_ns()
@@ -389,10 +515,19 @@ class Table:
         self.flags = flags
         for i, row in enumerate(self.rows):
             if row is not None:
-                native.pack_flags(self.items.buffer, i * ITEM_BYTES + native.FLAGS_AT, flags | row[4])
+                native.pack_flags(
+                    self.items.buffer, i * ITEM_BYTES + native.FLAGS_AT, flags | row[4]
+                )
 
     def _rebuild(self, names, tensors, flags):
-        self.names, self.flags, self.rows, self.bytes, self.device, self.epoch = names, flags, [], 0, False, S.interrupted
+        self.names, self.flags, self.rows, self.bytes, self.device, self.epoch = (
+            names,
+            flags,
+            [],
+            0,
+            False,
+            S.interrupted,
+        )
         while self.items.capacity < len(tensors):
             self.items.grow()
         for i, t in enumerate(tensors):
@@ -402,28 +537,51 @@ class Table:
                 continue
             pointer, code, count, shape, strides = memory
             name, scope, op, site = names[i]
-            at = [0 if numbers is None else ctypes.addressof(core.sizes(numbers)) for numbers in (strides and shape, strides)]
+            at = [
+                0 if numbers is None else ctypes.addressof(core.sizes(numbers))
+                for numbers in (strides and shape, strides)
+            ]
             place = place_of(t)
             self.device = self.device or place != 0
-            pack_item(self.items.buffer, i * ITEM_BYTES, pointer, *at, count, 0,
-                      core.series(self.phase, self.kind, name, scope, op, site, ""), core.layout(code, shape), flags | place, code,
-                      len(shape), 0)
+            pack_item(
+                self.items.buffer,
+                i * ITEM_BYTES,
+                pointer,
+                *at,
+                count,
+                0,
+                core.series(self.phase, self.kind, name, scope, op, site, ""),
+                core.layout(code, shape),
+                flags | place,
+                code,
+                len(shape),
+                0,
+            )
             self.rows.append((pointer, t.shape, t.dtype, strides, place))
             self.bytes += count * _WIDTH[code]
 
 
 # ---------------------------------------------------------------- nested structures
 
-def walk(value, name, found, values=None, depth=0, hidden=None):
-    """Lists the tensors (and NumPy arrays) inside `value` as (name, tensor), in order; plain values go to `values`.
 
-    Runs no code of the job: only exact containers, dataclasses and attribute dictionaries are opened. The types of what may hold
-    values and is not opened go to `hidden`.
+def walk(value, name, found, values=None, depth=0, hidden=None):
+    """Lists the tensors (and NumPy arrays) inside `value` as (name, tensor), in order; plain values
+    go to `values`.
+
+    Runs no code of the job: only exact containers, dataclasses and attribute dictionaries are
+    opened. The types of what may hold values and is not opened go to `hidden`.
     """
     if len(found) >= NAMES or depth > DEPTH:
         if _holds_tensor(value):
-            more = "more than %d tensors" % NAMES if len(found) >= NAMES else "a tensor more than %d containers deep" % DEPTH
-            core.unseen("%s holds %s: not all were recorded" % (name.partition("[")[0].partition(".")[0], more))
+            more = (
+                "more than %d tensors" % NAMES
+                if len(found) >= NAMES
+                else "a tensor more than %d containers deep" % DEPTH
+            )
+            core.unseen(
+                "%s holds %s: not all were recorded"
+                % (name.partition("[")[0].partition(".")[0], more)
+            )
         return
     if isinstance(value, _torch.Tensor):
         found.append((name, value))
@@ -431,10 +589,20 @@ def walk(value, name, found, values=None, depth=0, hidden=None):
         if values is not None and len(values) < VALUES:
             values.append(value)
         elif values is not None:
-            core.unseen("%s holds more than %d plain values: not all were recorded" % (name.partition("[")[0], VALUES))
+            core.unseen(
+                "%s holds more than %d plain values: not all were recorded"
+                % (name.partition("[")[0], VALUES)
+            )
     elif isinstance(value, dict):
         for key in list(dict.keys(value)):
-            walk(dict.__getitem__(value, key), "%s[%s]" % (name, _key(key)), found, values, depth + 1, hidden)
+            walk(
+                dict.__getitem__(value, key),
+                "%s[%s]" % (name, _key(key)),
+                found,
+                values,
+                depth + 1,
+                hidden,
+            )
     elif isinstance(value, (list, tuple)):
         whole = list if isinstance(value, list) else tuple
         for i, inner in enumerate(whole.__iter__(value)):
@@ -464,11 +632,17 @@ def _holds_tensor(value, levels=8):
         return levels > 0
     if type(value) is dict:
         value = list(dict.values(value))
-    return type(value) in (list, tuple) and any(_holds_tensor(inner, levels - 1) for inner in value[:8])
+    return type(value) in (list, tuple) and any(
+        _holds_tensor(inner, levels - 1) for inner in value[:8]
+    )
 
 
 def _key(key):
-    return repr(key) if isinstance(key, (str, int, bool, float, bytes, type(None))) else type(key).__name__
+    return (
+        repr(key)
+        if isinstance(key, (str, int, bool, float, bytes, type(None)))
+        else type(key).__name__
+    )
 
 
 def _is_array(value):
@@ -487,4 +661,6 @@ def add_any(pending, phase, kind, name, value, scope="", op="", site=None, flags
 
 def plain_bytes(values):
     """A byte string that is equal for equal plain values, in every process."""
-    return "\x1f".join("%s:%r" % (type(v).__name__, v) for v in values).encode("utf-8", "backslashreplace")
+    return "\x1f".join("%s:%r" % (type(v).__name__, v) for v in values).encode(
+        "utf-8", "backslashreplace"
+    )

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads that train, and whose a gradient is.
 
-While a backward runs, PyTorch's engine writes to the gradients of its parameters without the GIL. Who reads `.grad` of such a
-parameter in another thread meets freed memory: the job crashes. So a thread looks at the gradients of its own optimizers
-alone: those that it stepped last. One that has never stepped belongs to the thread that made it, as long as no other thread trains.
+While a backward runs, PyTorch's engine writes to the gradients of its parameters without the GIL.
+Who reads `.grad` of such a parameter in another thread meets freed memory: the job crashes. So a
+thread looks at the gradients of its own optimizers alone: those that it stepped last. One that has
+never stepped belongs to the thread that made it, as long as no other thread trains.
 """
+
 import sys
 import threading
 from contextlib import contextmanager
 
 from .core import S
 
-WAIT_S = 1.0    # nobody is kept longer
+WAIT_S = 1.0  # nobody is kept longer
 
-_threads = set()    # in which a backward or a step has begun
-_at_work = threading.RLock()    # held while gradients are read that another thread might begin to write to
+_threads = set()  # in which a backward or a step has begun
+# held while gradients are read that another thread might begin to write to
+_at_work = threading.RLock()
 
 
 def begins():

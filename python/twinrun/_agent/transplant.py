@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transplant: values recorded at a boundary of one run take the place of another run's, so that each step starts equal.
+"""Transplant: values recorded at a boundary of one run take the place of another run's, so that
+each step starts equal.
 
-TWINRUN_TRANSPLANT = MODE:KIND:FIRST:LAST:CAP:FOLDER. MODE: `measure` (only says how many bytes it would take), `record`, `inject`.
-KIND: `data` (batches, as loaders deliver them), `rng` (generator states at the start of each step), `step` (both, and weights,
-buffers, optimizer state and the gradient scaler's). FIRST..LAST: steps. CAP: bytes that this process may write. FOLDER: where the
+TWINRUN_TRANSPLANT = MODE:KIND:FIRST:LAST:CAP:FOLDER. MODE: `measure` (only says how many bytes it
+would take), `record`, `inject`. KIND: `data` (batches, as loaders deliver them), `rng` (generator
+states at the start of each step), `step` (both, and weights, buffers, optimizer state and the
+gradient scaler's). FIRST..LAST: steps. CAP: bytes that this process may write. FOLDER: where the
 recording run has put its files (inject).
 
-The boundary is the end of a step, after its last record. A step is transplanted as a whole or not at all: names, types and
-shapes are matched first. What a loader delivers is replaced, never overwritten: its memory may be the dataset's own.
+The boundary is the end of a step, after its last record. A step is transplanted as a whole or not
+at all: names, types and shapes are matched first. What a loader delivers is replaced, never
+overwritten: its memory may be the dataset's own.
 """
+
 import ctypes
 import os
 import random
@@ -19,9 +23,9 @@ from .core import S
 from .values_file import BATCH, PLAIN, STATE
 
 GENERATOR = "rng."  # before the names of generators
-LEFT_OUT = 256      # notes on steps that were left out; then the transplant ends
+LEFT_OUT = 256  # notes on steps that were left out; then the transplant ends
 
-_request = None     # Request; None when there is none
+_request = None  # Request; None when there is none
 _torch = None
 _SCALARS = (bool, int, float, str, type(None))
 
@@ -33,12 +37,16 @@ class Mismatch(Exception):
 class Request:
     def __init__(self, text):
         self.mode, self.kind, first, last, cap, self.folder = text.split(":", 5)
-        if self.mode not in ("measure", "record", "inject") or self.kind not in ("data", "rng", "step"):
+        if self.mode not in ("measure", "record", "inject") or self.kind not in (
+            "data",
+            "rng",
+            "step",
+        ):
             raise ValueError("unknown mode or kind")
         self.first, self.last, self.cap = int(first), int(last), int(cap)
         self.batches = self.kind != "rng"
-        self.file = None        # Writer or Reader, opened at the first use
-        self.number = 0         # batches delivered in this step
+        self.file = None  # Writer or Reader, opened at the first use
+        self.number = 0  # batches delivered in this step
         self.measured = [0, 0]  # bytes of a state, of a step's batches
         self.left_out = 0
         self.began = self.ended = False
@@ -65,15 +73,22 @@ def _own_folder():
 
 
 def claim():
-    """The name of this process's file: rank and place among multiprocessing's children. Programs that share both, one after the
-    other, are told apart by their order."""
+    """The name of this process's file: rank and place among multiprocessing's children. Programs
+    that share both, one after the other, are told apart by their order.
+    """
     folder, child = _own_folder(), core.child_number()
     os.makedirs(folder, exist_ok=True)
     base = "r%d" % S.rank + (".c" + child if child else "")
     for number in range(1, 1000):
         name = base if number == 1 else "%s-%d" % (base, number)
         try:
-            os.close(os.open(os.path.join(folder, name + ".claim"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            os.close(
+                os.open(
+                    os.path.join(folder, name + ".claim"),
+                    os.O_CREAT | os.O_EXCL | os.O_WRONLY,
+                    0o600,
+                )
+            )
             return name
         except FileExistsError:
             continue
@@ -82,14 +97,22 @@ def claim():
 
 # ---------------------------------------------------------------- tensors as bytes
 
+
 def _plain(name, t):
-    if type(t) not in tensors._plain or t.layout is not _torch.strided or t.is_quantized or t.device.type == "meta" or (
-            tensors._wrapped(t) or t.is_conj() or (tensors._has_is_neg and t.is_neg())):
+    if (
+        type(t) not in tensors._plain
+        or t.layout is not _torch.strided
+        or t.is_quantized
+        or t.device.type == "meta"
+        or (tensors._wrapped(t) or t.is_conj() or (tensors._has_is_neg and t.is_neg()))
+    ):
         raise Mismatch("%s is no plain tensor" % name)
 
 
 def _bytes_of(name, t):
-    """(type, shape, bytes-like) of a tensor. The bytes are the tensor's own memory where it has some: valid until it changes."""
+    """(type, shape, bytes-like) of a tensor. The bytes are the tensor's own memory where it has
+    some: valid until it changes.
+    """
     _plain(name, t)
     whole = t.detach()
     if whole.device.type != "cpu" or not whole.is_contiguous():
@@ -107,8 +130,15 @@ def _fits(name, t, entry):
     """Raises Mismatch unless the recorded entry can be put into t."""
     _plain(name, t)
     _name, kind, shape, data = entry
-    if data is None or kind != str(t.dtype) or shape != list(t.shape) or len(data) != t.numel() * t.element_size():
-        raise Mismatch("%s: recorded %s %s, here %s %s" % (name, kind, shape, t.dtype, list(t.shape)))
+    if (
+        data is None
+        or kind != str(t.dtype)
+        or shape != list(t.shape)
+        or len(data) != t.numel() * t.element_size()
+    ):
+        raise Mismatch(
+            "%s: recorded %s %s, here %s %s" % (name, kind, shape, t.dtype, list(t.shape))
+        )
 
 
 def _fresh(t, data):
@@ -119,7 +149,9 @@ def _fresh(t, data):
 
 
 def _fill(t, data):
-    """Bit for bit, in place, past autograd: graphs in flight and version counters notice nothing."""
+    """Bit for bit, in place, past autograd: graphs in flight and version counters
+    notice nothing.
+    """
     if t.device.type == "cpu" and t.is_contiguous():
         if len(data):
             ctypes.memmove(t.data_ptr(), (ctypes.c_ubyte * len(data)).from_buffer(data), len(data))
@@ -129,8 +161,11 @@ def _fill(t, data):
 
 # ---------------------------------------------------------------- what a step starts from
 
+
 class Slot:
-    """One value of the state, a tensor or plain. `put(value)` replaces it; without it a tensor is filled in place."""
+    """One value of the state, a tensor or plain. `put(value)` replaces it; without it a tensor is
+    filled in place.
+    """
 
     __slots__ = ("name", "value", "put")
 
@@ -176,17 +211,40 @@ def _generators():
     for source in rng._private.values():
         add_torch(source.name, source.generator)
     version, words, normal = random.getstate()
-    slots.append(Slot(GENERATOR + "python.random", [version, list(words), normal],
-                      lambda v: random.setstate((v[0], tuple(v[1]), v[2]))))
+    slots.append(
+        Slot(
+            GENERATOR + "python.random",
+            [version, list(words), normal],
+            lambda v: random.setstate((v[0], tuple(v[1]), v[2])),
+        )
+    )
     numpy = sys.modules.get("numpy")
     state = numpy.random.get_state(legacy=False) if hasattr(numpy, "random") else {}
     if state.get("bit_generator") == "MT19937":
+
         def put(value):
-            numpy.random.set_state({"bit_generator": "MT19937", "state": {"key": numpy.array(value[0], dtype="uint32"), "pos": value[1]},
-                                    "has_gauss": value[2], "gauss": value[3]})
+            numpy.random.set_state(
+                {
+                    "bit_generator": "MT19937",
+                    "state": {"key": numpy.array(value[0], dtype="uint32"), "pos": value[1]},
+                    "has_gauss": value[2],
+                    "gauss": value[3],
+                }
+            )
 
         inner = state["state"]
-        slots.append(Slot(GENERATOR + "numpy", [inner["key"].tolist(), int(inner["pos"]), int(state["has_gauss"]), float(state["gauss"])], put))
+        slots.append(
+            Slot(
+                GENERATOR + "numpy",
+                [
+                    inner["key"].tolist(),
+                    int(inner["pos"]),
+                    int(state["has_gauss"]),
+                    float(state["gauss"]),
+                ],
+                put,
+            )
+        )
     return slots
 
 
@@ -230,7 +288,9 @@ def _parameters(slots):
 
 
 def _alive():
-    return [o for o in (reference() for reference in list(steps._optimizers.values())) if o is not None]
+    return [
+        o for o in (reference() for reference in list(steps._optimizers.values())) if o is not None
+    ]
 
 
 def _optimizer(slots, optimizer):
@@ -272,16 +332,23 @@ def _slots():
 
 # ---------------------------------------------------------------- batches
 
+
 def _rebuild(value, name, leaf):
     """The same structure with leaf(name, value) in place of each tensor, array and plain value."""
     if isinstance(value, (_torch.Tensor,) + _SCALARS) or tensors._is_array(value):
         return leaf(name, value)
     if type(value).__name__ in ("dict", "OrderedDict") and isinstance(value, dict):
-        return type(value)((key, _rebuild(inner, "%s[%r]" % (name, key), leaf)) for key, inner in value.items())
+        return type(value)(
+            (key, _rebuild(inner, "%s[%r]" % (name, key), leaf)) for key, inner in value.items()
+        )
     if type(value) in (list, tuple):
-        return type(value)(_rebuild(inner, "%s[%d]" % (name, i), leaf) for i, inner in enumerate(value))
+        return type(value)(
+            _rebuild(inner, "%s[%d]" % (name, i), leaf) for i, inner in enumerate(value)
+        )
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_rebuild(inner, "%s[%d]" % (name, i), leaf) for i, inner in enumerate(value)))
+        return type(value)(
+            *(_rebuild(inner, "%s[%d]" % (name, i), leaf) for i, inner in enumerate(value))
+        )
     raise Mismatch("%s is a %s" % (name, type(value).__name__))
 
 
@@ -320,7 +387,12 @@ def _given(data, entries):
         if bytes(entry[3]) == bytes(mine[3]):
             return value
         if not isinstance(value, _torch.Tensor):
-            return sys.modules["numpy"].frombuffer(bytes(entry[3]), dtype=value.dtype).reshape(value.shape).copy()
+            return (
+                sys.modules["numpy"]
+                .frombuffer(bytes(entry[3]), dtype=value.dtype)
+                .reshape(value.shape)
+                .copy()
+            )
         fresh = _fresh(value, entry[3])
         fresh = fresh.pin_memory() if value.is_pinned() else fresh.to(value.device)
         return fresh.requires_grad_(value.requires_grad)
@@ -332,6 +404,7 @@ def _given(data, entries):
 
 
 # ---------------------------------------------------------------- the boundaries
+
 
 def _leave_out(why):
     """This step starts as it would have."""
@@ -360,11 +433,16 @@ def _recorded(sort, number):
 
 
 def _measure(entries, index):
-    _request.measured[index] += sum(values_file.HEAD.size + 64 + (len(repr(e[2])) if e[3] is None else len(e[3])) for e in entries)
+    _request.measured[index] += sum(
+        values_file.HEAD.size + 64 + (len(repr(e[2])) if e[3] is None else len(e[3]))
+        for e in entries
+    )
 
 
 def _paired(slots, entries):
-    """(slot, entry) of each value. A generator that only one of the runs has so far is left as it is."""
+    """(slot, entry) of each value. A generator that only one of the runs has so far is left as it
+    is.
+    """
     here, recorded = {slot.name: slot for slot in slots}, {entry[0]: entry for entry in entries}
     for name in list(here) + list(recorded):
         if (name not in here or name not in recorded) and not name.startswith(GENERATOR):
@@ -397,7 +475,11 @@ def _guarded(function, *args):
             return function(*args)
     except (Mismatch, values_file.Damaged, OSError, ValueError, RuntimeError) as error:
         faults.pass_on(error)
-        _leave_out("%s: %s" % (type(error).__name__, error) if not isinstance(error, Mismatch) else str(error))
+        _leave_out(
+            "%s: %s" % (type(error).__name__, error)
+            if not isinstance(error, Mismatch)
+            else str(error)
+        )
         return None
 
 
@@ -419,17 +501,23 @@ def _step_starts():
 
 
 def _process_begins():
-    """Step 0 begins with generators only: its first weights are not made yet, or are the job's own."""
+    """Step 0 begins with generators only: its first weights are not made yet, or are
+    the job's own.
+    """
     if _request.mode != "measure" and _request.here() and _request.kind != "data":
         _guarded(_exchange)
 
 
 def delivered(data):
-    """A loader delivers this batch. What is to be delivered in its place, as a tuple of one; None to let it pass."""
+    """A loader delivers this batch. What is to be delivered in its place, as a tuple of one; None
+    to let it pass.
+    """
     if _request is None or not _request.batches or S.worker is not None:
         return None
     number, _request.number = _request.number, _request.number + 1
-    return _guarded(_deliver, data, number) if _request.mode == "measure" or _request.here() else None
+    return (
+        _guarded(_deliver, data, number) if _request.mode == "measure" or _request.here() else None
+    )
 
 
 def _deliver(data, number):

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of recorded values: frames of named tensors and plain values, read back only when their digest is right.
+"""A file of recorded values: frames of named tensors and plain values, read back only when their
+digest is right.
 
-A frame is a fixed header (magic, step, sort, number, payload's length, digest) and its payload: the length of a JSON list, the list
-([name, "torch.float32", shape, bytes] or [name, "plain", value]), then the bytes of each tensor in that order. Nothing in it is ever
-executed. A frame cut off at the end of the file does not count. Format: docs/internals/transplant.md.
+A frame is a fixed header (magic, step, sort, number, payload's length, digest) and its payload: the
+length of a JSON list, the list ([name, "torch.float32", shape, bytes] or [name, "plain", value]),
+then the bytes of each tensor in that order. Nothing in it is ever executed. A frame cut off at the
+end of the file does not count. Format: docs/internals/transplant.md.
 """
+
 import hashlib
 import json
 import os
@@ -36,15 +39,24 @@ class Writer:
         self.left = cap
 
     def add(self, step, sort, number, entries):
-        """entries: (name, type, shape, bytes-like) or (name, PLAIN, value, None). False when there is no room for the frame."""
-        listed = [[name, kind, what] if data is None else [name, kind, what, len(data)] for name, kind, what, data in entries]
+        """entries: (name, type, shape, bytes-like) or (name, PLAIN, value, None). False when there
+        is no room for the frame.
+        """
+        listed = [
+            [name, kind, what] if data is None else [name, kind, what, len(data)]
+            for name, kind, what, data in entries
+        ]
         index = json.dumps(listed, separators=(",", ":")).encode("ascii")
-        parts = [LENGTH.pack(len(index)), index] + [data for _name, _kind, _what, data in entries if data is not None]
+        parts = [LENGTH.pack(len(index)), index] + [
+            data for _name, _kind, _what, data in entries if data is not None
+        ]
         length = sum(len(part) for part in parts)
         if HEAD.size + length > self.left:
             return False
         self.left -= HEAD.size + length
-        self._write(HEAD.pack(MAGIC, step, sort, number, length, _digest(step, sort, number, parts)))
+        self._write(
+            HEAD.pack(MAGIC, step, sort, number, length, _digest(step, sort, number, parts))
+        )
         for part in parts:
             self._write(part)
         return True
@@ -52,7 +64,7 @@ class Writer:
     def _write(self, data):
         view = memoryview(data)
         while len(view):
-            view = view[self.file.write(view):]
+            view = view[self.file.write(view) :]
 
     def close(self):
         self.file.close()
@@ -84,7 +96,9 @@ class Reader:
         return data
 
     def get(self, step, sort, number):
-        """The entries of a frame as Writer.add takes them, their data as writable views; None when there is no such frame."""
+        """The entries of a frame as Writer.add takes them, their data as writable views; None when
+        there is no such frame.
+        """
         found = self.frames.get((step, sort, number))
         if found is None:
             return None
@@ -94,11 +108,11 @@ class Reader:
         if _digest(step, sort, number, [payload]) != digest:
             raise Damaged("the digest of step %d is wrong" % step)
         try:
-            size, = LENGTH.unpack(payload[:LENGTH.size])
-            listed = json.loads(bytes(payload[LENGTH.size:LENGTH.size + size]))
+            (size,) = LENGTH.unpack(payload[: LENGTH.size])
+            listed = json.loads(bytes(payload[LENGTH.size : LENGTH.size + size]))
             entries, at = [], LENGTH.size + size
             for name, kind, what, *rest in listed:
-                data = payload[at:at + rest[0]] if rest else None
+                data = payload[at : at + rest[0]] if rest else None
                 at += rest[0] if rest else 0
                 entries.append((name, kind, what, data))
         except (struct.error, ValueError, TypeError, IndexError) as error:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vote on a suspect operation: run again on equal inputs, in turns on two cores, with as many threads as it had and with one.
+"""The vote on a suspect operation: run again on equal inputs, in turns on two cores, with as many
+threads as it had and with one.
 
-Other results from one core to the next, each core agreeing with itself, speak against the core (or for code that looks at which one it
-is on); an operation that disagrees with itself is nondeterministic wherever it runs. Only this process's threads are
-moved, and put back.
+Other results from one core to the next, each core agreeing with itself, speak against the core (or
+for code that looks at which one it is on); an operation that disagrees with itself is
+nondeterministic wherever it runs. Only this process's threads are moved, and put back.
 """
+
 import os
 import time
 
@@ -13,7 +15,9 @@ SECONDS = 4.0
 
 
 def _threads():
-    """Every thread of this process: those of a pool work for the caller and cannot be told from others."""
+    """Every thread of this process: those of a pool work for the caller and cannot be told from
+    others.
+    """
     return [int(name) for name in os.listdir("/proc/self/task")]
 
 
@@ -35,8 +39,9 @@ def _places():
 
 
 def hold(torch, again):
-    """Calls `again`, which gives a hashable result, here and there. (cores, rounds, {threads: (results on one, on the other)}), or None
-    where there are no two cores to choose from."""
+    """Calls `again`, which gives a hashable result, here and there. (cores, rounds, {threads:
+    (results on one, on the other)}), or None where there are no two cores to choose from.
+    """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         return None

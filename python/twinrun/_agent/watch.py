@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TWINRUN_WATCH`: which sources of variation the Python half could hold still this process has met while none is held.
+"""`TWINRUN_WATCH`: which sources of variation the Python half could hold still this process has met
+while none is held.
 
-One line `watch.python` in the run folder's `factors` when a process ends, so that a search leaves out what cannot be the cause:
-the state of the global generators (`unused`: nobody drew from it or seeded it), the hash salt, what the job has made of
-executors, DataLoaders, torch.distributed, DistributedDataParallel and inductor, and whether it has hashed tensors or modules. src/isolate/watch.c reads it.
+One line `watch.python` in the run folder's `factors` when a process ends, so that a search leaves
+out what cannot be the cause: the state of the global generators (`unused`: nobody drew from it or
+seeded it), the hash salt, what the job has made of executors, DataLoaders, torch.distributed,
+DistributedDataParallel and inductor, and whether it has hashed tensors or modules.
+src/isolate/watch.c reads it.
 """
+
 import functools
 import os
 import sys
 
 from . import finder, pins
 
-_start = {}      # name of a generator -> its state when its library had been imported
-_used = set()    # "executor", "loader", "ddp", "ranks", "inductor", "hashes"
-_told = None     # pid that has written its line
+_start = {}  # name of a generator -> its state when its library had been imported
+_used = set()  # "executor", "loader", "ddp", "ranks", "inductor", "hashes"
+_told = None  # pid that has written its line
 
 
 def _digest(state):
-    import zlib    # a hash of _hashlib would load OpenSSL into the job
+    import zlib  # a hash of _hashlib would load OpenSSL into the job
 
     return "%08x%08x" % (zlib.crc32(state), zlib.adler32(state))
 
@@ -32,13 +36,25 @@ def _numpy(random):
 
 
 def _torch(torch):
-    return _digest(bytes(torch.get_rng_state().numpy()) if "numpy" in sys.modules else repr(torch.get_rng_state().tolist()).encode())
+    return _digest(
+        bytes(torch.get_rng_state().numpy())
+        if "numpy" in sys.modules
+        else repr(torch.get_rng_state().tolist()).encode()
+    )
 
 
-USES = (("executor", "concurrent.futures._base", "Future", "__init__"), ("executor", "multiprocessing.pool", "Pool", "imap_unordered"),
-        ("executor", "asyncio.tasks", "as_completed"), ("ddp", "torch.nn.parallel.distributed", "DistributedDataParallel", "__init__"),
-        ("ranks", "torch.distributed.distributed_c10d", "init_process_group"))
-GENERATORS = {"random": ("random", _python), "numpy": ("numpy.random", _numpy), "torch": ("torch", _torch)}
+USES = (
+    ("executor", "concurrent.futures._base", "Future", "__init__"),
+    ("executor", "multiprocessing.pool", "Pool", "imap_unordered"),
+    ("executor", "asyncio.tasks", "as_completed"),
+    ("ddp", "torch.nn.parallel.distributed", "DistributedDataParallel", "__init__"),
+    ("ranks", "torch.distributed.distributed_c10d", "init_process_group"),
+)
+GENERATORS = {
+    "random": ("random", _python),
+    "numpy": ("numpy.random", _numpy),
+    "torch": ("torch", _torch),
+}
 
 
 def salt():
@@ -60,7 +76,7 @@ def report():
             _used.add("inductor")
         pins.write([("python", " ".join(words + sorted(_used)))], "watch.")
     except Exception:
-        pass    # no line: the search takes everything as used
+        pass  # no line: the search takes everything as used
 
 
 def _remember(name):
@@ -75,7 +91,8 @@ def _remember(name):
     def first():
         remember()
         if name == "random":
-            os.register_at_fork(after_in_child=remember)    # it is seeded anew there, just before this
+            # it is seeded anew there, just before this
+            os.register_at_fork(after_in_child=remember)
 
     return first
 

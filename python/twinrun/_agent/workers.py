@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataLoader workers: each has a trace of its own, in which every fetch is a step: its indices and the generator states after it.
+"""DataLoader workers: each has a trace of its own, in which every fetch is a step: its indices and
+the generator states after it.
 
-The worker's entry function is replaced by one of the same qualified name, so that spawn and forkserver find it by pickle in
-the child, where it is ours again when the agent is armed there, and torch's own when it is not.
+The worker's entry function is replaced by one of the same qualified name, so that spawn and
+forkserver find it by pickle in the child, where it is ours again when the agent is armed there, and
+torch's own when it is not.
 """
+
 import functools
 
 from . import core, data, rng, tensors
@@ -13,8 +16,9 @@ from .native import TENSORS
 
 @hook
 def _entered(number):
-    """The first workers of a process go by their number; those of later loaders and epochs also by their process's, which
-    counts the children of their parent and is the same in every run."""
+    """The first workers of a process go by their number; those of later loaders and epochs also by
+    their process's, which counts the children of their parent and is the same in every run.
+    """
     S.worker = "loader worker %d" % number
     process = core.child_number().rsplit(".", 1)[-1]
     if process and process != str(number + 1):
@@ -50,12 +54,38 @@ def arm(torch):
     worker = torch.utils.data._utils.worker
     original = worker._worker_loop
 
-    def _worker_loop(dataset_kind, dataset, index_queue, data_queue, done_event, auto_collation, collate_fn, drop_last,
-                     base_seed, init_fn, worker_id, *rest, **named):
+    def _worker_loop(
+        dataset_kind,
+        dataset,
+        index_queue,
+        data_queue,
+        done_event,
+        auto_collation,
+        collate_fn,
+        drop_last,
+        base_seed,
+        init_fn,
+        worker_id,
+        *rest,
+        **named,
+    ):
         _entered(worker_id)
         try:
-            return original(dataset_kind, dataset, index_queue, data_queue, done_event, auto_collation, collate_fn,
-                            drop_last, base_seed, init_fn, worker_id, *rest, **named)
+            return original(
+                dataset_kind,
+                dataset,
+                index_queue,
+                data_queue,
+                done_event,
+                auto_collation,
+                collate_fn,
+                drop_last,
+                base_seed,
+                init_fn,
+                worker_id,
+                *rest,
+                **named,
+            )
         except BaseException as error:
             trim(error)
             raise

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What surrounds a Python process that records: versions, settings that decide about bits, states of the generators, folders of packages.
+"""What surrounds a Python process that records: versions, settings that decide about bits, states
+of the generators, folders of packages.
 
-Lines `KEY TAB VALUE` appended to the rank's file in `worlds`, to which the library adds variables and mapped files (agents/common/world.c). Written at
-the first record, when the job has made its choices, and settings once more at the end. Nothing is imported that the job has not imported,
-and no device is initialised.
+Lines `KEY TAB VALUE` appended to the rank's file in `worlds`, to which the library adds variables
+and mapped files (agents/common/world.c). Written at the first record, when the job has made its
+choices, and settings once more at the end. Nothing is imported that the job has not imported, and
+no device is initialised.
 """
+
 import os
 import sys
 
@@ -15,7 +18,17 @@ VALUE_BYTES = 3000
 
 def _versions():
     yield "python", "%d.%d.%d" % sys.version_info[:3]
-    for name in ("numpy", "torch", "transformers", "triton", "jax", "tensorflow", "mpi4py", "safetensors", "datasets"):
+    for name in (
+        "numpy",
+        "torch",
+        "transformers",
+        "triton",
+        "jax",
+        "tensorflow",
+        "mpi4py",
+        "safetensors",
+        "datasets",
+    ):
         module = sys.modules.get(name)
         if module is not None:
             yield name, getattr(module, "__version__", "?")
@@ -30,7 +43,14 @@ def _versions():
         yield "cudnn", torch.backends.cudnn.version()
     if getattr(torch.version, "cuda", None) and hasattr(torch.cuda, "nccl"):
         yield "nccl", ".".join(map(str, torch.cuda.nccl.version()))
-    yield "torch.built_with", "; ".join(line.strip(" -") for line in torch.__config__.show().splitlines()[1:] if "Build settings" not in line)
+    yield (
+        "torch.built_with",
+        "; ".join(
+            line.strip(" -")
+            for line in torch.__config__.show().splitlines()[1:]
+            if "Build settings" not in line
+        ),
+    )
 
 
 def _settings():
@@ -84,8 +104,12 @@ def _write(lines):
         line = ("%s\t%s" % (key, value)).encode("utf-8", "replace")[:VALUE_BYTES]
         text += bytes(c if c >= 32 or c == 9 else 63 for c in line) + b"\n"
     try:
-        path = os.path.join(os.environ["TWINRUN_RUN_DIR"], "worlds", "%d.%d" % (core.S.rank, os.getpid()))
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        path = os.path.join(
+            os.environ["TWINRUN_RUN_DIR"], "worlds", "%d.%d" % (core.S.rank, os.getpid())
+        )
+        fd = os.open(
+            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+        )
         try:
             os.write(fd, text)
         finally:
@@ -97,8 +121,14 @@ def _write(lines):
 def begins():
     """Never raises: what cannot be told is left out."""
     try:
-        lines = _pairs("version", _versions) + _pairs("setting", _settings) + _pairs("generator", _generators, ".first")
-        lines += [(key, value) for key, value in _device()] + [("path", path) for path in sys.path if path]
+        lines = (
+            _pairs("version", _versions)
+            + _pairs("setting", _settings)
+            + _pairs("generator", _generators, ".first")
+        )
+        lines += [(key, value) for key, value in _device()] + [
+            ("path", path) for path in sys.path if path
+        ]
         _write(lines)
     except Exception as error:
         faults.pass_on(error)
@@ -112,7 +142,11 @@ def _at_the_end():
 
 def ends():
     try:
-        lines = _pairs("setting", _settings) + _pairs("setting", _at_the_end) + _pairs("generator", _generators, ".last")
+        lines = (
+            _pairs("setting", _settings)
+            + _pairs("setting", _at_the_end)
+            + _pairs("generator", _generators, ".last")
+        )
         _write(lines + [(key, value) for key, value in _device()])
     except Exception as error:
         faults.pass_on(error)

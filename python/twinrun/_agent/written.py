@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights and buffers that something else than an optimizer's step has written.
 
-The records at the end of a step say what the optimizer left. A line of the job may write to a weight afterwards (`p.data.mul_()`,
-`copy_()`, a NumPy view, a moving average), and then the next forward computes on something that no record shows: it would be
-blamed for the line. So the weights of a model are digested again where they are about to be used: when its forward begins, when
-a backward begins, and before the optimizer steps. Where a digest is another one than at the last look, the weight is recorded
-there, whole.
+The records at the end of a step say what the optimizer left. A line of the job may write to a
+weight afterwards (`p.data.mul_()`, `copy_()`, a NumPy view, a moving average), and then the next
+forward computes on something that no record shows: it would be blamed for the line. So the weights
+of a model are digested again where they are about to be used: when its forward begins, when a
+backward begins, and before the optimizer steps. Where a digest is another one than at the last
+look, the weight is recorded there, whole.
 
-A large weight is looked at whole in the first steps of a process only; later at a few of its elements, which take turns, and
-at its version counter. From then on nobody knows that it was not written to, and a note says so: "written.unseen".
+A large weight is looked at whole in the first steps of a process only; later at a few of its
+elements, which take turns, and at its version counter. From then on nobody knows that it was not
+written to, and a note says so: "written.unseen".
 """
+
 import ctypes
 import sys
 import threading
@@ -18,11 +21,11 @@ from . import core, faults, naming, parts, refs, tensors
 from .core import S, T
 from .native import BACKWARD, FORWARD, SKETCH, STATS, TENSORS, WEIGHT
 
-PROBE = 4096               # bytes of a large tensor that are looked at in one step
-WHOLE_BYTES = 64 << 20     # of one model's large tensors, in the first steps
+PROBE = 4096  # bytes of a large tensor that are looked at in one step
+WHOLE_BYTES = 64 << 20  # of one model's large tensors, in the first steps
 
-_generation = 0            # how many lists of tensors were looked at for the first time
-_noted = set()             # labels of models of which not everything is seen
+_generation = 0  # how many lists of tensors were looked at for the first time
+_noted = set()  # labels of models of which not everything is seen
 
 
 class Row:
@@ -32,25 +35,30 @@ class Row:
 
     def __init__(self, name, reference):
         self.name, self.reference = name, reference
-        self.key = id(reference())    # finds it where weak references are gone, but who holds it is not
+        # finds it where weak references are gone, but who holds it is not
+        self.key = id(reference())
         self.address = self.count = self.version = None
-        self.size = 0           # bytes; 0 for what cannot be read where it lies
-        self.part = None        # (first byte, bytes) where not all of it is digested
-        self.moved = True       # since its region was written down
+        self.size = 0  # bytes; 0 for what cannot be read where it lies
+        self.part = None  # (first byte, bytes) where not all of it is digested
+        self.moved = True  # since its region was written down
 
     def place(self, t):
         """Where it lies now. Returns whether it is readable."""
         address, count = t.data_ptr() if type(t) in tensors._plain else 0, t.numel()
         if address != self.address or count != self.count:
             self.moved = True
-            memory = tensors._memory(t) if address and tensors._simple(t) and t.is_contiguous() else None
+            memory = (
+                tensors._memory(t) if address and tensors._simple(t) and t.is_contiguous() else None
+            )
             size = count * t.element_size() if memory else 0
             self.address, self.count, self.size = address, count, size
         return self.size > 0 or count == 0
 
 
 class Watch:
-    """The tensors of one list [(name, weak reference, class of the owner)], and what they held at the last look."""
+    """The tensors of one list [(name, weak reference, class of the owner)], and what they held at
+    the last look.
+    """
 
     def __init__(self, found, label):
         global _generation
@@ -87,7 +95,9 @@ class Watch:
         self.known = self._digest(present)
 
     def _tensors(self):
-        """What is left of them. Held by the caller until they are digested: another thread may let go of them."""
+        """What is left of them. Held by the caller until they are digested: another thread may let
+        go of them.
+        """
         return [row.reference() for row in self.rows]
 
     def _digest(self, _present):
@@ -97,10 +107,13 @@ class Watch:
                 continue
             row.moved = False
             if row.part is None:
-                regions[2 * i: 2 * i + 2] = row.address or 0, row.size
+                regions[2 * i : 2 * i + 2] = row.address or 0, row.size
             else:
                 first, size = row.part
-                regions[2 * i: 2 * i + 2] = row.address + first, max(0, min(size, row.size - first))
+                regions[2 * i : 2 * i + 2] = (
+                    row.address + first,
+                    max(0, min(size, row.size - first)),
+                )
         S.lib.quick_digests(regions, len(self.rows), self.digests)
         return self.digests.raw
 
@@ -110,7 +123,9 @@ class Watch:
             core.note("written.unseen", "%d %s %s" % (step, self.label, what))
 
     def check(self, phase, op):
-        """Records what was written since the last look. What it holds counts, not where it lies now: that may be chance."""
+        """Records what was written since the last look. What it holds counts, not where it lies
+        now: that may be chance.
+        """
         if self.thread != threading.get_ident():
             self._note("are used by several threads", S.step)
             self.look()
@@ -123,21 +138,33 @@ class Watch:
         suspects = self._moved(present)
         now, known = self._digest(present), self.known
         if now != known:
-            suspects.update(i for i in range(len(self.rows)) if now[8 * i: 8 * i + 8] != known[8 * i: 8 * i + 8])
+            suspects.update(
+                i
+                for i in range(len(self.rows))
+                if now[8 * i : 8 * i + 8] != known[8 * i : 8 * i + 8]
+            )
         if suspects:
             self._record(sorted(suspects), phase, op)
             self.look()
 
     def differs(self, i, t):
-        """Whether the tensor of row i holds something else than at the last look, which stays as it was."""
+        """Whether the tensor of row i holds something else than at the last look, which stays as it
+        was.
+        """
         row = self.rows[i]
         if row.part is not None or not row.size:
             return version(t) != row.version
         memory = tensors.contiguous_bytes(t)
-        return memory is None or S.lib.quick_digest(*memory).to_bytes(8, sys.byteorder) != self.known[8 * i: 8 * i + 8]
+        return (
+            memory is None
+            or S.lib.quick_digest(*memory).to_bytes(8, sys.byteorder)
+            != self.known[8 * i : 8 * i + 8]
+        )
 
     def _moved(self, present):
-        """Finds them again where they lie now; returns which of those that are not digested whole have another version."""
+        """Finds them again where they lie now; returns which of those that are not digested whole
+        have another version.
+        """
         suspects = set()
         for i, (row, t) in enumerate(zip(self.rows, present)):
             if t is None:
@@ -165,7 +192,7 @@ def version(t):
         return t._version
     except RuntimeError as error:
         faults.pass_on(error)
-        return 0    # made in inference mode, where nothing is counted
+        return 0  # made in inference mode, where nothing is counted
 
 
 def _op():
@@ -173,6 +200,7 @@ def _op():
 
 
 # ---------------------------------------------------------------- when to look
+
 
 def entering(root):
     """The forward of a model begins."""
@@ -190,7 +218,9 @@ def announced(root):
     if S.level < TENSORS:
         return
     if not root.watches or root.watches[0].source is not root.parameters:
-        small = [row for row in root.buffers if row[1]() is not None and row[1]().numel() < parts.LARGE]
+        small = [
+            row for row in root.buffers if row[1]() is not None and row[1]().numel() < parts.LARGE
+        ]
         root.watches = (Watch(root.parameters, root.label), Watch(small, root.label))
 
 
@@ -201,7 +231,9 @@ def left(root):
 
 
 def using(raw):
-    """A backward or a step of an optimizer begins. `raw`: the watches of parameters that belong to no model."""
+    """A backward or a step of an optimizer begins. `raw`: the watches of parameters that belong to
+    no model.
+    """
     for root in list((T.entered or {}).values()):
         if root.watches:
             root.watches[0].check(BACKWARD, _op())
@@ -219,7 +251,11 @@ def stepped(followed, parameters):
             if root.watches and any(id(row[1]()) in own for row in root.parameters):
                 followed.watches.append(root.watches[0])
                 seen.update(id(row[1]()) for row in root.parameters)
-        rest = [(name[0], refs.to(p), "") for name, p in zip(followed.names, parameters) if id(p) not in seen]
+        rest = [
+            (name[0], refs.to(p), "")
+            for name, p in zip(followed.names, parameters)
+            if id(p) not in seen
+        ]
         followed.raw = (Watch(rest, followed.label),) if rest else ()
         followed.watched_at = _generation
     for watch in followed.watches:
@@ -230,7 +266,7 @@ def stepped(followed, parameters):
 
 def written_by_hand(roots):
     """A loop without an optimizer has changed its weights, which is its step."""
-    for root in list(roots):    # threads share the steps
+    for root in list(roots):  # threads share the steps
         for watch in root.watches:
             watch.look()
 
@@ -245,12 +281,22 @@ def at_end():
 
 
 def behind_the_steps(pending, followed, parameters):
-    """The same for the parameters of an optimizer that is being freed, where weak references to them may be gone. Nothing is taken
-    for known: who uses them next is to find it, too."""
-    places = {watch.rows[i].key: (watch, i) for watch in (*followed.watches, *followed.raw) for i in range(len(watch.rows))}
+    """The same for the parameters of an optimizer that is being freed, where weak references to
+    them may be gone. Nothing is taken for known: who uses them next is to find it, too.
+    """
+    places = {
+        watch.rows[i].key: (watch, i)
+        for watch in (*followed.watches, *followed.raw)
+        for i in range(len(watch.rows))
+    }
     for (name, scope, _op, _site), p in zip(followed.names, parameters):
         watch, i = places.get(id(p), (None, 0))
-        if watch is not None and watch.thread == threading.get_ident() and watch.epoch == S.interrupted and watch.differs(i, p):
+        if (
+            watch is not None
+            and watch.thread == threading.get_ident()
+            and watch.epoch == S.interrupted
+            and watch.differs(i, p)
+        ):
             pending.add(FORWARD, WEIGHT, name, p, scope, "written", flags=STATS | SKETCH)
 
 

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the catalogue of operations in fresh processes and prints what came of it, one JSON object a line.
+"""Measures the catalogue of operations in fresh processes and prints what came of it, one JSON
+object a line.
 
-    python python/twinrun/_ops '{"device": "cpu", "threads": [1, 2], "runs": 10, "patterns": ["scatter*"], "limit": 60}'
+    python python/twinrun/_ops '{"device": "cpu", "threads": [1, 2], "runs": 10, "patterns":
+    ["scatter*"], "limit": 60}'
 
-`twinrun ops` starts this file's folder (so that neither the working folder nor an installed twinrun gets in the way) and judges
-what it prints: {"plan"}, {"progress"} as often as a row begins, {"about"}, one {"row"} each, or {"failed"}. PyTorch is loaded by
-the processes that measure, never here: an operation that crashes or stands still costs its row, not the catalogue.
+`twinrun ops` starts this file's folder (so that neither the working folder nor an installed twinrun
+gets in the way) and judges what it prints: {"plan"}, {"progress"} as often as a row begins,
+{"about"}, one {"row"} each, or {"failed"}. PyTorch is loaded by the processes that measure, never
+here: an operation that crashes or stands still costs its row, not the catalogue.
 """
+
 import fnmatch
 import json
 import os
@@ -27,7 +31,9 @@ def say(**values):
 
 
 def lines_of(process, limit):
-    """Its JSON lines; None when it says nothing for `limit()` seconds. (A thread, since a buffered pipe cannot be polled.)"""
+    """Its JSON lines; None when it says nothing for `limit()` seconds. (A thread, since a buffered
+    pipe cannot be polled.)
+    """
     lines = queue.Queue()
 
     def read():
@@ -49,10 +55,18 @@ def lines_of(process, limit):
 
 
 class Part:
-    """One fresh process after the other until every row was measured; each but the last ended badly within a row."""
+    """One fresh process after the other until every row was measured; each but the last ended badly
+    within a row.
+    """
 
     def __init__(self, plan, names, runs, cost, begin):
-        self.plan, self.names, self.runs, self.cost, self.begin = plan, list(names), runs, cost, begin
+        self.plan, self.names, self.runs, self.cost, self.begin = (
+            plan,
+            list(names),
+            runs,
+            cost,
+            begin,
+        )
         self.rows, self.about, self.failed = {}, None, None
 
     def run(self):
@@ -61,9 +75,20 @@ class Part:
         return self
 
     def one_process(self):
-        request = dict(device=self.plan["device"], threads=self.plan["threads"], runs=self.runs, names=self.names, cost=self.cost)
-        process = subprocess.Popen([sys.executable, os.path.join(HERE, "measure.py"), json.dumps(request)], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        request = dict(
+            device=self.plan["device"],
+            threads=self.plan["threads"],
+            runs=self.runs,
+            names=self.names,
+            cost=self.cost,
+        )
+        process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "measure.py"), json.dumps(request)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
         current, errors = None, []
         drain = threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)
         drain.start()
@@ -102,11 +127,21 @@ class Part:
             return
         if current is None:  # not within a row: another try would end in the same way
             last = "".join(errors).strip().splitlines()
-            self.failed = ("PyTorch was not loaded within %d s" % START_SECONDS if halted
-                           else last[-1][:300] if last else "the measuring process ended with code %d" % code)
+            self.failed = (
+                "PyTorch was not loaded within %d s" % START_SECONDS
+                if halted
+                else last[-1][:300]
+                if last
+                else "the measuring process ended with code %d" % code
+            )
             return
-        why = ("no result within %d s" % self.plan["limit"] if halted
-               else "the process was ended by signal %d" % -code if code < 0 else "the process ended with code %d" % code)
+        why = (
+            "no result within %d s" % self.plan["limit"]
+            if halted
+            else "the process was ended by signal %d" % -code
+            if code < 0
+            else "the process ended with code %d" % code
+        )
         self.rows[current] = {"name": current, "error": why}
         self.names.remove(current)
 
@@ -114,8 +149,14 @@ class Part:
 def classes(first, second):
     """How the results of two processes compare with the very first one."""
     everything = first + second
-    return {"runs": len(everything), "differ": sum(d != everything[0] for d in everything[1:]), "classes": len(set(everything)),
-            "between_processes_only": len(set(everything)) > 1 and len(set(first)) == 1 and len(set(second)) == 1}
+    return {
+        "runs": len(everything),
+        "differ": sum(d != everything[0] for d in everything[1:]),
+        "classes": len(set(everything)),
+        "between_processes_only": len(set(everything)) > 1
+        and len(set(first)) == 1
+        and len(set(second)) == 1,
+    }
 
 
 def merged(row, a, b):
@@ -124,7 +165,10 @@ def merged(row, a, b):
     for part in (a, b):
         if "error" in part:
             return dict(out, error=part["error"])
-    out["threads"] = [dict(classes(digests, b["threads"][count]), threads=int(count)) for count, digests in a["threads"].items()]
+    out["threads"] = [
+        dict(classes(digests, b["threads"][count]), threads=int(count))
+        for count, digests in a["threads"].items()
+    ]
     out["threads_change"] = len({digests[0] for digests in a["threads"].values()}) > 1
     raises = a["flag"].get("raises") or b["flag"].get("raises")
     if raises:
@@ -138,7 +182,12 @@ def merged(row, a, b):
 
 def main():
     plan = json.loads(sys.argv[1])
-    rows = [r for r in catalogue.ROWS if not plan["patterns"] or any(fnmatch.fnmatch(r.name, p) or p in r.name for p in plan["patterns"])]
+    rows = [
+        r
+        for r in catalogue.ROWS
+        if not plan["patterns"]
+        or any(fnmatch.fnmatch(r.name, p) or p in r.name for p in plan["patterns"])
+    ]
     done = [0]
 
     def begin(name):
@@ -146,11 +195,20 @@ def main():
         done[0] += 1
 
     if not rows:
-        say(failed="no operation matches %s; without --op all of them are listed" % ", ".join(plan["patterns"]))
+        say(
+            failed="no operation matches %s; without --op all of them are listed"
+            % ", ".join(plan["patterns"])
+        )
         return 0
     names = [r.name for r in rows]
     a = Part(plan, names, plan["runs"] - plan["runs"] // 2, True, begin).run()
-    b = Part(plan, [n for n in names if "error" not in a.rows.get(n, {})], plan["runs"] // 2, False, begin)
+    b = Part(
+        plan,
+        [n for n in names if "error" not in a.rows.get(n, {})],
+        plan["runs"] // 2,
+        False,
+        begin,
+    )
     if not a.failed:
         b.run()
     failed = a.failed or b.failed

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue of operations: for each a name, a maker of inputs that returns the call to measure, and what to use instead.
+"""The catalogue of operations: for each a name, a maker of inputs that returns the call to measure,
+and what to use instead.
 
-A row is a function of `x` (Inputs). It draws its inputs once and returns a callable without arguments that computes, from
-those inputs, a tensor or a tuple of them: everything whose bits are compared. Inputs are large enough that PyTorch splits the
-work between threads, and indices come with many duplicates, since that is what makes additions race. A row that this PyTorch
-does not know raises when it is made or called; that is reported, not hidden.
+A row is a function of `x` (Inputs). It draws its inputs once and returns a callable without
+arguments that computes, from those inputs, a tensor or a tuple of them: everything whose bits are
+compared. Inputs are large enough that PyTorch splits the work between threads, and indices come
+with many duplicates, since that is what makes additions race. A row that this PyTorch does not know
+raises when it is made or called; that is reported, not hidden.
 
-`instead`: a way to the same result whose bits repeat, as one would write it; None where the operation needs none.
+`instead`: a way to the same result whose bits repeat, as one would write it; None where the
+operation needs none.
 """
 
 
 class Inputs:
-    """Inputs of a row, the same in every process: drawn on the CPU from one seed, then moved to the device."""
+    """Inputs of a row, the same in every process: drawn on the CPU from one seed, then moved to the
+    device.
+    """
 
     def __init__(self, torch, device, seed=20):
         self.torch, self.device = torch, device
@@ -31,7 +36,9 @@ class Inputs:
         return self.torch.zeros(*shape, device=self.device)
 
     def backward(self, function, *inputs):
-        """The call that computes function(*inputs) and the gradients of its inputs from a fixed random upstream gradient."""
+        """The call that computes function(*inputs) and the gradients of its inputs from a fixed
+        random upstream gradient.
+        """
         leaves = tuple(t.requires_grad_() for t in inputs)
         upstream = self.normal(*function(*leaves).shape)
         return lambda: self.torch.autograd.grad(function(*leaves), leaves, upstream)
@@ -129,7 +136,11 @@ def _(x):
 
 @row("scatter_add expanded", SORT_FIRST)
 def _(x):
-    table, at, values = x.zeros(512, 64), x.indices(512, 8_000, 1).expand(8_000, 64), x.normal(8_000, 64)
+    table, at, values = (
+        x.zeros(512, 64),
+        x.indices(512, 8_000, 1).expand(8_000, 64),
+        x.normal(8_000, 64),
+    )
     return lambda: table.scatter_add(0, at, values)
 
 
@@ -184,13 +195,17 @@ def _(x):
 @row("embedding_bag sum backward", "F.embedding, then sum over the bag")
 def _(x):
     at = x.indices(512, 2_000, 8)
-    return x.backward(lambda table: x.torch.nn.functional.embedding_bag(at, table, mode="sum"), x.normal(512, 64))
+    return x.backward(
+        lambda table: x.torch.nn.functional.embedding_bag(at, table, mode="sum"), x.normal(512, 64)
+    )
 
 
 @row("embedding_bag max backward", "F.embedding, then amax over the bag")
 def _(x):
     at = x.indices(512, 2_000, 8)
-    return x.backward(lambda table: x.torch.nn.functional.embedding_bag(at, table, mode="max"), x.normal(512, 64))
+    return x.backward(
+        lambda table: x.torch.nn.functional.embedding_bag(at, table, mode="max"), x.normal(512, 64)
+    )
 
 
 # ---- counting and searching
@@ -381,7 +396,9 @@ def _(x):
 
 @row("linear backward", ONE_THREAD)
 def _(x):
-    return x.backward(x.torch.nn.functional.linear, x.normal(1_024, 256), x.normal(128, 256), x.normal(128))
+    return x.backward(
+        x.torch.nn.functional.linear, x.normal(1_024, 256), x.normal(128, 256), x.normal(128)
+    )
 
 
 @row("sparse matmul backward", "to_dense() first")
@@ -402,17 +419,29 @@ def _(x):
 
 @row("conv2d backward", "torch.backends.cudnn.deterministic = True (CUDA); " + ONE_THREAD)
 def _(x):
-    return x.backward(lambda t, w: x.torch.nn.functional.conv2d(t, w, padding=1), x.normal(8, 16, 24, 24), x.normal(16, 16, 3, 3))
+    return x.backward(
+        lambda t, w: x.torch.nn.functional.conv2d(t, w, padding=1),
+        x.normal(8, 16, 24, 24),
+        x.normal(16, 16, 3, 3),
+    )
 
 
 @row("conv1d backward", "torch.backends.cudnn.deterministic = True (CUDA); " + ONE_THREAD)
 def _(x):
-    return x.backward(lambda t, w: x.torch.nn.functional.conv1d(t, w, padding=2), x.normal(16, 16, 512), x.normal(16, 16, 5))
+    return x.backward(
+        lambda t, w: x.torch.nn.functional.conv1d(t, w, padding=2),
+        x.normal(16, 16, 512),
+        x.normal(16, 16, 5),
+    )
 
 
 @row("conv_transpose2d backward", "torch.backends.cudnn.deterministic = True (CUDA); " + ONE_THREAD)
 def _(x):
-    return x.backward(lambda t, w: x.torch.nn.functional.conv_transpose2d(t, w), x.normal(8, 16, 20, 20), x.normal(16, 8, 3, 3))
+    return x.backward(
+        lambda t, w: x.torch.nn.functional.conv_transpose2d(t, w),
+        x.normal(8, 16, 20, 20),
+        x.normal(16, 8, 3, 3),
+    )
 
 
 @row("max_pool2d backward")
@@ -422,22 +451,30 @@ def _(x):
 
 @row("max_pool3d backward", "max_pool2d over two of the dimensions, then amax")
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.max_pool3d(t, 3, 1), x.normal(2, 8, 16, 16, 16))
+    return x.backward(
+        lambda t: x.torch.nn.functional.max_pool3d(t, 3, 1), x.normal(2, 8, 16, 16, 16)
+    )
 
 
 @row("avg_pool3d backward", "conv3d with constant weights")
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.avg_pool3d(t, 3, 1), x.normal(2, 8, 16, 16, 16))
+    return x.backward(
+        lambda t: x.torch.nn.functional.avg_pool3d(t, 3, 1), x.normal(2, 8, 16, 16, 16)
+    )
 
 
 @row("adaptive_avg_pool2d backward", "mean over blocks by view")
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.adaptive_avg_pool2d(t, 7), x.normal(8, 16, 30, 30))
+    return x.backward(
+        lambda t: x.torch.nn.functional.adaptive_avg_pool2d(t, 7), x.normal(8, 16, 30, 30)
+    )
 
 
 @row("adaptive_max_pool2d backward", "amax over blocks by view")
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.adaptive_max_pool2d(t, 7), x.normal(8, 16, 30, 30))
+    return x.backward(
+        lambda t: x.torch.nn.functional.adaptive_max_pool2d(t, 7), x.normal(8, 16, 30, 30)
+    )
 
 
 @row("max_unpool2d", "F.interpolate(mode='nearest') times a mask")
@@ -454,54 +491,99 @@ def _(x):
 
 @row("interpolate nearest backward", "repeat_interleave")
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.interpolate(t, scale_factor=2, mode="nearest"), x.normal(8, 8, 32, 32))
+    return x.backward(
+        lambda t: x.torch.nn.functional.interpolate(t, scale_factor=2, mode="nearest"),
+        x.normal(8, 8, 32, 32),
+    )
 
 
-@row("interpolate bilinear backward", "matmul with the matrix of weights, one dimension after the other")
+@row(
+    "interpolate bilinear backward",
+    "matmul with the matrix of weights, one dimension after the other",
+)
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.interpolate(t, scale_factor=2, mode="bilinear"), x.normal(8, 8, 32, 32))
+    return x.backward(
+        lambda t: x.torch.nn.functional.interpolate(t, scale_factor=2, mode="bilinear"),
+        x.normal(8, 8, 32, 32),
+    )
 
 
-@row("interpolate bicubic backward", "matmul with the matrix of weights, one dimension after the other")
+@row(
+    "interpolate bicubic backward",
+    "matmul with the matrix of weights, one dimension after the other",
+)
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.interpolate(t, scale_factor=2, mode="bicubic"), x.normal(4, 8, 32, 32))
+    return x.backward(
+        lambda t: x.torch.nn.functional.interpolate(t, scale_factor=2, mode="bicubic"),
+        x.normal(4, 8, 32, 32),
+    )
 
 
-@row("interpolate trilinear backward", "matmul with the matrix of weights, one dimension after the other")
+@row(
+    "interpolate trilinear backward",
+    "matmul with the matrix of weights, one dimension after the other",
+)
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.interpolate(t, scale_factor=2, mode="trilinear"), x.normal(2, 4, 12, 12, 12))
+    return x.backward(
+        lambda t: x.torch.nn.functional.interpolate(t, scale_factor=2, mode="trilinear"),
+        x.normal(2, 4, 12, 12, 12),
+    )
 
 
 @row("grid_sample backward", "gather the four neighbours; their index_put gradient under the flag")
 def _(x):
     grid = x.normal(8, 48, 48, 2).mul(0.3)
-    return x.backward(lambda t, g: x.torch.nn.functional.grid_sample(t, g, align_corners=False), x.normal(8, 8, 32, 32), grid)
+    return x.backward(
+        lambda t, g: x.torch.nn.functional.grid_sample(t, g, align_corners=False),
+        x.normal(8, 8, 32, 32),
+        grid,
+    )
 
 
 @row("reflection_pad2d backward", "cat of flipped slices")
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.pad(t, (3, 3, 3, 3), mode="reflect"), x.normal(8, 16, 32, 32))
+    return x.backward(
+        lambda t: x.torch.nn.functional.pad(t, (3, 3, 3, 3), mode="reflect"),
+        x.normal(8, 16, 32, 32),
+    )
 
 
 @row("replication_pad2d backward", "cat of expanded slices")
 def _(x):
-    return x.backward(lambda t: x.torch.nn.functional.pad(t, (3, 3, 3, 3), mode="replicate"), x.normal(8, 16, 32, 32))
+    return x.backward(
+        lambda t: x.torch.nn.functional.pad(t, (3, 3, 3, 3), mode="replicate"),
+        x.normal(8, 16, 32, 32),
+    )
 
 
 @row("batch_norm backward", ONE_THREAD)
 def _(x):
-    return x.backward(lambda t, w, b: x.torch.nn.functional.batch_norm(t, None, None, w, b, training=True), x.normal(16, 32, 24, 24),
-                      x.normal(32), x.normal(32))
+    return x.backward(
+        lambda t, w, b: x.torch.nn.functional.batch_norm(t, None, None, w, b, training=True),
+        x.normal(16, 32, 24, 24),
+        x.normal(32),
+        x.normal(32),
+    )
 
 
 @row("layer_norm backward", ONE_THREAD)
 def _(x):
-    return x.backward(lambda t, w, b: x.torch.nn.functional.layer_norm(t, (256,), w, b), x.normal(2_000, 256), x.normal(256), x.normal(256))
+    return x.backward(
+        lambda t, w, b: x.torch.nn.functional.layer_norm(t, (256,), w, b),
+        x.normal(2_000, 256),
+        x.normal(256),
+        x.normal(256),
+    )
 
 
 @row("group_norm backward", ONE_THREAD)
 def _(x):
-    return x.backward(lambda t, w, b: x.torch.nn.functional.group_norm(t, 8, w, b), x.normal(16, 32, 16, 16), x.normal(32), x.normal(32))
+    return x.backward(
+        lambda t, w, b: x.torch.nn.functional.group_norm(t, 8, w, b),
+        x.normal(16, 32, 16, 16),
+        x.normal(32),
+        x.normal(32),
+    )
 
 
 @row("lstm backward", ONE_THREAD)
@@ -509,12 +591,19 @@ def _(x):
     cell = x.torch.nn.LSTM(32, 48).to(x.device)
     weights = [x.normal(*p.shape).mul(0.1) for p in cell.parameters()]
     first = (x.zeros(1, 32, 48), x.zeros(1, 32, 48))
-    return x.backward(lambda t, *w: x.torch.lstm(t, first, w, True, 1, 0.0, True, False, False)[0], x.normal(20, 32, 32), *weights)
+    return x.backward(
+        lambda t, *w: x.torch.lstm(t, first, w, True, 1, 0.0, True, False, False)[0],
+        x.normal(20, 32, 32),
+        *weights,
+    )
 
 
 @row("scaled_dot_product_attention backward", "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)")
 def _(x):
-    return x.backward(x.torch.nn.functional.scaled_dot_product_attention, *(x.normal(4, 4, 128, 32) for _ in range(3)))
+    return x.backward(
+        x.torch.nn.functional.scaled_dot_product_attention,
+        *(x.normal(4, 4, 128, 32) for _ in range(3)),
+    )
 
 
 @row("cdist backward", "the norm of broadcast differences")
@@ -528,7 +617,9 @@ def _(x):
 @row("cross_entropy backward", ONE_THREAD)
 def _(x):
     target = x.indices(1_000, 512)
-    return x.backward(lambda t: x.torch.nn.functional.cross_entropy(t, target), x.normal(512, 1_000))
+    return x.backward(
+        lambda t: x.torch.nn.functional.cross_entropy(t, target), x.normal(512, 1_000)
+    )
 
 
 @row("nll_loss backward", ONE_THREAD)
@@ -552,4 +643,7 @@ def _(x):
 @row("ctc_loss backward", "on the CPU, or cuDNN's CTC with int32 targets on the CPU")
 def _(x):
     target, inputs, targets = x.indices(39, 16, 20) + 1, (60,) * 16, (20,) * 16
-    return x.backward(lambda t: x.torch.nn.functional.ctc_loss(t.log_softmax(2), target, inputs, targets), x.normal(60, 16, 40))
+    return x.backward(
+        lambda t: x.torch.nn.functional.ctc_loss(t.log_softmax(2), target, inputs, targets),
+        x.normal(60, 16, 40),
+    )

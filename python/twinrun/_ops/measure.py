@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures rows of the catalogue in this process and prints one JSON object a line, beginning with what it runs on.
+"""Measures rows of the catalogue in this process and prints one JSON object a line, beginning with
+what it runs on.
 
-    python measure.py '{"device": "cpu", "threads": [1, 2], "runs": 5, "names": [...], "cost": true}'
+    python measure.py '{"device": "cpu", "threads": [1, 2], "runs": 5, "names": [...], "cost":
+    true}'
 
 For each row: digests of the results, call by call and thread count by thread count; the same under
-torch.use_deterministic_algorithms(True); and, with "cost", times of calls without and with it. A line {"begin": name}
-precedes each row, so that the reader knows which one a crash or a halt belongs to.
+torch.use_deterministic_algorithms(True); and, with "cost", times of calls without and with it. A
+line {"begin": name} precedes each row, so that the reader knows which one a crash or a halt belongs
+to.
 """
+
 import ctypes
 import hashlib
 import json
@@ -18,7 +22,7 @@ import time
 import catalogue
 
 ROUNDS, FEWEST_ROUNDS = 12, 8
-ROUND_SECONDS = 0.5     # per row, for all rounds
+ROUND_SECONDS = 0.5  # per row, for all rounds
 SHORTEST_SECONDS = 1e-3  # a shorter call is timed several times at once
 
 
@@ -68,8 +72,10 @@ class Meter:
         return (time.perf_counter() - began) / times
 
     def rounds(self, call):
-        """[without, with, without the flag], in seconds, many times over. In a drawn order: a fixed one would beat with the
-        scheduler's time slices on a busy machine. The two without it tell what the machine does by itself."""
+        """[without, with, without the flag], in seconds, many times over. In a drawn order: a fixed
+        one would beat with the scheduler's time slices on a busy machine. The two without it tell
+        what the machine does by itself.
+        """
         once = self.seconds(call, 1)
         times = max(1, int(SHORTEST_SECONDS / max(once, 1e-7)))
         count = max(FEWEST_ROUNDS, min(ROUNDS, int(ROUND_SECONDS / (3 * once * times))))
@@ -112,7 +118,13 @@ def about(torch, plan):
         name = torch.cuda.get_device_name()
     elif hasattr(torch.backends, "cpu") and hasattr(torch.backends.cpu, "get_cpu_capability"):
         name = torch.backends.cpu.get_cpu_capability()
-    say(about={"python": ".".join(map(str, sys.version_info[:3])), "torch": torch.__version__, "capability": name})
+    say(
+        about={
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "torch": torch.__version__,
+            "capability": name,
+        }
+    )
 
 
 def main():
@@ -121,7 +133,8 @@ def main():
 
     import torch
 
-    warnings.simplefilter("ignore")  # what beta features PyTorch warns about is not the reader's concern
+    # what beta features PyTorch warns about is not the reader's concern
+    warnings.simplefilter("ignore")
     if plan["device"] == "cuda" and not torch.cuda.is_available():
         say(failed="this PyTorch (%s) finds no usable CUDA device" % torch.__version__)
         return 1

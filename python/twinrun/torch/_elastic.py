@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data-parallel training whose bits do not depend on the number of ranks."""
+
 import contextlib
 import hashlib
 import warnings
@@ -12,7 +13,9 @@ from . import _data, _library, _reduce
 
 
 class _Flat:
-    """Tensors of one type, side by side in one stretch of memory, for each microbatch of this rank."""
+    """Tensors of one type, side by side in one stretch of memory, for each microbatch
+    of this rank.
+    """
 
     def __init__(self, like):
         self.places, at = [], 0
@@ -32,8 +35,10 @@ class _Flat:
 
 
 class _Buffers:
-    """What buffers of one type become at the end of a step. Floating ones: the mean, each element in units of its own, so that what is
-    the same in all microbatches stays so. Others: what all agree on."""
+    """What buffers of one type become at the end of a step. Floating ones: the mean, each element
+    in units of its own, so that what is the same in all microbatches stays so. Others: what all
+    agree on.
+    """
 
     def __init__(self, buffers, values, microbatches, group):
         """values: of each buffer, after each of this rank's microbatches."""
@@ -41,9 +46,19 @@ class _Buffers:
         self._rows = [torch.cat([b.detach().reshape(-1).cpu() for b in row]) for row in values]
         self._sum = None
         if self._flat.dtype in _library._TYPES:
-            self._sum = _reduce.Sum(self._rows, torch.empty(self._flat.numel, dtype=self._flat.dtype), microbatches, microbatches, group, 1)
+            self._sum = _reduce.Sum(
+                self._rows,
+                torch.empty(self._flat.numel, dtype=self._flat.dtype),
+                microbatches,
+                microbatches,
+                group,
+                1,
+            )
         elif self._flat.dtype.is_floating_point or self._flat.dtype.is_complex:
-            raise TypeError("ExactDDP: a buffer of %s changed; its mean over the microbatches is not defined" % self._flat.dtype)
+            raise TypeError(
+                "ExactDDP: a buffer of %s changed; its mean over the microbatches is not defined"
+                % self._flat.dtype
+            )
 
     def start(self):
         if self._sum:
@@ -52,7 +67,9 @@ class _Buffers:
             lowest = torch.iinfo(torch.int64).min + 1
             self._both = torch.full((2, self._flat.numel), lowest, dtype=torch.int64)
             for row in self._rows:
-                self._both = torch.maximum(self._both, torch.stack([row.to(torch.int64), -row.to(torch.int64)]))
+                self._both = torch.maximum(
+                    self._both, torch.stack([row.to(torch.int64), -row.to(torch.int64)])
+                )
             self._known = self._group.reduce(self._both, dist.ReduceOp.MAX)
         return self
 
@@ -68,8 +85,10 @@ class _Buffers:
         if self._sum:
             self._sum.settle()
         elif not torch.equal(self._both[0], -self._both[1]):
-            raise RuntimeError("ExactDDP: microbatches changed a buffer of %s in different ways; only floating-point ones have a mean"
-                               % self._flat.dtype)
+            raise RuntimeError(
+                "ExactDDP: microbatches changed a buffer of %s in different ways; only floating-point ones have a mean"
+                % self._flat.dtype
+            )
 
     def pieces(self):
         return self._sum.pieces() if self._sum else ()
@@ -97,11 +116,16 @@ def _same(x, y):
 def _environment():
     """What the bits of a microbatch depend on besides the job."""
     capability = getattr(torch.backends, "cpu", None) and torch.backends.cpu.get_cpu_capability()
-    return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "cpu": capability or "unknown"}
+    return {
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "cpu": capability or "unknown",
+    }
 
 
 class ExactDDP(torch.nn.Module):
-    """Data-parallel training, as DistributedDataParallel, with the same bits on any number of ranks.
+    """Data-parallel training, as DistributedDataParallel, with the same bits on any number of
+    ranks.
 
         sampler = DeterministicSampler(data, batch=480, microbatches=24)     # of a global batch, whatever the number of ranks
         loader = DataLoader(data, batch_sampler=sampler)
@@ -115,21 +139,27 @@ class ExactDDP(torch.nn.Module):
                 ddp.reduce()                             # .grad: the mean over all 24, the same on every rank
                 optimizer.step()
                 sampler.done()
-            save({"ddp": ddp.state_dict(), "optimizer": optimizer.state_dict(), "sampler": sampler.state_dict()})
+            save({"ddp": ddp.state_dict(), "optimizer": optimizer.state_dict(), "sampler":
+            sampler.state_dict()})
 
-    Every global batch is cut into the same `microbatches`. A rank computes some of them, at most ceil(microbatches / ranks), each by
-    itself, and `reduce` makes the exact mean of all their gradients. Within `microbatch` the generators (random, NumPy, torch on
-    CPU and the model's GPUs) start from (seed, step, number), and buffers as the step found them; `reduce` gives every floating
-    buffer that was changed, so the running statistics of BatchNorm, the mean over the microbatches: one update for a step. Others
-    that were changed (num_batches_tracked) must have been changed alike by all.
+    Every global batch is cut into the same `microbatches`. A rank computes some of them, at most
+    ceil(microbatches / ranks), each by itself, and `reduce` makes the exact mean of all their
+    gradients. Within `microbatch` the generators (random, NumPy, torch on CPU and the model's GPUs)
+    start from (seed, step, number), and buffers as the step found them; `reduce` gives every
+    floating buffer that was changed, so the running statistics of BatchNorm, the mean over the
+    microbatches: one update for a step. Others that were changed (num_batches_tracked) must have
+    been changed alike by all.
 
-    Parameters and buffers begin as rank 0's. `seed`: default, the branch "training" of seed_all's root. `group`: the ranks, default
-    all. Checkpoints (`state_dict`) may go on with another number of ranks; they keep the number of microbatches, the seed and the
-    step, which must be the same. `block`: see exact_allreduce.
+    Parameters and buffers begin as rank 0's. `seed`: default, the branch "training" of seed_all's
+    root. `group`: the ranks, default all. Checkpoints (`state_dict`) may go on with another number
+    of ranks; they keep the number of microbatches, the seed and the step, which must be the same.
+    `block`: see exact_allreduce.
 
-    What stays with the job: a microbatch must itself repeat, which takes the same kind of processor, versions of the libraries and
-    number of threads (torchrun sets OMP_NUM_THREADS=1 only for more than one rank: call torch.set_num_threads), and operations
-    without races; optimizer steps that do not depend on the rank. Parameters on the CPU, or a GPU (they then cross over to the host).
+    What stays with the job: a microbatch must itself repeat, which takes the same kind of
+    processor, versions of the libraries and number of threads (torchrun sets OMP_NUM_THREADS=1 only
+    for more than one rank: call torch.set_num_threads), and operations without races; optimizer
+    steps that do not depend on the rank. Parameters on the CPU, or a GPU (they then cross over to
+    the host).
     """
 
     def __init__(self, module, microbatches, *, seed=None, group=None, block=1024):
@@ -147,12 +177,17 @@ class ExactDDP(torch.nn.Module):
             raise ValueError("ExactDDP: no parameter of the module asks for a gradient")
         for p in self._parameters_of:
             if p.dtype not in _library._TYPES or p.layout != torch.strided:
-                raise TypeError("ExactDDP: a parameter is %s, %s; expected dense float64, float32, float16 or bfloat16" % (p.dtype, p.layout))
-        self._gradients = {dtype: (numbers, _Flat([self._parameters_of[n] for n in numbers]))
-                           for dtype, numbers in _by_type(self._parameters_of).items()}
-        self._before = None    # the buffers as the step found them
-        self._inside = None    # the microbatch that is being computed
-        self._expected = []    # numbers of the buffers that some rank changed in the step before
+                raise TypeError(
+                    "ExactDDP: a parameter is %s, %s; expected dense float64, float32, float16 or bfloat16"
+                    % (p.dtype, p.layout)
+                )
+        self._gradients = {
+            dtype: (numbers, _Flat([self._parameters_of[n] for n in numbers]))
+            for dtype, numbers in _by_type(self._parameters_of).items()
+        }
+        self._before = None  # the buffers as the step found them
+        self._inside = None  # the microbatch that is being computed
+        self._expected = []  # numbers of the buffers that some rank changed in the step before
         self._clear()
         self._agree()
         with torch.no_grad():
@@ -160,26 +195,44 @@ class ExactDDP(torch.nn.Module):
                 self._group.broadcast(tensor.detach())
 
     def _clear(self):
-        self._done = []        # numbers of this step's microbatches, in the order in which they were computed
+        # numbers of this step's microbatches, in the order in which they were computed
+        self._done = []
         self._has_gradient = torch.zeros(len(self._parameters_of), dtype=torch.int64)
-        self._changed = {}     # number of a buffer: its values after each microbatch that changed it, by microbatch
+        # number of a buffer: its values after each microbatch that changed it, by microbatch
+        self._changed = {}
 
     def _agree(self):
         """Raises on every rank unless all have the same model, and so on."""
-        names = ["%s %s %s %d" % (name, p.dtype, list(p.shape), p.requires_grad) for name, p in self.module.named_parameters()]
-        names += ["%s %s %s" % (name, b.dtype, list(b.shape)) for name, b in self.module.named_buffers()]
+        names = [
+            "%s %s %s %d" % (name, p.dtype, list(p.shape), p.requires_grad)
+            for name, p in self.module.named_parameters()
+        ]
+        names += [
+            "%s %s %s" % (name, b.dtype, list(b.shape)) for name, b in self.module.named_buffers()
+        ]
         environment = _environment()
-        parts = [("model", "\n".join(names)), ("number of microbatches", self.microbatches), ("seed", self._seed), ("block", self.block),
-                 ("version of torch", environment["torch"]), ("kind of processor", environment["cpu"])]
-        mine = [int.from_bytes(hashlib.blake2b(str(part).encode(), digest_size=7).digest(), "little") for _, part in parts]
+        parts = [
+            ("model", "\n".join(names)),
+            ("number of microbatches", self.microbatches),
+            ("seed", self._seed),
+            ("block", self.block),
+            ("version of torch", environment["torch"]),
+            ("kind of processor", environment["cpu"]),
+        ]
+        mine = [
+            int.from_bytes(hashlib.blake2b(str(part).encode(), digest_size=7).digest(), "little")
+            for _, part in parts
+        ]
         every = self._group.gather(mine + [environment["threads"]])
         for rank, theirs in enumerate(every):
             for (name, _), a, b in zip(parts, every[0], theirs):
                 if a != b:
                     raise ValueError("ExactDDP: rank %d has another %s than rank 0" % (rank, name))
             if theirs[-1] != every[0][-1]:
-                raise ValueError("ExactDDP: rank %d computes on %d threads and rank 0 on %d, which may change bits: call "
-                                 "torch.set_num_threads with the same number" % (rank, theirs[-1], every[0][-1]))
+                raise ValueError(
+                    "ExactDDP: rank %d computes on %d threads and rank 0 on %d, which may change bits: call "
+                    "torch.set_num_threads with the same number" % (rank, theirs[-1], every[0][-1])
+                )
 
     @property
     def mine(self):
@@ -188,19 +241,33 @@ class ExactDDP(torch.nn.Module):
 
     def forward(self, *args, **kwargs):
         if self.training and torch.is_grad_enabled() and self._inside is None:
-            raise RuntimeError("ExactDDP: in training the model is called within `with ddp.microbatch(number):`")
+            raise RuntimeError(
+                "ExactDDP: in training the model is called within `with ddp.microbatch(number):`"
+            )
         return self.module(*args, **kwargs)
 
     # ---- a microbatch
 
     @contextlib.contextmanager
     def microbatch(self, number):
-        """The forward and backward pass of one microbatch of the step; each of `mine` once, in any order."""
+        """The forward and backward pass of one microbatch of the step; each of `mine` once, in any
+        order.
+        """
         if number not in self.mine:
-            raise ValueError("microbatch %r does not belong to rank %d, which has %s" % (number, self._group.rank, list(self.mine)))
+            raise ValueError(
+                "microbatch %r does not belong to rank %d, which has %s"
+                % (number, self._group.rank, list(self.mine))
+            )
         if self._inside is not None or number in self._done:
-            raise RuntimeError("microbatch %d was begun %s" % (number, "within another" if self._inside is not None else
-                                                               "twice in one step: call reduce() at its end"))
+            raise RuntimeError(
+                "microbatch %d was begun %s"
+                % (
+                    number,
+                    "within another"
+                    if self._inside is not None
+                    else "twice in one step: call reduce() at its end",
+                )
+            )
         if self._before is None:
             self._before = [b.detach().clone() for b in self.module.buffers()]
         for p in self._parameters_of:
@@ -227,18 +294,23 @@ class ExactDDP(torch.nn.Module):
                 if gradient is None:
                     piece.zero_()
                 elif gradient.layout != torch.strided:
-                    raise TypeError("ExactDDP: a sparse gradient; expected a dense one (sparse=False)")
+                    raise TypeError(
+                        "ExactDDP: a sparse gradient; expected a dense one (sparse=False)"
+                    )
                 else:
                     piece.copy_(gradient)
                     self._has_gradient[number] = 1
                 self._parameters_of[number].grad = None
 
     def _take_buffers(self, microbatch):
-        """Sets those that were changed back, for the next microbatch. (The version of a tensor does not tell: BatchNorm's kernel
-        leaves it alone.)"""
+        """Sets those that were changed back, for the next microbatch. (The version of a tensor does
+        not tell: BatchNorm's kernel leaves it alone.)
+        """
         buffers = list(self.module.buffers())
         if [(b.shape, b.dtype) for b in buffers] != [(b.shape, b.dtype) for b in self._before]:
-            raise RuntimeError("ExactDDP: the shapes or types of the model's buffers changed in a microbatch")
+            raise RuntimeError(
+                "ExactDDP: the shapes or types of the model's buffers changed in a microbatch"
+            )
         with torch.no_grad():
             for number, (b, before) in enumerate(zip(buffers, self._before)):
                 if not _same(b.detach(), before):
@@ -248,16 +320,25 @@ class ExactDDP(torch.nn.Module):
     # ---- the end of a step
 
     def reduce(self):
-        """Ends the step, on every rank: each parameter's `.grad` becomes the mean of the microbatches' gradients, rounded once (None
-        where no microbatch gave one), and buffers what they became. Raises on every rank when one did not compute all its share."""
+        """Ends the step, on every rank: each parameter's `.grad` becomes the mean of the
+        microbatches' gradients, rounded once (None where no microbatch gave one), and buffers what
+        they became. Raises on every rank when one did not compute all its share.
+        """
         buffers = list(self.module.buffers())
         changed = torch.zeros(len(buffers), dtype=torch.int64)
         for number in self._changed:
             changed[number] = 1
         missing = sorted(set(self.mine) - set(self._done))
-        facts = torch.cat([torch.tensor([self._group.rank + 1 if missing else 0, self.step, -self.step]), self._has_gradient, changed])
+        facts = torch.cat(
+            [
+                torch.tensor([self._group.rank + 1 if missing else 0, self.step, -self.step]),
+                self._has_gradient,
+                changed,
+            ]
+        )
         known = self._group.reduce(facts, dist.ReduceOp.MAX)
-        # Each exchange costs a wait, so what is needed goes at once: the buffers, too, that changed in the step before.
+        # Each exchange costs a wait, so what is needed goes at once: the buffers, too, that changed
+        # in the step before.
         gradients, expected = self._gradient_sums(), self._buffer_sums(buffers, self._expected)
         for one in gradients + expected:
             one.start()
@@ -269,7 +350,10 @@ class ExactDDP(torch.nn.Module):
         count = 3 + len(self._parameters_of)
         really = [number for number, any_did in enumerate(facts[count:]) if any_did]
         if really != self._expected:
-            self._expected, expected = really, [one.start() for one in self._buffer_sums(buffers, really)]
+            self._expected, expected = (
+                really,
+                [one.start() for one in self._buffer_sums(buffers, really)],
+            )
         _reduce.finish_all(gradients + expected)
         self._set_gradients(gradients, facts[3:count])
         with torch.no_grad():
@@ -281,15 +365,33 @@ class ExactDDP(torch.nn.Module):
 
     def _refuse(self, missing, incomplete, latest, earliest):
         if missing:
-            raise RuntimeError("ExactDDP: rank %d did not compute microbatch %s of this step" % (self._group.rank, missing))
+            raise RuntimeError(
+                "ExactDDP: rank %d did not compute microbatch %s of this step"
+                % (self._group.rank, missing)
+            )
         if incomplete:
-            raise RuntimeError("ExactDDP: rank %d did not compute all its microbatches of this step" % (incomplete - 1))
+            raise RuntimeError(
+                "ExactDDP: rank %d did not compute all its microbatches of this step"
+                % (incomplete - 1)
+            )
         if latest != -earliest:
-            raise RuntimeError("ExactDDP: this rank is at step %d, others at %d to %d" % (self.step, -earliest, latest))
+            raise RuntimeError(
+                "ExactDDP: this rank is at step %d, others at %d to %d"
+                % (self.step, -earliest, latest)
+            )
 
     def _gradient_sums(self):
-        return [_reduce.Sum([flat.row(place) for place in range(len(self._done))], torch.empty(flat.numel, dtype=flat.dtype),
-                            self.microbatches, self.microbatches, self._group, self.block) for _, flat in self._gradients.values()]
+        return [
+            _reduce.Sum(
+                [flat.row(place) for place in range(len(self._done))],
+                torch.empty(flat.numel, dtype=flat.dtype),
+                self.microbatches,
+                self.microbatches,
+                self._group,
+                self.block,
+            )
+            for _, flat in self._gradients.values()
+        ]
 
     def _set_gradients(self, sums, wanted):
         for one, (numbers, flat) in zip(sums, self._gradients.values()):
@@ -298,9 +400,15 @@ class ExactDDP(torch.nn.Module):
                 p.grad = piece.to(p.device) if wanted[number] else None
 
     def _buffer_sums(self, buffers, numbers):
-        return [_Buffers([buffers[numbers[i]] for i in same],
-                         [[self._after(numbers[i], microbatch) for i in same] for microbatch in self._done], self.microbatches, self._group)
-                for same in _by_type([buffers[n] for n in numbers]).values()]
+        return [
+            _Buffers(
+                [buffers[numbers[i]] for i in same],
+                [[self._after(numbers[i], microbatch) for i in same] for microbatch in self._done],
+                self.microbatches,
+                self._group,
+            )
+            for same in _by_type([buffers[n] for n in numbers]).values()
+        ]
 
     def _after(self, number, microbatch):
         """A buffer after one of this rank's microbatches."""
@@ -310,18 +418,31 @@ class ExactDDP(torch.nn.Module):
 
     def get_extra_state(self):
         if self._done or self._inside is not None:
-            raise RuntimeError("ExactDDP: a checkpoint in the middle of a step; call state_dict() after reduce() and the optimizer's step")
-        return {"version": 1, "microbatches": self.microbatches, "seed": self._seed, "step": self.step, "environment": _environment()}
+            raise RuntimeError(
+                "ExactDDP: a checkpoint in the middle of a step; call state_dict() after reduce() and the optimizer's step"
+            )
+        return {
+            "version": 1,
+            "microbatches": self.microbatches,
+            "seed": self._seed,
+            "step": self.step,
+            "environment": _environment(),
+        }
 
     def set_extra_state(self, state):
         if not isinstance(state, dict) or state.get("version") != 1:
             raise ValueError("this is not a state of ExactDDP, version 1: %r" % (state,))
         for name, ours in (("microbatches", self.microbatches), ("seed", self._seed)):
             if state[name] != ours:
-                raise ValueError("the checkpoint was trained with %s=%r and this is %r: it would not be continued but another training" % (
-                    name, state[name], ours))
+                raise ValueError(
+                    "the checkpoint was trained with %s=%r and this is %r: it would not be continued but another training"
+                    % (name, state[name], ours)
+                )
         now = _environment()
         for name, value in state["environment"].items():
             if value != now.get(name):
-                warnings.warn("ExactDDP: the checkpoint was trained with %s=%s and this is %s, which may change bits" % (name, value, now.get(name)))
+                warnings.warn(
+                    "ExactDDP: the checkpoint was trained with %s=%s and this is %s, which may change bits"
+                    % (name, value, now.get(name))
+                )
         self.step = state["step"]

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """libtwinnumerics, called on the memory of tensors."""
+
 import ctypes
 import os
 
 import torch
 
-_TYPES = {torch.float64: 13, torch.float32: 10, torch.float16: 6, torch.bfloat16: 7}  # enum twin_dtype
-_INVALID, _NO_MEMORY = -1, -2                                                         # enum twin_error_code
+# enum twin_dtype
+_TYPES = {torch.float64: 13, torch.float32: 10, torch.float16: 6, torch.bfloat16: 7}
+# enum twin_error_code
+_INVALID, _NO_MEMORY = -1, -2
 _I, _I64, _P = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
 _CALLS = {
     "twin_sum_axis": [_I, _P, _I64, _I64, _I64, _I, _P, _P],
@@ -36,7 +39,8 @@ def _places():
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # the folder of the package
     name = "libtwinnumerics.so"
     yield os.environ.get("TWINRUN_NUMERICS")
-    for place in ("_bin", "../..", "../../..", "../../build/src/numerics"):  # a wheel, its copy for jobs, an installation, a checkout
+    # a wheel, its copy for jobs, an installation, a checkout
+    for place in ("_bin", "../..", "../../..", "../../build/src/numerics"):
         yield os.path.join(here, place, name)
     agent = os.environ.get("TWINRUN_LIB")  # a job under twinrun
     if agent:
@@ -55,8 +59,11 @@ def _load():
                 getattr(library, name).argtypes = arguments
                 getattr(library, name).restype = ctypes.c_int64 if name in _COUNTS else ctypes.c_int
         except (OSError, AttributeError) as error:
-            raise ImportError("exact sums need twinrun's library libtwinnumerics.so (%s). Looked for in: %s, and where the linker looks. "
-                              "Name the file in TWINRUN_NUMERICS, or install twinrun whole" % (error, ", ".join(tried)))
+            raise ImportError(
+                "exact sums need twinrun's library libtwinnumerics.so (%s). Looked for in: %s, and where the linker looks. "
+                "Name the file in TWINRUN_NUMERICS, or install twinrun whole"
+                % (error, ", ".join(tried))
+            )
         _library = library
     return _library
 
@@ -66,7 +73,9 @@ def call(name, *arguments):
     error = _Error()
     code = getattr(_load(), name)(*arguments, ctypes.byref(error))
     if code:
-        kind = ValueError if code == _INVALID else MemoryError if code == _NO_MEMORY else RuntimeError
+        kind = (
+            ValueError if code == _INVALID else MemoryError if code == _NO_MEMORY else RuntimeError
+        )
         raise kind(error.message.decode("utf-8", "replace"))
 
 
@@ -87,21 +96,38 @@ def check(who, what, tensor):
     if not isinstance(tensor, torch.Tensor):
         raise TypeError("%s: %s must be a tensor, not %s" % (who, what, type(tensor).__name__))
     if tensor.dtype not in _TYPES:
-        advice = "integers add up exactly by themselves: torch's own function does it" if not (
-            tensor.dtype.is_floating_point or tensor.dtype.is_complex) else "convert it, or take torch.view_as_real of complex numbers"
-        raise TypeError("%s: %s is %s; expected float64, float32, float16 or bfloat16 (%s)" % (who, what, tensor.dtype, advice))
+        advice = (
+            "integers add up exactly by themselves: torch's own function does it"
+            if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+            else "convert it, or take torch.view_as_real of complex numbers"
+        )
+        raise TypeError(
+            "%s: %s is %s; expected float64, float32, float16 or bfloat16 (%s)"
+            % (who, what, tensor.dtype, advice)
+        )
     if tensor.layout != torch.strided:
-        raise TypeError("%s: %s has layout %s; expected a dense tensor (to_dense())" % (who, what, tensor.layout))
+        raise TypeError(
+            "%s: %s has layout %s; expected a dense tensor (to_dense())"
+            % (who, what, tensor.layout)
+        )
     if tensor.device.type != "cpu":
-        raise ValueError("%s: %s is on %s, and twinrun computes exact sums on the CPU only: give it %s.cpu() and bring the answer back, "
-                         "or use torch.use_deterministic_algorithms(True), which repeats on equal devices" % (who, what, tensor.device, what))
+        raise ValueError(
+            "%s: %s is on %s, and twinrun computes exact sums on the CPU only: give it %s.cpu() and bring the answer back, "
+            "or use torch.use_deterministic_algorithms(True), which repeats on equal devices"
+            % (who, what, tensor.device, what)
+        )
 
 
 def check_index(who, index):
     if not isinstance(index, torch.Tensor) or index.dtype not in (torch.int64, torch.int32):
-        raise TypeError("%s: index must be a tensor of int64 or int32, not %s" % (who, getattr(index, "dtype", type(index).__name__)))
+        raise TypeError(
+            "%s: index must be a tensor of int64 or int32, not %s"
+            % (who, getattr(index, "dtype", type(index).__name__))
+        )
     if index.device.type != "cpu":
-        raise ValueError("%s: index is on %s; expected it on the CPU, as the numbers are" % (who, index.device))
+        raise ValueError(
+            "%s: index is on %s; expected it on the CPU, as the numbers are" % (who, index.device)
+        )
 
 
 class Accumulator:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over ranks that do not depend on who holds what: numbers become integers, which torch.distributed adds (twin/reduce.h)."""
+"""Sums over ranks that do not depend on who holds what: numbers become integers, which
+torch.distributed adds (twin/reduce.h).
+"""
+
 import ctypes
 
 import torch
@@ -11,7 +14,9 @@ _CHUNK = 1 << 18  # elements that are on their way at a time: 2 MiB of integers
 
 
 class Group:
-    """The ranks that take part, and where a collective wants its memory. One process without torch.distributed is a group too."""
+    """The ranks that take part, and where a collective wants its memory. One process without
+    torch.distributed is a group too.
+    """
 
     def __init__(self, group=None):
         self._group = group
@@ -22,9 +27,12 @@ class Group:
         self.rank = dist.get_rank(group) if connected else 0
         if self.rank < 0:
             raise ValueError("this process does not belong to the group")
-        # NCCL takes memory of the GPU only. The integers are made on the host and go there for the collective.
+        # NCCL takes memory of the GPU only. The integers are made on the host and go there for the
+        # collective.
         nccl = connected and self.world > 1 and "nccl" in str(dist.get_backend(group))
-        self._device = torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+        self._device = (
+            torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+        )
 
     def reduce(self, tensor, op):
         """Begins it; call what comes back to have it done."""
@@ -37,6 +45,7 @@ class Group:
             work.wait()
             if there is not tensor:
                 tensor.copy_(there)
+
         return done
 
     def maximum(self, tensor):
@@ -64,14 +73,23 @@ class Group:
 
 
 class Sum:
-    """out = the sum of all ranks' rows / divisor, rounded once, in steps of which several sums may be under way together.
+    """out = the sum of all ranks' rows / divisor, rounded once, in steps of which several sums may
+    be under way together.
 
-    `rows`: this rank's contributions, flat like `out`; `total`: of all ranks. All but the rows must agree between the ranks. Call
-    `start`; then `finish_all` with every sum that was started, in the same order on every rank.
+    `rows`: this rank's contributions, flat like `out`; `total`: of all ranks. All but the rows must
+    agree between the ranks. Call `start`; then `finish_all` with every sum that was started, in the
+    same order on every rank.
     """
 
     def __init__(self, rows, out, total, divisor, group, block):
-        self._rows, self.out, self._total, self._divisor, self._group, self._block = rows, out, total, divisor, group, block
+        self._rows, self.out, self._total, self._divisor, self._group, self._block = (
+            rows,
+            out,
+            total,
+            divisor,
+            group,
+            block,
+        )
         self._code, self._n = _library.code(out.dtype), out.numel()
         self._exponents = self._specials = None
 
@@ -83,7 +101,14 @@ class Sum:
         dtype = torch.int16 if self.out.dtype == torch.float64 else torch.uint8
         self._exponents = torch.zeros(-(-self._n // self._block), dtype=dtype)
         for row in self._rows:
-            _library.call("twin_fixed_exponents", self._code, row.data_ptr(), self._n, self._block, self._exponents.data_ptr())
+            _library.call(
+                "twin_fixed_exponents",
+                self._code,
+                row.data_ptr(),
+                self._n,
+                self._block,
+                self._exponents.data_ptr(),
+            )
         self._started = self._largest(self._exponents)
         return self
 
@@ -95,6 +120,7 @@ class Sum:
             done()
             if travelling is not numbers:
                 numbers.copy_(travelling)
+
         return finish
 
     def wait(self):
@@ -113,38 +139,88 @@ class Sum:
             size = _library.count("twin_fixed_specials_count", self._code, self._block, at, blocks)
             self._specials = torch.zeros(size, dtype=self._exponents.dtype)
             for row in self._rows:
-                _library.call("twin_fixed_specials", self._code, row.data_ptr(), self._n, self._block, at, self._specials.data_ptr())
+                _library.call(
+                    "twin_fixed_specials",
+                    self._code,
+                    row.data_ptr(),
+                    self._n,
+                    self._block,
+                    at,
+                    self._specials.data_ptr(),
+                )
             self._largest(self._specials)()
 
     def pieces(self):
-        """Adds this rank's rows piece by piece and sends them about; gives for each what is to be called to have it done."""
+        """Adds this rank's rows piece by piece and sends them about; gives for each what is to be
+        called to have it done.
+        """
         if self._n == 0:
             return
         if self._exponents is None:  # nobody else
-            pointers = (ctypes.c_void_p * max(len(self._rows), 1))(*[row.data_ptr() for row in self._rows])
-            _library.call("twin_fixed_sum", self._code, pointers, len(self._rows), self._n, self._block, self._total, self._divisor,
-                          self.out.data_ptr())
+            pointers = (ctypes.c_void_p * max(len(self._rows), 1))(
+                *[row.data_ptr() for row in self._rows]
+            )
+            _library.call(
+                "twin_fixed_sum",
+                self._code,
+                pointers,
+                len(self._rows),
+                self._n,
+                self._block,
+                self._total,
+                self._divisor,
+                self.out.data_ptr(),
+            )
             return
         chunk, special = max(_CHUNK // self._block, 1) * self._block, 0
         for first in range(0, self._n, chunk):
             m = min(chunk, self._n - first)
-            exponents = self._exponents.data_ptr() + first // self._block * self._exponents.element_size()
+            exponents = (
+                self._exponents.data_ptr() + first // self._block * self._exponents.element_size()
+            )
             specials = None
             if self._specials is not None:
                 specials = self._specials.data_ptr() + special * self._specials.element_size()
-                special += _library.count("twin_fixed_specials_count", self._code, self._block, exponents, -(-m // self._block))
+                special += _library.count(
+                    "twin_fixed_specials_count",
+                    self._code,
+                    self._block,
+                    exponents,
+                    -(-m // self._block),
+                )
             yield self._piece(first * self.out.element_size(), m, exponents, specials)
 
     def _piece(self, at, m, exponents, specials):
         integers = torch.zeros(m, dtype=torch.int64)
         for row in self._rows:
-            _library.call("twin_fixed_add", self._code, row.data_ptr() + at, m, self._block, self._total, exponents, specials, integers.data_ptr())
+            _library.call(
+                "twin_fixed_add",
+                self._code,
+                row.data_ptr() + at,
+                m,
+                self._block,
+                self._total,
+                exponents,
+                specials,
+                integers.data_ptr(),
+            )
         done = self._group.reduce(integers, dist.ReduceOp.SUM)
 
         def finish():
             done()
-            _library.call("twin_fixed_round", self._code, integers.data_ptr(), m, self._block, self._total, self._divisor, exponents,
-                          specials, self.out.data_ptr() + at)
+            _library.call(
+                "twin_fixed_round",
+                self._code,
+                integers.data_ptr(),
+                m,
+                self._block,
+                self._total,
+                self._divisor,
+                exponents,
+                specials,
+                self.out.data_ptr() + at,
+            )
+
         return finish
 
 
@@ -168,18 +244,29 @@ _NAMES = "type", "dimensions", "elements", "shape", "contributions", "mean", "bl
 
 
 def _agree(group, held, described, trouble):
-    """Raises on every rank when one of them was called wrongly, or they do not mean the same sum; never on some of them only."""
+    """Raises on every rank when one of them was called wrongly, or they do not mean the same sum;
+    never on some of them only.
+    """
     every = group.gather([1 if trouble else 0, held] + described)
     if trouble:
         raise trouble
     broken = [rank for rank, theirs in enumerate(every) if theirs[0]]
     if broken:
-        raise ValueError("exact_allreduce: rank %d was called wrongly and raised; so does this one" % broken[0])
+        raise ValueError(
+            "exact_allreduce: rank %d was called wrongly and raised; so does this one" % broken[0]
+        )
     for rank, theirs in enumerate(every):
         for name, a, b in zip(_NAMES, every[0][2:], theirs[2:]):
             if a != b:
-                raise ValueError("exact_allreduce: the ranks disagree about the %s: %s, but %s (this is rank %d)" % (
-                    "shape" if name in ("dimensions", "elements") else name, _say(0, every[0]), _say(rank, theirs), group.rank))
+                raise ValueError(
+                    "exact_allreduce: the ranks disagree about the %s: %s, but %s (this is rank %d)"
+                    % (
+                        "shape" if name in ("dimensions", "elements") else name,
+                        _say(0, every[0]),
+                        _say(rank, theirs),
+                        group.rank,
+                    )
+                )
     return sum(theirs[1] for theirs in every)
 
 
@@ -187,8 +274,14 @@ def _say(rank, numbers):
     described = dict(zip(_NAMES, numbers[2:]))
     types = {code: dtype for dtype, code in _library._TYPES.items()}
     return "rank %d has %d elements in %d dimensions of %s, contributions=%s, mean=%s, block=%d" % (
-        rank, described["elements"], described["dimensions"], types.get(described["type"]), described["contributions"] or None,
-        bool(described["mean"]), described["block"])
+        rank,
+        described["elements"],
+        described["dimensions"],
+        types.get(described["type"]),
+        described["contributions"] or None,
+        bool(described["mean"]),
+        described["block"],
+    )
 
 
 def _fold_shape(shape):
@@ -202,16 +295,22 @@ def _fold_shape(shape):
 def _prepare(tensor, contributions, out, block):
     rows = list(tensor) if isinstance(tensor, (list, tuple)) else [tensor]
     if not rows and out is None:
-        raise ValueError("exact_allreduce: a rank without a contribution must give out=, for the shape and type")
+        raise ValueError(
+            "exact_allreduce: a rank without a contribution must give out=, for the shape and type"
+        )
     for row in rows + ([] if out is None else [out]):
         _library.check("exact_allreduce", "out" if row is out else "tensor", row)
     like = out if out is not None else rows[0]
     for row in rows:
         if row.shape != like.shape or row.dtype != like.dtype:
-            raise ValueError("exact_allreduce: %s %s beside %s %s on one rank; expected one shape and type" % (
-                row.dtype, list(row.shape), like.dtype, list(like.shape)))
+            raise ValueError(
+                "exact_allreduce: %s %s beside %s %s on one rank; expected one shape and type"
+                % (row.dtype, list(row.shape), like.dtype, list(like.shape))
+            )
     if contributions is not None and not 1 <= contributions <= 1 << 31:
-        raise ValueError("exact_allreduce: contributions=%r; expected 1 to 2**31" % (contributions,))
+        raise ValueError(
+            "exact_allreduce: contributions=%r; expected 1 to 2**31" % (contributions,)
+        )
     if not isinstance(block, int) or not 1 <= block <= 1 << 30:
         raise ValueError("exact_allreduce: block=%r; expected 1 to 2**30" % (block,))
     return rows, like
@@ -222,12 +321,23 @@ def _allreduce(tensor, contributions, group, mean, block, out):
     try:
         _library._load()
         rows, like = _prepare(tensor, contributions, out, block)
-        described = [_library.code(like.dtype), like.dim(), like.numel(), _fold_shape(like.shape), contributions or 0, int(bool(mean)), block]
+        described = [
+            _library.code(like.dtype),
+            like.dim(),
+            like.numel(),
+            _fold_shape(like.shape),
+            contributions or 0,
+            int(bool(mean)),
+            block,
+        ]
     except Exception as error:  # the others wait in the gathering: they must hear of it
         trouble = error
     total = _agree(group, len(rows), described, trouble)
     if contributions is not None and total != contributions:
-        raise ValueError("exact_allreduce: contributions=%d, but the ranks gave %d in all" % (contributions, total))
+        raise ValueError(
+            "exact_allreduce: contributions=%d, but the ranks gave %d in all"
+            % (contributions, total)
+        )
     if total == 0:
         raise ValueError("exact_allreduce: no rank has a contribution")
     if out is None:
@@ -242,7 +352,10 @@ def _allreduce(tensor, contributions, group, mean, block, out):
 
 
 def _overlap(x, y):
-    return x.data_ptr() < y.data_ptr() + y.numel() * y.element_size() and y.data_ptr() < x.data_ptr() + x.numel() * x.element_size()
+    return (
+        x.data_ptr() < y.data_ptr() + y.numel() * y.element_size()
+        and y.data_ptr() < x.data_ptr() + x.numel() * x.element_size()
+    )
 
 
 class _AllReduce(torch.autograd.Function):
@@ -255,30 +368,39 @@ class _AllReduce(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         group, mean, block, total, count = ctx.how
-        grad = _AllReduce.apply(None, group, False, block, grad)  # every rank's result hangs on each contribution
+        # every rank's result hangs on each contribution
+        grad = _AllReduce.apply(None, group, False, block, grad)
         if mean:
             grad = grad / total
         return (None, None, None, None) + (grad,) * count
 
 
 def exact_allreduce(tensor, contributions=None, *, group=None, mean=False, out=None, block=1024):
-    """The sum over all ranks' tensors, the same bits on every rank and for any number of ranks that share the same contributions.
+    """The sum over all ranks' tensors, the same bits on every rank and for any number of ranks that
+    share the same contributions.
 
-    `tensor`: this rank's contribution, or a list of them (none at all with `out=`). `contributions`: how many there are on all ranks
-    together: with the same ones the result does not depend on how many ranks hold them, which has which, the backend's algorithm
-    or the order of arrival. Default: counted. `mean`: their mean, rounded once. `out`: where to put it (it may be one of the
-    contributions); default, a new tensor. float64, float32, float16, bfloat16; gloo, MPI, or NCCL, whose integers make a way over
-    the GPU.
+    `tensor`: this rank's contribution, or a list of them (none at all with `out=`).
+    `contributions`: how many there are on all ranks together: with the same ones the result does
+    not depend on how many ranks hold them, which has which, the backend's algorithm or the order of
+    arrival. Default: counted. `mean`: their mean, rounded once. `out`: where to put it (it may be
+    one of the contributions); default, a new tensor. float64, float32, float16, bfloat16; gloo,
+    MPI, or NCCL, whose integers make a way over the GPU.
 
-    Within each `block` of elements numbers count in units of the largest one: with G contributions and B = 62 - ceil(log2(G)) the
-    error of a sum is at most G * 2**-B of the largest element of its block, plus the one rounding of the result. block=1 gives each
-    element a unit of its own, for 9 bytes an element sent in place of 8. A NaN or infinity reaches its own element only.
+    Within each `block` of elements numbers count in units of the largest one: with G contributions
+    and B = 62 - ceil(log2(G)) the error of a sum is at most G * 2**-B of the largest element of its
+    block, plus the one rounding of the result. block=1 gives each element a unit of its own, for 9
+    bytes an element sent in place of 8. A NaN or infinity reaches its own element only.
 
-    A call that is wrong on one rank, or not the same on all, raises on every rank. Differentiable without `out`: the gradient is
-    the sum of the ranks' gradients, as for torch.distributed.nn.functional.all_reduce; all ranks must then go backward.
+    A call that is wrong on one rank, or not the same on all, raises on every rank. Differentiable
+    without `out`: the gradient is the sum of the ranks' gradients, as for
+    torch.distributed.nn.functional.all_reduce; all ranks must then go backward.
     """
     where = Group(group)
     rows = tensor if isinstance(tensor, (list, tuple)) else [tensor]
-    if out is None and torch.is_grad_enabled() and any(isinstance(row, torch.Tensor) and row.requires_grad for row in rows):
+    if (
+        out is None
+        and torch.is_grad_enabled()
+        and any(isinstance(row, torch.Tensor) and row.requires_grad for row in rows)
+    ):
         return _AllReduce.apply(contributions, where, mean, block, *rows)
     return _allreduce(tensor, contributions, where, mean, block, out)[0]

@@ -1,11 +1,13 @@
-# SPDX-License-Identifier: Apache-2.0
-# Unit tests: arms the agent with the in-memory double of the library, as our own sitecustomize arms it with the real one.
+# SPDX-License-Identifier: Apache-2.0 Unit tests: arms the agent with the in-memory double of the
+# library, as our own sitecustomize arms it with the real one.
 def _arm():
     import importlib.util
     import os
 
     here = os.path.dirname(os.path.abspath(__file__))
-    spec = importlib.util.spec_from_file_location("_fake_native", os.path.join(os.path.dirname(here), "fake_native.py"))
+    spec = importlib.util.spec_from_file_location(
+        "_fake_native", os.path.join(os.path.dirname(here), "fake_native.py")
+    )
     fake = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fake)
     fake.arm_from_environment()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws from everything in Python that is unseeded, in the main process and in children of every kind; one `name value` a line."""
+"""Draws from everything in Python that is unseeded, in the main process and in children of every
+kind; one `name value` a line.
+"""
+
 import multiprocessing
 import os
 import random
@@ -22,12 +25,14 @@ def say(name, value):
 def numpy_and_torch():
     try:
         import numpy
+
         say("numpy", numpy.random.rand())
         say("numpy.generator", numpy.random.default_rng().random())
     except ImportError:
         pass
     try:
         import torch
+
         say("torch.seed", torch.seed())
         say("torch.randn", torch.randn(1).item())
         say("torch.generator", torch.Generator().seed())
@@ -61,9 +66,15 @@ def main():
         os.wait()
     code = "import os; print(os.urandom(8).hex())"
     for i, environment in enumerate((None, dict(os.environ))):
-        out = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, check=True).stdout
+        out = subprocess.run(
+            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, check=True
+        ).stdout
         say(f"subprocess{i}", out.decode().strip())
-    pid = os.posix_spawn(sys.executable, [sys.executable, "-c", code.replace("print(", "print('posix_spawn', ")], os.environ)
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-c", code.replace("print(", "print('posix_spawn', ")],
+        os.environ,
+    )
     os.waitpid(pid, 0)
     for i in range(2):
         sys.stdout.flush()

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch without its compiler, for jobs whose subject is another one (conftest.light).
 
-The first optimizer of a process imports torch._dynamo, which takes as long as PyTorch itself, to tell the compiler where not to look.
-Here that module holds what optimizers call of it; whatever else a job wants of it fails with an ImportError or an AttributeError.
+The first optimizer of a process imports torch._dynamo, which takes as long as PyTorch itself, to
+tell the compiler where not to look. Here that module holds what optimizers call of it; whatever
+else a job wants of it fails with an ImportError or an AttributeError.
 """
+
 import importlib.abc
 import importlib.machinery
 import sys

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two backwards per optimizer step."""
+
 import torch
 
 torch.manual_seed(0)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No optimizer: parameters of a module, leaves of raw code in place, leaves made anew, with backward and autograd.grad."""
+"""No optimizer: parameters of a module, leaves of raw code in place, leaves made anew, with
+backward and autograd.grad.
+"""
+
 import torch
 
 torch.manual_seed(0)

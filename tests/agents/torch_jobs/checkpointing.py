@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activation checkpointing, reentrant and not: forwards run again during the backward."""
+
 import torch
 from torch.utils.checkpoint import checkpoint
 

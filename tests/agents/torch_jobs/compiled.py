@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile in three ways; prints what the compiler did, which must not depend on who watches."""
+"""torch.compile in three ways; prints what the compiler did, which must not depend on
+who watches.
+"""
+
 import torch
 import torch._dynamo
 
@@ -16,7 +19,11 @@ class Net(torch.nn.Module):
 
 def what_happened():
     counters = torch._dynamo.utils.counters
-    print(sorted(counters["stats"].items()), sorted(counters["frames"].items()), dict(counters["graph_break"]))
+    print(
+        sorted(counters["stats"].items()),
+        sorted(counters["frames"].items()),
+        dict(counters["graph_break"]),
+    )
 
 
 @torch.compile(backend="eager")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Never trains: three forwards without gradients, two with."""
+
 import torch
 
 torch.manual_seed(0)

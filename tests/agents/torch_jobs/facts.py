@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts that the agent notes. usage: facts.py seeded|unseeded|late|shared|set|random|random-seeded|numpy|numpy-seeded"""
+"""Facts that the agent notes. usage: facts.py
+seeded|unseeded|late|shared|set|random|random-seeded|numpy|numpy-seeded
+"""
+
 import random
 import sys
 
@@ -10,8 +13,10 @@ if HOW in ("seeded", "shared", "set"):
     torch.manual_seed(0)
 if HOW != "late":
     model = torch.nn.Linear(4, 2)
-else:    # nothing is drawn before the first step's noise
-    model = torch.nn.Sequential(torch.nn.utils.skip_init(torch.nn.Linear, 4, 2), torch.nn.Dropout(0.5))
+else:  # nothing is drawn before the first step's noise
+    model = torch.nn.Sequential(
+        torch.nn.utils.skip_init(torch.nn.Linear, 4, 2), torch.nn.Dropout(0.5)
+    )
     with torch.no_grad():
         for p in model.parameters():
             p.fill_(1)

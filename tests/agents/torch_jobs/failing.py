@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions out of every place that is hooked: the tracebacks must be those of the job alone."""
+
 import sys
 import traceback
 

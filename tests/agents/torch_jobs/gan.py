@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two roots, two optimizers, one step of each per iteration."""
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

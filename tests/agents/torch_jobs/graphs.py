@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures and replays a CUDA graph, as far as that goes where there is no GPU: the calls are made, and are refused."""
+"""Captures and replays a CUDA graph, as far as that goes where there is no GPU: the calls are made,
+and are refused.
+"""
+
 import torch
 
 torch.manual_seed(0)
@@ -13,7 +16,11 @@ class Stand:
     pass
 
 
-for method in (torch.cuda.CUDAGraph.capture_begin, torch.cuda.CUDAGraph.replay, torch.cuda.CUDAGraph.replay):
+for method in (
+    torch.cuda.CUDAGraph.capture_begin,
+    torch.cuda.CUDAGraph.replay,
+    torch.cuda.CUDAGraph.replay,
+):
     try:
         method(Stand())
     except Exception as error:

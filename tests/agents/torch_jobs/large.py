@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A weight and moments too large to be recorded whole in every step. usage: large.py STEPS [OPTIMIZER [HOW]]
+"""A weight and moments too large to be recorded whole in every step. usage: large.py STEPS
+[OPTIMIZER [HOW]]
 
-HOW: `save`: saves a checkpoint after 17 steps; `resume`: goes on behind them, with a state that counts them; `function`: the
-optimizer is gone before the process ends; `exit`: ends by os._exit; `child`: trains in a forked child of multiprocessing.
+HOW: `save`: saves a checkpoint after 17 steps; `resume`: goes on behind them, with a state that
+counts them; `function`: the optimizer is gone before the process ends; `exit`: ends by os._exit;
+`child`: trains in a forked child of multiprocessing.
 """
+
 import os
 import sys
 
@@ -28,15 +31,23 @@ def train(model, optimizer, first, end):
         model(torch.ones(2, 512)).pow(2).mean().backward()
         optimizer.step()
         if HOW == "save" and step == 16:
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "large.pt")
+            torch.save(
+                {"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "large.pt"
+            )
 
 
 def main():
     model, optimizer = make()
     if HOW == "resume":
-        moments = lambda p: {"step": torch.tensor(17.0), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}  # noqa: E731
+        moments = lambda p: {
+            "step": torch.tensor(17.0),
+            "exp_avg": torch.zeros_like(p),
+            "exp_avg_sq": torch.zeros_like(p),
+        }  # noqa: E731
         state = {i: moments(p) for i, p in enumerate(model.parameters())}
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        optimizer.load_state_dict(
+            {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+        )
     train(model, optimizer, 17 if HOW == "resume" else 0, STEPS)
     print(model.weight.sum().item(), flush=True)
     return model, optimizer

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A closure: several backwards inside one step."""
+
 import torch
 
 torch.manual_seed(0)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimizer whose moments stay where they are and have no plain memory: a conjugate view; with `sparse` a sparse tensor, too."""
+"""An optimizer whose moments stay where they are and have no plain memory: a conjugate view; with
+`sparse` a sparse tensor, too.
+"""
+
 import sys
 
 import torch
@@ -26,5 +29,5 @@ weight = torch.nn.Parameter(torch.ones(3))
 optimizer = Odd([weight])
 for step in range(5):
     optimizer.zero_grad()
-    (weight ** 2).sum().backward()
+    (weight**2).sum().backward()
     optimizer.step()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hook may meet: strange tensors, strange callers, and everything that a job can look at afterwards."""
+"""What a hook may meet: strange tensors, strange callers, and everything that a job can look at
+afterwards.
+"""
+
 import copy
 import inspect
 import pickle
@@ -21,12 +24,24 @@ sparse.step()
 class Many(torch.nn.Module):
     def forward(self, x, y=None):
         both = torch.complex(x, x)
-        return {"plain": x * 2, "list": [x.to_sparse(), x.bfloat16(), both.conj(), x.half().t()[::2]],
-                "meta": torch.empty(2, 2, device="meta"), "f8": x.to(torch.float8_e4m3fn), "negative": both.conj().imag,
-                "none": None, "empty": torch.empty(0, 3), "expanded": x[:1].expand(5, 3), "mkldnn": x.to_mkldnn(),
-                "nested": torch.nested.nested_tensor([x, x[:2]]), "quantized": torch.quantize_per_tensor(x, 0.5, 3, torch.qint8),
-                "channels": torch.quantize_per_channel(x, torch.tensor([0.5, 1.0, 2.0]), torch.zeros(3, dtype=torch.long), 1, torch.qint8),
-                "csr": x.to_sparse_csr(), "csc": x.to_sparse_csc()}
+        return {
+            "plain": x * 2,
+            "list": [x.to_sparse(), x.bfloat16(), both.conj(), x.half().t()[::2]],
+            "meta": torch.empty(2, 2, device="meta"),
+            "f8": x.to(torch.float8_e4m3fn),
+            "negative": both.conj().imag,
+            "none": None,
+            "empty": torch.empty(0, 3),
+            "expanded": x[:1].expand(5, 3),
+            "mkldnn": x.to_mkldnn(),
+            "nested": torch.nested.nested_tensor([x, x[:2]]),
+            "quantized": torch.quantize_per_tensor(x, 0.5, 3, torch.qint8),
+            "channels": torch.quantize_per_channel(
+                x, torch.tensor([0.5, 1.0, 2.0]), torch.zeros(3, dtype=torch.long), 1, torch.qint8
+            ),
+            "csr": x.to_sparse_csr(),
+            "csc": x.to_sparse_csc(),
+        }
 
 
 class Wrapper(torch.nn.Module):
@@ -42,15 +57,23 @@ class Wrapper(torch.nn.Module):
 print(sorted(Wrapper()(torch.randn(4, 3), y=1)))
 linear = torch.nn.Linear(3, 1)
 parameters = dict(linear.named_parameters())
-print(vmap(grad(lambda p, x: functional_call(linear, p, (x,)).sum()), in_dims=(None, 0))(parameters, torch.ones(4, 3))["weight"].shape)
+print(
+    vmap(grad(lambda p, x: functional_call(linear, p, (x,)).sum()), in_dims=(None, 0))(
+        parameters, torch.ones(4, 3)
+    )["weight"].shape
+)
 print(torch.fx.symbolic_trace(torch.nn.Sequential(linear)).graph)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    print(torch.jit.trace(linear, torch.ones(1, 3))(torch.ones(1, 3)).shape, torch.jit.script(linear)(torch.ones(1, 3)).shape)
+    print(
+        torch.jit.trace(linear, torch.ones(1, 3))(torch.ones(1, 3)).shape,
+        torch.jit.script(linear)(torch.ones(1, 3)).shape,
+    )
     print(torch.export.export(linear, (torch.ones(1, 3),)).graph)
 sgd = torch.optim.SGD(linear.parameters(), lr=1.0)
 loader = torch.utils.data.DataLoader([1, 2])
-pickled = re.sub(rb"\d{6,}", b"", pickle.dumps((linear, sgd, loader)))    # storages go by their addresses, more digits or fewer
+# storages go by their addresses, more digits or fewer
+pickled = re.sub(rb"\d{6,}", b"", pickle.dumps((linear, sgd, loader)))
 print(len(pickled), sorted(vars(linear)), sorted(vars(sgd)), sorted(vars(loader)))
 print(sorted(vars(copy.deepcopy(linear).weight)), sorted(vars(linear.weight)))
 print(torch.nn.LazyLinear(2)(torch.ones(1, 4)).shape)
@@ -71,7 +94,15 @@ class Listening(torch.Tensor):
 
 
 print(type(linear(torch.ones(1, 3).as_subclass(Listening))), calls)
-for function in (linear.__call__, torch.autograd.backward, torch.save, torch.utils.data.DataLoader.__iter__):
+for function in (
+    linear.__call__,
+    torch.autograd.backward,
+    torch.save,
+    torch.utils.data.DataLoader.__iter__,
+):
     print(inspect.signature(function), function.__qualname__, function.__module__)
-print([name for name in globals() if "twin" in name], [path for path in sys.path if path.endswith("/_site")])
+print(
+    [name for name in globals() if "twin" in name],
+    [path for path in sys.path if path.endswith("/_site")],
+)
 print(torch.__spec__.loader.__class__, "exec_module" in vars(torch.__loader__))

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks made by torch.multiprocessing.spawn: DDP, and collectives called from Python, one of them asynchronous."""
+"""Two ranks made by torch.multiprocessing.spawn: DDP, and collectives called from Python, one of
+them asynchronous.
+"""
+
 import tempfile
 import time
 
@@ -25,7 +28,8 @@ def run(rank, place):
     dist.broadcast(t, 0)
     if rank == 0:
         print(model.module.weight.sum().item(), t.tolist(), [g.tolist() for g in gathered])
-    time.sleep(0.5)  # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+    # gloo's thread drops its last work first: where Python ends before that, PyTorch 2.13 aborts
+    time.sleep(0.5)
     dist.destroy_process_group()
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradient scaling with an overflow in the second step, which the scaler then leaves out."""
+
 import torch
 
 torch.manual_seed(0)

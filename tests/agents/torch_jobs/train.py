@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small network over a shuffled loader: batch norm, dropout, AdamW, a loss module, a learning rate schedule."""
+"""A small network over a shuffled loader: batch norm, dropout, AdamW, a loss module, a learning
+rate schedule.
+"""
+
 import torch
 
 

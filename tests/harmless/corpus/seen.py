@@ -40,10 +40,12 @@ def interpreter():
         "path %s" % [p for p in sys.path if "twinrun" not in p],
         "argv %s flags %s" % (sys.argv[1:], sys.flags),
         "threads %d recursion %d" % (threading.active_count(), sys.getrecursionlimit()),
-        "interval %s collector %s" % (sys.getswitchinterval(), (gc.isenabled(), gc.get_threshold())),
+        "interval %s collector %s"
+        % (sys.getswitchinterval(), (gc.isenabled(), gc.get_threshold())),
         "signals %s" % [(s, kind_of(signal.getsignal(s))) for s in range(1, 32)],
         "main %s" % sorted(k for k in vars(sys.modules["__main__"]) if not k.startswith("__")),
-        "streams %s" % [(f.line_buffering, f.encoding, f.errors) for f in (sys.stdout, sys.stderr) if f],
+        "streams %s"
+        % [(f.line_buffering, f.encoding, f.errors) for f in (sys.stdout, sys.stderr) if f],
     ]
 
 

@@ -1,4 +1,5 @@
 """NumPy: recorded arrays, a result file of each kind, printed results beside times."""
+
 import json
 import os
 import time

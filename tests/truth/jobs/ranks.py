@@ -1,4 +1,5 @@
 """Two ranks, each a process of its own."""
+
 import os
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """No steps: a few records, a table, printed results."""
+
 import array
 
 import twinrun

@@ -1,4 +1,5 @@
 """Two threads record at once, each in a scope of its own; the main thread ends the steps."""
+
 import array
 import threading
 

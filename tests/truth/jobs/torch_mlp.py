@@ -1,4 +1,5 @@
 """A small PyTorch job: loader, dropout, Adam, checkpoint."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,5 @@
 """Batches, weights, a loss and equal names in one step, recorded by the job itself."""
+
 import array
 import os
 

@@ -1,4 +1,5 @@
-# Writes .npy files without NumPy: npy.py FILE TYPE COUNT SEED [SPECIAL]: numbers of a small generator, TYPE f4 or f8.
+# Writes .npy files without NumPy: npy.py FILE TYPE COUNT SEED [SPECIAL]: numbers of a small
+# generator, TYPE f4 or f8.
 import struct
 import sys
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop with tasks, a subprocess, a server, a signal handler, an executor, a task that fails."""
+"""An event loop with tasks, a subprocess, a server, a signal handler, an executor, a task that
+fails.
+"""
+
 import asyncio
 import os
 import signal
@@ -26,7 +29,9 @@ async def main():
     writer.write(b"hello\n")
     print(await reader.readline())
     server.close()
-    child = await asyncio.create_subprocess_exec("sh", "-c", "echo child; exit 3", stdout=asyncio.subprocess.PIPE)
+    child = await asyncio.create_subprocess_exec(
+        "sh", "-c", "echo child; exit 3", stdout=asyncio.subprocess.PIPE
+    )
     print(await child.communicate(), child.returncode)
     print(await asyncio.gather(*[loop.run_in_executor(None, pow, 2, n) for n in range(10)]))
     print(await asyncio.gather(*[asyncio.sleep(0.01 * n, n) for n in (3, 1, 2)]))

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to end. usage: ends code|text|exit|os_exit|abort|error|chain|interrupt|recursion|atexit|thread|kill|handler|group|bigcode"""
+"""Ways to end. usage: ends
+code|text|exit|os_exit|abort|error|chain|interrupt|recursion|atexit|thread|kill|handler|group|bigcode
+"""
+
 import atexit
 import faulthandler
 import os

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small jobs of the kinds that users brought: field_.py KIND. They show values and print what trainers print."""
+"""Small jobs of the kinds that users brought: field_.py KIND. They show values and print what
+trainers print.
+"""
+
 import array
 import json
 import logging
@@ -28,7 +31,9 @@ def steps(count, extra=0.0):
 
 
 def meters():
-    """The lines of common trainers: in times of day, durations and rates, all of them constants here."""
+    """The lines of common trainers: in times of day, durations and rates, all of them constants
+    here.
+    """
     steps(3)
     for i in range(50):
         print("Epoch: [0][%4d/5005]\tTime 0.123 ( 0.124)\tLoss %.1e (7.0e+00)" % (i, 6.9 - i / 100))
@@ -45,7 +50,10 @@ def files():
         ("metrics.json", json.dumps({"accuracy": 0.91, "epoch": 3}).encode()),
         ("pred.csv", b"id,class\n1,cat\n2,dog\n"),
         ("model.pt", bytes(range(256)) * 40),
-        ("lightning_logs/version_0/values.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + b" " * 118),
+        (
+            "lightning_logs/version_0/values.npy",
+            b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + b" " * 118,
+        ),
         ("lightning_logs/hparams.yaml", b"lr: 0.1\n"),
     ):
         with open(name, "wb") as f:
@@ -107,7 +115,17 @@ def unreadable():
 
         __len__ = __iter__ = __float__ = __array__
 
-    for value in (None, [1, 2], "text", object(), {}, 1j, Spiteful(), memoryview(b"abc")[::-2], lambda: 0):
+    for value in (
+        None,
+        [1, 2],
+        "text",
+        object(),
+        {},
+        1j,
+        Spiteful(),
+        memoryview(b"abc")[::-2],
+        lambda: 0,
+    ):
         twinrun.record("weight:w", value)
     for name in (None, 3, "", "x" * 70000, "\udcff", "a\0b", "weight:\u202e"):
         twinrun.record(name, array.array("d", [1]))
@@ -136,17 +154,33 @@ def many():
 
 
 def shadowed():
-    """Files beside the job that have the names of modules: the watcher's own imports must not see them."""
-    for name in ("json", "ctypes", "weakref", "hashlib", "torch", "numpy", "struct", "sysconfig", "atexit"):
+    """Files beside the job that have the names of modules: the watcher's own imports must not see
+    them.
+    """
+    for name in (
+        "json",
+        "ctypes",
+        "weakref",
+        "hashlib",
+        "torch",
+        "numpy",
+        "struct",
+        "sysconfig",
+        "atexit",
+    ):
         with open(name + ".py", "w") as f:
             f.write("print('the job\\'s own %s')\n" % name)
-    code = "import sys; sys.path.append(sys.argv[1]); import array, twinrun; " \
-           "twinrun.record('weight:w', array.array('d', [1])); twinrun.step(); " \
-           "import ctypes, sysconfig; print('done', hasattr(ctypes, 'CDLL'))"
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); import array, twinrun; "
+        "twinrun.record('weight:w', array.array('d', [1])); twinrun.step(); "
+        "import ctypes, sysconfig; print('done', hasattr(ctypes, 'CDLL'))"
+    )
     source = os.path.join(os.environ["SOURCE"], "python")
     for options in ([], ["-I"], ["-S"]):
         print(subprocess.run([sys.executable, *options, "-c", code, source]).returncode, flush=True)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), os.getcwd()]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [os.environ.get("PYTHONPATH"), os.getcwd()])
+    )
     print(subprocess.run([sys.executable, "-c", code, source]).returncode, flush=True)
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary files, sqlite, pickles, zip archives, memory maps, numbers of descriptors, sys.stdin."""
+"""Temporary files, sqlite, pickles, zip archives, memory maps, numbers of descriptors,
+sys.stdin.
+"""
+
 import json
 import mmap
 import os

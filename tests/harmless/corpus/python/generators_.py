@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random streams: of the library, of numpy, of generators of one's own; before and after forks."""
+
 import os
 import random
 import sys

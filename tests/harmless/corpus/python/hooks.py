@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interpreter's hooks: traces, profiles, audit, imports, warnings, exceptions that nobody sees."""
+"""The interpreter's hooks: traces, profiles, audit, imports, warnings, exceptions that
+nobody sees.
+"""
+
 import builtins
 import gc
 import importlib.abc
@@ -64,7 +67,9 @@ things = [Thing() for _ in range(10)]
 references = [weakref.ref(t) for t in things]
 del things[5:]
 gc.collect()
-print(sum(r() is not None for r in references), len([o for o in gc.get_objects() if type(o) is Thing]))
+print(
+    sum(r() is not None for r in references), len([o for o in gc.get_objects() if type(o) is Thing])
+)
 print(gc.collect(), gc.garbage, len(gc.callbacks))
 tracemalloc.start()
 kept = [bytes(1000) for _ in range(100)]

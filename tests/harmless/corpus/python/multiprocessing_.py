@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools, queues and events of multiprocessing. usage: multiprocessing_ fork|spawn|forkserver"""
+
 import multiprocessing
 import os
 import sys

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job that calls twinrun itself: it must run the same when nobody watches."""
+
 import array
 import os
 import sys

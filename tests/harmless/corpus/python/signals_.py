@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signal handlers, a wake-up descriptor, timers, masks of threads, faulthandler."""
+
 import faulthandler
 import os
 import signal

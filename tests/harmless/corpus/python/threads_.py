@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads, pools, locals, a thread that fails, a daemon thread that is still there at the end."""
+
 import concurrent.futures
 import os
 import random

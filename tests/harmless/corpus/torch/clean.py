@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clean ghosts that run in one process: jobs whose runs are the same (ghosts/clean; corpus_jobs.py names them).
+"""The clean ghosts that run in one process: jobs whose runs are the same (ghosts/clean;
+corpus_jobs.py names them).
 
-`iterable` asks its loader's workers who they are: the pin `loader-workers` leaves none, and it fails.
+`iterable` asks its loader's workers who they are: the pin `loader-workers` leaves none, and it
+fails.
 """
+
 import os
 import runpy
 import sys

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch jobs of the kinds that users brought, for run.py."""
+
 import threading
 
 import numpy
@@ -45,7 +46,9 @@ def job_embedding():
 
 
 def job_in_a_thread():
-    worker = threading.Thread(target=train, args=(nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2)),))
+    worker = threading.Thread(
+        target=train, args=(nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2)),)
+    )
     worker.start()
     worker.join()
 
@@ -70,8 +73,16 @@ def job_not_finite():
 
 
 def job_odd_tensors():
-    for t in (torch.empty(0, 3), torch.tensor(1.0), torch.randn(4, 4).t(), torch.randn(6)[::2], torch.arange(3).bool(),
-              torch.randn(2, 2).to(torch.bfloat16), torch.complex(torch.ones(2), torch.zeros(2)), torch.eye(3).to_sparse()):
+    for t in (
+        torch.empty(0, 3),
+        torch.tensor(1.0),
+        torch.randn(4, 4).t(),
+        torch.randn(6)[::2],
+        torch.arange(3).bool(),
+        torch.randn(2, 2).to(torch.bfloat16),
+        torch.complex(torch.ones(2), torch.zeros(2)),
+        torch.eye(3).to_sparse(),
+    ):
         print(t.shape, t.dtype, t.layout, torch.is_tensor(t * 1))
     model = nn.Linear(16, 4).double()
     model(torch.randn(8, 16, dtype=torch.float64)).sum().backward()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch in several processes. usage: processes.py workers|ddp"""
+
 import gc
 import os
 import sys
@@ -21,7 +22,9 @@ class Data(torch.utils.data.Dataset):
 
 
 def settle():
-    """Until all pipes of ended workers are closed: what is opened next then has the same number each time."""
+    """Until all pipes of ended workers are closed: what is opened next then has the same number
+    each time.
+    """
     gc.collect()  # they are in cycles, and go when the collector comes by
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
@@ -31,7 +34,9 @@ def settle():
 
 def workers():
     for how in ("fork", "spawn"):
-        loader = torch.utils.data.DataLoader(Data(), 4, shuffle=True, num_workers=2, multiprocessing_context=how)
+        loader = torch.utils.data.DataLoader(
+            Data(), 4, shuffle=True, num_workers=2, multiprocessing_context=how
+        )
         for x, who in loader:
             print(digest(x), who.tolist())
         settle()
@@ -39,9 +44,13 @@ def workers():
 
 def rank(number, port):
     torch.manual_seed(0)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(number), WORLD_SIZE="2")
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(number), WORLD_SIZE="2"
+    )
     torch.distributed.init_process_group("gloo")
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)))
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(4):
         optimizer.zero_grad()

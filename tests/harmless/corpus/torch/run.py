@@ -5,6 +5,7 @@ usage: run.py FILE [NAME...]: each function `job_NAME` of FILE, or those that ar
 one all generators are seeded, after it what it left is digested: their state, the descriptors, the
 hooks and settings of PyTorch. So a difference in one job cannot hide in the next.
 """
+
 import gc
 import hashlib
 import importlib
@@ -31,7 +32,11 @@ def digest(*values):
         if isinstance(value, torch.Tensor):
             value = value.detach()
             sha.update(repr((value.dtype, tuple(value.shape))).encode())
-            sha.update(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+            sha.update(
+                value.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+                if value.numel()
+                else b""
+            )
         elif isinstance(value, dict):
             for key in value:
                 sha.update(str(key).encode())
@@ -48,8 +53,14 @@ def digest(*values):
 
 
 def state():
-    return (torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(),
-            torch.__future__.get_swap_module_params_on_conversion(), torch.is_autocast_enabled())
+    return (
+        torch.get_num_threads(),
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.__future__.get_swap_module_params_on_conversion(),
+        torch.is_autocast_enabled(),
+    )
 
 
 def main():
@@ -67,7 +78,9 @@ def main():
             sys.stdout.flush()
             traceback.print_exc()
         gc.collect()
-        print(name, "left", seen.generators(), state(), len(os.listdir("/proc/self/fd")), flush=True)
+        print(
+            name, "left", seen.generators(), state(), len(os.listdir("/proc/self/fd")), flush=True
+        )
     seen.look("end")
 
 

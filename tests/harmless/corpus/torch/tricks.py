@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What jobs do to PyTorch itself: hooks, custom functions, script, swapped parameters, copies."""
+
 import copy
 import io
 import pickle
@@ -36,7 +37,12 @@ class Plus(nn.Module):
 def job_custom_function():
     x = torch.randn(3, requires_grad=True)
     Double.apply(x).sum().backward()
-    print(x.grad, torch.autograd.gradcheck(Double.apply, torch.randn(2, dtype=torch.double, requires_grad=True)))
+    print(
+        x.grad,
+        torch.autograd.gradcheck(
+            Double.apply, torch.randn(2, dtype=torch.double, requires_grad=True)
+        ),
+    )
 
 
 def job_hooks():
@@ -46,13 +52,20 @@ def job_hooks():
     model.register_full_backward_hook(lambda m, i, o: told.append("backward %d" % len(o)))
     model[0].weight.register_hook(lambda g: g * 2)
     model[0].weight.register_post_accumulate_grad_hook(lambda p: told.append("accumulated"))
-    handle = nn.modules.module.register_module_forward_hook(lambda m, i, o: told.append(type(m).__name__))
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda m, i, o: told.append(type(m).__name__)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.register_step_post_hook(lambda *a: told.append("step"))
     model(torch.randn(3, 2)).sum().backward()
     optimizer.step()
     handle.remove()
-    print(told, digest(model, model[0].weight.grad), len(model._forward_hooks), len(model[0]._forward_hooks))
+    print(
+        told,
+        digest(model, model[0].weight.grad),
+        len(model._forward_hooks),
+        len(model[0]._forward_hooks),
+    )
 
 
 def job_script():
@@ -94,7 +107,10 @@ def job_memory():
         output = model(torch.randn(2, 50))
         output.sum().backward()
         optimizer.step()
-    seen = [weakref.ref(o) for o in (model, optimizer, output, model.weight, optimizer.state[model.weight]["exp_avg"])]
+    seen = [
+        weakref.ref(o)
+        for o in (model, optimizer, output, model.weight, optimizer.state[model.weight]["exp_avg"])
+    ]
     print(sys.getrefcount(model), sys.getrefcount(optimizer))
     del model, optimizer, output
     print([r() is None for r in seen])
@@ -107,7 +123,14 @@ def job_copies():
     optimizer.step()
     twin, kept = copy.deepcopy(model), copy.deepcopy(optimizer.state_dict())
     loaded = pickle.loads(pickle.dumps(model))
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()}, "checkpoint.pt")
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "rng": torch.get_rng_state(),
+        },
+        "checkpoint.pt",
+    )
     back = torch.load("checkpoint.pt")
     twin.load_state_dict(back["model"])
     optimizer.load_state_dict(back["optimizer"])
@@ -122,7 +145,11 @@ def whole_saved(model):
 
 
 def job_errors():
-    for wrong in (lambda: nn.Linear(2, 3)(torch.ones(2, 5)), lambda: torch.ones(2).backward(), lambda: torch.optim.SGD([], lr=1)):
+    for wrong in (
+        lambda: nn.Linear(2, 3)(torch.ones(2, 5)),
+        lambda: torch.ones(2).backward(),
+        lambda: torch.optim.SGD([], lr=1),
+    ):
         try:
             wrong()
         except Exception as e:
@@ -186,7 +213,11 @@ def job_functions_as_they_are():
     """Nobody's wrapper shows: names, modules and signatures of what jobs look up."""
     import inspect
 
-    print(torch.Tensor.backward.__qualname__, torch.autograd.backward.__module__, inspect.signature(torch.autograd.grad))
+    print(
+        torch.Tensor.backward.__qualname__,
+        torch.autograd.backward.__module__,
+        inspect.signature(torch.autograd.grad),
+    )
     print(nn.Module.__call__.__name__, inspect.signature(torch.optim.SGD.step), torch.save.__name__)
     print(inspect.getsourcefile(torch.optim.Optimizer.zero_grad).rsplit("/", 2)[1:])
     print([name for name in sys.modules if name.startswith("tensorboard") or name == "pandas"])
