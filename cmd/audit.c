@@ -35,8 +35,7 @@ static const struct tw_option options[] = {
     {"statement", 's', TW_OPT_FILE, "FILE", NULL, "Statement",
      "also write the result as an in-toto statement (test-result) in an envelope",
      FIELD(statement)},
-    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Statement",
-     "sign the statement with it; may be repeated", FIELD(keys)},
+    {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Statement", "sign the statement with it", FIELD(keys)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
@@ -288,7 +287,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_audit = {
     "audit",
-    "can somebody else recover this number? code, data, environment, configuration, seeds",
+    "say what keeps somebody else from recovering a number: code, data, environment, seeds",
     synopsis,
     "Five lines, pass or fail: each thing that is missing is named, how the number could be wrong "
     "for lack of it, and what to ask for. Of a run: what a package of it would lack. Of a package: "

@@ -66,8 +66,7 @@ static const struct tw_option options[] = {
     {"against", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
      "make one run and hold it against such a file: the gate of a CI", FIELD(against)},
     {"key", 0, TW_OPT_LIST, "PUB", NULL, "Baseline",
-     "with --against: this key must have signed the file (FILE.dsse.json); may be repeated",
-     FIELD(keys)},
+     "with --against: this key must have signed the file (FILE.dsse.json)", FIELD(keys)},
     {"trust", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
      "with --against: those whom this trust.toml names must have signed the file", FIELD(trust)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
@@ -444,7 +443,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_check = {
     "check",
-    "run a job again, unchanged, and name the first place where the runs part",
+    "run a job again, unchanged, and name the first place where the runs diverge",
     synopsis,
     "Runs COMMAND several times, unchanged, records what each run computed, and compares each run "
     "with the first. When they part, the verdict names the first place: step, rank, phase, tensor, "

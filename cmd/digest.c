@@ -220,7 +220,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_digest = {
     "digest",
-    "one number for what a checkpoint or a configuration says; where two of them differ",
+    "print one number for what a checkpoint or a configuration says, or where two differ",
     synopsis,
     "Files of tensors (PyTorch checkpoints of both formats, folders of "
     "torch.distributed.checkpoint, safetensors, .npy, .npz; or any folder with such files in it): "

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 100, OPTION_COLUMN = 30 };
+enum { WIDTH = 100, OPTION_COLUMN = 30, COMMAND_WIDTH = 11 };
 
 static const char about[] =
     "twinrun runs an unmodified training job again, unchanged, and names the first place where the "
@@ -87,19 +87,40 @@ static void option_line(FILE *out, const struct tw_option *o)
     tw_free(help);
 }
 
-/* Calls each for every option, --help last, and head before the first one of each group. */
+/* Row i of a command's options; behind the last one --help, then NULL. */
+static const struct tw_option *option_at(const struct tw_command *c, size_t i)
+{
+    size_t n = 0;
+    while (c->options[n].name)
+        n++;
+    if (i < n)
+        return &c->options[i];
+    return i == n ? &tw_option_help : NULL;
+}
+
+/* Has a row before this one the same group? */
+static bool group_was_met(const struct tw_command *c, size_t row)
+{
+    const char *group = option_at(c, row)->group;
+    for (size_t i = 0; i < row; i++)
+        if (strcmp(option_at(c, i)->group, group) == 0)
+            return true;
+    return false;
+}
+
+/* Calls head once for each group, in the order in which the table names them first, and each for
+ * every option of that group. */
 static void each_option(FILE *out, const struct tw_command *c, void (*head)(FILE *, const char *),
                         void (*each)(FILE *, const struct tw_option *))
 {
-    const char *group = "";
-    for (const struct tw_option *o = c->options;; o++) {
-        const struct tw_option *row = o->name ? o : &tw_option_help;
-        if (strcmp(row->group, group) != 0)
-            head(out, row->group);
-        group = row->group;
-        each(out, row);
-        if (!o->name)
-            break;
+    const struct tw_option *first, *o;
+    for (size_t i = 0; (first = option_at(c, i)) != NULL; i++) {
+        if (group_was_met(c, i))
+            continue;
+        head(out, first->group);
+        for (size_t k = i; (o = option_at(c, k)) != NULL; k++)
+            if (strcmp(o->group, first->group) == 0)
+                each(out, o);
     }
 }
 
@@ -128,10 +149,12 @@ void tw_help_main(FILE *out)
 {
     fputs("usage: twinrun COMMAND [options]\n\n", out);
     wrap(out, 0, 0, about);
-    fputs("\nCommands:\n", out);
-    for (size_t i = 0; tw_commands[i]; i++) {
-        fprintf(out, "  %-8s  ", tw_commands[i]->name);
-        wrap(out, 12, 12, tw_commands[i]->summary);
+    for (const struct tw_command_group *g = tw_command_groups; g->title; g++) {
+        fprintf(out, "\n%s:\n", g->title);
+        for (size_t i = 0; g->commands[i]; i++) {
+            fprintf(out, "  %-*s  ", COMMAND_WIDTH, g->commands[i]->name);
+            wrap(out, COMMAND_WIDTH + 4, COMMAND_WIDTH + 4, g->commands[i]->summary);
+        }
     }
     fputs("\nEnvironment:\n", out);
     for (const struct tw_pair *p = environment; p->left; p++)
@@ -243,25 +266,28 @@ void tw_man_command(FILE *out, const struct tw_command *c)
     fputs(".SH EXAMPLES\n", out);
     roff_pairs(out, c->examples);
     fputs(".SH SEE ALSO\n.BR twinrun (1)", out);
-    for (size_t i = 0; tw_commands[i]; i++)
-        if (tw_commands[i] != c)
-            fprintf(out, ",\n.BR twinrun\\-%s (1)", tw_commands[i]->name);
+    for (size_t i = 0; tw_command_at(i); i++)
+        if (tw_command_at(i) != c)
+            fprintf(out, ",\n.BR twinrun\\-%s (1)", tw_command_at(i)->name);
     fputc('\n', out);
 }
 
 void tw_man_main(FILE *out)
 {
     roff_title(out, "TWINRUN");
-    fputs(
-        "twinrun \\- find where two runs of the same training job part\n.SH SYNOPSIS\n.B twinrun\n"
-        "\\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n",
-        out);
+    fputs("twinrun \\- find where two runs of the same training job diverge\n.SH SYNOPSIS\n.B "
+          "twinrun\n"
+          "\\fICOMMAND\\fR [options]\n.SH DESCRIPTION\n",
+          out);
     roff(out, about);
     fputs("\n.SH COMMANDS\n", out);
-    for (size_t i = 0; tw_commands[i]; i++) {
-        fprintf(out, ".TP\n.BR twinrun\\-%s (1)\n", tw_commands[i]->name);
-        roff(out, tw_commands[i]->summary);
-        fputc('\n', out);
+    for (const struct tw_command_group *g = tw_command_groups; g->title; g++) {
+        roff_head(out, g->title);
+        for (size_t i = 0; g->commands[i]; i++) {
+            fprintf(out, ".TP\n.BR twinrun\\-%s (1)\n", g->commands[i]->name);
+            roff(out, g->commands[i]->summary);
+            fputc('\n', out);
+        }
     }
     fputs(".SH ENVIRONMENT\n", out);
     roff_pairs(out, environment);
@@ -300,8 +326,8 @@ void tw_complete_bash(FILE *out)
           "    COMPREPLY=()\n"
           "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '",
           out);
-    for (size_t i = 0; tw_commands[i]; i++)
-        fprintf(out, "%s ", tw_commands[i]->name);
+    for (size_t i = 0; tw_command_at(i); i++)
+        fprintf(out, "%s ", tw_command_at(i)->name);
     fputs(
         "help --help --version' -- \"$cur\"))\n        return\n    fi\n"
         "    for ((i = 2; i < COMP_CWORD; i++)); do\n"
@@ -310,14 +336,14 @@ void tw_complete_bash(FILE *out)
         "else COMPREPLY=($(compgen -f -- \"$cur\")); fi\n            return\n        fi\n    done\n"
         "    case $cmd:$prev in\n",
         out);
-    for (size_t i = 0; tw_commands[i]; i++)
-        bash_option_values(out, tw_commands[i]);
+    for (size_t i = 0; tw_command_at(i); i++)
+        bash_option_values(out, tw_command_at(i));
     fputs("    esac\n    local opts=\"\" words=\"\"\n    case $cmd in\n        help) words='", out);
-    for (size_t i = 0; tw_commands[i]; i++)
-        fprintf(out, "%s%s", i ? " " : "", tw_commands[i]->name);
+    for (size_t i = 0; tw_command_at(i); i++)
+        fprintf(out, "%s%s", i ? " " : "", tw_command_at(i)->name);
     fputs("' ;;\n", out);
-    for (size_t i = 0; tw_commands[i]; i++) {
-        const struct tw_command *c = tw_commands[i];
+    for (size_t i = 0; tw_command_at(i); i++) {
+        const struct tw_command *c = tw_command_at(i);
         fprintf(out, "        %s) opts='", c->name);
         for (const struct tw_option *o = c->options; o->name; o++)
             fprintf(out, "--%s ", o->name);
@@ -389,9 +415,9 @@ void tw_complete_zsh(FILE *out)
           "_twinrun()\n{\n    local -a commands\n    local curcontext=$curcontext state line\n    "
           "commands=(\n",
           out);
-    for (size_t i = 0; tw_commands[i]; i++) {
-        fprintf(out, "        '%s:", tw_commands[i]->name);
-        zsh_text(out, tw_commands[i]->summary);
+    for (size_t i = 0; tw_command_at(i); i++) {
+        fprintf(out, "        '%s:", tw_command_at(i)->name);
+        zsh_text(out, tw_command_at(i)->summary);
         fputs("'\n", out);
     }
     fputs("        'help:print the help of a command'\n    )\n"
@@ -401,8 +427,8 @@ void tw_complete_zsh(FILE *out)
           "return\n    fi\n"
           "    case $words[1] in\n        help) _describe command commands ;;\n",
           out);
-    for (size_t i = 0; tw_commands[i]; i++) {
-        const struct tw_command *c = tw_commands[i];
+    for (size_t i = 0; tw_command_at(i); i++) {
+        const struct tw_command *c = tw_command_at(i);
         fprintf(out, "        %s) _arguments \\\n", c->name);
         for (const struct tw_option *o = c->options; o->name; o++)
             zsh_option(out, o);

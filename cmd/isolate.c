@@ -270,7 +270,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_isolate = {
     "isolate",
-    "find, by controlled experiment, what makes the runs of a job part",
+    "find, by controlled experiment, what makes the runs of a job diverge",
     synopsis,
     "Runs COMMAND until runs have parted twice (or 14 comparisons were clean), then with the most "
     "suspected factors pinned until one pin is left that stops the divergence; where that does not "

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The program: its commands in groups, and what every one of them needs before it starts. */
 #include "options.h"
 #include "progress.h"
 #include "say.h"
@@ -12,26 +13,46 @@
 #include <string.h>
 #include <unistd.h>
 
-const struct tw_command *const tw_commands[] = {
-    &tw_command_check,  &tw_command_isolate,     &tw_command_shrink,
-    &tw_command_record, &tw_command_diff,        &tw_command_zoom,
-    &tw_command_run,    &tw_command_show,        &tw_command_report,
-    &tw_command_ls,     &tw_command_gc,          &tw_command_factors,
-    &tw_command_ops,    &tw_command_spread,      &tw_command_simulate,
-    &tw_command_lab,    &tw_command_significant, &tw_command_scale,
-    &tw_command_digest, &tw_command_snapshot,    &tw_command_sign,
-    &tw_command_pack,   &tw_command_replay,      &tw_command_audit,
-    &tw_command_verify, &tw_command_doctor,      NULL,
+#define COMMANDS(...)                  \
+    (const struct tw_command *const[]) \
+    {                                  \
+        __VA_ARGS__, NULL              \
+    }
+
+const struct tw_command_group tw_command_groups[] = {
+    {"Find where runs differ, and why",
+     COMMANDS(&tw_command_check, &tw_command_isolate, &tw_command_diff, &tw_command_zoom,
+              &tw_command_shrink, &tw_command_show, &tw_command_report)},
+    {"Fix: hold still what varies",
+     COMMANDS(&tw_command_run, &tw_command_factors, &tw_command_ops, &tw_command_doctor)},
+    {"Prove what was run, to others",
+     COMMANDS(&tw_command_digest, &tw_command_snapshot, &tw_command_sign, &tw_command_verify,
+              &tw_command_pack, &tw_command_replay, &tw_command_audit)},
+    {"Learn how far numbers move",
+     COMMANDS(&tw_command_significant, &tw_command_spread, &tw_command_simulate, &tw_command_scale,
+              &tw_command_lab)},
+    {"Keep runs", COMMANDS(&tw_command_record, &tw_command_ls, &tw_command_gc)},
+    {NULL, NULL},
 };
 
-/* The table's own size: a command that is added later is a suggestion, too. */
-enum { COMMANDS = sizeof tw_commands / sizeof tw_commands[0] };
+const struct tw_command *tw_command_at(size_t i)
+{
+    for (const struct tw_command_group *g = tw_command_groups; g->title; g++)
+        for (size_t k = 0; g->commands[k]; k++)
+            if (i-- == 0)
+                return g->commands[k];
+    return NULL;
+}
+
+/* More than there are, so that a command that is added later is a suggestion, too. */
+enum { COMMANDS_MAX = 64 };
 
 static int unknown_command(const char *name)
 {
-    const char *names[COMMANDS] = {NULL}; /* tw_commands ends with NULL, and so does this */
-    for (size_t i = 0; tw_commands[i]; i++)
-        names[i] = tw_commands[i]->name;
+    const char *names[COMMANDS_MAX + 1] = {NULL};
+    const struct tw_command *c;
+    for (size_t i = 0; i < COMMANDS_MAX && (c = tw_command_at(i)) != NULL; i++)
+        names[i] = c->name;
     const char *near = tw_nearest(name, names);
     if (near)
         return tw_bad_use(NULL, "unknown command \"%s\"; did you mean %s?", name, near);

@@ -19,10 +19,11 @@ enum { MAX_OPTIONS = 64 };
 
 const struct tw_command *tw_command_find(const char *name)
 {
-    for (size_t i = 0; tw_commands[i]; i++)
-        if (strcmp(tw_commands[i]->name, name) == 0)
-            return tw_commands[i];
-    return NULL;
+    const struct tw_command *c;
+    for (size_t i = 0; (c = tw_command_at(i)) != NULL; i++)
+        if (strcmp(c->name, name) == 0)
+            break;
+    return c;
 }
 
 /* ---- values */

@@ -95,8 +95,15 @@ extern const struct tw_command tw_command_check, tw_command_record, tw_command_d
     tw_command_significant, tw_command_scale, tw_command_digest, tw_command_snapshot,
     tw_command_sign, tw_command_pack, tw_command_replay, tw_command_audit, tw_command_verify;
 
-/* All commands in the order of the help; ended by NULL. */
-extern const struct tw_command *const tw_commands[];
+/* Commands by what a user wants; in the order of the help. The last title is NULL. */
+struct tw_command_group {
+    const char *title;
+    const struct tw_command *const *commands; /* ended by NULL */
+};
+extern const struct tw_command_group tw_command_groups[];
+
+/* The command at place i over all groups; NULL behind the last. */
+const struct tw_command *tw_command_at(size_t i);
 const struct tw_command *tw_command_find(const char *name);
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun pack: a run as a folder that a stranger can verify, audit and run again. */
+/* twinrun pack: make a folder of a run that a stranger can verify, audit and run again. */
 #include "areas.h"
 #include "json.h"
 #include "options.h"
@@ -29,17 +29,17 @@ static const struct tw_option options[] = {
      "omit more",
      FIELD(data)},
     {"code", 'c', TW_OPT_LIST, "PATH", NULL, "What",
-     "also pack this file or folder, which git does not track; may be repeated", FIELD(code)},
+     "also pack this file or folder, which git does not track", FIELD(code)},
     {"study", 0, TW_OPT_FILE, "FILE", NULL, "What",
      "also the result.json of a study of twinrun scale: a stranger draws its curve again with "
      "twinrun scale --from PACKAGE",
      FIELD(study)},
     {"pip-option", 0, TW_OPT_LIST, "OPTION", NULL, "What",
      "an option that pip needs to find the packages again "
-     "(--pip-option=--extra-index-url=https://...); may be repeated",
+     "(--pip-option=--extra-index-url=https://...)",
      FIELD(pip)},
     {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Signature",
-     "sign the package with it, as twinrun sign does; may be repeated", FIELD(keys)},
+     "sign the package with it, as twinrun sign does", FIELD(keys)},
     {"out", 'o', TW_OPT_DIR, "FOLDER", NULL, "Output",
      "folder to make (default: RUN.package in the working folder)", FIELD(out)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
@@ -177,7 +177,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_pack = {
     "pack",
-    "a run as a folder that a stranger can verify, audit and run again",
+    "make a folder of a run that a stranger can verify, audit and run again",
     synopsis,
     "Makes a folder (BagIt 1.0, RO-Crate 1.1) with the code as it was (a git bundle of the commit, "
     "the changes, untracked files), the snapshots of the data and the data themselves when they "

@@ -399,7 +399,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_report = {
     "report",
-    "why a run was slow, why runs differ; an incident's postmortem; a page",
+    "explain a slow run, a difference or an incident; write a page",
     synopsis,
     "One run: was it slow for a while, and what moved with it? Was one rank slower than the others "
     "all through? From the step times and counters that were recorded with it (docs/telemetry.md). "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun scale: how do speed and cost hang on the number of workers? */
+/* twinrun scale: measure how speed and cost depend on the number of workers */
 #include "scale_report.h"
 #include "scale_runs.h"
 
@@ -360,7 +360,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_scale = {
     "scale",
-    "how do speed and cost hang on the number of workers?",
+    "measure how speed and cost depend on the number of workers",
     synopsis,
     "Runs COMMAND with each number of workers in place of {n}: once to see that it works and what "
     "comes out of it, then, timed, several times in drawn order, so that a machine that drifts "

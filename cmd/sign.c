@@ -26,8 +26,7 @@ struct sign_args {
 
 static const struct tw_option options[] = {
     {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Keys",
-     "sign with it: a private key in a PEM file, pkcs11:..., or vault:NAME; may be repeated",
-     FIELD(keys)},
+     "sign with it: a private key in a PEM file, pkcs11:..., or vault:NAME", FIELD(keys)},
     {"new-key", 0, TW_OPT_FILE, "PATH", NULL, "Keys", "make a key: PATH (private) and PATH.pub",
      FIELD(new_key)},
     {"type", 0, TW_OPT_STRING, "TYPE", "ecdsa-p256", "Keys",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun significant: is the difference between two sets of runs real? */
+/* twinrun significant: say whether the difference between two sets of runs is real */
 #include "significant_report.h"
 #include "significant_sets.h"
 
@@ -297,7 +297,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_significant = {
     "significant",
-    "is the difference between two sets of runs real?",
+    "say whether the difference between two sets of runs is real",
     synopsis,
     "A set is a file of numbers (text, a JSON list, or FILE.csv:COLUMN), some runs (names with "
     "commas between them), or label:NAME for every run with that label. Runs that failed are left "

@@ -234,7 +234,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_snapshot = {
     "snapshot",
-    "what a folder of data holds, as a manifest that can be verified",
+    "write down what a folder of data holds, as a manifest that can be verified",
     synopsis,
     "Writes path, size, mode and SHA-256 of every file in DIR into a manifest, with one digest "
     "over all of it: the root. Equal data give equal roots on any machine: modes and times are not "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun verify: is it still what it was said to be? */
+/* twinrun verify: say whether a file, folder, run or package is still what it was said to be */
 #include "verify.h"
 
 #include "options.h"
@@ -21,7 +21,7 @@ static const struct tw_option options[] = {
     {"quick", 0, TW_OPT_FLAG, NULL, NULL, "What",
      "do not read files again that look as they did when they were last read", FIELD(quick)},
     {"key", 'k', TW_OPT_LIST, "PUB", NULL, "Signatures",
-     "a public key (PEM) that must have signed; may be repeated: each must have", FIELD(keys)},
+     "a public key (PEM) that must have signed; each one must have", FIELD(keys)},
     {"trust", 't', TW_OPT_FILE, "FILE", NULL, "Signatures",
      "a trust.toml: k of n keys, their validity, revoked ones", FIELD(trust)},
     {"at", 0, TW_OPT_STRING, "TIME", NULL, "Signatures",
@@ -143,7 +143,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_verify = {
     "verify",
-    "is it still what it was said to be?",
+    "say whether a file, folder, run or package is still what it was said to be",
     synopsis,
     "A snapshot's manifest: every file of the folder is read and compared; each that was added, is "
     "missing or has changed is named. The folder is the manifest's name without .snapshot unless "

@@ -105,8 +105,22 @@ def options_of_zsh(text, command):
     return set(re.findall(r"--([a-z-]+)=?(?:\}'\[|\[)", block.group(1))) if block else set()
 
 
+def check_headings(command, text):
+    headings = re.findall(r"^([A-Z][^:\n]*):$", text, re.M)
+    for heading in sorted(set(headings)):
+        if headings.count(heading) > 1:
+            complain(
+                "%s: the heading %r stands %d times" % (command, heading, headings.count(heading))
+            )
+    for option in re.split(r"^  (?=-\w,|   --)", text, flags=re.M):
+        if " ".join(option.split()).count("may be repeated") > 1:
+            complain("%s: 'may be repeated' twice: %s" % (command, option.split("\n")[0]))
+
+
 def check_command(command, bash, zsh):
-    shown = options_of_help(ask(command, "--help")[1])
+    text = ask(command, "--help")[1]
+    check_headings(command, text)
+    shown = options_of_help(text)
     man = options_of_man(ask("--man", command)[1])
     if shown != man:
         complain(
@@ -136,9 +150,7 @@ def check_command(command, bash, zsh):
 
 
 def main():
-    commands = re.findall(
-        r"^  ([a-z]+) ", ask("help")[1].split("Commands:")[1].split("Environment:")[0], re.M
-    )
+    commands = re.findall(r"^  ([a-z]+) ", ask("help")[1].split("\nEnvironment:\n")[0], re.M)
     if len(commands) < 5:
         complain("the help names only %s" % commands)
     bash, zsh = ask("--completion", "bash")[1], ask("--completion", "zsh")[1]

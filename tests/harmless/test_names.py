@@ -398,7 +398,7 @@ CASES = {
 def commands():
     """The commands as `twinrun help` lists them."""
     text = subprocess.run([TWINRUN, "help"], capture_output=True, text=True, check=True).stdout
-    listed = text.split("\nCommands:\n")[1].split("\n\n")[0]
+    listed = text.split("\nEnvironment:\n")[0]
     return re.findall(r"^  ([a-z]+)  ", listed, flags=re.M)
 
 
