@@ -112,7 +112,7 @@ def check_headings(command, text):
             complain(
                 "%s: the heading %r stands %d times" % (command, heading, headings.count(heading))
             )
-    for option in re.split(r"^  (?=-\w,|   --)", text, flags=re.M):
+    for option in re.split(r"^  (?=-\w,|    --)", text, flags=re.M):
         if " ".join(option.split()).count("may be repeated") > 1:
             complain("%s: 'may be repeated' twice: %s" % (command, option.split("\n")[0]))
 
