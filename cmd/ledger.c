@@ -223,7 +223,9 @@ void tw_ledger_note(const struct tw_noted *n)
 void tw_ledger_note_run(const char *home, const char *url, const struct twin_run *r)
 {
     char *given = home ? NULL : twin_home_default();
-    char *path = tw_path_absolute(home ? home : given ? given : "", NULL);
+    if (!home)
+        home = given ? given : "";
+    char *path = tw_path_absolute(home, NULL);
     if (path)
         tw_ledger_note(&(struct tw_noted){.home = path, .url = url, .runs = &r, .count = 1});
     tw_free(path);
