@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks a verdict up among the known cases, and writes a new case. */
 #include "known.h"
 
 #include "options.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes runs and comparisons to the ledger, and lets it catch up with the folders that it has not
+ * seen. */
 #include "ledger.h"
 
 #include "json.h"

@@ -102,8 +102,10 @@ static int add(struct tw_set *s, double value, struct twin_run *r, struct twin_e
 static bool number(const char *text, size_t n, double *out)
 {
     char copy[64], *end;
-    while (n && isspace((unsigned char)*text))
-        text++, n--;
+    while (n && isspace((unsigned char)*text)) {
+        text++;
+        n--;
+    }
     while (n && isspace((unsigned char)text[n - 1]))
         n--;
     if (n == 0 || n >= sizeof copy)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What snapshot and verify say of a folder: how far the reading is, what differs and why. */
 #include "snapshots.h"
 
 #include "interrupt.h"
