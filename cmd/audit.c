@@ -242,7 +242,9 @@ static int report(const struct audit_args *a, const struct target *t, size_t cou
             json_array_append_new(list, target_json(a, &t[i]));
         int rc = tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.audit/1", "outcome",
                                          all ? "pass" : "fail", "targets", list));
-        return rc ? rc : all ? TW_EXIT_SAME : TW_EXIT_DIFFER;
+        if (rc != 0)
+            return rc;
+        return all ? TW_EXIT_SAME : TW_EXIT_DIFFER;
     }
     for (size_t i = 0; i < count; i++)
         print_target(a, &t[i], i + 1 < count);

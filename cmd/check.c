@@ -229,16 +229,21 @@ static int series_at_the_right_level(struct tw_check *c)
     return rc;
 }
 
+/* How the runs were started, in the word that cases of known cause carry. */
+static const char *start_word(const struct tw_check *c)
+{
+    const struct twin_finding *first = c->series.v->first;
+    if (c->arms && (c->series.v->shift != 0 || first->step_a != first->step_b))
+        return "resumed";
+    return c->arms ? "two" : "same";
+}
+
 /* Does what parted look like a case whose cause is known? */
 static void look_up(const struct tw_check *c, struct tw_known *k)
 {
     if (c->args.no_cases || c->series.v->outcome != TWIN_DIFFER || !c->series.v->first)
         return;
-    bool resumed = c->arms && (c->series.v->shift != 0 ||
-                               c->series.v->first->step_a != c->series.v->first->step_b);
-    struct twin_signature s = tw_known_signature(c->series.v->first, resumed   ? "resumed"
-                                                                     : c->arms ? "two"
-                                                                               : "same");
+    struct twin_signature s = tw_known_signature(c->series.v->first, start_word(c));
     char **settings = NULL;
     s.setting_count = tw_known_settings(c->series.runs[0], &settings);
     s.settings = settings;
@@ -337,7 +342,9 @@ static int print_verdict(struct tw_check *c)
     tw_known_free(&known);
     tw_again_free(&again);
     tw_free(command);
-    return c->series.interrupted ? TW_EXIT_INTERRUPTED : c->trouble ? c->trouble : rc;
+    if (c->series.interrupted)
+        return TW_EXIT_INTERRUPTED;
+    return c->trouble ? c->trouble : rc;
 }
 
 /* Had the runs, and the ranks of the first, different worlds? */
@@ -356,11 +363,19 @@ static void look_around(struct tw_check *c)
     tw_free(ranks);
 }
 
+/* The runs, by the way that was asked for. Negative: they were made, and a verdict can be given. */
+static int make_runs(struct tw_check *c)
+{
+    if (c->args.transplant)
+        return tw_check_transplant(c);
+    if (c->args.against)
+        return tw_check_gate(c);
+    return series_at_the_right_level(c);
+}
+
 static int check(struct tw_check *c)
 {
-    int rc = c->args.transplant ? tw_check_transplant(c)
-             : c->args.against  ? tw_check_gate(c)
-                                : series_at_the_right_level(c);
+    int rc = make_runs(c);
     if (rc >= 0)
         return rc;
     if (!c->series.interrupted && !c->series.out_of_time && !c->trouble) {

@@ -68,6 +68,10 @@ int tw_check_compare(struct tw_check *c);
 /* Adds a run to the series, which owns it then. */
 int tw_check_keep(struct tw_check *c, struct twin_run *r);
 
+/* How the run ended, in the word that its line shows. May use text. */
+const char *tw_check_state(const struct tw_check *c, const struct twin_run *r, bool parted,
+                           char text[32]);
+
 /* ---- check_transplant.c: instead of the series. -1 to go on, or the exit code to leave with. */
 int tw_check_transplant_options(const struct tw_check_args *a, bool arms);
 int tw_check_transplant(struct tw_check *c);

@@ -94,18 +94,25 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
     return rc;
 }
 
+/* Why no baseline can come of these runs; NULL when one can. */
+static const char *no_baseline_because(const struct tw_series *s)
+{
+    if (s->interrupted)
+        return "the check was interrupted";
+    if (s->count < 2)
+        return "there are no two runs to agree";
+    if (s->v->outcome == TWIN_DIFFER)
+        return "the job does not repeat itself, so there is nothing to expect; within "
+               "a --tolerance it may";
+    return s->v->outcome == TWIN_FAILED ? "the job failed" : NULL;
+}
+
 void tw_check_save_baseline(struct tw_check *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     if (!c->args.save_baseline || !c->series.v)
         return;
-    const char *why = c->series.interrupted ? "the check was interrupted"
-                      : c->series.count < 2 ? "there are no two runs to agree"
-                      : c->series.v->outcome == TWIN_DIFFER
-                          ? "the job does not repeat itself, so there is nothing to expect; within "
-                            "a --tolerance it may"
-                      : c->series.v->outcome == TWIN_FAILED ? "the job failed"
-                                                            : NULL;
+    const char *why = no_baseline_because(&c->series);
     if (why) {
         tw_say("no baseline was written: %s", why);
     } else if (write_baseline(c,
@@ -293,13 +300,17 @@ static void repeat(struct tw_check *c)
     twin_verdict_free(v);
 }
 
-static int rank_of(enum twin_verdict_outcome o) /* which of several runs' verdicts is the gate's */
+/* Of several runs, the verdict with the highest rank is the gate's. */
+static int rank_of(enum twin_verdict_outcome o)
 {
-    return o == TWIN_FAILED             ? 4
-           : o == TWIN_DIFFER           ? 3
-           : o == TWIN_INCONCLUSIVE     ? 2
-           : o == TWIN_WITHIN_TOLERANCE ? 1
-                                        : 0;
+    switch (o) {
+    case TWIN_FAILED: return 4;
+    case TWIN_DIFFER: return 3;
+    case TWIN_INCONCLUSIVE: return 2;
+    case TWIN_WITHIN_TOLERANCE: return 1;
+    case TWIN_SAME: break;
+    }
+    return 0;
 }
 
 static int one(struct tw_check *c, uint64_t runs)
@@ -321,11 +332,7 @@ static int one(struct tw_check *c, uint64_t runs)
         return rc;
     if (!c->args.quiet)
         tw_trial_line(&tw_terminal, title, r,
-                      v->outcome == TWIN_DIFFER ? "parted"
-                      : r->outcome == TWIN_RUN_STOPPED &&
-                              c->series.trial.end != TW_TRIAL_OUT_OF_TIME
-                          ? "ok"
-                          : tw_run_state(r, text));
+                      tw_check_state(c, r, v->outcome == TWIN_DIFFER, text));
     if (c->series.v && rank_of(v->outcome) <= rank_of(c->series.v->outcome)) {
         c->series.v->runs = c->series.count;
         twin_verdict_free(v);

@@ -104,14 +104,30 @@ int tw_check_keep(struct tw_check *c, struct twin_run *r)
     return -1;
 }
 
-static const char *state_of(const struct tw_check *c, const struct twin_run *r, bool parted,
-                            char text[32])
+const char *tw_check_state(const struct tw_check *c, const struct twin_run *r, bool parted,
+                           char text[32])
 {
     if (parted)
         return "parted";
     if (r->outcome == TWIN_RUN_STOPPED && c->series.trial.end != TW_TRIAL_OUT_OF_TIME)
         return "ok"; /* --steps: it ended where it was told to */
     return tw_run_state(r, text);
+}
+
+/* The letter of the run's arm, behind its number; nothing where there are no arms. */
+static const char *arm_letter(const struct tw_check *c, int arm)
+{
+    if (!c->arms)
+        return "";
+    return arm ? " b" : " a";
+}
+
+/* What the run is called among those of its command. */
+static const char *run_label(const struct tw_check *c, int arm)
+{
+    if (!c->arms)
+        return "check";
+    return arm ? "b" : "a";
 }
 
 static int one_run(struct tw_check *c, bool *parted)
@@ -121,11 +137,8 @@ static int one_run(struct tw_check *c, bool *parted)
     int arm = c->arms && i > 0;
     struct twin_run *r = NULL;
     snprintf(title, sizeof title, "run %zu/%llu%s", i + 1, (unsigned long long)c->args.runs,
-             !c->arms ? ""
-             : arm    ? " b"
-                      : " a");
-    struct twin_launch_options o = tw_check_launch_options(c, arm,
-                                                           c->arms ? (arm ? "b" : "a") : "check");
+             arm_letter(c, arm));
+    struct twin_launch_options o = tw_check_launch_options(c, arm, run_label(c, arm));
     int rc = tw_check_launch(c, &o, title, true, &r);
     if (rc >= 0)
         return rc;
@@ -141,7 +154,7 @@ static int one_run(struct tw_check *c, bool *parted)
         return rc;
     *parted = c->series.count > 1 && tw_series_diverged(&c->series, i);
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, title, r, state_of(c, r, *parted, text));
+        tw_trial_line(&tw_terminal, title, r, tw_check_state(c, r, *parted, text));
     return -1;
 }
 

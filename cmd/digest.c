@@ -94,14 +94,19 @@ static int print_json(const struct item *x, size_t count)
     }
     json_decref(differences);
     int rc = tw_json_print(n < 0 ? (json_decref(o), NULL) : o);
-    return rc ? rc : n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+    if (rc != 0)
+        return rc;
+    return n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
 static void print_value(const char *name, const char *value)
 {
-    char *safe = value ? tw_printable(value, strnlen(value, 200)) : NULL;
-    tw_put("      %s  %s%s\n", name, value ? safe ? safe : "?" : "(not there)",
-           value && strlen(value) > 200 ? "..." : "");
+    if (!value) {
+        tw_put("      %s  (not there)\n", name);
+        return;
+    }
+    char *safe = tw_printable(value, strnlen(value, 200));
+    tw_put("      %s  %s%s\n", name, safe ? safe : "?", strlen(value) > 200 ? "..." : "");
     tw_free(safe);
 }
 

@@ -102,12 +102,20 @@ static int print_difference(void *user, const struct twin_content_difference *d)
 
 /* ---- what is no tensor */
 
+/* The text of a value, cut at VALUE_BYTES; NULL when it has none. The caller frees it. */
+static char *text_of_value(const struct twin_tensors_value *v)
+{
+    if (!v || !v->text)
+        return NULL;
+    return tw_printable(v->text, v->text_bytes < VALUE_BYTES ? v->text_bytes : VALUE_BYTES);
+}
+
 /* As a person writes it, cut at VALUE_BYTES. */
 static void put_value(struct tw_buf *b, const struct twin_tensors_value *v)
 {
-    char *text = v && v->text ? tw_printable(v->text, v->text_bytes < VALUE_BYTES ? v->text_bytes
-                                                                                  : VALUE_BYTES)
-                              : NULL;
+    char *text = text_of_value(v);
+    const char *shown = text ? text : "?";
+    const char *cut = v && v->text_bytes > VALUE_BYTES ? "..." : "";
     if (!v)
         tw_buf_puts(b, "(not there)");
     else if (v->kind == TWIN_VALUE_NONE)
@@ -118,12 +126,12 @@ static void put_value(struct tw_buf *b, const struct twin_tensors_value *v)
         tw_buf_printf(b, "%lld", (long long)v->number);
     else if (v->kind == TWIN_VALUE_FLOAT)
         tw_buf_printf(b, "%.17g", v->real);
+    else if (v->kind == TWIN_VALUE_TEXT)
+        tw_buf_printf(b, "\"%s%s\"", shown, cut);
+    else if (v->kind == TWIN_VALUE_OPAQUE)
+        tw_buf_printf(b, "object of %s%s", shown, cut);
     else
-        tw_buf_printf(b,
-                      v->kind == TWIN_VALUE_TEXT     ? "\"%s%s\""
-                      : v->kind == TWIN_VALUE_OPAQUE ? "object of %s%s"
-                                                     : "%s%s",
-                      text ? text : "?", v->text_bytes > VALUE_BYTES ? "..." : "");
+        tw_buf_printf(b, "%s%s", shown, cut);
     tw_free(text);
 }
 
@@ -152,10 +160,15 @@ static json_t *value_json(const struct twin_tensors_value *v)
     if (!v)
         return json_null();
     put_value(&b, v);
-    json_t *j = v->kind == TWIN_VALUE_INT     ? json_integer(v->number)
-                : v->kind == TWIN_VALUE_TRUTH ? json_boolean(v->number)
-                : v->kind == TWIN_VALUE_TEXT && v->text_bytes <= VALUE_BYTES ? tw_json_text(v->text)
-                                                                             : tw_json_text(b.data);
+    json_t *j;
+    if (v->kind == TWIN_VALUE_INT)
+        j = json_integer(v->number);
+    else if (v->kind == TWIN_VALUE_TRUTH)
+        j = json_boolean(v->number);
+    else if (v->kind == TWIN_VALUE_TEXT && v->text_bytes <= VALUE_BYTES)
+        j = tw_json_text(v->text);
+    else
+        j = tw_json_text(b.data);
     tw_buf_free(&b);
     return json_pack("{s:o}", "value", j);
 }
@@ -194,6 +207,16 @@ static void print_item(const char *path, const struct twin_content *c)
     tw_free(name);
 }
 
+/* How two files with the same tensors are the same. */
+static const char *sameness(const struct twin_content *c, bool values)
+{
+    if (*c[0].file && strcmp(c[0].file, c[1].file) == 0)
+        return "byte for byte";
+    if (!values)
+        return "the same tensors; what is no tensor differs";
+    return *c[0].file ? "the same tensors in other bytes" : "the same tensors";
+}
+
 static int report_text(char *const *files, const struct twin_content *c, size_t count,
                        struct twin_error *err)
 {
@@ -205,10 +228,7 @@ static int report_text(char *const *files, const struct twin_content *c, size_t 
     const bool same = strcmp(c[0].content, c[1].content) == 0;
     const bool values = strcmp(c[0].values, c[1].values) == 0;
     if (same)
-        tw_put("SAME    %s\n",
-               *c[0].file && strcmp(c[0].file, c[1].file) == 0 ? "byte for byte"
-               : values ? *c[0].file ? "the same tensors in other bytes" : "the same tensors"
-                        : "the same tensors; what is no tensor differs");
+        tw_put("SAME    %s\n", sameness(c, values));
     else
         tw_put("DIFFER\n");
     if (!same && twin_content_compare(&c[0], &c[1], print_difference, &seen, err) < 0)
@@ -248,7 +268,9 @@ static int report_json(char *const *files, const struct twin_content *c, size_t 
         return tw_trouble(err, "the tensors cannot be compared");
     }
     int rc = tw_json_print(o);
-    return rc ? rc : n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+    if (rc != 0)
+        return rc;
+    return n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
 int tw_digest_tensors(char *const *files, size_t count, bool only_tensors, bool json)
@@ -259,9 +281,13 @@ int tw_digest_tensors(char *const *files, size_t count, bool only_tensors, bool 
     while (read < count && (only_tensors ? twin_content_read_tensors
                                          : twin_content_read)(files[read], &c[read], &err) == 0)
         read++;
-    int rc = read < count ? tw_trouble(&err, "no digest")
-             : json       ? report_json(files, c, count, &err)
-                          : report_text(files, c, count, &err);
+    int rc;
+    if (read < count)
+        rc = tw_trouble(&err, "no digest");
+    else if (json)
+        rc = report_json(files, c, count, &err);
+    else
+        rc = report_text(files, c, count, &err);
     while (read > 0)
         twin_content_free(&c[--read]);
     return rc;

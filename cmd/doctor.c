@@ -242,6 +242,14 @@ static void check_torch(struct report *r, const json_t *d)
     tw_free(list);
 }
 
+/* What the run says of an agent that did not speak. */
+static const char *why_silent(const struct twin_run *run)
+{
+    if (run->process_count && run->processes[0].why)
+        return run->processes[0].why;
+    return run->note_count ? run->notes[0] : "no reason known";
+}
+
 /* The proof is a run: does the agent speak from inside this interpreter? */
 static void check_arming(struct report *r, const char *python)
 {
@@ -265,10 +273,7 @@ static void check_arming(struct report *r, const char *python)
         say_check(r, OK, "arming", "the agent speaks from inside %s (loaded in %.0f ms)", python,
                   run->agent_load_s * 1e3);
     else
-        say_check(r, NO, "arming", "the agent stays silent inside %s: %s", python,
-                  run->process_count && run->processes[0].why ? run->processes[0].why
-                  : run->note_count                           ? run->notes[0]
-                                                              : "no reason known");
+        say_check(r, NO, "arming", "the agent stays silent inside %s: %s", python, why_silent(run));
     twin_run_free(run);
     tw_remove_tree(folder, NULL, NULL);
 }

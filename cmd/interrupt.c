@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ctrl-C and SIGTERM are only marked here, so that what is known when they come is still reported.
+ * */
 #include "interrupt.h"
 
 #include <signal.h>

@@ -35,18 +35,18 @@ static void print_natural(const struct twin_isolation *x)
     if (classes)
         tw_put("classes   %s\n", classes);
     tw_free(classes);
+    const char *heading = x->arms ? "steps     runs of B first differ from A at step "
+                                  : "steps     natural runs first differ from run 1 at step ";
     enum { SHOWN = 12 };
     size_t shown = 0, parted = 0;
     for (size_t i = 0; i < x->run_count; i++) {
         const struct twin_isolation_run *r = &x->run[i];
         if (!r->natural || !r->parted || r->step < 0)
             continue;
-        if (parted++ < SHOWN)
-            tw_put("%s%lld",
-                   shown++   ? ", "
-                   : x->arms ? "steps     runs of B first differ from A at step "
-                             : "steps     natural runs first differ from run 1 at step ",
-                   (long long)r->step);
+        if (parted++ < SHOWN) {
+            tw_put("%s%lld", shown ? ", " : heading, (long long)r->step);
+            shown++;
+        }
     }
     if (shown)
         tw_put(parted > shown ? " and %zu more\n" : "\n", parted - shown);
@@ -213,10 +213,11 @@ static json_t *first_json(const struct tw_isolate *c)
 
 static const char *contract_word(enum twin_search_outcome o)
 {
-    return o == TWIN_SEARCH_ISOLATED        ? "isolated"
-           : o == TWIN_SEARCH_NO_DIVERGENCE ? "no-divergence"
-           : o == TWIN_SEARCH_JOB_FAILS     ? "error"
-                                            : "not-isolated";
+    if (o == TWIN_SEARCH_ISOLATED)
+        return "isolated";
+    if (o == TWIN_SEARCH_NO_DIVERGENCE)
+        return "no-divergence";
+    return o == TWIN_SEARCH_JOB_FAILS ? "error" : "not-isolated";
 }
 
 /* What the confirmation was, and what it says. */
@@ -250,6 +251,13 @@ static json_t *with_confirmation(json_t *j, const struct tw_isolate *c,
     return j;
 }
 
+static json_t *vote_json(const struct twin_search_report *r)
+{
+    if (r->vote == TWIN_VOTE_UNKNOWN)
+        return json_null();
+    return json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation");
+}
+
 static int print_json(const struct tw_isolate *c, const struct twin_isolation *x,
                       const struct twin_search_report *r)
 {
@@ -269,11 +277,7 @@ static int print_json(const struct tw_isolate *c, const struct twin_isolation *x
             "need", (json_int_t)r->need, "folder", tw_json_text(c->journal.folder), "classes",
             classes_json(x), "natural", natural_json(x), "contrasts", contrasts_json(c, r),
             "seen_before", hints_json(x), "next", *x->next ? tw_json_text(x->next) : json_null(),
-            "arms", tw_isolate_arms_json(c, r), "vote",
-            r->vote == TWIN_VOTE_UNKNOWN
-                ? json_null()
-                : json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation"),
-            "jobs", (int)c->args.jobs),
+            "arms", tw_isolate_arms_json(c, r), "vote", vote_json(r), "jobs", (int)c->args.jobs),
         c, r));
 }
 

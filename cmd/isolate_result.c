@@ -423,10 +423,12 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
 
 static enum twin_mood mood(enum twin_search_outcome o)
 {
-    return o == TWIN_SEARCH_ISOLATED                                 ? TWIN_MOOD_FOUND
-           : o == TWIN_SEARCH_NO_DIVERGENCE                          ? TWIN_MOOD_CLEAN
-           : o == TWIN_SEARCH_JOB_FAILS || o == TWIN_SEARCH_HARDWARE ? TWIN_MOOD_TROUBLE
-                                                                     : TWIN_MOOD_OPEN;
+    if (o == TWIN_SEARCH_ISOLATED)
+        return TWIN_MOOD_FOUND;
+    if (o == TWIN_SEARCH_NO_DIVERGENCE)
+        return TWIN_MOOD_CLEAN;
+    const bool trouble = o == TWIN_SEARCH_JOB_FAILS || o == TWIN_SEARCH_HARDWARE;
+    return trouble ? TWIN_MOOD_TROUBLE : TWIN_MOOD_OPEN;
 }
 
 /* The plan as it was printed; malloc'ed by the search, with free. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prints the JSON answers of the commands. */
 #include "json.h"
 
 #include "base.h"

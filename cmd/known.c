@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks a verdict up among the known cases, and writes a new case. */
 #include "known.h"
 
 #include "options.h"
@@ -121,9 +122,13 @@ int tw_known_save(const char *home, const char *id, const struct twin_signature 
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char *text = NULL, *folder = tw_path_join(home, "cases"), *path = case_path(home, id, &err);
-    int rc = !path     ? err.code
-             : !folder ? twin_error_set(&err, TWIN_ENOMEM, "out of memory")
-                       : twin_case_text(s, id, title, cause, fix, &text, &err);
+    int rc;
+    if (!path)
+        rc = err.code;
+    else if (!folder)
+        rc = twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+    else
+        rc = twin_case_text(s, id, title, cause, fix, &text, &err);
     if (rc == 0)
         rc = twin_home_make(home, &err);
     if (rc == 0)

@@ -179,9 +179,10 @@ static void complete_command(const struct tw_lab *lab, struct tw_lab_step *s,
     if (which == TW_LAB_STEP_NOISE)
         made = tw_printf("twinrun check --runs %llu -- %s", (unsigned long long)lab->args.runs,
                          job ? job : "");
+    else if (which == TW_LAB_STEP_CONFIG && s->command && *s->command)
+        made = tw_printf("twinrun digest --config %s", s->command);
     else if (which == TW_LAB_STEP_CONFIG)
-        made = s->command && *s->command ? tw_printf("twinrun digest --config %s", s->command)
-                                         : tw_printf("twinrun digest --argv -- %s", job ? job : "");
+        made = tw_printf("twinrun digest --argv -- %s", job ? job : "");
     else
         made = tw_printf("twinrun run %s%s%s -- %s", s->command ? s->command : "--pin all",
                          file ? " --factor-file " : "", file ? file : "", job ? job : "");

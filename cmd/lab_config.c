@@ -88,10 +88,13 @@ static json_t *other(const json_t *x)
         tw_free(longer);
         return s;
     }
-    return json_is_integer(x)   ? json_integer(json_integer_value(x) + 1)
-           : json_is_real(x)    ? json_real(json_real_value(x) + 1)
-           : json_is_boolean(x) ? json_boolean(json_is_false(x))
-                                : json_integer(1);
+    if (json_is_integer(x))
+        return json_integer(json_integer_value(x) + 1);
+    if (json_is_real(x))
+        return json_real(json_real_value(x) + 1);
+    if (json_is_boolean(x))
+        return json_boolean(json_is_false(x));
+    return json_integer(1);
 }
 
 /* Each value in turn: changed, hashed, put back. */
@@ -187,9 +190,11 @@ static json_t *hardware(const json_t *p)
 
 static const char *area_name(size_t i)
 {
-    return i == TWIN_AREAS        ? "hardware"
-           : i == TWIN_AREA_SEEDS ? "random state"
-                                  : twin_area_name((enum twin_area)i);
+    if (i == TWIN_AREAS)
+        return "hardware";
+    if (i == TWIN_AREA_SEEDS)
+        return "random state";
+    return twin_area_name((enum twin_area)i);
 }
 
 /* As text into the page, as JSON into the result and, for CI, a file of its own. Returns how many
@@ -203,10 +208,12 @@ static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, json_t 
         const bool pass = tw_area_passes(area[i]);
         const char *why = json_string_value(json_array_get(json_object_get(area[i], "missing"), 0));
         const size_t length = why ? strlen(why) : 0;
-        char *safe = why ? tw_printable_again(why, length < WHY_SHOWN ? length : WHY_SHOWN) : NULL;
+        const size_t shown = length < WHY_SHOWN ? length : WHY_SHOWN;
+        char *safe = why ? tw_printable_again(why, shown) : NULL;
         struct tw_buf *b = pass ? &passed : &failed;
+        const char *between = pass ? ", " : "\n";
         n += pass;
-        tw_buf_printf(b, "%s%s", b->len ? pass ? ", " : "\n" : "", area_name(i));
+        tw_buf_printf(b, "%s%s", b->len ? between : "", area_name(i));
         if (!pass)
             tw_buf_printf(b, ": %s%s", safe ? safe : "?", length > WHY_SHOWN ? "..." : "");
         tw_free(safe);
@@ -286,13 +293,14 @@ static void blind_spots(const struct tw_lab *lab, struct tw_lab_step *s, const j
         json_object_get(json_object_get(p, "packages"), "python"));
     char *lock = lock_file(), *of[4] = {NULL};
     static const char *const names[4] = {"driver", "silent mirror", "loose lock file", "other GPU"};
-    of[0] = gpu_name
-                ? tw_printf("GPU driver %s, kernel %s", driver_text ? driver_text : "not known",
-                            text_at(p, "environment", "kernel", "release"))
-                : tw_printf("no GPU driver here; kernel %s, microcode %s, libc %s",
-                            text_at(p, "environment", "kernel", "release"),
-                            text_at(p, "environment", "cpu", "microcode"),
-                            text_at(p, "environment", "libc", NULL));
+    if (gpu_name)
+        of[0] = tw_printf("GPU driver %s, kernel %s", driver_text ? driver_text : "not known",
+                          text_at(p, "environment", "kernel", "release"));
+    else
+        of[0] = tw_printf("no GPU driver here; kernel %s, microcode %s, libc %s",
+                          text_at(p, "environment", "kernel", "release"),
+                          text_at(p, "environment", "cpu", "microcode"),
+                          text_at(p, "environment", "libc", NULL));
     of[1] = lab->data.count
                 ? tw_printf("%llu files of data (%.12s...): their name could stand for others; a "
                             "snapshot holds them",
@@ -336,11 +344,12 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
         tw_lab_line(s, "hash",
                     "sha256:%.16s... of %s (RFC 8785: what it says, not how it is written)", h.base,
                     h.source);
+        const char *as_yaml = "";
+        if (h.yaml_tried)
+            as_yaml = h.yaml ? "; read as YAML: equal" : "; read as YAML: NOT EQUAL";
         tw_lab_line(s, "same", "hashed again: %s; keys turned round and other spaces: %s%s",
                     h.repeats ? "equal" : "NOT EQUAL", h.reordered ? "equal" : "NOT EQUAL",
-                    !h.yaml_tried ? ""
-                    : h.yaml      ? "; read as YAML: equal"
-                                  : "; read as YAML: NOT EQUAL");
+                    as_yaml);
         tw_lab_line(s, "changed", "each of %zu values in turn: %zu other hash%s", h.changed,
                     h.caught, h.caught == 1 ? "" : "es");
         if (h.repeats && h.reordered)

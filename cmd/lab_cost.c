@@ -284,7 +284,9 @@ static int by_cost(const void *a, const void *b)
 {
     const double x = ((const struct alone *)a)->cost.value;
     const double y = ((const struct alone *)b)->cost.value;
-    return isnan(x) || isnan(y) ? isnan(x) - isnan(y) : x < y ? 1 : x > y ? -1 : 0;
+    if (isnan(x) || isnan(y))
+        return isnan(x) - isnan(y);
+    return (x < y) - (x > y);
 }
 
 static json_t *numbers_json(const double *x, size_t n)
@@ -327,9 +329,11 @@ static void say_pins(struct costing *c, const struct alone *pin, size_t count, s
     struct tw_buf dear = {0}, rest = {0}, fails = {0};
     for (size_t i = 0; i < count; i++) {
         const struct twin_estimate *e = &pin[i].cost;
-        struct tw_buf *b = isnan(e->value)                               ? &fails
-                           : e->interval.low > 1 || e->interval.high < 1 ? &dear
-                                                                         : &rest;
+        struct tw_buf *b = &rest;
+        if (isnan(e->value))
+            b = &fails;
+        else if (e->interval.low > 1 || e->interval.high < 1)
+            b = &dear;
         tw_buf_printf(b, "%s%s", b->len ? ", " : "", pin[i].factor->id);
         if (b != &fails)
             tw_buf_printf(b, " %+.0f%% (%+.0f to %+.0f)", percent(e->value),
@@ -467,19 +471,22 @@ static void judge(struct costing *c)
                       n, PAIRS_NEEDED);
     else if (!agrees)
         tw_lab_decide(c->s, TW_LAB_FAIL, "the figure and the times it comes from do not agree");
+    else if (e.interval.low > 1)
+        tw_lab_decide(c->s, TW_LAB_PASS, "determinism costs time here");
+    else if (e.interval.high < 1)
+        tw_lab_decide(c->s, TW_LAB_PASS, "pinned runs are faster here");
     else
-        tw_lab_decide(c->s, TW_LAB_PASS, "%s",
-                      e.interval.low > 1    ? "determinism costs time here"
-                      : e.interval.high < 1 ? "pinned runs are faster here"
-                                            : "no cost was shown: the interval holds 0");
+        tw_lab_decide(c->s, TW_LAB_PASS, "no cost was shown: the interval holds 0");
 }
 
 int tw_lab_cost(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err)
 {
     struct tw_lab_world all;
-    char *list = lab->pins ? tw_strdup(lab->pins)
-                           : tw_printf("%s%sall", lab->args.pin ? lab->args.pin : "",
-                                       lab->args.pin ? "," : "");
+    char *list;
+    if (lab->pins)
+        list = tw_strdup(lab->pins);
+    else
+        list = tw_printf("%s%sall", lab->args.pin ? lab->args.pin : "", lab->args.pin ? "," : "");
     int rc = list ? tw_lab_world(lab, list, &all, err)
                   : twin_error_set(err, TWIN_ENOMEM, "no memory");
     if (rc != 0) {

@@ -75,7 +75,8 @@ static int embedded(struct tw_lab *lab)
     if (twin_parts_find(&parts, &err) != 0)
         return tw_trouble(&err, "lab");
     const char *folder = parts.workloads_dir;
-    char *program = folder ? tw_path_join(folder, lab->args.torch ? "cnn.py" : "trainer") : NULL;
+    const char *name = lab->args.torch ? "cnn.py" : "trainer";
+    char *program = folder ? tw_path_join(folder, name) : NULL;
     char *python = lab->args.torch ? tw_find_python(lab->args.python) : NULL;
     char *data = folder ? data_of(folder) : NULL;
     char *weights = tw_path_join(lab->folder, lab->args.torch ? "model.pt" : "model.safetensors");

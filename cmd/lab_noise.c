@@ -111,14 +111,19 @@ static char *unseen_text(const struct given *g)
     return b.len ? tw_buf_steal(&b) : NULL;
 }
 
+/* What the runs were found to have been given of one kind. */
+static const char *given_word(const struct given *g, int w)
+{
+    if (g->differs == w)
+        return "differ";
+    return g->unseen[w] ? "unseen" : "equal";
+}
+
 static json_t *given_json(const struct given *g)
 {
     json_t *o = json_object();
     for (int w = 0; w < TWIN_GIVEN_COUNT; w++)
-        json_object_set_new(o, twin_given_name((enum twin_given)w),
-                            json_string(g->differs == w ? "differ"
-                                        : g->unseen[w]  ? "unseen"
-                                                        : "equal"));
+        json_object_set_new(o, twin_given_name((enum twin_given)w), json_string(given_word(g, w)));
     return o;
 }
 
@@ -173,6 +178,16 @@ static int measure(const struct tw_lab_set *set, struct measured *m, json_t *lis
     return 0;
 }
 
+/* Which of the two gaps is too wide, as a sentence goes on about it. */
+static const char *gap_words(const struct measured *m)
+{
+    if (m->loss_gap.value > TW_LAB_NOISE)
+        return "the distance of the weights does";
+    if (m->l2_gap.value > TW_LAB_NOISE)
+        return "the gap in loss does";
+    return "the gaps do";
+}
+
 static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const struct given *g,
                    const struct measured *m)
 {
@@ -212,10 +227,7 @@ static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const st
         tw_lab_decide(s, TW_LAB_PASS, "both gaps exceed %g: same seed, same command, another model",
                       TW_LAB_NOISE);
     else
-        tw_lab_decide(s, TW_LAB_QUIET, "the runs differ, but %s not exceed %g",
-                      m->loss_gap.value > TW_LAB_NOISE ? "the distance of the weights does"
-                      : m->l2_gap.value > TW_LAB_NOISE ? "the gap in loss does"
-                                                       : "the gaps do",
+        tw_lab_decide(s, TW_LAB_QUIET, "the runs differ, but %s not exceed %g", gap_words(m),
                       TW_LAB_NOISE);
     tw_free(unseen);
 }

@@ -10,9 +10,9 @@
 
 static enum twin_mood mood_of(enum tw_lab_result r)
 {
-    return r == TW_LAB_PASS || r == TW_LAB_QUIET ? TWIN_MOOD_CLEAN
-           : r == TW_LAB_FAIL                    ? TWIN_MOOD_FOUND
-                                                 : TWIN_MOOD_OPEN;
+    if (r == TW_LAB_PASS || r == TW_LAB_QUIET)
+        return TWIN_MOOD_CLEAN;
+    return r == TW_LAB_FAIL ? TWIN_MOOD_FOUND : TWIN_MOOD_OPEN;
 }
 
 static double number(const json_t *o, const char *key)
@@ -136,18 +136,13 @@ int tw_lab_page(const struct tw_lab *lab)
         tw_free(job);
         return tw_page_write("lab", NULL, lab->args.html);
     }
-    twin_page_verdict(p,
-                      code == TW_EXIT_SAME     ? TWIN_MOOD_CLEAN
-                      : code == TW_EXIT_DIFFER ? TWIN_MOOD_FOUND
-                                               : TWIN_MOOD_OPEN,
-                      code == TW_EXIT_SAME     ? "PASS"
-                      : code == TW_EXIT_DIFFER ? "FAIL"
-                                               : "OPEN",
-                      code == TW_EXIT_SAME
-                          ? "Every step of the lab passed, or had nothing to measure."
-                      : code == TW_EXIT_DIFFER ? "A step of the lab failed."
-                                               : "A step of the lab could not say.",
-                      lab->name);
+    if (code == TW_EXIT_SAME)
+        twin_page_verdict(p, TWIN_MOOD_CLEAN, "PASS",
+                          "Every step of the lab passed, or had nothing to measure.", lab->name);
+    else if (code == TW_EXIT_DIFFER)
+        twin_page_verdict(p, TWIN_MOOD_FOUND, "FAIL", "A step of the lab failed.", lab->name);
+    else
+        twin_page_verdict(p, TWIN_MOOD_OPEN, "OPEN", "A step of the lab could not say.", lab->name);
     results(p, lab);
     twin_page_facts(p, "");
     twin_page_fact(p, "command", "%s", job ? job : "");

@@ -144,17 +144,28 @@ int tw_lab_exit(const struct tw_lab *lab)
                 (lab->step[i].result == TW_LAB_OPEN || lab->step[i].result == TW_LAB_NOT_DONE);
         failed |= lab->step[i].result == TW_LAB_FAIL;
     }
-    return failed ? TW_EXIT_DIFFER : open ? TW_EXIT_INCONCLUSIVE : TW_EXIT_SAME;
+    if (failed)
+        return TW_EXIT_DIFFER;
+    return open ? TW_EXIT_INCONCLUSIVE : TW_EXIT_SAME;
+}
+
+/* The outcome for programs: one word for each exit code. */
+static const char *outcome_word(int code)
+{
+    switch (code) {
+    case TW_EXIT_SAME: return "pass";
+    case TW_EXIT_DIFFER: return "fail";
+    case TW_EXIT_INCONCLUSIVE: return "inconclusive";
+    case TW_EXIT_INTERRUPTED: return "interrupted";
+    default: return "error";
+    }
 }
 
 static json_t *result_json(const struct tw_lab *lab, int code)
 {
-    json_t *steps = json_array(), *command = tw_json_texts(lab->argv, lab->argc);
-    const char *outcome = code == TW_EXIT_SAME           ? "pass"
-                          : code == TW_EXIT_DIFFER       ? "fail"
-                          : code == TW_EXIT_INCONCLUSIVE ? "inconclusive"
-                          : code == TW_EXIT_INTERRUPTED  ? "interrupted"
-                                                         : "error";
+    json_t *steps = json_array();
+    json_t *command = tw_json_texts(lab->argv, lab->argc);
+    const char *outcome = outcome_word(code);
     for (size_t i = 0; i < TW_LAB_STEPS; i++) {
         const struct tw_lab_step *s = &lab->step[i];
         if (!s->wanted)
@@ -176,6 +187,17 @@ static json_t *result_json(const struct tw_lab *lab, int code)
                      "confidence", TW_LAB_CONFIDENCE, "steps", steps);
 }
 
+/* The word that the closing line begins with. */
+static const char *end_word(int code)
+{
+    switch (code) {
+    case TW_EXIT_SAME: return "DONE";
+    case TW_EXIT_INTERRUPTED: return "INTERRUPTED";
+    case TW_EXIT_INCONCLUSIVE: return "OPEN";
+    default: return "FAIL";
+    }
+}
+
 static void print_end(const struct tw_lab *lab, int code)
 {
     size_t count[5] = {0}, wanted = 0;
@@ -186,12 +208,8 @@ static void print_end(const struct tw_lab *lab, int code)
     }
     if (lab->configuration)
         tw_put("\nmeasured: %s", lab->configuration);
-    tw_put("\n%s  %zu of %zu step%s pass",
-           code == TW_EXIT_SAME           ? "DONE"
-           : code == TW_EXIT_INTERRUPTED  ? "INTERRUPTED"
-           : code == TW_EXIT_INCONCLUSIVE ? "OPEN"
-                                          : "FAIL",
-           count[TW_LAB_PASS], wanted, wanted == 1 ? "" : "s");
+    tw_put("\n%s  %zu of %zu step%s pass", end_word(code), count[TW_LAB_PASS], wanted,
+           wanted == 1 ? "" : "s");
     if (count[TW_LAB_QUIET])
         tw_put(", %zu quiet", count[TW_LAB_QUIET]);
     tw_put("; %s run%s, kept (twinrun ls); numbers in %s/lab.json\n",
@@ -205,10 +223,11 @@ int tw_lab_report(const struct tw_lab *lab)
     json_t *j = result_json(lab, code);
     char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     char *path = tw_printf("%s/lab.json", lab->folder);
-    int rc = !text || !path ? tw_trouble(NULL, "lab: no memory for the results")
-             : tw_write_file_atomic(path, text, strlen(text), &err) != 0
-                 ? tw_trouble(&err, "lab: the results were not kept")
-                 : 0;
+    int rc = 0;
+    if (!text || !path)
+        rc = tw_trouble(NULL, "lab: no memory for the results");
+    else if (tw_write_file_atomic(path, text, strlen(text), &err) != 0)
+        rc = tw_trouble(&err, "lab: the results were not kept");
     free(text);
     tw_free(path);
     if (lab->args.json)

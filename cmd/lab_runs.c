@@ -75,7 +75,9 @@ static double others_between(const struct load *a, const struct load *b)
     const double wall = (double)(b->at_ns - a->at_ns) / 1e9;
     const double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
     const double share = ((b->busy_s - a->busy_s) - (b->own_s - a->own_s)) / (wall * processors);
-    return share < 0 ? 0 : share > 1 ? 1 : share;
+    if (share < 0)
+        return 0;
+    return share > 1 ? 1 : share;
 }
 
 /* ---- the weights that it wrote */

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes runs and comparisons to the ledger, and lets it catch up with the folders that it has not
+ * seen. */
 #include "ledger.h"
 
 #include "json.h"
@@ -223,7 +225,9 @@ void tw_ledger_note(const struct tw_noted *n)
 void tw_ledger_note_run(const char *home, const char *url, const struct twin_run *r)
 {
     char *given = home ? NULL : twin_home_default();
-    char *path = tw_path_absolute(home ? home : given ? given : "", NULL);
+    if (!home)
+        home = given ? given : "";
+    char *path = tw_path_absolute(home, NULL);
     if (path)
         tw_ledger_note(&(struct tw_noted){.home = path, .url = url, .runs = &r, .count = 1});
     tw_free(path);

@@ -161,9 +161,11 @@ static int run(int argc, char **argv)
         tw_free(out);
         return TW_EXIT_TROUBLE;
     }
-    rc = r->in_progress ? tw_bad_use("pack", "%s is still going on", given.items[0])
-         : !out         ? tw_bad_use("pack", "out of memory")
-                        : -1;
+    rc = -1;
+    if (r->in_progress)
+        rc = tw_bad_use("pack", "%s is still going on", given.items[0]);
+    else if (!out)
+        rc = tw_bad_use("pack", "out of memory");
     if (rc < 0 && twin_pack(r, &o, &packed, &err) != 0)
         rc = tw_trouble(&err, "nothing was packed");
     tw_progress_clear();

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Draws the progress line and takes it away. */
 #include "progress.h"
 
 #include "base.h"

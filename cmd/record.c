@@ -86,7 +86,9 @@ int tw_record_exit(const struct twin_run *r)
     bool ours = r->outcome == TWIN_RUN_STOPPED; /* ended by --steps, as asked */
     /* it did not end when asked to */
     bool killed_by_us = r->outcome == TWIN_RUN_INTERRUPTED && r->signal == SIGKILL;
-    return ours ? 0 : killed_by_us ? TW_EXIT_INTERRUPTED : r->exit_code;
+    if (ours)
+        return 0;
+    return killed_by_us ? TW_EXIT_INTERRUPTED : r->exit_code;
 }
 
 static int run(int argc, char **argv)

@@ -129,9 +129,12 @@ static char *into_of(const struct replay_args *a, const char *dir)
     char *real = realpath(dir, NULL), *out = NULL;
     for (unsigned i = 1; real && i < 1000; i++) {
         tw_free(out);
-        out = a->into  ? tw_strdup(a->into)
-              : i == 1 ? tw_printf("%s-replay", real)
-                       : tw_printf("%s-replay-%u", real, i);
+        if (a->into)
+            out = tw_strdup(a->into);
+        else if (i == 1)
+            out = tw_printf("%s-replay", real);
+        else
+            out = tw_printf("%s-replay-%u", real, i);
         if (a->into || !out || lstat(out, &st) != 0)
             break;
     }
@@ -307,19 +310,31 @@ static void print_worlds(const json_t *list)
 
 static const char *last_word(int code, enum twin_verdict_outcome outcome)
 {
-    return code == TW_EXIT_DIFFER         ? "DIFFERS"
-           : code == TW_EXIT_INCONCLUSIVE ? "INCONCLUSIVE"
-           : outcome == TWIN_SAME         ? "REPRODUCED"
-                                          : "REPRODUCED WITHIN TOLERANCE";
+    if (code == TW_EXIT_DIFFER)
+        return "DIFFERS";
+    if (code == TW_EXIT_INCONCLUSIVE)
+        return "INCONCLUSIVE";
+    return outcome == TWIN_SAME ? "REPRODUCED" : "REPRODUCED WITHIN TOLERANCE";
 }
 
 static const char *last_sentence(int code, enum twin_verdict_outcome outcome)
 {
-    return code == TW_EXIT_DIFFER ? "what came out is not what the package says"
-           : code == TW_EXIT_INCONCLUSIVE
-               ? "what was seen does not suffice to say that the same came out"
-           : outcome == TWIN_SAME ? "bit for bit what the package says"
-                                  : "not bit for bit, but within the stated tolerance";
+    if (code == TW_EXIT_DIFFER)
+        return "what came out is not what the package says";
+    if (code == TW_EXIT_INCONCLUSIVE)
+        return "what was seen does not suffice to say that the same came out";
+    return outcome == TWIN_SAME ? "bit for bit what the package says"
+                                : "not bit for bit, but within the stated tolerance";
+}
+
+/* The outcome for programs. */
+static const char *outcome_word(int code, enum twin_verdict_outcome outcome)
+{
+    if (code == TW_EXIT_DIFFER)
+        return "differ";
+    if (code == TW_EXIT_INCONCLUSIVE)
+        return "inconclusive";
+    return outcome == TWIN_SAME ? "same" : "within-tolerance";
 }
 
 static int print_json(const struct twin_verdict *v, const struct twin_run *const runs[2], int code,
@@ -330,10 +345,7 @@ static int print_json(const struct twin_verdict *v, const struct twin_run *const
     char *text = NULL;
     json_t *verdict = twin_report_json(&r, &text, &err) == 0 ? json_loads(text, 0, NULL) : NULL;
     tw_free(text);
-    const char *word = code == TW_EXIT_DIFFER         ? "differ"
-                       : code == TW_EXIT_INCONCLUSIVE ? "inconclusive"
-                       : v->outcome == TWIN_SAME      ? "same"
-                                                      : "within-tolerance";
+    const char *word = outcome_word(code, v->outcome);
     int rc = tw_json_print(
         json_pack("{s:s, s:s, s:o, s:O, s:o, s:o, s:o}", "schema", "twinrun.replay/1", "outcome",
                   word, "run", tw_json_text(runs[1]->dir), "environment_differences", environment,

@@ -104,11 +104,10 @@ static void name_effects(struct tw_buf *b, const char *heading, const struct wor
         unsigned effect = by_job(&e[i]) ? BY_JOB : 1u << e[i].effect;
         if (!(effects & effect) || s->mode != mode)
             continue;
-        tw_buf_printf(b, "%s%s%s",
-                      any      ? ", "
-                      : b->len ? "; "
-                               : "",
-                      any ? "" : heading, s->factor->id);
+        if (any)
+            tw_buf_printf(b, ", %s", s->factor->id);
+        else
+            tw_buf_printf(b, "%s%s%s", b->len ? "; " : "", heading, s->factor->id);
         if (with_why && e[i].text) {
             char *why = tw_printable(e[i].text, strlen(e[i].text));
             tw_buf_printf(b, " (%s)", why ? why : "");

@@ -268,8 +268,11 @@ static int keep_study(const struct tw_scale *s, json_t *j)
 {
     char *path = tw_path_join(s->journal->folder, "result.json");
     char *text = j ? json_dumps(j, JSON_REAL_PRECISION(17)) : NULL;
-    int rc = path ? write_text(path, text ? tw_strdup(text) : NULL)
-                  : tw_trouble(NULL, "scale: no memory");
+    int rc;
+    if (path)
+        rc = write_text(path, text ? tw_strdup(text) : NULL);
+    else
+        rc = tw_trouble(NULL, "scale: no memory");
     free(text);
     tw_free(path);
     return rc;

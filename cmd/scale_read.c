@@ -168,7 +168,10 @@ static const char *distance(const struct twin_ends *a, const struct twin_ends *b
         d2 += d * d;
         n2 += norm * norm;
     }
-    out->distance = out->equal ? 0 : measured && n2 > 0 ? sqrt(d2 / n2) : NAN;
+    if (out->equal)
+        out->distance = 0;
+    else
+        out->distance = measured && n2 > 0 ? sqrt(d2 / n2) : NAN;
     out->compared = true;
     return NULL;
 }

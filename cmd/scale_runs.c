@@ -60,6 +60,14 @@ static char *plan_text(const struct tw_scale *s)
     return tw_buf_steal(&b);
 }
 
+/* The work of a run, or of a step, as it was given; empty when it was not. */
+static const char *work_text(const struct tw_scale *s)
+{
+    if (s->args.work_per_run)
+        return s->args.work_per_run;
+    return s->args.work_per_step ? s->args.work_per_step : "";
+}
+
 static json_t *describe(const struct tw_scale *s)
 {
     json_t *counts = json_array();
@@ -70,10 +78,7 @@ static json_t *describe(const struct tw_scale *s)
                           "twinrun.study/1", "argv", tw_journal_argv(s->home, s->argv), "cwd",
                           tw_json_text(cwd), "counts", counts, "seed", (json_int_t)s->args.seed,
                           "warmup", (json_int_t)s->args.warmup, "steps", (json_int_t)s->args.steps,
-                          "level", twin_level_name(s->args.level), "work",
-                          s->args.work_per_run    ? s->args.work_per_run
-                          : s->args.work_per_step ? s->args.work_per_step
-                                                  : "");
+                          "level", twin_level_name(s->args.level), "work", work_text(s));
     tw_free(cwd);
     return j;
 }

@@ -334,7 +334,12 @@ static int run(int argc, char **argv)
     }
     tw_free(dir);
     struct twin_run *r = home ? tw_run_open(home, rest.items[0]) : NULL;
-    rc = !r ? TW_EXIT_TROUBLE : a.provenance ? show_provenance(r, a.json) : show(r, home, &a);
+    if (!r)
+        rc = TW_EXIT_TROUBLE;
+    else if (a.provenance)
+        rc = show_provenance(r, a.json);
+    else
+        rc = show(r, home, &a);
     twin_run_free(r);
     tw_free(home);
     return rc;

@@ -257,6 +257,13 @@ static int smaller(struct tw_shrink *c, struct chain *k, size_t knob)
 
 /* What was accepted was chosen among many; only fresh runs testify. A setting that does not stand
  * up to them is given back for the one accepted before it. */
+static const char *confirmation_word(bool stands, enum tw_shrink_answer answer)
+{
+    if (stands)
+        return "confirmed";
+    return answer == TW_SHRINK_UNKNOWN ? "not finished" : "not confirmed";
+}
+
 static int confirm(struct tw_shrink *c, struct chain *k)
 {
     int rc = 0;
@@ -276,10 +283,7 @@ static int confirm(struct tw_shrink *c, struct chain *k)
         if (stands && !tw_shrink_known(c, e->verdict[0]->first))
             stands = false;
         if (rc == 0)
-            say_trial(c, &s, e,
-                      stands                        ? "confirmed"
-                      : answer == TW_SHRINK_UNKNOWN ? "not finished"
-                                                    : "not confirmed");
+            say_trial(c, &s, e, confirmation_word(stands, answer));
         if (answer == TW_SHRINK_UNKNOWN) {
             tw_shrink_evidence_free(e);
             return rc;

@@ -65,7 +65,9 @@ static struct twin_launch_options launch_options(const struct tw_shrink *c,
 
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
-    return !a ? b : !b || a < b ? a : b;
+    if (!a)
+        return b;
+    return !b || a < b ? a : b;
 }
 
 /* NULL after an error. *stuck: it was ended because it stood still. */
@@ -159,7 +161,10 @@ static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const
     if (rc != 0)
         return rc;
     const struct twin_finding *f = v->outcome == TWIN_DIFFER ? v->first : NULL;
-    *pair = !f ? AGREE : e == &c->baseline || tw_shrink_known(c, f) ? PARTED : ELSEWHERE;
+    if (!f)
+        *pair = AGREE;
+    else
+        *pair = e == &c->baseline || tw_shrink_known(c, f) ? PARTED : ELSEWHERE;
     if (v->outcome == TWIN_INCONCLUSIVE && v->unseen_count && !e->unseen)
         e->unseen = tw_strdup(v->unseen[0]);
     if (*pair == ELSEWHERE)
@@ -265,10 +270,14 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
                        *r->message ? ": " : "", r->message);
         }
     }
-    *answer = broken                                 ? TW_SHRINK_FAILS
-              : e->parted >= rule.need               ? TW_SHRINK_STAYS
-              : k->count && decided(&rule, e, whole) ? TW_SHRINK_GONE
-                                                     : TW_SHRINK_UNKNOWN;
+    if (broken)
+        *answer = TW_SHRINK_FAILS;
+    else if (e->parted >= rule.need)
+        *answer = TW_SHRINK_STAYS;
+    else if (k->count && decided(&rule, e, whole))
+        *answer = TW_SHRINK_GONE;
+    else
+        *answer = TW_SHRINK_UNKNOWN;
     for (size_t i = 0; i < k->count; i++)
         twin_run_free(k->at[i].first);
     tw_free(k);

@@ -142,9 +142,10 @@ static int statement_of(const char *path, bool folder, struct twin_envelope *out
         rc = twin_error_set(err, TWIN_EINVAL,
                             "%s: expected files, found none: there is nothing to sign", path);
     json_t *predicate = json_pack("{s:s}", "kind", folder ? "folder" : "file");
-    rc = rc          ? rc
-         : predicate ? twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err)
-                     : twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
+    if (rc == 0 && !predicate)
+        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
+    else if (rc == 0)
+        rc = twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err);
     json_decref(predicate);
     twin_subjects_free(&s);
     return rc;
@@ -224,6 +225,18 @@ static int report(const struct sign_args *a, const char *target, const char *pat
     return 0;
 }
 
+/* Where the signed statement goes: --output, or beside what is signed. The caller frees it. */
+static char *path_for(const struct sign_args *a, const char *target, const struct twin_run *r)
+{
+    if (a->out)
+        return tw_strdup(a->out);
+    if (a->add)
+        return tw_strdup(target);
+    if (r)
+        return tw_path_join(r->dir, TWIN_RUN_ENVELOPE);
+    return beside(target, a->model ? ".sig" : ".dsse.json");
+}
+
 /* What is to be signed, without a signature, and where it goes. */
 static int prepare(const struct sign_args *a, const char *target, struct twin_envelope *e,
                    char **path, struct twin_error *err)
@@ -233,17 +246,17 @@ static int prepare(const struct sign_args *a, const char *target, struct twin_en
     const bool there = stat(target, &st) == 0;
     int rc = a->add || a->model ? 0 : tw_signed_run(a->home, target, &r, err);
     if (rc == 0)
-        *path = a->out   ? tw_strdup(a->out)
-                : a->add ? tw_strdup(target)
-                : r      ? tw_path_join(r->dir, TWIN_RUN_ENVELOPE)
-                         : beside(target, a->model ? ".sig" : ".dsse.json");
+        *path = path_for(a, target, r);
     if (rc == 0 && !*path)
         rc = twin_error_set(err, TWIN_ENOMEM, "no memory");
+    else if (rc == 0 && a->add)
+        rc = read_envelope(target, e, err);
+    else if (rc == 0 && a->model)
+        rc = model_of(target, *path, e, err);
+    else if (rc == 0 && r)
+        rc = twin_run_envelope(r, e, err);
     else if (rc == 0)
-        rc = a->add     ? read_envelope(target, e, err)
-             : a->model ? model_of(target, *path, e, err)
-             : r        ? twin_run_envelope(r, e, err)
-                        : statement_of(target, there && S_ISDIR(st.st_mode), e, err);
+        rc = statement_of(target, there && S_ISDIR(st.st_mode), e, err);
     twin_run_free(r);
     return rc;
 }
@@ -283,19 +296,22 @@ static int sign(const struct sign_args *a, const char *target)
 
 static int not_reproduced(const struct sign_args *a, const struct twin_verdict *v)
 {
-    const int rc = v->outcome == TWIN_DIFFER         ? TW_EXIT_DIFFER
-                   : v->outcome == TWIN_INCONCLUSIVE ? TW_EXIT_INCONCLUSIVE
-                                                     : TW_EXIT_TROUBLE;
+    const char *why = "failed";
+    int rc = TW_EXIT_TROUBLE;
+    if (v->outcome == TWIN_DIFFER) {
+        why = "differ";
+        rc = TW_EXIT_DIFFER;
+    } else if (v->outcome == TWIN_INCONCLUSIVE) {
+        why = "cannot be told to be the same";
+        rc = TW_EXIT_INCONCLUSIVE;
+    }
     if (a->json) {
         int printed = tw_json_print(json_pack("{s:s, s:s, s:n}", "schema", "twinrun.sign/1",
                                               "outcome", twin_verdict_name(v->outcome),
                                               "envelope"));
         return printed ? printed : rc;
     }
-    tw_say("nothing was signed: the runs %s; twinrun diff says where and why",
-           rc == TW_EXIT_DIFFER         ? "differ"
-           : rc == TW_EXIT_INCONCLUSIVE ? "cannot be told to be the same"
-                                        : "failed");
+    tw_say("nothing was signed: the runs %s; twinrun diff says where and why", why);
     return rc;
 }
 
@@ -318,13 +334,13 @@ static int reproduced(const struct sign_args *a, char *const *operands, size_t c
                                        &err);
     if (rc != 0)
         rc = tw_trouble(&err, "nothing was signed");
+    else if (!e.payload)
+        rc = not_reproduced(a, v);
     else
-        rc = e.payload
-                 ? finish(a,
-                          v->outcome == TWIN_SAME ? "that the runs are the same"
-                                                  : "that the runs agree within the tolerance",
-                          a->out, &e, &err)
-                 : not_reproduced(a, v);
+        rc = finish(a,
+                    v->outcome == TWIN_SAME ? "that the runs are the same"
+                                            : "that the runs agree within the tolerance",
+                    a->out, &e, &err);
     for (size_t i = 0; runs && i < count; i++)
         twin_run_free(runs[i]);
     tw_free(runs);

@@ -269,6 +269,14 @@ static void fini(struct arms *x)
     tw_free(x->home);
 }
 
+/* The exit code once everything was asked and printed. */
+static int exit_code_of(const struct arms *x)
+{
+    if (x->interrupted)
+        return TW_EXIT_INTERRUPTED;
+    return x->no_metric ? TW_EXIT_INCONCLUSIVE : tw_significant_exit(&x->metric);
+}
+
 int tw_significant_arms(const struct tw_significant_arms *a, const struct tw_measure *m,
                         const struct twin_asked *asked)
 {
@@ -284,10 +292,7 @@ int tw_significant_arms(const struct tw_significant_arms *a, const struct tw_mea
     rc = rc ? rc : ask_metric(&x);
     if (rc == 0) {
         rc = a->json ? print_json(&x) : print_text(&x);
-        rc = rc              ? rc
-             : x.interrupted ? TW_EXIT_INTERRUPTED
-             : x.no_metric   ? TW_EXIT_INCONCLUSIVE
-                             : tw_significant_exit(&x.metric);
+        rc = rc ? rc : exit_code_of(&x);
     }
     fini(&x);
     return rc;

@@ -29,10 +29,15 @@ int tw_measure_parse(const char *s, struct tw_measure *out)
     *out = (struct tw_measure){TW_METRIC_IN_FILE, s};
     if (!s)
         return 0;
-    if (strcmp(s, "wall") == 0 || strcmp(s, "step") == 0 || strcmp(s, "loss") == 0) {
-        out->metric = *s == 'w' ? TW_METRIC_WALL : *s == 's' ? TW_METRIC_STEP : TW_METRIC_LOSS;
-        return 0;
-    }
+    static const struct {
+        const char *name;
+        enum tw_metric metric;
+    } words[] = {{"wall", TW_METRIC_WALL}, {"step", TW_METRIC_STEP}, {"loss", TW_METRIC_LOSS}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(s, words[i].name) == 0) {
+            out->metric = words[i].metric;
+            return 0;
+        }
     if (!tw_starts(s, "printed:"))
         return tw_bad_use("significant",
                           "--metric: expected wall, step, loss or printed:REGEX, found \"%s\"", s);
@@ -97,8 +102,10 @@ static int add(struct tw_set *s, double value, struct twin_run *r, struct twin_e
 static bool number(const char *text, size_t n, double *out)
 {
     char copy[64], *end;
-    while (n && isspace((unsigned char)*text))
-        text++, n--;
+    while (n && isspace((unsigned char)*text)) {
+        text++;
+        n--;
+    }
     while (n && isspace((unsigned char)text[n - 1]))
         n--;
     if (n == 0 || n >= sizeof copy)
@@ -222,10 +229,12 @@ static int read_file(struct tw_set *s, const char *path, const char *column, str
     if (rc == 0 && strlen(text) != n)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected numbers as text, found a NUL byte",
                             path);
-    if (rc == 0)
-        rc = column                                 ? read_csv(s, path, column, text, err)
-             : text[strspn(text, " \t\r\n")] == '[' ? read_json(s, path, text, n, err)
-                                                    : read_text(s, path, text, err);
+    if (rc == 0 && column)
+        rc = read_csv(s, path, column, text, err);
+    else if (rc == 0 && text[strspn(text, " \t\r\n")] == '[')
+        rc = read_json(s, path, text, n, err);
+    else if (rc == 0)
+        rc = read_text(s, path, text, err);
     tw_free(text);
     return rc;
 }
@@ -431,8 +440,9 @@ static char *configuration(const struct tw_set *set)
         return tw_printf("from %s, which does not say how they were measured", set->operand);
     char *first = tw_configuration(set->run[0]);
     char *commands = tw_set_commands(set);
-    char *text = first && commands ? tw_printf("%s%s%s", first, *commands ? "; " : "", commands)
-                                   : NULL;
+    char *text = NULL;
+    if (first && commands)
+        text = tw_printf("%s%s%s", first, *commands ? "; " : "", commands);
     tw_free(first);
     tw_free(commands);
     return text;

@@ -70,9 +70,11 @@ static char *default_output(const char *dir, struct twin_error *err)
     const bool named = m > 0 && !(m == 1 && last[0] == '.') &&
                        !(m == 2 && last[0] == '.' && last[1] == '.');
     char *real = named ? NULL : realpath(dir, NULL);
-    char *out = named  ? tw_printf("%.*s.snapshot", (int)n, dir)
-                : real ? tw_printf("%s.snapshot", real)
-                       : NULL;
+    char *out = NULL;
+    if (named)
+        out = tw_printf("%.*s.snapshot", (int)n, dir);
+    else if (real)
+        out = tw_printf("%s.snapshot", real);
     if (!out)
         twin_error_system(err, "the folder %s cannot be read", dir);
     free(real);
@@ -173,6 +175,13 @@ static int read_old(const char *output, const struct snapshot_args *a, struct tw
                             output);
 }
 
+static const char *outcome_word(bool differs, bool keep)
+{
+    if (differs)
+        return "differ";
+    return keep ? "unchanged" : "written";
+}
+
 static int take(const struct snapshot_args *a, const char *dir, const char *output)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -200,13 +209,11 @@ static int take(const struct snapshot_args *a, const char *dir, const char *outp
         if (!keep && twin_snapshot_write(&s, output, &err) != 0)
             rc = tw_trouble(&err, "snapshot: no manifest");
         else if (a->json)
-            rc = report_json(dir, output, &s, differs ? &old : NULL,
-                             differs ? "differ"
-                             : keep  ? "unchanged"
-                                     : "written");
+            rc = report_json(dir, output, &s, differs ? &old : NULL, outcome_word(differs, keep));
         else
             report_text(output, &s, differs ? &old : NULL);
-        rc = rc > 0 ? rc : differs ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+        if (rc <= 0)
+            rc = differs ? TW_EXIT_DIFFER : TW_EXIT_SAME;
         twin_snapshot_free(&s);
     }
     if (there)

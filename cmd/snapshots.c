@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What snapshot and verify say of a folder: how far the reading is, what differs and why. */
 #include "snapshots.h"
 
 #include "interrupt.h"
@@ -71,9 +72,9 @@ int tw_snapshot_failed(const struct tw_looking *l, const struct twin_error *err)
 
 static const char *kind_name(const struct twin_snapshot_entry *e)
 {
-    return e->kind == TWIN_SNAPSHOT_FILE   ? "file"
-           : e->kind == TWIN_SNAPSHOT_LINK ? "link"
-                                           : "empty folder";
+    if (e->kind == TWIN_SNAPSHOT_FILE)
+        return "file";
+    return e->kind == TWIN_SNAPSHOT_LINK ? "link" : "empty folder";
 }
 
 struct printing {

@@ -82,9 +82,10 @@ static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread
         return tw_bad_use(
             "spread", "%zu files are %zu ranks; leave --ranks out, or give one file to be split",
             files, files);
-    f->ranks = files > 1                  ? (uint32_t)files
-               : a->ranks != TW_NOT_GIVEN ? (uint32_t)a->ranks
-                                          : DEFAULT_RANKS;
+    if (files > 1)
+        f->ranks = (uint32_t)files;
+    else
+        f->ranks = a->ranks != TW_NOT_GIVEN ? (uint32_t)a->ranks : DEFAULT_RANKS;
     return -1;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Gives rooms the person at the terminal: messages, progress and the wish to stop. */
 #include "terminal.h"
 
 #include "interrupt.h"

@@ -102,8 +102,11 @@ static const struct tw_verify_kind *kind_of(const char *target, struct twin_erro
         if (kinds[i]->is(target, S_ISDIR(st.st_mode) ? NULL : head, (size_t)n))
             return kinds[i];
     struct tw_buf names = {0};
-    for (size_t i = 0; i < KINDS; i++)
-        tw_buf_printf(&names, "%s%s", i == 0 ? "" : i + 1 == KINDS ? " or " : ", ", kinds[i]->name);
+    for (size_t i = 0; i < KINDS; i++) {
+        if (i > 0)
+            tw_buf_puts(&names, i + 1 == KINDS ? " or " : ", ");
+        tw_buf_puts(&names, kinds[i]->name);
+    }
     twin_error_set(err, TWIN_EFORMAT, "%s: expected %s, found %s", target,
                    names.data ? names.data : "?",
                    S_ISDIR(st.st_mode) ? "another folder" : "another file");

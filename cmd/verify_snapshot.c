@@ -54,7 +54,9 @@ static int report(const char *manifest, const char *dir, const struct twin_snaps
         "snapshot", "outcome", n ? "differ" : "same", "target", tw_json_text(manifest), "folder",
         tw_json_text(dir), "root", was->root, "files", (json_int_t)was->files, "bytes",
         (json_int_t)was->bytes, "differences", differences));
-    return rc ? rc : n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+    if (rc != 0)
+        return rc;
+    return n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
 static int verify(char *const *operands, size_t operand_count, const struct tw_verify_args *a)

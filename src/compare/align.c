@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Aligns two sequences of records along a shortest edit path. */
 #include "align.h"
 
 #include <string.h>
@@ -47,8 +48,10 @@ static struct split middle(const struct task *t, struct box q)
             fmax--;
         for (ptrdiff_t k = fmax; k >= fmin; k -= 2) {
             ptrdiff_t x = f[k - 1] < f[k + 1] ? f[k + 1] : f[k - 1] + 1, y = x - k;
-            while (x < q.a1 && y < q.b1 && t->a[x] == t->b[y])
-                x++, y++;
+            while (x < q.a1 && y < q.b1 && t->a[x] == t->b[y]) {
+                x++;
+                y++;
+            }
             f[k] = x;
             if (odd && bmin <= k && k <= bmax && r[k] <= x)
                 return (struct split){x, y, true};
@@ -63,8 +66,10 @@ static struct split middle(const struct task *t, struct box q)
             bmax--;
         for (ptrdiff_t k = bmax; k >= bmin; k -= 2) {
             ptrdiff_t x = r[k - 1] < r[k + 1] ? r[k - 1] : r[k + 1] - 1, y = x - k;
-            while (x > q.a0 && y > q.b0 && t->a[x - 1] == t->b[y - 1])
-                x--, y--;
+            while (x > q.a0 && y > q.b0 && t->a[x - 1] == t->b[y - 1]) {
+                x--;
+                y--;
+            }
             r[k] = x;
             if (!odd && fmin <= k && k <= fmax && x <= f[k])
                 return (struct split){x, y, true};

@@ -92,8 +92,11 @@ static void old_numbers(struct tw_cmp *c, const struct tw_bl_number *n, struct t
     r->stats.count = n->count;
     r->stats.sum = n->sketch ? NAN : n->value;
     r->stats.sumsq = n->value * n->value;
-    if (n->count == 1)
-        r->stats.min = r->stats.max = n->value, r->stats.absmax = fabs(n->value);
+    if (n->count == 1) {
+        r->stats.min = n->value;
+        r->stats.max = n->value;
+        r->stats.absmax = fabs(n->value);
+    }
     if (n->sketch && tw_cmp_room(c, &v->sketch, v->sketches, &v->sketch_room, sizeof *v->sketch)) {
         v->sketch[v->sketches++] = *n->sketch;
         r->sketch = v->sketches;

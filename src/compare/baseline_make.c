@@ -353,6 +353,15 @@ static int by_number(const void *x, const void *y)
     return a->name < b->name ? -1 : a->name > b->name;
 }
 
+/* Is span i of n chosen in this round? First the first steps and the last one, then every power of
+ * two, then all. */
+static bool chosen_in(int round, size_t i, size_t n)
+{
+    if (round == 0)
+        return i < 8 || i + 1 == n;
+    return round > 1 || (i & (i - 1)) == 0;
+}
+
 static int details(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p)
 {
     size_t n = out->spans;
@@ -362,8 +371,7 @@ static int details(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p)
      * begins is told best from the front. */
     for (int round = 0; rc == 0 && round < 3; round++)
         for (size_t i = 0; i < n && rc == 0; i++) {
-            bool chosen = round == 0 ? i < 8 || i + 1 == n : round == 1 ? (i & (i - 1)) == 0 : true;
-            if (!chosen || done[i] || out->span[i].first != out->span[i].last)
+            if (!chosen_in(round, i, n) || done[i] || out->span[i].first != out->span[i].last)
                 continue;
             done[i] = true;
             rc = one_step(m, out, p, out->span[i].first);

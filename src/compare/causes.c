@@ -81,7 +81,9 @@ static enum category category(uint8_t phase, uint8_t kind)
 {
     switch (phase) {
     case TWIN_PHASE_INIT:
-        return kind == TWIN_KIND_STATE ? CAT_RNG : kind == TWIN_KIND_MOMENT ? CAT_MOMENT : CAT_INIT;
+        if (kind == TWIN_KIND_STATE)
+            return CAT_RNG;
+        return kind == TWIN_KIND_MOMENT ? CAT_MOMENT : CAT_INIT;
     case TWIN_PHASE_RNG: return CAT_RNG;
     case TWIN_PHASE_COLLECTIVE: return CAT_COLLECTIVE;
     case TWIN_PHASE_KERNEL: return CAT_KERNEL;

@@ -270,8 +270,10 @@ static bool is_trainer(const struct twin_run *run, const struct twin_run_process
     size_t n = strcspn(argv, " "), start = n;
     while (start > 0 && argv[start - 1] != '/')
         start--;
-    const char *job = run->argc ? strrchr(run->argv[0], '/') : NULL;
-    job = job ? job + 1 : run->argc ? run->argv[0] : "";
+    const char *job = run->argc ? run->argv[0] : "";
+    const char *slash = strrchr(job, '/');
+    if (slash)
+        job = slash + 1;
     return strncmp(argv + start, "python", 6) == 0 ||
            (strlen(job) == n - start && strncmp(argv + start, job, n - start) == 0);
 }

@@ -100,7 +100,10 @@ static int take(void *user, const struct twin_trace_record *t)
     /* a part stands for all */
     double share = t->flags & TWIN_REC_PART && x->count > 0 ? (double)t->whole / (double)x->count
                                                             : 1;
-    g->c.y[t->step] += bad ? NAN : norm ? share * x->sumsq : x->sum;
+    if (bad)
+        g->c.y[t->step] += NAN;
+    else
+        g->c.y[t->step] += norm ? share * x->sumsq : x->sum;
     g->n[t->step]++;
     return 0;
 }
@@ -108,7 +111,10 @@ static int take(void *user, const struct twin_trace_record *t)
 static void finish(struct growing *g)
 {
     for (size_t i = 0; i < g->c.steps; i++)
-        g->c.y[i] = g->n[i] == 0 ? NAN : g->norm ? sqrt(g->c.y[i]) : g->c.y[i] / g->n[i];
+        if (g->n[i] == 0)
+            g->c.y[i] = NAN;
+        else
+            g->c.y[i] = g->norm ? sqrt(g->c.y[i]) : g->c.y[i] / g->n[i];
     tw_free(g->n);
     g->n = NULL;
 }
@@ -119,10 +125,11 @@ static int by_name(const void *x, const void *y)
     if (a->kind != b->kind)
         return a->kind < b->kind ? -1 : 1;
     int c = strcmp(a->name, b->name);
-    return c                   ? c
-           : a->run != b->run  ? (a->run < b->run ? -1 : 1)
-           : a->rank < b->rank ? -1
-                               : a->rank > b->rank;
+    if (c != 0)
+        return c;
+    if (a->run != b->run)
+        return a->run < b->run ? -1 : 1;
+    return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
 static int read_run(struct reading *r, const struct twin_run *run, uint64_t *budget,

@@ -151,6 +151,16 @@ static uint16_t cell_of(struct making *m, const struct tw_diff *d, const struct 
     return cell;
 }
 
+/* The cell of a's record i without a difference that counts: equal, or left out, or its counterpart
+ * in b is lost. */
+static uint16_t cell_without(const struct tw_view *va, size_t i, const struct tw_view *vb,
+                             size_t other)
+{
+    if (other == TW_NONE)
+        return vb->dropped || vb->partial ? TWIN_CELL_GAP : TWIN_CELL_LEFT_OUT;
+    return vb->rec[other].content == va->rec[i].content ? TWIN_CELL_EQUAL : TWIN_CELL_LEFT_OUT;
+}
+
 static void see_differences(struct making *m, const struct tw_view *va, const struct tw_view *vb,
                             const struct tw_stepdiff *d, uint32_t column)
 {
@@ -163,15 +173,9 @@ static void see_differences(struct making *m, const struct tw_view *va, const st
         if (d->d[i].a != TW_NONE)
             told[d->d[i].a] = true;
     }
-    for (size_t i = 0; told && i < va->count; i++) {
-        const size_t other = d->to_b[i];
-        /* without a difference that counts: equal, or left out, or its counterpart is lost */
+    for (size_t i = 0; told && i < va->count; i++)
         if (!told[i])
-            see(m, va, &va->rec[i], column,
-                other == TW_NONE ? vb->dropped || vb->partial ? TWIN_CELL_GAP : TWIN_CELL_LEFT_OUT
-                : vb->rec[other].content == va->rec[i].content ? TWIN_CELL_EQUAL
-                                                               : TWIN_CELL_LEFT_OUT);
-    }
+            see(m, va, &va->rec[i], column, cell_without(va, i, vb, d->to_b[i]));
     tw_free(told);
 }
 
@@ -266,7 +270,9 @@ static int by_flow(const void *x, const void *y, void *user)
         return a->rank < b->rank ? -1 : 1;
     int p = tw_cause_class((uint8_t)a->phase, (uint8_t)a->kind);
     int q = tw_cause_class((uint8_t)b->phase, (uint8_t)b->kind);
-    return p != q ? p - q : i < j ? -1 : i > j;
+    if (p != q)
+        return p - q;
+    return (i > j) - (i < j);
 }
 
 /* place[row]: where it goes; UINT32_MAX: left out. */
@@ -339,7 +345,9 @@ static void overlap(const struct tw_pair *pairs, size_t count, const struct twin
     for (size_t i = 0; i < count; i++) {
         const int64_t b = (int64_t)pairs[i].b->info->steps - o->shift;
         const uint64_t a = pairs[i].a->info->steps;
-        const uint64_t both = b < 0 ? 0 : a < (uint64_t)b ? a : (uint64_t)b;
+        uint64_t both = 0;
+        if (b >= 0)
+            both = a < (uint64_t)b ? a : (uint64_t)b;
         if (!pairs[i].auxiliary && both > *end)
             *end = both;
     }

@@ -131,10 +131,12 @@ static bool single_value(const struct tw_view *v, const struct tw_rec *r, double
 {
     if (!(r->flags & TWIN_REC_STATS) || r->stats.count != 1 || tw_rec_elements(v, r) != 1)
         return false;
-    *value = r->stats.nan       ? NAN
-             : r->stats.pos_inf ? INFINITY
-             : r->stats.neg_inf ? -INFINITY
-                                : r->stats.sum;
+    if (r->stats.nan)
+        *value = NAN;
+    else if (r->stats.pos_inf)
+        *value = INFINITY;
+    else
+        *value = r->stats.neg_inf ? -INFINITY : r->stats.sum;
     return true;
 }
 

@@ -147,7 +147,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         bool last = i == LABELS;
         if (last ? siblings == 0 : !seen[i] || differs[i])
             continue;
-        tw_buf_puts(&text, done == 0 ? "" : done + 1 == count ? " and " : ", ");
+        if (done > 0)
+            tw_buf_puts(&text, done + 1 == count ? " and " : ", ");
         if (last)
             say_equal(out, plural(r->phase, r->kind), siblings, true);
         else
@@ -170,10 +171,12 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
     } else {
         char *before = steps_before(c, step); /* and what these steps handed on, by name */
-        tw_finding_set(c, &out->equal_before,
-                       done && before ? tw_cmp_text(c, "%s of step %u, and %s",
-                                                    text.data ? text.data : "", step, before)
-                                      : tw_cmp_copy(c, before ? before : ""));
+        char *all;
+        if (done && before)
+            all = tw_cmp_text(c, "%s of step %u, and %s", text.data ? text.data : "", step, before);
+        else
+            all = tw_cmp_copy(c, before ? before : "");
+        tw_finding_set(c, &out->equal_before, all);
         tw_free(before);
     }
     tw_buf_free(&text);
@@ -631,7 +634,9 @@ static void take_recut(struct tw_cmp *c, struct tw_scan *out)
 static uint64_t common_end(const struct tw_pair *p, int64_t shift)
 {
     int64_t a = (int64_t)p->a->info->steps, b = (int64_t)p->b->info->steps - shift;
-    return (uint64_t)(a < b ? a : b < 0 ? 0 : b);
+    if (a < b)
+        return (uint64_t)a;
+    return b < 0 ? 0 : (uint64_t)b;
 }
 
 static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a,
@@ -671,7 +676,7 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
             return rc;
         from = step + 1;
     }
-    uint64_t values_equal_to = out->found ? out->step : end < limit ? end : limit;
+    uint64_t values_equal_to = out->found ? out->step : last;
     if (!out->found && out->order.n == 0 && start < values_equal_to) {
         int rc = find_order(c, start, (uint32_t)values_equal_to, out, err);
         if (rc != 0)

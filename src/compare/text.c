@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Texts and growing arrays of a comparison; what cannot be had is marked in it as out of memory. */
 #include "internal.h"
 
 #include <stdio.h>

@@ -269,9 +269,11 @@ static double smaller(double share, double distance, double allowed)
  * alternatives. */
 static double share_of(const struct tw_tolerance_rule *r, const struct tw_measure *m)
 {
-    double norm = m->relative > 0 ? m->absolute / m->relative
-                  : m->stats_a    ? sqrt(m->stats_a->sumsq)
-                                  : 0;
+    double norm = 0;
+    if (m->relative > 0)
+        norm = m->absolute / m->relative;
+    else if (m->stats_a)
+        norm = sqrt(m->stats_a->sumsq);
     double share = INFINITY;
     share = smaller(share, m->relative, r->rel_l2);
     share = smaller(share, m->absolute, r->abs);

@@ -120,7 +120,9 @@ static bool first_state(const struct tw_rec *r)
 
 static enum part part_of(const struct tw_rec *r, const struct tw_view *v)
 {
-    return delivered(r, v) ? OF_DATA : r->kind == TWIN_KIND_STATE ? OF_GENERATORS : OF_COMPUTING;
+    if (delivered(r, v))
+        return OF_DATA;
+    return r->kind == TWIN_KIND_STATE ? OF_GENERATORS : OF_COMPUTING;
 }
 
 /* Is this record's value one that was replaced right behind it? */
@@ -364,7 +366,7 @@ static int by_step(const void *x, const void *y)
     const struct hit *a = x, *b = y;
     if (a->step != b->step)
         return a->step < b->step ? -1 : 1;
-    return a->origin != b->origin ? (a->origin < b->origin ? -1 : 1) : 0;
+    return (a->origin > b->origin) - (a->origin < b->origin);
 }
 
 /* What another rank sent may be the cause: of what a step computes from the first collective on,
@@ -523,9 +525,12 @@ static void say(struct judge *j, bool parted_before)
             data &= t->origin[i].finding->phase == TWIN_PHASE_DATA;
             states &= t->origin[i].finding->kind == TWIN_KIND_STATE;
         }
-        carrier = data     ? through[TWIN_TRANSPLANT_DATA]
-                  : states ? through[TWIN_TRANSPLANT_RNG]
-                           : "the batches and the generator states";
+        if (data)
+            carrier = through[TWIN_TRANSPLANT_DATA];
+        else if (states)
+            carrier = through[TWIN_TRANSPLANT_RNG];
+        else
+            carrier = "the batches and the generator states";
     }
     t->stopped = !j->uncut && t->steps > t->left_out && (parted_before || t->origin_count);
     if (t->stopped && (t->kind != TWIN_TRANSPLANT_STEP || t->origin_count))

@@ -27,6 +27,24 @@ struct trend {
     uint64_t records;
 };
 
+/* What began to differ, in the words of a verdict. */
+static const char *onset_words(const struct tw_rec *r)
+{
+    if (r->kind == TWIN_KIND_STATE)
+        return "generator state";
+    if (r->phase == TWIN_PHASE_INIT)
+        return "initial weights";
+    if (r->kind == TWIN_KIND_MOMENT)
+        return "optimizer state";
+    if (r->kind == TWIN_KIND_GRADIENT_LOCAL)
+        return "local gradients";
+    if (r->kind == TWIN_KIND_GRADIENT && tw_is_written(r->phase, r->kind))
+        return "written gradient";
+    if (r->kind == TWIN_KIND_HYPER)
+        return "hyperparameters";
+    return tw_is_handed(r->phase, r->kind) ? "inputs of modules" : twin_kind_name(r->kind);
+}
+
 static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t, uint32_t step,
                   const struct tw_rec *r)
 {
@@ -41,15 +59,7 @@ static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t,
         return;
     }
     v->onsets = grown;
-    const char *what = r->kind == TWIN_KIND_STATE            ? "generator state"
-                       : r->phase == TWIN_PHASE_INIT         ? "initial weights"
-                       : r->kind == TWIN_KIND_MOMENT         ? "optimizer state"
-                       : r->kind == TWIN_KIND_GRADIENT_LOCAL ? "local gradients"
-                       : r->kind == TWIN_KIND_GRADIENT && tw_is_written(r->phase, r->kind)
-                           ? "written gradient"
-                       : r->kind == TWIN_KIND_HYPER      ? "hyperparameters"
-                       : tw_is_handed(r->phase, r->kind) ? "inputs of modules"
-                                                         : twin_kind_name(r->kind);
+    const char *what = onset_words(r);
     bool many = r->phase != TWIN_PHASE_INIT &&
                 (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_GRADIENT ||
                  r->kind == TWIN_KIND_ACTIVATION);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The names of the outcomes, and how a verdict is freed. */
 #include "internal.h"
 
 const char *twin_verdict_name(enum twin_verdict_outcome o)

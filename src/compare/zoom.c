@@ -79,6 +79,14 @@ static void count_replays(const struct twin_finding *f, const struct tw_side *si
         }
 }
 
+/* What the third word of a vote says. */
+static enum twin_replay vote_named(const char *word)
+{
+    if (strcmp(word, "operation") == 0)
+        return TWIN_REPLAY_DISAGREES;
+    return strcmp(word, "core") == 0 ? TWIN_REPLAY_BY_CORE : TWIN_REPLAY_AGREES;
+}
+
 /* The votes of both reruns. An operation that disagrees with itself anywhere says nothing about a
  * core. */
 static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const struct tw_side *side)
@@ -96,9 +104,7 @@ static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const st
                        &there) != 7 ||
                 strcmp(op, f->op) != 0)
                 continue;
-            enum twin_replay r = strcmp(what, "operation") == 0 ? TWIN_REPLAY_DISAGREES
-                                 : strcmp(what, "core") == 0    ? TWIN_REPLAY_BY_CORE
-                                                                : TWIN_REPLAY_AGREES;
+            const enum twin_replay r = vote_named(what);
             if (c->v->replay == TWIN_REPLAY_DISAGREES ||
                 (r != TWIN_REPLAY_DISAGREES && c->v->replay == TWIN_REPLAY_BY_CORE))
                 continue;

@@ -35,7 +35,10 @@ static bool weigh(const struct tw_search *s, const struct twin_search_set *base,
         double clean = pow(1 - rate, (double)arm->compared);
         for (size_t k = 0; k < x->count; k++) {
             bool in = twin_search_has(&arm->pinned, x->list[k]);
-            x->weight[k] *= arm->parted > 0 ? !in : in ? 1 : clean;
+            if (arm->parted > 0)
+                x->weight[k] *= !in;
+            else
+                x->weight[k] *= in ? 1 : clean;
         }
         none *= arm->parted > 0 ? 1 : clean;
     }

@@ -109,9 +109,10 @@ static int add_words(struct pair *p, int side, size_t first, size_t count, int d
 
 static char *name_of(const struct pair *p, int side, const struct tw_group *g)
 {
-    bool exported = g->name && tw_word_assigns(p->side[side].word[g->first].raw);
-    return g->name ? tw_printf("%s:%.*s", exported ? "env" : "arg", (int)g->name_bytes, g->name)
-                   : tw_printf("arg:%zu", g->place);
+    if (!g->name)
+        return tw_printf("arg:%zu", g->place);
+    bool exported = tw_word_assigns(p->side[side].word[g->first].raw);
+    return tw_printf("%s:%.*s", exported ? "env" : "arg", (int)g->name_bytes, g->name);
 }
 
 /*
@@ -281,7 +282,9 @@ static size_t next_control(const struct tw_words *w, size_t from)
 
 static const char *shown(const struct tw_words *w, size_t at)
 {
-    return at == w->count ? "its end" : w->word[at].raw[0] == '\n' ? "a new line" : w->word[at].raw;
+    if (at == w->count)
+        return "its end";
+    return w->word[at].raw[0] == '\n' ? "a new line" : w->word[at].raw;
 }
 
 static int put_all(struct twin_arms *arms, const struct tw_words *a, const struct tw_words *b,

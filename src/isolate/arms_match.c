@@ -113,10 +113,10 @@ static int match_common(struct tw_side side[2], struct twin_error *err)
     for (size_t i = rows - 1; i-- > 0;)
         for (size_t j = columns - 1; j-- > 0;) {
             uint16_t skip_a = longest[(i + 1) * columns + j], skip_b = longest[i * columns + j + 1];
-            longest[i * columns + j] = same_words(side, &a[from + i], &b[from + j])
-                                           ? (uint16_t)(longest[(i + 1) * columns + j + 1] + 1)
-                                       : skip_a > skip_b ? skip_a
-                                                         : skip_b;
+            uint16_t best = skip_a > skip_b ? skip_a : skip_b;
+            if (same_words(side, &a[from + i], &b[from + j]))
+                best = (uint16_t)(longest[(i + 1) * columns + j + 1] + 1);
+            longest[i * columns + j] = best;
         }
     for (size_t i = 0, j = 0; i + 1 < rows && j + 1 < columns;) {
         if (same_words(side, &a[from + i], &b[from + j])) {

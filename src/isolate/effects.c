@@ -35,10 +35,11 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
     tw_free(path);
     if (rc == TWIN_ENOENT) /* nothing was said: an ordinary case */
         return 0;
-    return rc ? twin_error_set(err, rc, "%s",
-                               rc == TWIN_ENOMEM ? "out of memory reading what the agents said"
-                                                 : why.message)
-              : 0;
+    if (rc == 0)
+        return 0;
+    if (rc == TWIN_ENOMEM)
+        return twin_error_set(err, rc, "out of memory reading what the agents said");
+    return twin_error_set(err, rc, "%s", why.message);
 }
 
 /* pid TAB rank TAB role TAB key TAB value; a line that is not of this form (cut by a full disk) is
@@ -135,11 +136,13 @@ static int no_agent(struct twin_world_effect *e, const struct said *s, enum twin
                     const char *what, struct twin_error *err)
 {
     const struct twin_run_process *p = s->unarmed_one;
-    return judge(e, effect,
-                 p ? tw_printf("%s: process %d (%.60s) does not carry the agent: %s", what, p->pid,
-                               p->argv, p->why ? p->why : "why is not known")
-                   : tw_printf("%s: no process carries the agent", what),
-                 err);
+    char *text;
+    if (p)
+        text = tw_printf("%s: process %d (%.60s) does not carry the agent: %s", what, p->pid,
+                         p->argv, p->why ? p->why : "why is not known");
+    else
+        text = tw_printf("%s: no process carries the agent", what);
+    return judge(e, effect, text, err);
 }
 
 /* Variables as they arrived, against those that were set. */
@@ -155,8 +158,10 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
         for (size_t k = 0; rc == 0 && k < s->count; k++) {
             const struct twin_said_line *l = &s->line[k];
             bool set = tw_starts(l->key, "env."), unset = tw_starts(l->key, "unset.");
-            const char *name = l->key + (set ? 4 : unset ? 6 : 0);
-            if (!(set || unset) || strlen(name) != n || memcmp(name, expected[i], n) != 0)
+            if (!set && !unset)
+                continue;
+            const char *name = l->key + strlen(set ? "env." : "unset.");
+            if (strlen(name) != n || memcmp(name, expected[i], n) != 0)
                 continue;
             seen++;
             if (set && strcmp(l->value, expected[i] + n + 1) == 0)
@@ -170,10 +175,13 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
             break;
         }
     }
-    if (rc == 0 && e->effect == TWIN_EFFECT_IN_FORCE)
-        rc = count == 0 ? judge(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err)
-             : seen == 0 ? no_agent(e, s, TWIN_EFFECT_UNKNOWN, "set, but not seen to arrive", err)
-                         : judge(e, TWIN_EFFECT_IN_FORCE, tw_strdup(expected[0]), err);
+    const bool as_set = rc == 0 && e->effect == TWIN_EFFECT_IN_FORCE;
+    if (as_set && count == 0)
+        rc = judge(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err);
+    else if (as_set && seen == 0)
+        rc = no_agent(e, s, TWIN_EFFECT_UNKNOWN, "set, but not seen to arrive", err);
+    else if (as_set)
+        rc = judge(e, TWIN_EFFECT_IN_FORCE, tw_strdup(expected[0]), err);
     tw_list_free(expected);
     return rc;
 }
@@ -269,12 +277,10 @@ static int judge_python(struct twin_world_effect *e, const struct twin_factor *f
         return rc;
     if (!s->python && s->armed == 0)
         return no_agent(e, s, TWIN_EFFECT_FAILED, "not in force", err);
-    return judge(e, TWIN_EFFECT_NOT_USED,
-                 s->python
-                     ? tw_printf("no process used %s",
-                                 f->needs && strcmp(f->needs, "python") != 0 ? f->needs : "it")
-                     : tw_strdup("no Python process"),
-                 err);
+    if (!s->python)
+        return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("no Python process"), err);
+    const char *needed = f->needs && strcmp(f->needs, "python") != 0 ? f->needs : "it";
+    return judge(e, TWIN_EFFECT_NOT_USED, tw_printf("no process used %s", needed), err);
 }
 
 static int judge_held(struct twin_world_effect *e, const struct twin_run_hold *h, const char *key,

@@ -90,17 +90,25 @@ static int describe(struct reading *r, char *const *env, const char *from, const
     return keep(r, field, env ? joined(env) : tw_printf("%s -> %s", from, to), err);
 }
 
+/* The first key that a factor must have and this one has not; NULL: it has them all. */
+static const char *missing_key(const struct twin_factor *f, const struct tw_factor_edits *e)
+{
+    if (!*f->id)
+        return "id";
+    if (!*f->layer)
+        return "layer";
+    if (!*f->title)
+        return "title";
+    return e->env || e->from ? NULL : "env or replace";
+}
+
 static int finish(struct reading *r, struct twin_error *err)
 {
     struct twin_factor *f = r->f;
     const struct tw_factor_edits *e = r->e;
     if (!f)
         return 0;
-    const char *missing = !*f->id               ? "id"
-                          : !*f->layer          ? "layer"
-                          : !*f->title          ? "title"
-                          : !e->env && !e->from ? "env or replace"
-                                                : NULL;
+    const char *missing = missing_key(f, e);
     if (missing)
         return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: this factor has no %s", r->path,
                               r->began, missing);
@@ -188,10 +196,13 @@ static int set_text(struct reading *r, const char *key, const char *text, size_t
                      "one of data, rng, init, forward, backward, collective, optimizer, "
                      "checkpoint, environment, hardware, schedule, artifact",
                      err);
-    const char **field = strcmp(key, "id") == 0      ? &r->f->id
-                         : strcmp(key, "layer") == 0 ? &r->f->layer
-                         : strcmp(key, "title") == 0 ? &r->f->title
-                                                     : &r->f->fix;
+    const char **field = &r->f->fix;
+    if (strcmp(key, "id") == 0)
+        field = &r->f->id;
+    else if (strcmp(key, "layer") == 0)
+        field = &r->f->layer;
+    else if (strcmp(key, "title") == 0)
+        field = &r->f->title;
     return keep(r, field, tw_strdup(text), err);
 }
 

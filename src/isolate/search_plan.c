@@ -295,6 +295,14 @@ static void put_counts(struct tw_buf *b, const struct twin_search_report *r,
     tw_buf_puts(b, " for all confirmations that a search may make\n");
 }
 
+/* What of B was set in A, as a word for the causes. */
+static const char *applied_words(const struct twin_search_report *r)
+{
+    if (r->cause_count > 1)
+        return "them";
+    return tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it";
+}
+
 static void put_causes(struct tw_buf *b, const struct twin_search_report *r,
                        const struct twin_candidate *candidate)
 {
@@ -330,11 +338,9 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r,
         tw_buf_printf(b,
                       "applied   A with %s as in B: %llu of %llu comparisons part; A itself: 0 of "
                       "%llu; p = %.2g\n",
-                      r->cause_count > 1                        ? "them"
-                      : tw_set_count(&r->cause[0].alternatives) ? "it and what it needs"
-                                                                : "it",
-                      (unsigned long long)r->applied.parted, (unsigned long long)r->applied.trials,
-                      (unsigned long long)r->repeats, r->p_applied);
+                      applied_words(r), (unsigned long long)r->applied.parted,
+                      (unsigned long long)r->applied.trials, (unsigned long long)r->repeats,
+                      r->p_applied);
 }
 
 char *twin_search_together_text(const struct twin_search_report *r,
@@ -355,6 +361,16 @@ char *twin_search_together_text(const struct twin_search_report *r,
     return tw_buf_steal(&b);
 }
 
+/* What the replays of the operation said, behind the evidence. */
+static const char *vote_words(const struct twin_search_report *r)
+{
+    if (r->vote == TWIN_VOTE_HARDWARE)
+        return "; the operation answers otherwise on one core or device";
+    if (r->vote == TWIN_VOTE_OPERATION)
+        return "; the operation disagrees with itself on every core";
+    return "; no replay could tell the operation from the hardware";
+}
+
 /* What the caller should know of an end that is no verdict. */
 static void put_end(struct tw_buf *b, const struct twin_search_report *r)
 {
@@ -363,11 +379,7 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
     case TWIN_SEARCH_HARDWARE:
         tw_buf_printf(b, "evidence  with every pin on, %llu of %llu comparisons part%s\n",
                       (unsigned long long)r->pinned_parted, (unsigned long long)r->pinned,
-                      r->vote == TWIN_VOTE_HARDWARE
-                          ? "; the operation answers otherwise on one core or device"
-                      : r->vote == TWIN_VOTE_OPERATION
-                          ? "; the operation disagrees with itself on every core"
-                          : "; no replay could tell the operation from the hardware");
+                      vote_words(r));
         break;
     case TWIN_SEARCH_NOT_ENOUGH:
         tw_buf_printf(b, "need      about %u runs in all; the same log goes on\n", r->need);

@@ -398,10 +398,12 @@ static void say_run(const struct tw_isolate *c, const struct twin_search_request
     if (c->args.quiet)
         return;
     title_of(c, q, title);
-    tw_trial_line(c->front, title, r,
-                  x->status == TWIN_ENDED_STUCK ? "stood still"
-                  : x->parted                   ? "parted"
-                                                : tw_run_state(r, text));
+    const char *state;
+    if (x->status == TWIN_ENDED_STUCK)
+        state = "stood still";
+    else
+        state = x->parted ? "parted" : tw_run_state(r, text);
+    tw_trial_line(c->front, title, r, state);
 }
 
 static enum twin_search_status status_of(const struct tw_trial *t)

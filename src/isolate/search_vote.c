@@ -44,9 +44,9 @@ static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_v
 
 static enum twin_search_vote vote_of(const struct twin_verdict *v)
 {
-    return v->replay == TWIN_REPLAY_DISAGREES ? TWIN_VOTE_OPERATION
-           : v->replay == TWIN_REPLAY_BY_CORE ? TWIN_VOTE_HARDWARE
-                                              : TWIN_VOTE_UNKNOWN;
+    if (v->replay == TWIN_REPLAY_DISAGREES)
+        return TWIN_VOTE_OPERATION;
+    return v->replay == TWIN_REPLAY_BY_CORE ? TWIN_VOTE_HARDWARE : TWIN_VOTE_UNKNOWN;
 }
 
 /* One zoom is enough: a later divergence that begins at the same place is taken for the same

@@ -71,12 +71,13 @@ static char *from_stack(const struct twin_run *r, const char *text)
         char *path = tw_starts(in, "python") ? NULL : program_path(r, in, in_bytes);
         char *line = path && !open ? source_line(r, frame, module, n) : NULL;
         char *result = NULL;
-        if (path)
-            result = line ? tw_printf("%s, %llu call%s%.*s", line, calls, calls == 1 ? "" : "s",
-                                      thread_bytes, thread ? thread : "")
-                          : tw_printf("%.*s%s of %.*s, %llu call%s%.*s", open ? (int)name : (int)n,
-                                      frame, open ? "()" : "", (int)in_bytes, in, calls,
-                                      calls == 1 ? "" : "s", thread_bytes, thread ? thread : "");
+        if (path && line)
+            result = tw_printf("%s, %llu call%s%.*s", line, calls, calls == 1 ? "" : "s",
+                               thread_bytes, thread ? thread : "");
+        else if (path)
+            result = tw_printf("%.*s%s of %.*s, %llu call%s%.*s", open ? (int)name : (int)n, frame,
+                               open ? "()" : "", (int)in_bytes, in, calls, calls == 1 ? "" : "s",
+                               thread_bytes, thread ? thread : "");
         tw_free(path);
         tw_free(line);
         if (result)

@@ -116,7 +116,8 @@ static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, siz
     }
     struct tw_word *x = &w->word[w->count];
     *x = (struct tw_word){.kind = kind, .raw = tw_strndup(from, bytes)};
-    x->text = !x->raw ? NULL : kind == TW_WORD ? unquoted(x->raw, &x->expands) : tw_strdup(x->raw);
+    if (x->raw)
+        x->text = kind == TW_WORD ? unquoted(x->raw, &x->expands) : tw_strdup(x->raw);
     if (!x->text) {
         tw_free(x->raw);
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");

@@ -26,9 +26,11 @@ struct numbers {
 
 static double to_type(enum twin_dtype dtype, double x)
 {
-    return dtype == TWIN_F64   ? x
-           : dtype == TWIN_F32 ? (double)(float)x
-                               : twin_round_to(dtype == TWIN_F16 ? TWIN_TO_F16 : TWIN_TO_BF16, x);
+    if (dtype == TWIN_F64)
+        return x;
+    if (dtype == TWIN_F32)
+        return (double)(float)x;
+    return twin_round_to(dtype == TWIN_F16 ? TWIN_TO_F16 : TWIN_TO_BF16, x);
 }
 
 /* Contribution of rank r to an element: draw r of the element's own seed. */

@@ -27,13 +27,24 @@ static void choose_type(struct tw_spread_found *f)
     const enum twin_dtype own = f->values->dtype;
     if (f->args->add_in)
         return;
-    if (f->file_count > 1)
-        f->add_in = f->precision == TWIN_TO_F16    ? TWIN_F16
-                    : f->precision == TWIN_TO_BF16 ? TWIN_BF16
-                    : f->precision == TWIN_TO_TF32 ? TWIN_F32
-                                                   : own;
-    else
+    if (f->file_count <= 1)
         f->add_in = own == TWIN_F64 && f->precision == TWIN_AS_IS ? TWIN_F64 : TWIN_F32;
+    else if (f->precision == TWIN_TO_F16)
+        f->add_in = TWIN_F16;
+    else if (f->precision == TWIN_TO_BF16)
+        f->add_in = TWIN_BF16;
+    else
+        f->add_in = f->precision == TWIN_TO_TF32 ? TWIN_F32 : own;
+}
+
+/* The number as the type that additions are made in holds it. */
+static double held_in(enum twin_dtype add_in, double x)
+{
+    if (add_in == TWIN_F16)
+        return twin_round_to(TWIN_TO_F16, x);
+    if (add_in == TWIN_BF16)
+        return twin_round_to(TWIN_TO_BF16, x);
+    return add_in == TWIN_F64 ? x : (double)(float)x;
 }
 
 /* Every number must be one that additions can begin with: finite, and exact in the type that they
@@ -44,10 +55,7 @@ static int round_all(const struct tw_spread_found *f, struct tw_values *v, const
     uint64_t bad = 0, overflow = 0, inexact = 0;
     for (uint64_t i = 0; i < v->n; i++) {
         const double x = twin_round_to(f->precision, v->x[i]);
-        const double held = f->add_in == TWIN_F64 ? x : (double)(float)x;
-        const double y = f->add_in == TWIN_F16    ? twin_round_to(TWIN_TO_F16, x)
-                         : f->add_in == TWIN_BF16 ? twin_round_to(TWIN_TO_BF16, x)
-                                                  : held;
+        const double y = held_in(f->add_in, x);
         bad += !isfinite(v->x[i]);
         overflow += isfinite(v->x[i]) && !isfinite(y);
         inexact += y != x && isfinite(y);

@@ -23,9 +23,11 @@ struct values_asked {
 static double from_half(uint16_t h)
 {
     const int e = h >> 10 & 31, f = h & 1023;
-    const double size = e == 31 ? (f ? NAN : INFINITY)
-                        : e     ? ldexp(1024 + f, e - 25)
-                                : ldexp(f, -24);
+    double size = ldexp(f, -24); /* a subnormal number */
+    if (e == 31)
+        size = f ? NAN : INFINITY;
+    else if (e > 0)
+        size = ldexp(1024 + f, e - 25);
     return h >> 15 ? -size : size;
 }
 

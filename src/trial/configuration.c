@@ -6,6 +6,7 @@
 #include "base.h"
 
 #include <jansson.h>
+#include <string.h>
 #include <twin/provenance.h>
 #include <twin/trace.h>
 
@@ -115,7 +116,9 @@ char *tw_configuration_of_world(const struct twin_run *r, bool workers)
 {
     struct tw_buf b = {0};
     char *text = put_all(&b, r, workers);
-    char *trimmed = text ? tw_strdup(tw_starts(text, ", ") ? text + 2 : text) : NULL;
+    char *trimmed = NULL;
+    if (text)
+        trimmed = tw_strdup(tw_starts(text, ", ") ? text + strlen(", ") : text);
     tw_free(text);
     return trimmed;
 }

@@ -89,14 +89,23 @@ static const struct item mlsys[] = {
     {NULL, 0, NULL},
 };
 
+static const char *answer_word(const struct item *x, bool yes)
+{
+    if (x->needs == YOURS)
+        return "yours";
+    return yes ? "yes" : "no";
+}
+
 static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
 {
     struct tw_buf why = {0};
     bool yes = true;
     tw_buf_puts(&why, "");
     size_t needed = 0, failed = 0;
-    for (size_t i = 0; i < TWIN_AREAS; i++)
-        needed += (x->needs >> i) & 1u, failed += (x->needs >> i) & !tw_area_passes(area[i]);
+    for (size_t i = 0; i < TWIN_AREAS; i++) {
+        needed += (x->needs >> i) & 1u;
+        failed += (x->needs >> i) & !tw_area_passes(area[i]);
+    }
     if (needed == TWIN_AREAS && !failed)
         tw_buf_puts(&why, "all five pass");
     for (size_t i = 0; i < TWIN_AREAS; i++)
@@ -106,32 +115,35 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
             const char *holds = json_string_value(json_object_get(area[i], "holds"));
             const char *lack = json_string_value(
                 json_array_get(json_object_get(area[i], "missing"), 0));
+            const char *said = pass ? holds : lack;
             yes &= pass;
             tw_buf_printf(&why, "%s%s: %s%s", why.len ? "; " : "",
-                          twin_area_name((enum twin_area)i), pass ? "" : "missing: ",
-                          pass   ? holds ? holds : ""
-                          : lack ? lack
-                                 : "");
+                          twin_area_name((enum twin_area)i),
+                          pass ? "" : "missing: ", said ? said : "");
         }
     if (x->hint)
         tw_buf_printf(&why, "%s%s", why.len ? "; " : "", x->hint);
     char *safe = why.failed ? NULL : tw_printable_again(why.data, why.len);
-    json_t *o = json_pack("{s:s, s:s, s:s}", "item", x->text, "answer",
-                          x->needs == YOURS ? "yours"
-                          : yes             ? "yes"
-                                            : "no",
+    json_t *o = json_pack("{s:s, s:s, s:s}", "item", x->text, "answer", answer_word(x, yes),
                           "because", safe ? safe : "");
     tw_free(safe);
     tw_buf_free(&why);
     return o;
 }
 
+/* The questions of a venue; NULL when it is not known. */
+static const struct item *items_of(const char *name)
+{
+    if (strcmp(name, "neurips") == 0)
+        return neurips;
+    if (strcmp(name, "icml") == 0)
+        return icml;
+    return strcmp(name, "mlsys") == 0 ? mlsys : NULL;
+}
+
 json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
 {
-    const struct item *items = strcmp(name, "neurips") == 0 ? neurips
-                               : strcmp(name, "icml") == 0  ? icml
-                               : strcmp(name, "mlsys") == 0 ? mlsys
-                                                            : NULL;
+    const struct item *items = items_of(name);
     json_t *list = items ? json_array() : NULL;
     for (; list && items->text; items++)
         json_array_append_new(list, answer(items, area));

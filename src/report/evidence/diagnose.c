@@ -251,10 +251,12 @@ static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_fi
         tw_free(s);
     } else {
         const struct twin_incident_world *w = in_any(f, is_decisive);
-        say(d, w ? TWIN_SOURCE_WORLD : TWIN_SOURCE_UNKNOWN,
-            w ? change("", w)
-              : tw_strdup(f->between ? "nothing that was recorded moved with it"
-                                     : "no telemetry was recorded"));
+        const char *nothing = f->between ? "nothing that was recorded moved with it"
+                                         : "no telemetry was recorded";
+        if (w)
+            say(d, TWIN_SOURCE_WORLD, change("", w));
+        else
+            say(d, TWIN_SOURCE_UNKNOWN, tw_strdup(nothing));
     }
 }
 

@@ -136,6 +136,14 @@ static int numbers(struct sides *s, struct twin_error *err)
 
 /* ---- output */
 
+/* What an answer adds to the figures behind it. */
+static const char *answer_words(enum twin_real answer)
+{
+    if (answer == TWIN_REAL)
+        return "";
+    return answer == TWIN_REAL_BELOW ? ": not shown to exceed 2%" : ": no difference shown";
+}
+
 static void speed_words(const struct sides *s, struct tw_buf *b)
 {
     const struct twin_significance *v = &s->speed;
@@ -148,10 +156,7 @@ static void speed_words(const struct sides *s, struct tw_buf *b)
     if (v->answer == TWIN_REAL || v->answer == TWIN_REAL_BELOW || v->answer == TWIN_REAL_NOT)
         tw_buf_printf(b, "; B/A %.3f, %.0f%% interval %.3f to %.3f, p = %.2g%s", v->effect.value,
                       100 * v->effect.confidence, v->effect.interval.low, v->effect.interval.high,
-                      v->p,
-                      v->answer == TWIN_REAL         ? ""
-                      : v->answer == TWIN_REAL_BELOW ? ": not shown to exceed 2%"
-                                                     : ": no difference shown");
+                      v->p, answer_words(v->answer));
     else if (v->answer == TWIN_REAL_TOO_FEW)
         tw_buf_printf(b, "; %zu and %zu runs are too few to say how runs vary (4 and 4 could)",
                       s->set[0].n, s->set[1].n);
@@ -159,7 +164,17 @@ static void speed_words(const struct sides *s, struct tw_buf *b)
 
 static const char *kind_of(const struct twin_diagnosis_finding *d)
 {
-    return d->numeric && d->speed ? "both" : d->numeric ? "numeric" : "speed";
+    if (d->numeric && d->speed)
+        return "both";
+    return d->numeric ? "numeric" : "speed";
+}
+
+/* The same word as a line of the text begins with it. */
+static const char *kind_heading(const struct twin_diagnosis_finding *d)
+{
+    if (d->numeric && d->speed)
+        return "BOTH";
+    return d->numeric ? "NUMERIC" : "SPEED";
 }
 
 static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *d)
@@ -168,11 +183,7 @@ static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *
     for (size_t i = 0; i < d->count; i++) {
         const struct twin_diagnosis_finding *f = &d->finding[i];
         char *safe = tw_printable(f->evidence, strlen(f->evidence));
-        tw_put_to(out, "%-8s  %s: %s\n",
-                  f->numeric && f->speed ? "BOTH"
-                  : f->numeric           ? "NUMERIC"
-                                         : "SPEED",
-                  f->name, safe ? safe : "");
+        tw_put_to(out, "%-8s  %s: %s\n", kind_heading(f), f->name, safe ? safe : "");
         tw_put_to(out, "          practice: %s\n", f->practice);
         tw_free(safe);
     }

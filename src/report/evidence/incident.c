@@ -29,7 +29,10 @@ static void code(struct tw_buf *b, const char *s, size_t max)
         tw_buf_puts(b, "`");
     tw_buf_puts(b, longest ? " " : "");
     for (const char *p = safe.data; *p; p++)
-        tw_buf_append(b, *p == '|' ? "\xC2\xA6" : *p == '\n' ? " " : p, *p == '|' ? 2 : 1);
+        if (*p == '|')
+            tw_buf_puts(b, "\xC2\xA6");
+        else
+            tw_buf_append(b, *p == '\n' ? " " : p, 1);
     tw_buf_puts(b, longest ? " " : "");
     for (size_t i = 0; i <= longest; i++)
         tw_buf_puts(b, "`");
@@ -76,9 +79,12 @@ static void summary(struct tw_buf *b, const struct twin_incident *x)
     const struct twin_verdict *v = x->verdict;
     struct tw_buf line = {0};
     tw_buf_puts(b, "# Incident: two runs that ");
-    tw_buf_puts(b, v->outcome == TWIN_DIFFER             ? "parted\n\n"
-                   : v->outcome == TWIN_WITHIN_TOLERANCE ? "differ within the tolerance\n\n"
-                                                         : "were compared\n\n");
+    if (v->outcome == TWIN_DIFFER)
+        tw_buf_puts(b, "parted\n\n");
+    else if (v->outcome == TWIN_WITHIN_TOLERANCE)
+        tw_buf_puts(b, "differ within the tolerance\n\n");
+    else
+        tw_buf_puts(b, "were compared\n\n");
     tw_buf_printf(b, "**%s**: ", twin_verdict_name(v->outcome));
     tw_say_headline(&line, v);
     code_of(b, &line);
@@ -93,9 +99,8 @@ static void what_ran(struct tw_buf *b, const struct twin_incident *x)
     struct tw_buf began[2] = {{0}, {0}};
     tw_buf_puts(b, "## What ran\n\n| | run A | run B |\n|---|---|---|\n");
     row(b, "run", s[0].run->id, s[1].run->id);
-    char *command = x->same_command ? NULL : tw_strdup("(another command: see its run folder)");
-    row(b, "command", x->command, x->same_command ? "(the same)" : command ? command : "");
-    tw_free(command);
+    row(b, "command", x->command,
+        x->same_command ? "(the same)" : "(another command: see its run folder)");
     row(b, "host", s[0].run->host, s[1].run->host);
     for (int i = 0; i < 2; i++)
         when(&began[i], s[i].run->start_realtime_ns);
@@ -174,12 +179,11 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
     tw_say_place(&t, v->first, true);
     item(b, "where", &t);
     if (tw_is_record(v->first)) {
-        tw_buf_puts(b,
-                    v->first->role == TWIN_ORIGIN
-                        ? "- an **origin**: its inputs were still equal in both runs\n"
-                    : v->first->role == TWIN_CARRIER
-                        ? "- a **carrier**: its inputs differed already; the origin was not seen\n"
-                        : "");
+        if (v->first->role == TWIN_ORIGIN)
+            tw_buf_puts(b, "- an **origin**: its inputs were still equal in both runs\n");
+        else if (v->first->role == TWIN_CARRIER)
+            tw_buf_puts(b,
+                        "- a **carrier**: its inputs differed already; the origin was not seen\n");
         tw_say_between(&t, v->first);
         item(b, "role", &t);
         tw_say_safe(&t, v->first->op, 100);

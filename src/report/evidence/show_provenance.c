@@ -53,11 +53,10 @@ static void code(FILE *out, const json_t *p)
     size_t modules = json_array_size(json_object_get(o, "submodules"));
     if (*commit)
         tw_buf_printf(&b, "commit %.*s%s%s", DIGITS, commit, *branch ? " on " : "", branch);
+    else if (*text_of(o, "top"))
+        tw_buf_puts(&b, "no commit yet");
     else
-        tw_buf_printf(&b, "%s",
-                      *text_of(o, "top")   ? "no commit yet"
-                      : *text_of(o, "why") ? text_of(o, "why")
-                                           : "not known");
+        tw_buf_puts(&b, *text_of(o, "why") ? text_of(o, "why") : "not known");
     if (json_is_true(json_object_get(o, "dirty")))
         tw_buf_printf(&b, ", %lld file%s changed%s%s", (long long)number_of(o, "changed_count"),
                       number_of(o, "changed_count") == 1 ? "" : "s",

@@ -25,7 +25,9 @@ static json_t *moved_json(const struct twin_moved *m)
 
 static const char *outcome_name(enum twin_dip_outcome o)
 {
-    return o == TWIN_DIP_FOUND ? "slow" : o == TWIN_DIP_NONE ? "even" : "too-few";
+    if (o == TWIN_DIP_FOUND)
+        return "slow";
+    return o == TWIN_DIP_NONE ? "even" : "too-few";
 }
 
 static json_t *rank_json(const struct twin_telemetry_process *p, const struct twin_dip *d)
@@ -167,7 +169,9 @@ static char *other_machine(const struct twin_run *r, int slow)
 
 static const char *uneven_name(enum twin_uneven_outcome o)
 {
-    return o == TWIN_UNEVEN_FOUND ? "uneven" : o == TWIN_UNEVEN_NONE ? "alike" : "not-known";
+    if (o == TWIN_UNEVEN_FOUND)
+        return "uneven";
+    return o == TWIN_UNEVEN_NONE ? "alike" : "not-known";
 }
 
 static json_t *uneven_json(const struct twin_uneven *u, const char *machine)

@@ -227,6 +227,13 @@ static void natural(struct twin_page *p, const struct twin_isolation *x)
 
 /* ---- tables */
 
+static const char *answer_word(const struct twin_isolation_contrast *c)
+{
+    if (c->parted)
+        return "parted";
+    return c->compared ? "clean" : "not tried";
+}
+
 static void hypotheses(struct twin_page *p, const char *factors,
                        const struct twin_isolation_contrast *list, size_t count)
 {
@@ -238,10 +245,7 @@ static void hypotheses(struct twin_page *p, const char *factors,
         const struct twin_isolation_contrast *c = &list[i];
         twin_page_cell(p, "%s", c->factors);
         count_cell(p, (int64_t)c->compared);
-        twin_page_cell_mood(p, c->parted ? TWIN_MOOD_FOUND : TWIN_MOOD_CLEAN,
-                            c->parted     ? "parted"
-                            : c->compared ? "clean"
-                                          : "not tried");
+        twin_page_cell_mood(p, c->parted ? TWIN_MOOD_FOUND : TWIN_MOOD_CLEAN, answer_word(c));
         count_cell(p, c->step);
         twin_page_cell(p, "%s", c->layer);
     }

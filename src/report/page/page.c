@@ -163,7 +163,9 @@ void twin_page_facts_end(struct twin_page *p)
 
 static const char *class_of(const struct twin_page *p, size_t column)
 {
-    return p->align[column] == 'n' ? "n" : p->align[column] == 't' ? "what" : NULL;
+    if (p->align[column] == 'n')
+        return "n";
+    return p->align[column] == 't' ? "what" : NULL;
 }
 
 void twin_page_table(struct twin_page *p, const char *const *columns, const char *align)

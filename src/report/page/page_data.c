@@ -78,10 +78,12 @@ static void finish(struct twin_page *p, struct block *k, const char *question, c
         if (k->arrays.len)
             tw_buf_append(&all, k->arrays.data, k->arrays.len);
     }
-    p->data.failed = p->data.failed     ? p->data.failed
-                     : k->head.failed   ? k->head.failed
-                     : k->arrays.failed ? k->arrays.failed
-                                        : all.failed;
+    if (!p->data.failed)
+        p->data.failed = k->head.failed;
+    if (!p->data.failed)
+        p->data.failed = k->arrays.failed;
+    if (!p->data.failed)
+        p->data.failed = all.failed;
     tw_buf_free(&k->head);
     tw_buf_free(&k->arrays);
     snprintf(id, sizeof id, "data%u", ++p->pictures);

@@ -99,7 +99,12 @@ static struct judged judge(const json_t *row)
     else if (j.cost.interval.low > fmax(SLOWER, j.noise))
         j.effect = SLOWER_PATH;
     bool threads = json_is_true(json_object_get(row, "threads_change"));
-    j.group = unsafe ? UNSAFE : threads ? THREADS : j.effect != NOTHING ? FLAG : CLEAN;
+    if (unsafe)
+        j.group = UNSAFE;
+    else if (threads)
+        j.group = THREADS;
+    else
+        j.group = j.effect != NOTHING ? FLAG : CLEAN;
     return j;
 }
 
@@ -137,6 +142,14 @@ static void print_wrapped(FILE *out, const char *indent, const char *text, char 
     }
 }
 
+/* What stands before the i-th of a list of numbers. */
+static const char *before_number(size_t i, size_t count)
+{
+    if (i == 0)
+        return " at ";
+    return i + 1 < count ? ", " : " and ";
+}
+
 static void print_head(FILE *out, const struct tw_ops_result *r, const struct tw_ops_device *d)
 {
     const json_t *counts = counts_of(d);
@@ -148,10 +161,7 @@ static void print_head(FILE *out, const struct tw_ops_result *r, const struct tw
                   on_cuda(d) ? "CUDA" : "CPU", capability ? ", " : "", capability ? capability : "",
                   (unsigned long long)r->runs);
     for (size_t i = 0; !on_cuda(d) && i < json_array_size(counts); i++)
-        tw_buf_printf(&b, "%s%lld",
-                      i == 0                            ? " at "
-                      : i + 1 < json_array_size(counts) ? ", "
-                                                        : " and ",
+        tw_buf_printf(&b, "%s%lld", before_number(i, json_array_size(counts)),
                       (long long)number(json_array_get(counts, i), "threads"));
     if (!on_cuda(d) && counts)
         tw_buf_puts(&b, json_array_size(counts) == 1 &&
@@ -177,11 +187,10 @@ static void print_columns(FILE *out, const struct tw_ops_device *d)
     for (size_t i = 0; i < json_array_size(counts) && i < 3; i++) {
         char title[24];
         long long n = (long long)number(json_array_get(counts, i), "threads");
-        snprintf(title, sizeof title,
-                 on_cuda(d) ? "CUDA"
-                 : n == 1   ? "%lld thread"
-                            : "%lld threads",
-                 n);
+        if (on_cuda(d))
+            snprintf(title, sizeof title, "CUDA");
+        else
+            snprintf(title, sizeof title, n == 1 ? "%lld thread" : "%lld threads", n);
         tw_put_to(out, "  %-10s", title);
     }
     tw_put_to(out, "  %-13s  %s\n", "with the flag", "time with it");

@@ -62,8 +62,15 @@ static const char *range(const struct twin_estimate *e, double by, const char *u
 /* "8.24 ms (7.1 to 9.6)" */
 static const char *span(const struct twin_estimate *e, size_t runs, char out[64])
 {
-    const double by = e->value >= 1 ? 1 : e->value >= 1e-3 ? 1e3 : 1e6;
-    const char *unit = by == 1 ? "s" : by < 1e6 ? "ms" : "us";
+    double by = 1e6;
+    const char *unit = "us";
+    if (e->value >= 1) {
+        by = 1;
+        unit = "s";
+    } else if (e->value >= 1e-3) {
+        by = 1e3;
+        unit = "ms";
+    }
     if (isnan(e->value))
         return "-";
     if (isnan(e->interval.low))
@@ -126,11 +133,10 @@ static void print_speed(FILE *out, const struct tw_scale *s)
             continue;
         }
         snprintf(c, sizeof c, "%.3g%%", 100 * p->efficiency.value);
+        const size_t fewer = p->runs < base->runs ? p->runs : base->runs;
         tw_put_to(out, "  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers,
                   p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", p->runs, b), c,
-                  p == base ? "the base"
-                            : range(&p->efficiency, 100, "%",
-                                    p->runs < base->runs ? p->runs : base->runs, d));
+                  p == base ? "the base" : range(&p->efficiency, 100, "%", fewer, d));
     }
     print_cost(out, s);
     print_latency(out, s);

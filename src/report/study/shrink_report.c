@@ -23,9 +23,12 @@ char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
         char step[32] = "";
         if (with_step && f->type <= TWIN_FINDING_ORDER)
             snprintf(step, sizeof step, "step %u, rank %d, ", f->step_a, f->rank);
-        out = *name ? tw_printf("%s%s: %s of %s%s%s", step, f->layer, twin_kind_name(f->kind), name,
-                                *op ? ", op " : "", op)
-                    : tw_printf("%s%s: %s", step, f->layer, *text ? text : twin_kind_name(f->kind));
+        const char *kind = twin_kind_name(f->kind);
+        if (*name)
+            out = tw_printf("%s%s: %s of %s%s%s", step, f->layer, kind, name, *op ? ", op " : "",
+                            op);
+        else
+            out = tw_printf("%s%s: %s", step, f->layer, *text ? text : kind);
     }
     tw_free(name);
     tw_free(text);

@@ -29,7 +29,9 @@ static const char *unit(const struct tw_significant *s)
 
 static const char *what(const struct tw_significant *s)
 {
-    return s->measure.text ? s->measure.text : s->set[0].run ? "wall" : "values";
+    if (s->measure.text)
+        return s->measure.text;
+    return s->set[0].run ? "wall" : "values";
 }
 
 /* ---- the worlds: every figure carries its configuration */
@@ -59,10 +61,11 @@ static const char *test_name(const struct tw_significant *s)
     switch (s->asked.question) {
     case TWIN_ASK_METRIC:
     case TWIN_ASK_SPEED:
-        return s->found.method == TWIN_METHOD_NORMAL ? "Mann-Whitney, normal approximation"
-               : s->found.method == TWIN_METHOD_PERMUTATION
-                   ? "Mann-Whitney, exact for the ties seen"
-                   : "Mann-Whitney, exact";
+        if (s->found.method == TWIN_METHOD_NORMAL)
+            return "Mann-Whitney, normal approximation";
+        if (s->found.method == TWIN_METHOD_PERMUTATION)
+            return "Mann-Whitney, exact for the ties seen";
+        return "Mann-Whitney, exact";
     case TWIN_ASK_VARIANCE: return "Brown-Forsythe";
     case TWIN_ASK_WITHIN: return "two one-sided tests on logarithms";
     case TWIN_ASK_BITWISE: return "bit patterns";
@@ -75,11 +78,11 @@ static void put_effect(struct tw_buf *b, const struct tw_significant *s)
     const struct twin_significance *f = &s->found;
     const double v = f->effect.value;
     /* a ratio to nothing has no size and no interval */
-    if (s->asked.question == TWIN_ASK_VARIANCE && !(isfinite(v) && v > 0))
-        tw_buf_printf(b, "%s",
-                      isnan(v) ? "neither set spreads at all"
-                      : v > 0  ? "A does not spread at all, and B does"
-                               : "B does not spread at all, and A does");
+    if (s->asked.question == TWIN_ASK_VARIANCE && isnan(v))
+        tw_buf_puts(b, "neither set spreads at all");
+    else if (s->asked.question == TWIN_ASK_VARIANCE && !(isfinite(v) && v > 0))
+        tw_buf_puts(b, v > 0 ? "A does not spread at all, and B does"
+                             : "B does not spread at all, and A does");
     else if (s->asked.question == TWIN_ASK_VARIANCE)
         tw_buf_printf(b, "B spreads " NUMBERS " times as much as A", v);
     else if (f->ratio)
@@ -238,6 +241,14 @@ static void print_assumptions(FILE *out, const struct tw_significant *s)
     tw_put_to(out, "\n");
 }
 
+/* What was measured, inside a sentence. */
+static const char *measure_words(const struct tw_significant *s)
+{
+    if (s->measure.text)
+        return s->measure.text;
+    return s->set[0].run ? "wall time" : "as given";
+}
+
 static char *paragraph(const struct tw_significant *s)
 {
     static const char *const tests[] = {
@@ -250,10 +261,7 @@ static char *paragraph(const struct tw_significant *s)
     const struct twin_significance *f = &s->found;
     struct tw_buf b = {0};
     tw_buf_printf(&b, "We compared %zu values of A (%s) with %zu of B (%s), %s, by %s", f->set[0].n,
-                  s->set[0].configuration, f->set[1].n, s->set[1].configuration,
-                  s->measure.text ? s->measure.text
-                  : s->set[0].run ? "wall time"
-                                  : "as given",
+                  s->set[0].configuration, f->set[1].n, s->set[1].configuration, measure_words(s),
                   tests[s->asked.question]);
     if (s->asked.question != TWIN_ASK_BITWISE)
         tw_buf_printf(&b, " at the level %.3g", s->asked.alpha);

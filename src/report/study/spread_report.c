@@ -38,7 +38,9 @@ static int by_relative(const void *a, const void *b)
     const struct twin_sum_spread *x = *(const struct twin_sum_spread *const *)a;
     const struct twin_sum_spread *y = *(const struct twin_sum_spread *const *)b;
     const double p = x->floor / fabs(x->exact), q = y->floor / fabs(y->exact);
-    return p != q ? (p < q ? 1 : -1) : (x > y) - (x < y);
+    if (p != q)
+        return p < q ? 1 : -1;
+    return (x > y) - (x < y);
 }
 
 static void print_tensors(FILE *out, const struct tw_spread_found *f)

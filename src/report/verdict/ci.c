@@ -31,6 +31,19 @@ static double seconds(const struct twin_report *r)
     return s;
 }
 
+/* The element of JUnit that says what became of the case; NULL for a case that passed. */
+static const char *junit_tag(enum twin_verdict_outcome outcome)
+{
+    switch (outcome) {
+    case TWIN_DIFFER: return "failure";
+    case TWIN_FAILED: return "error";
+    case TWIN_INCONCLUSIVE: return "skipped";
+    case TWIN_SAME:
+    case TWIN_WITHIN_TOLERANCE: break;
+    }
+    return NULL;
+}
+
 int twin_report_junit(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
@@ -43,10 +56,7 @@ int twin_report_junit(const struct twin_report *r, char **out, struct twin_error
     if (rc != 0)
         return rc;
     const char *verb = r->verb ? r->verb : "check";
-    const char *tag = v->outcome == TWIN_DIFFER         ? "failure"
-                      : v->outcome == TWIN_FAILED       ? "error"
-                      : v->outcome == TWIN_INCONCLUSIVE ? "skipped"
-                                                        : NULL;
+    const char *tag = junit_tag(v->outcome);
     one_line(&line, v);
     tw_buf_printf(&name, "twinrun %s", verb);
     if (r->command) {
@@ -93,14 +103,20 @@ static void escaped(struct tw_buf *b, const char *s, bool property)
     }
 }
 
+/* How loud GitHub shows the verdict. */
+static const char *github_level(enum twin_verdict_outcome outcome)
+{
+    if (outcome == TWIN_DIFFER || outcome == TWIN_FAILED)
+        return "error";
+    return outcome == TWIN_INCONCLUSIVE ? "warning" : "notice";
+}
+
 int twin_report_github(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
     struct tw_buf b = {0}, line = {0}, file = {0}, safe = {0};
     unsigned long number = 0;
-    const char *level = v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED ? "error"
-                        : v->outcome == TWIN_INCONCLUSIVE                      ? "warning"
-                                                                               : "notice";
+    const char *level = github_level(v->outcome);
     *out = NULL;
     one_line(&line, v);
     tw_buf_printf(&b, "::%s ", level);

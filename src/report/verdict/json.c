@@ -55,11 +55,16 @@ static const char *type_name(enum twin_finding_type t)
     return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
 }
 
+static const char *role_word(const struct twin_finding *f)
+{
+    if (f->role == TWIN_ORIGIN)
+        return "origin";
+    return f->role == TWIN_CARRIER ? "carrier" : "unknown";
+}
+
 static json_t *finding(const struct twin_finding *f)
 {
-    const char *role = f->role == TWIN_ORIGIN    ? "origin"
-                       : f->role == TWIN_CARRIER ? "carrier"
-                                                 : "unknown";
+    const char *role = role_word(f);
     bool record = tw_is_record(f);
     json_t *detail = json_pack(
         "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "type", type_name(f->type), "step_b",

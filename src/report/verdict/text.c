@@ -93,14 +93,21 @@ static void paragraph(struct page *p, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* The role of a finding in a record; empty where none is known. */
+static const char *role_word(const struct twin_finding *f)
+{
+    if (!tw_is_record(f))
+        return "";
+    if (f->role == TWIN_ORIGIN)
+        return "ORIGIN";
+    return f->role == TWIN_CARRIER ? "CARRIER" : "";
+}
+
 /* "first" has the finding's role at the right edge. */
 static void place(struct page *p, const struct twin_finding *f, bool ranks)
 {
     struct tw_buf b = {0};
-    const char *role = !tw_is_record(f)          ? ""
-                       : f->role == TWIN_ORIGIN  ? "ORIGIN"
-                       : f->role == TWIN_CARRIER ? "CARRIER"
-                                                 : "";
+    const char *role = role_word(f);
     tw_say_place(&b, f, ranks);
     size_t used = b.failed ? 0 : LABEL + columns(b.data, b.len), need = strlen(role);
     if (b.failed || !need || used + 2 + need > p->width) {
@@ -435,10 +442,9 @@ static void losses(struct page *p, const struct twin_verdict *v)
 int twin_report_text(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
-    struct page p = {.width = r->width == 0   ? 80
-                              : r->width < 40 ? 40
-                                              : r->width,
-                     .color = r->color};
+    struct page p = {.width = r->width ? r->width : 80, .color = r->color};
+    if (p.width < 40)
+        p.width = 40;
     struct tw_buf b = {0};
     outcome_word(&p, v);
     if (v->outcome == TWIN_SAME)

@@ -35,9 +35,10 @@ static void head(struct twin_page *p, const struct twin_report *r)
     const struct twin_verdict *v = r->verdict;
     struct tw_buf sentence = {0}, about = {0};
     const bool alone = v->runs < 2 && !v->against && v->outcome == TWIN_INCONCLUSIVE;
-    tw_buf_puts(&sentence, v->outcome == TWIN_SAME     ? "The runs are the same: "
-                           : v->outcome == TWIN_DIFFER ? "The runs differ "
-                                                       : "");
+    if (v->outcome == TWIN_SAME)
+        tw_buf_puts(&sentence, "The runs are the same: ");
+    else if (v->outcome == TWIN_DIFFER)
+        tw_buf_puts(&sentence, "The runs differ ");
     if (alone)
         tw_buf_puts(&sentence,
                     "What the run recorded; whether it repeats itself, one run alone cannot say");

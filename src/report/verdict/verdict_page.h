@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_VERDICT_PAGE_H
 #define TW_REPORT_VERDICT_PAGE_H
+/* The pictures of a verdict on its page. (verdict_pictures.c) */
 #include <twin/report.h>
 
 /* Of two runs: the heatmap; how differences grow and how large they are. f may be NULL. question:

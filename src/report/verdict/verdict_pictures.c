@@ -32,11 +32,11 @@ static const char *group_of(enum twin_phase phase, enum twin_kind kind)
     case TWIN_KIND_MOMENT: return "optimizer state";
     case TWIN_KIND_HYPER: return "hyperparameters";
     case TWIN_KIND_VALUE: return "recorded values";
-    default:
-        return phase == TWIN_PHASE_COLLECTIVE ? "collectives"
-               : phase == TWIN_PHASE_KERNEL   ? "operations"
-                                              : "other";
+    default: break;
     }
+    if (phase == TWIN_PHASE_COLLECTIVE)
+        return "collectives";
+    return phase == TWIN_PHASE_KERNEL ? "operations" : "other";
 }
 
 static bool many_ranks(const struct twin_field *f)
@@ -120,20 +120,20 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
             ok = owned[i] != NULL;
         }
     }
+    if (!question)
+        question = differs ? "Where do the runs differ, and by how much?"
+                           : "Was every tensor of every step seen to be equal?";
     if (ok) {
-        struct twin_page_heatmap map = {
-            .question = question  ? question
-                        : differs ? "Where do the runs differ, and by how much?"
-                                  : "Was every tensor of every step seen to be equal?",
-            .caption = caption.data,
-            .value_name = "relative difference",
-            .column_name = "step",
-            .column = f->step,
-            .columns = f->steps,
-            .row = name,
-            .group = group,
-            .rows = f->rows,
-            .cell = f->cell};
+        struct twin_page_heatmap map = {.question = question,
+                                        .caption = caption.data,
+                                        .value_name = "relative difference",
+                                        .column_name = "step",
+                                        .column = f->step,
+                                        .columns = f->steps,
+                                        .row = name,
+                                        .group = group,
+                                        .rows = f->rows,
+                                        .cell = f->cell};
         if (first && tw_is_record(first) && column_of(f, first->step_a) != SIZE_MAX &&
             row_of(f, first) != SIZE_MAX) {
             map.mark_column = column_of(f, first->step_a);
@@ -358,9 +358,9 @@ static const char *caption_of_curve(const struct twin_curve *c, bool parted)
 
 static const char *axis_of(const struct twin_curve *c)
 {
-    return c->kind == TWIN_CURVE_GRADIENT ? "L2 norm of all gradients"
-           : c->kind == TWIN_CURVE_WEIGHT ? "L2 norm of all weights"
-                                          : c->name;
+    if (c->kind == TWIN_CURVE_GRADIENT)
+        return "L2 norm of all gradients";
+    return c->kind == TWIN_CURVE_WEIGHT ? "L2 norm of all weights" : c->name;
 }
 
 /* Curves of one name, a series for each run and rank. */

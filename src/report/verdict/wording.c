@@ -39,6 +39,19 @@ void tw_say_again(struct tw_buf *b, const char *s, size_t max)
     say(b, s, max, tw_printable_again);
 }
 
+/* How a character stands in HTML and XML; NULL: as it is. */
+static const char *entity_of(char c)
+{
+    switch (c) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '"': return "&quot;";
+    case '\'': return "&apos;";
+    default: return NULL;
+    }
+}
+
 void tw_say_markup(struct tw_buf *b, const char *s)
 {
     for (; *s; s++) {
@@ -47,12 +60,7 @@ void tw_say_markup(struct tw_buf *b, const char *s)
             s += 2;
             continue;
         }
-        const char *entity = *s == '&'    ? "&amp;"
-                             : *s == '<'  ? "&lt;"
-                             : *s == '>'  ? "&gt;"
-                             : *s == '"'  ? "&quot;"
-                             : *s == '\'' ? "&apos;"
-                                          : NULL;
+        const char *entity = entity_of(*s);
         if (entity)
             tw_buf_puts(b, entity);
         else
@@ -282,11 +290,9 @@ void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
         for (size_t k = 0; k < c->members && k < 8; k++)
             tw_buf_printf(b, "%s%zu", k ? "," : " ", c->runs[k] + 1);
         tw_buf_puts(b, c->members > 8 ? ",..." : "");
-        if (c->parts_at_step < 0)
-            tw_buf_puts(b, c->members < 2 ? ""
-                           : c->unsure    ? " agree as far as was seen"
-                                          : " agree");
-        else
+        if (c->parts_at_step < 0 && c->members >= 2)
+            tw_buf_puts(b, c->unsure ? " agree as far as was seen" : " agree");
+        else if (c->parts_at_step >= 0)
             tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "",
                           (long long)c->parts_at_step);
     }
