@@ -109,8 +109,22 @@ static int on_key(void *user, const char *key, const struct tw_toml_value *v, si
             return set_list(r, key, &c->accepts[k].text, &c->accepts[k].count, v, line, err);
     }
     const char *near = tw_nearest(key, names);
-    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: unknown key %s%s%s%s", r->path, line,
-                          key, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    if (near)
+        return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: unknown key %s; did you mean %s?",
+                              r->path, line, key, near);
+    return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: unknown key %s", r->path, line, key);
+}
+
+/* The first key that a case must have and has not; NULL: it has them all. */
+static const char *missing_key(const struct twin_case *c)
+{
+    if (!c->id)
+        return "id";
+    if (!c->title)
+        return "title";
+    if (!c->cause)
+        return "cause";
+    return c->fix ? NULL : "fix";
 }
 
 /* Is the case that was read last complete, and does it match anything in particular? */
@@ -119,11 +133,7 @@ static int finish(struct reading *r, struct twin_error *err)
     if (!r->began)
         return 0;
     const struct twin_case *c = &r->out->one[r->out->count - 1];
-    const char *missing = !c->id      ? "id"
-                          : !c->title ? "title"
-                          : !c->cause ? "cause"
-                          : !c->fix   ? "fix"
-                                      : NULL;
+    const char *missing = missing_key(c);
     bool asked[TWIN_CASE_KEYS];
     if (missing)
         return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: the case has no %s", r->path,

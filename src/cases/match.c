@@ -72,7 +72,9 @@ static const char *pattern_for(const struct twin_case *c, enum twin_case_key key
 static enum answer ask_text(const struct twin_case *c, enum twin_case_key key, const char *s)
 {
     char *safe = *s ? tw_printable(s, strlen(s)) : NULL;
-    enum answer a = !safe ? NOT_KNOWN : pattern_for(c, key, safe) ? AGREES : CONTRADICTS;
+    enum answer a = NOT_KNOWN;
+    if (safe)
+        a = pattern_for(c, key, safe) ? AGREES : CONTRADICTS;
     tw_free(safe);
     return a;
 }
@@ -140,9 +142,10 @@ static void explain(struct twin_case_match *m, enum twin_case_key key,
         [TWIN_CASE_PHASE] = s->phase,
         [TWIN_CASE_LAYER] = s->layer};
     size_t n = strlen(m->why);
-    snprintf(m->why + n, sizeof m->why - n, "%s%s%s%s", n ? ", " : "",
-             key == TWIN_CASE_FACTORS ? "factor" : tw_case_keys[key].name, values[key] ? " " : "",
-             values[key] ? values[key] : "");
+    const char *name = key == TWIN_CASE_FACTORS ? "factor" : tw_case_keys[key].name;
+    const char *space = values[key] ? " " : "";
+    const char *value = values[key] ? values[key] : "";
+    snprintf(m->why + n, sizeof m->why - n, "%s%s%s%s", n ? ", " : "", name, space, value);
 }
 
 /*

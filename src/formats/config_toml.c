@@ -113,6 +113,13 @@ static char *read_back(int fd, size_t *n)
     return NULL;
 }
 
+static void too_old(const char *name, const char *why, struct twin_error *err)
+{
+    twin_error_set(err, TWIN_EUNSUPPORTED,
+                   "%s: TOML is read by Python 3.11 or later: %s; convert the file to JSON", name,
+                   why);
+}
+
 static json_t *judge(int status, const char *text, size_t n, const char *name,
                      struct twin_error *err)
 {
@@ -123,14 +130,16 @@ static json_t *judge(int status, const char *text, size_t n, const char *name,
         value = tw_config_from_python(text, n, name, err);
     else if (code == REFUSED)
         twin_error_set(err, TWIN_EFORMAT, "%s: %s", name, why ? why : "not TOML");
-    else if (code == TOO_OLD || code == NO_PYTHON)
-        twin_error_set(
-            err, TWIN_EUNSUPPORTED,
-            "%s: TOML is read by Python 3.11 or later: %s; convert the file to JSON", name,
-            code == TOO_OLD ? why ? why : "python3 is older" : "there is no python3 in PATH");
+    else if (code == TOO_OLD)
+        too_old(name, why ? why : "python3 is older", err);
+    else if (code == NO_PYTHON)
+        too_old(name, "there is no python3 in PATH", err);
+    else if (code < 0)
+        twin_error_set(err, TWIN_ELIMIT, "%s: Python's tomllib could not read it (signal %d)", name,
+                       WTERMSIG(status));
     else
-        twin_error_set(err, TWIN_ELIMIT, "%s: Python's tomllib could not read it (%s %d)", name,
-                       code < 0 ? "signal" : "exit code", code < 0 ? WTERMSIG(status) : code);
+        twin_error_set(err, TWIN_ELIMIT, "%s: Python's tomllib could not read it (exit code %d)",
+                       name, code);
     tw_free(why);
     return value;
 }

@@ -168,11 +168,14 @@ static json_t *tagged(struct reader *r, const yaml_event_t *e, const char *s, co
             continue;
         json_t *v = plain(r, e, s);
         bool integral = json_is_integer(v) || json_is_object(v); /* an object: a large one */
-        int type = !v                   ? -1
-                   : json_is_boolean(v) ? JSON_TRUE
-                   : integral           ? JSON_INTEGER
-                                        : (int)json_typeof(v);
-        if (!v || type == rows[i].type || (integral && rows[i].type == JSON_REAL))
+        if (!v)
+            return v;
+        int type = (int)json_typeof(v);
+        if (json_is_boolean(v))
+            type = JSON_TRUE;
+        else if (integral)
+            type = JSON_INTEGER;
+        if (type == rows[i].type || (integral && rows[i].type == JSON_REAL))
             return v;
         json_decref(v);
         return refuse(r, TWIN_EFORMAT, e, "a scalar that is not what its tag says");
@@ -339,13 +342,17 @@ static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
     const long before = r->values++;
     const bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
     const bool is_sequence = e->type == YAML_SEQUENCE_START_EVENT;
-    const yaml_char_t *anchor = is_mapping                     ? e->data.mapping_start.anchor
-                                : is_sequence                  ? e->data.sequence_start.anchor
-                                : e->type == YAML_SCALAR_EVENT ? e->data.scalar.anchor
-                                                               : NULL;
-    const char *tag = (const char *)(is_mapping    ? e->data.mapping_start.tag
-                                     : is_sequence ? e->data.sequence_start.tag
-                                                   : NULL);
+    const yaml_char_t *anchor = NULL;
+    const char *tag = NULL;
+    if (is_mapping) {
+        anchor = e->data.mapping_start.anchor;
+        tag = (const char *)e->data.mapping_start.tag;
+    } else if (is_sequence) {
+        anchor = e->data.sequence_start.anchor;
+        tag = (const char *)e->data.sequence_start.tag;
+    } else if (e->type == YAML_SCALAR_EVENT) {
+        anchor = e->data.scalar.anchor;
+    }
     json_t *out;
     if (depth > TW_JCS_DEPTH)
         return refuse(r, TWIN_ELIMIT, e, "values nested too deep");
@@ -353,10 +360,14 @@ static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
         return refuse(r, TWIN_EFORMAT, e,
                       "a tag that YAML's core schema does not know: its value is up to the program "
                       "that reads it");
-    out = is_mapping                    ? mapping(r, e, depth)
-          : is_sequence                 ? sequence(r, depth)
-          : e->type == YAML_ALIAS_EVENT ? follow(r, e)
-                                        : scalar(r, e);
+    if (is_mapping)
+        out = mapping(r, e, depth);
+    else if (is_sequence)
+        out = sequence(r, depth);
+    else if (e->type == YAML_ALIAS_EVENT)
+        out = follow(r, e);
+    else
+        out = scalar(r, e);
     if (out && r->values > r->values_most) {
         json_decref(out);
         return refuse(

@@ -40,9 +40,11 @@ static int open_regular(const struct tw_folder *d, const char *path, const char 
     int fd = openat(d->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return twin_error_system(err, "%s", name);
-    int rc = fstat(fd, &st) != 0    ? twin_error_system(err, "%s", name)
-             : !S_ISREG(st.st_mode) ? twin_error_set(err, TWIN_EIO, "%s: expected a file", name)
-                                    : 0;
+    int rc = 0;
+    if (fstat(fd, &st) != 0)
+        rc = twin_error_system(err, "%s", name);
+    else if (!S_ISREG(st.st_mode))
+        rc = twin_error_set(err, TWIN_EIO, "%s: expected a file", name);
     if (rc) {
         close(fd);
         return rc;
@@ -63,9 +65,9 @@ static int open_file(const struct tw_folder *d, const char *path, bool values,
     struct twin_error why = TWIN_ERROR_INIT; /* that a file is none of tensors is no error here */
     int rc = s.fd < 0 ? s.fd : tw_tensors_open_source(&s, values, out, &why);
     tw_free(name);
-    return s.fd < 0 || rc == 0       ? rc
-           : rc == TWIN_EUNSUPPORTED ? 1
-                                     : twin_error_set(err, rc, "%s", why.message);
+    if (s.fd < 0 || rc == 0)
+        return rc;
+    return rc == TWIN_EUNSUPPORTED ? 1 : twin_error_set(err, rc, "%s", why.message);
 }
 
 /* ---- indexes */

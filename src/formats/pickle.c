@@ -110,12 +110,18 @@ static int push(struct machine *m, struct tw_node *n)
     return 0;
 }
 
+/* What went wrong when there is no node. */
+static int no_node(const struct machine *m)
+{
+    return m->err ? m->err->code : TWIN_ENOMEM;
+}
+
 static int push_new(struct machine *m, enum tw_node_kind kind, struct tw_node **out)
 {
     struct tw_node *n = node(m, kind);
     if (out)
         *out = n;
-    return n ? push(m, n) : m->err ? m->err->code : TWIN_ENOMEM;
+    return n ? push(m, n) : no_node(m);
 }
 
 /* The value on top, taken off; NULL when there is none, or a mark. */
@@ -203,7 +209,7 @@ static int take_last(struct machine *m, size_t n)
 static int gather(struct machine *m, enum tw_node_kind kind, size_t from, size_t keep)
 {
     struct tw_node *c = node(m, kind);
-    int rc = c ? 0 : m->err ? m->err->code : TWIN_ENOMEM;
+    int rc = c ? 0 : no_node(m);
     for (size_t i = from; rc == 0 && i < m->depth; i++)
         rc = m->stack[i] ? add(m, c, m->stack[i]) : fail(m, "a mark where a value should be");
     if (rc == 0 && kind == TW_DICT && c->count % 2)
@@ -244,7 +250,9 @@ static int push_text(struct machine *m, enum tw_node_kind kind, unsigned width)
     struct tw_node *n;
     if (!p)
         return TWIN_EFORMAT;
-    uint64_t length = width == 1 ? p[0] : width == 4 ? tw_le32(p) : tw_le64(p);
+    uint64_t length = p[0];
+    if (width != 1)
+        length = width == 4 ? tw_le32(p) : tw_le64(p);
     if (length > UINT32_MAX || !(p = take(m, length)))
         return fail(m, "a text that is too long");
     int rc = push_new(m, kind, &n);
@@ -263,8 +271,10 @@ static int push_number(struct machine *m, unsigned width)
     if (!p)
         return TWIN_EFORMAT;
     int rc = push_new(m, TW_INT, &n);
-    if (rc == 0)
-        n->number = width == 1 ? p[0] : width == 2 ? (int64_t)tw_le16(p) : (int32_t)tw_le32(p);
+    if (rc == 0 && width == 1)
+        n->number = p[0];
+    else if (rc == 0)
+        n->number = width == 2 ? (int64_t)tw_le16(p) : (int32_t)tw_le32(p);
     return rc;
 }
 

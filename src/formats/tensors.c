@@ -337,22 +337,29 @@ static int list_zip(struct twin_tensors *f, struct twin_error *err)
     return rc;
 }
 
+/* What a file that is none of tensors seems to be, by its first n bytes. */
+static const char *seems(const unsigned char *b, size_t n)
+{
+    if (n == 0)
+        return "an empty file";
+    if (n >= 4 && memcmp(b, "\x89HDF", 4) == 0)
+        return "HDF5";
+    if (n >= 2 && memcmp(b, "\x1f\x8b", 2) == 0)
+        return "gzip: unpack it first";
+    if (n >= 2 && b[0] == 0x80 && b[1] <= 5)
+        return "a Python pickle, which is a program; save with numpy.save, torch.save or "
+               "safetensors";
+    if (n >= 4 && memcmp(b, "TWV1", 4) == 0)
+        return "recorded values of a transplant, which twinrun alone reads";
+    return n >= 2 && b[0] == '#' && b[1] == '!' ? "a script" : "something else";
+}
+
 static int unknown(const struct tw_source *s, const unsigned char *b, size_t n,
                    struct twin_error *err)
 {
-    const char *found =
-        n == 0                                    ? "an empty file"
-        : n >= 4 && memcmp(b, "\x89HDF", 4) == 0  ? "HDF5"
-        : n >= 2 && memcmp(b, "\x1f\x8b", 2) == 0 ? "gzip: unpack it first"
-        : n >= 2 && b[0] == 0x80 && b[1] <= 5
-            ? "a Python pickle, which is a program; save with numpy.save, torch.save or safetensors"
-        : n >= 4 && memcmp(b, "TWV1", 4) == 0
-            ? "recorded values of a transplant, which twinrun alone reads"
-        : n >= 2 && b[0] == '#' && b[1] == '!' ? "a script"
-                                               : "something else";
     return twin_error_set(err, TWIN_EUNSUPPORTED,
                           "%s: expected .npy, .npz, .safetensors or a PyTorch checkpoint, found %s",
-                          s->name, found);
+                          s->name, seems(b, n));
 }
 
 static int list(struct twin_tensors *f, struct twin_error *err)

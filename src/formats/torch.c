@@ -291,12 +291,14 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     else
         tw_buf_printf(&w->path, format, i);
     w->names += w->path.len - length;
-    int rc = w->path.failed == TWIN_ELIMIT || w->names > MAX_NAMES
-                 ? twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long",
-                                  tw_tensors_source(w->file)->name)
-             : w->path.failed ? no_memory(w)
-             : leaf           ? add_leaf(w, n)
-                              : visit(w, n, depth);
+    int rc;
+    if (w->path.failed == TWIN_ELIMIT || w->names > MAX_NAMES)
+        rc = twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long",
+                            tw_tensors_source(w->file)->name);
+    else if (w->path.failed)
+        rc = no_memory(w);
+    else
+        rc = leaf ? add_leaf(w, n) : visit(w, n, depth);
     w->path.len = length;
     w->path.data[length] = '\0';
     return rc;

@@ -32,7 +32,8 @@ static bool reads_back(const struct decimal *d, double v)
 /* The next decimal of as many digits, upwards or downwards. */
 static void step(struct decimal *d, int by)
 {
-    const char over = by > 0 ? '9' : '0', under = by > 0 ? '0' : '9';
+    const char over = by > 0 ? '9' : '0';
+    const char under = by > 0 ? '0' : '9';
     int i = d->count - 1;
     while (i >= 0 && d->digit[i] == over)
         d->digit[i--] = under;

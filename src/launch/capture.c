@@ -192,7 +192,9 @@ bool tw_in_path(const char *program)
 
 char *tw_find_python(const char *given)
 {
-    return tw_strdup(given ? given : tw_in_path("python3") ? "python3" : "python");
+    if (given)
+        return tw_strdup(given);
+    return tw_strdup(tw_in_path("python3") ? "python3" : "python");
 }
 
 struct tw_python_packages tw_python_packages(const char *python)

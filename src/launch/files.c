@@ -178,9 +178,10 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
         w.s->dir = tw_strdup(dir);
         w.s->taken_ns = tw_realtime_ns();
         root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = !w.s->dir  ? no_memory(err)
-             : root < 0 ? twin_error_system(err, "cannot list the working folder %s", dir)
-                        : 0;
+        if (!w.s->dir)
+            rc = no_memory(err);
+        else if (root < 0)
+            rc = twin_error_system(err, "cannot list the working folder %s", dir);
     }
     if (rc == 0 && fstat(root, &st) == 0) {
         char *cache = tw_cache_folder();
@@ -495,7 +496,9 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
                         .watcher = watcher,
                         .chunk = tw_malloc(ROOM),
                         .root = open(before->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-    int rc = after && l.chunk ? 0 : err && err->code ? err->code : no_memory(err);
+    int rc = 0;
+    if (!after || !l.chunk)
+        rc = err && err->code ? err->code : no_memory(err);
     for (size_t i = 0; rc == 0 && i < after->count; i++) {
         const struct file_entry *e = &after->entries[i];
         struct twin_run_file f = {.bytes = e->bytes};

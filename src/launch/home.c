@@ -111,9 +111,11 @@ int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_err
     if (!runs)
         return err && err->code ? err->code : no_memory(err);
     DIR *d = opendir(runs);
-    int rc = d                 ? collect(d, runs, &list, &n, err)
-             : errno == ENOENT ? 0
-                               : twin_error_system(err, "cannot list %s", runs);
+    int rc = 0;
+    if (d)
+        rc = collect(d, runs, &list, &n, err);
+    else if (errno != ENOENT)
+        rc = twin_error_system(err, "cannot list %s", runs);
     if (d)
         closedir(d);
     if (n > 1)

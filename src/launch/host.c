@@ -158,8 +158,10 @@ static bool throttled(const char *lines, uint64_t *ns)
         controllers++;
         bool cpu = strcmp(controllers, "cpu") == 0 || strncmp(controllers, "cpu,", 4) == 0 ||
                    strstr(controllers, ",cpu") != NULL;
-        for (int i = 0; i < 2 && !any && (cpu || !*controllers); i++)
-            any = throttled_along(cpu ? v1[i] : v2[i], strcmp(path, "/") == 0 ? "" : path, ns);
+        for (int i = 0; i < 2 && !any && (cpu || !*controllers); i++) {
+            const char *top = cpu ? v1[i] : v2[i];
+            any = throttled_along(top, strcmp(path, "/") == 0 ? "" : path, ns);
+        }
     }
     return any;
 }

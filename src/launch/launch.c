@@ -118,7 +118,10 @@ static int make_run_folder(struct launch *l)
     static const char *const below[] = {"ranks", "worlds", "telemetry"};
     for (size_t i = 0; rc == 0 && i < sizeof below / sizeof below[0]; i++) {
         char *path = tw_path_join(run->dir, below[i]);
-        rc = !path ? no_memory(l->err) : mkdir(path, 0777) != 0 ? refuse_home(l, path) : 0;
+        if (!path)
+            rc = no_memory(l->err);
+        else if (mkdir(path, 0777) != 0)
+            rc = refuse_home(l, path);
         tw_free(path);
     }
     if (rc == 0 && !(run->id = tw_strdup(id)))

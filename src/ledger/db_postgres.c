@@ -41,11 +41,10 @@ static int failed(struct postgres *p, const char *message, const char *state,
                           strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0);
     /* not ours, or damaged */
     bool tables = state && strncmp(state, "42", 2) == 0 && strcmp(state, "42501") != 0;
-    return twin_error_set(err,
-                          busy     ? TWIN_EBUSY
-                          : tables ? TWIN_EFORMAT
-                                   : TWIN_EIO,
-                          "%s: %s", p->db.name, text);
+    int code = tables ? TWIN_EFORMAT : TWIN_EIO;
+    if (busy)
+        code = TWIN_EBUSY;
+    return twin_error_set(err, code, "%s: %s", p->db.name, text);
 }
 
 static void close_postgres(struct tw_db *db)
@@ -64,7 +63,10 @@ static struct tw_db_value cell(const PGresult *r, int row, int column)
         return v;
     v.s = PQgetvalue(r, row, column);
     Oid type = PQftype(r, column);
-    v.type = type == INT8 || type == INT4 ? TW_DB_INT : type == FLOAT8 ? TW_DB_REAL : TW_DB_TEXT;
+    if (type == INT8 || type == INT4)
+        v.type = TW_DB_INT;
+    else
+        v.type = type == FLOAT8 ? TW_DB_REAL : TW_DB_TEXT;
     v.i = v.type == TW_DB_INT ? strtoll(v.s, NULL, 10) : 0;
     v.d = v.type == TW_DB_TEXT ? 0 : strtod(v.s, NULL);
     return v;
@@ -82,9 +84,10 @@ static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_va
             snprintf(number[i], sizeof number[i], "%lld", (long long)arg[i].i);
         else if (arg[i].type == TW_DB_REAL)
             snprintf(number[i], sizeof number[i], "%.17g", arg[i].d);
-        text[i] = arg[i].type == TW_DB_NULL   ? NULL
-                  : arg[i].type == TW_DB_TEXT ? arg[i].s
-                                              : number[i];
+        if (arg[i].type == TW_DB_NULL)
+            text[i] = NULL;
+        else
+            text[i] = arg[i].type == TW_DB_TEXT ? arg[i].s : number[i];
     }
     PGresult *r = PQexecParams(p->c, sql, (int)n, NULL, text, NULL, NULL, 0);
     ExecStatusType status = PQresultStatus(r);

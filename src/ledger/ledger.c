@@ -29,7 +29,8 @@ int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out
 {
     const char *given = getenv("TWINRUN_LEDGER");
     struct twin_ledger *l = tw_calloc(1, sizeof *l);
-    url = url ? url : given && *given ? given : NULL;
+    if (!url && given && *given)
+        url = given;
     *out = NULL;
     if (!l)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
@@ -429,7 +430,9 @@ int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const cha
                             twin_ledger_comparison_fn *each, void *user, struct twin_error *err)
 {
     struct comparison_walk w = {.each = each, .user = user};
-    struct tw_db_value v[] = {TW_TEXT(run_id ? run_id : ""), TW_TEXT(command ? command : "")};
+    const char *of_run = run_id ? run_id : "";
+    const char *of_command = command ? command : "";
+    struct tw_db_value v[] = {TW_TEXT(of_run), TW_TEXT(of_command)};
     int rc = l->db->ops->run(
         l->db,
         "SELECT x.id, x.time_ns, x.verb, x.command, x.outcome, x.first, x.first_step, x.cause, "

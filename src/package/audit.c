@@ -73,10 +73,11 @@ static void look_code(struct audit *a, const json_t *in, json_t *out)
         const char *path = tw_pk_text(item, "path");
         const char *bundle = tw_pk_text(item, "bundle");
         const char *diff = tw_pk_text(item, "difference");
-        if (!bundle || !part_there(a, bundle))
-            tw_pk_missing(
-                &a->failed, out, "the bundle of %s%s%s", path && *path ? path : "the repository",
-                bundle ? ": not there: data/" : ": none was packed", bundle ? bundle : "");
+        const char *name = path && *path ? path : "the repository";
+        if (!bundle)
+            tw_pk_missing(&a->failed, out, "the bundle of %s: none was packed", name);
+        else if (!part_there(a, bundle))
+            tw_pk_missing(&a->failed, out, "the bundle of %s: not there: data/%s", name, bundle);
         if (diff && !part_there(a, diff))
             tw_pk_missing(&a->failed, out, "the changes to the commit: not there: data/%s", diff);
     }
@@ -181,6 +182,15 @@ static void look_seeds(struct audit *a, const json_t *in, json_t *out)
         tw_pk_missing(&a->failed, out, "no seed and no state of a random generator");
 }
 
+static const char *change_words(enum twin_bag_change change)
+{
+    if (change == TWIN_BAG_MISSING)
+        return "missing: a manifest lists it";
+    if (change == TWIN_BAG_CHANGED)
+        return "changed since it was packed";
+    return twin_bag_change_name(change);
+}
+
 /* Files of the area that are not as the manifests say. */
 static void look_findings(struct audit *a, const char *name, json_t *out)
 {
@@ -188,10 +198,7 @@ static void look_findings(struct audit *a, const char *name, json_t *out)
     for (size_t i = 0; prefix && i < a->verdict->findings; i++) {
         const struct twin_bag_finding *f = &a->verdict->finding[i];
         if (tw_starts(f->path, prefix))
-            tw_pk_missing(&a->failed, out, "%s: %s", f->path,
-                          f->change == TWIN_BAG_MISSING   ? "missing: a manifest lists it"
-                          : f->change == TWIN_BAG_CHANGED ? "changed since it was packed"
-                                                          : twin_bag_change_name(f->change));
+            tw_pk_missing(&a->failed, out, "%s: %s", f->path, change_words(f->change));
     }
     a->failed |= !prefix;
     tw_free(prefix);

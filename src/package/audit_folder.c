@@ -7,6 +7,7 @@
 #include "pack.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -203,9 +204,8 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
         keep(f->data_example, sizeof f->data_example, path);
     }
     bool readme = strncasecmp(name, "readme", 6) == 0;
-    char *text = (is_source || is_config) && !*f->seed ? text_of(dir, name, &n)
-                 : readme                              ? text_of(dir, name, &n)
-                                                       : NULL;
+    bool seed_wanted = (is_source || is_config) && !*f->seed;
+    char *text = seed_wanted || readme ? text_of(dir, name, &n) : NULL;
     if (text && !readme)
         seeds(f, text, path);
     if (text && readme && !*f->command)
@@ -366,9 +366,10 @@ static void judge_environment(struct found *f, json_t *o)
 
 static void judge_configuration(struct found *f, json_t *o)
 {
+    const char *such_as = *f->config ? ", such as " : "";
+    const char *command = *f->command ? "; command: " : "";
     tw_pk_holds(&f->failed, o, "%zu configuration file%s%s%s%s%s", f->configs,
-                f->configs == 1 ? "" : "s", *f->config ? ", such as " : "", f->config,
-                *f->command ? "; command: " : "", f->command);
+                tw_plural_s(f->configs), such_as, f->config, command, f->command);
     if (!*f->command)
         tw_pk_missing(&f->failed, o, "the command: no line in a README that looks like one");
 }
@@ -388,9 +389,11 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
     *out = (struct twin_packed){0};
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int fd = root < 0 ? -1 : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = fd < 0 ? twin_error_system(err, "cannot read %s", dir)
-             : f    ? 0
-                    : twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
+    int rc = 0;
+    if (fd < 0)
+        rc = twin_error_system(err, "cannot read %s", dir);
+    else if (!f)
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
     if (rc == 0) {
         find_commit(f, root);
         walk(f, fd, "", 0);

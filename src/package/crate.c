@@ -33,10 +33,11 @@ static json_t *ref(const char *id)
 
 static const char *media_type(const char *path)
 {
-    return tw_ends(path, ".json") ? "application/json"
-           : tw_ends(path, ".txt") || tw_ends(path, ".diff") || tw_ends(path, ".snapshot")
-               ? "text/plain"
-               : "application/octet-stream";
+    if (tw_ends(path, ".json"))
+        return "application/json";
+    if (tw_ends(path, ".txt") || tw_ends(path, ".diff") || tw_ends(path, ".snapshot"))
+        return "text/plain";
+    return "application/octet-stream";
 }
 
 /* An address in the crate: relative to data/, spaces and such escaped. */
@@ -164,8 +165,9 @@ char *tw_crate_readme(const struct tw_pack *p, const char *name)
                   "again and to see whether the same comes out, bit for bit.\n",
                   begin, command ? command : "?");
     tw_buf_puts(&b, "You need twinrun, git");
-    tw_buf_printf(&b, "%s%s%s.\n\n", python ? " and Python " : "", python ? python : "",
-                  by_address ? " and curl" : "");
+    if (python)
+        tw_buf_printf(&b, " and Python %s", python);
+    tw_buf_printf(&b, "%s.\n\n", by_address ? " and curl" : "");
     tw_buf_puts(&b, "## Two commands\nIn this folder:\n\n    twinrun verify .\n");
     tw_buf_printf(&b, "    twinrun replay .%s%s\n\n", python ? " --environment build" : "",
                   by_address ? " --fetch" : "");

@@ -79,14 +79,20 @@ static void find_places(struct tw_pack *p)
     const char *script = tw_pk_real_path(TW_PK_AT(p->provenance, "programs", "entry"));
     script = script ? script : own_program(p->provenance);
     p->from = tw_pk_real("/", from ? from : p->run->cwd);
-    p->top = top ? tw_pk_real("/", top) : p->from ? tw_strdup(p->from) : NULL;
+    if (top)
+        p->top = tw_pk_real("/", top);
+    else
+        p->top = p->from ? tw_strdup(p->from) : NULL;
     if (!top && p->top && script && script[0] == '/' && !tw_pk_below(script, p->top)) {
         char *dir = tw_strndup(script, (size_t)(strrchr(script, '/') - script));
         tw_free(p->top);
         p->top = dir;
     }
     const char *below = p->from && p->top ? tw_pk_below(p->from, p->top) : NULL;
-    p->folder = below ? tw_strdup(below) : !top ? tw_strdup("") : NULL;
+    if (below)
+        p->folder = tw_strdup(below);
+    else
+        p->folder = top ? NULL : tw_strdup("");
 }
 
 static const struct twin_run_file *changed_file(const struct tw_pack *p, const char *real)
@@ -143,7 +149,9 @@ static int collect(struct tw_pack *p, struct twin_error *err)
         say(p, twin_area_name(order[i].area));
         rc = order[i].pack(p, err);
     }
-    return rc ? rc : p->failed ? no_memory(err) : 0;
+    if (rc == 0 && p->failed)
+        rc = no_memory(err);
+    return rc;
 }
 
 static int put_json(struct tw_pack *p, const char *path, const json_t *value,
@@ -320,7 +328,8 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
     rc = rc ? rc : tw_pack_expected(&p, err);
     rc = rc ? rc : put_areas(&p, err);
     rc = rc ? rc : put_study(&p, err);
-    rc = rc ? rc : p.failed ? no_memory(err) : put_whole(&p, err);
+    if (rc == 0)
+        rc = p.failed ? no_memory(err) : put_whole(&p, err);
     rc = rc ? rc : finish(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
     if (rc == 0 && rename(p.w.dir, final) != 0)
         rc = twin_error_system(err, "cannot rename %s to %s", p.w.dir, final);

@@ -34,6 +34,13 @@ static char *objects_of(const char *dir)
     return real;
 }
 
+static const char *why_git_failed(const struct tw_ask *a)
+{
+    if (a->missing)
+        return "git is not installed";
+    return a->late ? "git took too long" : a->complaint;
+}
+
 static bool make_bundle(const char *scratch, const char *objects, const char *commit,
                         const char *to, char why[300])
 {
@@ -66,10 +73,7 @@ static bool make_bundle(const char *scratch, const char *objects, const char *co
         a.out = NULL;
     }
     if (!ok && alternates && line)
-        snprintf(why, 300, "%s",
-                 a.missing ? "git is not installed"
-                 : a.late  ? "git took too long"
-                           : a.complaint);
+        snprintf(why, 300, "%s", why_git_failed(&a));
     tw_free(alternates);
     tw_free(line);
     return ok;
@@ -193,7 +197,9 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
     tw_pk_add(&p->failed, list, entry);
     json_array_foreach (json_object_get(code, "submodules"), i, sub) {
         const char *below = tw_pk_text(sub, "path");
-        char *full = below ? *path ? tw_printf("%s/%s", path, below) : tw_strdup(below) : NULL;
+        char *full = NULL;
+        if (below)
+            full = *path ? tw_printf("%s/%s", path, below) : tw_strdup(below);
         if (rc == 0 && full && tw_path_ok(full) && json_object_get(sub, "commit"))
             rc = put_repository(p, area, sub, full, err);
         else if (rc == 0 && full)
@@ -202,6 +208,12 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
     }
     tw_free(dir);
     return rc;
+}
+
+static void left_untracked(struct tw_pack *p, json_t *area, const char *path, const char *why)
+{
+    tw_pk_missing(&p->failed, area, "%s: untracked, %s; name it with --code, or have git ignore it",
+                  path, why);
 }
 
 static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
@@ -221,10 +233,10 @@ static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
             tw_pk_missing(&p->failed, area, "an untracked file whose name is no text");
         else if (ours)
             ;
-        else if (!sha256 || bytes > (json_int_t)TW_SMALL_FILE)
-            tw_pk_missing(&p->failed, area,
-                          "%s: untracked, %s; name it with --code, or have git ignore it", path,
-                          !sha256 ? why ? why : "not hashed" : "larger than 16 MiB");
+        else if (!sha256)
+            left_untracked(p, area, path, why ? why : "not hashed");
+        else if (bytes > (json_int_t)TW_SMALL_FILE)
+            left_untracked(p, area, path, "larger than 16 MiB");
         else
             rc = tw_pack_file(p, area, path, sha256, "untracked", err);
         tw_free(real);
@@ -255,7 +267,8 @@ static void describe(struct tw_pack *p, json_t *area, const json_t *code)
     if (modules > 1)
         snprintf(more + n, sizeof more - (size_t)n, ", %zu submodule%s", modules - 1,
                  modules == 2 ? "" : "s");
-    tw_pk_holds(&p->failed, area, "commit %.12s%s%s%s", commit ? commit : "?", origin ? " of " : "",
+    const char *of = origin ? " of " : "";
+    tw_pk_holds(&p->failed, area, "commit %.12s%s%s%s", commit ? commit : "?", of,
                 origin ? origin : "", more);
 }
 

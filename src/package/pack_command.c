@@ -4,6 +4,7 @@
 #include "pack.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -40,9 +41,11 @@ static json_t *part_for(struct tw_pack *p, const char *path)
     char *real = tw_pk_real("/", path);
     const struct tw_pack_datum *d = real ? tw_pack_datum_of(p, real) : NULL;
     const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
-    json_t *v = d ? json_pack("{s:s, s:s}", "data", d->name, "path", tw_pk_below(real, d->folder))
-                : below ? json_pack("{s:s}", "code", below)
-                        : NULL;
+    json_t *v = NULL;
+    if (d)
+        v = json_pack("{s:s, s:s}", "data", d->name, "path", tw_pk_below(real, d->folder));
+    else if (below)
+        v = json_pack("{s:s}", "code", below);
     json_array_foreach (json_object_get(p->area[TWIN_AREA_CONFIGURATION], "files"), i, file)
         if (!v && real && strcmp(tw_pk_text(file, "real"), real) == 0)
             v = json_pack("{s:s}", "config", tw_pk_text(file, "file"));
@@ -62,6 +65,15 @@ json_t *tw_pack_word(struct tw_pack *p, const char *word)
     return json_string(word);
 }
 
+/* The absolute path that an argument is, or that stands behind its sign: --out=/tmp/x. */
+static const char *absolute_path_in(const char *word)
+{
+    const char *sign = strchr(word, '=');
+    if (word[0] == '/')
+        return word;
+    return sign && sign[1] == '/' ? sign + 1 : NULL;
+}
+
 static void put_argv(struct tw_pack *p, json_t *area)
 {
     json_t *list = json_array();
@@ -77,8 +89,7 @@ static void put_argv(struct tw_pack *p, json_t *area)
                           "secret; pass secrets in variables",
                           i);
         tw_pk_add(&p->failed, list, v ? v : json_string("?"));
-        const char *sign = strchr(word, '=');
-        const char *path = word[0] == '/' ? word : sign && sign[1] == '/' ? sign + 1 : NULL;
+        const char *path = absolute_path_in(word);
         struct stat st;
         if (v && json_is_string(v) && path && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
             !tw_pack_is_result(p, path))
@@ -228,10 +239,11 @@ int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
     json_t *set = variables(p, area, false);
     const char *canonical = tw_pk_text(digest, "canonical");
     size_t n = json_array_size(json_object_get(area, "files")), vars = json_object_size(set);
+    const char *digest_word = canonical ? ", digest " : "";
     tw_pk_holds(&p->failed, area,
                 "%zu argument%s, %zu variable%s, %zu file%s besides the code's%s%.12s",
-                p->run->argc, p->run->argc == 1 ? "" : "s", vars, vars == 1 ? "" : "s", n,
-                n == 1 ? "" : "s", canonical ? ", digest " : "", canonical ? canonical : "");
+                p->run->argc, tw_plural_s(p->run->argc), vars, tw_plural_s(vars), n, tw_plural_s(n),
+                digest_word, tw_text_or(canonical, ""));
     tw_pk_put(&p->failed, area, "variables", set);
     tw_pk_put(&p->failed, area, "folder", json_string(p->folder ? p->folder : ""));
     if (canonical)
@@ -410,7 +422,7 @@ int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
     tw_pk_put(&p->failed, area, "variables", set);
     tw_pk_holds(&p->failed, area,
                 "%s; generators' states recorded on %zu of %zu rank%s; %zu variable%s", first, seen,
-                ranks, ranks == 1 ? "" : "s", vars, vars == 1 ? "" : "s");
+                ranks, tw_plural_s(ranks), vars, tw_plural_s(vars));
     if (!said && (seen == 0 || seen < ranks))
         tw_pk_missing(&p->failed, area,
                       "no seed is stated in the command or its configuration, and the states of "

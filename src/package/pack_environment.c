@@ -8,6 +8,7 @@
 #include "provenance.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "json_load.h"
 
 #include <ctype.h>
@@ -19,7 +20,8 @@
 
 static bool is_python(const char *path)
 {
-    const char *slash = path ? strrchr(path, '/') : NULL, *base = slash ? slash + 1 : path;
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    const char *base = slash ? slash + 1 : path;
     return base && (strcmp(base, "python") == 0 ||
                     (tw_starts(base, "python") && isdigit((unsigned char)base[6])) ||
                     tw_starts(base, "pypy"));
@@ -277,11 +279,11 @@ int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
     look_for_gaps(p, area, python, version);
     if (version)
         tw_pk_holds(&p->failed, area, "Python %s, %zu package%s, %s, %s", version, packages,
-                    packages == 1 ? "" : "s", system ? system : "?", cpu ? cpu : "?");
+                    tw_plural_s(packages), tw_text_or(system, "?"), tw_text_or(cpu, "?"));
     else
         tw_pk_holds(&p->failed, area, "%zu libraries, %s, %s",
                     json_array_size(TW_PK_AT(p->provenance, "libraries", "files")),
-                    system ? system : "?", cpu ? cpu : "?");
+                    tw_text_or(system, "?"), tw_text_or(cpu, "?"));
     tw_free(version);
     return rc;
 }

@@ -154,10 +154,11 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
     for (size_t i = 0; i < sizeof files / sizeof files[0] && rc == 0; i++) {
         char *from = tw_path_join(p->run->dir, files[i].name);
         char *place = tw_printf("data/expected/%s", files[i].name);
-        rc = files[i].optional && from && access(from, F_OK) != 0 ? 0
-             : from && place
-                 ? put(p, from, place, err)
-                 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+        bool absent = files[i].optional && from && access(from, F_OK) != 0;
+        if (!absent && from && place)
+            rc = put(p, from, place, err);
+        else if (!absent)
+            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
         tw_free(from);
         tw_free(place);
     }

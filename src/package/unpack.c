@@ -290,9 +290,10 @@ static int put_environ(struct tw_unpack *u, struct twin_error *err)
     rc = rc ? rc : put_variables(u, u->seeds, "seeds/seeds.json", &n, err);
     if (rc == 0 && u->python && strchr(u->python, '/')) {
         const char *path = getenv("PATH");
+        const char *colon = path ? ":" : "";
         rc = add_variable(u, &n,
                           tw_printf("PATH=%.*s%s%s", (int)(strrchr(u->python, '/') - u->python),
-                                    u->python, path ? ":" : "", path ? path : ""),
+                                    u->python, colon, path ? path : ""),
                           err);
         if (rc == 0 && u->o->build)
             rc = add_variable(u, &n, tw_printf("VIRTUAL_ENV=%s/venv", u->into), err);
@@ -355,7 +356,8 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
                  ? twin_error_set(err, TWIN_EFORMAT, "%s is not what its manifests say", dir)
                  : load(&u, dir, err);
     out->differences = json_array();
-    rc = rc ? rc : out->differences ? open_into(&u, err) : no_memory(err);
+    if (rc == 0)
+        rc = out->differences ? open_into(&u, err) : no_memory(err);
     rc = rc ? rc : tw_unpack_code(&u, err);
     rc = rc ? rc : tw_unpack_data(&u, err);
     rc = rc ? rc : tw_unpack_environment(&u, err);

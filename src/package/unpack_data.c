@@ -5,6 +5,7 @@
 #include "provenance.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,9 +51,9 @@ static int add_difference(void *user, const struct twin_snapshot_difference *d)
     struct differences *x = user;
     if (d->change == TWIN_SNAPSHOT_MODE)
         return 0;
+    const struct twin_snapshot_entry *entry = d->is ? d->is : d->was;
     if (x->count++ < 3)
-        tw_buf_printf(&x->text, "%s%s %s", x->count > 1 ? ", " : "", (d->is ? d->is : d->was)->path,
-                      words[d->change]);
+        tw_buf_printf(&x->text, "%s%s %s", x->count > 1 ? ", " : "", entry->path, words[d->change]);
     return 0;
 }
 
@@ -69,7 +70,7 @@ static int hold_against(const struct twin_snapshot *was, const char *folder, str
         rc = twin_error_set(
             err, TWIN_EIO,
             "%s does not hold the data of the package (%zu difference%s: %s): nothing was run",
-            folder, d.count, d.count == 1 ? "" : "s", text ? text : "?");
+            folder, d.count, tw_plural_s(d.count), text ? text : "?");
         tw_free(text);
     }
     tw_buf_free(&d.text);
@@ -128,11 +129,13 @@ static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir
     struct tw_ask a = {.argv = argv, .dir = "/", .limit_s = 24 * 3600, .cap = 65536};
     tw_unpack_say(u, f->url);
     bool ok = tw_ask(&a);
-    int rc = ok          ? 0
-             : a.missing ? twin_error_set(err, TWIN_EUNSUPPORTED,
-                                          "curl is not installed: it is needed to fetch the data")
-                         : twin_error_set(err, TWIN_EIO, "%s: %s", f->url,
-                                          *a.complaint ? a.complaint : "curl could not fetch it");
+    int rc = 0;
+    if (!ok && a.missing)
+        rc = twin_error_set(err, TWIN_EUNSUPPORTED,
+                            "curl is not installed: it is needed to fetch the data");
+    else if (!ok)
+        rc = twin_error_set(err, TWIN_EIO, "%s: %s", f->url,
+                            *a.complaint ? a.complaint : "curl could not fetch it");
     tw_free(a.out);
     return rc;
 }

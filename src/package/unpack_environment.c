@@ -38,11 +38,20 @@ static char *in_path(const char *name)
 /* How well a version fits: 2 the same, 1 the same but for the last number, 0 another one. */
 static int fit(const char *want, const char *have)
 {
-    const char *dot = strchr(want, '.'), *second = dot ? strchr(dot + 1, '.') : NULL;
+    const char *dot = strchr(want, '.');
+    const char *second = dot ? strchr(dot + 1, '.') : NULL;
     size_t n = second ? (size_t)(second - want) : strlen(want);
-    return strcmp(want, have) == 0                                       ? 2
-           : strncmp(want, have, n) == 0 && (have[n] == '.' || !have[n]) ? 1
-                                                                         : 0;
+    if (strcmp(want, have) == 0)
+        return 2;
+    return strncmp(want, have, n) == 0 && (have[n] == '.' || !have[n]) ? 1 : 0;
+}
+
+/* Where the interpreter is that --python named; without it, the one of PATH with this name. */
+static char *python_path(const char *chosen, const char *name)
+{
+    if (!chosen)
+        return in_path(name);
+    return strchr(chosen, '/') ? tw_path_absolute(chosen, NULL) : in_path(chosen);
 }
 
 /* The one of PATH that fits best, or the one that --python named. *have: its version. */
@@ -55,9 +64,7 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
     snprintf(minor, sizeof minor, "python%d.%d", digits[0], digits[1]);
     const char *const names[] = {"python", "python3", minor};
     for (size_t i = 0; i < (u->o->python ? 1 : 3); i++) {
-        char *path = !u->o->python               ? in_path(names[i])
-                     : strchr(u->o->python, '/') ? tw_path_absolute(u->o->python, NULL)
-                                                 : in_path(u->o->python);
+        char *path = python_path(u->o->python, names[i]);
         char *version = path ? tw_pk_python_version(path) : NULL;
         int f = version ? fit(want, version) : -1;
         if (f > best) {
@@ -219,15 +226,20 @@ static bool option_ok(const char *option)
     return false;
 }
 
+static const char *why_it_failed(const struct tw_ask *a)
+{
+    if (a->late)
+        return "not done after an hour";
+    return *a->complaint ? a->complaint : "failed";
+}
+
 static int ask(struct tw_unpack *u, const char *const *argv, const char *what,
                struct twin_error *err)
 {
     struct tw_ask a = {.argv = argv, .dir = u->code, .limit_s = 3600, .cap = (size_t)64 << 20};
-    int rc = tw_ask(&a) ? 0
-                        : twin_error_set(err, TWIN_EIO, "%s: %s", what,
-                                         a.late         ? "not done after an hour"
-                                         : *a.complaint ? a.complaint
-                                                        : "failed");
+    int rc = 0;
+    if (!tw_ask(&a))
+        rc = twin_error_set(err, TWIN_EIO, "%s: %s", what, why_it_failed(&a));
     tw_free(a.out);
     return rc;
 }
@@ -280,9 +292,9 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
     }
     json_array_foreach (json_object_get(u->environment, "local"), i, local) {
         const char *path = tw_pk_text(local, "path");
-        char *full = path && (!*path || tw_path_ok(path))
-                         ? *path ? tw_path_join(u->code, path) : tw_strdup(u->code)
-                         : NULL;
+        char *full = NULL;
+        if (path && (!*path || tw_path_ok(path)))
+            full = *path ? tw_path_join(u->code, path) : tw_strdup(u->code);
         if (rc == 0)
             rc = full ? pip(u, (const char *const[]){"-e", full, NULL}, err)
                       : tw_unpack_bad(WHERE, "local packages inside the code", err);

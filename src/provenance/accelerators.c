@@ -108,6 +108,19 @@ static void gpu_place(void *lib, device d, json_t *o)
     tw_pv_put(o, "nvlinks_up", json_integer(up));
 }
 
+/* The nearest common ancestor of two GPUs, by NVML's number. */
+static const char *ancestor_word(int level)
+{
+    switch (level) {
+    case 0: return "board";
+    case 10: return "switch";
+    case 20: return "switches";
+    case 30: return "host bridge";
+    case 40: return "node";
+    default: return "system";
+    }
+}
+
 /* How two GPUs reach each other, by the nearest common ancestor. */
 static json_t *topology(void *lib, device *d, unsigned n)
 {
@@ -118,15 +131,12 @@ static json_t *topology(void *lib, device *d, unsigned n)
         json_t *row = json_array();
         for (unsigned k = 0; k < n; k++) {
             int level = 0;
-            const char *name = i == k                              ? "self"
-                               : ancestor(d[i], d[k], &level) != 0 ? "?"
-                               : level == 0                        ? "board"
-                               : level == 10                       ? "switch"
-                               : level == 20                       ? "switches"
-                               : level == 30                       ? "host bridge"
-                               : level == 40                       ? "node"
-                                                                   : "system";
-            tw_pv_add(row, json_string(name));
+            if (i == k)
+                tw_pv_add(row, json_string("self"));
+            else if (ancestor(d[i], d[k], &level) != 0)
+                tw_pv_add(row, json_string("?"));
+            else
+                tw_pv_add(row, json_string(ancestor_word(level)));
         }
         tw_pv_add(rows, row);
     }

@@ -125,10 +125,14 @@ static json_t *difference(struct tw_collector *c, const char *dir, const char *a
         tw_pv_put(o, "bytes", json_integer((json_int_t)a.bytes));
         without_secrets(a.out, a.bytes, &kept, withheld);
     } else {
-        tw_pv_put(o, "why",
-                  a.late   ? json_string("git gave no answer in time")
-                  : a.full ? json_string("larger than 64 MiB")
-                           : tw_pv_text(c, a.complaint));
+        json_t *why;
+        if (a.late)
+            why = json_string("git gave no answer in time");
+        else if (a.full)
+            why = json_string("larger than 64 MiB");
+        else
+            why = tw_pv_text(c, a.complaint);
+        tw_pv_put(o, "why", why);
     }
     if (ok && kept.len) {
         char *path = tw_path_join(c->run->dir, file);
@@ -156,10 +160,21 @@ static json_t *difference(struct tw_collector *c, const char *dir, const char *a
 
 /* ---- status */
 
-/* The path in a line of `status --porcelain=v2`: behind 8 fields ("1"), 9 ("2"), 10 ("u"). */
+/* How many fields stand before the path in a line of `status --porcelain=v2`; 0: it has none. */
+static int fields_before_path(char kind)
+{
+    switch (kind) {
+    case '1': return 8;
+    case '2': return 9;
+    case 'u': return 10;
+    default: return 0;
+    }
+}
+
+/* The path in a line of `status --porcelain=v2`; NULL: it has none. */
 static const char *path_in(const char *line)
 {
-    int fields = *line == '1' ? 8 : *line == '2' ? 9 : *line == 'u' ? 10 : 0;
+    int fields = fields_before_path(*line);
     const char *p = fields ? line : NULL;
     while (p && fields-- > 0)
         p = (p = strchr(p, ' ')) ? p + 1 : NULL;
@@ -251,13 +266,21 @@ static json_t *submodules(struct tw_collector *c, const char *top, int depth, si
     return list;
 }
 
+/* NULL: what git itself said is the reason. */
+static const char *refusal_word(const struct tw_ask *a)
+{
+    if (a->missing)
+        return "git is not installed";
+    if (a->late)
+        return "git gave no answer in time";
+    if (a->full)
+        return "git named too many files";
+    return strstr(a->complaint, "not a git repository") ? "not in a git repository" : NULL;
+}
+
 static void refuse(struct tw_collector *c, const struct tw_ask *a, json_t *o)
 {
-    const char *why = a->missing                                     ? "git is not installed"
-                      : a->late                                      ? "git gave no answer in time"
-                      : a->full                                      ? "git named too many files"
-                      : strstr(a->complaint, "not a git repository") ? "not in a git repository"
-                                                                     : NULL;
+    const char *why = refusal_word(a);
     tw_pv_put(o, "commit", json_null());
     tw_pv_put(o, "why", why ? json_string(why) : tw_pv_text(c, a->complaint));
 }

@@ -187,9 +187,9 @@ static json_t *config_file(struct tw_collector *c, const char *argument)
     struct twin_config x = {0};
     struct stat st;
     const char *sign = strchr(argument, '=');
-    const char *path = names_config(argument) && is_file(argument) ? argument
-                       : sign                                      ? sign + 1
-                                                                   : NULL;
+    const char *path = sign ? sign + 1 : NULL;
+    if (names_config(argument) && is_file(argument))
+        path = argument;
     path += path && *path == '@';
     if (!path || !names_config(path) || !is_file(path))
         return NULL;
@@ -204,10 +204,9 @@ static json_t *config_file(struct tw_collector *c, const char *argument)
         const char *why = NULL;
         if (tw_pv_sha256(path, 0, 0, hex, &bytes, &why) == 0)
             tw_pv_put(o, "raw", json_string(hex));
-        tw_pv_put(o, "why",
-                  tw_pv_text(c, why        ? why
-                                : err.code ? err.message
-                                           : "no canonical form is made of files over 4 MiB"));
+        if (!why)
+            why = err.code ? err.message : "no canonical form is made of files over 4 MiB";
+        tw_pv_put(o, "why", tw_pv_text(c, why));
         tw_pv_put(o, "bytes", json_integer((json_int_t)bytes));
     }
     return o;

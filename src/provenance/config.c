@@ -107,7 +107,8 @@ int twin_config_read(const char *path, enum twin_config_format format, struct tw
         value = tw_config_from_yaml(data, n, name, err);
     else
         value = tw_config_from_toml(data, n, name, err);
-    rc = rc ? rc : value ? finish(value, data, n, out, err) : err->code;
+    if (rc == 0)
+        rc = value ? finish(value, data, n, out, err) : err->code;
     tw_free(name);
     tw_free(data);
     return rc;
@@ -155,8 +156,10 @@ static void told(struct walk *w, const json_t *a, const json_t *b)
                 tw_buf_puts(&w->at, "") == 0;
     w->no_memory |= !fine;
     if (fine) {
+        const char *was = a ? x.data : NULL;
+        const char *is = b ? y.data : NULL;
         w->visits++;
-        w->end |= w->visit(w->user, w->at.data, a ? x.data : NULL, b ? y.data : NULL) != 0;
+        w->end |= w->visit(w->user, w->at.data, was, is) != 0;
     }
     tw_buf_free(&x);
     tw_buf_free(&y);
@@ -166,12 +169,14 @@ static void step_into(struct walk *w, const char *key, const json_t *a, const js
 {
     const size_t here = w->at.len;
     tw_buf_puts(&w->at, "/");
-    for (; *key; key++)
-        tw_buf_append(&w->at,
-                      *key == '~'   ? "~0"
-                      : *key == '/' ? "~1"
-                                    : key,
-                      *key == '~' || *key == '/' ? 2 : 1);
+    for (; *key; key++) {
+        if (*key == '~')
+            tw_buf_append(&w->at, "~0", 2);
+        else if (*key == '/')
+            tw_buf_append(&w->at, "~1", 2);
+        else
+            tw_buf_append(&w->at, key, 1);
+    }
     compare(w, a, b);
     w->at.len = here;
     if (w->at.data)

@@ -83,7 +83,11 @@ json_t *tw_config_from_argv(char *const *argv, struct twin_error *err)
             bool no = tw_starts(s, "--no-") && s[5] && !equals;
             char *name = no ? tw_printf("--%s", s + 5)
                             : tw_strndup(s, equals ? (size_t)(equals - s) : strlen(s));
-            json_t *value = no ? json_false() : equals ? text(equals + 1) : NULL;
+            json_t *value = NULL;
+            if (no)
+                value = json_false();
+            else if (equals)
+                value = text(equals + 1);
             if (!value && argv[i + 1] && !is_option(argv[i + 1]) && !setting(argv[i + 1]))
                 value = text(argv[++i]);
             rc = name ? add(options, name, strlen(name), value ? value : json_null()) : -1;

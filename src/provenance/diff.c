@@ -164,7 +164,8 @@ static void names(struct tw_differences *d, const json_t *a, const json_t *b, co
         char *t = tw_pv_shown(y);
         char *what = gathered ? tw_printf("%zu %s, among them %s", count[p], many, key)
                               : tw_strdup(key);
-        tw_difference(d, p, group, what ? what : key, s, t, gathered ? count[p] : 1);
+        const size_t times = gathered ? count[p] : 1;
+        tw_difference(d, p, group, what ? what : key, s, t, times);
         told[p] = gathered;
         tw_free(what);
         tw_free(s);
@@ -429,6 +430,11 @@ static void rows(struct tw_differences *d, const json_t *a, const json_t *b, con
         one(d, a, b, row[i].path, row[i].power, group, row[i].what);
 }
 
+static const char *text_or_fewer(const struct tw_buf *only)
+{
+    return only->len ? only->data : "fewer";
+}
+
 /* Instruction sets that only one of the processors has. */
 static void flags(struct tw_differences *d, const json_t *a, const json_t *b)
 {
@@ -450,9 +456,8 @@ static void flags(struct tw_differences *d, const json_t *a, const json_t *b)
             w += n + (w[n] == ' ');
         }
     if (only[0].len || only[1].len)
-        tw_difference(d, TWIN_POWER_HIGH, "processor", "instruction sets",
-                      only[0].len ? only[0].data : "fewer", only[1].len ? only[1].data : "fewer",
-                      1);
+        tw_difference(d, TWIN_POWER_HIGH, "processor", "instruction sets", text_or_fewer(&only[0]),
+                      text_or_fewer(&only[1]), 1);
     tw_buf_free(&only[0]);
     tw_buf_free(&only[1]);
 }

@@ -326,13 +326,21 @@ void twin_ends_free(struct twin_ends *e)
     *e = (struct twin_ends){.loss = NAN, .loop_s = NAN, .nonfinite_step = -1};
 }
 
+/* Which comes first; NULL, a list's end, comes last. */
+static int order_of(const struct twin_given_stream *x, const struct twin_given_stream *y)
+{
+    if (!x)
+        return 1;
+    return y ? by_name(x, y) : -1;
+}
+
 const struct twin_given_stream *
 twin_ends_given_differ(const struct twin_ends *a, const struct twin_ends *b, enum twin_given what)
 {
     for (size_t i = 0, j = 0; i < a->given_count || j < b->given_count;) {
         const struct twin_given_stream *x = i < a->given_count ? &a->given[i] : NULL;
         const struct twin_given_stream *y = j < b->given_count ? &b->given[j] : NULL;
-        const int order = !x ? 1 : !y ? -1 : by_name(x, y);
+        const int order = order_of(x, y);
         i += order <= 0;
         j += order >= 0;
         const struct twin_given_stream *one = order <= 0 ? x : y;

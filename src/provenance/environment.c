@@ -166,6 +166,22 @@ static json_t *cgroup(void)
 
 /* ---- system */
 
+static const char *kind_by_file(void)
+{
+    if (access("/.dockerenv", F_OK) == 0)
+        return "docker";
+    return access("/run/.containerenv", F_OK) == 0 ? "podman" : NULL;
+}
+
+static const char *kind_by_groups(const char *groups)
+{
+    if (strstr(groups, "kubepods"))
+        return "kubernetes";
+    if (strstr(groups, "docker"))
+        return "docker";
+    return strstr(groups, "lxc") ? "lxc" : NULL;
+}
+
 /* What a container leaves to be seen of itself. Its image's digest is not visible from inside
  * unless somebody says it. */
 static json_t *container(const struct tw_collector *c)
@@ -179,18 +195,13 @@ static json_t *container(const struct tw_collector *c)
                                        "container",
                                        "KUBERNETES_SERVICE_HOST"};
     json_t *o = json_object(), *hints = json_object();
-    const char *kind = access("/.dockerenv", F_OK) == 0          ? "docker"
-                       : access("/run/.containerenv", F_OK) == 0 ? "podman"
-                                                                 : NULL;
+    const char *kind = kind_by_file();
     char *groups = tw_pv_read("/proc/1/cgroup", FILE_MAX);
     char *known = tw_pv_read("/run/systemd/container", 4096);
     if (!kind && known && *known)
         kind = known;
     if (!kind && groups)
-        kind = strstr(groups, "kubepods") ? "kubernetes"
-               : strstr(groups, "docker") ? "docker"
-               : strstr(groups, "lxc")    ? "lxc"
-                                          : NULL;
+        kind = kind_by_groups(groups);
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
         const char *value = tw_pv_variable(c->env, told[i]);
         if (value)

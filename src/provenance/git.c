@@ -82,7 +82,8 @@ static void switch_off(struct overrides *o, const char *key)
     bool odd = strchr(key, '=') || strchr(key, '\n') || o->count + 2 > 2 * OVERRIDES_MAX;
     bool flag = strcmp(dot, ".required") == 0;
     char *option = odd ? NULL : tw_strdup("-c");
-    char *value = odd ? NULL : tw_printf("%.*s%s=%s", length, key, dot, flag ? "false" : "");
+    const char *off = flag ? "false" : "";
+    char *value = odd ? NULL : tw_printf("%.*s%s=%s", length, key, dot, off);
     if (!option || !value) {
         o->odd = true;
         tw_free(option);

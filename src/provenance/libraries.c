@@ -95,6 +95,17 @@ void tw_libraries_hash(struct tw_libraries *l, double seconds)
     tw_free(item);
 }
 
+static json_t *why_not_hashed(const struct file *f)
+{
+    if (f->item.why)
+        return tw_json_bytes(f->item.why);
+    if (f->real)
+        return json_string("no time was left to hash it; the next run does");
+    if (tw_ends(f->path, " (deleted)"))
+        return json_string("the file was replaced while it was in use");
+    return json_string("the file is not there any more, or on another machine");
+}
+
 json_t *tw_libraries_json(const struct tw_libraries *l)
 {
     json_t *list = json_array();
@@ -109,12 +120,7 @@ json_t *tw_libraries_json(const struct tw_libraries *l)
             tw_pv_put(o, "sha256", json_string(hex));
             tw_pv_put(o, "bytes", json_integer((json_int_t)f->item.state.bytes));
         } else {
-            tw_pv_put(o, "why",
-                      f->item.why ? tw_json_bytes(f->item.why)
-                      : f->real   ? json_string("no time was left to hash it; the next run does")
-                      : tw_ends(f->path, " (deleted)")
-                          ? json_string("the file was replaced while it was in use")
-                          : json_string("the file is not there any more, or on another machine"));
+            tw_pv_put(o, "why", why_not_hashed(f));
         }
         tw_pv_add(list, o);
     }

@@ -57,13 +57,19 @@ static json_t *dpkg(void)
 
 /* ---- Python: NAME-VERSION.dist-info, also .egg-info */
 
+/* How the folder of an installed package ends; NULL: it is none. */
+static const char *package_tail(const char *name)
+{
+    if (tw_ends(name, ".dist-info"))
+        return ".dist-info";
+    return tw_ends(name, ".egg-info") ? ".egg-info" : NULL;
+}
+
 static void python_folder(json_t *o, const char *dir)
 {
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));) {
-        const char *tail = tw_ends(e->d_name, ".dist-info")  ? ".dist-info"
-                           : tw_ends(e->d_name, ".egg-info") ? ".egg-info"
-                                                             : NULL;
+        const char *tail = package_tail(e->d_name);
         char *name = tail ? tw_strndup(e->d_name, strlen(e->d_name) - strlen(tail)) : NULL;
         char *dash = name ? strchr(name, '-') : NULL;
         if (dash && json_object_size(o) < PACKAGES_MAX) {

@@ -38,10 +38,11 @@ static char *name_ranks(const struct parity *p, const json_t *members)
 static enum twin_power power_of(const char *key)
 {
     const char *name = strchr(key, ' ') + 1;
-    return tw_starts(key, "variables ")   ? tw_power_of_variable(name)
-           : tw_starts(key, "libraries ") ? tw_power_of_library(name)
-           : tw_starts(key, "settings ")  ? TWIN_POWER_HIGH
-                                          : tw_power_of_version(name);
+    if (tw_starts(key, "variables "))
+        return tw_power_of_variable(name);
+    if (tw_starts(key, "libraries "))
+        return tw_power_of_library(name);
+    return tw_starts(key, "settings ") ? TWIN_POWER_HIGH : tw_power_of_version(name);
 }
 
 static const char *group_of(const char *key)
@@ -78,8 +79,9 @@ static void compare_key(struct parity *p, const char *key)
             continue;
         char *who = name_ranks(p, members);
         char *what = who ? tw_printf("%s: %s", who, strchr(key, ' ') + 1) : NULL;
-        tw_difference(&p->d, power_of(key), group_of(key), what ? what : key,
-                      strcmp(most, missing) ? most : NULL, strcmp(text, missing) ? text : NULL,
+        const char *usual = strcmp(most, missing) ? most : NULL;
+        const char *here = strcmp(text, missing) ? text : NULL;
+        tw_difference(&p->d, power_of(key), group_of(key), what ? what : key, usual, here,
                       json_array_size(members));
         tw_free(what);
         tw_free(who);
@@ -103,7 +105,8 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
                              json_string_value(json_object_iter_value(json_object_iter(v))));
         } else if (key && strcmp(kind, "libraries") == 0) {
             char hex[65];
-            tw_pv_sha256_of(text ? text : "", text ? strlen(text) : 0, hex);
+            const char *data = text ? text : "";
+            tw_pv_sha256_of(data, strlen(data), hex);
             tw_free(text);
             text = tw_printf("%zu files %.12s", json_object_size(v), hex);
         }

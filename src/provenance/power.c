@@ -75,9 +75,9 @@ enum twin_power tw_power_of_version(const char *name)
                                        "cpu",
                                        NULL};
     static const char *const low[] = {"kernel", NULL};
-    return is_one_of(name, high)  ? TWIN_POWER_HIGH
-           : is_one_of(name, low) ? TWIN_POWER_LOW
-                                  : TWIN_POWER_MEDIUM;
+    if (is_one_of(name, high))
+        return TWIN_POWER_HIGH;
+    return is_one_of(name, low) ? TWIN_POWER_LOW : TWIN_POWER_MEDIUM;
 }
 
 bool tw_variable_is_per_rank(const char *name)
@@ -174,7 +174,7 @@ enum twin_power tw_power_of_variable(const char *name)
         return TWIN_POWER_NOISE;
     if (begins_with(name, numbers))
         return TWIN_POWER_HIGH;
-    return begins_with(name, may)      ? TWIN_POWER_MEDIUM
-           : strcmp(name, "PATH") == 0 ? TWIN_POWER_LOW
-                                       : TWIN_POWER_NOISE;
+    if (begins_with(name, may))
+        return TWIN_POWER_MEDIUM;
+    return strcmp(name, "PATH") == 0 ? TWIN_POWER_LOW : TWIN_POWER_NOISE;
 }

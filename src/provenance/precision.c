@@ -53,10 +53,11 @@ int tw_precision_add(struct twin_precision_result *r, struct twin_precision_brea
 /* "torch.float32" -> "float32", "True" -> "on". */
 static const char *plain(const char *value)
 {
-    return strcmp(value, "True") == 0    ? "on"
-           : strcmp(value, "False") == 0 ? "off"
-           : tw_starts(value, "torch.")  ? value + strlen("torch.")
-                                         : value;
+    if (strcmp(value, "True") == 0)
+        return "on";
+    if (strcmp(value, "False") == 0)
+        return "off";
+    return tw_starts(value, "torch.") ? value + strlen("torch.") : value;
 }
 
 static int judge_value(const struct tw_precision_rule *rule, struct twin_precision_result *out,
@@ -138,11 +139,10 @@ static int judge_settings(const struct twin_precision_policy *p, const struct tw
 static char *words_of(const struct tw_precision_rule *r)
 {
     struct tw_buf b = {0};
-    tw_buf_printf(&b, "%s%s",
-                  r->pattern                    ? r->pattern
-                  : r->about == TW_ABOUT_DTYPES ? "*"
-                                                : r->key,
-                  r->about == TW_ABOUT_DTYPES ? ":" : "");
+    const bool dtypes = r->about == TW_ABOUT_DTYPES;
+    const char *subject = dtypes ? "*" : r->key;
+    tw_buf_puts(&b, r->pattern ? r->pattern : subject);
+    tw_buf_puts(&b, dtypes ? ":" : "");
     for (size_t i = 0; i < r->allowed_count; i++)
         tw_buf_printf(&b, "%s %s", i ? " or" : "", r->allowed[i]);
     return tw_buf_steal(&b);
@@ -198,9 +198,10 @@ int twin_precision_check(const struct twin_precision_policy *p, const struct twi
         kept |= v->result[i].outcome == TWIN_PRECISION_KEPT;
         rc = v->result[i].why ? 0 : no_memory(err);
     }
-    v->outcome = broken             ? TWIN_PRECISION_BROKEN
-                 : unknown || !kept ? TWIN_PRECISION_UNKNOWN
-                                    : TWIN_PRECISION_KEPT;
+    if (broken)
+        v->outcome = TWIN_PRECISION_BROKEN;
+    else
+        v->outcome = unknown || !kept ? TWIN_PRECISION_UNKNOWN : TWIN_PRECISION_KEPT;
     if (rc != 0)
         twin_precision_verdict_free(v);
     return rc;

@@ -133,6 +133,15 @@ static int check_words(const struct reading *r, struct tw_precision_rule *rule, 
     return 0;
 }
 
+static enum tw_precision_about about_of(const char *key)
+{
+    if (strcmp(key, "dtypes") == 0)
+        return TW_ABOUT_DTYPES;
+    if (strcmp(key, "autocast") == 0)
+        return TW_ABOUT_AUTOCAST;
+    return strcmp(key, "grad_scaler") == 0 ? TW_ABOUT_SCALER : TW_ABOUT_SETTING;
+}
+
 static int take_subject(const struct reading *r, struct tw_precision_rule *rule, const char *key,
                         const struct tw_toml_value *v, size_t line, struct twin_error *err)
 {
@@ -149,10 +158,7 @@ static int take_subject(const struct reading *r, struct tw_precision_rule *rule,
                      single ? "a string in quotes"
                             : "a string in quotes, or a list of them on one line",
                      err);
-    rule->about = strcmp(key, "dtypes") == 0        ? TW_ABOUT_DTYPES
-                  : strcmp(key, "autocast") == 0    ? TW_ABOUT_AUTOCAST
-                  : strcmp(key, "grad_scaler") == 0 ? TW_ABOUT_SCALER
-                                                    : TW_ABOUT_SETTING;
+    rule->about = about_of(key);
     rule->key = tw_strdup(key);
     int rc = rule->key ? take_words(rule, v, r->path, err)
                        : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
@@ -174,12 +180,13 @@ static int key(void *user, const char *name, const struct tw_toml_value *v, size
         i++;
     if (!keys[i]) {
         const char *near = tw_nearest(name, keys);
+        const char *hint = near ? "; did you mean " : "";
         return twin_error_set(
             err, TWIN_EFORMAT,
             "%s: line %zu: unknown key %s%s%s; a rule has pattern, reason, and one of dtypes, "
             "autocast, grad_scaler, tf32, reduced_precision_reduction, float32_matmul_precision, "
             "default_dtype",
-            r->path, line, name, near ? "; did you mean " : "", near ? near : "");
+            r->path, line, name, hint, near ? near : "");
     }
     if (i >= 2)
         return take_subject(r, rule, name, v, line, err);

@@ -91,10 +91,11 @@ int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[
     EVP_MD_CTX *ctx = NULL;
     uint64_t at = 0;
     hex[0] = '\0';
-    *why = fd < 0                 ? strerror(errno)
-           : fstat(fd, &st) != 0  ? strerror(errno)
-           : !S_ISREG(st.st_mode) ? "not a regular file"
-                                  : NULL;
+    *why = NULL;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        *why = strerror(errno);
+    else if (!S_ISREG(st.st_mode))
+        *why = "not a regular file";
     if (!*why && cap && (uint64_t)st.st_size > cap)
         *why = "too large";
     if (!*why && (!(chunk = tw_malloc(ROOM)) || !(ctx = EVP_MD_CTX_new()) ||

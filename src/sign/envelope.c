@@ -161,8 +161,9 @@ static int refuse(struct twin_error *err, const char *name, const char *where, c
                   const char *found)
 {
     char *safe = found ? tw_printable(found, strnlen(found, 60)) : NULL;
+    const char *quote = safe ? "\"" : "";
     int rc = twin_error_set(err, TWIN_EFORMAT, "%s: %s: expected %s, found %s%s%s", name, where,
-                            expected, safe ? "\"" : "", safe ? safe : "none", safe ? "\"" : "");
+                            expected, quote, safe ? safe : "none", quote);
     tw_free(safe);
     return rc;
 }
@@ -209,12 +210,12 @@ static int from_json(const json_t *o, const char *name, bool foreign, struct twi
                               name, SIGNATURES_MAX, json_array_size(list));
     out->type = tw_strdup(type);
     out->payload = (char *)tw_base64_read(payload, foreign, &out->payload_bytes);
-    rc = !out->type ? no_memory(err)
-         : !out->payload
-             ? refuse(err, name, "payload",
-                      foreign ? "base64" : "canonical base64 (--foreign takes other forms)",
-                      payload)
-             : 0;
+    rc = 0;
+    if (!out->type)
+        rc = no_memory(err);
+    else if (!out->payload)
+        rc = refuse(err, name, "payload",
+                    foreign ? "base64" : "canonical base64 (--foreign takes other forms)", payload);
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++)
         rc = read_signature(json_array_get(list, i), name, foreign, out, err);
     if (rc != 0)
@@ -253,7 +254,9 @@ static int payload_is_canonical(const struct twin_envelope *e, const char *name,
 {
     struct tw_buf b = {0};
     json_t *value = tw_sign_json(e->payload, e->payload_bytes, name, err);
-    int rc = value ? tw_jcs_write(value, &b, err) : err ? err->code : TWIN_EFORMAT;
+    int rc = err ? err->code : TWIN_EFORMAT;
+    if (value)
+        rc = tw_jcs_write(value, &b, err);
     if (rc == 0)
         rc = must_be("payload", name, e->payload, e->payload_bytes, b.data, b.len, err);
     json_decref(value);

@@ -105,10 +105,10 @@ static int find_passphrase(char **out, struct twin_error *err)
     if (!direct && !file)
         return 0;
     *out = direct ? tw_strdup(direct) : tw_secret_read(file, "the key's passphrase", err);
+    if (!*out && direct)
+        return twin_error_set(err, TWIN_ENOMEM, "no memory for a passphrase");
     if (!*out)
-        return direct ? twin_error_set(err, TWIN_ENOMEM, "no memory for a passphrase")
-               : err  ? err->code
-                      : TWIN_EIO;
+        return err ? err->code : TWIN_EIO;
     if (strlen(*out) >= PASSPHRASE_MAX || !**out) {
         int rc = twin_error_set(err, TWIN_EINVAL,
                                 "the key's passphrase: expected 1 to %d bytes, found %zu",
@@ -141,10 +141,12 @@ static int give_passphrase(char *buffer, int size, int writing, void *user)
 
 const EVP_MD *tw_key_digest(enum twin_key_algorithm a)
 {
-    return a == TWIN_KEY_P256   ? EVP_sha256()
-           : a == TWIN_KEY_P384 ? EVP_sha384()
-           : a == TWIN_KEY_P521 ? EVP_sha512()
-                                : NULL;
+    switch (a) {
+    case TWIN_KEY_P256: return EVP_sha256();
+    case TWIN_KEY_P384: return EVP_sha384();
+    case TWIN_KEY_P521: return EVP_sha512();
+    default: return NULL;
+    }
 }
 
 static int algorithm_of(EVP_PKEY *pkey, const char *name, enum twin_key_algorithm *out,
@@ -350,10 +352,11 @@ int twin_key_new(const char *path, enum twin_key_algorithm a, struct twin_error 
     struct twin_key *k = NULL;
     BIO *b = BIO_new(BIO_s_secmem());
     int rc = find_passphrase(&passphrase, err);
-    EVP_PKEY *pkey = rc != 0 ? NULL
-                     : a == TWIN_KEY_ED25519
-                         ? EVP_PKEY_Q_keygen(NULL, NULL, "ED25519")
-                         : EVP_PKEY_Q_keygen(NULL, NULL, "EC", algorithms[a].group);
+    EVP_PKEY *pkey = NULL;
+    if (rc == 0 && a == TWIN_KEY_ED25519)
+        pkey = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+    else if (rc == 0)
+        pkey = EVP_PKEY_Q_keygen(NULL, NULL, "EC", algorithms[a].group);
     if (rc == 0 && (!pkey || !b || !public_path))
         rc = tw_key_openssl(err, TWIN_ENOMEM, "no key could be made", path);
     if (rc == 0 &&

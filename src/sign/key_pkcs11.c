@@ -124,10 +124,11 @@ static int find_slot(struct token *t, const struct tw_pkcs11_uri *u, CK_SLOT_ID 
     }
     if (found == 1)
         return 0;
+    const char *called = u->token.text ? "called " : "";
     return twin_error_set(
         err, found ? TWIN_EINVAL : TWIN_ENOENT,
         "pkcs11: expected one token %s%s, found %lu of %lu; token=LABEL or serial=NUMBER names one",
-        u->token.text ? "called " : "", u->token.text ? u->token.text : "", found, count);
+        called, u->token.text ? u->token.text : "", found, count);
 }
 
 static int log_in(struct token *t, const struct tw_pkcs11_uri *u, struct twin_error *err)
@@ -252,8 +253,10 @@ static int read_public(struct token *t, const struct tw_pkcs11_uri *u, EVP_PKEY 
     CK_OBJECT_HANDLE object;
     int rc = get(t, t->key, CKA_ID, id, &id_n, "the key has no id", err);
     const struct tw_pkcs11_text same = {(char *)id, id_n};
+    const struct tw_pkcs11_text *label = id_n ? NULL : &u->object;
+    const struct tw_pkcs11_text *with_id = id_n ? &same : NULL;
     rc = rc ? rc
-            : find_object(t, CKO_PUBLIC_KEY, id_n ? NULL : &u->object, id_n ? &same : NULL, &object,
+            : find_object(t, CKO_PUBLIC_KEY, label, with_id, &object,
                           "public key with the private one's id", err);
     rc = rc ? rc
             : get(t, object, CKA_EC_PARAMS, params, &params_n,
@@ -279,9 +282,10 @@ static int sign(struct twin_key *k, const void *data, size_t n, unsigned char **
     if (!edwards && EVP_Digest(data, n, digest, &digest_n, tw_key_digest(k->algorithm), NULL) != 1)
         return tw_key_openssl(err, TWIN_EIO, "no digest", "pkcs11");
     CK_RV rv = CALL(t, ck_sign_init, CK_SIGN_INIT)(t->session, &how, t->key);
+    const void *given = edwards ? data : digest;
+    const size_t given_n = edwards ? n : digest_n;
     if (rv == CKR_OK)
-        rv = CALL(t, ck_sign, CK_SIGN)(t->session, edwards ? data : digest, edwards ? n : digest_n,
-                                       raw, &length);
+        rv = CALL(t, ck_sign, CK_SIGN)(t->session, given, given_n, raw, &length);
     if (rv != CKR_OK || length > sizeof raw)
         return failed(err, rv, "the token did not sign");
     if (edwards && (*signature = tw_malloc(length + 1))) {

@@ -133,18 +133,23 @@ static long timeout_of(void)
     return n > 0 && n <= 3600 && (*end == '\0' || strcmp(end, "s") == 0) ? n : 60;
 }
 
+static const char *hint_of(long status)
+{
+    if (status == 403)
+        return "; has the token a policy for this path, and has it not expired?";
+    return status == 404 ? "; is the engine mounted there, and is there such a key?" : "";
+}
+
 static int complain(const struct vault *v, const char *url, long status, const json_t *answer,
                     struct twin_error *err)
 {
     const char *first = json_string_value(json_array_get(json_object_get(answer, "errors"), 0));
-    char *said = tw_printable(first ? first : "", first ? strnlen(first, 200) : 0);
-    const char *hint = status == 403
-                           ? "; has the token a policy for this path, and has it not expired?"
-                       : status == 404 ? "; is the engine mounted there, and is there such a key?"
-                                       : "";
+    const char *words = first ? first : "";
+    char *said = tw_printable(words, strnlen(words, 200));
+    const char *colon = said && *said ? ": " : "";
     int rc = twin_error_set(err, status == 404 ? TWIN_ENOENT : TWIN_EIO,
                             "%s: the Vault answered %ld for the key %s in %s%s%s%s", url, status,
-                            v->name, v->mount, said && *said ? ": " : "", said ? said : "", hint);
+                            v->name, v->mount, colon, said ? said : "", hint_of(status));
     tw_free(said);
     return rc;
 }
@@ -225,7 +230,9 @@ static int read_key(struct vault *v, EVP_PKEY **out, struct twin_error *err)
 
 static const char *hash_name(enum twin_key_algorithm a)
 {
-    return a == TWIN_KEY_P384 ? "sha2-384" : a == TWIN_KEY_P521 ? "sha2-512" : "sha2-256";
+    if (a == TWIN_KEY_P384)
+        return "sha2-384";
+    return a == TWIN_KEY_P521 ? "sha2-512" : "sha2-256";
 }
 
 /* "vault:v3:BASE64" of the version that was asked for. */
@@ -239,7 +246,8 @@ static int read_signature(const struct vault *v, const char *text, unsigned char
                      : NULL;
     if (*signature)
         return 0;
-    char *safe = tw_printable(text ? text : "nothing", text ? strnlen(text, 40) : 7);
+    const char *found = text ? text : "nothing";
+    char *safe = tw_printable(found, strnlen(found, 40));
     int rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a signature %sBASE64, found %s",
                             v->address, prefix, safe ? safe : "something else");
     tw_free(safe);

@@ -90,7 +90,8 @@ int twin_model_envelope(const char *folder, const char *but, struct twin_envelop
         rc = twin_error_set(err, TWIN_EINVAL,
                             "%s: expected files, found none: there is nothing to sign", folder);
     rc = rc ? rc : root_of(&files, hex, err);
-    rc = rc ? rc : name ? twin_subjects_add(&root, name, "sha256", hex, err) : no_memory(err);
+    if (rc == 0)
+        rc = name ? twin_subjects_add(&root, name, "sha256", hex, err) : no_memory(err);
     if (rc == 0 && !(predicate = predicate_of(&files, but)))
         rc = twin_error_set(
             err, TWIN_EFORMAT,

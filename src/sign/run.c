@@ -121,9 +121,9 @@ int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subje
 static json_t *text_of(const json_t *v)
 {
     const char *hex = json_string_value(json_object_get(v, "hex"));
-    return json_is_string(v) ? json_copy((json_t *)(uintptr_t)v)
-           : hex             ? json_sprintf("hex:%s", hex)
-                             : json_string("");
+    if (json_is_string(v))
+        return json_copy((json_t *)(uintptr_t)v);
+    return hex ? json_sprintf("hex:%s", hex) : json_string("");
 }
 
 static void put(json_t *o, const char *key, const json_t *value)

@@ -120,6 +120,15 @@ static bool leads_inside(const struct walk *w, const char *shown, struct stat *s
     return inside;
 }
 
+static const char *refused_kind(bool link, bool links_followed)
+{
+    if (!link)
+        return "a special file";
+    if (links_followed)
+        return "a symbolic link that does not lead to a file below the same folder";
+    return "a symbolic link: what it leads to is not signed with it";
+}
+
 static int take(struct walk *w, int fd, const char *entry, const char *relative, int depth,
                 struct twin_error *err)
 {
@@ -139,11 +148,8 @@ static int take(struct walk *w, int fd, const char *entry, const char *relative,
         rc = add_item(w, name, S_ISLNK(st.st_mode), S_ISLNK(st.st_mode) ? &target : &st, err);
         name = NULL;
     } else
-        rc = twin_error_set(
-            err, TWIN_EINVAL, "%s: expected files and folders, found %s", shown,
-            !S_ISLNK(st.st_mode) ? "a special file"
-            : w->real_root ? "a symbolic link that does not lead to a file below the same folder"
-                           : "a symbolic link: what it leads to is not signed with it");
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected files and folders, found %s", shown,
+                            refused_kind(S_ISLNK(st.st_mode), w->real_root != NULL));
     tw_free(name);
     tw_free(shown);
     return rc;
@@ -267,18 +273,21 @@ size_t twin_subjects_match(const struct twin_subjects *signed_ones,
     const struct twin_subject **a = sorted(signed_ones), **b = sorted(found);
     by_name = by_name || signed_ones->count != 1 || found->count != 1;
     while (a && b && (i < signed_ones->count || j < found->count)) {
-        const int order = i == signed_ones->count ? 1
-                          : j == found->count     ? -1
-                          : by_name               ? strcmp(a[i]->name, b[j]->name)
-                                                  : 0;
-        const struct twin_subject *x = order <= 0 ? a[i++] : NULL, *y = order >= 0 ? b[j++] : NULL;
+        int order = 0;
+        if (i == signed_ones->count)
+            order = 1;
+        else if (j == found->count)
+            order = -1;
+        else if (by_name)
+            order = strcmp(a[i]->name, b[j]->name);
+        const struct twin_subject *x = order <= 0 ? a[i++] : NULL;
+        const struct twin_subject *y = order >= 0 ? b[j++] : NULL;
         if (x && y && same_digests(x, y))
             continue;
-        visit(user,
-              !x   ? TWIN_SUBJECT_ADDED
-              : !y ? TWIN_SUBJECT_MISSING
-                   : TWIN_SUBJECT_CHANGED,
-              x, y);
+        if (!x)
+            visit(user, TWIN_SUBJECT_ADDED, x, y);
+        else
+            visit(user, y ? TWIN_SUBJECT_CHANGED : TWIN_SUBJECT_MISSING, x, y);
         visits++;
     }
     if (!a || !b) { /* nothing was compared: nothing is said to agree */

@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -232,7 +233,7 @@ int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **o
         rc = twin_error_set(
             err, TWIN_EFORMAT,
             "%s: expected [[trust]] with need = NUMBER and at least one key, found %zu key%s%s",
-            path, r.t->count, r.t->count == 1 ? "" : "s", r.need_given ? "" : " and no need");
+            path, r.t->count, tw_plural_s(r.t->count), r.need_given ? "" : " and no need");
     if (rc == 0 && r.t->need > r.t->count)
         rc = twin_error_set(err, TWIN_EFORMAT,
                             "%s: need = %zu, but %zu key%s: nothing could ever be trusted", path,
@@ -365,10 +366,10 @@ int twin_trust_judge(const struct twin_trust *t, const struct twin_envelope *e, 
     out->trusted = out->good >= out->needed && out->needed > 0 && wrong == 0;
     if (wrong)
         snprintf(out->why, sizeof out->why, "%zu of %zu signature%s %s wrong", wrong,
-                 e->signature_count, e->signature_count == 1 ? "" : "s", wrong == 1 ? "is" : "are");
+                 e->signature_count, tw_plural_s(e->signature_count), wrong == 1 ? "is" : "are");
     else if (!out->trusted)
         snprintf(out->why, sizeof out->why, "it needs %zu signature%s that count%s, and has %zu",
-                 out->needed, out->needed == 1 ? "" : "s", out->needed == 1 ? "s" : "", out->good);
+                 out->needed, tw_plural_s(out->needed), out->needed == 1 ? "s" : "", out->good);
     return 0;
 }
 

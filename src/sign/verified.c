@@ -6,6 +6,7 @@
 #include "verified.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "found.h"
 #include "json_load.h"
 #include "json_text.h"
@@ -195,7 +196,7 @@ static int nothing_given(struct tw_verified *v)
     return verdict(v, TW_VERIFIED_OPEN,
                    "the signature%s good, but nothing was given to compare with the %zu thing%s "
                    "that %s signed",
-                   good == 1 ? " is" : "s are", things, things == 1 ? "" : "s",
+                   good == 1 ? " is" : "s are", things, tw_plural_s(things),
                    things == 1 ? "was" : "were");
 }
 

@@ -103,10 +103,12 @@ int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct
     char *real = realpath(path, NULL); /* a link stays a link */
     c->path = tw_strdup(real ? real : path);
     free(real);
-    const char *slash = c->path ? strrchr(c->path, '/') : NULL, *name = slash ? slash + 1 : c->path;
-    c->folder = !c->path ? NULL
-                : slash  ? tw_strndup(c->path, (size_t)(slash - c->path) + (slash == c->path))
-                         : tw_strdup(".");
+    const char *slash = c->path ? strrchr(c->path, '/') : NULL;
+    const char *name = slash ? slash + 1 : c->path;
+    if (slash)
+        c->folder = tw_strndup(c->path, (size_t)(slash - c->path) + (slash == c->path));
+    else
+        c->folder = c->path ? tw_strdup(".") : NULL;
     c->temp = c->folder ? tw_printf("%s/.%s.twinrun-XXXXXX", c->folder, name) : NULL;
     c->sidecar = c->path ? tw_printf("%s.sha256", c->path) : NULL;
     c->side_temp = c->folder ? tw_printf("%s/.%s.twinrun-XXXXXX", c->folder, name) : NULL;
@@ -141,6 +143,17 @@ int twin_checkpoint_write(struct twin_checkpoint *c, const void *data, size_t by
     return 0;
 }
 
+/* How sha256sum writes a character that would break its line; NULL: as it is. */
+static const char *escape_of(char c)
+{
+    switch (c) {
+    case '\n': return "\\n";
+    case '\r': return "\\r";
+    case '\\': return "\\\\";
+    default: return NULL;
+    }
+}
+
 /* PATH.sha256 beside it under another name, on the disk. */
 static int write_sidecar(struct twin_checkpoint *c, struct twin_error *err)
 {
@@ -152,11 +165,13 @@ static int write_sidecar(struct twin_checkpoint *c, struct twin_error *err)
     tw_hex(digest, sizeof digest, hex);
     struct tw_buf b = {0};
     tw_buf_printf(&b, "%s%s  ", strpbrk(name, "\\\n\r") ? "\\" : "", hex);
-    for (const char *p = name; *p; p++)
-        if (*p == '\n' || *p == '\r' || *p == '\\')
-            tw_buf_puts(&b, *p == '\n' ? "\\n" : *p == '\r' ? "\\r" : "\\\\");
+    for (const char *p = name; *p; p++) {
+        const char *escape = escape_of(*p);
+        if (escape)
+            tw_buf_puts(&b, escape);
         else
             tw_buf_append(&b, p, 1);
+    }
     tw_buf_puts(&b, "\n");
     int fd = c->side_fd = b.failed ? -1 : locked_temp(c->side_temp), rc = 0;
     if (b.failed)

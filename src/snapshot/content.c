@@ -415,9 +415,8 @@ static int digest_both(const char *path, struct twin_content *out, struct twin_e
         else
             digest_file(&whole);
         pthread_join(reader, NULL);
-        rc = rc               ? rc
-             : whole.err.code ? twin_error_set(err, whole.err.code, "%s", whole.err.message)
-                              : 0;
+        if (rc == 0 && whole.err.code)
+            rc = twin_error_set(err, whole.err.code, "%s", whole.err.message);
         out->file_bytes = whole.bytes;
         memcpy(out->file, whole.hex, sizeof out->file);
     }
@@ -435,7 +434,8 @@ static int read_any(const char *path, bool whole, struct twin_content *out, stru
     } else {
         rc = twin_tensors_open_all(path, &out->tensors, err);
         rc = rc ? rc : prepare(path, out, err);
-        rc = rc ? rc : whole ? digest_both(path, out, err) : digest_all(out, err);
+        if (rc == 0)
+            rc = whole ? digest_both(path, out, err) : digest_all(out, err);
         if (!whole)
             out->file_bytes = (uint64_t)st.st_size;
     }
@@ -493,6 +493,14 @@ static int measure(const struct twin_content *a, const struct twin_content *b, s
     return rc;
 }
 
+/* Which name comes first; NULL, a list's end, comes last. */
+static int order_of(const char *x, const char *y)
+{
+    if (!x)
+        return 1;
+    return y ? strcmp(x, y) : -1;
+}
+
 long twin_content_compare(const struct twin_content *a, const struct twin_content *b,
                           int (*visit)(void *user, const struct twin_content_difference *d),
                           void *user, struct twin_error *err)
@@ -501,7 +509,9 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
     for (size_t i = 0, j = 0; i < a->count || j < b->count;) {
         const struct twin_content_tensor *x = i < a->count ? &a->tensor[i] : NULL;
         const struct twin_content_tensor *y = j < b->count ? &b->tensor[j] : NULL;
-        const int order = !x ? 1 : !y ? -1 : strcmp(x->entry->name, y->entry->name);
+        const char *x_name = x ? x->entry->name : NULL;
+        const char *y_name = y ? y->entry->name : NULL;
+        const int order = order_of(x_name, y_name);
         struct twin_content_difference d = {order <= 0 ? x->entry->name : y->entry->name,
                                             order <= 0 ? x->entry : NULL,
                                             order >= 0 ? y->entry : NULL,
@@ -540,13 +550,17 @@ long twin_content_compare_values(const struct twin_content *a, const struct twin
     for (size_t i = 0, j = 0; i < a->value_count || j < b->value_count;) {
         const struct twin_tensors_value *x = i < a->value_count ? a->value[i] : NULL;
         const struct twin_tensors_value *y = j < b->value_count ? b->value[j] : NULL;
-        const int order = !x ? 1 : !y ? -1 : strcmp(x->name, y->name);
+        const char *x_name = x ? x->name : NULL;
+        const char *y_name = y ? y->name : NULL;
+        const int order = order_of(x_name, y_name);
+        const struct twin_tensors_value *was = order <= 0 ? x : NULL;
+        const struct twin_tensors_value *is = order >= 0 ? y : NULL;
         i += order <= 0;
         j += order >= 0;
         if (order == 0 && same_value(x, y))
             continue;
         visits++;
-        if (visit(user, order <= 0 ? x : NULL, order >= 0 ? y : NULL) != 0)
+        if (visit(user, was, is) != 0)
             break;
     }
     return visits;

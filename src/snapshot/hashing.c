@@ -30,7 +30,9 @@ enum {
 
 size_t tw_hash_size(enum tw_hash_kind kind)
 {
-    return kind == TW_HASH_SHA256 ? 32 : kind == TW_HASH_GIT_SHA1 ? 20 : 16;
+    if (kind == TW_HASH_SHA256)
+        return 32;
+    return kind == TW_HASH_GIT_SHA1 ? 20 : 16;
 }
 
 static int64_t ns(struct timespec t)
@@ -164,7 +166,8 @@ static const char *read_chunk(struct work *w, struct lane *l)
     if (l->end && l->held)
         l->plain[m++] = '\r';
     l->n = 0;
-    return EVP_DigestUpdate(l->ctx, l->text ? l->plain : l->chunk, m) == 1 ? NULL : "out of memory";
+    const void *data = l->text ? l->plain : l->chunk;
+    return EVP_DigestUpdate(l->ctx, data, m) == 1 ? NULL : "out of memory";
 }
 
 static void free_lane(struct work *w, struct lane *l, const char *why)
@@ -279,11 +282,14 @@ static void *work(void *arg)
             busy = true;
             w->idle--;
         }
-        const size_t n = lane[0].item ? lane[0].n : 0, m = lane[1].item ? lane[1].n : 0;
+        const size_t n = lane[0].item ? lane[0].n : 0;
+        const size_t m = lane[1].item ? lane[1].n : 0;
         if (n && m)
             tw_sha256_add_two(&lane[0].sha, lane[0].chunk, n, &lane[1].sha, lane[1].chunk, m);
-        else if (n || m)
-            tw_sha256_add(&lane[n ? 0 : 1].sha, lane[n ? 0 : 1].chunk, n + m);
+        else if (n)
+            tw_sha256_add(&lane[0].sha, lane[0].chunk, n);
+        else if (m)
+            tw_sha256_add(&lane[1].sha, lane[1].chunk, m);
         for (int i = 0; i < 2; i++)
             if (lane[i].item && lane[i].end)
                 finish(w, &lane[i]);
@@ -315,7 +321,9 @@ static unsigned processors(void)
 {
     cpu_set_t set;
     const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    return n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : (unsigned)n;
+    if (n < 1)
+        return 1;
+    return n > MOST_THREADS ? MOST_THREADS : (unsigned)n;
 }
 
 /* On the caller's thread until all have ended. */

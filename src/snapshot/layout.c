@@ -102,9 +102,13 @@ long twin_layout_verify(enum twin_layout layout, const char *target, const char 
 {
     struct twin_error own = TWIN_ERROR_INIT;
     struct tw_look l = {.o = o, .visit = visit, .user = user, .err = err ? err : &own};
-    int rc = layout == TWIN_LAYOUT_DVC   ? tw_look_dvc(&l, target)
-             : layout == TWIN_LAYOUT_LFS ? tw_look_lfs(&l, target, other)
-                                         : tw_look_huggingface(&l, target);
+    int rc;
+    if (layout == TWIN_LAYOUT_DVC)
+        rc = tw_look_dvc(&l, target);
+    else if (layout == TWIN_LAYOUT_LFS)
+        rc = tw_look_lfs(&l, target, other);
+    else
+        rc = tw_look_huggingface(&l, target);
     return rc ? rc : l.differences;
 }
 
@@ -190,9 +194,11 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
         return rc;
     char *file = other ? tw_strdup(other) : find_object(pointer, p.sha256, l->err);
     char *slash = file ? strrchr(file, '/') : NULL;
-    char *dir = !file   ? NULL
-                : slash ? tw_strndup(file, (size_t)(slash - file) + (slash == file))
-                        : tw_strdup(".");
+    char *dir = NULL;
+    if (slash)
+        dir = tw_strndup(file, (size_t)(slash - file) + (slash == file));
+    else if (file)
+        dir = tw_strdup(".");
     if (!dir)
         rc = l->err->code ? l->err->code : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
     struct tw_hash_item item = {

@@ -50,11 +50,12 @@ int tw_dvc_read(const char *data, size_t n, const char *name, bool lock,
                 int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
 {
     json_t *o = tw_config_from_yaml(data, n, name, err), *stages = json_object_get(o, "stages");
-    int rc = !o ? err->code
-             : !json_is_object(lock ? stages : o)
-                 ? twin_error_set(err, TWIN_EFORMAT, "%s: expected %s, found something else", name,
-                                  lock ? "stages" : "outs")
-                 : 0;
+    int rc = 0;
+    if (!o)
+        rc = err->code;
+    else if (!json_is_object(lock ? stages : o))
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected %s, found something else", name,
+                            lock ? "stages" : "outs");
     const char *key;
     json_t *stage;
     if (rc == 0 && !lock) {
@@ -76,15 +77,23 @@ int tw_dvc_read(const char *data, size_t n, const char *name, bool lock,
 
 /* ---- a folder's list */
 
+/* The bytes of a code point of UTF-8, by its first one; 0: none begins so. */
+static size_t bytes_of_code_point(uint32_t first)
+{
+    if (first < 0x80)
+        return 1;
+    if (first >= 0xC2 && first < 0xE0)
+        return 2;
+    if (first >= 0xE0 && first < 0xF0)
+        return 3;
+    return first >= 0xF0 && first < 0xF5 ? 4 : 0;
+}
+
 /* The next code point of valid UTF-8; *n bytes of it. 0: it is not valid. */
 static uint32_t code_point(const unsigned char *p, size_t *n)
 {
     const uint32_t c = p[0];
-    *n = c < 0x80                ? 1
-         : c >= 0xC2 && c < 0xE0 ? 2
-         : c >= 0xE0 && c < 0xF0 ? 3
-         : c >= 0xF0 && c < 0xF5 ? 4
-                                 : 0;
+    *n = bytes_of_code_point(c);
     if (*n == 0)
         return 0;
     uint32_t v = *n == 1 ? c : c & (0xFFu >> (*n + 1));

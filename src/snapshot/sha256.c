@@ -150,7 +150,10 @@ bool tw_sha256_begin(struct tw_sha256 *s)
 /* Fills up the block that was begun. Returns how much of the data that took. */
 static size_t fill(struct tw_sha256 *s, const unsigned char *p, size_t n)
 {
-    const size_t held = s->bytes % 64, take = held == 0 ? 0 : n < 64 - held ? n : 64 - held;
+    const size_t held = s->bytes % 64;
+    size_t take = 0;
+    if (held != 0)
+        take = n < 64 - held ? n : 64 - held;
     if (take)
         memcpy(s->block + held, p, take);
     s->bytes += take;

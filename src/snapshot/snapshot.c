@@ -33,6 +33,14 @@ static void put_text(struct sum *s, const char *text)
     put(s, text, n);
 }
 
+/* The letter that stands for an entry's kind in the sum of all. */
+static const char *kind_letter(enum twin_snapshot_kind kind)
+{
+    if (kind == TWIN_SNAPSHOT_FILE)
+        return "f";
+    return kind == TWIN_SNAPSHOT_LINK ? "l" : "d";
+}
+
 int tw_snapshot_seal(struct twin_snapshot *s, struct twin_error *err)
 {
     struct sum sum = {.ctx = EVP_MD_CTX_new()};
@@ -42,11 +50,7 @@ int tw_snapshot_seal(struct twin_snapshot *s, struct twin_error *err)
     s->files = s->links = s->folders = s->bytes = 0;
     for (size_t i = 0; i < s->count; i++) {
         const struct twin_snapshot_entry *e = &s->entry[i];
-        put(&sum,
-            e->kind == TWIN_SNAPSHOT_FILE   ? "f"
-            : e->kind == TWIN_SNAPSHOT_LINK ? "l"
-                                            : "d",
-            1);
+        put(&sum, kind_letter(e->kind), 1);
         put_text(&sum, e->path);
         if (e->kind == TWIN_SNAPSHOT_FILE) {
             put(&sum, &e->bytes, sizeof e->bytes);
@@ -262,6 +266,14 @@ static bool has_below(const struct twin_snapshot *s, const char *folder)
            s->entry[low].path[n] == '/';
 }
 
+/* Which path comes first; NULL, a list's end, comes last. */
+static int order_of(const struct twin_snapshot_entry *a, const struct twin_snapshot_entry *b)
+{
+    if (!a)
+        return 1;
+    return b ? strcmp(a->path, b->path) : -1;
+}
+
 size_t twin_snapshot_compare(const struct twin_snapshot *was, const struct twin_snapshot *is,
                              int (*visit)(void *user, const struct twin_snapshot_difference *d),
                              void *user)
@@ -270,12 +282,14 @@ size_t twin_snapshot_compare(const struct twin_snapshot *was, const struct twin_
     for (size_t i = 0, j = 0; i < was->count || j < is->count;) {
         const struct twin_snapshot_entry *a = i < was->count ? &was->entry[i] : NULL;
         const struct twin_snapshot_entry *b = j < is->count ? &is->entry[j] : NULL;
-        const int order = !a ? 1 : !b ? -1 : strcmp(a->path, b->path);
+        const int order = order_of(a, b);
         struct twin_snapshot_difference d = {TWIN_SNAPSHOT_CHANGED, order <= 0 ? a : NULL,
                                              order >= 0 ? b : NULL};
         i += order <= 0;
         j += order >= 0;
-        const struct twin_snapshot_entry *alone = order < 0 ? a : order > 0 ? b : NULL;
+        const struct twin_snapshot_entry *alone = order < 0 ? a : NULL;
+        if (order > 0)
+            alone = b;
         if (alone && alone->kind == TWIN_SNAPSHOT_FOLDER &&
             has_below(order < 0 ? is : was, alone->path))
             continue;

@@ -14,13 +14,23 @@
 
 /* ---- writing */
 
+/* How a character is written that would break a line. */
+static const char *escape_of(char c)
+{
+    if (c == '\n')
+        return "\\n";
+    return c == '\r' ? "\\r" : "\\\\";
+}
+
 static void put_escaped(struct tw_buf *b, const char *s)
 {
     for (size_t n; *s; s += n) {
         n = strcspn(s, "\\\n\r");
         tw_buf_append(b, s, n);
-        if (s[n])
-            tw_buf_puts(b, s[n] == '\n' ? "\\n" : s[n] == '\r' ? "\\r" : "\\\\"), n++;
+        if (s[n]) {
+            tw_buf_puts(b, escape_of(s[n]));
+            n++;
+        }
     }
 }
 
@@ -110,8 +120,9 @@ struct reader {
 static int bad(struct reader *r, const char *expected, const char *found, size_t n)
 {
     char *shown = tw_printable(found, n < 60 ? n : 60);
+    const char *more = n > 60 ? "..." : "";
     int rc = twin_error_set(r->err, TWIN_EFORMAT, "%s, line %zu: expected %s, found \"%s%s\"",
-                            r->name, r->line, expected, shown ? shown : "?", n > 60 ? "..." : "");
+                            r->name, r->line, expected, shown ? shown : "?", more);
     tw_free(shown);
     return rc;
 }
@@ -120,6 +131,14 @@ static bool starts(const char *line, size_t n, const char *prefix)
 {
     const size_t m = strlen(prefix);
     return n >= m && memcmp(line, prefix, m) == 0;
+}
+
+/* What stands behind a backslash for itself, or for the end of a line. */
+static char unescaped_of(char c)
+{
+    if (c == 'n')
+        return '\n';
+    return c == 'r' ? '\r' : '\\';
 }
 
 /* Text with \\ \n \r taken back; NULL: bad escape, or a NUL, or (err set) no memory. */
@@ -135,7 +154,7 @@ static char *unescaped(struct reader *r, const char *p, size_t n)
         if (p[i] == '\\') {
             i++;
             fine = i < n && (p[i] == 'n' || p[i] == 'r' || p[i] == '\\');
-            *q++ = !fine ? 0 : p[i] == 'n' ? '\n' : p[i] == 'r' ? '\r' : '\\';
+            *q++ = fine ? unescaped_of(p[i]) : '\0';
         } else {
             *q++ = p[i];
         }
@@ -185,7 +204,9 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static int file_line(struct reader *r, const char *line, size_t n)
@@ -256,9 +277,9 @@ static int entry_line(struct reader *r, const char *line, size_t n)
     }
     if (starts(line, n, "#to ") && !r->target) {
         r->target = unescaped(r, line + 4, n - 4);
-        return r->target      ? 0
-               : r->err->code ? r->err->code
-                              : bad(r, "where a link leads to", line, n);
+        if (r->target)
+            return 0;
+        return r->err->code ? r->err->code : bad(r, "where a link leads to", line, n);
     }
     if (starts(line, n, "#link ") && r->target)
         return add(r, TWIN_SNAPSHOT_LINK, line + 6, n - 6);

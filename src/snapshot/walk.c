@@ -158,9 +158,11 @@ static int leads(struct walk *w, const char *path, size_t parent, const struct s
 
 static const char *special(mode_t mode)
 {
-    return S_ISFIFO(mode)   ? "a named pipe: nothing to digest; --exclude leaves it out"
-           : S_ISSOCK(mode) ? "a socket: nothing to digest; --exclude leaves it out"
-                            : "a device: nothing to digest; --exclude leaves it out";
+    if (S_ISFIFO(mode))
+        return "a named pipe: nothing to digest; --exclude leaves it out";
+    if (S_ISSOCK(mode))
+        return "a socket: nothing to digest; --exclude leaves it out";
+    return "a device: nothing to digest; --exclude leaves it out";
 }
 
 /* Takes path. */

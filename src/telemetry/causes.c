@@ -149,7 +149,8 @@ static int most_telling(const void *x, const void *y)
     const struct twin_moved *a = x, *b = y;
     if (a->adjusted != b->adjusted)
         return a->adjusted < b->adjusted ? -1 : 1;
-    double sa = isnan(a->share) ? 0 : fabs(a->share), sb = isnan(b->share) ? 0 : fabs(b->share);
+    double sa = isnan(a->share) ? 0 : fabs(a->share);
+    double sb = isnan(b->share) ? 0 : fabs(b->share);
     return sa != sb ? (sa > sb ? -1 : 1) : (a->counter > b->counter) - (a->counter < b->counter);
 }
 

@@ -63,9 +63,10 @@ static int header(struct reader *r, char *line, struct tw_table *t)
     if (!process && !(n == 3 && (strcmp(w[1], "host") == 0 || strcmp(w[1], "gpus") == 0)))
         return wrong(r, TWIN_EFORMAT, "process HOST RANK WORLD PID ROLE, host HOST or gpus HOST",
                      n > 1 ? w[1] : "");
-    t->kind = process                     ? TW_TABLE_PROCESS
-              : strcmp(w[1], "host") == 0 ? TW_TABLE_HOST
-                                          : TW_TABLE_GPUS;
+    if (process)
+        t->kind = TW_TABLE_PROCESS;
+    else
+        t->kind = strcmp(w[1], "host") == 0 ? TW_TABLE_HOST : TW_TABLE_GPUS;
     snprintf(t->host, sizeof t->host, "%s", w[2]);
     int rc = process ? small(r, w[3], "a rank", &t->rank) : 0;
     if (rc == 0 && process)

@@ -85,7 +85,8 @@ uint64_t tw_jump_next(struct tw_jump_chain *c, uint64_t offset, uint64_t number)
     uint64_t jump = 0;
     if (n > 0) {
         /* the first block is its own jump ancestor */
-        uint32_t second = n > 1 ? 1 : n - 1, third = n > 2 ? 2 : n - 1;
+        uint32_t second = n > 1 ? 1 : n - 1;
+        uint32_t third = n > 2 ? 2 : n - 1;
         if (c->at[0].number - c->at[second].number == c->at[second].number - c->at[third].number)
             drop = third;
         jump = c->at[drop].offset;

@@ -81,8 +81,10 @@ static int nearest(struct twin_trace *t, uint64_t n, bool up, bool order, struct
     int look = tw_trace_seek_step(t, n - 1, &b, err);
     if (look == TW_DAMAGED && !up) /* more than all: the last block says how many are known */
         look = tw_trace_last(t, TW_BLOCK_DATA, &b, err);
+    if (look < 0)
+        return look;
     if (look != TW_GOOD)
-        return look < 0 ? look : up ? TW_DAMAGED : TW_GOOD;
+        return up ? TW_DAMAGED : TW_GOOD;
     if (b.steps == n || up || b.steps < n)
         *out = (struct place){b.steps, header_prefix(&b, order)};
     if (b.steps == n || b.steps < n)
