@@ -300,6 +300,17 @@ static bool wants_runs(const struct tw_command *c)
     return c->operands == TW_OPERANDS_RUNS || c->operands == TW_OPERANDS_RUNS_OR_JOB;
 }
 
+/* What bash offers for the value of an option. */
+static const char *bash_values(enum tw_option_type type)
+{
+    switch (type) {
+    case TW_OPT_LEVEL: return "COMPREPLY=($(compgen -W 'steps tensors modules ops' -- \"$cur\"))";
+    case TW_OPT_FILE: return "COMPREPLY=($(compgen -f -- \"$cur\"))";
+    case TW_OPT_DIR: return "COMPREPLY=($(compgen -d -- \"$cur\"))";
+    default: return ":";
+    }
+}
+
 static void bash_option_values(FILE *out, const struct tw_command *c)
 {
     for (const struct tw_option *o = c->options; o->name; o++) {
@@ -308,12 +319,7 @@ static void bash_option_values(FILE *out, const struct tw_command *c)
         fprintf(out, "        %s:--%s", c->name, o->name);
         if (o->short_name)
             fprintf(out, "|%s:-%c", c->name, o->short_name);
-        const char *how = o->type == TW_OPT_LEVEL
-                              ? "COMPREPLY=($(compgen -W 'steps tensors modules ops' -- \"$cur\"))"
-                          : o->type == TW_OPT_FILE ? "COMPREPLY=($(compgen -f -- \"$cur\"))"
-                          : o->type == TW_OPT_DIR  ? "COMPREPLY=($(compgen -d -- \"$cur\"))"
-                                                   : ":";
-        fprintf(out, ") %s; return ;;\n", how);
+        fprintf(out, ") %s; return ;;\n", bash_values(o->type));
     }
 }
 
@@ -365,6 +371,17 @@ void tw_complete_bash(FILE *out)
           out);
 }
 
+/* What zsh offers for the value of an option. */
+static const char *zsh_values(enum tw_option_type type)
+{
+    switch (type) {
+    case TW_OPT_LEVEL: return ":(steps tensors modules ops)";
+    case TW_OPT_FILE: return ":_files";
+    case TW_OPT_DIR: return ":_files -/";
+    default: return ": ";
+    }
+}
+
 /*
  * Inside '...[help]...': brackets, colons and quotes have meanings to _arguments and to the shell.
  */
@@ -397,13 +414,22 @@ static void zsh_option(FILE *out, const struct tw_option *o)
     if (o->argument) {
         fputc(':', out);
         zsh_text(out, o->argument);
-        fputs(o->type == TW_OPT_LEVEL  ? ":(steps tensors modules ops)"
-              : o->type == TW_OPT_FILE ? ":_files"
-              : o->type == TW_OPT_DIR  ? ":_files -/"
-                                       : ": ",
-              out);
+        fputs(zsh_values(o->type), out);
     }
     fputs("' \\\n", out);
+}
+
+/* What zsh offers for the operands of a command. */
+static const char *zsh_operands(enum tw_operand_kind kind)
+{
+    switch (kind) {
+    case TW_OPERANDS_JOB: return "'*:::job:_normal'";
+    case TW_OPERANDS_NONE: return "&& return";
+    case TW_OPERANDS_FILES: return "'*:file:_files'";
+    case TW_OPERANDS_RUNS:
+    case TW_OPERANDS_RUNS_OR_JOB: break;
+    }
+    return "'*:run:_twinrun_runs'";
 }
 
 void tw_complete_zsh(FILE *out)
@@ -433,11 +459,7 @@ void tw_complete_zsh(FILE *out)
         for (const struct tw_option *o = c->options; o->name; o++)
             zsh_option(out, o);
         zsh_option(out, &tw_option_help);
-        fprintf(out, "            %s ;;\n",
-                c->operands == TW_OPERANDS_JOB     ? "'*:::job:_normal'"
-                : c->operands == TW_OPERANDS_NONE  ? "&& return"
-                : c->operands == TW_OPERANDS_FILES ? "'*:file:_files'"
-                                                   : "'*:run:_twinrun_runs'");
+        fprintf(out, "            %s ;;\n", zsh_operands(c->operands));
     }
     fputs("    esac\n}\n\n_twinrun \"$@\"\n", out);
 }
