@@ -133,7 +133,8 @@ static const struct tw_pair exits[] = {
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun check -- python train.py --epochs 1", "three runs, or fewer when they part earlier"},
+    {"twinrun check -- python train.py --epochs 1",
+     "three runs, or fewer when they diverge earlier"},
     {"twinrun check --steps 50 --runs 10 -- torchrun --nproc-per-node=2 train.py",
      "ten short runs on two ranks"},
     {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'",
@@ -141,7 +142,7 @@ static const struct tw_pair examples[] = {
     {"twinrun check --resume-with 'python train.py --resume' -- python train.py",
      "the same, with the interruption made here"},
     {"twinrun check --transplant step --runs 5 -- python train.py",
-     "every place where the job parts, and how often"},
+     "every place where the job diverges, and how often"},
     {"twinrun check --save-baseline expected.json -- python train.py",
      "what the job computes, for the repository"},
     {"twinrun check --against expected.json --github -- python train.py",
@@ -461,10 +462,12 @@ const struct tw_command tw_command_check = {
     "run a job again, unchanged, and name the first place where the runs diverge",
     synopsis,
     "Runs COMMAND several times, unchanged, records what each run computed, and compares each run "
-    "with the first. When they part, the verdict names the first place: step, rank, phase, tensor, "
+    "with the first. When they diverge, the verdict names the first place: step, rank, phase, "
+    "tensor, "
     "operation and source line, whether it is the origin (its inputs were still equal) or only "
     "carries a difference on, and what was equal just before it.\n\n"
-    "The first divergence ends the check; a later run is cut short some steps after it has parted. "
+    "The first divergence ends the check; a later run is cut short some steps after it has "
+    "diverged. "
     "The suspect steps are then run once more at operation level to name the operation (--no-zoom "
     "leaves that out). That takes at most --zoom-time, else as long as five runs, or a minute; "
     "twinrun zoom has no limit.\n\n"

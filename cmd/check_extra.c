@@ -75,17 +75,17 @@ void tw_check_repeat_arm(struct tw_check *c)
     } else {
         if (!c->args.quiet)
             tw_trial_line(&tw_terminal, "a again", again,
-                          v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+                          v->outcome == TWIN_DIFFER ? "diverged" : tw_run_state(again, text));
         c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first &&
                           v->first->step_a <= c->series.v->first->step_a;
         c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
         if (c->arm_unsteady)
             twin_verdict_note(
                 c->series.v,
-                "A does not repeat itself either (it parts at step %u): first make A repeatable",
+                "A does not repeat itself either (it diverges at step %u): first make A repeatable",
                 v->first->step_a);
         else if (v->outcome == TWIN_DIFFER)
-            twin_verdict_note(c->series.v, "A parts from itself too, but only later (step %u)",
+            twin_verdict_note(c->series.v, "A diverges from itself too, but only later (step %u)",
                               v->first ? v->first->step_a : 0);
         else if (c->arm_repeats)
             twin_verdict_note(c->series.v,

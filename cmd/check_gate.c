@@ -285,12 +285,12 @@ static void repeat(struct tw_check *c)
     }
     if (!c->args.quiet)
         tw_trial_line(&tw_terminal, "run again", again,
-                      v->outcome == TWIN_DIFFER ? "parted" : tw_run_state(again, text));
+                      v->outcome == TWIN_DIFFER ? "diverged" : tw_run_state(again, text));
     c->gate_unsteady = v->outcome == TWIN_DIFFER;
     if (c->gate_unsteady)
         twin_verdict_note(
             c->series.v,
-            "the job does not repeat itself: a second run parts from the first%s; first make it "
+            "the job does not repeat itself: a second run diverges from the first%s; first make it "
             "repeatable",
             v->first && v->first->step_a == c->series.v->first->step_a ? " at the same step" : "");
     else if (v->outcome == TWIN_SAME)

@@ -92,9 +92,10 @@ static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
     c->series.v = v;
     c->arm_unsteady = !c->args.half;
     twin_verdict_note(
-        v, c->args.half
-               ? "--half is no part of the whole run: it parts from it before anything is resumed"
-               : "the job parts from itself before it is interrupted: first make it repeatable");
+        v,
+        c->args.half
+            ? "--half is no part of the whole run: it diverges from it before anything is resumed"
+            : "the job diverges from itself before it is interrupted: first make it repeatable");
     return -1;
 }
 

@@ -108,7 +108,7 @@ const char *tw_check_state(const struct tw_check *c, const struct twin_run *r, b
                            char text[32])
 {
     if (parted)
-        return "parted";
+        return "diverged";
     if (r->outcome == TWIN_RUN_STOPPED && c->series.trial.end != TW_TRIAL_OUT_OF_TIME)
         return "ok"; /* --steps: it ended where it was told to */
     return tw_run_state(r, text);

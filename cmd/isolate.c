@@ -24,7 +24,7 @@ static const struct tw_option options[] = {
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
      "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
-     "the second one: what of it makes its runs part from those of A?", FIELD(b)},
+     "the second one: what of it makes its runs diverge from those of A?", FIELD(b)},
     {"through", 0, TW_OPT_FLAG, NULL, NULL, "Arms",
      "A and B differ in something that you have set: through which factor does it act? Both run "
      "under the same pins, until they agree",
@@ -87,7 +87,7 @@ static const struct tw_option options[] = {
 static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD",
                                        NULL};
 static const struct tw_pair exits[] = {
-    {"0", "the runs, or the arms, do not part; what that excludes is printed"},
+    {"0", "the runs, or the arms, do not diverge; what that excludes is printed"},
     {"1", "isolated: a cause was shown to matter; the verdict says whether it was shown to be all "
           "there is"},
     {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
@@ -97,14 +97,14 @@ static const struct tw_pair exits[] = {
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun isolate -- python train.py", "what makes it part, and the pin that stops it"},
+    {"twinrun isolate -- python train.py", "what makes it diverge, and the pin that stops it"},
     {"twinrun isolate --steps 20 --pin threads,torch-deterministic,hash-seed -- python train.py",
      "short runs, three candidates"},
     {"twinrun isolate --jobs 4 -- python train.py", "four runs at the same time"},
     {"twinrun isolate --resume -- python train.py", "go on after an interruption"},
     {"twinrun isolate --a 'OMP_NUM_THREADS=1 python train.py' --b 'OMP_NUM_THREADS=4 python "
      "train.py --workers 2'",
-     "which of the differences makes them part?"},
+     "which of the differences makes them diverge?"},
     {"twinrun isolate --through --a 'python train.py --data /mnt/a' --b 'python train.py --data "
      "/mnt/b'",
      "equal data, another place: does it act through the order of directories?"},
@@ -272,13 +272,16 @@ const struct tw_command tw_command_isolate = {
     "isolate",
     "find, by controlled experiment, what makes the runs of a job diverge",
     synopsis,
-    "Runs COMMAND until runs have parted twice (or 14 comparisons were clean), then with the most "
+    "Runs COMMAND until runs have diverged twice (or 14 comparisons were clean), then with the "
+    "most "
     "suspected factors pinned until one pin is left that stops the divergence; where that does not "
     "decide, in a world where every factor is pinned and some are freed. Last, on fresh runs, free "
-    "and pinned ones in an arrangement drawn beforehand, none may part under the pins; the p value "
+    "and pinned ones in an arrangement drawn beforehand, none may diverge under the pins; the p "
+    "value "
     "is the share of arrangements that would look at least as convincing, so it does not matter "
-    "what else changes meanwhile. A natural run that parts comes last. `isolated (main cause)` "
-    "says that the pin matters and how often runs may still part with it (95%); `isolated` alone, "
+    "what else changes meanwhile. A natural run that diverges comes last. `isolated (main cause)` "
+    "says that the pin matters and how often runs may still diverge with it (95%); `isolated` "
+    "alone, "
     "that this is at most 20%, which takes 14 clean comparisons: --thorough goes on until then. "
     "What natural runs have not met is left out. Where the cause is the system's entropy, the time "
     "or the order of directories, one more run names the job's lines that ask for it, and, where "
@@ -299,8 +302,9 @@ const struct tw_command tw_command_isolate = {
     "With --a and --b the factors are what differs between two commands that ought to compute the "
     "same: variables (env:NAME), options (arg:--option), other arguments (arg:N, the N-th), the "
     "program. A is compared with itself, B with A; then A is run with some of the differences as "
-    "in B, until those are found that make it part. Last, on fresh runs, B with the set as in A "
-    "must agree with A, and A with the set as in B must part. `&&`, `;` and pipes must be the same "
+    "in B, until those are found that make it diverge. Last, on fresh runs, B with the set as in A "
+    "must agree with A, and A with the set as in B must diverge. `&&`, `;` and pipes must be the "
+    "same "
     "in both. When A does not repeat itself, isolate A first, or hold still what is known to vary "
     "with --pin. When all that was found is an argument or a variable that you set, --through goes "
     "on: both commands run under the same pins, and the pin under which they agree is what the "

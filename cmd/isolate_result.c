@@ -412,7 +412,7 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
                             ? "B agrees with A, which does not repeat itself, under the pin of "
                             : "B agrees with A under the pin of ");
     else
-        tw_buf_printf(&b, "The runs%s part%s because of ", c->arms ? " of B and A" : "",
+        tw_buf_printf(&b, "The runs%s diverge%s because of ", c->arms ? " of B and A" : "",
                       r->sufficient ? "" : " mainly");
     for (size_t i = 0; i < r->cause_count; i++) {
         const struct twin_factor *f = c->factor[r->cause[i].candidate];

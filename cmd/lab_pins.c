@@ -159,7 +159,8 @@ static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const st
     else if (n < 2)
         tw_lab_decide(s, TW_LAB_OPEN, "one run shows nothing: at least 2 are needed (--runs)");
     else if (!(m->loss < TW_LAB_SAME_LOSS && m->l2 < TW_LAB_SAME_L2))
-        tw_lab_decide(s, TW_LAB_FAIL, "same-seed runs still part: twinrun isolate finds out why");
+        tw_lab_decide(s, TW_LAB_FAIL,
+                      "same-seed runs still diverge: twinrun isolate finds out why");
     else if (m->equal)
         tw_lab_decide(
             s, TW_LAB_PASS,

@@ -48,7 +48,7 @@ static const struct tw_pair exits[] = {
 static const struct tw_pair examples[] = {
     {"twinrun ls", "all runs of the working folder's home"},
     {"twinrun ls -n 5 --json", "the five newest, for a program"},
-    {"twinrun ls --outcome differ --since 7d --command '*train.py*'", "what parted this week"},
+    {"twinrun ls --outcome differ --since 7d --command '*train.py*'", "what diverged this week"},
     {NULL, NULL},
 };
 

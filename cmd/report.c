@@ -34,7 +34,7 @@ struct report_args {
 
 static const struct tw_option options[] = {
     {"postmortem", 0, TW_OPT_FLAG, NULL, NULL, "Kind",
-     "two runs that parted, as an incident document: Markdown, facts filled in, questions left "
+     "two runs that diverged, as an incident document: Markdown, facts filled in, questions left "
      "open",
      FIELD(postmortem)},
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Kind",

@@ -29,8 +29,8 @@ static const struct tw_option options[] = {
      "a number of the command or its environment: --OPTION=FROM:TO or env:NAME=FROM:TO; may be "
      "given again",
      FIELD(knobs)},
-    {"runs", 'n', TW_OPT_COUNT, "N", "15", "Budget", "give up when N runs as it is have not parted",
-     FIELD(runs), 2, 100000},
+    {"runs", 'n', TW_OPT_COUNT, "N", "15", "Budget",
+     "give up when N runs as it is have not diverged", FIELD(runs), 2, 100000},
     {"max-runs", 0, TW_OPT_COUNT, "N", "150", "Budget", "make at most N runs", FIELD(max_runs), 2,
      100000},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget",
@@ -55,8 +55,8 @@ static const struct tw_option options[] = {
 
 static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", NULL};
 static const struct tw_pair exits[] = {
-    {"0", "the job does not part; what that excludes is printed"},
-    {"1", "the job parts; the smallest command found that still does is printed"},
+    {"0", "the job does not diverge; what that excludes is printed"},
+    {"1", "the job diverges; the smallest command found that still does is printed"},
     {"2", "trouble: bad use, the home cannot be written, the job fails"},
     {"3", "inconclusive: the budget ended before the divergence was seen often enough, or not "
           "everything was seen"},
@@ -109,7 +109,7 @@ static void say_trial(const struct tw_shrink *c, const struct tw_shrink_setting 
     if (!e->trials && e->other)
         tw_put_to(stderr, ": %s\n", e->other);
     else
-        tw_put_to(stderr, ": %s, parted in %llu of %llu comparisons, %s a run\n", what,
+        tw_put_to(stderr, ": %s, diverged in %llu of %llu comparisons, %s a run\n", what,
                   (unsigned long long)e->parted, (unsigned long long)e->trials,
                   tw_human_seconds(e->seconds, time));
 }
@@ -137,7 +137,7 @@ static int try(struct tw_shrink *c, struct chain *k, const struct tw_shrink_sett
     else if (e.other)
         *why = tw_strdup(e.other);
     else
-        *why = tw_printf("parts in %llu of %llu comparisons only", (unsigned long long)e.parted,
+        *why = tw_printf("diverges in %llu of %llu comparisons only", (unsigned long long)e.parted,
                          (unsigned long long)e.trials);
     tw_shrink_evidence_free(&e);
     return rc;
@@ -203,7 +203,7 @@ static int fewer_steps(struct tw_shrink *c, struct chain *k)
             c->steps_why = tw_strdup(
                 most <= 1
                     ? "there are none to leave out"
-                    : "the job does not part in a step, but in how it ends or what it writes");
+                    : "the job does not diverge in a step, but in how it ends or what it writes");
         return 0;
     }
     bool found = false, kept;
@@ -292,7 +292,7 @@ static int confirm(struct tw_shrink *c, struct chain *k)
             if (!c->given_back)
                 c->given_back = tw_printf(
                     "a smaller one (%llu steps) did not stand up to fresh runs: %llu of %llu "
-                    "comparisons parted",
+                    "comparisons diverged",
                     (unsigned long long)(s.steps ? s.steps : c->baseline.steps),
                     (unsigned long long)e->parted, (unsigned long long)e->trials);
             tw_shrink_evidence_free(&k->seen[--k->count]);
@@ -463,14 +463,15 @@ const struct tw_command tw_command_shrink = {
     "shrink",
     "find a smaller command that still shows the divergence",
     synopsis,
-    "Runs COMMAND until three comparisons have parted, then with fewer steps, fewer ranks "
+    "Runs COMMAND until three comparisons have diverged, then with fewer steps, fewer ranks "
     "(torchrun, mpirun, srun) and smaller numbers where a knob was declared, and keeps what is "
     "smaller as long as the same divergence stays: the same layer and operation (or, where no "
     "operation is seen, the same phase and kind of record). The smallest command that stood up to "
     "fresh runs is printed.\n\n"
-    "A trial needs two comparisons that part, within as many as a job that parts as often as "
+    "A trial needs two comparisons that diverge, within as many as a job that diverges as often as "
     "before would fail in one trial of ten. Steps are found by bisection between the earliest and "
-    "the latest step at which comparisons have parted; a knob is tried at its smallest value, then "
+    "the latest step at which comparisons have diverged; a knob is tried at its smallest value, "
+    "then "
     "halved.\n\n"
     "A knob names an option of the command with its number (--batch-size 64 or --batch-size=64), "
     "or a variable of the environment, and the smallest value to try.",

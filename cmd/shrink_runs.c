@@ -105,7 +105,7 @@ static void note_other(struct tw_shrink_evidence *e, const struct twin_finding *
 {
     char *what = e->other ? NULL : tw_shrink_finding(f, false);
     if (what)
-        e->other = tw_printf("parts elsewhere: %s", what);
+        e->other = tw_printf("diverges elsewhere: %s", what);
     tw_free(what);
 }
 

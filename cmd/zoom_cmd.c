@@ -54,7 +54,7 @@ static const struct tw_pair exits[] = {
 };
 static const struct tw_pair examples[] = {
     {"twinrun zoom last~1 last",
-     "where do the last two runs part? Rerun that step and name the operation"},
+     "where do the last two runs diverge? Rerun that step and name the operation"},
     {"twinrun zoom --window 16:17 -- python train.py",
      "two runs, every operation of steps 16 and 17"},
     {NULL, NULL},
@@ -233,7 +233,7 @@ static int run(int argc, char **argv)
             "a command needs --window FIRST:LAST; to find the window: twinrun check -- COMMAND");
     if (!rest.is_job && a.window.given)
         return tw_bad_use(
-            "zoom", "--window belongs to a command; for two runs the window is where they part");
+            "zoom", "--window belongs to a command; for two runs the window is where they diverge");
     if (!rest.is_job && a.fresh_dir)
         return tw_bad_use("zoom", "--fresh-dir belongs to a command");
     tw_progress_setup(a.quiet);
@@ -253,8 +253,9 @@ const struct tw_command tw_command_zoom = {
     "zoom",
     "rerun the suspect steps at operation level and name the operation",
     synopsis,
-    "For two recorded runs that part: runs their commands again, in the folder where they ran, up "
-    "to the step where they parted, records every operation of that step and the one before, and "
+    "For two recorded runs that diverge: runs their commands again, in the folder where they ran, "
+    "up "
+    "to the step where they diverged, records every operation of that step and the one before, and "
     "names the operation and the source line. twinrun check does this by itself.\n\n"
     "For a command: makes two runs that record every operation of the steps in --window, and "
     "compares them.",

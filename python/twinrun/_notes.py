@@ -214,7 +214,7 @@ class Notes:
 
     # ---- where runs part
 
-    @form(r"local gradients of step (\d+) were equal on every rank: they parted in the reduction")
+    @form(r"local gradients of step (\d+) were equal on every rank: they diverged in the reduction")
     def in_the_reduction(self, step):
         step, seen = int(step), False
         for c, x, y in self.compared():
@@ -226,14 +226,14 @@ class Notes:
         need(seen and first["step"][0] == step, "no local gradients of step %d", step)
 
     @form(
-        r"local gradients were not recorded, so whether they or the reduction parted is not known"
+        r"local gradients were not recorded, so whether they or the reduction diverged is not known"
     )
     def no_local_gradients(self):
         step = self.first_claim()["step"][0]
         rows = [r for _, x, _ in self.differ_at_end() for r in x.rows.get(step, ())]
         need(not any(r.key[1] == LOCAL for r in rows), "step %d has local gradients", step)
 
-    @form(r"parting in the same step: ranks? ([-0-9, ]+)(, \.\.\.)?")
+    @form(r"diverging in the same step: ranks? ([-0-9, ]+)(, \.\.\.)?")
     def other_ranks(self, listed, more):
         first = self.first_claim()
         ranks = sorted(
@@ -242,7 +242,9 @@ class Notes:
             if self.end_of(c) == first["step"][0] and not (c["rank"] == first["rank"])
         )
         said = sorted(int(r) for r in listed.split(","))
-        need(said == ranks if not more else set(said) <= set(ranks), "ranks %s part there", ranks)
+        need(
+            said == ranks if not more else set(said) <= set(ranks), "ranks %s diverge there", ranks
+        )
 
     @form(r"records came in another order from step (\d+) on \(rank (-?\d+), .*\)")
     def another_order(self, step, rank):
@@ -271,11 +273,11 @@ class Notes:
                     return
         raise Refuted("no such record differs in step %d" % step)
 
-    @form(r"zoom: the reruns parted at step (\d+) \(the runs at step (\d+)\)")
+    @form(r"zoom: the reruns diverged at step (\d+) \(the runs at step (\d+)\)")
     def reruns_parted(self, zoomed, step):
         need(self.first_claim()["step"][0] == int(zoomed), "the zoom shows another step")
         ends = [self.end_of(c) for c, _, _ in self.differ_at_end()]
-        need(int(step) in ends, "the runs part at %s", ends)
+        need(int(step) in ends, "the runs diverge at %s", ends)
 
     # ---- what agents noted
 
@@ -335,7 +337,7 @@ class Notes:
         key = "left_out" if why.startswith("could") else "unequal"
         need((int(n), int(of)) == (said[key], said["steps"]), "%d of %d", said[key], said["steps"])
 
-    @form(r"the two natural runs agreed; it was the transplanted ones that parted")
+    @form(r"the two natural runs agreed; it was the transplanted ones that diverged")
     def natural_runs_agree(self):
         need(not self.differ_at_end([1, 2]), "they do not")
 

@@ -105,11 +105,13 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
         for (size_t i = 0; i < best->origins.n; i++)
             tw_finding_set(c, &best->origins.f[i].layer, tw_cmp_copy(c, "collective"));
         tw_cmp_note(
-            c, "local gradients of step %u were equal on every rank: they parted in the reduction",
+            c,
+            "local gradients of step %u were equal on every rank: they diverged in the reduction",
             best->step);
     } else if (!seen) {
-        tw_cmp_note(c, "local gradients were not recorded, so whether they or the reduction parted "
-                       "is not known");
+        tw_cmp_note(c,
+                    "local gradients were not recorded, so whether they or the reduction diverged "
+                    "is not known");
         for (size_t i = 0; i < best->origins.n; i++) {
             struct twin_finding *g = &best->origins.f[i];
             if (g->role == TWIN_ORIGIN)
@@ -143,7 +145,7 @@ static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
         for (size_t i = 0; i < others.n && i < 16; i++)
             tw_buf_printf(&list, "%s%s", i ? ", " : "", others.s[i]);
         char *text = tw_buf_steal(&list);
-        tw_cmp_note(c, "parting in the same step: rank%s %s%s", others.n > 1 ? "s" : "",
+        tw_cmp_note(c, "diverging in the same step: rank%s %s%s", others.n > 1 ? "s" : "",
                     text ? text : "", others.n > 16 ? ", ..." : "");
         c->oom |= !text;
         tw_free(text);

@@ -534,7 +534,8 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     uint32_t step_b = (uint32_t)(step + out->shift);
     if (hashes_differ && parted_before(out, step)) {
         tw_cmp_unseen(
-            c, "the value hashes of rank %d part in steps before step %u that lie in damaged bytes",
+            c,
+            "the value hashes of rank %d diverge in steps before step %u that lie in damaged bytes",
             out->pair->a->rank, step);
         return 0;
     }

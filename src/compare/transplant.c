@@ -539,10 +539,11 @@ static void say(struct judge *j, bool parted_before)
                     "step agreed",
                     carrier);
     else if (t->stopped)
-        tw_cmp_note(j->c,
-                    "the runs part, but no step did that started equal: what makes them part acts "
-                    "before the first step, between steps, or more rarely than in %llu steps",
-                    (unsigned long long)t->steps);
+        tw_cmp_note(
+            j->c,
+            "the runs diverge, but no step did that started equal: what makes them diverge acts "
+            "before the first step, between steps, or more rarely than in %llu steps",
+            (unsigned long long)t->steps);
     if (t->left_out)
         tw_cmp_note(j->c, "%llu of %llu steps could not be transplanted and are not judged",
                     (unsigned long long)t->left_out, (unsigned long long)t->steps);
@@ -565,7 +566,7 @@ static void adopt(struct judge *j)
         return;
     v->first = tw_finding_copy(j->c, j->t->origin[0].finding);
     v->outcome = v->bitwise = TWIN_DIFFER;
-    tw_cmp_note(j->c, "the two natural runs agreed; it was the transplanted ones that parted");
+    tw_cmp_note(j->c, "the two natural runs agreed; it was the transplanted ones that diverged");
 }
 
 int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const *runs, size_t n,

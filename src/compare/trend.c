@@ -238,10 +238,11 @@ void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
             break;
         if (i == LOOK_STEPS || t->decoded == DECODE_STEPS || t->records >= DECODE_RECORDS) {
             if (differs_later(&a, &b, s->shift, step))
-                tw_cmp_note(c,
-                            "what parts for the first time after step %llu is not listed: onsets "
-                            "were looked for until there",
-                            (unsigned long long)step - 1);
+                tw_cmp_note(
+                    c,
+                    "what diverges for the first time after step %llu is not listed: onsets "
+                    "were looked for until there",
+                    (unsigned long long)step - 1);
             break;
         }
         if (i >= DENSE_STEPS &&

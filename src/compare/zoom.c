@@ -305,7 +305,7 @@ static void say_moved(struct tw_cmp *c, const struct twin_finding *was,
                       const struct twin_finding *now)
 {
     if (was->step_a != now->step_a)
-        tw_cmp_note(c, "zoom: the reruns parted at step %u (the runs at step %u)", now->step_a,
+        tw_cmp_note(c, "zoom: the reruns diverged at step %u (the runs at step %u)", now->step_a,
                     was->step_a);
     tw_cmp_note(c,
                 "in the runs themselves, which recorded no operations, the first that differs is "
@@ -476,7 +476,7 @@ static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashe
         z->done = true;
         if (!z->suspect)
             tw_cmp_note(c,
-                        "zoom: the reruns parted at step %u already, before the steps in which "
+                        "zoom: the reruns diverged at step %u already, before the steps in which "
                         "operations were recorded",
                         step);
     }
@@ -549,9 +549,9 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
     if (rc == 0 && !suspect) {
         note_replays(c, v->first, &a, &b);
         if (!z.parted)
-            tw_cmp_note(c, "zoom: did not part again at operation level");
+            tw_cmp_note(c, "zoom: did not diverge again at operation level");
         else if (!z.done)
-            tw_cmp_note(c, "zoom: parted again, but not in an operation that was seen");
+            tw_cmp_note(c, "zoom: diverged again, but not in an operation that was seen");
         tw_cmp_append_notes(c);
         tw_claims_append(c);
     }
@@ -574,7 +574,7 @@ int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const s
 {
     struct tw_cmp c = {.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
     if (!v->first)
-        return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not part");
+        return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not diverge");
     return zoom_run(&c, za, zb, NULL, err);
 }
 
@@ -584,7 +584,8 @@ int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za,
     struct tw_cmp c = {.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
     struct tw_side a = {0}, b = {0};
     if (!v->first)
-        return twin_error_set(err, TWIN_EINVAL, "no operation is suspected: the runs did not part");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "no operation is suspected: the runs did not diverge");
     int rc = tw_side_open(&c, za, 0, &a, err);
     if (rc == 0)
         rc = tw_side_open(&c, zb, 1, &b, err);
@@ -614,7 +615,7 @@ int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za
     struct suspect s = {0};
     *op_a = *op_b = NULL;
     if (!v->first)
-        return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not part");
+        return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not diverge");
     if (comes_from_outside(v->first)) /* who meets it made none of it: nobody is to be replayed */
         return 0;
     int rc = zoom_run(&c, za, zb, &s, err);

@@ -328,10 +328,10 @@ char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
                          x->versions[i]);
     i -= x->version_count;
     if (i == 0 && x->b_fails)
-        return tw_strdup("B fails; that is how it parts from A");
+        return tw_strdup("B fails; that is how it diverges from A");
     if (i == 0 && x->fails) {
         char *safe = tw_printable(x->fails, strlen(x->fails));
-        char *text = safe ? tw_printf("a mixed command fails, which counts as parting: %s", safe)
+        char *text = safe ? tw_printf("a mixed command fails, which counts as diverging: %s", safe)
                           : NULL;
         tw_free(safe);
         return text;

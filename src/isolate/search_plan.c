@@ -156,13 +156,13 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
         return twin_error_set(
             err, TWIN_EINVAL,
             "a budget of %u runs is too small: nothing can be confirmed with fewer than %u; about "
-            "%u are needed when B nearly always parts from A. Give --max-runs %u or more",
+            "%u are needed when B nearly always diverges from A. Give --max-runs %u or more",
             p.max_runs, p.least_runs, p.expected_runs, p.expected_runs);
     if (p.max_runs < p.least_runs)
         return twin_error_set(
             err, TWIN_EINVAL,
             "a budget of %u runs is too small: no cause can be confirmed with fewer than %u (%u "
-            "natural, %u to choose a pin, %u to confirm it); about %u are needed when runs part "
+            "natural, %u to choose a pin, %u to confirm it); about %u are needed when runs diverge "
             "nearly always, more when seldom. Give --max-runs %u or more",
             p.max_runs, p.least_runs, natural, pinned, p.least_runs - natural - pinned,
             p.expected_runs, p.expected_runs);
@@ -176,7 +176,7 @@ static void put_budget(struct tw_buf *b, const struct twin_search_plan *p)
     if (p->max_seconds > 0)
         tw_buf_printf(b, ", at most %g s", p->max_seconds);
     tw_buf_printf(b, "; about %u when %s nearly always\n", p->expected_runs,
-                  p->arms ? "B parts from A" : "runs part");
+                  p->arms ? "B diverges from A" : "runs diverge");
 }
 
 static void put_confirmation(struct tw_buf *b, const struct twin_search_plan *p)
@@ -184,15 +184,15 @@ static void put_confirmation(struct tw_buf *b, const struct twin_search_plan *p)
     tw_buf_printf(b,
                   "confirm   fresh runs only, free and pinned ones in an arrangement drawn "
                   "beforehand (seed %llu); none of the pinned may\n"
-                  "          part; p is the share of arrangements at least as convincing, so it "
+                  "          diverge; p is the share of arrangements at least as convincing, so it "
                   "holds whatever the machine does\n"
                   "          meanwhile; the first set that is tested gets .58 of alpha, the j-th "
-                  ".84 / 2^j; a natural run that parts comes last\n",
+                  ".84 / 2^j; a natural run that diverges comes last\n",
                   (unsigned long long)p->seed);
     tw_buf_printf(b,
                   "claims    \"isolated (main cause)\": the pins matter; \"isolated\" alone: they "
                   "are sufficient, shown by %u clean\n"
-                  "          comparisons (at most %g of comparisons part, 95%%; assumes that "
+                  "          comparisons (at most %g of comparisons diverge, 95%%; assumes that "
                   "pinned runs are as good as independent)%s\n",
                   p->sufficient_clean, p->p1, p->thorough ? "; --thorough goes on until then" : "");
 }
@@ -211,7 +211,7 @@ static void put_arms_plan(struct tw_buf *b, const struct twin_search_plan *p)
     tw_buf_puts(b, "contrast  A with some of the differences as in B, by bisection\n");
     put_confirmation(b, p);
     tw_buf_puts(b, "          free is B, pinned is B with the set as in A; then A with the set as "
-                   "in B has to part\n"
+                   "in B has to diverge\n"
                    "unit      comparisons with A's first run\n");
     put_budget(b, p);
 }
@@ -231,11 +231,12 @@ char *twin_search_plan_text(const struct twin_search_plan *p)
                   "baseline  until %u divergences, or %u clean comparisons (rate %g against %g); "
                   "one divergence rejects clean\n",
                   p->baseline_parts, p->baseline_clean, p->p0, p->p1);
-    tw_buf_printf(&b,
-                  "alone     where runs part in %g of comparisons or more: natural runs with the "
-                  "most suspected pins on, halved until\n"
-                  "          one is left\n",
-                  TW_OFTEN);
+    tw_buf_printf(
+        &b,
+        "alone     where runs diverge in %g of comparisons or more: natural runs with the "
+        "most suspected pins on, halved until\n"
+        "          one is left\n",
+        TW_OFTEN);
     tw_buf_printf(&b,
                   "contrast  else every pin on, one set of factors changed at a time, most "
                   "suspected first; %u verdicts planned\n",
@@ -286,7 +287,7 @@ static void put_counts(struct tw_buf *b, const struct twin_search_report *r,
                        const struct twin_search_cause *c, const struct twin_candidate *candidate)
 {
     const char *unit = r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps";
-    tw_buf_printf(b, "          %s; %s: %llu of %llu %s part; %s: %llu of %llu; ",
+    tw_buf_printf(b, "          %s; %s: %llu of %llu %s diverge; %s: %llu of %llu; ",
                   candidate[c->candidate].layer, r->arms ? "B" : "free",
                   (unsigned long long)c->necessary.parted, (unsigned long long)c->necessary.trials,
                   unit, r->arms ? "as in A" : "pinned", (unsigned long long)c->sufficient.parted,
@@ -326,7 +327,8 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r,
     }
     if (r->cause_count && r->left_parted)
         tw_buf_printf(
-            b, "left      with %s pinned %llu of %llu comparisons part: there is another cause\n",
+            b,
+            "left      with %s pinned %llu of %llu comparisons diverge: there is another cause\n",
             r->cause_count > 1 ? "all of them" : "it", (unsigned long long)r->left_parted,
             (unsigned long long)r->left);
     else if (r->cause_count && !r->sufficient)
@@ -335,12 +337,12 @@ static void put_causes(struct tw_buf *b, const struct twin_search_report *r,
                       "with %s pinned would show it (--thorough)\n",
                       r->more, r->cause_count > 1 ? "them" : "it");
     if (r->arms && r->cause_count)
-        tw_buf_printf(b,
-                      "applied   A with %s as in B: %llu of %llu comparisons part; A itself: 0 of "
-                      "%llu; p = %.2g\n",
-                      applied_words(r), (unsigned long long)r->applied.parted,
-                      (unsigned long long)r->applied.trials, (unsigned long long)r->repeats,
-                      r->p_applied);
+        tw_buf_printf(
+            b,
+            "applied   A with %s as in B: %llu of %llu comparisons diverge; A itself: 0 of "
+            "%llu; p = %.2g\n",
+            applied_words(r), (unsigned long long)r->applied.parted,
+            (unsigned long long)r->applied.trials, (unsigned long long)r->repeats, r->p_applied);
 }
 
 char *twin_search_together_text(const struct twin_search_report *r,
@@ -377,7 +379,7 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
     switch (r->outcome) {
     case TWIN_SEARCH_OUTSIDE:
     case TWIN_SEARCH_HARDWARE:
-        tw_buf_printf(b, "evidence  with every pin on, %llu of %llu comparisons part%s\n",
+        tw_buf_printf(b, "evidence  with every pin on, %llu of %llu comparisons diverge%s\n",
                       (unsigned long long)r->pinned_parted, (unsigned long long)r->pinned,
                       vote_words(r));
         break;
@@ -386,7 +388,7 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
         break;
     case TWIN_SEARCH_UNEXPLAINED:
         tw_buf_puts(b, r->arms ? "evidence  A repeats itself, and no set of the differences makes "
-                                 "it part: it lies outside of what differs\n"
+                                 "it diverge: it lies outside of what differs\n"
                                : "evidence  the pinned world is clean, and changing every "
                                  "candidate there does not bring the divergence back\n");
         break;
@@ -398,13 +400,14 @@ static void put_end(struct tw_buf *b, const struct twin_search_report *r)
         break;
     case TWIN_SEARCH_UNSTEADY:
         tw_buf_printf(b,
-                      "evidence  A parts from its own first run in comparison %llu: whatever is "
+                      "evidence  A diverges from its own first run in comparison %llu: whatever is "
                       "changed would seem to be to blame\n",
                       (unsigned long long)r->pinned);
         break;
     case TWIN_SEARCH_GONE:
-        tw_buf_puts(b, "evidence  natural runs parted at first, and no longer: whatever was pinned "
-                       "meanwhile would seem to have helped\n");
+        tw_buf_puts(b,
+                    "evidence  natural runs diverged at first, and no longer: whatever was pinned "
+                    "meanwhile would seem to have helped\n");
         break;
     default: break;
     }
@@ -421,11 +424,12 @@ char *twin_search_end_text(const struct twin_search_report *r)
                       (unsigned long long)r->baseline);
         break;
     case TWIN_SEARCH_OUTSIDE:
-        tw_buf_puts(&b, "The runs part although everything that can be pinned is pinned");
+        tw_buf_puts(&b, "The runs diverge although everything that can be pinned is pinned");
         break;
     case TWIN_SEARCH_HARDWARE:
-        tw_buf_puts(&b, "The runs part under every pin, and one core or device answers otherwise: "
-                        "hardware is suspected");
+        tw_buf_puts(&b,
+                    "The runs diverge under every pin, and one core or device answers otherwise: "
+                    "hardware is suspected");
         break;
     case TWIN_SEARCH_NOT_ENOUGH:
         tw_buf_printf(&b,
@@ -436,7 +440,7 @@ char *twin_search_end_text(const struct twin_search_report *r)
         tw_buf_puts(
             &b,
             r->arms
-                ? "A repeats itself, and no set of the differences makes it part"
+                ? "A repeats itself, and no set of the differences makes it diverge"
                 : "Pinned runs agree, but freeing no set of factors brings the divergence back");
         break;
     case TWIN_SEARCH_UNSTEADY:
@@ -499,15 +503,15 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
     if (r->baseline) {
         tw_buf_printf(&b, "baseline  %llu of %llu comparisons %s (%.3g to %.3g)",
                       (unsigned long long)r->parted, (unsigned long long)r->baseline,
-                      r->arms ? "of B with A part" : "part", r->rate_low, r->rate_high);
+                      r->arms ? "of B with A diverge" : "diverge", r->rate_low, r->rate_high);
         if (r->hazard > 0)
             tw_buf_printf(&b, ", hazard per step %.3g, at least %.3g", r->hazard, r->hazard_low);
         tw_buf_puts(&b, "\n");
     }
     for (size_t i = 0; i < r->test_count; i++) {
-        tw_buf_printf(&b,
-                      "contrast  %s in %llu comparisons: ", r->test[i].parted ? "parted" : "clean",
-                      (unsigned long long)r->test[i].compared);
+        tw_buf_printf(
+            &b, "contrast  %s in %llu comparisons: ", r->test[i].parted ? "diverged" : "clean",
+            (unsigned long long)r->test[i].compared);
         if (r->arms && tw_set_count(&r->test[i].freed) == 0)
             tw_buf_puts(&b, "A itself");
         else
@@ -533,7 +537,7 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
     }
     if (r->outcome != TWIN_SEARCH_ISOLATED && tw_set_count(&r->suspects)) {
         if (parts_with_every_pin(r))
-            tw_buf_puts(&b, "suspects  part when freed, and so do runs with every pin on: ");
+            tw_buf_puts(&b, "suspects  diverge when freed, and so do runs with every pin on: ");
         else
             tw_buf_puts(&b, "suspects  influence shown, not confirmed: ");
         put_set(&b, &r->suspects, candidate);

@@ -402,7 +402,7 @@ static void say_run(const struct tw_isolate *c, const struct twin_search_request
     if (x->status == TWIN_ENDED_STUCK)
         state = "stood still";
     else
-        state = x->parted ? "parted" : tw_run_state(r, text);
+        state = x->parted ? "diverged" : tw_run_state(r, text);
     tw_trial_line(c->front, title, r, state);
 }
 

@@ -69,7 +69,7 @@ char *tw_isolate_a_again_text(const struct tw_isolate *c)
             "agree with A, and is not shown to be what their difference acts through",
             x->trials);
     if (x->trials)
-        return tw_printf("A itself: 0 of %zu comparisons part; so what differs between A and B "
+        return tw_printf("A itself: 0 of %zu comparisons diverge; so what differs between A and B "
                          "acts through this",
                          x->trials);
     return tw_strdup("whether A repeats itself was not tried, so this need not be what the "

@@ -101,7 +101,7 @@ bool tw_series_has_room(const struct tw_series *s, uint64_t more, bool quiet)
     if (r->wall_s * (double)more > LONG_S)
         tw_front_say(
             s->front,
-            "%llu more run%s: up to %s, less when they part early; --steps N makes runs shorter",
+            "%llu more run%s: up to %s, less when they diverge early; --steps N makes runs shorter",
             (unsigned long long)more, more == 1 ? "" : "s",
             tw_human_seconds(r->wall_s * (double)more, time));
     return true;

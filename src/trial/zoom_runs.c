@@ -249,10 +249,11 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     announce(v, z);
     int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
     if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
-        twin_verdict_note(v,
-                          "zoom: %d reruns of step %u at operation level did not part: it is rare, "
-                          "or watching every operation hides it",
-                          ATTEMPTS, v->first->step_a);
+        twin_verdict_note(
+            v,
+            "zoom: %d reruns of step %u at operation level did not diverge: it is rare, "
+            "or watching every operation hides it",
+            ATTEMPTS, v->first->step_a);
     if (rc == 0 && first.parted)
         rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
     z->interrupted |= tw_front_stops(z->front);

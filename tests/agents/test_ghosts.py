@@ -153,7 +153,7 @@ def test_ghost_is_told_by_its_truth(name, twinrun, run, python, work, request):
     if "only" in truth:
         others = [o["name"] for o in verdict["origins"] if not matches(truth["only"], o["name"])]
         if others:
-            wrong.append(f"origins: only /{truth['only']}/ parts first, found also {others}")
+            wrong.append(f"origins: only /{truth['only']}/ diverges first, found also {others}")
     assert not wrong, "\n".join([*wrong, repr(done)])
 
     # The same pair of runs as a person reads it: fits one screen, and says what was still equal.

@@ -144,7 +144,7 @@ def test_a_zoom_into_what_no_longer_parts_says_so(twinrun, python, work):
         "check", "-q", "--json", "--runs", "2", "--ignore", "file:count", "--", python, "job.py"
     )
     assert done.rc == 1, done
-    said = "zoom: 3 reruns of step 1 at operation level did not part: it is rare, or watching every operation hides it"
+    said = "zoom: 3 reruns of step 1 at operation level did not diverge: it is rare, or watching every operation hides it"
     assert said in done.json["notes"], done
 
 

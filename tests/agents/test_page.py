@@ -286,7 +286,7 @@ PROMISED = {
     "report-one": CURVES,
     "report-several": ["Which runs are equal, and until when?", *APART[1:], *CURVES],
     "isolate": [
-        "Hypotheses: which factors make runs part?",
+        "Hypotheses: which factors make runs diverge?",
         "Confirmation: natural runs, with the suspects pinned or one of them free",
         "Where do the runs differ, and by how much?",
         "Plan, written before the first run",

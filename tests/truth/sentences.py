@@ -79,7 +79,7 @@ GUARDS = (
     # equal hashes count alike
     "%s: %llu records in %s and %llu in %s, and no difference was found between them",
     # the hashes in the heads of blocks lead to the step itself
-    "the value hashes of rank %d part in steps before step %u that lie in damaged bytes",
+    "the value hashes of rank %d diverge in steps before step %u that lie in damaged bytes",
 )
 LEAST = 12  # letters that a sentence has; less is a unit, a mark or a name
 

@@ -233,7 +233,7 @@ def test_of_ranks_that_part_together(recorded, tmp_path):  # noqa: F811
             if row.step == 2:
                 trace.records[i] = row._replace(digest=(row.digest[0] + 1, row.digest[1]))
         copy.write(name, trace.sealed())
-    confirmed(compare(r.a, copy.folder), "parting in the same step: rank")
+    confirmed(compare(r.a, copy.folder), "diverging in the same step: rank")
 
 
 def test_a_note_without_its_claim_and_a_claim_without_its_note(recorded, tmp_path):  # noqa: F811

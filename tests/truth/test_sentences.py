@@ -228,9 +228,9 @@ SCENARIOS = [
         "generator python differs too, but nothing was seen to draw from it",
         idle_generator,
     ),
-    ("ranks", "were equal on every rank: they parted in the reduction", collective(True)),
-    ("ranks", "so whether they or the reduction parted is not known", collective(False)),
-    ("ranks", "parting in the same step: rank", both_ranks),
+    ("ranks", "were equal on every rank: they diverged in the reduction", collective(True)),
+    ("ranks", "so whether they or the reduction diverged is not known", collective(False)),
+    ("ranks", "diverging in the same step: rank", both_ranks),
     ("values", "(no other run has one)", not_a_number),
     ("values", "their values were still compared; --lossless keeps them", details_lost),
     ("values", "(number 2 of the step)", second_of_a_name),
@@ -275,7 +275,7 @@ def test_rate_of_three_runs(runs, tmp_path):
     a, b, c = (mutants.Copy(r.b, tmp_path / x) for x in "abc")
     edit(c, lambda t: other(t, b"w", 2))
     text = said(a.folder, b.folder, c.folder)
-    assert "1 of 2 comparisons parted: 50% (95% interval" in text
+    assert "1 of 2 comparisons diverged: 50% (95% interval" in text
 
 
 def test_no_sentence_without_a_test():

@@ -541,7 +541,7 @@ static void searches_that_end_early(void **state)
         tw_nonfinite_bytes = late ? 0 : bytes;
         struct twin_verdict *v = compare(s[0], s[1], NULL);
         expect_outcome(v, TWIN_DIFFER);
-        assert_true(has_note(v, "what parts for the first time after step 4097 is not listed: "
+        assert_true(has_note(v, "what diverges for the first time after step 4097 is not listed: "
                                 "onsets were looked for until there") == late);
         assert_true(has_note(v, "NaN and Inf were looked for in 0 of 2 traces: the others are "
                                 "larger than 0 MiB together with them") == late);

@@ -139,7 +139,7 @@ static void two_causes_are_told_apart_in_one_pass(void **state)
     assert_int_equal(v->outcome, TWIN_DIFFER);
     assert_string_equal(v->first->name, "a.weight");
     expect_note(v, "1 of 8 steps could not be transplanted and are not judged");
-    expect_note(v, "the two natural runs agreed; it was the transplanted ones that parted");
+    expect_note(v, "the two natural runs agreed; it was the transplanted ones that diverged");
     twin_verdict_free(v);
 }
 
@@ -293,8 +293,9 @@ static void the_runs_part_elsewhere(void **state)
     natural_runs_part = false;
     assert_int_equal(rc, 0);
     assert_true(v->transplant->stopped);
-    expect_note(v, "the runs part, but no step did that started equal: what makes them part acts "
-                   "before the first step, between steps, or more rarely than in 16 steps");
+    expect_note(
+        v, "the runs diverge, but no step did that started equal: what makes them diverge acts "
+           "before the first step, between steps, or more rarely than in 16 steps");
     twin_verdict_free(v);
 }
 

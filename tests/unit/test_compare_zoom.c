@@ -359,9 +359,8 @@ static void parted_before_operations_were_recorded(void **state)
 {
     (void)state;
     struct twin_verdict *v = zoom(&(struct scene){.output = true, .before = true}, false);
-    assert_true(has_note(
-        v,
-        "the reruns parted at step 0 already, before the steps in which operations were recorded"));
+    assert_true(has_note(v, "the reruns diverged at step 0 already, before the steps in which "
+                            "operations were recorded"));
     assert_true(v->first->phase == TWIN_PHASE_BACKWARD);
     assert_false(has_note(v, "zoom: aten"));
     twin_verdict_free(v);
@@ -372,7 +371,7 @@ static void did_not_part_again(void **state)
     (void)state;
     struct twin_verdict *v = zoom(&(struct scene){.output = false}, false);
     assert_string_equal(v->first->op, "");
-    assert_true(has_note(v, "did not part again"));
+    assert_true(has_note(v, "did not diverge again"));
     twin_verdict_free(v);
 }
 

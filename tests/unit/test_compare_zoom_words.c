@@ -167,7 +167,7 @@ static void the_reruns_part_elsewhere(void **state)
     const struct mark m[MARKS] = {
         {"aten::mul.in0", "aten::mul"}, {"aten::mul.out0", "aten::mul", true}, END};
     struct twin_verdict *v = zoomed(3, m);
-    expect_note(v, "zoom: the reruns parted at step 1 (the runs at step 3)");
+    expect_note(v, "zoom: the reruns diverged at step 1 (the runs at step 3)");
     expect_note(v, "in the runs themselves, which recorded no operations, the first that differs "
                    "is backward/gradient embed.weight of step 3");
     assert_int_equal(v->first->step_a, 1);
@@ -182,10 +182,10 @@ static void no_operation_shows_it(void **state)
     const struct mark equal[MARKS] = {
         {"aten::mul.in0", "aten::mul"}, {"aten::mul.out0", "aten::mul"}, {"w", NULL}, END};
     struct twin_verdict *v = zoomed(1, differs);
-    expect_note(v, "zoom: parted again, but not in an operation that was seen");
+    expect_note(v, "zoom: diverged again, but not in an operation that was seen");
     twin_verdict_free(v);
     v = zoomed(1, equal);
-    expect_note(v, "zoom: did not part again at operation level");
+    expect_note(v, "zoom: did not diverge again at operation level");
     twin_verdict_free(v);
 }
 

@@ -43,7 +43,7 @@ static struct twin_isolation found(struct twin_isolation_cause *cause,
                                            .cost = {1.04, .98, 1.1, .97, 7, 4}};
     return (struct twin_isolation){.mood = TWIN_MOOD_FOUND,
                                    .outcome = "isolated",
-                                   .sentence = "The runs part because of hash-seed (salt)",
+                                   .sentence = "The runs diverge because of hash-seed (salt)",
                                    .command = command,
                                    .folder = "/h/s",
                                    .next = "twinrun run --pin hash-seed -- x",
@@ -104,13 +104,14 @@ static void words(void **state)
     struct twin_isolation_cause cause;
     struct twin_isolation x = found(&cause, NULL, "x");
     char *text = twin_isolation_classes(&x);
-    assert_string_equal(text,
-                        "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at step 9");
+    assert_string_equal(
+        text, "runs 1,3 agree; run 2 diverges at step 5; run 4 diverges from run 2 at step 9");
     tw_free(text);
     x.natural_left_out = 7;
     text = twin_isolation_classes(&x);
-    assert_string_equal(text, "runs 1,3 agree; run 2 parts at step 5; run 4 parts from run 2 at "
-                              "step 9; 7 more natural runs were not sorted");
+    assert_string_equal(text,
+                        "runs 1,3 agree; run 2 diverges at step 5; run 4 diverges from run 2 at "
+                        "step 9; 7 more natural runs were not sorted");
     tw_free(text);
     text = twin_isolation_cost_text(&cause.cost);
     assert_string_equal(
@@ -132,12 +133,12 @@ static void what_matters_is_said(void **state)
     (void)state;
     static const char *const said[] = {
         "isolated",
-        "The runs part because of hash-seed (salt)",
+        "The runs diverge because of hash-seed (salt)",
         "PYTHONHASHSEED=0 (environment)",
         "train.py:12 in load",
-        "left free, 3 of 4 comparisons part; pinned, 0 of 7",
+        "left free, 3 of 4 comparisons diverge; pinned, 0 of 7",
         "p = 0.004; 0.005 for all confirmations that a search may make",
-        "with all causes pinned at most 35% of comparisons part (95%; 0 of 7 did); 7 more clean "
+        "with all causes pinned at most 35% of comparisons diverge (95%; 0 of 7 did); 7 more clean "
         "runs would show",
         "(seed 77: FPPFPPFPPPF; P pinned)",
         "1.04 times as long",

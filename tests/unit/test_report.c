@@ -322,9 +322,9 @@ static void sentences_of_some_verdicts(void **state)
     v.classes = classes;
     v.runs = 4;
     v.comparisons = 3;
-    expect_line(&v, "classes runs 1,2,4 agree as far as was seen; run 3 parts at step 17\n");
+    expect_line(&v, "classes runs 1,2,4 agree as far as was seen; run 3 diverges at step 17\n");
     classes[0].unsure = false;
-    expect_line(&v, "classes runs 1,2,4 agree; run 3 parts at step 17\n");
+    expect_line(&v, "classes runs 1,2,4 agree; run 3 diverges at step 17\n");
 }
 
 static void sentences_about_a_baseline_and_rules(void **state)
@@ -389,12 +389,12 @@ static void sentences_about_transplants_and_cases(void **state)
     struct twin_verdict v = differing(&f);
     v.transplant = &t;
     expect_line(
-        &v, "origins 8 steps of 1 transplanted run (step); where they part that started equal:\n"
+        &v, "origins 8 steps of 1 transplanted run (step); where they diverge that started equal:\n"
             "        2 of 7 steps, 28.6% (3.7% to 71%)   backward: grad of encoder.embed.weight, "
             "first in step 17\n");
     t.origin_count = 0;
     expect_line(&v,
-                "origins 8 steps of 1 transplanted run (step); none parts that started equal\n");
+                "origins 8 steps of 1 transplanted run (step); none diverges that started equal\n");
     const struct twin_hint hint = {.id = (char *)"TC-7",
                                    .title = (char *)"atomics",
                                    .cause = (char *)"Adds in any order.",

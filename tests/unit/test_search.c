@@ -182,7 +182,7 @@ static void never_blamed(void **state)
     const unsigned trials = 1000;
     for (size_t i = 0; i < sizeof noise / sizeof *noise; i++) {
         char what[64];
-        snprintf(what, sizeof what, "clean, %g of comparisons part by chance", noise[i]);
+        snprintf(what, sizeof what, "clean, %g of comparisons diverge by chance", noise[i]);
         struct tally t = campaign(trials, 0, 0, false, false, false, noise[i], NULL);
         show(what, &t);
         assert_true(t.wrong * 20 <= trials);
@@ -273,9 +273,10 @@ static void together(void **state)
             assert_true(r->cause[0].p_adjusted <= .05);
             twin_search_report_free(r);
         }
-    printf("redundant pins: %.2f runs where every comparison parts; the other one named in %u of "
-           "45 searches where 2 of 5 do\n",
-           often / 45., named);
+    printf(
+        "redundant pins: %.2f runs where every comparison diverges; the other one named in %u of "
+        "45 searches where 2 of 5 do\n",
+        often / 45., named);
     assert_true(often <= 19 * 45 && named >= 30);
 }
 

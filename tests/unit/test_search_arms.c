@@ -158,7 +158,7 @@ static void two_differences(void **state)
             most_both = r->runs > most_both ? r->runs : most_both;
             twin_search_report_free(r);
         }
-    printf("two differences: at most %u runs when either makes A part, %u when only both do\n",
+    printf("two differences: at most %u runs when either makes A diverge, %u when only both do\n",
            most_either, most_both);
     assert_true(most_either <= 40 && most_both <= 52);
 }
@@ -175,7 +175,8 @@ static void by_chance(void **state)
         wrong += r->outcome == TWIN_SEARCH_ISOLATED && causes(r) != p.term[0];
         twin_search_report_free(r);
     }
-    printf("B parts in one of two comparisons: %u of %u right, %u wrong\n", right, trials, wrong);
+    printf("B diverges in one of two comparisons: %u of %u right, %u wrong\n", right, trials,
+           wrong);
     assert_true(right * 100 >= trials * 90 && wrong * 100 <= trials * 2);
 }
 
@@ -195,7 +196,7 @@ static void never_blamed(void **state)
             assert_true(r->outcome == TWIN_SEARCH_ISOLATED || r->cause_count == 0);
             twin_search_report_free(r);
         }
-        printf("both arms part in %g of comparisons: blamed in %u of %u\n", noise[k], blamed,
+        printf("both arms diverge in %g of comparisons: blamed in %u of %u\n", noise[k], blamed,
                trials);
         assert_true(blamed * 20 <= trials);
     }

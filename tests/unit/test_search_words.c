@@ -51,22 +51,22 @@ static void a_plan(void **state)
          "procedure\n"
          "baseline  until 2 divergences, or 14 clean comparisons (rate 0.01 against 0.2); one "
          "divergence rejects clean\n"
-         "alone     where runs part in 0.6 of comparisons or more: natural runs with the most "
+         "alone     where runs diverge in 0.6 of comparisons or more: natural runs with the most "
          "suspected pins on, halved until\n"
          "          one is left\n"
          "contrast  else every pin on, one set of factors changed at a time, most suspected first; "
          "3 verdicts planned\n"
          "confirm   fresh runs only, free and pinned ones in an arrangement drawn beforehand (seed "
          "7); none of the pinned may\n"
-         "          part; p is the share of arrangements at least as convincing, so it holds "
+         "          diverge; p is the share of arrangements at least as convincing, so it holds "
          "whatever the machine does\n"
          "          meanwhile; the first set that is tested gets .58 of alpha, the j-th .84 / 2^j; "
-         "a natural run that parts comes last\n"
+         "a natural run that diverges comes last\n"
          "claims    \"isolated (main cause)\": the pins matter; \"isolated\" alone: they are "
          "sufficient, shown by 14 clean\n"
-         "          comparisons (at most 0.2 of comparisons part, 95%; assumes that pinned runs "
+         "          comparisons (at most 0.2 of comparisons diverge, 95%; assumes that pinned runs "
          "are as good as independent); --thorough goes on until then\n"
-         "budget    at most 60 runs, 4 at a time, at most 90 s; about 14 when runs part nearly "
+         "budget    at most 60 runs, 4 at a time, at most 90 s; about 14 when runs diverge nearly "
          "always\n");
 }
 
@@ -74,26 +74,27 @@ static void a_plan_of_two_arms(void **state)
 {
     (void)state;
     struct twin_search_plan plan = plan_of((struct twin_search_options){.arms = true});
-    says(twin_search_plan_text(&plan),
-         "plan      3 differences between A and B; alpha 0.05, beta 0.05 for the whole procedure\n"
-         "baseline  A against its own first run: 3 times, all clean; B against it: until 3 "
-         "divergences, or 14 clean\n"
-         "          comparisons (rate 0.01 against 0.2)\n"
-         "contrast  A with some of the differences as in B, by bisection\n"
-         "confirm   fresh runs only, free and pinned ones in an arrangement drawn beforehand (seed "
-         "7); none of the pinned may\n"
-         "          part; p is the share of arrangements at least as convincing, so it holds "
-         "whatever the machine does\n"
-         "          meanwhile; the first set that is tested gets .58 of alpha, the j-th .84 / 2^j; "
-         "a natural run that parts comes last\n"
-         "claims    \"isolated (main cause)\": the pins matter; \"isolated\" alone: they are "
-         "sufficient, shown by 14 clean\n"
-         "          comparisons (at most 0.2 of comparisons part, 95%; assumes that pinned runs "
-         "are as good as independent)\n"
-         "          free is B, pinned is B with the set as in A; then A with the set as in B has "
-         "to part\n"
-         "unit      comparisons with A's first run\n"
-         "budget    at most 200 runs, 1 at a time; about 19 when B parts from A nearly always\n");
+    says(
+        twin_search_plan_text(&plan),
+        "plan      3 differences between A and B; alpha 0.05, beta 0.05 for the whole procedure\n"
+        "baseline  A against its own first run: 3 times, all clean; B against it: until 3 "
+        "divergences, or 14 clean\n"
+        "          comparisons (rate 0.01 against 0.2)\n"
+        "contrast  A with some of the differences as in B, by bisection\n"
+        "confirm   fresh runs only, free and pinned ones in an arrangement drawn beforehand (seed "
+        "7); none of the pinned may\n"
+        "          diverge; p is the share of arrangements at least as convincing, so it holds "
+        "whatever the machine does\n"
+        "          meanwhile; the first set that is tested gets .58 of alpha, the j-th .84 / 2^j; "
+        "a natural run that diverges comes last\n"
+        "claims    \"isolated (main cause)\": the pins matter; \"isolated\" alone: they are "
+        "sufficient, shown by 14 clean\n"
+        "          comparisons (at most 0.2 of comparisons diverge, 95%; assumes that pinned runs "
+        "are as good as independent)\n"
+        "          free is B, pinned is B with the set as in A; then A with the set as in B has "
+        "to diverge\n"
+        "unit      comparisons with A's first run\n"
+        "budget    at most 200 runs, 1 at a time; about 19 when B diverges from A nearly always\n");
 }
 
 /* ---- verdicts */
@@ -133,7 +134,7 @@ static void a_cause(void **state)
     says(twin_search_verdict_text(&r, candidate),
          "outcome   isolated (main cause), 14 runs, 3.2 s\n"
          "cause     entropy \xC2\xB7 p = .014 \xC2\xB7 remaining divergence at most 53%\n"
-         "          rng; free: 4 of 4 comparisons part; pinned: 0 of 4; p = .029 for all "
+         "          rng; free: 4 of 4 comparisons diverge; pinned: 0 of 4; p = .029 for all "
          "confirmations that a search may make\n"
          "left      whether this is all there is was not shown: 10 more clean runs with it pinned "
          "would show it (--thorough)\n");
@@ -143,10 +144,10 @@ static void a_cause(void **state)
     says(twin_search_verdict_text(&r, candidate),
          "outcome   isolated (main cause), 14 runs, 3.2 s\n"
          "cause     entropy \xC2\xB7 p < .0001 \xC2\xB7 remaining divergence at most 53%\n"
-         "          rng; free: 4 of 4 comparisons part; pinned: 0 of 4; p < .0001 for all "
+         "          rng; free: 4 of 4 comparisons diverge; pinned: 0 of 4; p < .0001 for all "
          "confirmations that a search may make\n"
          "          in the pinned world this did the same: clock\n"
-         "left      with it pinned 1 of 4 comparisons part: there is another cause\n");
+         "left      with it pinned 1 of 4 comparisons diverge: there is another cause\n");
 }
 
 static void two_causes_of_two_arms(void **state)
@@ -161,21 +162,22 @@ static void two_causes_of_two_arms(void **state)
     r.p_applied = .012;
     c[1].failed = 2;
     c[1].alternatives = set_of(CLOCK);
-    says(twin_search_verdict_text(&r, candidate),
-         "outcome   isolated (main cause), 14 runs, 3.2 s\n"
-         "cause     entropy \xC2\xB7 p = .014 \xC2\xB7 remaining divergence at most 53%\n"
-         "          rng; B: 4 of 4 comparisons part; as in A: 0 of 4; p = .029 for all "
-         "confirmations that a search may make\n"
-         "cause     threads \xC2\xB7 p = .014 \xC2\xB7 remaining divergence at most 53%\n"
-         "          forward; B: 4 of 4 comparisons part; as in A: 0 of 4; p = .029 for all "
-         "confirmations that a search may make\n"
-         "          without the other causes the command fails with it, 2 of 4 times: what it does "
-         "by itself is not known\n"
-         "          needs, and may be set back instead: clock\n"
-         "left      with all of them pinned 1 of 4 comparisons part: there is another cause\n"
-         "applied   A with them as in B: 3 of 3 comparisons part; A itself: 0 of 6; p = 0.012\n");
+    says(
+        twin_search_verdict_text(&r, candidate),
+        "outcome   isolated (main cause), 14 runs, 3.2 s\n"
+        "cause     entropy \xC2\xB7 p = .014 \xC2\xB7 remaining divergence at most 53%\n"
+        "          rng; B: 4 of 4 comparisons diverge; as in A: 0 of 4; p = .029 for all "
+        "confirmations that a search may make\n"
+        "cause     threads \xC2\xB7 p = .014 \xC2\xB7 remaining divergence at most 53%\n"
+        "          forward; B: 4 of 4 comparisons diverge; as in A: 0 of 4; p = .029 for all "
+        "confirmations that a search may make\n"
+        "          without the other causes the command fails with it, 2 of 4 times: what it does "
+        "by itself is not known\n"
+        "          needs, and may be set back instead: clock\n"
+        "left      with all of them pinned 1 of 4 comparisons diverge: there is another cause\n"
+        "applied   A with them as in B: 3 of 3 comparisons diverge; A itself: 0 of 6; p = 0.012\n");
     says(twin_search_evidence_text(&r, candidate),
-         "baseline  2 of 2 comparisons of B with A part (0.158 to 1)\n"
+         "baseline  2 of 2 comparisons of B with A diverge (0.158 to 1)\n"
          "unit      comparisons: of a reason\n"
          "bound     a divergence in up to 0.527 of comparisons cannot be excluded (95%)\n");
 }
@@ -213,8 +215,8 @@ static void what_it_rests_on(void **state)
         .comparisons = 36, .p = .012, .rho = .5, .effective = 1 / 3.};
     r.dropped = set_of(ENTROPY);
     says(twin_search_evidence_text(&r, candidate),
-         "baseline  2 of 2 comparisons part (0.158 to 1), hazard per step 0.25, at least 0.125\n"
-         "contrast  parted in 1 comparisons: threads\n"
+         "baseline  2 of 2 comparisons diverge (0.158 to 1), hazard per step 0.25, at least 0.125\n"
+         "contrast  diverged in 1 comparisons: threads\n"
          "contrast  clean in 3 comparisons: clock\n"
          "arranged  FPPFFPPF (seed 7, confirmation 1; F free, P pinned)\n"
          "clusters  natural divergences come in clusters (p = 0.012, correlation 0.5 from one run "
@@ -244,11 +246,11 @@ static void suspects(void **state)
     r.test = test;
     r.test_count = 1;
     says(twin_search_evidence_text(&r, candidate),
-         "contrast  parted in 2 comparisons: nothing\n"
-         "suspects  part when freed, and so do runs with every pin on: threads\n");
+         "contrast  diverged in 2 comparisons: nothing\n"
+         "suspects  diverge when freed, and so do runs with every pin on: threads\n");
     r.arms = true;
     says(twin_search_evidence_text(&r, candidate),
-         "contrast  parted in 2 comparisons: A itself\n"
+         "contrast  diverged in 2 comparisons: A itself\n"
          "suspects  influence shown, not confirmed: threads\n");
 }
 
@@ -266,19 +268,21 @@ static const struct end ends[] = {
      "No difference was found in 14 comparisons"},
     {TWIN_SEARCH_OUTSIDE, false, TWIN_VOTE_UNKNOWN,
      "outcome   outside the pins, 9 runs, 0.0 s\n"
-     "evidence  with every pin on, 2 of 3 comparisons part; no replay could tell the operation "
+     "evidence  with every pin on, 2 of 3 comparisons diverge; no replay could tell the operation "
      "from the hardware\n",
-     "The runs part although everything that can be pinned is pinned"},
+     "The runs diverge although everything that can be pinned is pinned"},
     {TWIN_SEARCH_OUTSIDE, false, TWIN_VOTE_OPERATION,
      "outcome   outside the pins, 9 runs, 0.0 s\n"
-     "evidence  with every pin on, 2 of 3 comparisons part; the operation disagrees with itself on "
+     "evidence  with every pin on, 2 of 3 comparisons diverge; the operation disagrees with itself "
+     "on "
      "every core\n",
-     "The runs part although everything that can be pinned is pinned"},
+     "The runs diverge although everything that can be pinned is pinned"},
     {TWIN_SEARCH_HARDWARE, false, TWIN_VOTE_HARDWARE,
      "outcome   hardware suspected, 9 runs, 0.0 s\n"
-     "evidence  with every pin on, 2 of 3 comparisons part; the operation answers otherwise on one "
+     "evidence  with every pin on, 2 of 3 comparisons diverge; the operation answers otherwise on "
+     "one "
      "core or device\n",
-     "The runs part under every pin, and one core or device answers otherwise: hardware is "
+     "The runs diverge under every pin, and one core or device answers otherwise: hardware is "
      "suspected"},
     {TWIN_SEARCH_NOT_ENOUGH, false, 0,
      "outcome   not enough runs, 9 runs, 0.0 s\n"
@@ -291,9 +295,10 @@ static const struct end ends[] = {
      "Pinned runs agree, but freeing no set of factors brings the divergence back"},
     {TWIN_SEARCH_UNEXPLAINED, true, 0,
      "outcome   unexplained, 9 runs, 0.0 s\n"
-     "evidence  A repeats itself, and no set of the differences makes it part: it lies outside of "
+     "evidence  A repeats itself, and no set of the differences makes it diverge: it lies outside "
+     "of "
      "what differs\n",
-     "A repeats itself, and no set of the differences makes it part"},
+     "A repeats itself, and no set of the differences makes it diverge"},
     {TWIN_SEARCH_INTERRUPTED, false, 0, "outcome   interrupted, 9 runs, 0.0 s\n",
      "The search was interrupted: no verdict yet"},
     {TWIN_SEARCH_JOB_FAILS, false, 0, "outcome   the job fails, 9 runs, 0.0 s\n",
@@ -304,7 +309,8 @@ static const struct end ends[] = {
      "A fails: nothing can be compared with it"},
     {TWIN_SEARCH_UNSTEADY, true, 0,
      "outcome   A does not repeat itself, 9 runs, 0.0 s\n"
-     "evidence  A parts from its own first run in comparison 3: whatever is changed would seem to "
+     "evidence  A diverges from its own first run in comparison 3: whatever is changed would seem "
+     "to "
      "be to blame\n",
      "A does not repeat itself: whatever is changed would seem to be to blame"},
     {TWIN_SEARCH_UNSEEN, false, 0, "outcome   not enough was seen, 9 runs, 0.0 s\n",
@@ -312,7 +318,7 @@ static const struct end ends[] = {
      "divergence"},
     {TWIN_SEARCH_GONE, false, 0,
      "outcome   not isolated: the divergence went away after run 5, 9 runs, 0.0 s\n"
-     "evidence  natural runs parted at first, and no longer: whatever was pinned meanwhile would "
+     "evidence  natural runs diverged at first, and no longer: whatever was pinned meanwhile would "
      "seem to have helped\n",
      "Not isolated: the divergence went away after run 5"},
 };

@@ -208,7 +208,8 @@ static void numeric(const struct twin_diagnosis_facts *f, struct twin_diagnosis_
     } else if (worlds_known(f) && bits_follow_hardware(f)) {
         w = in_any(f, is_hardware);
         say(d, TWIN_SOURCE_HETEROGENEITY,
-            w ? change("runs on equal hardware agree bit for bit, on other hardware they part; ", w)
+            w ? change("runs on equal hardware agree bit for bit, on other hardware they diverge; ",
+                       w)
               : NULL);
     } else if ((w = in_any(f, is_decisive)) || (w = in_any(f, is_hardware))) {
         say(d, TWIN_SOURCE_WORLD, change("", w));

@@ -80,7 +80,7 @@ static void summary(struct tw_buf *b, const struct twin_incident *x)
     struct tw_buf line = {0};
     tw_buf_puts(b, "# Incident: two runs that ");
     if (v->outcome == TWIN_DIFFER)
-        tw_buf_puts(b, "parted\n\n");
+        tw_buf_puts(b, "diverged\n\n");
     else if (v->outcome == TWIN_WITHIN_TOLERANCE)
         tw_buf_puts(b, "differ within the tolerance\n\n");
     else

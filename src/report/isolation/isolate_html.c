@@ -80,7 +80,8 @@ static void remaining(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf text = {0};
     tw_buf_printf(
-        &text, "with all causes pinned at most %.0f%% of comparisons part (95%%; %llu of %llu did)",
+        &text,
+        "with all causes pinned at most %.0f%% of comparisons diverge (95%%; %llu of %llu did)",
         100 * x->bound, (unsigned long long)x->left_parted, (unsigned long long)x->left);
     if (x->more)
         tw_buf_printf(&text,
@@ -105,7 +106,7 @@ static void cause(struct twin_page *p, const struct twin_isolation *x,
         twin_page_fact(p, i ? "" : "Where", "%s", c->consumer[i]);
     where(p, x);
     twin_page_fact(p, "Knob", "%s (%s)", c->pin, c->how);
-    twin_page_fact(p, "Evidence", "left free, %llu of %llu %s part; pinned, %llu of %llu",
+    twin_page_fact(p, "Evidence", "left free, %llu of %llu %s diverge; pinned, %llu of %llu",
                    (unsigned long long)c->free_parted, (unsigned long long)c->free_trials, x->unit,
                    (unsigned long long)c->pinned_parted, (unsigned long long)c->pinned_trials);
     twin_page_fact(p, "The pin matters",
@@ -133,7 +134,7 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
         where(p, x);
         if (x->baseline)
             twin_page_fact(p, "Evidence",
-                           "%llu of %llu comparisons of natural runs part (95%% interval of the "
+                           "%llu of %llu comparisons of natural runs diverge (95%% interval of the "
                            "rate: %.3g to %.3g)",
                            (unsigned long long)x->baseline_parted, (unsigned long long)x->baseline,
                            x->rate_low, x->rate_high);
@@ -193,7 +194,7 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
         else if (r->parted && r->step >= 0)
             tw_buf_printf(b, "step %lld", (long long)r->step);
         else
-            tw_buf_puts(b, r->parted ? "parted" : "equal");
+            tw_buf_puts(b, r->parted ? "diverged" : "equal");
         tw_buf_puts(b, "</span>\n");
     }
     tw_buf_puts(b, "</div>\n");
@@ -230,7 +231,7 @@ static void natural(struct twin_page *p, const struct twin_isolation *x)
 static const char *answer_word(const struct twin_isolation_contrast *c)
 {
     if (c->parted)
-        return "parted";
+        return "diverged";
     return c->compared ? "clean" : "not tried";
 }
 
@@ -256,7 +257,7 @@ static void contrasts(struct twin_page *p, const struct twin_isolation *x)
 {
     if (x->contrast_count + x->pins_count == 0)
         return;
-    twin_page_heading(p, "Hypotheses: which factors make runs part?");
+    twin_page_heading(p, "Hypotheses: which factors make runs diverge?");
     twin_page_small(p, "What was tried to choose the suspects. The choice does not testify: that "
                        "is what the confirmation is for.");
     hypotheses(p, "Natural runs with these pinned", x->pins, x->pins_count);
@@ -265,8 +266,8 @@ static void contrasts(struct twin_page *p, const struct twin_isolation *x)
 
 static void confirmation(struct twin_page *p, const struct twin_isolation *x)
 {
-    static const char *const names[] = {"Factor", "Left free: parted", "of", "Pinned: parted", "of",
-                                        "p",      "adjusted",          NULL};
+    static const char *const names[] = {
+        "Factor", "Left free: diverged", "of", "Pinned: diverged", "of", "p", "adjusted", NULL};
     if (x->cause_count == 0)
         return;
     twin_page_heading(p,
@@ -305,7 +306,7 @@ static void all_runs(struct twin_page *p, const struct twin_isolation *x)
         twin_page_cell(p, "%s", r->ended);
         twin_page_cell(p, "%.2f", r->seconds);
         twin_page_cell_mood(p, r->parted ? TWIN_MOOD_FOUND : TWIN_MOOD_CLEAN,
-                            r->parted ? "parted" : "equal");
+                            r->parted ? "diverged" : "equal");
         count_cell(p, r->parted ? r->step : -1);
         twin_page_cell(p, "%s", r->layer);
     }

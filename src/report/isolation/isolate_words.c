@@ -29,7 +29,7 @@ char *twin_isolation_classes(const struct twin_isolation *x)
             tw_buf_puts(&b, branch->members > 1 ? " agree" : " alone");
             continue;
         }
-        tw_buf_puts(&b, branch->members == 1 ? " parts" : " part");
+        tw_buf_puts(&b, branch->members == 1 ? " diverges" : " diverge");
         if (branch->parent != 0)
             tw_buf_printf(&b, " from run %u", x->natural[x->tree.branch[branch->parent].runs[0]]);
         tw_buf_printf(&b, " at step %lld", (long long)branch->step);

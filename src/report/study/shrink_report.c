@@ -47,11 +47,12 @@ static bool confirmed(const struct tw_shrink *c)
 static void print_rate(FILE *out, const char *label, const struct tw_shrink_evidence *e)
 {
     char time[24];
-    tw_put_to(out,
-              "%s%llu of %llu comparisons parted (at least %.0f%% do, 95%% confidence), %s a run\n",
-              label, (unsigned long long)e->parted, (unsigned long long)e->trials,
-              100 * twin_stats_rate_lower(e->parted, e->trials, CONFIDENCE),
-              tw_human_seconds(e->seconds, time));
+    tw_put_to(
+        out,
+        "%s%llu of %llu comparisons diverged (at least %.0f%% do, 95%% confidence), %s a run\n",
+        label, (unsigned long long)e->parted, (unsigned long long)e->trials,
+        100 * twin_stats_rate_lower(e->parted, e->trials, CONFIDENCE),
+        tw_human_seconds(e->seconds, time));
 }
 
 static void print_number(FILE *out, const char *name, uint64_t from, uint64_t to, const char *why)
@@ -65,8 +66,9 @@ static void print_number(FILE *out, const char *name, uint64_t from, uint64_t to
 
 static void print_settings(FILE *out, const struct tw_shrink *c)
 {
-    char *bound = c->steps_why ? NULL
-                               : tw_printf("no comparison parted before step %u", c->earliest_step);
+    char *bound = c->steps_why
+                      ? NULL
+                      : tw_printf("no comparison diverged before step %u", c->earliest_step);
     print_number(out, "steps", c->baseline.steps, c->now.steps ? c->now.steps : c->baseline.steps,
                  c->steps_why ? c->steps_why : bound);
     tw_free(bound);
@@ -148,7 +150,7 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
                   b->unseen);
     if (c->interrupted || c->out_of_budget)
         tw_put_to(out, "note      %s\n",
-                  c->interrupted ? "interrupted" : "the budget ended before the job had parted");
+                  c->interrupted ? "interrupted" : "the budget ended before the job had diverged");
 }
 
 /* ---- JSON */

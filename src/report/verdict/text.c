@@ -230,8 +230,8 @@ static void origins(struct page *p, const struct twin_transplant *t)
     tw_buf_printf(&b, "%s step%s of %zu transplanted run%s (%s)", tw_human_count(t->steps, n),
                   t->steps == 1 ? "" : "s", t->runs, t->runs == 1 ? "" : "s",
                   twin_transplant_name(t->kind));
-    tw_buf_puts(&b, t->origin_count ? "; where they part that started equal:"
-                                    : "; none parts that started equal");
+    tw_buf_puts(&b, t->origin_count ? "; where they diverge that started equal:"
+                                    : "; none diverges that started equal");
     paragraph(p, "origins", &b);
     for (size_t i = 0; i < t->origin_count && i < ORIGINS; i++) {
         const struct twin_origin *o = &t->origin[i];
@@ -293,7 +293,7 @@ static void rate(struct page *p, const struct twin_verdict *v)
     struct tw_buf b = {0};
     if (v->runs < 3)
         return;
-    tw_buf_printf(&b, "%zu of %zu comparisons parted: %.0f%% (95%% interval %.0f%% to %.0f%%)",
+    tw_buf_printf(&b, "%zu of %zu comparisons diverged: %.0f%% (95%% interval %.0f%% to %.0f%%)",
                   v->differing, v->comparisons, 100 * v->rate, 100 * v->rate_low,
                   100 * v->rate_high);
     paragraph(p, "rate", &b);

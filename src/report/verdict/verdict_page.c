@@ -111,9 +111,10 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
     }
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
     if (v->differing && v->runs > 2)
-        twin_page_fact(
-            p, "How often", "%zu of %zu comparisons part: %.0f%% (95%% interval %.0f%% to %.0f%%)",
-            v->differing, v->comparisons, 100 * v->rate, 100 * v->rate_low, 100 * v->rate_high);
+        twin_page_fact(p, "How often",
+                       "%zu of %zu comparisons diverge: %.0f%% (95%% interval %.0f%% to %.0f%%)",
+                       v->differing, v->comparisons, 100 * v->rate, 100 * v->rate_low,
+                       100 * v->rate_high);
     twin_page_facts_end(p);
 }
 
@@ -185,9 +186,9 @@ static void findings(struct twin_page *p, const char *title, const char *small,
 
 static void origins(struct twin_page *p, const struct twin_transplant *t)
 {
-    static const char *const columns[] = {"Origin", "Layer",        "Steps that part", "of",
-                                          "Rate",   "95% interval", "First in step",   NULL};
-    twin_page_heading(p, "Which operations part although their step began equal?");
+    static const char *const columns[] = {"Origin", "Layer",        "Steps that diverge", "of",
+                                          "Rate",   "95% interval", "First in step",      NULL};
+    twin_page_heading(p, "Which operations diverge although their step began equal?");
     twin_page_small(
         p, "%zu transplanted run%s (%s): every step was made to start as in the recorded run.",
         t->runs, t->runs == 1 ? "" : "s", twin_transplant_name(t->kind));

@@ -86,8 +86,9 @@ static void caption_of(struct tw_buf *b, const struct twin_field *f, const char 
                   "a column is a step. ",
                   runs);
     if (differs)
-        tw_buf_puts(b, "What parts alone in the first coloured column is where it begins; weights "
-                       "carry it into every later step.");
+        tw_buf_puts(b,
+                    "What diverges alone in the first coloured column is where it begins; weights "
+                    "carry it into every later step.");
     else
         tw_buf_puts(b, "What is blank was compared and is equal, bit for bit.");
     if (f->estimated)
@@ -343,12 +344,13 @@ static const char *caption_of_curve(const struct twin_curve *c, bool parted)
 {
     switch (c->kind) {
     case TWIN_CURVE_LOSS:
-        return !parted ? "Lines that lie on each other look like one."
-                       : "Lines that lie on each other look like one. Where they part visibly, the "
-                         "divergence has reached what training is judged by.";
+        return !parted
+                   ? "Lines that lie on each other look like one."
+                   : "Lines that lie on each other look like one. Where they diverge visibly, the "
+                     "divergence has reached what training is judged by.";
     case TWIN_CURVE_GRADIENT:
         return "A jump in one run alone points to another batch, or to a number that overflowed.";
-    case TWIN_CURVE_WEIGHT: return "Runs that part here end in different models.";
+    case TWIN_CURVE_WEIGHT: return "Runs that diverge here end in different models.";
     case TWIN_CURVE_HYPER:
         return "A setting that steers the optimizer: where it differs, the runs were not asked to "
                "do the same.";

@@ -293,7 +293,7 @@ void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
         if (c->parts_at_step < 0 && c->members >= 2)
             tw_buf_puts(b, c->unsure ? " agree as far as was seen" : " agree");
         else if (c->parts_at_step >= 0)
-            tw_buf_printf(b, " part%s at step %lld", c->members == 1 ? "s" : "",
+            tw_buf_printf(b, " diverge%s at step %lld", c->members == 1 ? "s" : "",
                           (long long)c->parts_at_step);
     }
     if (v->class_count > 6)

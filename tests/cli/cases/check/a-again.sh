@@ -1,6 +1,6 @@
 # What becomes of A when it is run again, and of a run that nobody watches: each answer has its sentence.
 twice() { twinrun check -q --no-zoom --json "$@" | tr -d '\n' | sed 's/.*"notes": *\[\([^]]*\)\].*/\1/; s/", *"/\n/g; s/"//g' | sed 's/ ([^()]* watched, [^()]* not)//' |
-    grep -E 'A does|A parts|A repeats|control:' | sed 's/^ *//; s/ *$//'; }
+    grep -E 'A does|A diverges|A repeats|control:' | sed 's/^ *//; s/ *$//'; }
 twice --a "$JOB --steps 20 --noise-at 3" --b "$JOB --steps 20 --noise-at 4"
 twice --a "$JOB --steps 20 --noise-at 9" --b "$JOB --steps 20 --noise-at 4"
 twice --a "$JOB --steps 20" --b "$JOB --steps 20 --noise-at 4"

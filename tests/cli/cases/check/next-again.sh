@@ -16,7 +16,7 @@ again 'twinrun show'
 grep -c 'grad\|backward' next-out | sed 's/[1-9][0-9]*/some records/'
 sh -c "$(said <out | grep isolate | sed 's,isolate,isolate --max-runs 6,')" >next-out 2>&1
 said <out | grep isolate
-grep -q 'the runs part\|isolated\|outside' next-out && echo "isolate began"
+grep -q 'the runs diverge\|isolated\|outside' next-out && echo "isolate began"
 
 # Words with quotes, blanks, newlines.
 twinrun check -q --no-zoom --runs 2 -- sh -c 'test "$2" = "$(printf "p\nq")" && exec "$0" --noise-at 5' \
