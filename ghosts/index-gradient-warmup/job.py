@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Look-up gradient in arrival order under a schedule whose first 8 steps have learning rate 0:
-weights part late.
+weights diverge late.
 """
 
 import torch
