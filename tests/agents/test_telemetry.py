@@ -183,7 +183,7 @@ def test_every_run_of_a_check_sees_the_gpus(tmp_path, two_gpus):
 
 
 def test_gpus(tmp_path, two_gpus):
-    twinrun(tmp_path, "record", "-q", "--", JOB, "--seconds", "1", "--spin", "400000")
+    twinrun(tmp_path, "record", "-q", "--", JOB, "--seconds", "4", "--spin", "400000")
     folder = newest(tmp_path)
     ((head, rows),) = table(folder / "telemetry" / "gpus")
     assert head[1] == "gpus" and len(rows) >= 2
