@@ -18,7 +18,6 @@ NOT_YET = (
     "src/base",
     "src/fingerprint",
     "src/formats",
-    "src/launch",
     "src/ledger",
     "src/mpi",
     "src/numerics",
