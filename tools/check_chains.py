@@ -15,7 +15,6 @@ TOPS = ("agents", "cmd", "kernels", "src")
 NOT_YET = (
     "agents",
     "kernels",
-    "src/base",
     "src/fingerprint",
     "src/formats",
     "src/ledger",
