@@ -25,7 +25,6 @@ NOT_YET = (
     "src/sign",
     "src/snapshot",
     "src/spread",
-    "src/stats",
     "src/telemetry",
 )
 TOKEN = re.compile(
