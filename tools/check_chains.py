@@ -16,8 +16,6 @@ NOT_YET = (
     "agents",
     "kernels",
     "src/fingerprint",
-    "src/formats",
-    "src/ledger",
     "src/mpi",
     "src/numerics",
     "src/package",
