@@ -18,7 +18,6 @@ NOT_YET = (
     "src/fingerprint",
     "src/mpi",
     "src/numerics",
-    "src/provenance",
     "src/snapshot",
     "src/spread",
     "src/telemetry",
