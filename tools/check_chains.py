@@ -18,9 +18,7 @@ NOT_YET = (
     "src/fingerprint",
     "src/mpi",
     "src/numerics",
-    "src/snapshot",
     "src/spread",
-    "src/telemetry",
 )
 TOKEN = re.compile(
     r"""/\*.*?\*/ | //[^\n]* | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \w+ | .""",
