@@ -15,9 +15,7 @@ TOPS = ("agents", "cmd", "kernels", "src")
 NOT_YET = (
     "agents",
     "kernels",
-    "src/mpi",
     "src/numerics",
-    "src/spread",
 )
 TOKEN = re.compile(
     r"""/\*.*?\*/ | //[^\n]* | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \w+ | .""",
