@@ -26,7 +26,11 @@ static inline bool tw_type_of(enum twin_dtype dtype, struct tw_type *t)
 
 __device__ static inline uint64_t tw_device_load(const void *x, int64_t i, int size)
 {
-    return size == 8 ? ((const uint64_t *)x)[i] : size == 4 ? ((const uint32_t *)x)[i] : ((const uint16_t *)x)[i];
+    if (size == 8)
+        return ((const uint64_t *)x)[i];
+    if (size == 4)
+        return ((const uint32_t *)x)[i];
+    return ((const uint16_t *)x)[i];
 }
 
 __device__ static inline void tw_device_store(void *x, int64_t i, int size, uint64_t bits)
@@ -41,6 +45,8 @@ __device__ static inline void tw_device_store(void *x, int64_t i, int size, uint
 
 static inline int tw_cuda_result(cudaError_t rc, const char *what, struct twin_error *err)
 {
-    return rc == cudaSuccess ? 0 : twin_error_set(err, TWIN_EIO, "CUDA: %s: %s", what, cudaGetErrorString(rc));
+    return rc == cudaSuccess
+               ? 0
+               : twin_error_set(err, TWIN_EIO, "CUDA: %s: %s", what, cudaGetErrorString(rc));
 }
 #endif

@@ -36,6 +36,14 @@ __device__ static void add_element(unsigned long long *digits, uint64_t bits,
     add_digit(d + 2, (uint64_t)(v >> 64), negative);
 }
 
+/* The flag of an accumulator that a mark of tw_element_mark stands for. */
+__device__ static unsigned flag_of(unsigned mark)
+{
+    if (mark == 3)
+        return TW_ACC_NAN;
+    return mark == 2 ? TW_ACC_NEG_INF : TW_ACC_POS_INF;
+}
+
 __global__ static void sum_kernel(struct tw_type t, const void *x, int64_t n,
                                   unsigned long long *all, unsigned *all_flags)
 {
@@ -52,9 +60,7 @@ __global__ static void sum_kernel(struct tw_type t, const void *x, int64_t n,
         const uint64_t bits = tw_device_load(x, i, t.size);
         const unsigned mark = tw_element_mark(bits, t.format);
         if (mark)
-            seen |= TW_ACC_NOT_MINUS_ZERO | (mark == 3   ? TW_ACC_NAN
-                                             : mark == 2 ? TW_ACC_NEG_INF
-                                                         : TW_ACC_POS_INF);
+            seen |= TW_ACC_NOT_MINUS_ZERO | flag_of(mark);
         else
             add_element(digits, bits, t.format);
         if (bits != (uint64_t)1 << (t.format.fraction + t.format.exponent))

@@ -40,8 +40,10 @@ static atomic_flag lock = ATOMIC_FLAG_INIT;
 /* file name of a path */
 static const char *base_name(const char *path)
 {
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    return slash ? slash + 1 : path ? path : "?";
+    if (!path)
+        return "?";
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 /* symbol+offset (module), or module+offset where no exported symbol covers it. The offset is the

@@ -13,16 +13,21 @@ static bool number(const char *name, uint64_t max, uint64_t *out)
     return s && tw_parse_u64(s, max, out) == 0;
 }
 
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 static bool parse_id(const char *hex, uint8_t id[16])
 {
     if (!hex || strlen(hex) != 32)
         return false;
     for (int i = 0; i < 32; i++) {
-        char c = hex[i];
-        int v = c >= '0' && c <= '9'   ? c - '0'
-                : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                       : -1;
+        int v = hex_digit(hex[i]);
         if (v < 0)
             return false;
         id[i / 2] = (uint8_t)(i % 2 ? id[i / 2] | v : v << 4);

@@ -416,9 +416,9 @@ static void record_all(struct twin_writer *w, struct tw_agent_item *items, size_
     uint64_t t0 = tw_monotonic_ns();
     uint32_t every = tw_agent_config.sketch_every;
     bool sketch_step = every && twin_writer_step(w) % every == 0;
-    uint32_t links = !consumed                         ? 0
-                     : consumed_count < TWIN_MAX_LINKS ? (uint32_t)consumed_count
-                                                       : TWIN_MAX_LINKS;
+    uint32_t links = 0;
+    if (consumed)
+        links = consumed_count < TWIN_MAX_LINKS ? (uint32_t)consumed_count : TWIN_MAX_LINKS;
     struct device_batch there = device_look(items, n, true, sketch_step);
     if (there.n || !record_long(w, items, n, sketch_step, consumed, links))
         for (size_t i = 0; i < n; i++) {

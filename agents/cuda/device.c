@@ -297,12 +297,18 @@ static void understand(const struct tw_seen *s, const struct tw_device_tensor *t
     }
 }
 
+/* The type of the parts of complex numbers, else the type itself. */
+static enum twin_dtype part_of(enum twin_dtype dtype)
+{
+    if (dtype == TWIN_C64)
+        return TWIN_F32;
+    return dtype == TWIN_C128 ? TWIN_F64 : dtype;
+}
+
 static struct tw_look look_of(const struct tw_device_tensor *t, size_t result)
 {
     const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
-    const enum twin_dtype part = t->dtype == TWIN_C64    ? TWIN_F32
-                                 : t->dtype == TWIN_C128 ? TWIN_F64
-                                                         : t->dtype;
+    const enum twin_dtype part = part_of(t->dtype);
     return (struct tw_look){.data = t->data,
                             .first = t->global_offset << complex,
                             .count = t->count << complex,

@@ -216,7 +216,8 @@ __device__ static void lane_of_row(const struct tw_look *t, uint64_t row, uint32
             const bool finite = (bits_of(v) & ~SIGN) < INFINITE;
             const bool minus = (i < 4 ? x : y) >> (i % 4 * 16 + lane) & 1;
             *skipped += !finite;
-            sum = __dadd_rn(sum, finite ? minus ? -v : v : 0.0);
+            const double turned = minus ? -v : v;
+            sum = __dadd_rn(sum, finite ? turned : 0.0);
         }
     }
     out->bucket[(lane + tw_sketch_turn(begin, TW_LOOK_LANES)) % TW_LOOK_LANES] = sum;

@@ -116,16 +116,16 @@ static int by_hash(const struct dirent **a, const struct dirent **b)
     uint64_t seed = tw_factors[TW_DIRECTORY].value;
     uint64_t x = tw_hash_bytes((*a)->d_name, strlen((*a)->d_name), seed).a;
     uint64_t y = tw_hash_bytes((*b)->d_name, strlen((*b)->d_name), seed).a;
-    return x < y ? -1 : x > y ? 1 : by_name(a, b);
+    if (x != y)
+        return x < y ? -1 : 1;
+    return by_name(a, b);
 }
 
 static order_fn *chosen_order(void)
 {
-    if (!tw_factor_varies(TW_DIRECTORY) && tw_factors_other())
-        return by_name_backwards;
-    return !tw_factor_varies(TW_DIRECTORY)     ? by_name
-           : tw_factors[TW_DIRECTORY].reversed ? by_name_backwards
-                                               : by_hash;
+    if (!tw_factor_varies(TW_DIRECTORY))
+        return tw_factors_other() ? by_name_backwards : by_name;
+    return tw_factors[TW_DIRECTORY].reversed ? by_name_backwards : by_hash;
 }
 
 /* ---- reading ahead */
@@ -207,7 +207,9 @@ static struct listing *serve(DIR *d, const char *what)
     if (!tw_factor_armed(TW_DIRECTORY) || !d)
         return NULL;
     struct listing *l = find(d, false);
-    return l ? l : ordered(what) ? listing_of(d) : NULL;
+    if (l)
+        return l;
+    return ordered(what) ? listing_of(d) : NULL;
 }
 
 static bool counted(void)

@@ -192,7 +192,9 @@ void *realloc(void *p, size_t n)
         return real(p, n);
     /* What the block could hold before is the program's; it may have used all of it. */
     malloc_usable_size_fn *usable = real_malloc_usable_size();
-    size_t before = p && usable ? usable(p) : p ? n : 0;
+    size_t before = 0;
+    if (p)
+        before = usable ? usable(p) : n;
     return fill(real(p, n), before, n);
 }
 

@@ -79,8 +79,11 @@ static void give_up(const char *what)
         PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) {
         PyErr_SetInterrupt();
     } else {
-        PyObject *text = type ? PyObject_Str(value ? value : type) : NULL;
-        PyObject *name = type ? PyObject_Str(type) : NULL;
+        PyObject *text = NULL, *name = NULL;
+        if (type) {
+            text = PyObject_Str(value ? value : type);
+            name = PyObject_Str(type);
+        }
         const char *t = text ? PyUnicode_AsUTF8(text) : NULL;
         const char *n = name ? PyUnicode_AsUTF8(name) : NULL;
         char why[512];
@@ -202,8 +205,9 @@ static bool isolated(int argc, char **argv)
 static bool sitecustomize_runs(int argc, char **argv)
 {
     const char *site = getenv("TWINRUN_SITE_DIR"), *path = getenv("PYTHONPATH");
-    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
-    const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "";
+    const char *program = argc > 0 ? argv[0] : "";
+    const char *slash = strrchr(program, '/');
+    const char *name = slash ? slash + 1 : program;
     return site && path && listed(path, site) && tw_starts(name, "python") && !isolated(argc, argv);
 }
 

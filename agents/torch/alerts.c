@@ -72,9 +72,10 @@ static size_t all(char *text, size_t bytes, const char *between)
                 again |= k < i;
                 calls += atomic_load_explicit(&alerts[k].calls, memory_order_relaxed);
             }
-        int n = again ? 0
-                      : snprintf(text + used, bytes - used, "%s%llu %s", used ? between : "",
-                                 (unsigned long long)calls, alerts[i].name);
+        int n = 0;
+        if (!again)
+            n = snprintf(text + used, bytes - used, "%s%llu %s", used ? between : "",
+                         (unsigned long long)calls, alerts[i].name);
         if (n > 0 && (size_t)n < bytes - used)
             used += (size_t)n;
     }

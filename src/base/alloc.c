@@ -33,17 +33,23 @@ static bool refuse(void)
 
 void *tw_malloc(size_t bytes)
 {
-    return refuse() ? NULL : malloc(bytes ? bytes : 1);
+    if (refuse())
+        return NULL;
+    return malloc(bytes ? bytes : 1);
 }
 
 void *tw_calloc(size_t n, size_t bytes)
 {
-    return refuse() ? NULL : calloc(n ? n : 1, bytes ? bytes : 1);
+    if (refuse())
+        return NULL;
+    return calloc(n ? n : 1, bytes ? bytes : 1);
 }
 
 void *tw_realloc(void *p, size_t bytes)
 {
-    return refuse() ? NULL : realloc(p, bytes ? bytes : 1);
+    if (refuse())
+        return NULL;
+    return realloc(p, bytes ? bytes : 1);
 }
 
 void *tw_reallocarray(void *p, size_t n, size_t bytes)

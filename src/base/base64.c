@@ -33,7 +33,10 @@ static int value_of(char c, bool url)
         return c - 'a' + 26;
     if (c >= '0' && c <= '9')
         return c - '0' + 52;
-    return c == (url ? '-' : '+') ? 62 : c == (url ? '_' : '/') ? 63 : -1;
+    const char *last = url ? "-_" : "+/";
+    if (c == last[0])
+        return 62;
+    return c == last[1] ? 63 : -1;
 }
 
 unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes)
@@ -41,8 +44,10 @@ unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes)
     size_t n = strlen(text), pad = 0;
     /* one alphabet or the other, not both */
     const bool url = foreign && strpbrk(text, "-_") != NULL;
-    while (pad < 2 && n > 0 && text[n - 1] == '=')
-        n--, pad++;
+    while (pad < 2 && n > 0 && text[n - 1] == '=') {
+        n--;
+        pad++;
+    }
     if (n % 4 == 1 || ((pad || !foreign) && (n + pad) % 4 != 0))
         return NULL;
     unsigned char *out = tw_malloc(n / 4 * 3 + 3), *o = out;

@@ -24,10 +24,19 @@ int twin_error_set(struct twin_error *err, int code, const char *format, ...)
     return code;
 }
 
+static int code_of_errno(int number)
+{
+    switch (number) {
+    case ENOENT: return TWIN_ENOENT;
+    case ENOMEM: return TWIN_ENOMEM;
+    default: return TWIN_EIO;
+    }
+}
+
 int twin_error_system(struct twin_error *err, const char *format, ...)
 {
     int saved = errno;
-    int code = saved == ENOENT ? TWIN_ENOENT : saved == ENOMEM ? TWIN_ENOMEM : TWIN_EIO;
+    int code = code_of_errno(saved);
     if (err && err->code == 0) {
         va_list ap;
         va_start(ap, format);

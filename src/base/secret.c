@@ -169,7 +169,10 @@ static void bound_value(const char *s, size_t n, bool whole, size_t *from, size_
             break;
         }
     const char *close = quote ? memchr(s + *from, quote, n - *from) : NULL;
-    *to = close ? (size_t)(close - s) : whole ? n : value_end(s, n, *from);
+    if (close)
+        *to = (size_t)(close - s);
+    else
+        *to = whole ? n : value_end(s, n, *from);
 }
 
 /* What an earlier search has replaced. */

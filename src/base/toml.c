@@ -59,7 +59,10 @@ static int read_string(struct reader *r, char **out)
             ch = *++p;
             if (!ch || !strchr("\"\\nt", ch))
                 break;
-            ch = ch == 'n' ? '\n' : ch == 't' ? '\t' : ch;
+            if (ch == 'n')
+                ch = '\n';
+            else if (ch == 't')
+                ch = '\t';
         }
         tw_buf_append(&b, &ch, 1);
     }

@@ -8,12 +8,20 @@
 #include "pass.h"
 #include "convert.h"
 
+/* The type of the parts of complex numbers, else the type itself. */
+static enum twin_dtype part_of(enum twin_dtype dtype)
+{
+    if (dtype == TWIN_C64)
+        return TWIN_F32;
+    return dtype == TWIN_C128 ? TWIN_F64 : dtype;
+}
+
 void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct twin_sketch *sketch,
                   uint64_t first)
 {
     bool complex = dtype == TWIN_C64 || dtype == TWIN_C128;
     s->k = tw_fingerprint_kernels();
-    s->dtype = dtype == TWIN_C64 ? TWIN_F32 : dtype == TWIN_C128 ? TWIN_F64 : dtype;
+    s->dtype = part_of(dtype);
     s->part_bytes = twin_dtype_size(s->dtype);
     s->moments = (stats || sketch) && dtype != TWIN_BYTES;
     s->sum = (struct twin_digest){0, 0};
@@ -43,12 +51,20 @@ static void merge_max(struct twin_stats *t, double x)
         t->max = x;
 }
 
+/* The sign bits of the elements of this size in 8 bytes. */
+static uint64_t sign_bits(size_t size)
+{
+    switch (size) {
+    case 2: return 0x8000800080008000u;
+    case 4: return 0x8000000080000000u;
+    default: return 0x8000000000000000u;
+    }
+}
+
 /* Is a sign bit set (or, with set 0, clear) in any of these elements? */
 static bool any_sign(const unsigned char *p, size_t bytes, size_t size, int set)
 {
-    const uint64_t mask = size == 2   ? 0x8000800080008000u
-                          : size == 4 ? 0x8000000080000000u
-                                      : 0x8000000000000000u;
+    const uint64_t mask = sign_bits(size);
     uint64_t all = ~0ull, any = 0;
     for (size_t i = 0; i < bytes; i += 8) {
         uint64_t w;
@@ -64,12 +80,14 @@ static bool any_sign(const unsigned char *p, size_t bytes, size_t size, int set)
 static void merge_extremes(struct twin_stats *t, struct tw_extremes e, const void *p, size_t n,
                            size_t size)
 {
-    if (e.min == 0)
-        e.min = t->min > 0 || tw_order_key(t->min) == 0
-                    ? (any_sign(p, n * size, size, 1) ? -0.0 : 0.0)
-                    : 0.0;
-    if (e.max == 0)
-        e.max = t->max < 0 || t->max == 0 ? (any_sign(p, n * size, size, 0) ? 0.0 : -0.0) : -0.0;
+    if (e.min == 0) {
+        const bool matters = t->min > 0 || tw_order_key(t->min) == 0;
+        e.min = matters && any_sign(p, n * size, size, 1) ? -0.0 : 0.0;
+    }
+    if (e.max == 0) {
+        const bool matters = t->max < 0 || t->max == 0;
+        e.max = matters && any_sign(p, n * size, size, 0) ? 0.0 : -0.0;
+    }
     merge_min(t, e.min);
     merge_max(t, e.max);
     t->zeros += e.zeros;

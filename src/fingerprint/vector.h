@@ -108,9 +108,13 @@ sketch_strip(vf (*load)(const unsigned char *, int), size_t size, const unsigned
         uint32_t bits = signs[i / TW_LANES];
         UNROLL for (int g = 0; g < GD; g++)
         {
-            vd d = size == 8   ? vd_load((const double *)p + g * D)
-                   : size == 4 ? vd_widen((const float *)p + g * D)
-                               : vf_widen(load(p, g / (F / D)), g % (F / D));
+            vd d;
+            if (size == 8) /* a constant: no branch is left */
+                d = vd_load((const double *)p + g * D);
+            else if (size == 4)
+                d = vd_widen((const float *)p + g * D);
+            else
+                d = vf_widen(load(p, g / (F / D)), g % (F / D));
             acc[g] = vd_add(acc[g], vd_signed(d, bits, g));
         }
     }

@@ -275,6 +275,15 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
 }
 
 /* An archive of its own that holds what is no tensor. */
+/* What a value is called that lies as `part` in the file of `name`. */
+static char *value_name(const char *name, const char *part)
+{
+    if (strcmp(part, "value") == 0)
+        return tw_strdup(name);
+    const bool indexed = part[0] == '[' || part[0] == '(';
+    return tw_printf(indexed ? "%s%s" : "%s/%s", name, part);
+}
+
 static int add_values(struct reading *r, const struct tw_node *fqn, uint32_t *hint)
 {
     struct chunk c = {0};
@@ -285,10 +294,7 @@ static int add_values(struct reading *r, const struct tw_node *fqn, uint32_t *hi
         rc = name ? open_chunk(r->d, &c, true, name, &in, r->err) : no_memory(r);
     for (size_t i = 0; rc == 0 && i < twin_tensors_value_count(in); i++) {
         struct twin_tensors_value v = *twin_tensors_value_at(in, i);
-        char *full = strcmp(v.name, "value") == 0
-                         ? tw_strdup(name)
-                         : tw_printf(v.name[0] == '[' || v.name[0] == '(' ? "%s%s" : "%s/%s", name,
-                                     v.name);
+        char *full = value_name(name, v.name);
         v.name = full ? full : "?";
         rc = full ? tw_tensors_value(r->f, &v, r->err) : no_memory(r);
         tw_free(full);

@@ -99,11 +99,11 @@ static void read_index(const struct tw_folder *d, const char *path, json_t *part
     char *text = index_text(d, path, &n);
     json_t *index = text ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL, *file;
     const char *tensor, *slash = strrchr(path, '/');
+    const int folder = slash ? (int)(slash + 1 - path) : 0;
     json_object_foreach (json_object_get(index, "weight_map"), tensor, file) {
         const char *name = json_string_value(file);
         bool below = name && !tw_path_fault(name, strlen(name), TW_PATH_ANY_NAME);
-        char *full = below ? tw_printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name)
-                           : NULL;
+        char *full = below ? tw_printf("%.*s%s", folder, path, name) : NULL;
         if (full)
             json_object_set_new(parts, full, json_true());
         tw_free(full);
@@ -119,9 +119,10 @@ static void read_index(const struct tw_folder *d, const char *path, json_t *part
  */
 static char *prefix_of(const char *path, const json_t *parts)
 {
+    if (!json_object_get(parts, path))
+        return tw_printf("%s/", path);
     const char *slash = strrchr(path, '/');
-    return !json_object_get(parts, path) ? tw_printf("%s/", path)
-                                         : tw_strndup(path, slash ? (size_t)(slash + 1 - path) : 0);
+    return tw_strndup(path, slash ? (size_t)(slash + 1 - path) : 0);
 }
 
 static int add_tensors(struct twin_tensors *f, struct twin_tensors *in, const char *prefix,

@@ -466,7 +466,9 @@ static int get(struct machine *m, uint64_t i)
 static int with_index(struct machine *m, unsigned width, int (*f)(struct machine *, uint64_t))
 {
     const unsigned char *p = take(m, width);
-    return p ? f(m, width == 1 ? p[0] : tw_le32(p)) : TWIN_EFORMAT;
+    if (!p)
+        return TWIN_EFORMAT;
+    return f(m, width == 1 ? p[0] : tw_le32(p));
 }
 
 /* ---- the machine */
@@ -578,7 +580,9 @@ int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes,
     *at = m.at;
     tw_free(m.stack);
     tw_free(m.memo);
-    return rc != 0 ? twin_error_set(err, own.code ? own.code : rc, "%s", own.message) : 0;
+    if (rc == 0)
+        return 0;
+    return twin_error_set(err, own.code ? own.code : rc, "%s", own.message);
 }
 
 void tw_pickle_free(struct tw_pickle *p)

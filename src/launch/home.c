@@ -204,11 +204,11 @@ int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin
     }
     if (!*spec || strchr(spec, '/')) {
         struct stat st;
-        return stat(spec, &st) == 0
-                   ? twin_error_set(err, TWIN_EFORMAT, "%s is not a run folder: it has no run.json",
-                                    spec)
-                   : twin_error_set(err, TWIN_ENOENT, "%s: there is no such run folder",
-                                    *spec ? spec : "''");
+        if (stat(spec, &st) == 0)
+            return twin_error_set(err, TWIN_EFORMAT, "%s is not a run folder: it has no run.json",
+                                  spec);
+        return twin_error_set(err, TWIN_ENOENT, "%s: there is no such run folder",
+                              *spec ? spec : "''");
     }
     char *shown = tw_home_path(home, err);
     if (!shown)

@@ -353,12 +353,19 @@ static int start_job(struct launch *l, const sigset_t *wanted)
 
 /* ---- after the job */
 
+static const char *stop_signal_name(int number)
+{
+    switch (number) {
+    case SIGINT: return "Ctrl-C (SIGINT)";
+    case SIGTERM: return "SIGTERM";
+    case SIGHUP: return "SIGHUP";
+    default: return "SIGQUIT";
+    }
+}
+
 static char *stop_message(const struct tw_job *job)
 {
-    const char *name = job->stop_signal == SIGINT    ? "Ctrl-C (SIGINT)"
-                       : job->stop_signal == SIGTERM ? "SIGTERM"
-                       : job->stop_signal == SIGHUP  ? "SIGHUP"
-                                                     : "SIGQUIT";
+    const char *name = stop_signal_name(job->stop_signal);
     switch (job->stop) {
     case TW_STOP_STEPS: return tw_printf("stopped after %u steps as asked", job->o->max_steps);
     case TW_STOP_ASKED: return tw_strdup("stopped by twinrun: enough was known");

@@ -106,10 +106,11 @@ static const char *environment_fault(pid_t pid, const char *environ_line, const 
         preload |= tw_starts(p, "LD_PRELOAD=") && strstr(p, LIBRARY);
     }
     tw_free(text);
-    return !passed_on    ? "environment not passed on"
-           : preload_why ? preload_why
-           : !preload    ? "LD_PRELOAD not passed on"
-                         : NULL;
+    if (!passed_on)
+        return "environment not passed on";
+    if (preload_why)
+        return preload_why;
+    return preload ? NULL : "LD_PRELOAD not passed on";
 }
 
 static bool maps_library(pid_t pid)
@@ -141,9 +142,9 @@ static const char *why_unarmed(pid_t pid, const char *environ_line, const char *
     if (tw_program_is_privileged(path))
         return "set-user-ID program";
     const char *why = environment_fault(pid, environ_line, preload_why);
-    return why             ? why
-           : elf.sanitizer ? "built with a sanitizer"
-                           : "its loader did not load the agent library";
+    if (why)
+        return why;
+    return elf.sanitizer ? "built with a sanitizer" : "its loader did not load the agent library";
 }
 
 /* What is seen of a process counts only if it was one program, and whole, all the time: one that is

@@ -169,9 +169,11 @@ int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
     if (!folder)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", run->dir);
     DIR *d = opendir(folder);
-    int rc = d                 ? collect_traces(d, folder, &list, &n, err)
-             : errno == ENOENT ? 0
-                               : twin_error_system(err, "cannot list %s", folder);
+    int rc = 0;
+    if (d)
+        rc = collect_traces(d, folder, &list, &n, err);
+    else if (errno != ENOENT)
+        rc = twin_error_system(err, "cannot list %s", folder);
     if (d)
         closedir(d);
     if (rc == 0 && n > 0) {
@@ -208,7 +210,9 @@ static void bad(struct reader *r, const char *key, const char *expected)
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* A byte string: a JSON string, or {"hex": ...}. NULL when it is neither. */

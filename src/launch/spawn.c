@@ -15,7 +15,9 @@
 
 char **tw_program_candidates(const char *name, const char *path_value, struct twin_error *err)
 {
-    const char *path = !*name || strchr(name, '/') ? NULL : path_value ? path_value : DEFAULT_PATH;
+    const char *path = NULL;
+    if (*name && !strchr(name, '/'))
+        path = path_value ? path_value : DEFAULT_PATH;
     size_t n = 1, used = 0;
     for (const char *p = path; p && *p; p++)
         n += *p == ':';
@@ -31,7 +33,8 @@ char **tw_program_candidates(const char *name, const char *path_value, struct tw
     for (const char *p = path;; p++) {
         size_t len = strcspn(p, ":");
         /* An empty element means the working folder. */
-        list[used] = len ? tw_printf("%.*s%s%s", (int)len, p, p[len - 1] == '/' ? "" : "/", name)
+        const char *slash = len && p[len - 1] == '/' ? "" : "/";
+        list[used] = len ? tw_printf("%.*s%s%s", (int)len, p, slash, name)
                          : tw_printf("./%s", name);
         if (!list[used++])
             goto no_memory;

@@ -341,9 +341,11 @@ void tw_tree_sample(struct tw_tree *t, bool force)
         }
     }
     uint64_t pause = (cpu_ns() - begin_cpu) * 100;
-    t->next_sample_ns = begin + (pause < 150000000    ? 150000000
-                                 : pause > 1000000000 ? 1000000000
-                                                      : pause);
+    if (pause < 150000000)
+        pause = 150000000;
+    else if (pause > 1000000000)
+        pause = 1000000000;
+    t->next_sample_ns = begin + pause;
 }
 
 struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why,
@@ -482,10 +484,11 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
             continue;
         if (!is_main && s->is_fork_of_us && !s->alive)
             continue;
-        const char *why = armed        ? NULL
-                          : !t->agents ? "unobserved control run"
-                          : s->why     ? s->why
-                                       : t->preload_why;
+        const char *why = NULL;
+        if (!armed && !t->agents)
+            why = "unobserved control run";
+        else if (!armed)
+            why = s->why ? s->why : t->preload_why;
         struct twin_run_process *p = &run->processes[run->process_count++];
         *p = (struct twin_run_process){
             .pid = s->pid, .ppid = s->ppid, .armed = armed, .outlived = s->alive && !is_main};

@@ -131,6 +131,18 @@ static int trace_load(const char *loader, const char *program, const char *prelo
     return rc == 0 ? status : -1;
 }
 
+/* How the loader ended when the agent was there; -1: not in time. */
+static char *loader_fault(int status)
+{
+    if (status == -1)
+        return tw_strdup("its loader did not answer in time when the agent was tried");
+    if (WIFSIGNALED(status))
+        return tw_printf("its loader was killed by signal %d when the agent was tried",
+                         WTERMSIG(status));
+    return tw_printf("its loader fails with exit code %d when the agent is there",
+                     WEXITSTATUS(status));
+}
+
 /* The first line that says that the agent is the trouble. */
 static char *complaint(const char *text, const char *library)
 {
@@ -183,13 +195,7 @@ static char *try_loader(const char *path, const char *loader, const char *librar
          * agent's fault. */
         int alone = trace_load(loader, path, theirs, env, &without, err);
         if (alone != status)
-            why = status == -1
-                      ? tw_strdup("its loader did not answer in time when the agent was tried")
-                  : WIFSIGNALED(status)
-                      ? tw_printf("its loader was killed by signal %d when the agent was tried",
-                                  WTERMSIG(status))
-                      : tw_printf("its loader fails with exit code %d when the agent is there",
-                                  WEXITSTATUS(status));
+            why = loader_fault(status);
     }
 out:
     tw_free(preload);

@@ -92,10 +92,10 @@ static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_va
     PGresult *r = PQexecParams(p->c, sql, (int)n, NULL, text, NULL, NULL, 0);
     ExecStatusType status = PQresultStatus(r);
     int stopped = 0;
-    int rc = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK
-                 ? 0
-                 : failed(p, r ? PQresultErrorMessage(r) : PQerrorMessage(p->c),
-                          r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
+    int rc = 0;
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+        rc = failed(p, r ? PQresultErrorMessage(r) : PQerrorMessage(p->c),
+                    r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
     struct tw_db_value row[ARGUMENTS];
     int columns = PQnfields(r);
     for (int i = 0; rc == 0 && each && !stopped && i < PQntuples(r); i++) {
@@ -219,9 +219,9 @@ int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
     p->db.ops = &ops;
     p->c = connect_to(o);
     PQconninfoFree(o);
-    int rc = PQstatus(p->c) == CONNECTION_OK
-                 ? 0
-                 : failed(p, p->c ? PQerrorMessage(p->c) : "out of memory", NULL, err);
+    int rc = 0;
+    if (PQstatus(p->c) != CONNECTION_OK)
+        rc = failed(p, p->c ? PQerrorMessage(p->c) : "out of memory", NULL, err);
     if (rc == 0) {
         PQsetNoticeProcessor(p->c, no_notice, NULL);
         rc = run_postgres(&p->db, "SET lock_timeout = '20s'", NULL, 0, NULL, NULL, err);

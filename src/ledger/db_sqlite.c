@@ -87,9 +87,10 @@ static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_valu
         rc = bind(statement, (int)i + 1, &arg[i]);
     while (rc == SQLITE_OK && !stopped && (rc = sqlite3_step(statement)) == SQLITE_ROW) {
         int columns = sqlite3_column_count(statement);
-        for (int i = 0; i < columns && i < COLUMNS; i++)
+        columns = columns < COLUMNS ? columns : COLUMNS;
+        for (int i = 0; i < columns; i++)
             row[i] = column(statement, i);
-        stopped = each ? each(user, row, (size_t)(columns < COLUMNS ? columns : COLUMNS)) : 0;
+        stopped = each ? each(user, row, (size_t)columns) : 0;
         rc = SQLITE_OK;
     }
     /* before finalize: it has the message */

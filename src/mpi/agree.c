@@ -99,9 +99,11 @@ int tw_agree_judge(struct tw_reduction *r)
                               "all-reduce: TWIN_WAY_DIRECT is for one contribution from each rank; "
                               "found up to %" PRId64 " from a rank, %" PRId64 " from %d ranks",
                               h->most, h->sum, r->on->ranks);
-    r->way = r->what.way != TWIN_WAY_AUTO    ? r->what.way
-             : one_each                      ? TWIN_WAY_DIRECT
-             : r->on->ranks > TW_OWNERS_MOST ? TWIN_WAY_SUM
-                                             : TWIN_WAY_OWNERS;
+    if (r->what.way != TWIN_WAY_AUTO)
+        r->way = r->what.way;
+    else if (one_each)
+        r->way = TWIN_WAY_DIRECT;
+    else
+        r->way = r->on->ranks > TW_OWNERS_MOST ? TWIN_WAY_SUM : TWIN_WAY_OWNERS;
     return 0;
 }

@@ -35,9 +35,10 @@ static int make_state(MPI_Comm comm, struct tw_comm **out, struct twin_error *er
     /* A rank without memory must not leave the others in MPI_Comm_dup. */
     if ((rc = MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, comm)) != MPI_SUCCESS || !all) {
         free(c);
-        return rc ? tw_mpi_failed(err, rc, "MPI_Allreduce")
-                  : twin_error_set(err, TWIN_ENOMEM, "all-reduce: out of memory on %s",
-                                   good ? "another rank" : "this rank");
+        if (rc)
+            return tw_mpi_failed(err, rc, "MPI_Allreduce");
+        return twin_error_set(err, TWIN_ENOMEM, "all-reduce: out of memory on %s",
+                              good ? "another rank" : "this rank");
     }
     c->tail = &c->head;
     if ((rc = MPI_Comm_dup(comm, &c->comm)) != MPI_SUCCESS) {

@@ -116,7 +116,8 @@ static void share(struct tw_reduction *r)
     }
     wide = tw_chunk ? tw_chunk : wide;
     r->wide = (wide / w->block + (wide % w->block != 0)) * w->block;
-    r->wide = r->wide < most ? r->wide : most > 0 ? most : 1;
+    if (r->wide >= most)
+        r->wide = most > 0 ? most : 1;
     r->chunks = (most + r->wide - 1) / r->wide;
 }
 
@@ -142,6 +143,14 @@ static int take_all(struct tw_reduction *r)
     return 0;
 }
 
+/* What MPI calls the elements; those of 16 bits it does not know. */
+static MPI_Datatype type_of(enum twin_dtype dtype)
+{
+    if (dtype == TWIN_F64)
+        return MPI_DOUBLE;
+    return dtype == TWIN_F32 ? MPI_FLOAT : MPI_UINT16_T;
+}
+
 int tw_reduction_prepare(struct tw_reduction *r)
 {
     struct twin_reduce *w = &r->what;
@@ -152,7 +161,7 @@ int tw_reduction_prepare(struct tw_reduction *r)
         return r->kept.code;
     }
     r->size = twin_dtype_size(w->dtype);
-    r->type = w->dtype == TWIN_F64 ? MPI_DOUBLE : w->dtype == TWIN_F32 ? MPI_FLOAT : MPI_UINT16_T;
+    r->type = type_of(w->dtype);
     r->exponent_type = w->dtype == TWIN_F64 ? MPI_INT16_T : MPI_INT8_T;
     r->blocks = twin_fixed_blocks(w->n, w->block);
     if (w->counts) {

@@ -18,9 +18,9 @@ static int agreed(struct tw_reduction *r)
     if (tw_agree_judge(r) != 0)
         return r->err.code;
     r->pending_count = 0;
-    r->next = r->what.n == 0              ? NULL
-              : r->way == TWIN_WAY_DIRECT ? tw_begin_direct
-                                          : tw_begin_general;
+    r->next = NULL;
+    if (r->what.n != 0)
+        r->next = r->way == TWIN_WAY_DIRECT ? tw_begin_direct : tw_begin_general;
     return 0;
 }
 

@@ -154,12 +154,11 @@ int twin_acc_round(const struct twin_acc *acc, enum twin_dtype dtype, void *out,
     const uint64_t bits = round_to(acc, f);
     const uint32_t word = (uint32_t)bits;
     const uint16_t half = (uint16_t)bits;
-    const size_t size = twin_dtype_size(dtype);
-    memcpy(out,
-           size == 8   ? (const void *)&bits
-           : size == 4 ? (const void *)&word
-                       : (const void *)&half,
-           size);
+    switch (twin_dtype_size(dtype)) {
+    case 8: memcpy(out, &bits, 8); break;
+    case 4: memcpy(out, &word, 4); break;
+    default: memcpy(out, &half, 2); break;
+    }
     return 0;
 }
 

@@ -50,9 +50,9 @@ TW_ON_DEVICE unsigned tw_element_mark(uint64_t bits, struct tw_float_format f)
 TW_ON_DEVICE uint64_t tw_marked_element(unsigned marks, struct tw_float_format f)
 {
     const uint64_t infinity = (((uint64_t)1 << f.exponent) - 1) << f.fraction;
-    return marks == 3   ? infinity | (uint64_t)1 << (f.fraction - 1)
-           : marks == 2 ? infinity | (uint64_t)1 << (f.fraction + f.exponent)
-                        : infinity;
+    if (marks == 3)
+        return infinity | (uint64_t)1 << (f.fraction - 1);
+    return marks == 2 ? infinity | (uint64_t)1 << (f.fraction + f.exponent) : infinity;
 }
 
 /* E - B: the exponent of the unit of a block with this largest exponent field. */

@@ -70,7 +70,11 @@ static struct need need_of(enum tw_kind kind, struct tw_seen s, bool narrow)
     /*
      * f16 was widened to f32, whose exponent fields it is then seen with, but for a narrow window.
      */
-    const int bias = kind == TW_F64 ? 1023 : kind == TW_F16 && narrow ? 15 : 127;
+    int bias = 127;
+    if (kind == TW_F64)
+        bias = 1023;
+    else if (kind == TW_F16 && narrow)
+        bias = 15;
     if (s.min == UINT32_MAX && s.max == 0)
         return (struct need){.zero = true};
     return (struct need){

@@ -104,7 +104,9 @@ int64_t twin_fixed_blocks(int64_t n, int64_t block)
 int twin_fixed_exponent_bytes(enum twin_dtype dtype)
 {
     const int kind = kind_of(dtype);
-    return kind < 0 ? TWIN_EINVAL : kind == TW_F64 ? 2 : 1;
+    if (kind < 0)
+        return TWIN_EINVAL;
+    return kind == TW_F64 ? 2 : 1;
 }
 
 int twin_fixed_bits(int64_t total)
@@ -202,11 +204,12 @@ static void put(const struct job *j, void *out, int64_t i, uint64_t bits)
 {
     const uint32_t word = (uint32_t)bits;
     const uint16_t half = (uint16_t)bits;
-    memcpy((char *)out + (size_t)i * j->size,
-           j->size == 8   ? (const void *)&bits
-           : j->size == 4 ? (const void *)&word
-                          : (const void *)&half,
-           j->size);
+    char *to = (char *)out + (size_t)i * j->size;
+    switch (j->size) {
+    case 8: memcpy(to, &bits, 8); break;
+    case 4: memcpy(to, &word, 4); break;
+    default: memcpy(to, &half, 2); break;
+    }
 }
 
 static uint32_t field_of(const struct job *j, uint64_t bits)

@@ -364,11 +364,14 @@ static int check_scatter(const struct scatter *j, int64_t n, int64_t columns, in
             err, TWIN_EINVAL,
             "exact sums: %lld rows of %lld columns, %lld targets; expected 0 or more each",
             (long long)n, (long long)columns, (long long)targets);
-    if ((n && !j->index) || (n && columns && (!j->rows || !j->out)))
+    const char *missing = NULL;
+    if (n && !j->index)
+        missing = "index";
+    else if (n && columns && (!j->rows || !j->out))
+        missing = j->rows ? "out" : "rows";
+    if (missing)
         return twin_error_set(err, TWIN_EINVAL, "exact sums: %s is NULL; expected an address",
-                              !j->index  ? "index"
-                              : !j->rows ? "rows"
-                                         : "out");
+                              missing);
     for (int64_t r = 0; r < n; r++)
         if (j->index[r] < 0 || j->index[r] >= targets)
             return twin_error_set(err, TWIN_EINVAL,

@@ -88,11 +88,10 @@ static uint64_t child(uint64_t parent, const char *name, size_t bytes, const cha
     compress(h, block, taken, all == 0);
     for (size_t at = 0; at < all;) {
         size_t n = all - at < BLOCK ? all - at : BLOCK;
-        for (size_t i = 0; i < BLOCK; i++) {
+        memset(block, 0, sizeof block);
+        for (size_t i = 0; i < n; i++) {
             size_t from = at + i;
-            block[i] = (unsigned char)(i >= n         ? 0
-                                       : from < bytes ? name[from]
-                                                      : suffix[from - bytes]);
+            block[i] = (unsigned char)(from < bytes ? name[from] : suffix[from - bytes]);
         }
         at += n;
         compress(h, block, taken += n, at == all);

@@ -93,14 +93,14 @@ INLINE void step_narrow(struct folder *f, enum tw_op op, int folds,
         /* Floats are loaded again: that is cheaper than to take the vector apart. */
         const vd a = size == 4 && op != TW_ABS ? vd_widen((const float *)x + part * D)
                                                : vf_widen(u, part);
-        if (op == TW_SUM || op == TW_ABS)
-            fold(f, a, 0, folds);
-        else
-            fold(f,
-                 vd_mul(a, op == TW_SQUARE ? a
-                           : size == 4     ? vd_widen((const float *)y + part * D)
-                                           : vf_widen(v, part)),
-                 0, folds);
+        vd term = a;
+        if (op == TW_SQUARE)
+            term = vd_mul(a, a);
+        else if (op == TW_PRODUCT && size == 4)
+            term = vd_mul(a, vd_widen((const float *)y + part * D));
+        else if (op == TW_PRODUCT)
+            term = vd_mul(a, vf_widen(v, part));
+        fold(f, term, 0, folds);
     }
 }
 
@@ -120,8 +120,10 @@ static struct tw_seen see(struct operand o, int wide)
         s.max = max[i] > s.max ? max[i] : s.max;
         s.min = min[i] < s.min ? min[i] : s.min;
     }
-    s.max >>= wide ? 20 : 23;
-    s.min = s.min == UINT32_MAX ? s.min : s.min >> (wide ? 20 : 23);
+    const int shift = wide ? 20 : 23;
+    s.max >>= shift;
+    if (s.min != UINT32_MAX)
+        s.min >>= shift;
     return s;
 }
 

@@ -80,8 +80,11 @@ int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *e
     uint64_t bytes = 0;
     char *full = tw_path_join(w->dir, path);
     int fd = full ? open(full, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    int rc = fd < 0 ? twin_error_system(err, "cannot read %s", full ? full : path)
-                    : tw_bag_sha256(fd, UINT64_MAX, NULL, hex, &bytes, err);
+    int rc = 0;
+    if (fd < 0)
+        rc = twin_error_system(err, "cannot read %s", full ? full : path);
+    else
+        rc = tw_bag_sha256(fd, UINT64_MAX, NULL, hex, &bytes, err);
     if (fd >= 0)
         close(fd);
     rc = rc ? rc : add(w, path, hex, bytes, NULL, err);

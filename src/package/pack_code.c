@@ -158,9 +158,8 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
              number);
     char *from = tw_path_join(p->run->dir, file);
     struct twin_error inner = TWIN_ERROR_INIT;
-    int rc = from ? tw_bag_copy(&p->w, place, from, json_array_size(withheld) ? NULL : sha256, NULL,
-                                &inner)
-                  : TWIN_ENOMEM;
+    const char *known = json_array_size(withheld) ? NULL : sha256;
+    int rc = from ? tw_bag_copy(&p->w, place, from, known, NULL, &inner) : TWIN_ENOMEM;
     if (rc == TWIN_EFORMAT)
         tw_pk_missing(&p->failed, area, "%s of the run folder: %s", file, inner.message);
     else if (rc)

@@ -21,10 +21,13 @@ static bool is_commit(const char *s)
 
 static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
 {
-    int rc = a->missing ? twin_error_set(err, TWIN_EUNSUPPORTED,
-                                         "git is not installed: it is needed to unpack the code")
-                        : twin_error_set(err, TWIN_EFORMAT, "%s: git says: %s", what,
-                                         a->late ? "(nothing, for ten minutes)" : a->complaint);
+    int rc = 0;
+    if (a->missing)
+        rc = twin_error_set(err, TWIN_EUNSUPPORTED,
+                            "git is not installed: it is needed to unpack the code");
+    else
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: git says: %s", what,
+                            a->late ? "(nothing, for ten minutes)" : a->complaint);
     tw_free(a->out);
     return rc;
 }

@@ -153,6 +153,7 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
                  ? 0
                  : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
     int dir = -1;
+    const char *leaf = slash ? slash + 1 : e->path;
     const struct twin_bag_fetch *f = rc ? NULL : to_fetch(u, from);
     if (rc == 0)
         dir = tw_bag_folder(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
@@ -161,10 +162,10 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
     else if (rc == 0 && e->kind == TWIN_SNAPSHOT_LINK) {
         if (!tw_path_link_ok(e->path, e->target))
             rc = tw_unpack_bad("data", "a snapshot whose links stay inside its folder", err);
-        else if (symlinkat(e->target, dir, slash ? slash + 1 : e->path) != 0 && errno != EEXIST)
+        else if (symlinkat(e->target, dir, leaf) != 0 && errno != EEXIST)
             rc = twin_error_system(err, "cannot make the link %s", full);
     } else if (rc == 0 && e->kind == TWIN_SNAPSHOT_FILE)
-        rc = f ? download(u, f, dir, slash ? slash + 1 : e->path, full, err)
+        rc = f ? download(u, f, dir, leaf, full, err)
                : tw_unpack_file(u, from, root, e->path, e->mode & 0100, err);
     if (dir >= 0)
         close(dir);

@@ -123,7 +123,8 @@ int twin_config_argv(char *const *argv, struct twin_config *out, struct twin_err
     for (size_t i = 0; argv[i]; i++)
         tw_buf_append(&raw, argv[i], strlen(argv[i]) + 1);
     json_t *value = tw_config_from_argv(argv, err);
-    int rc = value ? finish(value, raw.data ? raw.data : "", raw.len, out, err) : err->code;
+    const char *text = raw.data ? raw.data : "";
+    int rc = value ? finish(value, text, raw.len, out, err) : err->code;
     tw_buf_free(&raw);
     return rc;
 }

@@ -81,8 +81,8 @@ json_t *tw_config_from_argv(char *const *argv, struct twin_error *err)
             rc = add(options, s, named + 1, text(s + named + 1));
         } else if (options && !ended && is_option(s)) {
             bool no = tw_starts(s, "--no-") && s[5] && !equals;
-            char *name = no ? tw_printf("--%s", s + 5)
-                            : tw_strndup(s, equals ? (size_t)(equals - s) : strlen(s));
+            const size_t length = equals ? (size_t)(equals - s) : strlen(s);
+            char *name = no ? tw_printf("--%s", s + 5) : tw_strndup(s, length);
             json_t *value = NULL;
             if (no)
                 value = json_false();
@@ -90,7 +90,9 @@ json_t *tw_config_from_argv(char *const *argv, struct twin_error *err)
                 value = text(equals + 1);
             if (!value && argv[i + 1] && !is_option(argv[i + 1]) && !setting(argv[i + 1]))
                 value = text(argv[++i]);
-            rc = name ? add(options, name, strlen(name), value ? value : json_null()) : -1;
+            if (!value)
+                value = json_null();
+            rc = name ? add(options, name, strlen(name), value) : -1;
             tw_free(name);
         } else {
             options = json_object();

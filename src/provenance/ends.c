@@ -78,7 +78,9 @@ static int slot_of(struct reading *r, uint32_t series, size_t **slot)
 /* Room for one more item of `size` bytes in a list that grows by doubling. */
 static void *one_more(void *list, size_t count, size_t size)
 {
-    return (count & (count - 1)) == 0 ? tw_reallocarray(list, count ? 2 * count : 1, size) : list;
+    if ((count & (count - 1)) != 0)
+        return list;
+    return tw_reallocarray(list, count ? 2 * count : 1, size);
 }
 
 /* Order within a step means nothing here, place among the steps does. */

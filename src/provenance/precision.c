@@ -153,7 +153,9 @@ static int by_place(const void *a, const void *b)
     const struct twin_precision_breach *x = a, *y = b;
     if (x->rank != y->rank)
         return x->rank < y->rank ? -1 : 1;
-    return x->step != y->step ? (x->step < y->step ? -1 : 1) : strcmp(x->name, y->name);
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    return strcmp(x->name, y->name);
 }
 
 static void settle(const struct tw_precision_rule *rule, struct twin_precision_result *r)

@@ -180,8 +180,9 @@ static int judge_scaler(struct walk *w, size_t rule)
         first = times++ ? first : (uint32_t)i;
     }
     w->v->result[rule].judged += w->steps;
-    return times ? step_breach(w, rule, first, times, "loss", required ? "not scaled" : "scaled")
-                 : 0;
+    if (times == 0)
+        return 0;
+    return step_breach(w, rule, first, times, "loss", required ? "not scaled" : "scaled");
 }
 
 /* Every region of a state ("cpu bfloat16, cuda float16", or "off") must be allowed. */

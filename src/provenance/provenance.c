@@ -190,7 +190,8 @@ static bool wait_for(const struct watch *w, char what, int ms)
         struct packet said;
         sigset_t pending;
         int left = now < deadline ? (int)((deadline - now) / 1000000) + 1 : 0;
-        int ready = left ? poll(&p, 1, left < 100 ? left : 100) : 0;
+        int pause = left < 100 ? left : 100;
+        int ready = left ? poll(&p, 1, pause) : 0;
         if (ready < 0 && errno == EINTR)
             continue;
         if (ready == 0 && left &&

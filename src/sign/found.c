@@ -24,7 +24,9 @@ char *tw_signed_inside(const char *folder, const char *file)
     const char *base = tw_base_name(file);
     char *parent = tw_strndup(file, (size_t)(base - file));
     char *root = realpath(folder, NULL);
-    char *above = parent ? realpath(*parent ? parent : ".", NULL) : NULL;
+    char *above = NULL;
+    if (parent)
+        above = realpath(*parent ? parent : ".", NULL);
     char *out = NULL;
     const size_t n = root ? strlen(root) : 0;
     if (root && above && strncmp(root, above, n) == 0 && (above[n] == '/' || above[n] == '\0'))

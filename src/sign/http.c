@@ -110,11 +110,12 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
     else {
         tw_buf_puts(&b, "");
         const CURLcode code = perform(&f, c, q, headers, &b, why);
-        if (code != CURLE_OK)
-            rc = b.failed ? twin_error_set(err, TWIN_ELIMIT, "%s: an answer of more than %d KiB",
-                                           q->url, ANSWER_MAX >> 10)
-                          : twin_error_set(err, TWIN_EIO, "%s: no answer: %s", q->url,
-                                           why[0] ? why : f.text(code));
+        if (code != CURLE_OK && b.failed)
+            rc = twin_error_set(err, TWIN_ELIMIT, "%s: an answer of more than %d KiB", q->url,
+                                ANSWER_MAX >> 10);
+        else if (code != CURLE_OK)
+            rc = twin_error_set(err, TWIN_EIO, "%s: no answer: %s", q->url,
+                                why[0] ? why : f.text(code));
         else if (f.getinfo(c, CURLINFO_RESPONSE_CODE, status) != CURLE_OK)
             rc = twin_error_set(err, TWIN_EIO, "%s: an answer without a status", q->url);
     }

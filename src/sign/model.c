@@ -71,7 +71,9 @@ static char *name_of(const char *folder)
 {
     char *real = realpath(folder, NULL);
     char *slash = real ? strrchr(real, '/') : NULL;
-    char *out = slash ? tw_strdup(slash[1] ? slash + 1 : "model") : NULL;
+    char *out = NULL;
+    if (slash)
+        out = tw_strdup(slash[1] ? slash + 1 : "model");
     free(real);
     return out;
 }

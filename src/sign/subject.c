@@ -158,9 +158,11 @@ static int take(struct walk *w, int fd, const char *entry, const char *relative,
 static int walk_into(struct walk *w, int parent, const char *name, const char *relative, int depth,
                      struct twin_error *err)
 {
-    int fd = depth > DEPTH ? (errno = ELOOP, -1)
-                           : openat(parent, name,
-                                    O_RDONLY | O_DIRECTORY | O_CLOEXEC | (depth ? O_NOFOLLOW : 0));
+    int fd = -1;
+    if (depth > DEPTH)
+        errno = ELOOP;
+    else
+        fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (depth ? O_NOFOLLOW : 0));
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
         int rc = twin_error_system(err, "cannot open the folder %s of %s",

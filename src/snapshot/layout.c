@@ -335,9 +335,9 @@ struct ids {
 static int add_dvc_id(void *user, const struct tw_dvc_out *out)
 {
     struct ids *x = user;
-    char *path = out->md5 && !out->wdir ? (*x->prefix ? tw_printf("%s/%s", x->prefix, out->path)
-                                                      : tw_strdup(out->path))
-                                        : NULL;
+    char *path = NULL;
+    if (out->md5 && !out->wdir)
+        path = *x->prefix ? tw_printf("%s/%s", x->prefix, out->path) : tw_strdup(out->path);
     if (path && strlen(out->md5) < 64 &&
         strspn(out->md5, "0123456789abcdef.dir") == strlen(out->md5))
         x->failed |= tw_snapshot_add_id(x->s, "dvc-md5", out->md5, path) != 0;

@@ -161,11 +161,12 @@ static int take(const char *dir, const struct twin_snapshot_options *o,
                  : twin_error_set(err, TWIN_ENOMEM, "no memory for the patterns");
     rc = rc ? rc : tw_listing_take(dir, o, out->exclude, &l, err);
     rc = rc ? rc : digest_files(dir, o, like, &l, out, err);
-    if (rc == 0 && l.troubles)
-        rc = l.troubles == 1
-                 ? twin_error_set(err, TWIN_EIO, "%s", l.first_trouble ? l.first_trouble : "?")
-                 : twin_error_set(err, TWIN_EIO, "%zu things have no digest, the first: %s",
-                                  l.troubles, l.first_trouble ? l.first_trouble : "?");
+    const char *first = l.first_trouble ? l.first_trouble : "?";
+    if (rc == 0 && l.troubles == 1)
+        rc = twin_error_set(err, TWIN_EIO, "%s", first);
+    else if (rc == 0 && l.troubles)
+        rc = twin_error_set(err, TWIN_EIO, "%zu things have no digest, the first: %s", l.troubles,
+                            first);
     if (rc == 0) {
         out->entry = l.entry;
         out->count = l.count;

@@ -48,7 +48,9 @@ static inline float to_f16(float x)
     float size = as_float(bits ^ sign);
     uint32_t small = as_bits((size + 0.5f) - 0.5f) | sign;
     uint32_t large = size >= 65520.0f ? 0x7F800000u | sign : rounded;
-    return x != x ? x : as_float(size < 0x1p-14f ? small : large);
+    if (x != x)
+        return x;
+    return as_float(size < 0x1p-14f ? small : large);
 }
 
 /* The rows of ranks that a scheduler placed lie all over a few megabytes; the processor does not
@@ -179,11 +181,21 @@ ADDER(bf16, float, to_bf16)
 
 const struct tw_adder *tw_adder_for(enum twin_dtype dtype)
 {
-    return dtype == TWIN_F64    ? &adder_f64
-           : dtype == TWIN_F32  ? &adder_f32
-           : dtype == TWIN_F16  ? &adder_f16
-           : dtype == TWIN_BF16 ? &adder_bf16
-                                : NULL;
+    switch (dtype) {
+    case TWIN_F64: return &adder_f64;
+    case TWIN_F32: return &adder_f32;
+    case TWIN_F16: return &adder_f16;
+    case TWIN_BF16: return &adder_bf16;
+    default: return NULL;
+    }
+}
+
+static double f16_value(uint16_t half)
+{
+    const int e = half >> 10 & 31, f = half & 1023, sign = half >> 15 ? -1 : 1;
+    if (e == 31)
+        return sign * (f ? NAN : INFINITY);
+    return sign * (e ? ldexp(1024 + f, e - 25) : ldexp(f, -24));
 }
 
 int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out,
@@ -191,18 +203,18 @@ int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out,
 {
     uint16_t half = 0;
     float single = 0;
-    int rc = dtype == TWIN_F64   ? twin_acc_round(sum, dtype, out, err)
-             : dtype == TWIN_F32 ? twin_acc_round(sum, dtype, &single, err)
-                                 : twin_acc_round(sum, dtype, &half, err);
-    const int e = half >> 10 & 31, f = half & 1023;
+    void *to = &half;
+    if (dtype == TWIN_F64)
+        to = out;
+    else if (dtype == TWIN_F32)
+        to = &single;
+    int rc = twin_acc_round(sum, dtype, to, err);
     if (dtype == TWIN_F32)
         *out = (double)single;
     else if (dtype == TWIN_BF16)
         *out = (double)as_float((uint32_t)half << 16);
     else if (dtype == TWIN_F16)
-        *out = (half >> 15 ? -1 : 1) * (e == 31 ? (f ? NAN : INFINITY)
-                                        : e     ? ldexp(1024 + f, e - 25)
-                                                : ldexp(f, -24));
+        *out = f16_value(half);
     return rc;
 }
 
@@ -232,16 +244,27 @@ double twin_round_to(enum twin_precision p, double x)
     }
 }
 
+/* Significant bits, and the exponent of the last one of a subnormal number. */
+struct fineness {
+    int digits, least;
+};
+
+static struct fineness fineness_of(enum twin_dtype dtype)
+{
+    switch (dtype) {
+    case TWIN_F64: return (struct fineness){53, -1074};
+    case TWIN_F32: return (struct fineness){24, -149};
+    case TWIN_F16: return (struct fineness){11, -24};
+    default: return (struct fineness){8, -133};
+    }
+}
+
 double twin_ulp(enum twin_dtype dtype, double x)
 {
+    const struct fineness t = fineness_of(dtype);
     int e = 0;
-    int digits = dtype == TWIN_F64 ? 53 : dtype == TWIN_F32 ? 24 : dtype == TWIN_F16 ? 11 : 8;
-    int least = dtype == TWIN_F64   ? -1074
-                : dtype == TWIN_F32 ? -149
-                : dtype == TWIN_F16 ? -24
-                                    : -133;
     if (!isfinite(x))
         return NAN;
     frexp(x, &e);
-    return ldexp(1, x == 0 || e - digits < least ? least : e - digits);
+    return ldexp(1, x == 0 || e - t.digits < t.least ? t.least : e - t.digits);
 }

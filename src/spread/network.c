@@ -202,13 +202,17 @@ static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t,
     for (uint32_t reach = 1; reach < ranks; reach *= 2)
         depth += 2;
     double best = d->net->alpha_s > 0 ? floor(sqrt(depth * half_s / d->net->alpha_s)) : SEGMENTS;
-    const uint32_t segments = best < 1 ? 1 : best > SEGMENTS ? SEGMENTS : (uint32_t)best;
+    uint32_t segments = SEGMENTS;
+    if (best < 1)
+        segments = 1;
+    else if (best < SEGMENTS)
+        segments = (uint32_t)best;
     struct link *link = tw_reallocarray(NULL, ranks, sizeof *link);
     if (!link)
         return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
     *seconds = 0;
     for (int half = 0; half < 2 && ranks > 1; half++) {
-        post_order(ranks, !half ? 0 : ranks % 2 ? 1 : ranks - 1, half, link, 0);
+        post_order(ranks, tw_double_tree_root(ranks, half), half, link, 0);
         *seconds = fmax(*seconds,
                         binary(d, ranks, segments, d->net->alpha_s + half_s / segments, link, t));
     }

@@ -71,7 +71,9 @@ struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half)
     const int n = (int)ranks;
     const bool odd = n % 2;
     /* shifted by one, or in the mirror */
-    int r = !half ? (int)rank : odd ? ((int)rank - 1 + n) % n : n - 1 - (int)rank;
+    int r = (int)rank;
+    if (half)
+        r = odd ? (r - 1 + n) % n : n - 1 - r;
     struct tw_family f = {-1, {-1, -1}};
     int bit = 1;
     while (bit < n && !(bit & r))
@@ -95,6 +97,13 @@ struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half)
         if (*link[i] >= 0)
             *link[i] = odd ? (*link[i] + 1) % n : n - 1 - *link[i];
     return f;
+}
+
+uint32_t tw_double_tree_root(uint32_t ranks, int half)
+{
+    if (!half)
+        return 0;
+    return ranks % 2 ? 1 % ranks : ranks - 1;
 }
 
 /* A rank adds its first child's sum to its own contribution, then its second one's. */
@@ -123,9 +132,7 @@ int tw_program_make(enum twin_algorithm a, uint32_t ranks, int half, struct tw_p
         return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
     switch (a) {
     case TWIN_TREE: binomial(p, 0, UINT32_MAX, ranks); break;
-    case TWIN_DOUBLE_TREE:
-        binary(p, !half ? 0 : ranks % 2 ? 1 % ranks : ranks - 1, ranks, half);
-        break;
+    case TWIN_DOUBLE_TREE: binary(p, tw_double_tree_root(ranks, half), ranks, half); break;
     case TWIN_RECURSIVE_DOUBLING:
         while (2 * power <= ranks)
             power *= 2;

@@ -28,6 +28,8 @@ struct tw_family {
     int parent, child[2];
 };
 struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half);
+/* The rank at its top. */
+uint32_t tw_double_tree_root(uint32_t ranks, int half);
 
 /* The chunk of P in which an element of `all` lies: chunk c begins at floor(c all / P). */
 uint32_t tw_chunk_of(uint64_t element, uint64_t all, uint32_t ranks);

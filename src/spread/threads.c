@@ -32,7 +32,9 @@ unsigned tw_threads(unsigned wanted, uint64_t n)
         wanted = sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
     if (wanted > MOST)
         wanted = MOST;
-    return n < wanted ? (n ? (unsigned)n : 1) : wanted;
+    if (n >= wanted)
+        return wanted;
+    return n ? (unsigned)n : 1;
 }
 
 static void *work(void *p)

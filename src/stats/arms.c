@@ -85,5 +85,5 @@ uint64_t twin_stats_equivalence_runs(double cv, double margin, double alpha, dou
     /* both one-sided tests must pass: each may miss half of 1 - power */
     double z = -twin_stats_normal_quantile(alpha) - twin_stats_normal_quantile((1 - power) / 2);
     double root = z * cv / log(margin), n = ceil(2 * root * root);
-    return n < 1 ? 1 : n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
+    return tw_stats_runs(n);
 }

@@ -52,8 +52,7 @@ uint64_t twin_stats_trials_needed(double p, double confidence)
 {
     if (!tw_stats_is_probability(p) || !tw_stats_is_probability(confidence))
         return 0;
-    double n = ceil(log1p(-confidence) / log1p(-p));
-    return n < 1 ? 1 : n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
+    return tw_stats_runs(ceil(log1p(-confidence) / log1p(-p)));
 }
 
 uint64_t twin_stats_trials_needed_allowing(uint64_t allowed, double p, double confidence)
@@ -90,8 +89,9 @@ uint64_t twin_stats_clean_needed(double rate, double alpha, uint64_t tests)
 {
     if (!(rate > 0) || !(rate <= 1) || !tw_stats_is_probability(alpha) || tests == 0)
         return 0;
-    double n = rate == 1 ? 1 : ceil(log(alpha / (double)tests) / log1p(-rate));
-    return n < 1 ? 1 : n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
+    if (rate == 1)
+        return 1;
+    return tw_stats_runs(ceil(log(alpha / (double)tests) / log1p(-rate)));
 }
 
 double twin_stats_agreement(const uint64_t *class_sizes, size_t classes)

@@ -39,6 +39,14 @@ struct tw_moments tw_stats_moments(const double *x, size_t n, bool logs);
 /* No NaN and no infinity among n values. */
 bool tw_stats_all_finite(const double *x, size_t n);
 
+/* A number of runs from a formula: at least one, and the largest there is where none is enough. */
+static inline uint64_t tw_stats_runs(double n)
+{
+    if (n < 1)
+        return 1;
+    return n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
+}
+
 /* 0 < p < 1; false for NaN. */
 static inline bool tw_stats_is_probability(double p)
 {

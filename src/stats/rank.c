@@ -89,9 +89,9 @@ static struct ranking rank_pool(const struct value *pool, size_t n)
 
 static double one_or_two_sided(double less, double greater, enum twin_side side)
 {
-    return side == TWIN_LESS      ? less
-           : side == TWIN_GREATER ? greater
-                                  : fmin(1, 2 * fmin(less, greater));
+    if (side == TWIN_LESS)
+        return less;
+    return side == TWIN_GREATER ? greater : fmin(1, 2 * fmin(less, greater));
 }
 
 static int exact_p(const struct ranking *r, size_t nx, size_t ny, enum twin_side side,

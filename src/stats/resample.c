@@ -87,7 +87,7 @@ static void bca_interval(double *values, size_t n, double confidence, struct twi
 {
     double below = 0;
     for (size_t i = 0; i < n; i++)
-        below += values[i] < out->value ? 1 : values[i] == out->value ? 0.5 : 0;
+        below += (values[i] < out->value) + 0.5 * (values[i] == out->value);
     tw_stats_sort(values, n);
     out->bias = twin_stats_normal_quantile(below / (double)n);
     double z = twin_stats_normal_quantile((1 - confidence) / 2);

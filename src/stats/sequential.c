@@ -32,8 +32,8 @@ uint64_t twin_stats_sprt_clean_needed(struct twin_sprt plan)
 {
     if (!is_plan(plan))
         return 0;
-    double n = ceil(twin_stats_sprt_bounds(plan).low / twin_stats_sprt_log_ratio(plan, 0, 1));
-    return n < 1 ? 1 : n < 1.8e19 ? (uint64_t)n : UINT64_MAX;
+    const double low = twin_stats_sprt_bounds(plan).low;
+    return tw_stats_runs(ceil(low / twin_stats_sprt_log_ratio(plan, 0, 1)));
 }
 
 enum twin_sprt_decision twin_stats_sprt_decide(struct twin_sprt plan, uint64_t k, uint64_t n)

@@ -141,7 +141,8 @@ static int location(const double *a, size_t na, const double *b, size_t nb,
     struct twin_mann_whitney test;
     out->ratio = asked->question == TWIN_ASK_SPEED;
     int rc = out->ratio ? logarithms(a, na, &x) : 0;
-    rc = rc ? rc : out->ratio ? logarithms(b, nb, &y) : 0;
+    if (rc == 0 && out->ratio)
+        rc = logarithms(b, nb, &y);
     const double *of_a = x ? x : a, *of_b = y ? y : b;
     rc = rc ? rc : twin_stats_mann_whitney(of_b, nb, of_a, na, TWIN_TWO_SIDED, &test);
     rc = rc ? rc : twin_stats_hodges_lehmann(of_b, nb, of_a, na, 1 - asked->alpha, &out->effect);
@@ -156,9 +157,10 @@ static int location(const double *a, size_t na, const double *b, size_t nb,
     }
     out->p = test.p;
     out->method = test.method;
-    out->answer = test.p <= asked->alpha ? against_floor(&out->effect, out->ratio, asked->floor)
-                  : can_show(na, nb, asked->alpha) ? TWIN_REAL_NOT
-                                                   : TWIN_REAL_TOO_FEW;
+    if (test.p <= asked->alpha)
+        out->answer = against_floor(&out->effect, out->ratio, asked->floor);
+    else
+        out->answer = can_show(na, nb, asked->alpha) ? TWIN_REAL_NOT : TWIN_REAL_TOO_FEW;
     if (out->answer == TWIN_REAL_NOT || out->answer == TWIN_REAL_TOO_FEW)
         look_ahead(a, na, b, nb, asked, out);
     return 0;
@@ -218,7 +220,9 @@ static void within(const double *a, size_t na, const double *b, size_t nb,
         const uint64_t n = left > 0
                                ? twin_stats_equivalence_runs(cv, exp(left), asked->alpha, POWER)
                                : 0;
-        out->needed = n == 0 || n > MOST ? 0 : n < 5 ? 5 : (size_t)n;
+        out->needed = 0;
+        if (n > 0 && n <= MOST)
+            out->needed = n < 5 ? 5 : (size_t)n;
     }
     if (out->answer == TWIN_REAL_TOO_FEW)
         out->needed = 5;
@@ -249,10 +253,9 @@ int twin_significance(const double *a, size_t na, const double *b, size_t nb,
     case TWIN_ASK_WITHIN: within(a, na, b, nb, asked, out); return 0;
     case TWIN_ASK_BITWISE:
         out->effect.value = b[0] - a[0];
-        out->answer = out->set[0].distinct == 1 && out->set[1].distinct == 1 &&
-                              memcmp(a, b, sizeof *a) == 0
-                          ? na + nb < 3 ? TWIN_REAL_TOO_FEW : TWIN_REAL_WITHIN
-                          : TWIN_REAL;
+        out->answer = TWIN_REAL;
+        if (out->set[0].distinct == 1 && out->set[1].distinct == 1 && memcmp(a, b, sizeof *a) == 0)
+            out->answer = na + nb < 3 ? TWIN_REAL_TOO_FEW : TWIN_REAL_WITHIN;
         out->needed = out->answer == TWIN_REAL_TOO_FEW ? 2 : 0;
         return 0;
     }

@@ -156,7 +156,9 @@ int twin_stats_holm(const double *p, size_t n, double *adjusted)
     bool valid = true;
     for (size_t i = 0; i < n; i++)
         valid = valid && p[i] >= 0 && p[i] <= 1;
-    struct ranked *order = valid ? tw_reallocarray(NULL, n ? n : 1, sizeof *order) : NULL;
+    struct ranked *order = NULL;
+    if (valid)
+        order = tw_reallocarray(NULL, n ? n : 1, sizeof *order);
     if (!order) {
         for (size_t i = 0; i < n; i++)
             adjusted[i] = NAN;

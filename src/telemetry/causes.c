@@ -151,7 +151,9 @@ static int most_telling(const void *x, const void *y)
         return a->adjusted < b->adjusted ? -1 : 1;
     double sa = isnan(a->share) ? 0 : fabs(a->share);
     double sb = isnan(b->share) ? 0 : fabs(b->share);
-    return sa != sb ? (sa > sb ? -1 : 1) : (a->counter > b->counter) - (a->counter < b->counter);
+    if (sa != sb)
+        return sa > sb ? -1 : 1;
+    return (a->counter > b->counter) - (a->counter < b->counter);
 }
 
 /* Against being slow or not: the unrest within the two says nothing about the stretch, and a
