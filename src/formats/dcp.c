@@ -274,7 +274,6 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     return rc ? rc : tw_tensors_add(r->f, &t, r->err);
 }
 
-/* An archive of its own that holds what is no tensor. */
 /* What a value is called that lies as `part` in the file of `name`. */
 static char *value_name(const char *name, const char *part)
 {
@@ -284,6 +283,7 @@ static char *value_name(const char *name, const char *part)
     return tw_printf(indexed ? "%s%s" : "%s/%s", name, part);
 }
 
+/* Adds what an archive of its own holds that is no tensor. */
 static int add_values(struct reading *r, const struct tw_node *fqn, uint32_t *hint)
 {
     struct chunk c = {0};
