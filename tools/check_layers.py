@@ -228,7 +228,10 @@ def shown_order(rooms):
 
 
 def shown_table(rooms):
-    lines = ["| room | what it is for | calls | headers in `include/twin` |", "|---|---|---|---|"]
+    lines = [
+        "| room | what it is for | calls | installed headers (`include/twin`) |",
+        "|---|---|---|---|",
+    ]
     for room in rooms.values():
         calls = ", ".join(c.removeprefix("src/") for c in room.calls)
         headers = " ".join(f"`{h}`" for h in room.owns)
