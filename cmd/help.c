@@ -145,15 +145,24 @@ void tw_help_command(FILE *out, const struct tw_command *c)
         fprintf(out, "  %s\n      %s\n", p->left, p->right);
 }
 
+/* The first command of the group from row *i on, with its row in *i; NULL where there is none. */
+static const struct tw_command *next_of_group(enum tw_command_group group, size_t *i)
+{
+    while (tw_command_at(*i) && tw_command_group_at(*i) != group)
+        ++*i;
+    return tw_command_at(*i);
+}
+
 void tw_help_main(FILE *out)
 {
     fputs("usage: twinrun COMMAND [options]\n\n", out);
     wrap(out, 0, 0, about);
-    for (const struct tw_command_group *g = tw_command_groups; g->title; g++) {
-        fprintf(out, "\n%s:\n", g->title);
-        for (size_t i = 0; g->commands[i]; i++) {
-            fprintf(out, "  %-*s  ", COMMAND_WIDTH, g->commands[i]->name);
-            wrap(out, COMMAND_WIDTH + 4, COMMAND_WIDTH + 4, g->commands[i]->summary);
+    const struct tw_command *c;
+    for (enum tw_command_group g = 0; g < TW_GROUPS; g++) {
+        fprintf(out, "\n%s:\n", tw_command_group_titles[g]);
+        for (size_t i = 0; (c = next_of_group(g, &i)) != NULL; i++) {
+            fprintf(out, "  %-*s  ", COMMAND_WIDTH, c->name);
+            wrap(out, COMMAND_WIDTH + 4, COMMAND_WIDTH + 4, c->summary);
         }
     }
     fputs("\nEnvironment:\n", out);
@@ -281,11 +290,12 @@ void tw_man_main(FILE *out)
           out);
     roff(out, about);
     fputs("\n.SH COMMANDS\n", out);
-    for (const struct tw_command_group *g = tw_command_groups; g->title; g++) {
-        roff_head(out, g->title);
-        for (size_t i = 0; g->commands[i]; i++) {
-            fprintf(out, ".TP\n.BR twinrun\\-%s (1)\n", g->commands[i]->name);
-            roff(out, g->commands[i]->summary);
+    const struct tw_command *c;
+    for (enum tw_command_group g = 0; g < TW_GROUPS; g++) {
+        roff_head(out, tw_command_group_titles[g]);
+        for (size_t i = 0; (c = next_of_group(g, &i)) != NULL; i++) {
+            fprintf(out, ".TP\n.BR twinrun\\-%s (1)\n", c->name);
+            roff(out, c->summary);
             fputc('\n', out);
         }
     }

@@ -13,46 +13,40 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COMMANDS(...)                  \
-    (const struct tw_command *const[]) \
-    {                                  \
-        __VA_ARGS__, NULL              \
-    }
-
-const struct tw_command_group tw_command_groups[] = {
-    {"Find where runs differ, and why",
-     COMMANDS(&tw_command_check, &tw_command_isolate, &tw_command_diff, &tw_command_zoom,
-              &tw_command_shrink, &tw_command_show, &tw_command_report)},
-    {"Fix: hold still what varies",
-     COMMANDS(&tw_command_run, &tw_command_factors, &tw_command_ops, &tw_command_doctor)},
-    {"Prove what was run, to others",
-     COMMANDS(&tw_command_digest, &tw_command_snapshot, &tw_command_sign, &tw_command_verify,
-              &tw_command_pack, &tw_command_replay, &tw_command_audit)},
-    {"Learn how far numbers move",
-     COMMANDS(&tw_command_significant, &tw_command_spread, &tw_command_simulate, &tw_command_scale,
-              &tw_command_lab)},
-    {"Keep runs", COMMANDS(&tw_command_record, &tw_command_ls, &tw_command_gc)},
-    {NULL, NULL},
+const char *const tw_command_group_titles[TW_GROUPS] = {
+    [TW_GROUP_FIND] = "Find where runs differ, and why",
+    [TW_GROUP_FIX] = "Fix: hold still what varies",
+    [TW_GROUP_PROVE] = "Prove what was run, to others",
+    [TW_GROUP_LEARN] = "Learn how far numbers move",
+    [TW_GROUP_KEEP] = "Keep runs",
 };
+
+#define COMMAND(group, name) {TW_GROUP_##group, &tw_command_##name},
+static const struct {
+    enum tw_command_group group;
+    const struct tw_command *command;
+} rows[] = {
+#include "commands.h"
+};
+#undef COMMAND
+
+enum { COMMANDS = sizeof rows / sizeof rows[0] };
 
 const struct tw_command *tw_command_at(size_t i)
 {
-    for (const struct tw_command_group *g = tw_command_groups; g->title; g++)
-        for (size_t k = 0; g->commands[k]; k++)
-            if (i-- == 0)
-                return g->commands[k];
-    return NULL;
+    return i < COMMANDS ? rows[i].command : NULL;
 }
 
-/* More than there are, so that a command that is added later is a suggestion, too. */
-enum { COMMANDS_MAX = 64 };
+enum tw_command_group tw_command_group_at(size_t i)
+{
+    return rows[i].group;
+}
 
 static int unknown_command(const char *name)
 {
-    const char *names[COMMANDS_MAX + 1] = {NULL};
-    const struct tw_command *c;
-    for (size_t i = 0; i < COMMANDS_MAX && (c = tw_command_at(i)) != NULL; i++)
-        names[i] = c->name;
+    const char *names[COMMANDS + 1] = {NULL};
+    for (size_t i = 0; i < COMMANDS; i++)
+        names[i] = rows[i].command->name;
     const char *near = tw_nearest(name, names);
     if (near)
         return tw_bad_use(NULL, "unknown command \"%s\"; did you mean %s?", name, near);

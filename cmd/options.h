@@ -89,22 +89,26 @@ struct tw_command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 };
 
-extern const struct tw_command tw_command_check, tw_command_record, tw_command_diff,
-    tw_command_zoom, tw_command_show, tw_command_ls, tw_command_gc, tw_command_doctor,
-    tw_command_run, tw_command_factors, tw_command_isolate, tw_command_ops, tw_command_shrink,
-    tw_command_spread, tw_command_simulate, tw_command_report, tw_command_lab,
-    tw_command_significant, tw_command_scale, tw_command_digest, tw_command_snapshot,
-    tw_command_sign, tw_command_pack, tw_command_replay, tw_command_audit, tw_command_verify;
+#define COMMAND(group, name) extern const struct tw_command tw_command_##name;
+#include "commands.h"
+#undef COMMAND
 
-/* Commands by what a user wants; in the order of the help. The last title is NULL. */
-struct tw_command_group {
-    const char *title;
-    const struct tw_command *const *commands; /* ended by NULL */
+/* What a user wants of a command; in the order of the help. */
+enum tw_command_group {
+    TW_GROUP_FIND,
+    TW_GROUP_FIX,
+    TW_GROUP_PROVE,
+    TW_GROUP_LEARN,
+    TW_GROUP_KEEP,
+    TW_GROUPS /* their number */
 };
-extern const struct tw_command_group tw_command_groups[];
+extern const char *const tw_command_group_titles[TW_GROUPS];
 
-/* The command at place i over all groups; NULL behind the last. */
+/* The command in row i of commands.h; NULL behind the last. */
 const struct tw_command *tw_command_at(size_t i);
+/* The group of row i, which must be there. */
+enum tw_command_group tw_command_group_at(size_t i);
+/* The command of this name; NULL where there is none. */
 const struct tw_command *tw_command_find(const char *name);
 
 /*
