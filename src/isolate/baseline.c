@@ -182,11 +182,11 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
  * end the search: more of them would say no more. */
 enum { BLIND = 3 };
 
-/* Looks at natural runs until one of four things is clear: they differ in what cannot be judged
- * only (TW_UNSEEN); they diverged and do so no longer (TW_GONE); they diverge, often enough to know
- * the rate; or Wald's sequential test calls them clean. A divergence is proof, so a search in which
- * one was seen never ends as "no divergence", even when the test, which weighs it against the clean
- * ones, decides for clean: then the baseline ends, and the search goes on with that low rate. */
+/* Looks at natural runs until one of four things is clear: they differ only in what cannot be
+ * judged (TW_UNSEEN); they diverged and do so no longer (TW_GONE); they diverge, often enough to
+ * know the rate; or Wald's sequential test calls them clean. A divergence is proof: after one, the
+ * test never says "clean" (Wald's plain test would, after enough clean comparisons), so runs are
+ * made until baseline_parts of them have diverged. */
 int tw_baseline(struct tw_search *s, struct twin_error *err)
 {
     struct twin_sprt test = {s->plan->p0, s->plan->p1, s->plan->alpha, s->plan->beta};

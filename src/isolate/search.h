@@ -1,19 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_SEARCH_H
 #define TW_SEARCH_H
-/* Inside of the search. search.c drives; runs.c asks for runs and keeps the log; baseline.c looks
- * at the natural world, contrast.c at the pinned one, confirm.c at fresh runs of both, in the
- * arrangements of blocks.c; persist.c asks whether natural runs still part. */
+/*
+ * Inside of the search for a cause (twin/search.h). search.c drives; runs.c asks for runs and keeps
+ * the log; search_plan.c has the criteria and the words; baseline.c looks at the natural world,
+ * alone.c at natural runs with a few pins, contrast.c at the pinned world, confirm.c and
+ * confirm_arms.c at fresh runs, in the arrangements of blocks.c; persist.c asks whether natural
+ * runs still diverge.
+ *
+ * Functions that make runs return 0, a negative TWIN_E*, or one of the positive codes below, which
+ * the driver turns into an outcome.
+ *
+ * "To part" is the older word for "to diverge" in the names here.
+ */
 #include "base.h"
 #include <twin/search.h>
 #include <twin/stats.h>
 
-/* Natural world with some pins: what is known about it. */
-#define TW_CLASSES 64 /* further ones are taken to be new each time */
+/* classes of runs that an arm tells apart; a further one is taken to be new each time */
+#define TW_CLASSES 64
+/* The natural world with some pins, and what is known about it. */
 struct tw_arm {
     struct twin_search_set pinned;
-    uint64_t reference; /* 0: not run yet */
-    /* parted: from the modal class, so that an odd reference does not look like a high rate */
+    /* handle of the run that the arm's runs are compared with; 0: not made yet */
+    uint64_t reference;
+    /* Comparisons; those whose run is not in the modal class, so that an odd reference does not
+     * look like a high rate; steps compared in all of them. */
     uint64_t compared, parted, steps;
     /* The reference's own class comes first. `before`: runs that were there before the arm was made
      * fresh. */
@@ -28,17 +40,21 @@ struct tw_arm {
     uint64_t failed;      /* of those parted: ended badly, or stood still */
     bool fails;           /* the job never ends well in this world */
 };
-/* A natural comparison: the class of its run in the baseline's arm, -1 for none. */
+/* A natural comparison: the class of its run in the baseline's arm (-1: none was left; of two arms
+ * -1: diverged from A), and the run's number. */
 struct tw_trace {
     int class;
     uint32_t number;
 };
+/* The reference run of contrasts, which are in the pinned world with these factors freed. */
 struct tw_reference {
     struct twin_search_set freed;
     uint64_t handle;
 };
 
-/* Causes that were shown to matter, when something else was seen to part as well. */
+/* Causes that were shown to matter, kept while the search looks for what else made runs diverge.
+ * The fields are those of the report (struct twin_search_report), moved here; what they point to is
+ * owned. */
 struct tw_main_cause {
     struct twin_search_cause *cause;
     size_t count;
@@ -53,16 +69,20 @@ struct tw_main_cause {
     double p_applied;
 };
 
+/* One search, from the call of twin_search to its return. */
 struct tw_search {
+    /* of the caller, borrowed; `user` is handed to its callbacks */
     const struct twin_candidate *candidate;
     const struct twin_search_plan *plan;
     twin_search_run *run;
     twin_search_saved *saved;
     void *user;
+    /* log is the caller's, or own_log */
     struct twin_search_log *log, own_log;
     struct twin_search_report *report;
     struct tw_arm *arm;
     size_t arm_count; /* arm[0] is the baseline */
+    /* of pinned worlds; [0] is W0's, or the first run of A */
     struct tw_reference *reference;
     size_t reference_count;              /* of pinned worlds; [0] is W0 */
     struct twin_search_setting *setting; /* rows of the batch being asked for */
@@ -203,28 +223,30 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer);
 bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins);
 
 /* ---- confirm.c */
-/* The last two are of two arms: A does not part with the set as in B; A parts from A. */
+/* Answers of a confirmation: the pins stop the divergence; runs diverge under them; the job fails
+ * under them. The last two are of two arms: A does not diverge with the set as in B; A diverges
+ * from itself. */
 enum tw_confirmed { TW_SUFFICIENT, TW_NOT_SUFFICIENT, TW_SET_FAILS, TW_NOT_APPLIED, TW_A_PARTS };
 /* Runs that a verdict needs beside the baseline when the natural world goes on as this arm does. */
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free);
-/* Is the set sufficient, each member necessary? Members that are not are taken out of it.
- * `alternatives`: of each candidate. */
+/* Are all members of the set needed? A member that is not is taken out of it. On TW_SUFFICIENT the
+ * causes stand in the report. `alternatives`: of each candidate. */
 int tw_confirm(struct tw_search *s, struct twin_search_set *set,
                const struct twin_search_set *alternatives, enum tw_confirmed *answer,
                struct twin_error *err);
-/* The main cause that is kept, if any: becomes the report's; is dropped. */
+/* Puts the main cause that is kept, if any, back into the report; drops it. */
 void tw_main_cause_restore(struct tw_search *s);
 void tw_main_cause_close(struct tw_search *s);
 /* Two arms: does A part when the set is as in B? TW_SUFFICIENT, TW_NOT_APPLIED or TW_A_PARTS. */
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
                        enum tw_confirmed *answer, struct twin_error *err);
-/* The share of alpha that the set which is tested now may use. */
-/* of alpha, for the n-th set that is taken to fresh runs, from 1 */
+/* The share of alpha for the n-th set that is taken to fresh runs, from 1; and that of the set
+ * which is tested at present. */
 double tw_share_of_set(uint32_t number);
 double tw_alpha_share(const struct tw_search *s);
 /* Clean runs that are still missing until the causes are called sufficient. */
 uint32_t tw_more_clean(const struct tw_search *s, uint64_t parted, uint64_t compared);
 /* p of k divergences in a row against n clean comparisons, at the rate at which that is likeliest
- * (confirm.c says more). */
+ * (confirm_arms.c says more). */
 double tw_all_against_none(uint64_t k, uint64_t n);
 #endif

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A search's journal, below <home>/searches: search.json says what is searched, plan.txt has the
- * criteria. */
+/*
+ * A search's journal, below <home>/searches: search.json says what is searched, plan.txt has the
+ * criteria, `seed` that of the arrangements, and log.jsonl one line for each run. The journal
+ * itself (src/trial/journal.c) writes, finds and reads; here is what its lines say.
+ *
+ * A line holds the search's own entry of a run, what this command knows of it besides (struct
+ * tw_isolate_made), and what has been found out until then about clocks and blind spots. Handles,
+ * digests and sets are written as hexadecimal texts, since JSON's numbers do not hold 64 bits for
+ * every reader.
+ */
 #include "search_runs.h"
 
 #include "json_text.h"
@@ -30,6 +38,7 @@ static uint64_t from_hex(const json_t *j)
 
 /* ---- one run */
 
+/* A set as a list of its 64-bit words. */
 static json_t *set_json(const struct twin_search_set *set)
 {
     json_t *list = json_array();
@@ -46,7 +55,8 @@ static struct twin_search_set set_read(const json_t *j)
     return set;
 }
 
-/* The clock experiments so far. */
+/* The clock experiments so far. Each line has all of them, so the last line that was read is
+ * enough. */
 static json_t *clock_json(const struct tw_isolate *c)
 {
     json_t *list = json_array();
@@ -86,6 +96,7 @@ static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_e
                      c->unseen ? tw_json_text(c->unseen) : json_null(), "clock", clock_json(c));
 }
 
+/* 0 with an integer that lies in the range; TWIN_EFORMAT. */
 static int integer(const json_t *j, const char *key, json_int_t low, json_int_t high,
                    json_int_t *out)
 {
@@ -129,6 +140,8 @@ int tw_isolate_log_save(void *user, const struct twin_search_entry *entry, struc
     return tw_journal_add(&c->journal, entry_json(c, entry), err);
 }
 
+/* Called for each line of a log that is gone on with. Lines without "whole" say nothing of the run
+ * beside its result. */
 static int read_line(void *user, const json_t *j, struct twin_error *err)
 {
     struct tw_isolate *c = user;
@@ -152,6 +165,8 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
 
 /* ---- what is searched */
 
+/* What makes two searches the same: the journal goes on only where this object is equal. Commands
+ * are written without the secrets in them. */
 static json_t *describe(const struct tw_isolate *c)
 {
     json_t *argv = tw_journal_argv(c->home, c->argv);

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search decides by, fixed before the first run, and what it says in words. */
+/*
+ * What a search decides by, fixed before the first run (twin_search_plan), and what plan and report
+ * say in words. The texts go to the terminal, into plan.txt of the search's folder, and into the
+ * report; they say "diverge" where names in the code say "part".
+ */
 #include "search.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
+/* The order is that of enum-like numbers in results and in the table of tw_suspicion. */
 static const char *const layers[TWIN_SEARCH_LAYERS] = {
     "data",      "rng",        "init",        "forward",  "backward", "collective",
     "optimizer", "checkpoint", "environment", "hardware", "schedule", "artifact"};
@@ -46,6 +51,7 @@ const char *twin_search_outcome_name(enum twin_search_outcome o)
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
+/* TWIN_EINVAL with the candidate that cannot be searched; 0. */
 static int check_candidates(const struct twin_candidate *candidate, size_t count,
                             struct twin_error *err)
 {
@@ -70,8 +76,8 @@ static int check_candidates(const struct twin_candidate *candidate, size_t count
     return 0;
 }
 
-/* Runs of the first confirmation when every free run parts and no pinned one does, and the natural
- * run that ends it. */
+/* Runs of the first confirmation when every free run diverges and no pinned one does, and the
+ * natural run that ends it: 7 and 1 at alpha .05. */
 static uint32_t confirm_runs(double alpha)
 {
     uint32_t runs = 2;
@@ -80,7 +86,7 @@ static uint32_t confirm_runs(double alpha)
     return runs; /* the loop counts one run too many, which is the natural one */
 }
 
-/* 0 is no seed: then one is drawn. */
+/* 0 is no seed: then one is drawn, from the system. TWIN_EIO when it has none to give. */
 static int draw_seed(uint64_t given, uint64_t *seed, struct twin_error *err)
 {
     *seed = given;
@@ -91,8 +97,8 @@ static int draw_seed(uint64_t given, uint64_t *seed, struct twin_error *err)
     return 0;
 }
 
-/* Two arms: A's first run and its repeats, B, one contrast, the set as in A, the set as in B (for a
- * single difference that is B). */
+/* The numbers of a plan for two arms: A's first run and its repeats, B, one contrast, the set as in
+ * A, the set as in B (for a single difference that is B, and made already). */
 static void plan_arms(struct twin_search_plan *p, uint32_t levels)
 {
     p->baseline_parts = 3; /* they also say whether A parts with the set as in B */
@@ -141,6 +147,7 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
         p.can_pin += candidate[i].can_pin;
     p.baseline_clean = (uint32_t)twin_stats_sprt_clean_needed(
         (struct twin_sprt){p.p0, p.p1, alpha, beta});
+    /* contrasts that bisection over all candidates takes */
     uint32_t levels = (uint32_t)ceil(log2((double)count + 1));
     p.verdicts = levels + 1;
     p.sufficient_clean = (uint32_t)twin_stats_trials_needed(p.p1, .95);
@@ -170,6 +177,7 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
     return 0;
 }
 
+/* The put_ functions add lines of a text to b, each with a word of ten columns in front. */
 static void put_budget(struct tw_buf *b, const struct twin_search_plan *p)
 {
     tw_buf_printf(b, "budget    at most %u runs, %u at a time", p->max_runs, p->parallel);
@@ -304,6 +312,8 @@ static const char *applied_words(const struct twin_search_report *r)
     return tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it";
 }
 
+/* Each cause with its figures, then what holds for all of them: what is left, and of two arms what
+ * A shows. */
 static void put_causes(struct tw_buf *b, const struct twin_search_report *r,
                        const struct twin_candidate *candidate)
 {
@@ -475,6 +485,8 @@ static void put_outcome(struct tw_buf *b, const struct twin_search_report *r)
                       r->outcome == TWIN_SEARCH_ISOLATED && !r->sufficient ? " (main cause)" : "");
 }
 
+/* What was found, for every outcome: a line for it, the causes, and what else the reader should
+ * know. */
 char *twin_search_verdict_text(const struct twin_search_report *r,
                                const struct twin_candidate *candidate)
 {
@@ -486,7 +498,8 @@ char *twin_search_verdict_text(const struct twin_search_report *r,
     return tw_buf_steal(&b);
 }
 
-/* Then a set that parts when it is freed shows nothing: it may part as the rest does. */
+/* Does a run with every pin on diverge? Then a set that diverges when it is freed shows nothing: it
+ * may diverge as the rest does. */
 static bool parts_with_every_pin(const struct twin_search_report *r)
 {
     bool parts = false;

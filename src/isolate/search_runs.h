@@ -24,8 +24,9 @@
 #include <twin/isolate.h>
 #include <twin/search.h>
 
-/* What was asked for: the options of twinrun isolate. Those of the output are the command's own and
- * not looked at here. */
+/* The options of twinrun isolate, as they were given; texts are borrowed from the command line. A
+ * text is NULL and a number 0 where an option was not given. max_time is in seconds. Options of the
+ * output are the command's own and not looked at here. */
 struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
@@ -33,15 +34,18 @@ struct tw_isolate_args {
     bool fresh_dir, json, no_cases, no_clock, quiet, resume, text, thorough, through;
 };
 
-/* A run that the search has asked for, found again by its handle. */
+/* A run that the search has asked for, found again by its handle, which is made of the first 64
+ * bits of its id. The run is owned. */
 struct tw_isolate_run {
     uint64_t handle;
     struct twin_run *run;
 };
 
+/* Two commands and what differs between them (search_arms.c). */
 struct tw_isolate_arms;
 
-/* What the search's own log does not say of a run. */
+/* What the search's own log does not say of a run: one for each run that was made, those of the log
+ * included. */
 struct tw_isolate_made {
     uint32_t number;
     uint64_t handle;
@@ -51,8 +55,12 @@ struct tw_isolate_made {
     struct twin_search_set pinned; /* of two arms: as in A */
 };
 
+/* worlds that may have a clock experiment */
 enum { TW_ISOLATE_CLOCKS = 4 };
 
+/* One call of twinrun isolate: what was asked for, what the search is to work with, and what its
+ * runs have shown. cmd/isolate.c makes and frees it; the search has it as the `user` of its
+ * callbacks, so it must not move while the search goes on. */
 struct tw_isolate {
     struct tw_isolate_args args;
     const struct tw_front *front;
@@ -60,6 +68,8 @@ struct tw_isolate {
     struct tw_data data;          /* of args.data, verified */
     struct tw_isolate_arms *arms; /* NULL without --a and --b, and with --through */
     char *shell[2][4];            /* --through: A and B as sh -c; argv is B's */
+    /* home: the folder of all runs. spool: the file that holds the job's stdin, so that each run
+     * reads the same bytes; NULL: stdin is a terminal. */
     char *home, *spool;
     struct tw_journal journal; /* its folder is the search's, below <home>/searches */
     struct twin_factors factors;

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python
- * agent's tracer, after a search that named entropy, the clock, the order of directories or the
- * hashes of tensors; or one that ended outside the pins, for what no pin reaches. */
+/*
+ * Who in the job asks for what varies: one natural run more with the libc agent's audit and the
+ * Python agent's tracer, after a search that named entropy, the clock, the order of directories or
+ * the hashes of tensors; or after one that ended outside the pins, for what no pin reaches.
+ *
+ * cmd/isolate.c calls this when the verdict stands. Lines of Python come from the tracer
+ * (consumer.WORD in the run folder's `factors`), frames of other programs from the audit
+ * (audit.WORD); both become texts for the report, in c->consumer.
+ */
 #include "search_runs.h"
 
 #include "capture.h"
@@ -14,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Lines that are shown of one cause, and sentences behind them (say_left_out), which have room
+ * beside. */
 enum { SHOWN = 6, SENTENCES = 2 };
 
 /* The path of a program of the run by its file name: as its processes were called. */
