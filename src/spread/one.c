@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One sum over all numbers, in many orders. */
+/*
+ * One sum over all numbers, in many orders (twin_sum_spread): as stored, backwards, sorted, as P
+ * workers and a collective would add it, and in random orders; all against the exact value.
+ * src/study/spread.c calls it for numbers from files.
+ *
+ * The figure that matters is the floor: a difference between two sums that is smaller may be
+ * nothing but another order. Threads share the random orders; each order writes a place of its own,
+ * so their number changes no bit.
+ */
 #include "adding.h"
 #include "threads.h"
 
@@ -14,6 +22,7 @@
 
 enum { RING_STARTS = 64 }; /* chunks of the ring that are tried */
 
+/* What all parts of one call work with. */
 struct task {
     const struct tw_adder *add;
     const struct twin_sum_options *o;
@@ -25,6 +34,8 @@ struct task {
 
 /* ---- exact */
 
+/* Fills exact value and condition. The accumulators add without rounding, so their order is of no
+ * account. */
 static int exact_of(const struct task *t, struct twin_sum_spread *s, struct twin_acc *sum,
                     struct twin_error *err)
 {
@@ -42,7 +53,8 @@ static int exact_of(const struct task *t, struct twin_sum_spread *s, struct twin
     return tw_rounded(sum, t->o->dtype, &s->exact_rounded, err);
 }
 
-/* Value - exact without rounding what cancels. */
+/* Value - exact, without rounding what cancels: the subtraction is made in the accumulator. NaN for
+ * a value that is not finite. */
 static double off(const struct twin_acc *exact, double value)
 {
     struct twin_acc difference = *exact;
@@ -55,6 +67,7 @@ static double off(const struct twin_acc *exact, double value)
 
 /* ---- named orders */
 
+/* Adds a named order to the answer. */
 static void name(struct twin_sum_spread *s, const char *order, double value)
 {
     struct twin_ordered_sum *r = &s->named[s->named_count++];
@@ -62,6 +75,8 @@ static void name(struct twin_sum_spread *s, const char *order, double value)
     r->value = value;
 }
 
+/* The sum of n numbers by one of the adder's chains. Begins with -0, which adds nothing to any
+ * first number. */
 static double chain(const struct task *t, void (*f)(const void *, size_t, void *), const void *x,
                     uint64_t n)
 {
@@ -83,7 +98,8 @@ static int by_float(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Each worker adds its piece; then the P partial sums go together. */
+/* Each worker adds its piece; then the P partial sums go together by each algorithm. Of the ring
+ * every chunk has a sum of its own; the lowest and the highest of RING_STARTS chunks are named. */
 static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
 {
     static const enum twin_algorithm tried[] = {TWIN_RANK_ORDER, TWIN_TREE, TWIN_DOUBLE_TREE,
@@ -112,6 +128,7 @@ static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_
     const uint32_t starts = ranks < RING_STARTS ? ranks : RING_STARTS;
     for (uint32_t i = 0; rc == 0 && i < starts; i++) {
         uint32_t from = (uint32_t)((uint64_t)ranks * i / starts);
+        /* the partial sums from that chunk's rank on, around the ring */
         memcpy(turned, part + from * t->add->size, (ranks - from) * t->add->size);
         memcpy(turned + (ranks - from) * t->add->size, part, from * t->add->size);
         double v = chain(t, t->add->chain, turned, ranks);
@@ -142,6 +159,7 @@ static int named(const struct task *t, struct twin_sum_spread *s, struct twin_er
 
 /* ---- random orders */
 
+/* One random order: its seed depends on its number alone, not on the thread. */
 static int shuffle(void *user, unsigned thread, uint64_t i, struct twin_error *err)
 {
     struct task *t = user;
@@ -155,6 +173,7 @@ static int shuffle(void *user, unsigned thread, uint64_t i, struct twin_error *e
     return 0;
 }
 
+/* Any order will do, as long as equal bits are neighbours. */
 static int by_bits(const void *a, const void *b)
 {
     return memcmp(a, b, sizeof(double));
@@ -175,7 +194,7 @@ static int count_distinct(const double *x, uint64_t n, uint64_t *distinct)
 }
 
 /* Statistics of the deviations from the exact value, which keep their digits where the sums
- * themselves agree in all but the last. */
+ * themselves agree in all but the last. Sums that are not finite are counted and left out. */
 static int judge(const double *random, const struct twin_acc *exact, struct twin_sum_spread *s,
                  struct twin_error *err)
 {
@@ -226,6 +245,8 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
     return 0;
 }
 
+/* Room for the numbers as held, and a copy for each thread; TWIN_EINVAL for a number that is not
+ * finite. */
 static int allocate(struct task *t, const double *x, unsigned threads, struct twin_error *err)
 {
     if (t->n > SIZE_MAX / 16)
