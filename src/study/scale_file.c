@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A study as one JSON object, schema twinrun.scale/1, and back: the runs are what was measured, all
- * else is computed from them. */
+/*
+ * A study as one JSON object, schema twinrun.scale/1, and back. The runs are what was measured;
+ * points and notes are written for readers without this program, and are not read back but computed
+ * again. The results (compared weights) are read back, since the runs' recordings may be gone.
+ *
+ * A file may come from a stranger: every number has a range, every list a limit, and texts are made
+ * printable again.
+ */
 #include "scale.h"
 
 #include "base.h"
@@ -83,6 +89,7 @@ static json_t *estimate_json(const struct twin_estimate *e)
                      "confidence", tw_json_number(e->confidence));
 }
 
+/* A point as the file has it. Price: the cost in worker-seconds by the price of a worker-hour. */
 static json_t *point_json(const struct tw_scale *s, size_t i)
 {
     const struct twin_scaling_point *p = &s->point[i];
@@ -115,6 +122,8 @@ static json_t *result_json(const struct tw_scale_result *r)
                      "why", text_json(r->why));
 }
 
+/* Runs have their rate and score beside what was measured, for readers; both are computed again
+ * when the file is read. */
 json_t *tw_scale_json(const struct tw_scale *s)
 {
     json_t *counts = json_array();
@@ -152,6 +161,7 @@ json_t *tw_scale_json(const struct tw_scale *s)
 
 /* ---- reading */
 
+/* An integer of this range; TWIN_EFORMAT when it is missing, out of range or of another type. */
 static int whole(const json_t *j, const char *key, json_int_t low, json_int_t high, uint64_t *out)
 {
     const json_t *v = json_object_get(j, key);
@@ -169,6 +179,7 @@ static int number(const json_t *j, const char *key, double *out)
     return json_is_null(v) || (json_is_number(v) && *out >= 0 && isfinite(*out)) ? 0 : TWIN_EFORMAT;
 }
 
+/* A text; null is "". *out is owned by the caller. */
 static int text(const json_t *j, const char *key, char **out)
 {
     const json_t *v = json_object_get(j, key);
@@ -180,6 +191,7 @@ static int text(const json_t *j, const char *key, char **out)
     return *out ? 0 : TWIN_ENOMEM;
 }
 
+/* Seconds of steps, each positive. *out has the list also after an error, for tw_scale_run_free. */
 static int steps_read(const json_t *list, struct tw_scale_run *out)
 {
     if (!json_is_array(list) || json_array_size(list) > TW_SCALE_STEPS)
@@ -214,6 +226,7 @@ int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
     rc = rc ? rc : text(j, "weights", &out->weights);
     rc = rc ? rc : text(j, "loss", &out->loss);
     rc = rc ? rc : steps_read(json_object_get(j, "step_s"), out);
+    /* What the rates are computed from has to be there. */
     if (rc == 0 && (isnan(out->wall_s) || isnan(out->timed_s) ||
                     (out->timed > 0 && !(out->timed_s > 0)) || (out->good && !(out->wall_s > 0))))
         rc = TWIN_EFORMAT;
@@ -222,6 +235,7 @@ int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
     return rc;
 }
 
+/* One result for each number of workers, in their order. */
 static int results_read(const json_t *list, struct tw_scale *s)
 {
     if (json_array_size(list) != s->counts)
@@ -276,7 +290,8 @@ static int counts_read(const json_t *list, struct tw_scale *s)
     return 0;
 }
 
-/* The first key that is not as it should be, or NULL. */
+/* Fills s from the object. Returns the first key that is not as it should be, with the error in
+ * *rc; NULL: all is read. */
 static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
 {
     uint64_t cores;

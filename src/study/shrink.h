@@ -2,8 +2,9 @@
 #ifndef TW_STUDY_SHRINK_H
 #define TW_STUDY_SHRINK_H
 /*
- * What shrink was asked, and what it found: settings of a job, and the evidence that its divergence
- * stays in them.
+ * What twinrun shrink was asked, and what it found: settings of a job, and the evidence that its
+ * divergence stays in them. The room has the data only; cmd/shrink*.c makes the runs and decides,
+ * the report shows what came of it.
  */
 #include "base.h" /* struct tw_strings */
 
@@ -15,6 +16,8 @@
 
 enum { TW_KNOBS_MAX = 16, TW_WAYS_MAX = 3, TW_RUNS_MAX = 128 /* classes of one setting */ };
 
+/* What a knob turns: the number of ranks of a launcher, a number in an argument, or one in a
+ * variable. */
 enum tw_knob_kind { TW_KNOB_RANKS, TW_KNOB_ARGUMENT, TW_KNOB_ENV };
 
 /* A number in the command or its environment that may be made smaller. */
@@ -27,12 +30,13 @@ struct tw_knob {
     char *why;
 };
 
-/* One way of running the job. steps 0: to its end. */
+/* One way of running the job: how many steps (0: to its end), and the value of each knob. */
 struct tw_shrink_setting {
     uint64_t steps, value[TW_KNOBS_MAX];
 };
 
-/* What the runs of a setting showed. Comparisons are with its usual class of runs. */
+/* What the runs of a setting showed. The runs are sorted into classes of runs that agree;
+ * comparisons are with the usual class. Verdicts and texts are owned. */
 struct tw_shrink_evidence {
     /* comparisons; those that parted as the whole job did (of the whole job: all) */
     uint64_t trials, parted;
@@ -51,6 +55,7 @@ struct tw_shrink_rule {
     uint64_t need, trials;
 };
 
+/* Does the divergence stay in a setting? */
 enum tw_shrink_answer {
     TW_SHRINK_STAYS,
     TW_SHRINK_GONE,
@@ -58,6 +63,8 @@ enum tw_shrink_answer {
     TW_SHRINK_UNKNOWN /* stopped before */
 };
 
+/* The options of twinrun shrink. runs: of the whole job, to see that it diverges; max_runs: of all
+ * settings together; max_time: seconds, 0 for no limit. */
 struct tw_shrink_args {
     const char *home;
     enum twin_level level;
@@ -86,6 +93,8 @@ struct tw_shrink {
     bool interrupted, out_of_budget, reported;
 };
 
+/* How the whole ends: smaller; as it was; the job did not diverge; or not enough was seen to
+ * say. */
 enum tw_shrink_outcome { TW_SHRUNK, TW_NOT_SHRUNK, TW_NO_DIVERGENCE, TW_SHRINK_INCONCLUSIVE };
 
 #endif

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_STUDY_SIGNIFICANT_H
 #define TW_STUDY_SIGNIFICANT_H
-/* Two sets of values, what is asked of them, and what was found. */
+/*
+ * Two sets of values, what is asked of them, and what was found. cmd/significant*.c collects the
+ * values, twin_significance (src/stats) answers, the report words it.
+ */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,6 +12,7 @@
 #include <twin/run.h>
 #include <twin/significant.h>
 
+/* What is taken of a run for its value; or values that stand in a file. */
 enum tw_metric {
     TW_METRIC_IN_FILE,
     TW_METRIC_WALL,
@@ -23,6 +27,7 @@ struct tw_measure {
     const char *text; /* as given: "wall", "step", "loss", "printed:REGEX" */
 };
 
+/* One of the two sets. All but the operand is owned. */
 struct tw_set {
     const char *operand;
     double *x;
@@ -38,7 +43,8 @@ struct tw_significant {
     struct tw_measure measure;
     struct twin_asked asked;
     const char *floor_file;
-    double floor_relative; /* of twinrun spread; NULL: a number was given */
+    /* as twinrun spread wrote it in floor_file (NULL: a number was given): a share of the sum */
+    double floor_relative;
     struct twin_significance found;
 };
 

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_STUDY_SPREAD_H
 #define TW_STUDY_SPREAD_H
-/* What a study of the orders of a sum was asked, and what it found. */
+/*
+ * What a study of the orders of a sum was asked, and what it found. cmd/spread.c reads the options
+ * and prints the answer; spread.c computes it, with src/spread.
+ */
 #include "values.h"
 
 #include <twin/spread.h>
 
+/* The options of twinrun spread; texts are borrowed, NULL when not given. ranks: workers that split
+ * one file's numbers, where a collective would add them. */
 struct tw_spread_args {
     const char *home, *precision, *add_in;
     struct tw_strings tensor;
@@ -13,6 +18,8 @@ struct tw_spread_args {
     bool json, quiet;
 };
 
+/* One study. Of one file its numbers make one sum (`sum`, and `tensor` for each of its tensors);
+ * several files are ranks whose elements are added one by one (`vector`). */
 struct tw_spread_found {
     const struct tw_spread_args *args;
     char *const *files;

@@ -11,6 +11,7 @@
 #define LARGE_BYTES ((uint64_t)1 << 30) /* below that nobody wants to hear of disk space */
 enum { LONG_S = 1800 };                 /* nor below that of time */
 
+/* The first run tells how long the others may take. */
 int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, const char *title,
                   const struct twin_compare_options *how, struct twin_run **out,
                   struct twin_error *err)

@@ -27,6 +27,7 @@ static int end_trial(struct tw_trial *t, enum tw_trial_end end)
     return 1;
 }
 
+/* Called by the launcher while the run goes on. Non-zero ends it. */
 static int watch(void *user, const struct twin_progress *p)
 {
     struct tw_trial *t = user;

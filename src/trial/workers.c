@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several runs at the same time: a process for each, and what they say to this one. */
+/*
+ * Several runs at the same time: a process for each, and what they say to this one (workers.h says
+ * why). They talk over a pair of sockets that keeps packets whole: some packets of progress, then
+ * one that says how it ended. The run itself is read from its folder.
+ */
 #include "workers.h"
 
 #include "base.h"
@@ -39,7 +43,8 @@ static void send_progress(void *user, const struct twin_progress *p)
 }
 
 /* What runs before have read of a piped stdin is in the spool. Behind it two runs at the same time
- * would take turns at our stdin, so for them it ends there. */
+ * would take turns at our stdin, so for them it ends there. A stdin that is a file or a terminal
+ * stays. */
 static void end_stdin(void)
 {
     struct stat st;
@@ -52,6 +57,8 @@ static void end_stdin(void)
     close(ends[1]);
 }
 
+/* The whole life of a worker. It asks to be told when its parent is gone before it looks whether
+ * that has happened already, and lets signals through last. */
 static _Noreturn void work(struct tw_workers *w, const struct twin_launch_options *o,
                            struct tw_trial *trial, int fd, pid_t parent)
 {
@@ -82,6 +89,8 @@ static _Noreturn void work(struct tw_workers *w, const struct twin_launch_option
 
 /* ---- in the parent */
 
+/* Signals that are ignored stay ignored; the others are held until the wait is over, and read from
+ * signal_fd. */
 int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t room,
                     struct twin_error *err)
 {
@@ -154,7 +163,8 @@ static void on_signals(struct tw_workers *w)
     }
 }
 
-/* It has said all, or is gone without a word. */
+/* Ends a worker's part, which has said all (s) or is gone without a word (NULL): waits for its
+ * process, and puts what was found into the trial. */
 static void bury(struct tw_workers *w, struct tw_worker *one, const struct said *s)
 {
     int status = 0;
@@ -186,6 +196,8 @@ static void bury(struct tw_workers *w, struct tw_worker *one, const struct said 
     }
 }
 
+/* One packet. An end of the connection, or a packet of another size, means that the worker is
+ * gone. */
 static void listen_to(struct tw_workers *w, struct tw_worker *one)
 {
     struct said s;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs of reruns at operation level: of every operation in the window, then of the suspect with
- * its values kept. */
+/*
+ * A zoom: pairs of reruns at operation level, first of every operation in the window, then of the
+ * suspect with its values kept. check, isolate, shrink and zoom call tw_zoom_run with a verdict
+ * that has a first divergence; what is found is merged into that verdict.
+ *
+ * A zoom is bounded: by the deadline of the caller, and by a limit of its own where nobody asked
+ * for it by name.
+ */
 #include "zoom_runs.h"
 
 #include "base.h"
@@ -11,6 +17,8 @@
 #include <string.h>
 #include <twin/trace.h>
 
+/* ATTEMPTS: runs of B that are tried until one diverges from A's. RERUNS: what a zoom makes at
+ * least. */
 enum { ATTEMPTS = 3, RERUNS = 4 };
 /* what a zoom may take that nobody asked for by name */
 enum { LIMIT_RUNS = 5, LIMIT_AT_LEAST_S = 60 };
@@ -108,6 +116,9 @@ static uint64_t end_of(const struct tw_zoom *z)
     return z->limit_ns;
 }
 
+/* Makes one rerun, to the step behind the suspect one. op: the operation whose values are kept and
+ * that is replayed; NULL: all are fingerprinted. Interrupted is no error: z says so, and *out may
+ * be NULL. */
 static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step,
                   const char *op, const char *title, struct twin_run **out, struct twin_error *err)
 {
@@ -176,6 +187,7 @@ static void forget(struct pair *p)
     *p = (struct pair){NULL, NULL, false};
 }
 
+/* A run of A, then runs of B until one diverges from it. */
 static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2],
                      const char *what, struct pair *out, struct twin_error *err)
 {
