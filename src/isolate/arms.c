@@ -233,7 +233,7 @@ static int put_arguments(struct pair *p)
             rc = put_group(p, 1, j++);
         } else if (x && x->mate == j) {
             rc = put_mates(p, i++, j++);
-        } else { /* the mates of both come later: they cross */
+        } else { /* Both mates come later: the two pairs cross, and A's goes first. */
             rc = put_group(p, 0, i++);
         }
     }

@@ -20,7 +20,7 @@ struct tw_group {
     size_t name_bytes;
     size_t place; /* of a positional: its number among the arguments, from 1 on */
     size_t mate;  /* the group of the other command that it is paired with; TW_NONE */
-    bool common;  /* with its mate it is the same */
+    bool common;  /* the mate has the same words */
     size_t block; /* between the same two common groups as others of that number */
     int difference;
 };
@@ -31,7 +31,7 @@ struct tw_side {
     const struct tw_word *word;
     /* how many NAME=value stand in front of the program, and where the first one is */
     size_t assignments, assignments_from;
-    size_t program; /* TW_NONE: only assignments or redirections */
+    size_t program; /* its place; TW_NONE: the command has only assignments or redirections */
     /* the arguments, in their order; owned */
     struct tw_group *group;
     size_t groups;
@@ -43,5 +43,6 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
                  struct twin_error *err);
 /* Finds each group's mate, and which mates are common. 0 or TWIN_ENOMEM. */
 int tw_sides_match(struct tw_side side[2], struct twin_error *err);
-bool tw_same_name(const struct tw_group *a, const struct tw_group *b); /* of two options */
+/* Have both groups the same option's name? */
+bool tw_same_name(const struct tw_group *a, const struct tw_group *b);
 #endif

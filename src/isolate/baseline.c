@@ -38,7 +38,8 @@ static bool natural(const struct tw_arm *arm)
 static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error *err)
 {
     unsigned attempts = natural(arm) || s->natural_failed ? 3 : 2;
-    if (s->plan->arms) { /* A's first run, which ended well */
+    /* Of two arms all worlds have one reference: A's first run, which ended well. */
+    if (s->plan->arms) {
         arm->reference = s->reference[0].handle;
         return 0;
     }
@@ -51,7 +52,7 @@ static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error 
             return rc;
         if (s->result[0].status == TWIN_ENDED_WELL) {
             arm->reference = s->result[0].handle;
-            if (i > 0) { /* those before it ended otherwise than it did */
+            if (i > 0) { /* The runs before it failed, which it did not: they diverged from it. */
                 arm->compared += i;
                 arm->parted += i;
             }

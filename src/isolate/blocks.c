@@ -21,7 +21,7 @@
 enum {
     MOST_FREE = 6,
     MOST_PINNED = 10,
-    GRID = 160, /* points at which the expected length is known */
+    GRID = 160, /* points of the grid of missing evidence */
 };
 
 double tw_rate(const struct tw_arm *arm)

@@ -42,11 +42,12 @@ struct confirmation {
     uint64_t known_to_part[TWIN_SEARCH_FACTORS + 1];
     /* that each p has to reach: this set's share of alpha */
     double level;
-    /* made so far */
+    /* blocks made so far */
     uint32_t blocks;
     /* the runs from here on are those of --thorough */
     bool after_blocks;
-    struct twin_search_trial *trial; /* in the order of the runs */
+    /* every run with its place, in the order in which they were made; owned */
+    struct twin_search_trial *trial;
     size_t trial_count;
 };
 

@@ -26,7 +26,7 @@
 double tw_suspicion(const struct twin_candidate *c, int seen_layer)
 {
     static const char table[TWIN_SEARCH_LAYERS][TWIN_SEARCH_LAYERS + 1] = {
-        /*               drifbcocehsa */
+        /* columns: the layers by their first letters, in the order of the rows */
         /* data */ "913100010015",
         /* rng */ "595410110007",
         /* init */ "109544600002",

@@ -44,7 +44,7 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
     char *path = tw_path_join(run->dir, name);
     int rc = path ? tw_read_file(path, FILE_BYTES_MAX, data, &bytes, &why) : TWIN_ENOMEM;
     tw_free(path);
-    if (rc == TWIN_ENOENT) /* nothing was said: an ordinary case */
+    if (rc == TWIN_ENOENT) /* nothing was said, which is ordinary */
         return 0;
     if (rc == 0)
         return 0;

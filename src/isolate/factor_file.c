@@ -24,13 +24,14 @@
 /* The built-in factors count towards the limit. 1 MiB is far more than a person writes. */
 enum { FACTORS_MAX = 256, FILE_BYTES_MAX = 1 << 20 };
 
-/* The file being read. */
+/* The file being read, and the table of it that is being read. */
 struct reading {
     const char *path;
     struct twin_factors *out;
-    struct twin_factor *f; /* the one being read; part of out */
+    /* the factor being read, the last one of out; NULL: before the first table */
+    struct twin_factor *f;
     struct tw_factor_edits *e;
-    size_t began; /* its line */
+    size_t began; /* the line of its [[factor]] */
 };
 
 void tw_list_free(char **list)

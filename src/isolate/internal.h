@@ -99,7 +99,7 @@ struct tw_factor_edits {
 };
 int tw_factor_file_load(const char *path, struct twin_factors *out, struct twin_error *err);
 void tw_factor_edits_free(struct tw_factor_edits *e);
-void tw_list_free(char **list); /* NULL-terminated */
+void tw_list_free(char **list); /* Frees a NULL-terminated list and its texts; NULL is allowed. */
 
 /* Growing list of strings, NULL-terminated. Takes text over, also on failure; NULL text is out of
  * memory. */

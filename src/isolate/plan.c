@@ -119,7 +119,7 @@ static void add_libc(struct tw_buf *b, const struct tw_spec *spec, const struct 
 static void add_python(struct tw_buf *b, const struct tw_spec *spec, const struct twin_setting *s)
 {
     const char *id = spec->factor.id;
-    if (spec->number) /* as in the variables, whoever chose it */
+    if (spec->number) /* the number that the variables have, whether pinned or drawn */
         append(b, "%s=pin:%llu", id, (unsigned long long)spec->number(s));
     else if (s->mode == TWIN_VARY)
         append(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
@@ -142,7 +142,7 @@ static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *
     size_t count = 0;
     if (!from)
         return 0;
-    bool copied = out->argv != NULL; /* by a factor before this one */
+    bool copied = out->argv != NULL; /* a factor before this one has made the copy */
     for (size_t i = 0; !copied && argv[i]; i++) {
         int rc = tw_list_add(&out->argv, &count, tw_strdup(argv[i]), err);
         if (rc != 0)

@@ -205,7 +205,7 @@ static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *e
         const struct twin_search_request *q = &s->request[i];
         longest = r->seconds > longest ? r->seconds : longest;
         if (r->status != TWIN_ENDED_WELL && q->reference)
-            r->parted = true; /* the reference ended well */
+            r->parted = true; /* It ended otherwise than its reference, which ended well. */
         /* the last pair that diverged, for a vote */
         if (r->parted && q->reference && q->purpose != TWIN_FOR_REFERENCE && r->handle) {
             s->parted_a = q->reference;

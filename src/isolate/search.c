@@ -170,7 +170,7 @@ static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_
     if (parted)
         return outside(s, c, err);
     s->report->outcome = TWIN_SEARCH_UNEXPLAINED;
-    return tw_still_parts(s, err); /* that it has stopped by itself would explain it */
+    return tw_still_parts(s, err); /* A divergence that has stopped by itself would explain it. */
 }
 
 /* One round: finds what brings back the divergence that is left under the chosen pins, adds a pin
@@ -326,7 +326,8 @@ static void summarise(struct tw_search *s)
     for (size_t i = 0; i < r->test_count; i++)
         if (tw_set_count(&r->test[i].freed) == 0) {
             r->pinned = r->test[i].compared;
-            r->pinned_parted = r->test[i].parted; /* contrasts stop at the first */
+            /* 0 or 1, since contrasts stop at the first divergence */
+            r->pinned_parted = r->test[i].parted;
         }
     const struct tw_arm *natural = &s->arm[0];
     r->baseline = natural->compared;

@@ -35,10 +35,11 @@ struct tw_arm {
     size_t classes;
     /* only runs made since count, and the reference is none of them */
     bool fresh;
-    uint64_t disagreeing; /* of those parted */
-    uint64_t blind;       /* of those that did not part */
-    uint64_t failed;      /* of those parted: ended badly, or stood still */
-    bool fails;           /* the job never ends well in this world */
+    /* of those parted: replays showed the operation disagreeing with itself */
+    uint64_t disagreeing;
+    uint64_t blind;  /* of those that did not part: they differ in what cannot be judged */
+    uint64_t failed; /* of those parted: ended badly, or stood still */
+    bool fails;      /* the job never ends well in this world */
 };
 /* A natural comparison: the class of its run in the baseline's arm (-1: none was left; of two arms
  * -1: diverged from A), and the run's number. */
@@ -64,7 +65,7 @@ struct tw_main_cause {
     const char *unit_why;
     char *arrangement;
     uint32_t confirmations;
-    struct twin_search_arm applied; /* two arms */
+    struct twin_search_arm applied; /* of two arms: what confirm_arms.c found */
     uint64_t repeats;
     double p_applied;
 };
@@ -84,21 +85,22 @@ struct tw_search {
     size_t arm_count; /* arm[0] is the baseline */
     /* of pinned worlds; [0] is W0's, or the first run of A */
     struct tw_reference *reference;
-    size_t reference_count;              /* of pinned worlds; [0] is W0 */
-    struct twin_search_setting *setting; /* rows of the batch being asked for */
+    size_t reference_count; /* how many there are */
+    /* Rows of the batch that is asked for: `parallel` rows with a setting for each candidate. */
+    struct twin_search_setting *setting;
     struct twin_search_request *request;
     struct twin_search_result *result;
     /* last value given to a settable factor or a seed */
     uint64_t value;
     /* a pair of runs that parted, for the vote */
     uint64_t parted_a, parted_b;
-    uint32_t sets_tested; /* taken to fresh natural runs */
+    uint32_t sets_tested; /* sets taken to fresh natural runs, that is confirmations */
     /* natural comparisons, in the order of the runs */
     struct tw_trace *trace;
     size_t trace_length;
     /* shown to matter before something else parted as well; NULL */
     struct tw_main_cause *main_cause;
-    /* baseline: they say what they had in common */
+    /* During the baseline natural runs say what they had in common. */
     bool natural_runs_tell;
     bool natural_failed; /* some natural run did not end well */
     /* replays in the natural world answer otherwise on another core */
@@ -141,7 +143,7 @@ struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
 /* Compares up to n more runs of the arm with its reference (first made when missing).
  * TW_WORLD_FAILS: no reference to be had. */
 int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twin_error *err);
-/* Makes the reference when it is missing. */
+/* Makes the arm's reference run when it is missing. 0, or a code (TW_WORLD_FAILS). */
 int tw_arm_reference(struct tw_search *s, struct tw_arm *arm, struct twin_error *err);
 /* Adds a run of the arm's world to its counts. */
 int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_search_result *r,
@@ -149,7 +151,7 @@ int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_searc
 /* The same world with nothing counted yet: what chose a set is no evidence for it. Its reference
  * and classes are kept. */
 struct tw_arm tw_arm_fresh(const struct tw_arm *arm);
-/* Counts of a fresh arm start anew. */
+/* Starts the counts of a fresh arm anew, for the next block; classes stay. */
 void tw_arm_mark(struct tw_arm *arm);
 
 /* ---- persist.c */

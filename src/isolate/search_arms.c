@@ -23,16 +23,17 @@
 /* The two commands of a search, and what its runs have shown of them. */
 struct tw_isolate_arms {
     struct twin_arms *pair;
-    struct twin_difference *difference; /* of pair */
+    struct twin_difference *difference; /* what differs; belongs to pair */
     size_t count;
-    struct twin_factor *factor;       /* of each; pin and fix are owned */
-    struct twin_world held;           /* --pin: what every run holds still */
-    struct twin_world_effect *effect; /* of that; NULL: no run yet */
-    char *command;                    /* of the run that goes on */
+    struct twin_factor *factor; /* one for each difference; its pin and fix are owned */
+    struct twin_world held;     /* --pin: what every run holds still */
+    /* whether `held` took effect, as the first run showed; NULL: no run yet */
+    struct twin_world_effect *effect;
+    char *command; /* the mixed command of the latest request; owned */
     /* a run of B did not end well */
     bool b_fails;
-    char *fails; /* a mixed command that does not end well */
-    /* of libraries that differ between A and B as they ran */
+    char *fails; /* the first mixed command that did not end well; owned; NULL: none */
+    /* sentences about libraries whose versions differ between A and B as they ran; owned */
     char **versions;
     size_t version_count;
     /* B was seen to begin where A does: a run may be ended when it has parted */

@@ -20,8 +20,8 @@ enum { RUNS_MOST = 12 };
 /* What the trials of one cause have in common. */
 struct lines_trial {
     struct tw_isolate *c;
-    const struct twin_run *pinned; /* what a trial is compared with */
-    struct twin_world world;       /* the causes' pins */
+    const struct twin_run *pinned; /* the run that each trial is compared with */
+    struct twin_world world;       /* the world of every trial: the causes' pins */
     const char *word;              /* the agents' name of the factor */
     const struct tw_asking *line;
 };

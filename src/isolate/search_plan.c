@@ -154,7 +154,8 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
     rc = draw_seed(o->seed, &p.seed, err);
     if (rc)
         return rc;
-    uint32_t natural = p.baseline_at_once + 1, pinned = 1; /* with the pin: a reference */
+    /* one run with the pin: its arm's reference */
+    uint32_t natural = p.baseline_at_once + 1, pinned = 1;
     p.least_runs = natural + pinned + confirm_runs(alpha);
     p.expected_runs = natural + pinned + 2 * (levels - 1) + confirm_runs(alpha);
     if (p.arms)
@@ -279,7 +280,7 @@ static void put_p(struct tw_buf *b, double p)
     tw_buf_printf(b, "p = %s", text[0] == '0' ? text + 1 : text);
 }
 
-/* "14 comparisons of 36, since divergences come in clusters". */
+/* A line on clusters, where they make comparisons count less than one each. */
 static void put_correlation(struct tw_buf *b, const struct twin_search_correlation *c)
 {
     if (c->effective >= 1)
@@ -427,7 +428,7 @@ char *twin_search_end_text(const struct twin_search_report *r)
 {
     struct tw_buf b = {0};
     switch (r->outcome) {
-    /* who knows the factors' titles says it */
+    /* The report says that, which knows the factors' titles. */
     case TWIN_SEARCH_ISOLATED: tw_buf_puts(&b, ""); break;
     case TWIN_SEARCH_NO_DIVERGENCE:
         tw_buf_printf(&b, "No difference was found in %llu comparisons",

@@ -329,9 +329,9 @@ static void title_of(const struct tw_isolate *c, const struct twin_search_reques
 
 /* A run from the request to the result. */
 struct making {
-    const struct twin_run *reference; /* NULL: none */
+    const struct twin_run *reference; /* the run to compare with; NULL: none */
     struct twin_world world;
-    struct tw_trial trial; /* its run NULL: not made, or kept */
+    struct tw_trial trial; /* its run is NULL when it was not made, or is kept already */
 };
 
 /* What the trial is given: how long the job takes, a deadline, and the reference where the run may
@@ -484,7 +484,7 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
     if (m->reference && out->status == TWIN_ENDED_WELL)
         rc = compare(c, q, m->reference, r, m->trial.end == TW_TRIAL_DIVERGED, out, err);
     if (c->args.through && q->purpose == TWIN_FOR_REFERENCE)
-        out->parted = m->reference != NULL; /* A agrees with A: that says nothing of B */
+        out->parted = m->reference != NULL; /* a run of A that agrees with A says nothing of B */
     bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
     if (rc == 0 && badly && m->reference) {
         out->parted = true; /* its reference did end well */

@@ -65,7 +65,7 @@ struct tw_isolate {
     struct tw_isolate_args args;
     const struct tw_front *front;
     char *const *argv;            /* the job; without any words with --a and --b */
-    struct tw_data data;          /* of args.data, verified */
+    struct tw_data data;          /* what args.data names, verified */
     struct tw_isolate_arms *arms; /* NULL without --a and --b, and with --through */
     char *shell[2][4];            /* --through: A and B as sh -c; argv is B's */
     /* home: the folder of all runs. spool: the file that holds the job's stdin, so that each run
@@ -73,7 +73,7 @@ struct tw_isolate {
     char *home, *spool;
     struct tw_journal journal; /* its folder is the search's, below <home>/searches */
     struct twin_factors factors;
-    const struct twin_factor **factor; /* of each candidate */
+    const struct twin_factor **factor; /* the factor of each candidate; the list is owned */
     struct twin_candidate *candidate;
     /* of each candidate's pin, as the first run with it showed; text NULL: not seen yet */
     struct twin_world_effect *effect;
@@ -89,8 +89,9 @@ struct tw_isolate {
     bool common_known; /* a whole pair of natural runs has said what it met */
     /* wall time of the longest natural run that was not cut short; 0: none yet */
     double natural_s;
-    int suspect_core[2];        /* equal: no vote named two */
-    struct twin_verdict *first; /* of the first natural pair that parted */
+    int suspect_core[2]; /* processors that a vote told apart; equal: none was */
+    /* verdict of the first natural pair that diverged; owned; NULL: none has */
+    struct twin_verdict *first;
     /* why a comparison that found no difference proves little; NULL */
     char *unseen;
     /* of each cause; factor NULL: of what no pin reaches */
@@ -137,7 +138,7 @@ int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *p
 void tw_isolate_recall(struct tw_isolate *c);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
-/* Compares as the search does. */
+/* Compares two runs as the search does. *v is the caller's. */
 int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
                             const struct twin_run *b, struct twin_verdict **v,
                             struct twin_error *err);
@@ -159,7 +160,7 @@ int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err);
 twin_search_saved tw_isolate_log_save;
 
 /* ---- search_arms.c. All but close and json only where c->arms. */
-/* makes c->arms and the candidates */
+/* Makes c->arms and the candidates. 0, or a TWIN_E*. */
 int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err);
 void tw_isolate_arms_close(struct tw_isolate *c);
 /* sh -c with the request's mix of A and B; valid until the next call. */
@@ -167,9 +168,9 @@ int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_reque
                             char *argv[4], struct twin_error *err);
 void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_request *q,
                            char title[64]);
-/* what every run holds still */
+/* What every run holds still (--pin). */
 const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c);
-/* A or B as they are */
+/* Is it A or B as they are, and no mix? */
 bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q);
 /* Is it known that B's steps are A's, so that a run can be compared while it goes on? */
 bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
@@ -191,7 +192,7 @@ char *tw_isolate_arms_words(const char *first, const char *second);
 char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r,
                             bool applied);
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
-/* null without arms */
+/* What differs and what was found, for the report's JSON; null without arms. */
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r);
 /* ---- search_who.c */
 /* Who in the job asks for the causes that were found, where that can be asked, or for what no pin
@@ -227,13 +228,14 @@ char *tw_isolate_a_again_text(const struct tw_isolate *c);
 /* One line of the job that asks for what varies, over all its processes: "train.py:12 |
  * 3@1795349337000 | seed = os.urandom(4)". */
 struct tw_asking {
-    const char *where, *source; /* borrowed */
+    const char *where, *source; /* borrowed from the run's lines */
     size_t where_bytes;
     unsigned long long calls, first_ns;
     enum twin_line_answer answer;
-    const char *threads; /* that are not the main one; borrowed */
+    /* " in thread NAME": the threads that asked, but the main one; borrowed; NULL: none */
+    const char *threads;
     size_t threads_bytes;
-    bool mixed; /* in other threads in other processes */
+    bool mixed; /* it asked in other threads in some processes than in others */
 };
 /* Which of these lines matter? Some runs more, under the pins of all causes; none when that cannot
  * be tried. Puts those first whose other values alone made a run diverge, and those last with whose

@@ -82,7 +82,7 @@ int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w,
     *out = (struct twin_search_result){
         .status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = q->reference};
     if (c->arms || !pair[0] || !pair[1])
-        return 0; /* no vote is no evidence */
+        return 0; /* a vote that cannot be made is no evidence */
     int rc = twin_compare(pair, 2, &o, &v, err);
     if (rc == 0)
         zoom(c, w, v, pair[0]);

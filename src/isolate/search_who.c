@@ -205,7 +205,7 @@ static const char *answer_words(enum twin_line_answer a)
                                    : "";
 }
 
-/* " in thread loader"; "": in the main thread. */
+/* The words for the threads that asked, " in thread loader"; "" for the main thread. malloc'ed. */
 static char *in_threads(const struct tw_asking *a)
 {
     if (a->mixed)

@@ -19,7 +19,8 @@ enum generator { PYTHON, NUMPY, TORCH, GENERATORS };
 
 /* What the processes of one run have said, all together. */
 struct tw_met {
-    char *words; /* " python torch executor ...", each once or more */
+    /* What any process met, as words: " python torch executor". Repeats do not matter. */
+    char *words;
     /* entropy, clock: calls. orders: sum of digests of the order in which folders were read. Sums
      * do not depend on which process spoke first. */
     uint64_t entropy, clock, orders;

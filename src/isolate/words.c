@@ -166,7 +166,7 @@ static int add_operator(struct tw_words *w, enum tw_word_kind kind, const char *
             err, TWIN_EUNSUPPORTED,
             "a here-document (%.*s) cannot be taken apart; put the text into a file", (int)bytes,
             p);
-    /* an empty line, or one that goes on */
+    /* an empty line, or one behind an operator, which goes on */
     if (kind == TW_CONTROL && *p == '\n' && (!last || last->kind == TW_CONTROL))
         return 0;
     return add(w, kind, p, bytes, err);

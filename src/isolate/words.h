@@ -10,14 +10,14 @@
 
 enum tw_word_kind {
     TW_WORD,
-    TW_REDIRECT /* "2>", the word behind it is the target */,
+    TW_REDIRECT /* "2>"; the word behind it is the target */,
     TW_CONTROL /* && ; | ( ) ... */
 };
 
 /* One word or operator, in the order in which the command has them. */
 struct tw_word {
     enum tw_word_kind kind;
-    char *raw;  /* as written, with its quotes */
+    char *raw;  /* as written, with its quotes; owned */
     char *text; /* without them; as written when the shell would expand something in it */
     /* the shell would expand something in it: $, ` or a pattern outside of quotes */
     bool expands;

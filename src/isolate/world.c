@@ -15,7 +15,7 @@
  * ("-threads"). */
 struct parse {
     const struct twin_factors *f;
-    struct twin_setting *slot; /* one per factor, in the table's order */
+    struct twin_setting *slot; /* a setting for each factor, in the table's order */
     /* "all" was in the list, so it is said what that left out */
     bool all;
     struct twin_error *err;
@@ -120,7 +120,7 @@ static int take_item(struct parse *p, char *item)
     if (!without)
         return set_mode(p, s, value);
     s->mode = TWIN_FREE;
-    s->seed = 1; /* left out on purpose: not worth a word */
+    s->seed = 1; /* left out on purpose, which name_left_out does not mention */
     return 0;
 }
 

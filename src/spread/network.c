@@ -143,7 +143,7 @@ static double doubling(struct draws *d, uint32_t ranks, double message_s, double
     const uint32_t extra = ranks - power;
     double *then = t + ranks;
     for (uint32_t r = 0; r < extra; r++)
-        t[r] = message_s + late(d); /* its pair's contribution comes first */
+        t[r] = message_s + late(d); /* its pair's contribution has to come first */
     for (uint32_t mask = 1; mask < power; mask <<= 1) {
         for (uint32_t r = 0; r < power; r++)
             then[r] = fmax(t[r], t[r ^ mask]) + message_s + late(d);
@@ -191,7 +191,8 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
             for (int c = 0; c < 2; c++)
                 if (link[i].child[c] < ranks) {
                     const uint32_t child = link[i].child[c];
-                    up[child] = fmax(up[child], ready[child]) + segment_s; /* sent */
+                    /* until when its link to the parent is busy */
+                    up[child] = fmax(up[child], ready[child]) + segment_s;
                     at = fmax(at, up[child] + late(d));
                 }
             ready[link[i].rank] = at;

@@ -20,14 +20,14 @@
 #include <twin/random.h>
 #include <twin/stats.h>
 
-enum { RING_STARTS = 64 }; /* chunks of the ring that are tried */
+enum { RING_STARTS = 64 }; /* chunks of the ring that are tried, at most */
 
 /* What all parts of one call work with. */
 struct task {
     const struct tw_adder *add;
     const struct twin_sum_options *o;
-    void *numbers;  /* as held */
-    void *copy[64]; /* of each thread, to be shuffled */
+    void *numbers;  /* the numbers as the adder holds them */
+    void *copy[64]; /* a copy for each thread, which it shuffles */
     uint64_t n, *seed;
     double *out;
 };
@@ -80,7 +80,7 @@ static void name(struct twin_sum_spread *s, const char *order, double value)
 static double chain(const struct task *t, void (*f)(const void *, size_t, void *), const void *x,
                     uint64_t n)
 {
-    double room = 0; /* for a double or a float */
+    double room = 0; /* room for one held number, a double or a float */
     t->add->set(&room, 0, -0.0);
     f(x, (size_t)n, &room);
     return t->add->get(&room, 0);
@@ -232,7 +232,7 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
     all_high = high;
     for (size_t i = 0; i < s->named_count; i++) {
         const double v = s->named[i].off = off(exact, s->named[i].value);
-        if (s->named[i].sorted) /* nobody adds in these */
+        if (s->named[i].sorted) /* Sorted orders are left out of the floor: nobody adds in these. */
             continue;
         all_low = fmin(all_low, v);
         all_high = fmax(all_high, v);

@@ -16,7 +16,7 @@ struct crew {
     uint64_t n;
     _Atomic uint64_t next, done;
     _Atomic bool failed;
-    pthread_mutex_t lock; /* of err */
+    pthread_mutex_t lock; /* guards err */
     struct twin_error err;
 };
 

@@ -36,7 +36,7 @@ struct bench {
     double *value; /* [orders], of one element */
 };
 
-/* One call. */
+/* What one call of twin_vector_spread works with. */
 struct engine {
     const struct twin_vector_job *job;
     const struct tw_adder *add;
@@ -67,7 +67,7 @@ static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lane
         if (lane < lanes)
             j->fill(j->user, element_at(j, first + lane), b->column);
         else
-            memset(b->column, 0, j->ranks * sizeof *b->column); /* beside the last ones */
+            memset(b->column, 0, j->ranks * sizeof *b->column); /* lanes beside the last element */
         for (uint32_t r = 0; r < j->ranks; r++) {
             e->add->set(b->row, (size_t)r * TW_LANES + lane, b->column[r]);
             b->single[r] = (float)b->column[r];

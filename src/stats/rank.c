@@ -219,7 +219,7 @@ static double nth_difference(const double *x, size_t nx, const double *y, size_t
         else
             low = middle;
     }
-    return from_order(high) + 0.0; /* -0 becomes 0 */
+    return from_order(high) + 0.0; /* adding 0 turns -0 into 0 */
 }
 
 /* How many of the ordered differences may be cut at each end, which is the largest number with P(U

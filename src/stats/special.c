@@ -83,7 +83,7 @@ double tw_stats_binomial_density(double k, double rest, double p, double q)
     double n = k + rest;
     if (p == 0 || q == 0)
         return (p == 0 ? k : rest) == 0;
-    if (k == 0) /* one factor only */
+    if (k == 0) /* only one of the two factors is left */
         return exp(n * (p < 0.1 ? log1p(-p) : log(q)));
     if (rest == 0)
         return exp(n * (q < 0.1 ? log1p(-q) : log(p)));

@@ -114,7 +114,7 @@ static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct
         out->observed += events_a;
         out->expected += events * share;
         difference += events_a - events * share;
-        if (risk > 1) /* hypergeometric */
+        if (risk > 1) /* variance of the hypergeometric distribution */
             variance += events * share * (1 - share) * (risk - events) / (risk - 1);
         i += in_a;
         j += in_b;

@@ -66,14 +66,14 @@ struct tw_scale_run {
 struct tw_scale_result {
     uint64_t workers;
     uint64_t runs, classes; /* with weights; how many sets of weights among them */
-    bool compared;          /* with the smallest number of workers */
-    bool equal;             /* bit for bit */
+    bool compared;          /* held against the smallest number of workers */
+    bool equal;             /* the weights are equal bit for bit */
     /* relative L2 distance of the weights, by sketches; NaN: not known */
     double distance;
     double loss, loss_distance; /* of the run of round 0; NaN: none seen */
     /* a loss of it was NaN or infinite in the step before this one; 0: none was */
     uint64_t broken_step;
-    char *why; /* not compared: why; NULL */
+    char *why; /* why it was not compared; NULL when it was; owned */
 };
 
 /* A study, from the options to the notes. Begin with zeros; tw_scale_free frees what is owned. */
@@ -84,9 +84,9 @@ struct tw_scale {
     /* home: the folder of all runs. configuration: what the runs were made with, as a text. made:
      * on which day (UTC). Owned. */
     char *home, *configuration, *made;
-    long cores; /* that this process may use */
+    long cores; /* processors that this process may use */
     uint64_t count[TW_SCALE_COUNTS];
-    size_t counts; /* ascending */
+    size_t counts; /* how many; count[] ascends */
     struct tw_scale_work work;
     double price; /* of a worker-hour; 0: none given */
     struct tw_scale_run *run;
@@ -122,10 +122,11 @@ int tw_scale_is_study(const char *path,
                       struct twin_error *err); /* 0: it is one; or why it is not */
 
 /* ---- scale_compute.c */
-double tw_scale_work_of(const struct tw_scale *s, uint64_t workers); /* in a step, or a run */
-/* is it one that the curve is made of? */
+/* Useful work in a step, or in a run, with so many workers. */
+double tw_scale_work_of(const struct tw_scale *s, uint64_t workers);
+/* Is it one that the curve is made of? */
 bool tw_scale_counts(const struct tw_scale *s, const struct tw_scale_run *r);
-/* enough runs, and a MAD that is not 0 */
+/* Can outliers be told: enough runs, and a MAD that is not 0? */
 bool tw_scale_outliers_told(const struct twin_scaling_point *p);
 double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r);
 /*

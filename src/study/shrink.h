@@ -40,8 +40,9 @@ struct tw_shrink_setting {
 struct tw_shrink_evidence {
     /* comparisons; those that parted as the whole job did (of the whole job: all) */
     uint64_t trials, parted;
-    uint32_t first_step, last_step;            /* smallest and largest step at which these parted */
-    struct twin_verdict *verdict[TW_WAYS_MAX]; /* of the first of them */
+    uint32_t first_step, last_step; /* smallest and largest step at which these parted */
+    /* verdicts of the first of them; NULL behind the last */
+    struct twin_verdict *verdict[TW_WAYS_MAX];
     /* another way in which a pair parted, or why there was no pair; NULL */
     char *other;
     char *unseen;   /* why a pair without a difference proves little; NULL */
@@ -59,8 +60,8 @@ struct tw_shrink_rule {
 enum tw_shrink_answer {
     TW_SHRINK_STAYS,
     TW_SHRINK_GONE,
-    TW_SHRINK_FAILS /* the job, in this setting */,
-    TW_SHRINK_UNKNOWN /* stopped before */
+    TW_SHRINK_FAILS /* the job does not end well in this setting */,
+    TW_SHRINK_UNKNOWN /* stopped before it was known */
 };
 
 /* The options of twinrun shrink. runs: of the whole job, to see that it diverges; max_runs: of all
@@ -79,15 +80,17 @@ struct tw_shrink {
     char *home, *spool;
     struct tw_knob knob[TW_KNOBS_MAX];
     size_t knob_count;
-    uint64_t deadline_ns; /* of --max-time; 0: none */
+    uint64_t deadline_ns; /* the end of --max-time, monotonic; 0: none */
     uint64_t runs_used;
     uint64_t began_ns;
     double natural_s; /* wall time of the whole job; 0: not known yet */
     struct tw_shrink_setting whole, now;
-    struct tw_shrink_evidence baseline, confirmed; /* of `whole`; of `now`, on fresh runs */
-    char *steps_why;                               /* why there are not fewer steps; NULL */
-    uint64_t steps_why_at;                         /* the number of steps that it is about */
-    uint32_t earliest_step;                        /* at which any comparison has parted */
+    /* what runs of `whole` showed, and fresh runs of `now` */
+    struct tw_shrink_evidence baseline, confirmed;
+    char *steps_why;       /* why there are not fewer steps; NULL */
+    uint64_t steps_why_at; /* the number of steps that it is about */
+    /* the first step at which any comparison has diverged */
+    uint32_t earliest_step;
     /* the smallest setting that did not stand up to fresh runs, and how; NULL */
     char *given_back;
     bool interrupted, out_of_budget, reported;

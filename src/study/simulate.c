@@ -180,7 +180,7 @@ static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const u
                                     twin_seed(a->seed, "simulate/scales"), (uint32_t)a->ranks};
     uint32_t *place = tw_reallocarray(NULL, a->trials, a->ranks * sizeof *place);
     struct twin_vector_order *order = tw_calloc(a->trials, sizeof *order);
-    /* stays with the answer */
+    /* the results stay with the answer */
     struct twin_vector_result *result = tw_calloc(a->trials, sizeof *result);
     r->spread.result = result;
     r->seconds = tw_calloc(a->trials, sizeof *r->seconds);

@@ -24,8 +24,8 @@ struct tw_simulate_args {
 struct tw_simulated {
     enum twin_algorithm algorithm;
     struct twin_vector_spread spread;
-    double *seconds;     /* [trials], ascending */
-    uint32_t ring_ranks; /* of the ring whose messages were drawn */
+    double *seconds;     /* time of each trial, ascending; owned */
+    uint32_t ring_ranks; /* ranks of the ring whose messages were drawn one by one */
 };
 
 struct tw_simulation {
@@ -35,8 +35,8 @@ struct tw_simulation {
      * a new order in each trial. wide: numbers of many orders of magnitude. */
     bool measured_alpha, measured_beta, random_placement, wide;
     enum twin_dtype dtype;
-    uint64_t sampled;        /* elements looked at */
-    struct tw_values values; /* of --data; n = 0 without */
+    uint64_t sampled;        /* how many elements are looked at */
+    struct tw_values values; /* numbers of --data; n = 0 without */
     struct tw_simulated of[TWIN_ALGORITHMS];
     size_t count;
 };

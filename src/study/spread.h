@@ -24,19 +24,20 @@ struct tw_spread_found {
     const struct tw_spread_args *args;
     char *const *files;
     size_t file_count;
-    const struct tw_values *values; /* of the first file */
+    const struct tw_values *values; /* numbers of the first file */
     enum twin_dtype add_in;
     enum twin_precision precision;
     uint32_t ranks;
     double exact_before; /* exact sum of the numbers before they were rounded to `precision` */
-    struct twin_sum_spread sum; /* of one file */
+    struct twin_sum_spread sum; /* of one file: all its numbers as one sum */
     /* [values->tensors] of its tensors, when there are several; else NULL */
     struct twin_sum_spread *tensor;
-    struct twin_vector_spread vector; /* of several */
-    struct twin_vector_order *order;  /* of its results: named ones, then random ones */
+    struct twin_vector_spread vector; /* of several files: element by element */
+    /* the order of each of its results: named ones, then random ones */
+    struct twin_vector_order *order;
     size_t named;
     /* what the figures above point into: see tw_spread_free */
-    struct tw_values *loaded; /* of each file */
+    struct tw_values *loaded; /* the numbers of each file */
     double *random;
     struct twin_vector_result *result;
     uint32_t *place;

@@ -17,7 +17,7 @@ struct tw_value_tensor {
 
 /* The numbers of one file. All is owned; tw_values_free leaves zeros. */
 struct tw_values {
-    double *x; /* of all tensors, one after the other */
+    double *x; /* numbers of all tensors, one after the other */
     uint64_t n;
     struct tw_value_tensor *tensor;
     size_t tensors, left_out; /* left_out: of other types, unreadable, or the same memory again */

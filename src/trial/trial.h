@@ -26,7 +26,7 @@ enum tw_trial_end {
 };
 
 struct tw_trial {
-    /* asked */
+    /* what is asked */
     const struct tw_front *front; /* NULL: nobody sees it, and nobody stops it */
     const char *title;            /* for the progress line; NULL: no line */
     /* Told of the progress in place of that line, where one line stands for several runs. */
@@ -37,7 +37,7 @@ struct tw_trial {
     const struct twin_run *reference; /* compared with while the run goes on; NULL = not */
     struct twin_compare_options how;  /* of that comparison */
     uint64_t deadline_ns;             /* monotonic; 0 = none */
-    /* found out */
+    /* what was found out */
     enum tw_trial_end end;
     bool started;  /* the job was started: it must not be started anew */
     bool diverged; /* seen while it went on */

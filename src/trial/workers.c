@@ -24,7 +24,7 @@
 struct said {
     bool last;
     struct twin_progress progress; /* its pointer means nothing on the other side */
-    /* with the last one */
+    /* only in the last packet */
     int rc;
     struct twin_error err;
     enum tw_trial_end end;
@@ -101,7 +101,7 @@ int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t r
     sigprocmask(SIG_SETMASK, NULL, &w->mask);
     sigemptyset(&held);
     for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++)
-        /* nohup, a shell's & */
+        /* ignored under nohup, or behind a shell's & */
         if (sigaction(stops[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN)
             sigaddset(&held, stops[i]);
     w->worker = tw_calloc(room + 1, sizeof *w->worker);

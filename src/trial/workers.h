@@ -31,9 +31,9 @@ struct tw_worker {
 struct tw_workers {
     struct tw_worker *worker;
     size_t count, room;
-    struct pollfd *poll; /* one more than workers */
+    struct pollfd *poll; /* what the wait polls: each worker, and signal_fd */
     int signal_fd;
-    sigset_t mask; /* before open */
+    sigset_t mask; /* the signal mask before tw_workers_open */
     const struct tw_front *front;
     bool interrupted;
 };
@@ -47,7 +47,7 @@ int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
 /* Until all have ended; then the signals are let through again. title and expected_s: of the
  * progress line. */
 void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s);
-/* Ends what still runs. */
+/* Ends what still runs, waits for it, and frees everything. */
 void tw_workers_close(struct tw_workers *w);
 
 #endif

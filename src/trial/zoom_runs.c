@@ -72,7 +72,7 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
     const struct twin_finding *f = v->first;
     *why = NULL;
     bool set = f && is_set_by_the_job(f);
-    /* to a module, by lines that computed it */
+    /* an input that was handed to a module: lines of the job computed it */
     bool handed = f && f->phase == TWIN_PHASE_DATA && f->kind == TWIN_KIND_IN;
     if (!f || f->type > TWIN_FINDING_ORDER || !(is_computed(f->phase) || handed) || set)
         return false;
@@ -146,7 +146,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     o.window_first = step ? step - 1 : 0;
     o.window_last = step;
     o.max_steps = step + 1;
-    o.show_output = false; /* it has been seen once */
+    o.show_output = false; /* the job's output has been seen once */
     int rc = tw_trial_make(&t, &o, err);
     *out = t.run;
     tw_free(suspect);
