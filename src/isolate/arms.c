@@ -30,6 +30,7 @@ struct piece {
     bool in_b;
 };
 
+/* The answer: the differences, and the pieces that mixes are made of. */
 struct twin_arms {
     /* A and B as they were given, so that mixes of none and of all differences are these to the
      * byte */

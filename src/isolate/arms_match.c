@@ -54,6 +54,7 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
         .word = w, .program = TW_NONE, .group = tw_calloc(end - at + 1, sizeof(struct tw_group))};
     if (!s->group)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    /* First what stands in front of the program, then the program, then its arguments in groups. */
     at = skip_env(w, at, end);
     s->assignments_from = at;
     while (at < end && w[at].kind == TW_WORD && tw_word_assigns(w[at].raw))
@@ -79,6 +80,7 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
             g->name = w[at].text;
             g->name_bytes = tw_word_assigns(w[at].raw);
         }
+        /* Behind "--" nothing is an option. */
         over |= w[at].kind == TW_WORD && strcmp(w[at].text, "--") == 0;
         at = next;
     }

@@ -167,6 +167,7 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
 {
     char **expected = NULL;
     size_t count = 0, seen = 0;
+    /* Each variable of the setting is looked for in what every process said. */
     int rc = tw_factor_environment(setting, &expected, &count, err);
     e->effect = TWIN_EFFECT_IN_FORCE;
     for (size_t i = 0; rc == 0 && i < count && e->effect == TWIN_EFFECT_IN_FORCE; i++) {
@@ -191,6 +192,7 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
             break;
         }
     }
+    /* No process found another value. Did any of them see one at all? */
     const bool as_set = rc == 0 && e->effect == TWIN_EFFECT_IN_FORCE;
     if (as_set && count == 0)
         rc = judge(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err);

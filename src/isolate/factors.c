@@ -62,6 +62,7 @@ static bool gpu_driver(void)
     return false;
 }
 
+/* Fills h. Only the search for our own parts can fail. */
 static int look_around(struct here *h, struct twin_error *err)
 {
     struct twin_parts parts;
@@ -97,6 +98,7 @@ static const char *why_not(const struct tw_spec *spec, const struct here *h)
     return NULL;
 }
 
+/* The rows are copied, so that what is said of them can be changed to what this machine has. */
 int twin_factors_load(const char *file, struct twin_factors *out, struct twin_error *err)
 {
     struct here h;

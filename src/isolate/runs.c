@@ -59,6 +59,7 @@ void tw_world_natural(struct tw_search *s, const struct twin_search_set *pinned,
         row[i] = (struct twin_search_setting){twin_search_has(pinned, i) ? TWIN_PIN : TWIN_FREE, 0};
 }
 
+/* A factor that cannot be pinned stays as in the natural world, freed or not. */
 void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed,
                      struct twin_search_setting *row)
 {

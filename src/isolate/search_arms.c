@@ -73,6 +73,8 @@ static int add_candidate(struct tw_isolate *c, size_t i)
     return pin && fix ? 0 : TWIN_ENOMEM;
 }
 
+/* Commands that do not differ are refused: there is nothing to search among. What was made before
+ * an error is freed by tw_isolate_arms_close. */
 int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err)
 {
     struct tw_isolate_arms *x = c->arms = tw_calloc(1, sizeof *x);
@@ -400,6 +402,7 @@ static void put_lost(struct tw_buf *b, const struct tw_isolate *c, const struct 
     tw_free(name);
 }
 
+/* Lines: what each cause is in A and in B, then the fix, or what a resumed B has lost. */
 char *tw_isolate_arms_text(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct tw_buf b = {0};

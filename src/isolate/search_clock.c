@@ -135,6 +135,8 @@ static void make_runs(struct tw_isolate *c, const struct twin_world *w, struct t
         memcpy(k->run, made, sizeof made);
 }
 
+/* The entry is made before the runs, so that a world is not asked for again when they were cut
+ * short. */
 int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q,
                      const struct twin_run *reference, const struct twin_run *run,
                      struct twin_verdict **v, struct twin_error *err)

@@ -171,6 +171,8 @@ void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report 
 {
     if (count < 2 || !can_be_tried(c, r) || (count = in_files_first(line, count)) < 2)
         return;
+    /* Every trial is made in the world of the causes' pins, and compared with a run of that
+     * world. */
     struct lines_trial t = {.c = c, .pinned = pinned_run(c, r), .word = word, .line = line};
     enum twin_line_answer *answer = tw_calloc(count, sizeof *answer);
     uint32_t runs = 0;

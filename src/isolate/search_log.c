@@ -105,6 +105,8 @@ static int integer(const json_t *j, const char *key, json_int_t low, json_int_t 
     return json_is_integer(v) && *out >= low && *out <= high ? 0 : TWIN_EFORMAT;
 }
 
+/* TWIN_EFORMAT: a number is missing or outside of its range. Texts and flags that are missing count
+ * as 0. */
 static int entry_read(const json_t *j, struct twin_search_entry *e)
 {
     struct twin_search_result *r = &e->result;
@@ -218,6 +220,8 @@ static int keep_seed(struct tw_isolate *c, struct twin_error *err)
     return rc;
 }
 
+/* The seed has to be known before the search begins, and what earlier runs showed after the log was
+ * read. */
 int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err)
 {
     json_t *what = describe(c);

@@ -110,6 +110,7 @@ static void plan_arms(struct twin_search_plan *p, uint32_t levels)
                        confirm;
 }
 
+/* Checks what was asked for, and derives the numbers of the plan from the error rates. */
 int twin_search_plan(const struct twin_candidate *candidate, size_t count,
                      const struct twin_search_options *options, struct twin_search_plan *out,
                      struct twin_error *err)
@@ -129,6 +130,8 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
                               "expected a time limit of 0 or more, at most 64 runs at the same "
                               "time and at most 1,000,000 runs; found %g s, %u and %u",
                               o->max_seconds, o->parallel, o->max_runs);
+    /* "Clean" means a rate of divergence of at most p0 = 1%, tested against p1 = 20%. Two
+     * divergences end the baseline, since fresh runs of the confirmation follow. */
     struct twin_search_plan p = {.alpha = alpha,
                                  .beta = beta,
                                  .p0 = .01,
@@ -154,7 +157,8 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
     rc = draw_seed(o->seed, &p.seed, err);
     if (rc)
         return rc;
-    /* one run with the pin: its arm's reference */
+    /* A budget that could not confirm even the clearest cause is refused before the first run.
+     * pinned: the one run with the pin that the fresh ones are compared with. */
     uint32_t natural = p.baseline_at_once + 1, pinned = 1;
     p.least_runs = natural + pinned + confirm_runs(alpha);
     p.expected_runs = natural + pinned + 2 * (levels - 1) + confirm_runs(alpha);
@@ -509,6 +513,7 @@ static bool parts_with_every_pin(const struct twin_search_report *r)
     return parts && !r->arms;
 }
 
+/* A line for each kind of evidence that there is, in the order in which the search came to it. */
 char *twin_search_evidence_text(const struct twin_search_report *r,
                                 const struct twin_candidate *candidate)
 {
@@ -549,6 +554,7 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
         put_set(&b, &r->dropped, candidate);
         tw_buf_puts(&b, "\n");
     }
+    /* Suspects are named only where no cause was: with one they would be taken for more causes. */
     if (r->outcome != TWIN_SEARCH_ISOLATED && tw_set_count(&r->suspects)) {
         if (parts_with_every_pin(r))
             tw_buf_puts(&b, "suspects  diverge when freed, and so do runs with every pin on: ");

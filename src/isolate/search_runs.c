@@ -240,6 +240,8 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q,
         twin_verdict_free(v);
         return rc;
     }
+    /* Where they diverged, as far as a record says it. The steps count the divergent one as well.
+     */
     const struct twin_finding *f = v->first;
     out->blind = v->outcome == TWIN_INCONCLUSIVE && v->unjudged;
     out->parted = tw_isolate_parted(c, v);
@@ -257,6 +259,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q,
         struct twin_search_set pinned = tw_isolate_pinned(c, q);
         out->agrees = agreeing(c, &pinned, r);
     }
+    /* What only natural pairs tell. */
     if (q->purpose == TWIN_FOR_BASELINE)
         note_common(c, reference, r, cut, &out->same);
     note_unseen(c, v);
@@ -291,6 +294,7 @@ static void learn_effects(struct tw_isolate *c, const struct twin_world *w,
     twin_world_effects_free(e, w->count);
 }
 
+/* Goes through the log as if its runs were made now, but compares nothing. */
 void tw_isolate_recall(struct tw_isolate *c)
 {
     for (size_t i = 0; i < c->log.count; i++) {
@@ -418,6 +422,7 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
     return rc;
 }
 
+/* The line that a finished run leaves for the person, unless quiet. */
 static void say_run(const struct tw_isolate *c, const struct twin_search_request *q,
                     const struct twin_run *r, const struct twin_search_result *x)
 {
@@ -607,6 +612,7 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     return rc;
 }
 
+/* Every result says "not ended" until its run has come to an end. */
 int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n,
                    struct twin_search_result *out, struct twin_error *err)
 {

@@ -70,6 +70,7 @@ static char *from_stack(const struct twin_run *r, const char *text)
     const char *end = strstr(text, " < ");
     const char *thread = end ? memmem(text, (size_t)(end - text), " in ", 4) : NULL;
     int thread_bytes = thread ? (int)(end - thread) : 0;
+    /* From the innermost frame outwards. */
     for (const char *frame = strstr(text, " < "); frame; frame = strstr(frame, " < ")) {
         frame += 3;
         size_t n = strcspn(frame, "<"), module = strcspn(frame, "+ "), name = module;
@@ -241,6 +242,8 @@ static bool is_counted(const struct twin_factor *f, const char *word)
     return twin_factor_is_counted(f) && strcmp(word, f->asked_as) == 0;
 }
 
+/* Reads who asked from the run's folder into x, and tries which lines matter where the libc agent
+ * can give them other values. */
 static void read_consumers(struct tw_isolate *c, const struct twin_search_report *report,
                            const struct twin_run *r, const char *word,
                            struct tw_isolate_consumers *x)
@@ -270,6 +273,8 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
     tw_free(text);
 }
 
+/* Makes the run that asks for one factor, and keeps what it said as one more entry of c->consumer.
+ * f NULL: for what no pin reaches. A run that cannot be made leaves the entry without texts. */
 static void ask(struct tw_isolate *c, const struct twin_search_report *report,
                 const struct twin_factor *f, const char *word)
 {

@@ -22,6 +22,7 @@ struct tw_word {
     /* the shell would expand something in it: $, ` or a pattern outside of quotes */
     bool expands;
 };
+/* The list of a command; owned, with all texts. */
 struct tw_words {
     struct tw_word *word;
     size_t count, room;

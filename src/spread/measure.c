@@ -65,6 +65,7 @@ static int connect_pair(int fd[2], struct twin_error *err)
     int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fd[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fd[1] = -1;
+    /* All steps in order; the first that fails ends it, and errno says why. */
     bool ok = door >= 0 && fd[0] >= 0 && bind(door, (struct sockaddr *)&to, sizeof to) == 0 &&
               listen(door, 1) == 0 && getsockname(door, (struct sockaddr *)&to, &size) == 0 &&
               connect(fd[0], (struct sockaddr *)&to, sizeof to) == 0 &&

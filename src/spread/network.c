@@ -239,6 +239,7 @@ static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t,
     return 0;
 }
 
+/* A message on its way to rank 0: from whom, and when its first byte comes. */
 struct arriving {
     double at;
     uint32_t rank;
@@ -277,6 +278,8 @@ static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order
     return 0;
 }
 
+/* Checks the arguments, makes the trial's draws, and plays the algorithm. The rank order is played
+ * as one rank after the other. */
 int twin_network_time(const struct twin_network *net, enum twin_algorithm a, uint32_t ranks,
                       double bytes, uint64_t seed, uint64_t trial, uint32_t *arrival,
                       uint32_t *simulated, double *seconds, struct twin_error *err)

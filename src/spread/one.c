@@ -284,6 +284,7 @@ int twin_sum_spread(const double *x, uint64_t n, const struct twin_sum_options *
             err, TWIN_EINVAL,
             "expected additions in f64, f32, f16 or bf16, 2 orders or more, and at most %d workers",
             TWIN_MAX_RANKS);
+    /* The exact value comes first, since everything else is measured from it. */
     int rc = allocate(&t, x, threads, err);
     if (rc == 0)
         rc = exact_of(&t, out, &exact, err);

@@ -61,6 +61,7 @@ static void binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t 
 static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32_t extra)
 {
     if (size == 1) {
+        /* New rank `first` stands for a pair of old ranks, or for the old rank behind all pairs. */
         emit(p, TW_PUSH | (first < extra ? 2 * first : first + extra));
         if (first < extra)
             emit(p, TW_ADD | (2 * first + 1));

@@ -101,6 +101,7 @@ static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned 
     for (unsigned lane = 0; lane < TW_LANES; lane++) {
         const uint64_t at = element_at(j, first + (lane < lanes ? lane : lanes - 1));
         start[lane] = tw_chunk_of(at, j->all, j->ranks);
+        /* Elements ascend, so the lanes of the first half come before those of the second. */
         second += lane < lanes && at < (j->all + 1) / 2;
     }
     for (size_t i = 0; i < j->orders; i++) {
@@ -165,6 +166,7 @@ static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at
     }
     for (size_t i = 0; i < n; i++) {
         struct twin_vector_result *r = &p->result[i];
+        /* Sums over elements; hashes make whole vectors comparable without keeping them. */
         const double off = b->value[i] - exact;
         uint64_t bits;
         memcpy(&bits, &b->value[i], 8);
@@ -175,6 +177,7 @@ static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at
         r->hash[0] += tw_mix64(bits ^ tw_mix64(at)); /* a sum: blocks go together in any order */
         r->hash[1] += tw_mix64(tw_mix64(bits) + at);
     }
+    /* How far the orders of this one element lie apart. */
     const double range = high - low;
     const uint64_t distinct = count_distinct(b->value, n);
     s->vary += distinct > 1;
@@ -361,6 +364,7 @@ int twin_vector_spread(const struct twin_vector_job *job, struct twin_vector_res
             err, TWIN_EINVAL,
             "expected a type of f64, f32, f16 and bf16, 1 to %d ranks, and elements and orders",
             TWIN_MAX_RANKS);
+    /* Each thread needs room of its own, so their number is fixed here. */
     const unsigned threads = tw_threads(job->threads, blocks);
     memset(result, 0, job->orders * sizeof *result);
     int rc = prepare(&e, blocks, threads, err);

@@ -35,6 +35,7 @@ static double symmetric_quantile(double p, tw_stats_curve *upper, const double *
         return p == 0 ? -INFINITY : INFINITY;
     if (p == 0.5)
         return 0;
+    /* The tail is at most one half, so its digits are kept. */
     double tail = p < 0.5 ? p : 1 - p, x = tw_stats_invert(upper, parameters, tail, false, DBL_MAX);
     return p < 0.5 ? -x : x;
 }

@@ -119,6 +119,8 @@ int twin_stats_bca(twin_statistic *statistic, const void *data, size_t n, size_t
             index[i] = i;
         out->value = statistic(data, index, n);
         out->acceleration = acceleration(statistic, data, n, index, values);
+        /* The bootstrap values; resamples on which the statistic is undefined are counted and left
+         * out. */
         size_t defined = 0;
         for (size_t b = 0; b < resamples; b++) {
             for (size_t i = 0; i < n; i++)

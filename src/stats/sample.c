@@ -18,6 +18,7 @@
 /* the answer where an argument is out of range */
 static const struct twin_estimate nothing = {NAN, {NAN, NAN}, NAN};
 
+/* For qsort. Values are not NaN, which has no place in an order. */
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -129,6 +130,7 @@ int twin_stats_modified_z(const double *x, size_t n, double *z, struct twin_mad 
             z[i] = NAN;
         return TWIN_EINVAL;
     }
+    /* First the median of the values, then the median of the distances from it. */
     memcpy(z, x, n * sizeof *z);
     tw_stats_sort(z, n);
     out->median = tw_stats_median_sorted(z, n);

@@ -270,11 +270,13 @@ int twin_significance(const double *a, size_t na, const double *b, size_t nb,
         rc = twin_stats_brown_forsythe(groups, sizes, 2, &out->spread);
     if (rc != 0)
         return rc;
+    /* The sets are described; now the question decides. */
     switch (asked->question) {
     case TWIN_ASK_METRIC:
     case TWIN_ASK_SPEED: return location(a, na, b, nb, asked, out);
     case TWIN_ASK_VARIANCE: variance(asked, out); return 0;
     case TWIN_ASK_WITHIN: within(a, na, b, nb, asked, out); return 0;
+    /* One value, bit for bit? Two values alone are too few to say so. */
     case TWIN_ASK_BITWISE:
         out->effect.value = b[0] - a[0];
         out->answer = TWIN_REAL;

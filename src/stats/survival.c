@@ -106,6 +106,7 @@ static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct
     while (i < rows_a && j < rows_b) {
         double time = a[i].time < b[j].time ? a[i].time : b[j].time;
         bool in_a = a[i].time == time, in_b = b[j].time == time;
+        /* Who diverged at this time, and who was at risk until then. */
         double events_a = in_a ? (double)a[i].events : 0;
         double events = events_a + (in_b ? (double)b[j].events : 0);
         double risk_a = (double)a[i].at_risk;

@@ -102,6 +102,7 @@ double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum tw
         return NAN;
     struct hypergeometric h = {
         .row = (double)(a + b), .other_row = (double)(c + d), .column = (double)(a + c)};
+    /* The margins bound the first cell from both sides. */
     h.low = h.column > h.other_row ? h.column - h.other_row : 0;
     h.high = h.column < h.row ? h.column : h.row;
     if (h.low == h.high) /* the margins leave one table only */

@@ -103,12 +103,10 @@ struct tw_scale {
 };
 
 /* ---- scale_file.c */
-/* A run as the study's file and the journal have it. A new reference; NULL when there is no
- * memory. */
+/* As the study's file and the journal have it. A new reference; NULL: no memory. */
 json_t *tw_scale_run_json(const struct tw_scale_run *r);
 int tw_scale_run_read(const json_t *j, struct tw_scale_run *out); /* TWIN_EFORMAT, TWIN_ENOMEM */
 int tw_scale_add(struct tw_scale *s, struct tw_scale_run *r);     /* takes what r holds */
-/* The study with all its figures, after tw_scale_compute. A new reference. */
 json_t *tw_scale_json(const struct tw_scale *s);
 /* Reads a study from text into s, which is zeros. name: of the file, for messages. TWIN_EFORMAT
  * names the first key that is not as it should be. */

@@ -28,7 +28,6 @@ enum {
     OUTLIERS_FROM = 5
 };
 
-/* In the person's unit: of a step, or of a run where work is given per run. */
 double tw_scale_work_of(const struct tw_scale *s, uint64_t workers)
 {
     return s->work.each * pow((double)workers, s->work.power);
@@ -228,7 +227,6 @@ static void note_all(struct tw_scale *s)
         note(s, "interrupted; the same command with --resume goes on");
 }
 
-/* False: no memory. What is there is freed by `release` in either case. */
 static bool have_room(struct gathered *g, size_t n)
 {
     *g = (struct gathered){

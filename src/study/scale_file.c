@@ -89,7 +89,6 @@ static json_t *estimate_json(const struct twin_estimate *e)
                      "confidence", tw_json_number(e->confidence));
 }
 
-/* A point as the file has it. Price: the cost in worker-seconds by the price of a worker-hour. */
 static json_t *point_json(const struct tw_scale *s, size_t i)
 {
     const struct twin_scaling_point *p = &s->point[i];
@@ -161,7 +160,7 @@ json_t *tw_scale_json(const struct tw_scale *s)
 
 /* ---- reading */
 
-/* An integer of this range; TWIN_EFORMAT when it is missing, out of range or of another type. */
+/* An integer of this range; else TWIN_EFORMAT. */
 static int whole(const json_t *j, const char *key, json_int_t low, json_int_t high, uint64_t *out)
 {
     const json_t *v = json_object_get(j, key);
@@ -179,7 +178,6 @@ static int number(const json_t *j, const char *key, double *out)
     return json_is_null(v) || (json_is_number(v) && *out >= 0 && isfinite(*out)) ? 0 : TWIN_EFORMAT;
 }
 
-/* A text; null is "". *out is owned by the caller. */
 static int text(const json_t *j, const char *key, char **out)
 {
     const json_t *v = json_object_get(j, key);
@@ -226,7 +224,6 @@ int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
     rc = rc ? rc : text(j, "weights", &out->weights);
     rc = rc ? rc : text(j, "loss", &out->loss);
     rc = rc ? rc : steps_read(json_object_get(j, "step_s"), out);
-    /* What the rates are computed from has to be there. */
     if (rc == 0 && (isnan(out->wall_s) || isnan(out->timed_s) ||
                     (out->timed > 0 && !(out->timed_s > 0)) || (out->good && !(out->wall_s > 0))))
         rc = TWIN_EFORMAT;
@@ -235,7 +232,6 @@ int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
     return rc;
 }
 
-/* One result for each number of workers, in their order. */
 static int results_read(const json_t *list, struct tw_scale *s)
 {
     if (json_array_size(list) != s->counts)

@@ -74,6 +74,8 @@ struct tw_shrink_args {
     bool fresh_dir, no_zoom, json, quiet;
 };
 
+/* One call of twinrun shrink: the job, its knobs, the setting that is the smallest so far (`now`),
+ * and the evidence for the first and the last of them. */
 struct tw_shrink {
     struct tw_shrink_args args;
     char *const *argv;

@@ -38,6 +38,7 @@ struct tw_set {
     size_t left_out_count;
 };
 
+/* One call of twinrun significant: the values of A and B, the question, and the answer. */
 struct tw_significant {
     struct tw_set set[2];
     struct tw_measure measure;

@@ -65,8 +65,7 @@ static void fill(const void *user, uint64_t element, double *x)
             x[r] = to_type(n->s->dtype, x[r]);
 }
 
-/* Reads --data. Numbers that are not finite in the type are refused, with a complaint that counts
- * them. */
+/* Reads --data. Numbers that are not finite in the type are refused with a complaint. */
 static int load(struct tw_simulation *s, const struct tw_front *front)
 {
     const struct tw_simulate_args *a = s->args;

@@ -28,6 +28,7 @@ struct tw_simulated {
     uint32_t ring_ranks; /* ranks of the ring whose messages were drawn one by one */
 };
 
+/* One call of twinrun simulate; `count` of the answers in `of` are asked for. */
 struct tw_simulation {
     const struct tw_simulate_args *args;
     struct twin_network net;

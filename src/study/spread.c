@@ -134,6 +134,7 @@ static int one_sum(struct tw_spread_found *f, const struct tw_values *v,
 
 /* ---- several files: element by element */
 
+/* The numbers of all files: x[r] are those of rank r. */
 struct stack {
     double **x;
     uint32_t ranks;

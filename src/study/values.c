@@ -54,7 +54,6 @@ static void convert(const void *from, enum twin_dtype dtype, size_t n, double *t
     }
 }
 
-/* A pattern is a name or a glob. Without patterns all tensors are wanted. */
 static bool is_wanted(const struct twin_tensors_entry *e, const struct tw_strings *patterns)
 {
     for (size_t i = 0; i < patterns->count; i++)

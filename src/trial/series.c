@@ -11,7 +11,6 @@
 #define LARGE_BYTES ((uint64_t)1 << 30) /* Nobody wants to hear of less disk space than this. */
 enum { LONG_S = 1800 };                 /* Nor does anybody want to hear of less time than this. */
 
-/* The first run tells how long the others may take. */
 int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, const char *title,
                   const struct twin_compare_options *how, struct twin_run **out,
                   struct twin_error *err)

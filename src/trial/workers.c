@@ -196,8 +196,7 @@ static void bury(struct tw_workers *w, struct tw_worker *one, const struct said 
     }
 }
 
-/* One packet. An end of the connection, or a packet of another size, means that the worker is
- * gone. */
+/* Takes one packet. Anything but a whole one means that the worker is gone. */
 static void listen_to(struct tw_workers *w, struct tw_worker *one)
 {
     struct said s;

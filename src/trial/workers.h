@@ -19,6 +19,7 @@
 #include <sys/types.h>
 #include <twin/run.h>
 
+/* One process that makes one run, and what came of it. */
 struct tw_worker {
     pid_t pid;             /* 0: none, or it has ended */
     int fd;                /* what it says; -1 once it has said all */
@@ -28,6 +29,7 @@ struct tw_worker {
     struct twin_error err;
 };
 
+/* A batch of workers, at most `room` of them. */
 struct tw_workers {
     struct tw_worker *worker;
     size_t count, room;
