@@ -233,7 +233,7 @@ static int reference_for(struct tw_search *s, const struct twin_search_set *free
     return 0;
 }
 
-/* Rows that are known already are used first, so the runs made here are only what is missing. */
+/* What the table says already counts, so only the runs that are missing are made. */
 int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64_t wanted,
                 bool *parted, struct twin_error *err)
 {
@@ -373,9 +373,6 @@ static size_t learn(const struct tw_search *s, size_t *list, double *weight, siz
     return n;
 }
 
-/* One factor alone, by noisy bisection (a Z-channel: a divergence proves that the cause is among
- * those freed, a clean comparison makes it less likely by 1 - rate). Gives up, *found empty, once
- * it is likelier that no factor alone is the cause. */
 /* Share of all weight at which one factor is taken to fresh runs although no contrast with it alone
  * has diverged yet. */
 #define LIKELY .85
@@ -523,8 +520,6 @@ int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_se
     int alone = single(s, &seen, found, err);
     if (alone || tw_set_count(found) > 0)
         return alone;
-    /* No factor alone brings it back: before sets are searched, which takes many runs, is it there
-     * at all? */
     /* No factor alone brings it back. Before sets are searched, which takes many runs: is it there
      * at all? Two natural runs, since the first run of a new usual class agrees with nothing. */
     for (int i = 0; i < 2 && !alone && !s->plan->arms; i++)

@@ -81,11 +81,11 @@ struct tw_search {
     /* log is the caller's, or own_log */
     struct twin_search_log *log, own_log;
     struct twin_search_report *report;
-    struct tw_arm *arm;
-    size_t arm_count; /* arm[0] is the baseline */
+    struct tw_arm *arm; /* arm[0] is the baseline; a new arm may move them all */
+    size_t arm_count;
     /* of pinned worlds; [0] is W0's, or the first run of A */
     struct tw_reference *reference;
-    size_t reference_count; /* how many there are */
+    size_t reference_count;
     /* Rows of the batch that is asked for: `parallel` rows with a setting for each candidate. */
     struct twin_search_setting *setting;
     struct twin_search_request *request;
@@ -107,7 +107,9 @@ struct tw_search {
     bool by_core;
 };
 
-/* Codes of the search's own, beside TWIN_E*: positive, and never seen by callers of twin_search. */
+/* Codes of the search's own, beside TWIN_E*: positive, and never seen by callers of twin_search.
+ * The budget of runs or time is used up; the job does not end well in this world; natural runs
+ * differ only in what cannot be judged; natural runs diverge no longer. */
 enum { TW_BUDGET = 1, TW_WORLD_FAILS = 2, TW_UNSEEN = 3, TW_GONE = 4 };
 
 /* ---- sets */
@@ -118,8 +120,8 @@ bool tw_set_equal(const struct twin_search_set *a, const struct twin_search_set 
 size_t tw_set_count(const struct twin_search_set *set);
 
 /* ---- runs.c */
-/* Fills a row: the natural world with some pins; the pinned world with some factors freed (each row
- * gets fresh values). */
+/* Both fill a row of settings, one for each candidate: the natural world with some pins, or the
+ * pinned world with some factors freed, for which each row gets fresh values. */
 void tw_world_natural(struct tw_search *s, const struct twin_search_set *pinned,
                       struct twin_search_setting *row);
 void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed,

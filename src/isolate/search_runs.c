@@ -447,8 +447,8 @@ static enum twin_search_status status_of(const struct tw_trial *t)
     return tw_run_failed(t->run) ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
 }
 
-/* Makes a run, or starts it with workers. A level that the reference was recorded at is used for
- * this run as well, since runs of different levels cannot be compared record by record. */
+/* Makes a run, or starts it with workers. The run is made at the level at which its reference was
+ * recorded, since runs of different levels have different records. */
 static int make(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once,
                 struct making *m, struct tw_workers *workers, struct twin_error *err)
 {
@@ -546,7 +546,7 @@ static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search
     return rc;
 }
 
-/* A vote is no run: it replays an operation of two runs that are there. */
+/* A vote zooms into two runs that are there already, in the world of the request. */
 static int vote(struct tw_isolate *c, const struct twin_search_request *q,
                 struct twin_search_result *out, struct twin_error *err)
 {

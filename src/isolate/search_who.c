@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Lines that are shown of one cause, and sentences behind them (say_left_out), which have room
- * beside. */
+/* Lines that are shown of one cause; behind them there is always room for SENTENCES sentences
+ * (say_left_out). */
 enum { SHOWN = 6, SENTENCES = 2 };
 
 /* The path of a program of the run by its file name: as its processes were called. */

@@ -53,8 +53,8 @@ struct tw_scale_run {
     double timed_s;          /* they took so long, on the slowest rank */
     /* seconds of each timed step, on that rank; TW_SCALE_STEPS at most */
     double *step;
-    size_t step_count; /* seconds of each, on that rank */
-    uint64_t ranks;    /* of the world that the job said it is; 0: unknown */
+    size_t step_count;
+    uint64_t ranks; /* of the world that the job said it is; 0: unknown */
     /* digest of the last weights of rank 0; the last loss: "" when none was seen */
     char *weights, *loss;
 };
@@ -96,8 +96,8 @@ struct tw_scale {
     size_t measured; /* numbers of workers with runs in the curve */
     /* of each run of the curve, in the order of the runs; NaN elsewhere */
     double *z;
-    char **note;
-    size_t notes;               /* what qualifies the figures */
+    char **note; /* what qualifies the figures, as sentences; owned */
+    size_t notes;
     struct tw_journal *journal; /* in which runs are written down; NULL: none are made */
     bool interrupted, out_of_time;
 };
