@@ -179,8 +179,8 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
     return rc;
 }
 
-/* So many comparisons, and no other, that show a difference which cannot be judged (text, files)
- * end the search: more of them would say no more. */
+/* The search ends when this many comparisons were made, and all of them show a difference that
+ * cannot be judged (text, files): more of them would say no more. */
 enum { BLIND = 3 };
 
 /* Looks at natural runs until one of four things is clear: they differ only in what cannot be

@@ -78,7 +78,8 @@ bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *p
 }
 
 /* Adds the pin to the set and takes it to fresh natural runs. *over: the search has ended.
- * Otherwise the set has what the next round has to build on. */
+ * Otherwise the next round goes on with the set as it is left: with the pin, or without it where it
+ * was put aside, or where the job fails under it. */
 static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
                struct twin_error *err)
 {
@@ -407,8 +408,9 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
     const enum twin_search_outcome how = rc ? TWIN_SEARCH_INTERRUPTED : s.report->outcome;
     bool stands = how != TWIN_SEARCH_INTERRUPTED && how != TWIN_SEARCH_GONE &&
                   how != TWIN_SEARCH_ISOLATED && how != TWIN_SEARCH_UNSTEADY;
-    /* Causes that were shown earlier stand, unless the divergence went away, A was seen not to
-     * repeat itself (which was a part of the claim), or better ones were found. */
+    /* Causes that were shown earlier stand, unless the search was interrupted or has named others,
+     * the divergence went away, or A does not repeat itself (that it does was a part of the claim).
+     */
     if (stands)
         tw_main_cause_restore(&s);
     if (!rc) {

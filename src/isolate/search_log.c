@@ -96,7 +96,7 @@ static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_e
                      c->unseen ? tw_json_text(c->unseen) : json_null(), "clock", clock_json(c));
 }
 
-/* 0 with an integer that lies in the range; TWIN_EFORMAT. */
+/* Sets *out to an integer that lies in the range. 0; TWIN_EFORMAT: there is none. */
 static int integer(const json_t *j, const char *key, json_int_t low, json_int_t high,
                    json_int_t *out)
 {

@@ -51,7 +51,7 @@ const char *twin_search_outcome_name(enum twin_search_outcome o)
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
-/* TWIN_EINVAL with the candidate that cannot be searched; 0. */
+/* 0, or TWIN_EINVAL: the message names the candidate that cannot be searched. */
 static int check_candidates(const struct twin_candidate *candidate, size_t count,
                             struct twin_error *err)
 {

@@ -210,7 +210,7 @@ int tw_words_split(const char *command, struct tw_words *out, struct twin_error 
         }
         p += bytes;
     }
-    /* What ends the command means nothing. */
+    /* Semicolons and newlines at the end of the command mean nothing. */
     while (rc == 0 && out->count &&
            (strcmp(out->word[out->count - 1].raw, ";") == 0 ||
             out->word[out->count - 1].raw[0] == '\n'))

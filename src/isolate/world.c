@@ -99,7 +99,7 @@ static int set_mode(const struct parse *p, struct twin_setting *s, const char *v
     return value ? pin_value(p, f, value, &s->seed) : 0;
 }
 
-/* One item of the list; changes its text. */
+/* One item of the list: a factor, a factor that is left out, or "all". Cuts its text in place. */
 static int take_item(struct parse *p, char *item)
 {
     bool without = *item == '-';
