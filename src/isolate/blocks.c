@@ -4,13 +4,13 @@
  *
  * It is drawn beforehand, uniformly, in blocks. The only thing that is random in the test is this
  * draw, so what the test says holds whatever the machine does meanwhile: divergences that stop,
- * come in bursts, or hang on the time of day. When nothing parts under the pins and d of the free
- * runs of a block do, the share of arrangements that look at least as convincing is that of those
- * in which all d fell to free runs. The product over the blocks is the p value. One divergence
- * under the pins ends the confirmation, so 1 / product is what a player has who stakes everything
- * at fair odds each time. Such a player gets from 1 to 1 / level with probability at most the
- * level, however long the game and whoever decides when it ends (Ville 1939): looking after each
- * block, and choosing the size of the next one by what was seen, costs nothing.
+ * come in bursts, or depend on the time of day. When nothing diverges under the pins and d of the
+ * free runs of a block do, the share of arrangements that look at least as convincing is that of
+ * those in which all d fell to free runs. The product over the blocks is the p value. One
+ * divergence under the pins ends the confirmation, so 1 / product is what a player has who stakes
+ * everything at fair odds each time. Such a player gets from 1 to 1 / level with probability at
+ * most the level, however long the game and whoever decides when it ends (Ville 1939): looking
+ * after each block, and choosing the size of the next one by what was seen, costs nothing.
  */
 #include "search.h"
 

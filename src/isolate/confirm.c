@@ -178,7 +178,7 @@ static int open_confirmation(struct tw_search *s, const struct twin_search_set *
 
 /* Is there a member without which nothing diverges either, as far as runs can tell? Then the others
  * are enough, and the runs without this one are those that show it. From then on the members share
- * the level, since which of them is named hangs on what was seen. Returns false when there is a
+ * the level, since which of them is named depends on what was seen. Returns false when there is a
  * second such member: no arm has had exactly the rest pinned, so the rest needs a confirmation of
  * its own. */
 static bool look_for_unnecessary(const struct tw_search *s, struct confirmation *c)

@@ -20,7 +20,7 @@
 /* How much a factor is suspected when runs first diverge in this layer. Row: the factor's layer;
  * column: the layer that was seen, by its first letter. 9 stands where the factor acts itself, 0
  * where it would take a miracle (a batch that differs was not made by cuDNN). Only the order in
- * which candidates are tried hangs on these numbers, never a verdict; so they are judgement, not
+ * which candidates are tried depends on these numbers, never a verdict; so they are judgement, not
  * measurement. A candidate that says in `shows` where it shows is suspected at least by 5 there,
  * and hardly elsewhere. No suspicion is 0, since a factor of weight 0 would never be tried. */
 double tw_suspicion(const struct twin_candidate *c, int seen_layer)
@@ -510,8 +510,8 @@ static int without_bystanders(struct tw_search *s, struct twin_search_set *set, 
 int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found,
             struct twin_error *err)
 {
-    /* Chance of taking a contrast that parts for clean: cheap at first, since a wrong turn ends in
-     * a set that does not part. */
+    /* Chance of taking a contrast for clean although it diverges: the cheap one first, since a
+     * wrong turn ends in a set that does not diverge. */
     static const double miss[] = {.02, .003};
     size_t list[TWIN_SEARCH_FACTORS];
     double weight[TWIN_SEARCH_FACTORS];

@@ -11,7 +11,7 @@
 #include "search.h"
 #include <math.h>
 
-/* With every pin on, do runs part? Stops at the first that does. */
+/* With every pin on, do runs diverge? Stops at the first that does. */
 static int screen(struct tw_search *s, uint64_t clean, bool *parted, struct twin_error *err)
 {
     const struct twin_search_set none = {{0}};
@@ -96,8 +96,8 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
     *over = ends(s, answer);
     if (*over)
         return 0;
-    /* Where runs part seldom, one cause is likelier than two of which the first was found: the pin
-     * is put aside, once. */
+    /* Where runs diverge seldom, one cause is likelier than two of which the first was found: the
+     * pin is put aside, once. */
     if (answer == TW_NOT_SUFFICIENT && tw_set_count(&c->pins) == 1 && !s->main_cause &&
         tw_rate(&s->arm[0]) < TW_OFTEN && !twin_search_has(&c->refuted, pin)) {
         tw_set_add(&c->refuted, pin);
@@ -310,7 +310,7 @@ static void rate_interval(struct twin_search_report *r)
     r->rate_high = rate.high;
 }
 
-/* How often runs part with all causes pinned, and whether that is seldom enough to call them
+/* How often runs diverge with all causes pinned, and whether that is seldom enough to call them
  * sufficient. */
 static void what_is_left(struct tw_search *s)
 {

@@ -35,10 +35,10 @@ struct tw_arm {
     size_t classes;
     /* only runs made since count, and the reference is none of them */
     bool fresh;
-    /* of those parted: replays showed the operation disagreeing with itself */
+    /* of those that diverged: replays showed the operation disagreeing with itself */
     uint64_t disagreeing;
-    uint64_t blind;  /* of those that did not part: they differ in what cannot be judged */
-    uint64_t failed; /* of those parted: ended badly, or stood still */
+    uint64_t blind;  /* of those that did not diverge: they differ in what cannot be judged */
+    uint64_t failed; /* of those that diverged: ended badly, or stood still */
     bool fails;      /* the job never ends well in this world */
 };
 /* A natural comparison: the class of its run in the baseline's arm (-1: none was left; of two arms
@@ -92,13 +92,13 @@ struct tw_search {
     struct twin_search_result *result;
     /* last value given to a settable factor or a seed */
     uint64_t value;
-    /* a pair of runs that parted, for the vote */
+    /* a pair of runs that diverged, for the vote */
     uint64_t parted_a, parted_b;
     uint32_t sets_tested; /* sets taken to fresh natural runs, that is confirmations */
     /* natural comparisons, in the order of the runs */
     struct tw_trace *trace;
     size_t trace_length;
-    /* shown to matter before something else parted as well; NULL */
+    /* shown to matter before something else was seen to diverge as well; NULL */
     struct tw_main_cause *main_cause;
     /* During the baseline natural runs say what they had in common. */
     bool natural_runs_tell;
@@ -158,13 +158,13 @@ void tw_arm_mark(struct tw_arm *arm);
 
 /* ---- persist.c */
 int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_error *err);
-/* Number of the last natural run that parted; 0: none did. */
+/* Number of the last natural run that diverged; 0: none did. */
 uint32_t tw_last_parted(const struct tw_search *s);
-/* Clean natural comparisons since the last that parted. */
+/* Clean natural comparisons since the last that diverged. */
 uint64_t tw_clean_tail(const struct tw_search *s);
-/* Natural runs parted, and there were so many clean ones since that this is no chance. */
+/* Did natural runs diverge, and were so many clean since that this is no chance? */
 bool tw_gone(const struct tw_search *s);
-/* Makes natural runs until one parts. TW_GONE: none does any more. */
+/* Makes natural runs until one diverges. TW_GONE: none does any more. */
 int tw_still_parts(struct tw_search *s, struct twin_error *err);
 struct twin_search_correlation tw_correlation(const struct tw_search *s);
 /* 95% upper bound of a rate, of the effective numbers. */
@@ -174,13 +174,13 @@ double tw_rate_bound(const struct tw_search *s, uint64_t parted, uint64_t compar
 struct tw_block {
     uint32_t free, pinned;
 };
-/* Share of the arrangements of such a block in which all that parted are free. */
+/* Share of the arrangements of such a block in which all that diverged are free. */
 double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted);
 /* The block after which the fewest runs are to be expected until p is smaller by this factor (above
- * 1), when free runs part at this rate and pinned ones never; *expected (or NULL) is that number,
- * with the block's own runs. */
+ * 1), when free runs diverge at this rate and pinned ones never; *expected (or NULL) is that
+ * number, with the block's own runs. */
 struct tw_block tw_block_choose(double rate, double missing, double *expected);
-/* The rate at which an arm is taken to part: Jeffreys, so neither 0 nor 1. */
+/* The rate at which an arm is taken to diverge: Jeffreys, so neither 0 nor 1. */
 double tw_rate(const struct tw_arm *arm);
 /* A cautious one, where few comparisons would rule candidates out: a little below what was seen. */
 double tw_least_rate(const struct tw_arm *arm);
@@ -191,8 +191,8 @@ void tw_block_draw(uint64_t seed, uint32_t confirmation, uint32_t block, uint32_
 /* rate below which a clean comparison says little, so that the pinned world tells more for as many
  * runs */
 #define TW_OFTEN .6
-/* The pin that stops what parts under `base` when it is added; SIZE_MAX: none does alone, as far as
- * can be seen. */
+/* The pin that stops what diverges under `base` when it is added; SIZE_MAX: none does alone, as far
+ * as can be seen. */
 int tw_alone(struct tw_search *s, const struct twin_search_set *base, size_t *pin,
              struct twin_error *err);
 
@@ -203,13 +203,13 @@ int tw_pinned_world(struct tw_search *s, struct twin_error *err);
  * stops to, by bisection, and drops it. */
 int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *failing,
                         struct twin_error *err);
-/* Candidates that may be to blame for what parts although these are pinned, and how much they are
- * suspected; returns their number. */
+/* Candidates that may be to blame for what diverges although these are pinned, and how much they
+ * are suspected; returns their number. */
 size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinned, size_t *list,
                    double *weight);
 void tw_most_suspected_first(const struct tw_search *s, size_t *list, double *weight, size_t n);
-/* Do runs part when these are freed and the rest is pinned? Stops at the first that does, or after
- * `clean` that do not, what is known from other contrasts counted. */
+/* Do runs diverge when these are freed and the rest is pinned? Stops at the first that does, or
+ * after `clean` that do not, what is known from other contrasts counted. */
 int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64_t clean,
                 bool *parted, struct twin_error *err);
 /* A minimal set whose freeing brings the divergence of `arm` back; the arm's pins stay. Empty: none
@@ -223,7 +223,7 @@ uint64_t tw_clean_needed(const struct tw_arm *arm, double miss);
 double tw_suspicion(const struct twin_candidate *c, int seen_layer);
 
 /* ---- search.c */
-/* Runs with these pins were seen to part: what parts with more pinned parts with these. */
+/* Runs with these pins were seen to diverge: what diverges with more pinned diverges with these. */
 bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins);
 
 /* ---- confirm.c */
@@ -241,7 +241,7 @@ int tw_confirm(struct tw_search *s, struct twin_search_set *set,
 /* Puts the main cause that is kept, if any, back into the report; drops it. */
 void tw_main_cause_restore(struct tw_search *s);
 void tw_main_cause_close(struct tw_search *s);
-/* Two arms: does A part when the set is as in B? TW_SUFFICIENT, TW_NOT_APPLIED or TW_A_PARTS. */
+/* Two arms: does A diverge when the set is as in B? TW_SUFFICIENT, TW_NOT_APPLIED or TW_A_PARTS. */
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
                        enum tw_confirmed *answer, struct twin_error *err);
 /* The share of alpha for the n-th set that is taken to fresh runs, from 1; and that of the set

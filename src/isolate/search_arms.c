@@ -36,7 +36,7 @@ struct tw_isolate_arms {
     /* sentences about libraries whose versions differ between A and B as they ran; owned */
     char **versions;
     size_t version_count;
-    /* B was seen to begin where A does: a run may be ended when it has parted */
+    /* B was seen to begin where A does: a run may be ended when it has diverged */
     bool aligned;
     bool pins_resume; /* a run of B with the causes as in A is still a resumed one */
 };

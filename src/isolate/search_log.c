@@ -184,7 +184,7 @@ static json_t *describe(const struct tw_isolate *c)
     json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:b, s:I}", "schema", "twinrun.search/1",
                           "argv", argv, "cwd", tw_json_text(cwd), "factors", factors, "steps",
                           (json_int_t)c->args.steps, "ignore", ignored, "text", (int)c->args.text,
-                          "jobs", (json_int_t)c->args.jobs); /* the order of the runs hangs on it */
+                          "jobs", (json_int_t)c->args.jobs); /* the runs' order depends on it */
     tw_free(cwd);
     if (c->args.no_clock)
         json_object_set_new(j, "no_clock", json_true());

@@ -101,7 +101,7 @@ static int draw_seed(uint64_t given, uint64_t *seed, struct twin_error *err)
  * A, the set as in B (for a single difference that is B, and made already). */
 static void plan_arms(struct twin_search_plan *p, uint32_t levels)
 {
-    p->baseline_parts = 3; /* they also say whether A parts with the set as in B */
+    p->baseline_parts = 3; /* they also say whether A diverges with the set as in B */
     while (tw_all_against_none(p->baseline_parts, p->repeats) > p->alpha * tw_share_of_set(1))
         p->repeats++;
     uint32_t confirm = confirm_runs(p->alpha) + (p->candidates > 1 ? p->baseline_parts : 0);

@@ -558,7 +558,7 @@ static int vote(struct tw_isolate *c, const struct twin_search_request *q,
     return rc;
 }
 
-/* What is learnt is learnt in the order of the requests, whichever run ends first. */
+/* What is learned is learned in the order of the requests, whichever run ends first. */
 static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
                      struct tw_workers *w, struct twin_search_result *out, struct twin_error *err)
 {

@@ -101,7 +101,7 @@ struct tw_isolate {
         size_t count, left_out;
     } *consumer;
     size_t consumer_count;
-    /* --through: natural runs of A, compared with its first until one parts */
+    /* --through: natural runs of A, compared with its first until one diverges */
     struct tw_isolate_again {
         const struct twin_run *reference, *run[3];
         size_t trials;
@@ -142,7 +142,7 @@ struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *
 int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
                             const struct twin_run *b, struct twin_verdict **v,
                             struct twin_error *err);
-/* Do two runs count as parted? With --text, what differs in text that is no number does, too. */
+/* Do two runs count as diverged? With --text, what differs in text that is no number does, too. */
 bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v);
 
 /* ---- search_vote.c */

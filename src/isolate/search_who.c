@@ -159,8 +159,8 @@ static bool asking_parse(const char *text, struct tw_asking *out)
     return source;
 }
 
-/* What was asked for after the runs had parted did not make them part, however often; so the lines
- * stand in the order in which they first asked. */
+/* What was asked for after the runs had diverged did not make them diverge, however often; so the
+ * lines stand in the order in which they first asked. */
 static int earlier_first(const void *a, const void *b)
 {
     const struct tw_asking *x = a, *y = b;

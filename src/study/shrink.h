@@ -38,12 +38,12 @@ struct tw_shrink_setting {
 /* What the runs of a setting showed. The runs are sorted into classes of runs that agree;
  * comparisons are with the usual class. Verdicts and texts are owned. */
 struct tw_shrink_evidence {
-    /* comparisons; those that parted as the whole job did (of the whole job: all) */
+    /* comparisons; those that diverged as the whole job did (of the whole job: all) */
     uint64_t trials, parted;
-    uint32_t first_step, last_step; /* smallest and largest step at which these parted */
+    uint32_t first_step, last_step; /* smallest and largest step at which these diverged */
     /* verdicts of the first of them; NULL behind the last */
     struct twin_verdict *verdict[TW_WAYS_MAX];
-    /* another way in which a pair parted, or why there was no pair; NULL */
+    /* another way in which a pair diverged, or why there was no pair; NULL */
     char *other;
     char *unseen;   /* why a pair without a difference proves little; NULL */
     bool can_zoom;  /* single operations of this job can be seen */
@@ -51,7 +51,7 @@ struct tw_shrink_evidence {
     double seconds; /* of the first run */
 };
 
-/* The divergence stays when `need` of at most `trials` comparisons part in the same way. */
+/* The divergence stays when `need` of at most `trials` comparisons diverge in the same way. */
 struct tw_shrink_rule {
     uint64_t need, trials;
 };

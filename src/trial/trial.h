@@ -57,7 +57,7 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
 /* Shows how far a run is. expected_s, expected_steps: from the first run, 0 when not known. */
 void tw_trial_show(const struct tw_front *front, const char *title, const struct twin_progress *p,
                    double expected_s, uint64_t expected_steps);
-/* The line that a finished run leaves. state: "ok", "parted", ... */
+/* The line that a finished run leaves. state: "ok", "diverged", ... */
 void tw_trial_line(const struct tw_front *front, const char *title, const struct twin_run *r,
                    const char *state);
 

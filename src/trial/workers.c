@@ -157,7 +157,8 @@ static void on_signals(struct tw_workers *w)
     struct signalfd_siginfo info;
     while (read(w->signal_fd, &info, sizeof info) == sizeof info) {
         w->interrupted = true;
-        /* else the terminal's, which they have got as well: again would be a second Ctrl-C */
+        /* Workers have got a signal of the terminal as well: passed on, it would be a second
+         * Ctrl-C. */
         if (info.ssi_code != SI_KERNEL)
             pass_on(w, (int)info.ssi_signo);
     }

@@ -163,7 +163,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     return remember(z, t.run->dir);
 }
 
-/* Do the two part within the window? An error means no. */
+/* Do the two diverge within the window? An error means no. */
 static bool parted(const struct twin_run *a, const struct twin_run *b, int64_t shift)
 {
     const struct twin_run *pair[2] = {a, b};
@@ -220,7 +220,7 @@ static double bound_of(const struct tw_zoom *z)
     return z->run_s > 0 ? usual : 0;
 }
 
-/* Says what it will take before it begins, and keeps it in bounds. */
+/* Sets the moment at which all reruns end, and tells the person before they begin. */
 static void announce(const struct twin_verdict *v, struct tw_zoom *z)
 {
     char once[24], limit[24];
@@ -251,8 +251,8 @@ static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 /*
  * First every operation of the window is fingerprinted, which names the suspect. Then the pair is
  * run once more with the suspect's values kept and itself replayed on its inputs: counts, ulp, and
- * whether it agrees with itself, here and on another core. When that second pair does not part, the
- * first one's answer stands, but its replays still count.
+ * whether it agrees with itself, here and on another core. When that second pair does not diverge,
+ * the first one's answer stands, but its replays still count.
  */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err)
 {
