@@ -33,7 +33,7 @@ static int by_value(const void *a, const void *b)
 
 /* The permutation distribution of twice the rank sum of a sample of `chosen` out of all, from
  * doubled ranks in ascending order (mid-ranks of ties end in one half, so doubling makes them
- * whole): ways[sum] for sums up to *most. It is the shift algorithm of Streitberg and Röhmel
+ * whole): ways[sum] for sums up to *most. It is the shift algorithm of Streitberg and Roehmel
  * (1986): each value is either not taken, or taken and added to the sum. Counts are exact up to
  * 2^53 and good to 1e-14 beyond. tw_free; NULL = no memory. */
 static double *rank_sum_ways(const uint32_t *doubled, size_t all, size_t chosen, size_t *most)
