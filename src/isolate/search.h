@@ -54,8 +54,8 @@ struct tw_reference {
 };
 
 /* Causes that were shown to matter, kept while the search looks for what else made runs diverge.
- * The fields are those of the report (struct twin_search_report), moved here; what they point to is
- * owned. */
+ * The fields are those of the report (struct twin_search_report), moved here; causes, evidence and
+ * arrangement are owned. */
 struct tw_main_cause {
     struct twin_search_cause *cause;
     size_t count;
