@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a figure was measured with: code, versions, precision, workers and the first batch, as the
- * run recorded them (configuration.h). The commands that print speeds or precision put it beside
- * their figures. What was not recorded is left out, or said not to be known.
+ * run recorded them (configuration.h). What was not recorded is left out, or said not to be known.
  */
 #include "configuration.h"
 

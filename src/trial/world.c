@@ -34,8 +34,7 @@ static int tell(const struct telling *t, const char *name, const json_t *v)
     return t->each(t->user, name, json_is_string(v) ? json_string_value(v) : number, t->err);
 }
 
-/* All values of an object. variables: it holds environment variables, of which those that say where
- * things lie, and those whose value was masked, are passed over. */
+/* All values of an object; of environment variables not those that name places, or were masked. */
 static int tell_all(const struct telling *t, json_t *object, bool variables)
 {
     static const char *const places[] = {
