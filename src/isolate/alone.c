@@ -12,7 +12,7 @@
  * its own. A run under the pins that hold about half of all weight tells most. What is found here
  * is only proposed: fresh runs confirm it (confirm.c).
  */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 
 /* odds for needing more than one pin; docs/internals/measurements.md has others */

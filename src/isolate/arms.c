@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What differs between two commands, and the commands in between (twin/arms.h). `twinrun isolate
+ * What differs between two commands, and the commands in between (src/isolate/arms.h). `twinrun isolate
  * --a CMD --b CMD` makes its candidates of the differences (search_arms.c), and asks for a mixed
  * command for each run.
  *
@@ -13,7 +13,7 @@
  * list keeps the order of either. So a mix is the list without the pieces of the side that was not
  * chosen.
  */
-#include <twin/arms.h>
+#include "src/isolate/arms.h"
 
 #include "arms_match.h"
 

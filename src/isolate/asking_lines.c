@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which of the lines that ask for an isolated cause matter (twin/asking_lines.h)? search_lines.c
+ * Which of the lines that ask for an isolated cause matter (src/isolate/asking_lines.h)? search_lines.c
  * calls this with the lines of the job, and makes the trials.
  *
  * Up to FEW lines are tried one by one. More of them are tried in halves: where a run with other
@@ -8,7 +8,7 @@
  * diverges, each half of it is tried again. The order is depth first, so earlier lines get their
  * answers first when the runs do not suffice for all.
  */
-#include <twin/asking_lines.h>
+#include "src/isolate/asking_lines.h"
 
 #include "base.h"
 

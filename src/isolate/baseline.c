@@ -7,7 +7,7 @@
  * reference does not make every other run look divergent. tw_baseline is the first part of every
  * search: it ends when there is enough to go on with, or to call the job clean.
  */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 
 struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,

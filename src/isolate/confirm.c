@@ -12,7 +12,7 @@
  * The outcome goes into the report (s->report). Runs and comparisons are asked for through runs.c;
  * nothing is started here.
  */
-#include "search.h"
+#include "search_inside.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * They are not interleaved with them in an order that was drawn, so this test guards against naming
  * the wrong difference, and not against chance.
  */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 
 /* The factor 1.1 is on the cautious side of that largest probability. */

@@ -13,7 +13,7 @@
  * cause, a minimal set is looked for, by bisection: see `minimal`. What is found is only proposed;
  * confirm.c takes it to fresh natural runs.
  */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 #include <string.h>
 

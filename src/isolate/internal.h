@@ -15,7 +15,7 @@
  */
 #include "base.h"
 
-#include <twin/isolate.h>
+#include "src/isolate/isolate.h"
 
 /* Who applies a factor. Each channel has its own way into the job (plan.c), and its own way to see
  * whether that worked (effects.c). */

@@ -8,7 +8,7 @@
  * divergences come in clusters. Where they do, each comparison says less, and all rates and bounds
  * are made of fewer effective comparisons.
  */
-#include "search.h"
+#include "search_inside.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a world means for a launch: variables, words for the agents in the job, and what the
- * launcher itself does (twin/isolate.h: struct twin_world_plan). Called for each run of a search
+ * launcher itself does (src/isolate/isolate.h: struct twin_world_plan). Called for each run of a search
  * and for each command that sets factors, before the launch; twin_world_plan_apply then hands the
  * plan to the launcher.
  *

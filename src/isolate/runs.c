@@ -6,7 +6,7 @@
  * is asked of the caller's callback only when the log has not got it. So a search that is started
  * again with the same log takes the same way, and makes no run twice.
  */
-#include "search.h"
+#include "search_inside.h"
 #include <string.h>
 
 bool twin_search_has(const struct twin_search_set *set, size_t i)

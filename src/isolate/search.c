@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drives the search for a cause (twin/search.h): baseline, pinned world, find, confirm, until the
+ * Drives the search for a cause (src/isolate/search.h): baseline, pinned world, find, confirm, until the
  * set of pins is sufficient or an honest end is reached. The way through is written
  * down in docs/internals/isolate.md.
  *
@@ -8,7 +8,7 @@
  * code becomes an outcome of the report. cmd/isolate.c calls twin_search with callbacks that make
  * the runs.
  */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 
 /* With every pin on, do runs diverge? Stops at the first that does. */

@@ -15,10 +15,11 @@
 
 #include "base.h"
 
+#include "src/isolate/arms.h"
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/arms.h>
-#include <twin/trace.h>
 
 /* The two commands of a search, and what its runs have shown of them. */
 struct tw_isolate_arms {

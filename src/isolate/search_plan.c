@@ -4,7 +4,7 @@
  * say in words. The texts go to the terminal, into plan.txt of the search's folder, and into the
  * report; they say "diverge" where names in the code say "part".
  */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

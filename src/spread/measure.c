@@ -6,6 +6,8 @@
  */
 #include "base.h"
 
+#include "src/spread/spread.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -14,7 +16,6 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <twin/spread.h>
 #include <unistd.h>
 
 /* Sizes in bytes, and rounds of each: together about a quarter of a second. */

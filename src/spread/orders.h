@@ -6,7 +6,7 @@
  * only the grouping counts: a program says which sum a contribution is added to, and when two sums
  * become one. orders.c makes the programs, adding.c runs them.
  */
-#include <twin/spread.h>
+#include "src/spread/spread.h"
 
 enum { TW_MAX_STACK = 48 }; /* the deepest, a binary tree of 65,536 ranks, needs 34 */
 #define TW_PUSH 0u          /* | place: a new sum, of this contribution */

@@ -9,8 +9,9 @@
  */
 #include "inside.h"
 
+#include "src/stats/stats.h"
+
 #include <twin/error.h>
-#include <twin/stats.h>
 
 #include <math.h>
 

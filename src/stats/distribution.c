@@ -9,7 +9,7 @@
  */
 #include "inside.h"
 
-#include <twin/stats.h>
+#include "src/stats/stats.h"
 
 #include <float.h>
 #include <math.h>

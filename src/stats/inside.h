@@ -4,7 +4,7 @@
 /*
  * What the files of this room share and nobody outside calls: special functions in a form that
  * keeps digits, sorting, moments, and ranges of arguments. The public functions are in
- * twin/stats.h.
+ * src/stats/stats.h.
  */
 #include <stdbool.h>
 #include <stddef.h>

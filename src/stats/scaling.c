@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From the runs of each number of workers to the curve: rates, latencies, efficiency, cost
- * (twin/scaling.h). `twinrun scale` measures the runs, src/study/scale_compute.c calls this, and
+ * (src/stats/scaling.h). `twinrun scale` measures the runs, src/study/scale_compute.c calls this, and
  * the report draws the points. Only numbers come in and go out.
  */
 #include "inside.h"
 
 #include "base.h"
 
+#include "src/stats/scaling.h"
+
 #include <math.h>
-#include <twin/scaling.h>
 
 /* BCA_FROM: runs from which the bootstrap interval is used; BCa covers only 81% at five values, so
  * below that it is Student's on logarithms. The seed is fixed, so that a report made again says the

@@ -6,11 +6,11 @@
  */
 #include "inside.h"
 
-#include <twin/stats.h>
+#include "src/stats/stats.h"
 
 #include <math.h>
 
-/* Are the rates and errors in the ranges of twin/stats.h? */
+/* Are the rates and errors in the ranges of src/stats/stats.h? */
 static bool is_plan(struct twin_sprt plan)
 {
     return plan.p0 > 0 && plan.p0 < plan.p1 && plan.p1 < 1 && tw_stats_is_probability(plan.alpha) &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is a difference between two sets of runs real (twin/significant.h)? Which method answers which
+ * Is a difference between two sets of runs real (src/stats/significant.h)? Which method answers which
  * question, and what its result means beside the floor. `twinrun significant` asks, and so does the
  * report of a diagnosis; the methods themselves are in arms.c, rank.c and sample.c.
  *
@@ -11,9 +11,10 @@
 
 #include "base.h"
 
+#include "src/stats/significant.h"
+
 #include <math.h>
 #include <string.h>
-#include <twin/significant.h>
 
 /* how often an effect of the size that is looked for shall be found */
 #define POWER .8

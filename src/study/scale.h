@@ -6,15 +6,16 @@
  * scale_file.c has a study as JSON and back, scale_compute.c goes from the runs to the curve;
  * cmd/scale.c makes the runs, and the report draws the points.
  *
- * A study is what was measured, run by run; every figure is computed from that (twin/scaling.h), so
+ * A study is what was measured, run by run; every figure is computed from that (src/stats/scaling.h), so
  * that whoever has the file has the curve.
  */
+#include "src/launch/run.h"
+#include "src/stats/scaling.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/run.h>
-#include <twin/scaling.h>
 
 struct tw_journal;
 

@@ -5,12 +5,13 @@
  * Two sets of values, what is asked of them, and what was found. cmd/significant*.c collects the
  * values, twin_significance (src/stats) answers, the report words it.
  */
+#include "src/launch/run.h"
+#include "src/stats/significant.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/run.h>
-#include <twin/significant.h>
 
 /* What is taken of a run for its value; or values that stand in a file. */
 enum tw_metric {

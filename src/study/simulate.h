@@ -7,7 +7,7 @@
  */
 #include "values.h"
 
-#include <twin/spread.h>
+#include "src/spread/spread.h"
 
 #define TW_SIMULATE_FREE UINT64_MAX /* sample, threads: as many as seem right */
 

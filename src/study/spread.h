@@ -7,7 +7,7 @@
  */
 #include "values.h"
 
-#include <twin/spread.h>
+#include "src/spread/spread.h"
 
 /* The options of twinrun spread; texts are borrowed, NULL when not given. ranks: workers that split
  * one file's numbers, where a collective would add them. */

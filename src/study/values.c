@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The floating-point numbers of a file of tensors, as doubles, for the studies that add them up.
- * Formats are those of src/formats (twin/tensors.h). Two passes: the first chooses tensors and
+ * Formats are those of src/formats (src/formats/tensors.h). Two passes: the first chooses tensors and
  * counts numbers, the second reads.
  */
 #include "values.h"
 
 #include "base.h"
 
+#include "src/formats/tensors.h"
+
 #include <math.h>
 #include <string.h>
-#include <twin/tensors.h>
 
 /* numbers that are read at a time: half a MiB as doubles */
 enum { CHUNK = 1 << 16 };

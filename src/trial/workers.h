@@ -12,12 +12,13 @@
  */
 #include "trial.h"
 
+#include "src/launch/run.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
-#include <twin/run.h>
 
 /* One process that makes one run, and what came of it. */
 struct tw_worker {

@@ -9,10 +9,11 @@
 
 #include "base.h"
 
+#include "src/provenance/provenance.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 
 /* Who is told, and where an error of the caller goes. */
 struct telling {

@@ -13,9 +13,10 @@
 #include "run_state.h"
 #include "trial.h"
 
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/trace.h>
 
 /* ATTEMPTS: runs of B that are tried until one diverges from A's. RERUNS: what a zoom makes at
  * least. */
