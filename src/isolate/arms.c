@@ -1,21 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What differs between two commands, and the commands in between. The commands' simple commands
- * stand side by side; in each pair variables are matched by name, arguments by the longest common
- * subsequence of options (with their values) and positionals. The result is one list of pieces,
- * each of both commands or of one, in an order that keeps the order of either. */
+/*
+ * What differs between two commands, and the commands in between (src/isolate/arms.h). `twinrun isolate
+ * --a CMD --b CMD` makes its candidates of the differences (search_arms.c), and asks for a mixed
+ * command for each run.
+ *
+ * Both texts are split into words (words.c), and cut at their control operators (&&, ;, |) into
+ * simple commands, which have to stand in pairs. In each pair variables are matched by name, and
+ * arguments by the longest common subsequence of options (with their values) and positionals
+ * (arms_match.c).
+ *
+ * The result is one list of pieces. Each piece belongs to both commands or to one of them, and the
+ * list keeps the order of either. So a mix is the list without the pieces of the side that was not
+ * chosen.
+ */
 #include "src/isolate/arms.h"
 
 #include "arms_match.h"
 
 #include <string.h>
 
+/* One word of the result. */
 struct piece {
+    /* as written, with its quotes; owned */
     char *raw;
+    /* TW_COMMON: it stands in every mix; else the place of its difference in the list */
     int difference;
+    /* of a difference: it stands in the mixes that have this difference as in B, else in those as
+     * in A */
     bool in_b;
 };
 
+/* The answer: the differences, and the pieces that mixes are made of. */
 struct twin_arms {
+    /* A and B as they were given, so that mixes of none and of all differences are these to the
+     * byte */
     char *text[2];
     struct twin_difference *difference;
     size_t count;
@@ -23,6 +41,8 @@ struct twin_arms {
     size_t pieces;
 };
 
+/* Two simple commands that stand at the same place of A (side 0) and B (side 1), and the result to
+ * which their pieces are added. */
 struct pair {
     struct twin_arms *arms;
     struct tw_side side[2];
@@ -36,6 +56,7 @@ static int no_memory(struct twin_error *err)
 
 /* ---- the result grows */
 
+/* Adds a copy of `raw` at the end of the list. For a common piece in_b means nothing. */
 static int add_piece(struct twin_arms *arms, const char *raw, int difference, bool in_b,
                      struct twin_error *err)
 {
@@ -58,7 +79,9 @@ static bool taken(const struct twin_arms *arms, const char *id)
     return false;
 }
 
-/* Takes the texts over, also on failure. b NULL: only A has it; a NULL: only B. */
+/* Adds a difference and sets *out to its place. A name that is taken gets #2, #3, ... Takes the
+ * texts a and b over, also on failure. b NULL: only A has it; a NULL: only B. With both NULL the
+ * caller had no memory for them. */
 static int add_difference(struct twin_arms *arms, const char *name, char *a, char *b, int *out,
                           struct twin_error *err)
 {
@@ -89,6 +112,7 @@ static int add_difference(struct twin_arms *arms, const char *name, char *a, cha
 
 /* ---- pieces */
 
+/* The words as written, with blanks between them; malloc'ed, NULL when there is no memory. */
 static char *joined(const struct tw_word *w, size_t count)
 {
     struct tw_buf b = {0};
@@ -99,6 +123,7 @@ static char *joined(const struct tw_word *w, size_t count)
     return tw_buf_steal(&b);
 }
 
+/* Adds words of one side as pieces that all belong to one difference, or to none. */
 static int add_words(struct pair *p, int side, size_t first, size_t count, int difference)
 {
     int rc = 0;
@@ -107,6 +132,8 @@ static int add_words(struct pair *p, int side, size_t first, size_t count, int d
     return rc;
 }
 
+/* The name of a group for the report: "arg:3" for the third argument, "arg:--lr" for an option,
+ * "env:NAME" for an argument of `export`. malloc'ed; NULL when there is no memory. */
 static char *name_of(const struct pair *p, int side, const struct tw_group *g)
 {
     if (!g->name)
@@ -115,9 +142,8 @@ static char *name_of(const struct pair *p, int side, const struct tw_group *g)
     return tw_printf("%s:%.*s", exported ? "env" : "arg", (int)g->name_bytes, g->name);
 }
 
-/*
- * The difference that these words make; either side may be empty. *out is set once for the group.
- */
+/* Adds the difference that these words make, and sets *out to its place. A side with 0 words does
+ * not have it. `name` is borrowed; NULL counts as out of memory. */
 static int difference_of(struct pair *p, const char *name, const struct tw_word *a, size_t a_words,
                          const struct tw_word *b, size_t b_words, int *out)
 {
@@ -130,7 +156,9 @@ static int difference_of(struct pair *p, const char *name, const struct tw_word 
     return add_difference(p->arms, name, in_a, in_b, out, p->err);
 }
 
-/* A whole group of one side at its place; with a mate elsewhere both are one difference. */
+/* Puts a whole group of one side at its place. A mate at another place belongs to the same
+ * difference: whichever of the two comes first makes it, and the other finds it in its own
+ * group. */
 static int put_group(struct pair *p, int side, size_t at)
 {
     const struct tw_side *own = &p->side[side], *other = &p->side[!side];
@@ -140,6 +168,7 @@ static int put_group(struct pair *p, int side, size_t at)
         const struct tw_word *mine = own->word + g->first;
         const struct tw_word *its = mate ? other->word + mate->first : NULL;
         size_t words = mate ? mate->words : 0;
+        /* A difference that both have is named as A has it. */
         char *name = side == 1 && mate ? name_of(p, 0, mate) : name_of(p, side, g);
         int rc = side == 0 ? difference_of(p, name, mine, g->words, its, words, &g->difference)
                            : difference_of(p, name, its, words, mine, g->words, &g->difference);
@@ -152,8 +181,9 @@ static int put_group(struct pair *p, int side, size_t at)
     return add_words(p, side, g->first, g->words, g->difference);
 }
 
-/* Mates at the same place. With as many words each, the words that differ are differences of their
- * own. */
+/* Puts two mates that stand at the same place. Where both have as many words, and more than one,
+ * each word that differs is a difference of its own; an option with one value is shown with its
+ * value. */
 static int put_mates(struct pair *p, size_t i, size_t j)
 {
     struct tw_group *a = &p->side[0].group[i], *b = &p->side[1].group[j];
@@ -178,14 +208,15 @@ static int put_mates(struct pair *p, size_t i, size_t j)
     return rc;
 }
 
-/* Does the group's mate come later in the same block, so that the two can be put together? */
+/* Does the group's mate come at or behind `at` on the other side, with no common group in between?
+ * Then the two can be put together there. */
 static bool ahead(const struct tw_group *g, const struct tw_side *other, size_t at)
 {
     return g->mate != TW_NONE && g->mate >= at && other->group[g->mate].block == g->block;
 }
 
-/* Both lists of groups, merged: what is common or changed in place goes once, the rest where its
- * own command has it. */
+/* Merges both lists of groups. What is common goes once, what was changed in place goes as A's
+ * piece and B's, and the rest goes where its own command has it. */
 static int put_arguments(struct pair *p)
 {
     const struct tw_side *a = &p->side[0], *b = &p->side[1];
@@ -203,13 +234,15 @@ static int put_arguments(struct pair *p)
             rc = put_group(p, 1, j++);
         } else if (x && x->mate == j) {
             rc = put_mates(p, i++, j++);
-        } else { /* the mates of both come later: they cross */
+        } else { /* Both mates come later: the two pairs cross, and A's goes first. */
             rc = put_group(p, 0, i++);
         }
     }
     return rc;
 }
 
+/* Puts the variables in front of the program: first those of A, each with B's of the same name,
+ * then those of B alone. */
 static int put_assignments(struct pair *p)
 {
     const struct tw_side *a = &p->side[0], *b = &p->side[1];
@@ -223,6 +256,7 @@ static int put_assignments(struct pair *p)
         size_t bytes = tw_word_assigns(w->raw);
         if (!of_a && used[at])
             continue;
+        /* The first variable of that name which is not taken: a name may be assigned twice. */
         for (size_t j = 0; of_a && j < b->assignments && mate == b->assignments; j++)
             if (!used[j] && tw_word_assigns(other[j].raw) == bytes &&
                 memcmp(w->raw, other[j].raw, bytes) == 0)
@@ -245,6 +279,8 @@ static int put_assignments(struct pair *p)
     return rc;
 }
 
+/* Puts the program: one difference when its name is not the same, or when only one side has a
+ * program. */
 static int put_program(struct pair *p)
 {
     size_t a = p->side[0].program, b = p->side[1].program;
@@ -273,6 +309,7 @@ static int put_command(struct pair *p)
 
 /* ---- all of it */
 
+/* The place of the next control operator; the number of words when there is none. */
 static size_t next_control(const struct tw_words *w, size_t from)
 {
     while (from < w->count && w->word[from].kind != TW_CONTROL)
@@ -280,6 +317,7 @@ static size_t next_control(const struct tw_words *w, size_t from)
     return from;
 }
 
+/* What stands at a place, as the message of put_all calls it. */
 static const char *shown(const struct tw_words *w, size_t at)
 {
     if (at == w->count)
@@ -287,6 +325,8 @@ static const char *shown(const struct tw_words *w, size_t at)
     return w->word[at].raw[0] == '\n' ? "a new line" : w->word[at].raw;
 }
 
+/* Walks through both commands, pair by pair of simple commands. TWIN_EINVAL when the operators
+ * between them differ: then nothing says which command belongs to which. */
 static int put_all(struct twin_arms *arms, const struct tw_words *a, const struct tw_words *b,
                    struct twin_error *err)
 {
@@ -357,6 +397,8 @@ char *twin_arms_mix(const struct twin_arms *arms, const struct twin_search_set *
         const struct piece *p = &arms->piece[i];
         if (p->difference != TW_COMMON && twin_search_has(as_b, (size_t)p->difference) != p->in_b)
             continue;
+        /* A line's end and a semicolon need no blank in front, and a line's beginning needs none
+         * either. */
         bool close = p->raw[0] == '\n' || strcmp(p->raw, ";") == 0;
         tw_buf_puts(&text, text.len == 0 || close || text.data[text.len - 1] == '\n' ? "" : " ");
         tw_buf_puts(&text, p->raw);

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments of two simple commands: read into groups, and aligned. */
+/*
+ * The arguments of two simple commands: read into groups, and aligned.
+ *
+ * Nothing is known of the program, so what is an option is told by its form alone: an option takes
+ * all words up to the next one for its values. Groups that are equal on both sides are found as a
+ * longest common subsequence; what lies between two of them is matched by name, then by kind.
+ */
 #include "arms_match.h"
 
 #include <ctype.h>
@@ -7,6 +13,7 @@
 
 /* ---- one simple command, understood */
 
+/* A minus sign alone, "--" and negative numbers such as -1 and -.5 are no options. */
 static bool is_option(const struct tw_word *w)
 {
     const char *t = w->text;
@@ -14,7 +21,9 @@ static bool is_option(const struct tw_word *w)
            t[1] != '.' && strcmp(t, "--") != 0;
 }
 
-/* `env A=1 B=2 program` is `A=1 B=2 program`. With options it is a program like others. */
+/* `env A=1 B=2 program` means the same as `A=1 B=2 program`, so the word `env` is passed over. With
+ * options of its own, or without a program behind it, env is a program like others. Returns where
+ * to go on, which is `at` in those cases. */
 static size_t skip_env(const struct tw_word *w, size_t at, size_t end)
 {
     size_t i = at + 1;
@@ -25,6 +34,8 @@ static size_t skip_env(const struct tw_word *w, size_t at, size_t end)
     return i > at + 1 && i < end && w[i].kind == TW_WORD && !is_option(&w[i]) ? at + 1 : at;
 }
 
+/* Where the group that begins at `at` ends (the first word behind it). options_over: a "--" came
+ * before, so that words with a minus sign are positionals. */
 static size_t group_end(const struct tw_word *w, size_t at, size_t end, bool options_over)
 {
     if (w[at].kind == TW_REDIRECT)
@@ -43,6 +54,7 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
         .word = w, .program = TW_NONE, .group = tw_calloc(end - at + 1, sizeof(struct tw_group))};
     if (!s->group)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    /* First what stands in front of the program, then the program, then its arguments in groups. */
     at = skip_env(w, at, end);
     s->assignments_from = at;
     while (at < end && w[at].kind == TW_WORD && tw_word_assigns(w[at].raw))
@@ -50,6 +62,8 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
     s->assignments = at - s->assignments_from;
     if (at < end && w[at].kind == TW_WORD)
         s->program = at++;
+    /* Variables that `export` is given are told apart by their names, as those in front of a
+     * program are. */
     bool exports = s->program != TW_NONE && strcmp(w[s->program].text, "export") == 0, over = false;
     for (size_t first = at; at < end;) {
         struct tw_group *g = &s->group[s->groups++];
@@ -66,6 +80,7 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
             g->name = w[at].text;
             g->name_bytes = tw_word_assigns(w[at].raw);
         }
+        /* Behind "--" nothing is an option. */
         over |= w[at].kind == TW_WORD && strcmp(w[at].text, "--") == 0;
         at = next;
     }
@@ -74,6 +89,7 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
 
 /* ---- which groups are the same, or the same thing changed */
 
+/* Do the groups consist of the same words, however they are quoted? a is of side 0, b of side 1. */
 static bool same_words(const struct tw_side side[2], const struct tw_group *a,
                        const struct tw_group *b)
 {
@@ -92,8 +108,10 @@ static void mark_common(struct tw_group *a, struct tw_group *b, size_t i, size_t
     a->common = b->common = true;
 }
 
-/* The longest common subsequence, by dynamic programming over what lies between the common ends. A
- * middle too large for that is taken for different: matched by name only. */
+/* Marks the longest common subsequence of groups. What both sides have at their beginning and end
+ * is taken off first; the rest is done by dynamic programming, whose table has (rows x columns)
+ * entries of two bytes. When the rest is too large for the table (CELLS_MAX: 8 MiB), nothing in it
+ * counts as common, and it is matched by name only. */
 static int match_common(struct tw_side side[2], struct twin_error *err)
 {
     enum { CELLS_MAX = 1 << 22 };
@@ -106,7 +124,9 @@ static int match_common(struct tw_side side[2], struct twin_error *err)
     size_t rows = n - from + 1, columns = m - from + 1;
     if (rows == 1 || columns == 1 || rows > CELLS_MAX / columns)
         return 0;
-    /* of the suffixes that begin here; at most 2,048 of a side fit */
+    /* longest[i * columns + j]: length of the longest common subsequence of what begins at i and at
+     * j. It is at most the number of groups on the shorter side, which is below 2,048 here, so 16
+     * bits hold it. The last row and column stay 0. */
     uint16_t *longest = tw_calloc(rows * columns, sizeof *longest);
     if (!longest)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
@@ -118,6 +138,7 @@ static int match_common(struct tw_side side[2], struct twin_error *err)
                 best = (uint16_t)(longest[(i + 1) * columns + j + 1] + 1);
             longest[i * columns + j] = best;
         }
+    /* From the front: take equal groups, else step over the side that loses nothing by it. */
     for (size_t i = 0, j = 0; i + 1 < rows && j + 1 < columns;) {
         if (same_words(side, &a[from + i], &b[from + j])) {
             mark_common(&a[from + i], &b[from + j], from + i, from + j);
@@ -133,6 +154,8 @@ static int match_common(struct tw_side side[2], struct twin_error *err)
     return 0;
 }
 
+/* Numbers the stretches between common groups, so that groups of both sides which stand between the
+ * same two common ones have the same number. */
 static void number_blocks(struct tw_side *s)
 {
     size_t block = 0;
@@ -168,6 +191,7 @@ static bool both_switches(const struct tw_group *a, const struct tw_group *b)
     return is_switch(a) && is_switch(b) && a->block == b->block;
 }
 
+/* Pairs each group of A that has no mate with the first such group of B that belongs to it. */
 static void match(struct tw_side side[2],
                   bool (*belong)(const struct tw_group *, const struct tw_group *))
 {
@@ -179,6 +203,8 @@ static void match(struct tw_side side[2],
             }
 }
 
+/* The order matters: a name says more than a place, and switches are exchanged for each other only
+ * when no switch of the same name is there. */
 int tw_sides_match(struct tw_side side[2], struct twin_error *err)
 {
     int rc = match_common(side, err);

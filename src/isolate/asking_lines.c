@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the lines that ask matter: few lines are tried one by one, many in halves of which those
- * that agree are done with. */
+/*
+ * Which of the lines that ask for an isolated cause matter (src/isolate/asking_lines.h)? search_lines.c
+ * calls this with the lines of the job, and makes the trials.
+ *
+ * Up to FEW lines are tried one by one. More of them are tried in halves: where a run with other
+ * values for one half agrees, all lines of that half are done with after one run; where it
+ * diverges, each half of it is tried again. The order is depth first, so earlier lines get their
+ * answers first when the runs do not suffice for all.
+ */
 #include "src/isolate/asking_lines.h"
 
 #include "base.h"
 
 #include <assert.h>
 
+/* With so few lines, halving would hardly save a run. */
 enum { FEW = 4 };
 
+/* The lines from `begin` to before `end`, which are tried together. */
 struct lines_part {
     size_t begin, end;
 };
 
+/* One experiment. `other` is the flag of each line that the caller is handed for the next trial. */
 struct lines_test {
     size_t count;
     uint32_t max_runs, runs;
@@ -21,10 +31,13 @@ struct lines_test {
     void *user;
     enum twin_line_answer *answer;
     bool *other;
-    struct lines_part *todo; /* as a stack; the first line lies on top */
+    /* As a stack; the first line lies on top. The parts are disjoint and none is empty, so there
+     * are never more of them than lines. */
+    struct lines_part *todo;
     size_t todo_count;
 };
 
+/* Makes one run in which the lines of the part get other values. 0, or the caller's error. */
 static int try_lines(struct lines_test *t, struct lines_part part, enum twin_line_trial *trial,
                      struct twin_error *err)
 {
@@ -36,6 +49,7 @@ static int try_lines(struct lines_test *t, struct lines_part part, enum twin_lin
     return rc;
 }
 
+/* Puts a part on the stack, unless it is empty. */
 static void put_off(struct lines_test *t, size_t begin, size_t end)
 {
     if (begin < end)
@@ -70,18 +84,21 @@ static void begin_with(struct lines_test *t)
     }
 }
 
+/* Makes the trials until the stack is empty or the runs are used up. */
 static int test_lines(struct lines_test *t, struct twin_error *err)
 {
     enum twin_line_trial trial = TWIN_TRIAL_VOID;
     int rc = 0;
     begin_with(t);
-    /* one is kept for the trial without other values */
+    /* One run is kept for the trial without other values, below. */
     while (rc == 0 && t->todo_count && t->runs + 1 < t->max_runs) {
         struct lines_part part = t->todo[--t->todo_count];
         rc = try_lines(t, part, &trial, err);
         if (rc == 0)
             learn_lines(t, part, trial);
     }
+    /* Does a trial in which no line gets other values agree? When it does not, either, the way in
+     * which trials are made is what diverges, and no answer counts. */
     if (rc == 0 && !t->any_agreed && t->runs)
         rc = try_lines(t, (struct lines_part){0, 0}, &trial, err);
     return rc;

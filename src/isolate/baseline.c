@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The natural world, as it is or with a few pins: how often do its runs part? */
+/*
+ * The natural world, as it is or with a few pins: how often do its runs diverge from each other?
+ *
+ * An arm (struct tw_arm in search.h) is one such world with its counts. This file makes arms, takes
+ * runs into them and sorts the runs into classes, so that a rare kind of run that happens to be the
+ * reference does not make every other run look divergent. tw_baseline is the first part of every
+ * search: it ends when there is enough to go on with, or to call the job clean.
+ */
 #include "search_inside.h"
 #include <math.h>
 
@@ -19,17 +26,20 @@ struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
     return &s->arm[s->arm_count++];
 }
 
+/* Is it the world without any pin? */
 static bool natural(const struct tw_arm *arm)
 {
     return tw_set_count(&arm->pinned) == 0;
 }
 
-/* The arm's first run that ends well. One failure may be chance; always failing is a property of
- * the world. */
+/* Makes the arm's reference: its first run that ends well. One failure may be chance, so there are
+ * two attempts; three in the natural world, and where natural runs have failed before.
+ * TW_WORLD_FAILS when all fail; the arm is marked, and is not tried again. */
 static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error *err)
 {
     unsigned attempts = natural(arm) || s->natural_failed ? 3 : 2;
-    if (s->plan->arms) { /* A's first run, which ended well */
+    /* Of two arms all worlds have one reference: A's first run, which ended well. */
+    if (s->plan->arms) {
         arm->reference = s->reference[0].handle;
         return 0;
     }
@@ -42,7 +52,7 @@ static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error 
             return rc;
         if (s->result[0].status == TWIN_ENDED_WELL) {
             arm->reference = s->result[0].handle;
-            if (i > 0) { /* those before it ended otherwise than it did */
+            if (i > 0) { /* The runs before it failed, which it did not: they diverged from it. */
                 arm->compared += i;
                 arm->parted += i;
             }
@@ -61,6 +71,8 @@ int tw_arm_reference(struct tw_search *s, struct tw_arm *arm, struct twin_error 
     return arm->reference ? 0 : first_run(s, arm, err);
 }
 
+/* The classes come along, so that it is still known which one a run belongs to; what they counted
+ * before is kept apart in `before`. */
 struct tw_arm tw_arm_fresh(const struct tw_arm *arm)
 {
     struct tw_arm fresh = {
@@ -79,7 +91,8 @@ void tw_arm_mark(struct tw_arm *arm)
     arm->compared = arm->parted = 0;
 }
 
-/* Puts the run into its class; returns which, -1 when there are too many. */
+/* Puts the run into its class and counts the arm anew. Returns the class; -1 when all TW_CLASSES
+ * are taken, in which case the run counts as divergent from the usual class. */
 static int classify(struct tw_arm *arm, const struct twin_search_result *r)
 {
     if (arm->classes == 0) {
@@ -88,6 +101,7 @@ static int classify(struct tw_arm *arm, const struct twin_search_result *r)
         arm->class[0].before = arm->fresh;
         arm->classes = 1;
     }
+    /* The run that this one agrees with: the reference, an earlier one, or none (0). */
     uint64_t with = r->parted ? r->agrees : arm->reference;
     size_t at = arm->classes, most = 0;
     for (size_t i = 0; i < arm->classes && with; i++)
@@ -101,16 +115,20 @@ static int classify(struct tw_arm *arm, const struct twin_search_result *r)
         arm->class[at].before = 0;
         arm->classes++;
     }
+    /* the class with most runs is the usual one; of two alike the earlier */
     for (size_t i = 1; i < arm->classes; i++)
         if (arm->class[i].runs > arm->class[most].runs)
             most = i;
     arm->compared++;
-    /* The reference is a run of the arm like any other, unless only fresh ones count. */
+    /* Not in the usual class: all runs less those in it. The reference is a run of the arm like any
+     * other, unless only fresh ones count. */
     arm->parted = arm->compared + !arm->fresh - (arm->class[most].runs - arm->class[most].before);
     return at < TW_CLASSES ? (int)at : -1;
 }
 
-/* Takes from a natural run what only those tell. */
+/* Takes from a natural run what only those tell: whether the job fails by itself, whether replays
+ * spoke against one core, which factors were alike in both runs (they stay left out), the layer of
+ * the first difference, and the run's place in the sequence (persist.c). */
 static int learn_natural(struct tw_search *s, const struct twin_search_result *r, uint32_t number,
                          int class, struct twin_error *err)
 {
@@ -127,7 +145,8 @@ int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_searc
                 uint32_t number, struct twin_error *err)
 {
     int class = r->parted ? -1 : 0;
-    /* the reference is not of this world: a class of its own runs says nothing about it */
+    /* Of two arms the reference is A's, which is not of this world: a class that this world's runs
+     * form says nothing about divergence from A. */
     if (s->plan->arms) {
         arm->compared++;
         arm->parted += r->parted;
@@ -141,6 +160,8 @@ int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_searc
     return arm == &s->arm[0] ? learn_natural(s, r, number, class, err) : 0;
 }
 
+/* All runs of one call are made with the same reference and, where the caller can, at the same
+ * time. */
 int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twin_error *err)
 {
     int rc = tw_arm_reference(s, arm, err);
@@ -158,13 +179,15 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
     return rc;
 }
 
-/*
- * comparisons that show a difference which cannot be judged, after which there is no point in more
- */
+/* The search ends when this many comparisons were made, and all of them show a difference that
+ * cannot be judged (text, files): more of them would say no more. */
 enum { BLIND = 3 };
 
-/* A divergence is proof, so the baseline never turns back to "clean" after one (Wald's plain test
- * would). */
+/* Looks at natural runs until one of four things is clear: they differ only in what cannot be
+ * judged (TW_UNSEEN); they diverged and do so no longer (TW_GONE); they diverge, often enough to
+ * know the rate; or Wald's sequential test calls them clean. A divergence is proof: after one, the
+ * test never says "clean" (Wald's plain test would, after enough clean comparisons), so runs are
+ * made until baseline_parts of them have diverged. */
 int tw_baseline(struct tw_search *s, struct twin_error *err)
 {
     struct twin_sprt test = {s->plan->p0, s->plan->p1, s->plan->alpha, s->plan->beta};
@@ -175,10 +198,11 @@ int tw_baseline(struct tw_search *s, struct twin_error *err)
         if (tw_gone(s))
             return TW_GONE;
         if (arm->parted == arm->compared && arm->parted >= s->plan->baseline_at_once)
-            /*
-             * it parts nearly always, it seems: what is fresh in the confirmation says so once more
-             */
+            /* Every comparison diverged so far. The rate is near 1, and the fresh runs of the
+             * confirmation say so once more. */
             return 0;
+        /* How many comparisons to ask for at once: as many as the goal that is nearest needs, but
+         * never more than baseline_parts, so that the decision is looked at in between. */
         size_t wanted = s->plan->baseline_clean - arm->compared;
         if (arm->parted)
             wanted = s->plan->baseline_parts - arm->parted;

@@ -4,23 +4,24 @@
  *
  * It is drawn beforehand, uniformly, in blocks. The only thing that is random in the test is this
  * draw, so what the test says holds whatever the machine does meanwhile: divergences that stop,
- * come in bursts, or hang on the time of day. When nothing parts under the pins and d of the free
- * runs of a block do, the share of arrangements that look at least as convincing is that of those
- * in which all d fell to free runs. The product over the blocks is the p value. One divergence
- * under the pins ends the confirmation, so 1 / product is what a player has who stakes everything
- * at fair odds each time. Such a player gets from 1 to 1 / level with probability at most the
- * level, however long the game and whoever decides when it ends (Ville 1939): looking after each
- * block, and choosing the size of the next one by what was seen, costs nothing.
+ * come in bursts, or depend on the time of day. When nothing diverges under the pins and d of the
+ * free runs of a block do, the share of arrangements that look at least as convincing is that of
+ * those in which all d fell to free runs. The product over the blocks is the p value. One
+ * divergence under the pins ends the confirmation, so 1 / product is what a player has who stakes
+ * everything at fair odds each time. Such a player gets from 1 to 1 / level with probability at
+ * most the level, however long the game and whoever decides when it ends (Ville 1939): looking
+ * after each block, and choosing the size of the next one by what was seen, costs nothing.
  */
 #include "search_inside.h"
 
 #include <assert.h>
 #include <math.h>
 
+/* Sizes of block that are looked at, and the grid's fineness. */
 enum {
     MOST_FREE = 6,
     MOST_PINNED = 10,
-    GRID = 160, /* points at which the expected length is known */
+    GRID = 160, /* points of the grid of missing evidence */
 };
 
 double tw_rate(const struct tw_arm *arm)
@@ -33,6 +34,8 @@ double tw_least_rate(const struct tw_arm *arm)
     return ((double)arm->parted + .25) / ((double)arm->compared + 1);
 }
 
+/* Hypergeometric: of all ways to choose which runs of the block are free, the share in which the
+ * `parted` divergent ones are all free, is the product of (free - i) / (free + pinned - i). */
 double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted)
 {
     double p = 1;
@@ -42,13 +45,15 @@ double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted)
     return p;
 }
 
-/* Expected number of runs that are still needed, by how much evidence is missing: remaining[g] for
- * g steps of the grid. */
+/* What lies ahead of a confirmation at this rate of divergence. How much evidence is still missing
+ * is measured in steps of a grid, each a factor exp(step) of p. remaining[g]: expected number of
+ * runs when g steps are missing. */
 struct outlook {
     double step, rate;
     double remaining[GRID + 1];
 };
 
+/* Binomial probability that exactly `parted` of `of` runs diverge. */
 static double chance_of(uint64_t parted, uint64_t of, double rate)
 {
     double p = 1;
@@ -59,7 +64,9 @@ static double chance_of(uint64_t parted, uint64_t of, double rate)
     return p;
 }
 
-/* Runs to be expected with this block first, when g steps of the grid are missing. */
+/* Runs to be expected with this block first, when g steps of the grid are missing. A block in which
+ * no free run diverges gains nothing and is made again; dividing by the chance of that not
+ * happening counts those repeats. */
 static double length_with(const struct outlook *o, size_t g, struct tw_block block)
 {
     double length = block.free + block.pinned;
@@ -71,6 +78,7 @@ static double length_with(const struct outlook *o, size_t g, struct tw_block blo
     return length / (1 - chance_of(0, block.free, o->rate));
 }
 
+/* The block with the smallest length_with, which goes to *length. */
 static struct tw_block best_block(const struct outlook *o, size_t g, double *length)
 {
     struct tw_block best = {1, 1};
@@ -86,6 +94,8 @@ static struct tw_block best_block(const struct outlook *o, size_t g, double *len
     return best;
 }
 
+/* Dynamic programming from little missing evidence to all of it: remaining[0] is 0, and each
+ * further point needs only those before it. */
 struct tw_block tw_block_choose(double rate, double missing, double *expected)
 {
     struct outlook o = {.rate = rate, .step = log(missing) / GRID};
@@ -98,7 +108,9 @@ struct tw_block tw_block_choose(double rate, double missing, double *expected)
     return block;
 }
 
-/* A number below n, the same for the same arguments; what a remainder favours is below n / 2^64. */
+/* A number below n, the same for the same arguments, so that a resumed search draws the same
+ * arrangement. The remainder favours small numbers by less than n / 2^64. The constants only keep
+ * the arguments' roles apart. */
 static uint64_t drawn(uint64_t seed, uint32_t confirmation, uint32_t block, uint32_t at, uint64_t n)
 {
     uint64_t h = tw_mix64(seed ^ tw_mix64(confirmation + UINT64_C(0x9E3779B97F4A7C15)));
@@ -106,6 +118,7 @@ static uint64_t drawn(uint64_t seed, uint32_t confirmation, uint32_t block, uint
     return tw_mix64(h ^ tw_mix64(at + UINT64_C(0x8CB92BA72F3D8DD7))) % n;
 }
 
+/* The shuffle of Fisher and Yates, from the back. */
 void tw_block_draw(uint64_t seed, uint32_t confirmation, uint32_t block, uint32_t *kind, size_t n)
 {
     for (size_t i = n; i > 1; i--) { /* Fisher and Yates */

@@ -1,47 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict: fresh runs in the natural world with the set pinned, and with all of it but one, in
- * an arrangement drawn beforehand (blocks.c says what that is good for). Two claims come of it:
- * that each pin matters, with its p value; and how often runs part that have all of them, with an
- * upper bound. A natural run that parts ends it, else the world has changed meanwhile.
+ * The confirmation: is a set of pins the cause? search.c brings a set that seems to be enough; here
+ * it is tested on fresh runs, since what chose a set is no evidence for it.
+ *
+ * All runs are natural but for the set. In some of them the whole set is pinned, in others all of
+ * it but one member, and which run is which was drawn beforehand (blocks.c says what that is good
+ * for). Two claims come of it: that each pin matters, with its p value; and how often runs diverge
+ * that have all of them, with an upper bound. A natural run that diverges ends it, else the world
+ * has changed meanwhile.
+ *
+ * The outcome goes into the report (s->report). Runs and comparisons are asked for through runs.c;
+ * nothing is started here.
  */
 #include "search_inside.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
+/* PINNED is the kind of a run with the whole set pinned. The largest block has 10 pinned runs, and
+ * 6 free ones for each member (the limits of blocks.c). */
 enum { PINNED = 0, MOST_RUNS_IN_BLOCK = 10 + 6 * TWIN_SEARCH_FACTORS };
 
-/* arm[PINNED] has the whole set pinned; arm[m] leaves member m free, m = 1 ... members. */
+/* One confirmation of one set. arm[PINNED] has the whole set pinned; arm[m] leaves member m free, m
+ * = 1 ... members. So index 0 of the arrays below is the whole set, or unused. */
 struct confirmation {
     struct twin_search_set set;
-    const struct twin_search_set *alternatives; /* of each candidate */
+    /* of each candidate; borrowed from the search */
+    const struct twin_search_set *alternatives;
     size_t members, member[TWIN_SEARCH_FACTORS + 1];
-    struct tw_arm *arm; /* fresh ones */
-    /* copies that are never marked: what the report shows */
+    /* Fresh ones, whose counts are of the block that goes on. */
+    struct tw_arm *arm;
+    /* the same arms over all blocks: what the report shows */
     struct tw_arm *all;
+    /* p: product over the blocks so far, 1 before the first. rate: at which runs with this kind of
+     * pins are taken to diverge. */
     double p[TWIN_SEARCH_FACTORS + 1], rate[TWIN_SEARCH_FACTORS + 1];
-    /* a member without which nothing parts either; 0: none */
+    /* a member without which nothing diverges either, so that the others are enough; 0: none is
+     * known */
     size_t unnecessary;
-    /* divergences seen with this one free, before */
+    /* divergences seen in this arm's world before the confirmation */
     uint64_t known_to_part[TWIN_SEARCH_FACTORS + 1];
+    /* that each p has to reach: this set's share of alpha */
     double level;
+    /* blocks made so far */
     uint32_t blocks;
+    /* the runs from here on are those of --thorough */
     bool after_blocks;
-    struct twin_search_trial *trial; /* in the order of the runs */
+    /* every run with its place, in the order in which they were made; owned */
+    struct twin_search_trial *trial;
     size_t trial_count;
 };
 
-/* An arm's counts in the unit of trial. */
+/* An arm's counts in the unit of the report: steps where each step counts as a trial, else
+ * comparisons. */
 static struct twin_search_arm counts(const struct tw_search *s, const struct tw_arm *arm)
 {
     bool steps = s->report->unit == TWIN_UNIT_EXPOSURE;
     return (struct twin_search_arm){steps ? arm->steps : arm->compared, arm->parted};
 }
 
-/* Steps count as trials only where the operation was seen disagreeing with itself, every time, and
- * each member acts at each step. A rare cause that is drawn once per run and parts at its first
- * step would look just like a hazard. */
+/* Decides what a trial is, with a sentence that says why. Steps count only where the operation was
+ * seen disagreeing with itself, every time, and each member acts at each step. A rare cause that is
+ * drawn once per run, and makes runs diverge at their first step, would look just like a hazard per
+ * step. */
 static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
 {
     const struct tw_arm *natural = &s->arm[0];
@@ -76,6 +97,8 @@ double tw_alpha_share(const struct tw_search *s)
     return tw_share_of_set(s->sets_tested);
 }
 
+/* What a new confirmation costs with this rate: the runs of its blocks, the natural runs until one
+ * diverges (1 / rate on average), and one more. */
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free)
 {
     double expected, rate = tw_rate(free);
@@ -103,7 +126,8 @@ static void close_confirmation(struct confirmation *c)
     tw_free(c);
 }
 
-/* A fresh arm for a world, whose reference is made when it is missing. */
+/* Makes the fresh arm of one kind. Its world's reference run is made when it is missing. 0, or a
+ * code of the search (TW_WORLD_FAILS, TW_BUDGET, ...). */
 static int fresh_arm(struct tw_search *s, struct confirmation *c, size_t kind,
                      const struct twin_search_set *pins, struct twin_error *err)
 {
@@ -120,6 +144,8 @@ static int fresh_arm(struct tw_search *s, struct confirmation *c, size_t kind,
     return 0;
 }
 
+/* Makes the arms of a set: the whole of it, then one for each member in the order of the
+ * candidates. *out is set in any case and is the caller's to close. */
 static int open_confirmation(struct tw_search *s, const struct twin_search_set *set,
                              struct confirmation **out, struct twin_error *err)
 {
@@ -150,10 +176,11 @@ static int open_confirmation(struct tw_search *s, const struct twin_search_set *
 
 /* ---- blocks */
 
-/* Is there a member without which nothing parts either, as far as runs can tell? Then the rest is
- * enough, and the runs without this one are those that show it. The members share the level from
- * then on, since which of them is named hangs on what was seen. False: there is a second one, so
- * that no arm has had exactly the rest pinned. */
+/* Is there a member without which nothing diverges either, as far as runs can tell? Then the others
+ * are enough, and the runs without this one are those that show it. From then on the members share
+ * the level, since which of them is named depends on what was seen. Returns false when there is a
+ * second such member: no arm has had exactly the rest pinned, so the rest needs a confirmation of
+ * its own. */
 static bool look_for_unnecessary(const struct tw_search *s, struct confirmation *c)
 {
     for (size_t m = 1; m <= c->members && c->members > 1; m++) {
@@ -169,8 +196,8 @@ static bool look_for_unnecessary(const struct tw_search *s, struct confirmation 
     return true;
 }
 
-/* Still to be shown: not those that have reached the level, and none that was found not to be
- * needed. */
+/* Is this member still to be shown? Not when its p has reached the level, and not when it was found
+ * not to be needed. */
 static bool open_member(const struct confirmation *c, size_t m)
 {
     return m != c->unnecessary && c->p[m] > c->level;
@@ -187,7 +214,9 @@ static size_t furthest(const struct confirmation *c)
     return most;
 }
 
-/* Fills kind[] with a block, in an order drawn uniformly; returns how many runs it has. */
+/* Fills kind[] with the next block, in an order drawn uniformly; returns how many runs it has. Its
+ * size suits the member that is furthest from its level, and every open member gets as many free
+ * runs as that one. */
 static size_t next_block(const struct tw_search *s, const struct confirmation *c, uint32_t *kind)
 {
     size_t of = furthest(c), n = 0;
@@ -201,7 +230,9 @@ static size_t next_block(const struct tw_search *s, const struct confirmation *c
     return n;
 }
 
-/* "FPPFFPPF " is added to what the report says. */
+/* Adds the block to the arrangement that the report shows, "FPPFFPP" with one member; with several
+ * the member's number stands for F, and + for a number above 9. Called before the block is made, so
+ * the report has the order as it was drawn, even when the block ends early. */
 static int write_down(struct tw_search *s, const struct confirmation *c, const uint32_t *kind,
                       size_t n, struct twin_error *err)
 {
@@ -222,6 +253,7 @@ static int write_down(struct tw_search *s, const struct confirmation *c, const u
                : twin_error_set(err, TWIN_ENOMEM, "no memory for an arrangement");
 }
 
+/* Notes which run had which place, for the evidence of the report. */
 static int note_trial(struct confirmation *c, uint32_t kind, uint32_t number,
                       struct twin_error *err)
 {
@@ -235,8 +267,8 @@ static int note_trial(struct confirmation *c, uint32_t kind, uint32_t number,
     return 0;
 }
 
-/* A run of the block: into the fresh arm, into what the report shows, and into what is known of its
- * world. */
+/* A run of the block: into the fresh arm, into what the report shows, and into what the search
+ * knows of its world. */
 static int take(struct tw_search *s, struct confirmation *c, uint32_t kind,
                 const struct twin_search_result *r, uint32_t number, struct twin_error *err)
 {
@@ -251,8 +283,9 @@ static int take(struct tw_search *s, struct confirmation *c, uint32_t kind,
     return rc;
 }
 
-/* Makes the runs of a block in its order. Ends early when one parts under the pins, or when natural
- * runs part no longer. */
+/* Makes the runs of a block in its order, and multiplies its p into those of the members. Returns
+ * early, and leaves p as it is, when a run diverges under the pins: the caller sees it in
+ * all[PINNED]. TW_GONE when natural runs diverge no longer. */
 static int run_block(struct tw_search *s, struct confirmation *c, const uint32_t *kind, size_t n,
                      struct twin_error *err)
 {
@@ -266,6 +299,7 @@ static int run_block(struct tw_search *s, struct confirmation *c, const uint32_t
             return rc;
         if (c->all[PINNED].parted > 0)
             return 0;
+        /* With one member its free runs are natural ones, which tell that. */
         if (c->members == 1 && tw_gone(s))
             return TW_GONE;
     }
@@ -296,13 +330,15 @@ void tw_main_cause_close(struct tw_search *s)
     s->main_cause = NULL;
 }
 
-/* The arm that has all causes pinned, and nothing else. */
+/* The kind that has all causes pinned, and nothing else: without the unnecessary member, where
+ * there is one. */
 static size_t shown(const struct confirmation *c)
 {
     return c->unnecessary ? c->unnecessary : PINNED;
 }
 
-/* What the causes rest on, for the report. */
+/* Puts into the report what the causes rest on: the level, the members, their references, and every
+ * run with its place. */
 static int keep_evidence(struct tw_search *s, const struct confirmation *c, struct twin_error *err)
 {
     struct twin_search_evidence *e = &s->report->evidence;
@@ -321,7 +357,8 @@ static int keep_evidence(struct tw_search *s, const struct confirmation *c, stru
     return 0;
 }
 
-/* Writes the causes into the report. */
+/* Writes the causes into the report, in the place of those of an earlier confirmation. All members
+ * count but the one that is not needed. */
 static int conclude(struct tw_search *s, const struct confirmation *c, struct twin_error *err)
 {
     const struct tw_arm *pinned = &c->all[shown(c)];
@@ -339,10 +376,13 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
         x->sufficient = counts(s, pinned);
         x->necessary = counts(s, free);
         x->failed = s->arm[0].failed ? 0 : free->failed;
+        /* Fisher's test looks at the counts alone, as if they had been planned; it is shown beside
+         * p and decides nothing. */
         x->p_fisher = twin_stats_fisher(free->parted, free->compared - free->parted,
                                         against->parted, against->compared - against->parted,
                                         TWIN_GREATER);
         x->p = c->p[m];
+        /* A p at the level of this set counts as alpha, the level of the whole search. */
         x->p_adjusted = fmin(1, x->p * s->plan->alpha / c->level);
         n++;
     }
@@ -354,7 +394,8 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
     return keep_evidence(s, c, err);
 }
 
-/* Keeps the causes for the case that the search ends without knowing what else there is. */
+/* Moves the causes out of the report, for the case that the search ends without knowing what else
+ * there is. The report has none until then. */
 static int keep_main_cause(struct tw_search *s, struct twin_error *err)
 {
     struct tw_main_cause *m = tw_calloc(1, sizeof *m);
@@ -409,7 +450,9 @@ void tw_main_cause_restore(struct tw_search *s)
     tw_main_cause_close(s);
 }
 
-/* --thorough: more pinned runs, until they are enough to call the pins sufficient, or one parts. */
+/* --thorough: more pinned runs, until they are enough to call the pins sufficient, or until one
+ * diverges (TW_NOT_SUFFICIENT; the causes are kept as the main ones). The last run of all has to be
+ * a natural one that diverges, here as well. */
 static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer,
                  struct twin_error *err)
 {
@@ -420,6 +463,7 @@ static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed 
     for (uint32_t more; (more = tw_more_clean(s, 0, pinned->compared)) > 0;) {
         size_t done = 0, n = more < 64 ? more : 64;
         for (size_t i = 0; i < n; i++)
+            /* The runs go where all causes are pinned, whichever kind that is. */
             kind[i] = (uint32_t)shown(c);
         int rc = tw_runs_arranged(s, c->arm, kind, n, &done, err);
         for (size_t i = 0; i < done && !rc; i++)
@@ -436,7 +480,8 @@ static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed 
     return pinned->compared > before ? tw_still_parts(s, err) : 0;
 }
 
-/* Two arms: A parts with the causes, and what they need, as in B. */
+/* Two arms: does A diverge from itself with the causes, and what they need, as in B? Else there is
+ * no cause. */
 static int apply(struct tw_search *s, enum tw_confirmed *answer, struct twin_error *err)
 {
     struct twin_search_set together = {{0}};
@@ -452,8 +497,9 @@ static int apply(struct tw_search *s, enum tw_confirmed *answer, struct twin_err
     return rc;
 }
 
-/* What is shown when every member has reached its level. With --thorough nothing changes but what
- * follows: so the log of a search without it can be gone on with. */
+/* Every member has reached its level: a natural run still has to diverge, then the causes are
+ * written down. --thorough changes nothing before its own runs, so the log of a search without it
+ * can be gone on with. Without a budget for those runs, what was shown stands. */
 static int settle(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer,
                   struct twin_error *err)
 {
@@ -470,8 +516,8 @@ static int settle(struct tw_search *s, struct confirmation *c, enum tw_confirmed
     return rc == TW_BUDGET ? 0 : rc;
 }
 
-/* One set, one share of alpha. *less: a member was taken out of the set, and what is left has to be
- * confirmed by itself. */
+/* Confirms one set at one share of alpha. *less: a member was taken out of the set, and what is
+ * left has to be confirmed by itself. *answer is set when that is false and 0 is returned. */
 static int confirm_set(struct tw_search *s, struct twin_search_set *set,
                        const struct twin_search_set *alternatives, enum tw_confirmed *answer,
                        bool *less, struct twin_error *err)
@@ -495,6 +541,7 @@ static int confirm_set(struct tw_search *s, struct twin_search_set *set,
             *answer = TW_NOT_SUFFICIENT;
             goto out;
         }
+        /* Two members are not needed. One is taken out, and the rest begins anew. */
         if (!look_for_unnecessary(s, c)) {
             tw_set_remove(set, c->member[c->unnecessary]);
             *less = true;
@@ -505,6 +552,7 @@ static int confirm_set(struct tw_search *s, struct twin_search_set *set,
         rc = settle(s, c, answer, err);
     if (!rc && c->unnecessary)
         tw_set_remove(set, c->member[c->unnecessary]);
+    /* The job does not end well with these pins: that is an answer, not an error. */
     if (rc == TW_WORLD_FAILS) {
         *answer = TW_SET_FAILS;
         rc = 0;
@@ -514,6 +562,7 @@ out:
     return rc;
 }
 
+/* Each turn of the loop is a confirmation with a share of alpha of its own. */
 int tw_confirm(struct tw_search *s, struct twin_search_set *set,
                const struct twin_search_set *alternatives, enum tw_confirmed *answer,
                struct twin_error *err)

@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two arms: does A part when the set that was found is as in B? That is the second half of the
- * claim (confirm.c has the first). */
+/*
+ * Two arms: does A diverge when the set that was found is as in B? That is the second half of the
+ * claim (confirm.c has the first): a difference that only helps, and does not act itself, would
+ * pass the first.
+ *
+ * The runs are compared with A's first run, and held against A's repeats, which were all clean.
+ * They are not interleaved with them in an order that was drawn, so this test guards against naming
+ * the wrong difference, and not against chance.
+ */
 #include "search_inside.h"
 #include <math.h>
 
+/* The factor 1.1 is on the cautious side of that largest probability. */
 double tw_all_against_none(uint64_t k, uint64_t n)
 {
     double parted = (double)k, clean = (double)n, all = parted + clean;
     return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
 }
 
-/* p of divergences of `applied` against clean comparisons of A with itself. Fisher's exact test;
- * but where all of the planned divergences came one after the other it is told what it ignores,
- * that the arm was stopped at them: at rate r that outcome and no divergence in A have probability
- * r^k (1 - r)^n, largest at r = k / (k + n) (Barnard 1945). */
+/* p of the divergences of `free` against `clean` clean comparisons of A with itself. In general
+ * that is Fisher's exact test. Where all of the planned divergences came one after the other, the
+ * test is told what Fisher's ignores: that the arm was stopped at them. At rate r that outcome and
+ * no divergence in A have probability r^k (1 - r)^n, which is largest at r = k / (k + n) (Barnard
+ * 1945). */
 static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
 {
     if (free.parted == free.trials && free.parted == s->plan->baseline_parts)
@@ -21,7 +30,7 @@ static double p_of(const struct tw_search *s, struct twin_search_arm free, uint6
     return twin_stats_fisher(free.parted, free.trials - free.parted, 0, clean, TWIN_GREATER);
 }
 
-/* Clean trials of A that make the difference significant. */
+/* Clean comparisons of A that make the difference significant; 100,000 at most. */
 static uint64_t clean_for(const struct tw_search *s, struct twin_search_arm free, double level)
 {
     uint64_t n = 1;
@@ -30,6 +39,9 @@ static uint64_t clean_for(const struct tw_search *s, struct twin_search_arm free
     return n;
 }
 
+/* Makes runs of A with the set as in B until baseline_parts of them diverged, then as many repeats
+ * of A as the test needs. `rest`, what is not in the set, is "pinned", which of two arms means: as
+ * in A. */
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
                        enum tw_confirmed *answer, struct twin_error *err)
 {
@@ -45,6 +57,8 @@ int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
         if (!arm)
             return TWIN_ENOMEM;
         struct twin_search_arm applied = {arm->compared, arm->parted};
+        /* Runs clean so often that divergences as frequent as B's would have shown: the set does
+         * not act. */
         if (applied.parted == 0 && applied.trials >= s->plan->baseline_parts &&
             applied.trials >= tw_clean_needed(&s->arm[0], .05))
             return 0;
@@ -62,6 +76,8 @@ int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
             return 0;
         }
         bool parted;
+        /* Not significant yet: more repeats of A are needed. One that diverges shows that A is
+         * unsteady. */
         repeats = clean_for(s, applied, level);
         int rc = tw_contrast(s, &none, repeats, &parted, err);
         if (rc || parted) {

@@ -1,17 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pinned world: with every pin on, one change is a controlled experiment against a cached
- * reference. */
+/*
+ * The pinned world W0, in which every pin is on: one change there is a controlled experiment
+ * against a cached reference run. This file makes W0, asks it questions (tw_contrast: do runs
+ * diverge when these factors are freed?), and finds a set of factors that brings the divergence
+ * back (tw_find).
+ *
+ * Every question becomes a row of the hypothesis table (s->report->test), and no question is asked
+ * twice. Answers are used for other sets, too: what diverges with fewer factors freed diverges with
+ * more, and what agreed with more freed counts as clean.
+ *
+ * First one factor alone is looked for, by weight: see `single`. When none alone seems to be the
+ * cause, a minimal set is looked for, by bisection: see `minimal`. What is found is only proposed;
+ * confirm.c takes it to fresh natural runs.
+ */
 #include "search_inside.h"
 #include <math.h>
 #include <string.h>
 
-/* Row: the factor's layer; column: the layer in which runs first part. 9 where it acts itself, 0
- * where that takes a miracle (a batch that differs was not made by cuDNN). Only the order in which
- * candidates are tried hangs on it, never a verdict. */
+/* How much a factor is suspected when runs first diverge in this layer. Row: the factor's layer;
+ * column: the layer that was seen, by its first letter. 9 stands where the factor acts itself, 0
+ * where it would take a miracle (a batch that differs was not made by cuDNN). Only the order in
+ * which candidates are tried depends on these numbers, never a verdict; so they are judgement, not
+ * measurement. A candidate that says in `shows` where it shows is suspected at least by 5 there,
+ * and hardly elsewhere. No suspicion is 0, since a factor of weight 0 would never be tried. */
 double tw_suspicion(const struct twin_candidate *c, int seen_layer)
 {
     static const char table[TWIN_SEARCH_LAYERS][TWIN_SEARCH_LAYERS + 1] = {
-        /*               drifbcocehsa */
+        /* columns: the layers by their first letters, in the order of the rows */
         /* data */ "913100010015",
         /* rng */ "595410110007",
         /* init */ "109544600002",
@@ -25,6 +40,8 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
         /* schedule */ "431455311193",
         /* artifact */ "101000030009",
     };
+    /* Is the seen layer one of the words of `shows`? A word has a blank, or an end, on both
+     * sides. */
     const char *seen = twin_search_layer_name(seen_layer), *word = c->shows;
     int own = twin_search_layer(c->layer), digit = table[own][seen_layer] - '0';
     for (size_t length = strlen(seen); word && (word = strstr(word, seen)) != NULL; word += length)
@@ -33,6 +50,7 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
     return digit && !c->shows ? digit : .02;
 }
 
+/* The n with (1 - rate)^n = miss, and at least one. */
 uint64_t tw_clean_needed(const struct tw_arm *arm, double miss)
 {
     double rate = tw_rate(arm);
@@ -40,7 +58,8 @@ uint64_t tw_clean_needed(const struct tw_arm *arm, double miss)
     return n ? n : 1;
 }
 
-/* Does the job end well with these pins and all else natural? */
+/* Does the job end well with these pins and all else natural? One attempt decides, or the best of
+ * three where natural runs fail by themselves now and then. */
 static int ends_well(struct tw_search *s, const struct twin_search_set *pins, bool *well,
                      struct twin_error *err)
 {
@@ -56,6 +75,9 @@ static int ends_well(struct tw_search *s, const struct twin_search_set *pins, bo
     return 0;
 }
 
+/* Bisection over prefixes of the list: with the first `well` pins the job ends well, with the first
+ * `fails` it does not. The pin between them is dropped. TW_WORLD_FAILS: there is no pin left to
+ * drop. */
 int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *failing,
                         struct twin_error *err)
 {
@@ -85,6 +107,7 @@ int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *faili
     return 0;
 }
 
+/* NULL: this set has no reference run yet. */
 static const struct tw_reference *known_reference(const struct tw_search *s,
                                                   const struct twin_search_set *freed)
 {
@@ -94,6 +117,7 @@ static const struct tw_reference *known_reference(const struct tw_search *s,
     return NULL;
 }
 
+/* Adds a reference run. The first one that is added is W0's. */
 static int remember(struct tw_search *s, const struct twin_search_set *freed, uint64_t handle,
                     struct twin_error *err)
 {
@@ -107,6 +131,8 @@ static int remember(struct tw_search *s, const struct twin_search_set *freed, ui
     return 0;
 }
 
+/* Each time the job fails in W0, one pin is dropped, and W0 is tried anew. Of two arms W0 is A,
+ * from which nothing can be dropped. */
 int tw_pinned_world(struct tw_search *s, struct twin_error *err)
 {
     struct twin_search_set none = {{0}}, all = none;
@@ -129,7 +155,8 @@ int tw_pinned_world(struct tw_search *s, struct twin_error *err)
     return 0;
 }
 
-/* The row of the hypothesis table for this set, made when new. */
+/* The row of the hypothesis table for this set, made when new. NULL with err set: no memory. Rows
+ * may move with the next call. */
 static struct twin_search_test *row_of(struct tw_search *s, const struct twin_search_set *freed,
                                        struct twin_error *err)
 {
@@ -147,8 +174,9 @@ static struct twin_search_test *row_of(struct tw_search *s, const struct twin_se
     return &r->test[r->test_count++];
 }
 
-/* What the table says already. Freeing more never hides a divergence: what parts with fewer freed
- * parts, and runs that agreed with more freed count as clean. */
+/* What the table says already: true when runs are known to diverge with these freed. Else *clean is
+ * how many clean comparisons speak for this set. Freeing more never hides a divergence, so rows of
+ * smaller sets count when they diverged, and rows of larger ones when they agreed. */
 static bool already_parts(const struct tw_search *s, const struct twin_search_set *freed,
                           uint64_t *clean)
 {
@@ -163,9 +191,11 @@ static bool already_parts(const struct tw_search *s, const struct twin_search_se
     return false;
 }
 
-/* The run that contrasts with these are compared with. Factors that are freed, not set, may give
- * other bits than their pins do and still be steady: their reference has them freed, too. It
- * agreeing with W0 is a clean comparison in itself. */
+/* Finds or makes the run that contrasts with these factors freed are compared with. Factors that
+ * can be set only take other values than W0's pins gave, so for them W0's own run serves. Factors
+ * that are freed, not set, may give other bits than their pins and still be steady, so their
+ * reference has them freed as well; that run agreeing with W0 is a clean comparison in itself.
+ * TW_WORLD_FAILS: the job does not end well with these freed, in three attempts. */
 static int reference_for(struct tw_search *s, const struct twin_search_set *freed, uint64_t *handle,
                          struct twin_error *err)
 {
@@ -174,7 +204,7 @@ static int reference_for(struct tw_search *s, const struct twin_search_set *free
         if (s->candidate[i].settable)
             tw_set_remove(&unset, i);
     const struct tw_reference *known = known_reference(s, &unset);
-    /* freed with others, they agreed with W0 */
+    /* freed together with others, they agreed with W0 */
     for (size_t i = 0; i < s->report->test_count && !known; i++)
         if (s->report->test[i].steady && tw_set_within(&unset, &s->report->test[i].freed))
             known = &s->reference[0];
@@ -203,6 +233,7 @@ static int reference_for(struct tw_search *s, const struct twin_search_set *free
     return 0;
 }
 
+/* What the table says already counts, so only the runs that are missing are made. */
 int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64_t wanted,
                 bool *parted, struct twin_error *err)
 {
@@ -214,10 +245,12 @@ int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64
         return 0;
     int rc = reference_for(s, freed, &handle, err);
     struct twin_search_test *row = row_of(s, freed, err);
+    /* *row stays valid from here on: no row is added below. */
     if (!row || (rc && rc != TW_WORLD_FAILS))
         return row ? rc : TWIN_ENOMEM;
     if (rc == TW_WORLD_FAILS) /* W0 ends well and this does not: freeing these matters */
         row->parted = true;
+    /* anew: making the reference may have added a clean comparison */
     already_parts(s, freed, &clean);
     while (!row->parted && clean < wanted) {
         size_t rows = tw_runs_at_once(s, wanted - clean), done;
@@ -229,6 +262,8 @@ int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64
         for (size_t i = 0; i < done; i++) {
             const struct twin_search_result *x = &s->result[i];
             row->compared++;
+            /* Step and layer are those of the first divergence. A run that did not end well has
+             * none. */
             if (x->parted && !row->parted && x->status == TWIN_ENDED_WELL) {
                 row->step = x->step;
                 row->layer = x->layer;
@@ -241,6 +276,9 @@ int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64
     return 0;
 }
 
+/* Left out are factors without a pin, those of last resort, those that natural runs had in common,
+ * dropped pins, and what is pinned already. The weight is the suspicion averaged over the layers in
+ * which natural runs first diverged; 1 for all when no layer is known. */
 size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinned, size_t *list,
                    double *weight)
 {
@@ -261,8 +299,8 @@ size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinn
     return n;
 }
 
-/* Contrasts of settable factors need no reference of their own, so those come first when nearly
- * alike. */
+/* Sorts by insertion, which keeps equals in their order. Contrasts of settable factors need no
+ * reference of their own, so their weight counts twice here. */
 void tw_most_suspected_first(const struct tw_search *s, size_t *list, double *weight, size_t n)
 {
     for (size_t k = 1; k < n; k++) {
@@ -286,7 +324,8 @@ static double sum(const double *weight, size_t n)
     return all;
 }
 
-/* Where to cut [low, high) so that both sides weigh as much as can be; low < cut < high. */
+/* Where to cut [low, high) so that both sides weigh as nearly the same as can be; low < cut <
+ * high. */
 static size_t cut(const double *weight, size_t low, size_t high)
 {
     double all = sum(weight + low, high - low), left = 0, closest = INFINITY;
@@ -301,7 +340,7 @@ static size_t cut(const double *weight, size_t low, size_t high)
     return best;
 }
 
-/* Keeps those of the list that are in the set. */
+/* Keeps those of the list that are in the set, in their order; returns how many. */
 static size_t keep(size_t *list, double *weight, size_t n, const struct twin_search_set *set)
 {
     size_t kept = 0;
@@ -313,7 +352,9 @@ static size_t keep(size_t *list, double *weight, size_t n, const struct twin_sea
     return kept;
 }
 
-/* What earlier contrasts say of these candidates, each taken as the only cause. */
+/* Applies what earlier contrasts say of these candidates, each taken as the only cause: a
+ * divergence leaves only those that were freed in it, a clean comparison makes those that were
+ * freed less likely by 1 - rate. Returns how many are left in the list. */
 static size_t learn(const struct tw_search *s, size_t *list, double *weight, size_t n, double rate)
 {
     struct twin_search_set all = {{0}};
@@ -332,16 +373,14 @@ static size_t learn(const struct tw_search *s, size_t *list, double *weight, siz
     return n;
 }
 
-/* One factor alone, by noisy bisection (a Z-channel: a divergence proves that the cause is among
- * those freed, a clean comparison makes it less likely by 1 - rate). Gives up, *found empty, once
- * it is likelier that no factor alone is the cause. */
-/*
- * of one factor, before it is taken to fresh runs although no contrast with it alone has parted yet
- */
+/* Share of all weight at which one factor is taken to fresh runs although no contrast with it alone
+ * has diverged yet. */
 #define LIKELY .85
 
 /* Is one candidate likely enough to be the cause to be tried on fresh runs? Not one whose pin was
- * seen not to help. */
+ * seen not to help, and not of two arms, where contrasts have to name every difference that acts.
+ * The list is sorted, but settable factors may stand before a heavier one: then the answer is
+ * no. */
 static bool likely(const struct tw_search *s, const struct tw_arm *arm, const size_t *list,
                    const double *weight, size_t n, double several)
 {
@@ -355,6 +394,10 @@ static bool likely(const struct tw_search *s, const struct tw_arm *arm, const si
     return !tw_known_to_part(s, &pins);
 }
 
+/* Looks for one factor alone, by noisy bisection. The channel is a Z-channel: a divergence proves
+ * that the cause is among those freed, a clean comparison makes it less likely by 1 - rate. Gives
+ * up, with *found empty, once it is likelier that no factor alone is the cause. That begins with a
+ * weight of .002 of all others together, and grows in comparison with each clean answer. */
 static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found,
                   struct twin_error *err)
 {
@@ -373,13 +416,15 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
             return 0;
         }
         tests++;
+        /* Free about half of the weight, the most suspected first. */
         size_t part = n > 1 ? cut(weight, 0, n) : 1;
         double inside = sum(weight, part), outside = sum(weight + part, n - part) + several;
         struct twin_search_set freed = {{0}};
         for (size_t i = 0; i < part; i++)
             tw_set_add(&freed, list[i]);
-        /* Until the part has lost half of its odds: changing the set costs a reference when it has
-         * factors that are only freed. */
+        /* How many clean comparisons to ask for: until the part has lost half of its odds. Changing
+         * the set costs a reference when it has factors that are only freed, so several for one set
+         * are cheaper. */
         uint64_t known, more = 1;
         while (inside * pow(1 - rate, (double)more) > .5 * (inside < outside ? inside : outside))
             more++;
@@ -387,6 +432,7 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
         int rc = parted ? 0 : tw_contrast(s, &freed, known + more, &parted, err);
         if (rc)
             return rc;
+        /* The cause is one of those freed; the weight of "none alone" starts anew beside them. */
         if (parted) {
             n = part;
             several = 0.002 * inside;
@@ -401,9 +447,11 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
     return 0;
 }
 
-/* Grows a set that parts: the last element of the shortest list that parts together with the set so
- * far belongs to it; what lies behind it does not. *found stays empty when even the whole list does
- * not part. */
+/* Grows a set that diverges. The list is ordered by suspicion. The last element of the shortest
+ * list that diverges together with the set so far belongs to the set, and what lies behind it does
+ * not; then the same again with the set fixed, until the set is enough by itself. *found stays
+ * empty when even the whole list does not diverge. `clean`: comparisons after which a contrast
+ * counts as clean. */
 static int minimal(struct tw_search *s, const size_t *list, const double *weight, size_t n,
                    uint64_t clean, struct twin_search_set *found, struct twin_error *err)
 {
@@ -438,7 +486,8 @@ static int minimal(struct tw_search *s, const size_t *list, const double *weight
     return 0;
 }
 
-/* Takes out what the set parts without: a clean contrast that was chance may have put it there. */
+/* Takes out of the set what it diverges without: a contrast that was clean by chance may have put
+ * it there. */
 static int without_bystanders(struct tw_search *s, struct twin_search_set *set, uint64_t clean,
                               struct twin_error *err)
 {
@@ -457,21 +506,22 @@ static int without_bystanders(struct tw_search *s, struct twin_search_set *set, 
     return 0;
 }
 
+/* First one factor alone, then sets of factors, at two rates of error. */
 int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found,
             struct twin_error *err)
 {
-    /* Chance of taking a contrast that parts for clean: cheap at first, since a wrong turn ends in
-     * a set that does not part. */
+    /* Chance of taking a contrast for clean although it diverges: the cheap one first, since a
+     * wrong turn ends in a set that does not diverge. */
     static const double miss[] = {.02, .003};
     size_t list[TWIN_SEARCH_FACTORS];
     double weight[TWIN_SEARCH_FACTORS];
-    const struct tw_arm seen = *arm; /* arms may move */
+    /* a copy, since arms may move when one is made */
+    const struct tw_arm seen = *arm;
     int alone = single(s, &seen, found, err);
     if (alone || tw_set_count(found) > 0)
         return alone;
-    /* No factor alone brings it back: before sets are searched, which takes many runs, is it there
-     * at all? */
-    /* two, since the first run of a new usual class agrees with nothing */
+    /* No factor alone brings it back. Before sets are searched, which takes many runs: is it there
+     * at all? Two natural runs, since the first run of a new usual class agrees with nothing. */
     for (int i = 0; i < 2 && !alone && !s->plan->arms; i++)
         alone = tw_arm_compare(s, &s->arm[0], 1, err);
     if (!alone && !s->plan->arms)

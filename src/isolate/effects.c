@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether each setting took effect, from what the processes of the run said themselves: a variable
- * may be set again by a shell on the way, a pin may come too late, a library may never be loaded.
+ * Whether each setting took effect, from what the processes of the run said themselves. A variable
+ * may be set again by a shell on the way, a pin may come too late, a library may never be loaded: a
+ * world in which a pin did nothing must not be taken for a pinned one. The search (search_runs.c)
+ * and the commands that set factors ask this of a run that has ended.
+ *
  * Sources: the run folder's `factors` (docs/format/run-folder.md), `faults`, `processes`, and what
- * the launcher says of itself in run.json.
+ * the launcher says of itself in run.json. An answer is one of enum twin_effect with a text for the
+ * person; errors are only those of reading and of memory.
  */
 #include "internal.h"
 
@@ -12,19 +16,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* 64 MiB: a file of a run folder is foreign bytes, and never that large. */
 enum { FILE_BYTES_MAX = 64 << 20 };
 
+/* Everything that a run has said. Lines point into `factors`. */
 struct said {
     char *factors, *faults, *processes; /* the files; NULL when absent */
     struct twin_said_line *line;
     size_t count;
-    bool python; /* a Python process was armed */
+    /* a Python process was seen */
+    bool python;
+    /* processes that carry the agent, and that do not */
     size_t armed, unarmed;
+    /* the first of those without it, for the message; NULL: none */
     const struct twin_run_process *unarmed_one;
 };
 
 /* ---- reading */
 
+/* Reads a file of the run folder. A file that is absent is no error and leaves *data as it is,
+ * NULL. */
 static int read_entry(const struct twin_run *run, const char *name, char **data,
                       struct twin_error *err)
 {
@@ -33,7 +44,7 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
     char *path = tw_path_join(run->dir, name);
     int rc = path ? tw_read_file(path, FILE_BYTES_MAX, data, &bytes, &why) : TWIN_ENOMEM;
     tw_free(path);
-    if (rc == TWIN_ENOENT) /* nothing was said: an ordinary case */
+    if (rc == TWIN_ENOENT) /* nothing was said, which is ordinary */
         return 0;
     if (rc == 0)
         return 0;
@@ -42,8 +53,8 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
     return twin_error_set(err, rc, "%s", why.message);
 }
 
-/* pid TAB rank TAB role TAB key TAB value; a line that is not of this form (cut by a full disk) is
- * passed over. */
+/* "pid TAB rank TAB role TAB key TAB value": cuts the line in place. False for a line that is not
+ * of this form (cut by a full disk), which is passed over. */
 static bool split(char *text, struct twin_said_line *out)
 {
     char *field[5] = {text};
@@ -78,7 +89,8 @@ int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_li
     return 0;
 }
 
-/* "pid ppid start kind argv"; kind is python only once the Python half records something there. */
+/* Is there a Python process? A line is "pid ppid start kind argv". The kind is python only once the
+ * Python half records something there, so the program's name counts as well. */
 static bool any_python(const char *processes)
 {
     for (const char *p = processes; p && *p;) {
@@ -94,6 +106,7 @@ static bool any_python(const char *processes)
     return false;
 }
 
+/* Fills s; the caller forgets it, also after an error. */
 static int listen(struct said *s, const struct twin_run *run, struct twin_error *err)
 {
     *s = (struct said){0};
@@ -123,6 +136,7 @@ static void forget(struct said *s)
 
 /* ---- judging */
 
+/* Sets the answer. Takes the text over; NULL text is out of memory. */
 static int judge(struct twin_world_effect *e, enum twin_effect effect, char *text,
                  struct twin_error *err)
 {
@@ -132,6 +146,7 @@ static int judge(struct twin_world_effect *e, enum twin_effect effect, char *tex
     return text ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
 }
 
+/* An answer for the case that no agent spoke: names a process without one, and why it has none. */
 static int no_agent(struct twin_world_effect *e, const struct said *s, enum twin_effect effect,
                     const char *what, struct twin_error *err)
 {
@@ -145,12 +160,14 @@ static int no_agent(struct twin_world_effect *e, const struct said *s, enum twin
     return judge(e, effect, text, err);
 }
 
-/* Variables as they arrived, against those that were set. */
+/* Compares the variables as they arrived in each process (lines env.NAME and unset.NAME) with those
+ * that the setting means. One process that found another value is enough for a failure. */
 static int judge_environment(struct twin_world_effect *e, const struct twin_setting *setting,
                              const struct said *s, struct twin_error *err)
 {
     char **expected = NULL;
     size_t count = 0, seen = 0;
+    /* Each variable of the setting is looked for in what every process said. */
     int rc = tw_factor_environment(setting, &expected, &count, err);
     e->effect = TWIN_EFFECT_IN_FORCE;
     for (size_t i = 0; rc == 0 && i < count && e->effect == TWIN_EFFECT_IN_FORCE; i++) {
@@ -175,6 +192,7 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
             break;
         }
     }
+    /* No process found another value. Did any of them see one at all? */
     const bool as_set = rc == 0 && e->effect == TWIN_EFFECT_IN_FORCE;
     if (as_set && count == 0)
         rc = judge(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err);
@@ -186,8 +204,9 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
     return rc;
 }
 
-/* "pid TWINRUN_FACTORS: malloc-fill is off: ...": the fault that concerns this factor, or NULL. *n:
- * its length. */
+/* The fault that concerns this factor, "malloc-fill is off: ...", in a line of `faults`; NULL:
+ * none. *n is its length, since the line goes on to a newline. A fault that switched everything off
+ * concerns every factor. */
 static const char *fault_about(const struct said *s, const char *word, size_t *n)
 {
     char own[64];
@@ -207,11 +226,9 @@ static const char *fault_about(const struct said *s, const char *word, size_t *n
     return NULL;
 }
 
-/*
- * The lines effect.NAME. "failed: ..." weighs most, then "overridden: ..." (the job sets it itself,
- * afterwards), then what is in force, then "not used: ..." of processes that never loaded the
- * library. Leaves e alone when there is none.
- */
+/* Judges by the lines effect.NAME, one or more of each process. "failed: ..." weighs most, then
+ * "overridden: ..." (the job sets it itself, afterwards), then what is in force, then "not used:
+ * ..." of processes that never loaded the library. Leaves e alone when there is none. */
 static int judge_lines(struct twin_world_effect *e, const char *name, const struct said *s,
                        struct twin_error *err)
 {
@@ -226,6 +243,7 @@ static int judge_lines(struct twin_world_effect *e, const char *name, const stru
             continue;
         while (k < 4 && (!*starts[k] || !tw_starts(s->line[i].value, starts[k])))
             k++;
+        /* no known beginning: it says what is in force */
         k = k == 4 ? 2 : k;
         one[k] = &s->line[i];
         count[k]++;
@@ -246,6 +264,9 @@ static int judge_lines(struct twin_world_effect *e, const char *name, const stru
                   : 0;
 }
 
+/* A factor that the libc agent applies. A missing preload and the agent's faults weigh most, then
+ * what the agent says of the factor; where it says nothing, either no process carried it, or
+ * nothing asked for the factor. */
 static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec,
                       const struct twin_run *run, const struct said *s, struct twin_error *err)
 {
@@ -269,6 +290,8 @@ static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec,
     return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("nothing asked for it"), err);
 }
 
+/* A factor that the Python agent applies. Where nothing is said of it, no process has used what it
+ * acts on. */
 static int judge_python(struct twin_world_effect *e, const struct twin_factor *f,
                         const struct said *s, struct twin_error *err)
 {
@@ -283,6 +306,8 @@ static int judge_python(struct twin_world_effect *e, const struct twin_factor *f
     return judge(e, TWIN_EFFECT_NOT_USED, tw_printf("no process used %s", needed), err);
 }
 
+/* A factor that the launcher applies: asked for, done, and still so where processes looked
+ * (`key`). */
 static int judge_held(struct twin_world_effect *e, const struct twin_run_hold *h, const char *key,
                       const char *expected, const struct said *s, struct twin_error *err)
 {
@@ -299,6 +324,8 @@ static int judge_held(struct twin_world_effect *e, const struct twin_run_hold *h
     return judge(e, TWIN_EFFECT_IN_FORCE, tw_printf("%s %s", strchr(key, '.') + 1, expected), err);
 }
 
+/* Chooses by who applies the factor. A replaced argument needs no look: the launcher starts the
+ * command with it. */
 static int judge_setting(struct twin_world_effect *e, const struct twin_setting *setting,
                          const struct twin_run *run, const struct said *s, struct twin_error *err)
 {

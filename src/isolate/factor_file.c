@@ -11,20 +11,27 @@
  *
  * or, instead of env, replace = ["--workers=4", "--workers=0"]: the first argument equal to the one
  * becomes the other.
+ *
+ * Called by twin_factors_load, whose list of factors it lengthens. The reader of TOML is in base
+ * (tw_toml_read) and calls back for each table and key; a table is checked when the next one
+ * begins, or the file ends. Every message has the file and the line.
  */
 #include "internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* The built-in factors count towards the limit. 1 MiB is far more than a person writes. */
 enum { FACTORS_MAX = 256, FILE_BYTES_MAX = 1 << 20 };
 
+/* The file being read, and the table of it that is being read. */
 struct reading {
     const char *path;
     struct twin_factors *out;
-    struct twin_factor *f; /* the one being read; part of out */
+    /* the factor being read, the last one of out; NULL: before the first table */
+    struct twin_factor *f;
     struct tw_factor_edits *e;
-    size_t began; /* its line */
+    size_t began; /* the line of its [[factor]] */
 };
 
 void tw_list_free(char **list)
@@ -62,6 +69,7 @@ void tw_factor_edits_free(struct tw_factor_edits *e)
     tw_free(e);
 }
 
+/* Gives *field a text that the factor's edits own from then on. NULL text is out of memory. */
 static int keep(struct reading *r, const char **field, char *text, struct twin_error *err)
 {
     if (!text)
@@ -82,6 +90,8 @@ static char *joined(char *const *list)
     return tw_buf_steal(&b);
 }
 
+/* Sets *field to what a person would do by hand: the variables, or "FROM -> TO". Leaves it NULL
+ * when neither is given. */
 static int describe(struct reading *r, char *const *env, const char *from, const char *to,
                     const char **field, struct twin_error *err)
 {
@@ -102,6 +112,8 @@ static const char *missing_key(const struct twin_factor *f, const struct tw_fact
     return e->env || e->from ? NULL : "env or replace";
 }
 
+/* Checks the table that was read last, and fills what follows from its keys. Nothing to do before
+ * the first table. */
 static int finish(struct reading *r, struct twin_error *err)
 {
     struct twin_factor *f = r->f;
@@ -131,6 +143,7 @@ static int finish(struct reading *r, struct twin_error *err)
 
 /* ---- keys */
 
+/* A new [[factor]]: the one before it is finished, and an empty one is added. */
 static int begin(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
@@ -146,6 +159,7 @@ static int begin(void *user, size_t line, struct twin_error *err)
     r->e = grown ? tw_calloc(1, sizeof *r->e) : NULL;
     if (!r->e)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+    /* The list may have moved, so r->f is always the last of it. */
     r->began = line;
     r->f = &grown[r->out->count++];
     *r->f = (struct twin_factor){
@@ -160,6 +174,7 @@ static int wrong(const struct reading *r, size_t line, const char *key, const ch
                           expected);
 }
 
+/* "user:" keeps them apart from the built-in ones, also from those of later versions. */
 static bool is_id(const char *s)
 {
     size_t n = strlen(s);
@@ -179,6 +194,7 @@ static bool is_layer(const char *s)
     return false;
 }
 
+/* A key that takes a text. The texts that must have a form (unit, id, layer) are checked here. */
 static int set_text(struct reading *r, const char *key, const char *text, size_t line,
                     struct twin_error *err)
 {
@@ -206,6 +222,8 @@ static int set_text(struct reading *r, const char *key, const char *text, size_t
     return keep(r, field, tw_strdup(text), err);
 }
 
+/* A table of variables, as "NAME=value" in *list. The table's texts are names and values in
+ * turn. */
 static int set_env(struct reading *r, const char *key, const struct tw_toml_value *v, char ***list,
                    size_t line, struct twin_error *err)
 {
@@ -223,6 +241,7 @@ static int set_env(struct reading *r, const char *key, const struct tw_toml_valu
     return 0;
 }
 
+/* Two arguments: the one to look for and the one that takes its place. */
 static int set_replace(struct reading *r, const char *key, const struct tw_toml_value *v,
                        char **from, char **to, size_t line, struct twin_error *err)
 {
@@ -233,6 +252,8 @@ static int set_replace(struct reading *r, const char *key, const struct tw_toml_
     return *from && *to ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
 }
 
+/* Called for each key of a table. Unknown keys are errors: a misspelt one would silently pin
+ * nothing. */
 static int set_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
                    struct twin_error *err)
 {

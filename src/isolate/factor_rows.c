@@ -2,18 +2,26 @@
 /*
  * The table of factors: everything that twinrun knows of one stands in its row (struct tw_spec in
  * internal.h names the columns). The rows are in the order of their layers, as the reports list
- * them. docs/factors.md shows the table; tools/factor_table.py writes it there.
+ * them.
+ *
+ * Who reads it: factors.c says which rows can be set on this machine, plan.c turns a setting into
+ * variables and words for the agents, effects.c looks whether it worked, watch.c leaves out what
+ * natural runs had in common. docs/factors.md shows the table; tools/factor_table.py writes it
+ * there. Adding a factor takes one row here, the code that applies it in its agent, and a run of
+ * that tool.
  */
 #include "internal.h"
 
 #include <sched.h>
 
+/* What `how` says: who applies the factor. */
 #define ENVIRONMENT "environment"
 #define LIBC "libc agent"
 #define PYTHON "python agent"
 #define BOTH "environment, python agent"
 #define LAUNCHER "launcher"
 #define NOBODY "-"
+/* the largest seed that PYTHONHASHSEED and NumPy take: 2^32 - 1 */
 #define SEED_MAX 4294967295u
 
 /* clang-format off: it would put the brace of .factor on a line of its own */

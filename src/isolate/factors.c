@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which factors there are on this machine: the rows of factor_rows.c and those of a factor file,
- * and why some cannot be set here.
+ * and why some cannot be set here. A factor that cannot be set stays in the list with its reason,
+ * so that a report can name it; nothing is passed over in silence.
  */
 #include "internal.h"
 
@@ -28,11 +29,14 @@ enum tw_channel tw_factor_channel(const struct twin_factor *f)
 
 /* ---- what is to be had here */
 
+/* What was found of what factors need: our libraries and Python half beside the program, a kernel
+ * that lets the layout of memory be fixed, a driver of a GPU. */
 struct here {
     bool agent, hot, python, layout, gpu;
 };
 
-/* Tried on ourselves and taken back: a container's filter may refuse it. */
+/* Can address space randomization be switched off? Tried on ourselves and taken back, since a
+ * container's filter may refuse it. 0xffffffff asks for the present setting without changing it. */
 static bool layout_can_be_fixed(void)
 {
     int old = personality(0xffffffff);
@@ -42,6 +46,8 @@ static bool layout_can_be_fixed(void)
     return true;
 }
 
+/* Looks for what drivers leave in the file system: NVIDIA's, NVIDIA's under WSL (dxg), AMD's
+ * (kfd). */
 static bool gpu_driver(void)
 {
     static const char *const signs[] = {
@@ -56,6 +62,7 @@ static bool gpu_driver(void)
     return false;
 }
 
+/* Fills h. Only the search for our own parts can fail. */
 static int look_around(struct here *h, struct twin_error *err)
 {
     struct twin_parts parts;
@@ -73,6 +80,7 @@ static int look_around(struct here *h, struct twin_error *err)
     return 0;
 }
 
+/* Why this row cannot be set here, as a text that lives as long as the program; NULL: it can. */
 static const char *why_not(const struct tw_spec *spec, const struct here *h)
 {
     if (spec->factor.unavailable)
@@ -90,6 +98,7 @@ static const char *why_not(const struct tw_spec *spec, const struct here *h)
     return NULL;
 }
 
+/* The rows are copied, so that what is said of them can be changed to what this machine has. */
 int twin_factors_load(const char *file, struct twin_factors *out, struct twin_error *err)
 {
     struct here h;
@@ -114,6 +123,8 @@ int twin_factors_load(const char *file, struct twin_factors *out, struct twin_er
     return rc;
 }
 
+/* Only factors of a file have edits, which own their texts; built-in texts live as long as the
+ * program. */
 void twin_factors_free(struct twin_factors *f)
 {
     for (size_t i = 0; i < f->count; i++)

@@ -17,7 +17,8 @@
 
 #include "src/isolate/isolate.h"
 
-/* Who applies a factor. */
+/* Who applies a factor. Each channel has its own way into the job (plan.c), and its own way to see
+ * whether that worked (effects.c). */
 enum tw_channel {
     TW_BY_NOBODY,      /* cannot be set: the row says why */
     TW_BY_ENVIRONMENT, /* variables (tw_factor_environment) */
@@ -31,11 +32,13 @@ enum tw_channel {
 /* What libtwinrun_hot.so, the library of hot functions, means to a factor of the libc agent. */
 enum tw_hot {
     TW_HOT_UNUSED,
-    TW_HOT_HELPS, /* the agent alone applies it at some places only */
+    /* the agent alone applies it at some places only */
+    TW_HOT_HELPS,
+    /* the agent alone cannot apply it at all */
     TW_HOT_NEEDED
 };
 
-/* What two runs said of themselves (watch.c). */
+/* What the processes of one run said of the sources of variation that they met (watch.c). */
 struct tw_met;
 
 /* One factor: a row of factor_rows.c. A column that is not named in a row is false, 0, NULL or
@@ -96,7 +99,7 @@ struct tw_factor_edits {
 };
 int tw_factor_file_load(const char *path, struct twin_factors *out, struct twin_error *err);
 void tw_factor_edits_free(struct tw_factor_edits *e);
-void tw_list_free(char **list); /* NULL-terminated */
+void tw_list_free(char **list); /* Frees a NULL-terminated list and its texts; NULL is allowed. */
 
 /* Growing list of strings, NULL-terminated. Takes text over, also on failure; NULL text is out of
  * memory. */

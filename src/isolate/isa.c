@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The factor `isa`: which instruction set the libraries choose. Each library has a variable of its
- * own and its own words for the same three sets.
+ * The factor `isa`: which instruction set the libraries choose. Wider registers sum in another
+ * order, so results differ in their last bits between processors. Each library has a variable of
+ * its own and its own words for the same three sets; this file knows them, for the row in
+ * factor_rows.c.
  */
 #include "internal.h"
 
 #include <string.h>
 
+/* PyTorch's own words, which are also those that a person types. */
 static const char *const words[] = {
     [TW_ISA_DEFAULT] = "default",
     [TW_ISA_AVX2] = "avx2",
@@ -14,6 +17,8 @@ static const char *const words[] = {
 };
 enum { WORDS = sizeof words / sizeof words[0] };
 
+/* The widest set that this processor has. AVX-512 counts only with the four parts that libraries
+ * ask for together. */
 enum tw_isa tw_isa_widest(void)
 {
 #if defined(__x86_64__)
@@ -27,6 +32,7 @@ enum tw_isa tw_isa_widest(void)
     return TW_ISA_DEFAULT;
 }
 
+/* A set that the processor has not is refused: a library could not use it. */
 bool tw_isa_value(const char *text, uint64_t *value)
 {
     for (uint64_t i = 0; i < WORDS; i++) {
@@ -38,8 +44,9 @@ bool tw_isa_value(const char *text, uint64_t *value)
     return false;
 }
 
-/* A pin takes AVX2 where there is one, which most machines share. A variation takes the others that
- * this processor has, in turn. */
+/* The set that a setting means. A pin takes AVX2 where there is one, which most machines share, or
+ * what was asked for. A variation takes the others that this processor has, in turn by the seed, so
+ * it never gives what the pin gives. */
 static enum tw_isa isa_of(const struct twin_setting *s)
 {
     enum tw_isa widest = tw_isa_widest(), pinned = widest > TW_ISA_AVX2 ? TW_ISA_AVX2 : widest;
@@ -65,6 +72,7 @@ static const char *mkl_word(enum tw_isa isa)
 }
 #endif
 
+/* Adds the variables of all libraries that the setting means. */
 int tw_isa_variables(const struct twin_setting *s, char ***list, size_t *count,
                      struct twin_error *err)
 {
@@ -90,6 +98,7 @@ int tw_isa_variables(const struct twin_setting *s, char ***list, size_t *count,
     return rc;
 }
 
+/* A processor with one set only has nothing to vary. */
 void tw_isa_adapt(struct twin_factor *f)
 {
     if (tw_isa_widest() > TW_ISA_DEFAULT)

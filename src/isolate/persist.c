@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Do natural runs still part? A divergence that has stopped by itself (a cold cache, a neighbour on
- * the machine) stops under any pin, so no cause is named unless a natural run parts after the last
- * pinned one. The same sequence of natural comparisons tells whether divergences come in clusters,
- * which makes each comparison say less.
+ * Do natural runs still diverge? A divergence that has stopped by itself (a cold cache, a neighbour
+ * on the machine) stops under any pin, so no cause is named unless a natural run diverges after the
+ * last pinned one. The other files ask this between their steps.
+ *
+ * The same sequence of natural comparisons (s->trace, in the order of the runs) tells whether
+ * divergences come in clusters. Where they do, each comparison says less, and all rates and bounds
+ * are made of fewer effective comparisons.
  */
 #include "search_inside.h"
 
@@ -23,7 +26,7 @@ int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_er
     return 0;
 }
 
-/* The usual class of natural runs; of two arms that of A. */
+/* The usual class of natural runs, which is the one with most of them; of two arms that of A. */
 static size_t usual(const struct tw_search *s)
 {
     const struct tw_arm *natural = &s->arm[0];
@@ -34,6 +37,7 @@ static size_t usual(const struct tw_search *s)
     return most;
 }
 
+/* Judged anew each time, since later runs may make another class the usual one. */
 static bool trace_parted(const struct tw_search *s, size_t i)
 {
     return s->trace[i].class != (int)usual(s);
@@ -53,9 +57,9 @@ uint32_t tw_last_parted(const struct tw_search *s)
     return tail < s->trace_length ? s->trace[s->trace_length - 1 - tail].number : 0;
 }
 
-/* Chance of so long a clean tail, had the divergence gone on as it was seen before it; the rate is
- * averaged over what is credible (a uniform prior), so that three divergences in a row are not
- * taken for a rate of 1. */
+/* Chance of so long a clean tail, had the divergence gone on as it was before it. The rate is
+ * averaged over what is credible, by Laplace's rule of succession (a uniform prior), so that three
+ * divergences in a row are not taken for a rate of 1. */
 static double chance_of_tail(const struct tw_search *s)
 {
     uint64_t tail = tw_clean_tail(s);
@@ -71,6 +75,7 @@ static double chance_of_tail(const struct tw_search *s)
     return chance;
 }
 
+/* Never without a divergence that is followed by clean runs. */
 bool tw_gone(const struct tw_search *s)
 {
     uint64_t tail = tw_clean_tail(s);
@@ -81,7 +86,7 @@ bool tw_gone(const struct tw_search *s)
 
 int tw_still_parts(struct tw_search *s, struct twin_error *err)
 {
-    /* until the last run of all is a natural one that parted */
+    /* until the last run of all is a natural one that diverged */
     while (tw_last_parted(s) < s->report->runs) {
         int rc = tw_arm_compare(s, &s->arm[0], 1, err);
         if (rc)
@@ -94,6 +99,8 @@ int tw_still_parts(struct tw_search *s, struct twin_error *err)
 
 /* ---- correlation */
 
+/* Correlation of each comparison (1: diverged, 0: not) with the one before it; `mean` is their
+ * mean. The caller makes sure that both values occur, so that the sum of squares is not 0. */
 static double autocorrelation(const struct tw_search *s, double mean)
 {
     double products = 0, squares = 0;
@@ -106,6 +113,8 @@ static double autocorrelation(const struct tw_search *s, double mean)
     return products / squares;
 }
 
+/* A correlation counts only where the test of runs shows it (p at most .05) and it is positive. It
+ * is cut at .95, so that an effective comparison is never worth less than 1/39. */
 struct twin_search_correlation tw_correlation(const struct tw_search *s)
 {
     struct twin_search_correlation c = {.comparisons = s->trace_length, .p = 1, .effective = 1};
@@ -125,6 +134,7 @@ struct twin_search_correlation tw_correlation(const struct tw_search *s)
     return c;
 }
 
+/* Clopper and Pearson's upper bound at 95%, of numbers of comparisons that need not be whole. */
 double tw_rate_bound(const struct tw_search *s, uint64_t parted, uint64_t compared)
 {
     double effective = tw_correlation(s).effective;

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a world means for a launch. */
+/*
+ * What a world means for a launch: variables, words for the agents in the job, and what the
+ * launcher itself does (src/isolate/isolate.h: struct twin_world_plan). Called for each run of a search
+ * and for each command that sets factors, before the launch; twin_world_plan_apply then hands the
+ * plan to the launcher.
+ *
+ * TWINRUN_FACTORS tells the libc agent what to hold or shake, TWINRUN_PINS the Python agent, each
+ * as "ID=pin", "ID=pin:VALUE" or "ID=vary:SEED", with commas. TWINRUN_HELD names the variables that
+ * were set, so that the agents can say what arrived (effects.c).
+ */
 #include "internal.h"
 
 #include <sched.h>
@@ -9,6 +18,7 @@
 
 /* ---- processor */
 
+/* A processor that we may not run on is replaced by the first one that we may. */
 int tw_factor_processor(const struct twin_setting *s)
 {
     cpu_set_t may;
@@ -30,13 +40,16 @@ uint64_t tw_threads_number(const struct twin_setting *s)
     return s->seed ? s->seed : 1;
 }
 
-/* 0 is "no salt at all": variations stay away from it. */
+/* The value of PYTHONHASHSEED. Its 0 means "no salt at all", which the pin has, so variations stay
+ * away from it. */
 uint64_t tw_salt_number(const struct twin_setting *s)
 {
     enum { SALTS = 4294967295u };
     return s->mode == TWIN_VARY ? 1 + s->seed % SALTS : s->seed % ((uint64_t)SALTS + 1);
 }
 
+/* A list that grows until something fails; then `rc` is the first error, and what follows is
+ * dropped. */
 struct list {
     char ***v;
     size_t *n;
@@ -75,6 +88,7 @@ int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *co
 
 /* ---- agents */
 
+/* Adds an item, with a comma before all but the first. */
 static void append(struct tw_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void append(struct tw_buf *b, const char *format, ...)
@@ -87,6 +101,8 @@ static void append(struct tw_buf *b, const char *format, ...)
     va_end(ap);
 }
 
+/* The agent is always told the value itself: a row's `initial` where the setting has the
+ * default. */
 static void add_libc(struct tw_buf *b, const struct tw_spec *spec, const struct twin_setting *s)
 {
     const char *id = spec->factor.id;
@@ -99,10 +115,11 @@ static void add_libc(struct tw_buf *b, const struct tw_spec *spec, const struct 
         append(b, "%s=pin", id);
 }
 
+/* As add_libc; the default 0 is the Python agent's to interpret. */
 static void add_python(struct tw_buf *b, const struct tw_spec *spec, const struct twin_setting *s)
 {
     const char *id = spec->factor.id;
-    if (spec->number) /* as in the variables, whoever chose it */
+    if (spec->number) /* the number that the variables have, whether pinned or drawn */
         append(b, "%s=pin:%llu", id, (unsigned long long)spec->number(s));
     else if (s->mode == TWIN_VARY)
         append(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
@@ -114,6 +131,8 @@ static void add_python(struct tw_buf *b, const struct tw_spec *spec, const struc
 
 /* ---- arguments */
 
+/* Replaces the first argument that is equal to the factor's `from`. The plan's copy of the command
+ * is made by the first factor that needs one, and later factors change that copy. */
 static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *out,
                           char *const *argv, struct twin_error *err)
 {
@@ -123,7 +142,7 @@ static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *
     size_t count = 0;
     if (!from)
         return 0;
-    bool copied = out->argv != NULL; /* by a factor before this one */
+    bool copied = out->argv != NULL; /* a factor before this one has made the copy */
     for (size_t i = 0; !copied && argv[i]; i++) {
         int rc = tw_list_add(&out->argv, &count, tw_strdup(argv[i]), err);
         if (rc != 0)
@@ -144,6 +163,7 @@ static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *
 
 /* ---- all of it */
 
+/* Adds one setting to the plan, wherever its channel is. */
 static int plan_setting(const struct twin_setting *s, char *const *argv,
                         struct twin_world_plan *out, struct tw_buf *libc, struct tw_buf *python,
                         struct twin_error *err)
@@ -171,7 +191,7 @@ static int plan_setting(const struct twin_setting *s, char *const *argv,
     return 0;
 }
 
-/* Which variables were set: the agent says what arrived (docs/format/run-folder.md). */
+/* "TWINRUN_HELD=NAME,NAME": which variables were set. malloc'ed; NULL when there is no memory. */
 static char *held_names(const struct twin_world_plan *plan)
 {
     struct tw_buf b = {0};
@@ -181,6 +201,7 @@ static char *held_names(const struct twin_world_plan *plan)
     return tw_buf_steal(&b);
 }
 
+/* Adds what the agents are told, behind the variables, which held_names has to see first. */
 static int add_agents(struct twin_world_plan *out, struct tw_buf *libc, struct tw_buf *python,
                       struct twin_error *err)
 {
@@ -218,6 +239,7 @@ int twin_world_plan_watch(struct twin_world_plan *p, struct twin_error *err)
     return tw_list_add(&p->env, &p->env_count, tw_strdup("TWINRUN_WATCH=1"), err);
 }
 
+/* The clock is one more factor of the libc agent, so it joins the list that is there. */
 int twin_world_plan_faster(struct twin_world_plan *p, unsigned factor, uint64_t second,
                            struct twin_error *err)
 {
@@ -244,6 +266,7 @@ int twin_world_plan_variable(struct twin_world_plan *p, char *text, struct twin_
     return tw_list_add(&p->env, &p->env_count, text, err);
 }
 
+/* The salt is drawn from the real system, and is never 0, which would switch it off. */
 int twin_world_plan_apart(struct twin_world_plan *p, const struct twin_world *w,
                           struct twin_error *err)
 {

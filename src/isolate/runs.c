@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worlds, runs in them, and the log that makes a search repeatable. */
+/*
+ * Worlds, runs in them, and the log that makes a search repeatable.
+ *
+ * Every run of a search goes through `ask` here: it gets its number, is looked up in the log, and
+ * is asked of the caller's callback only when the log has not got it. So a search that is started
+ * again with the same log takes the same way, and makes no run twice.
+ */
 #include "search_inside.h"
 #include <string.h>
 
@@ -39,6 +45,7 @@ size_t tw_set_count(const struct twin_search_set *set)
     return n;
 }
 
+/* May this factor be pinned in the pinned world? */
 static bool usable(const struct tw_search *s, size_t i)
 {
     return s->candidate[i].can_pin && !s->candidate[i].last_resort &&
@@ -52,10 +59,13 @@ void tw_world_natural(struct tw_search *s, const struct twin_search_set *pinned,
         row[i] = (struct twin_search_setting){twin_search_has(pinned, i) ? TWIN_PIN : TWIN_FREE, 0};
 }
 
+/* A factor that cannot be pinned stays as in the natural world, freed or not. */
 void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed,
                      struct twin_search_setting *row)
 {
     const struct tw_arm *natural = &s->arm[0];
+    /* Where natural runs diverge in fewer than half of comparisons, freeing a factor shows little,
+     * and shaking it more. */
     bool shake = s->plan->vary && natural->parted * 2 < natural->compared;
     for (size_t i = 0; i < s->plan->candidates; i++) {
         const struct twin_candidate *c = &s->candidate[i];
@@ -64,6 +74,7 @@ void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed,
             continue;
         if (!twin_search_has(freed, i))
             row[i].mode = TWIN_PIN;
+        /* A value that no row had before: a pin, but of something else than W0's. */
         else if (c->settable)
             row[i] = (struct twin_search_setting){TWIN_PIN, ++s->value};
         else if (shake && c->can_vary)
@@ -92,9 +103,8 @@ void twin_search_log_free(struct twin_search_log *log)
     *log = (struct twin_search_log){0};
 }
 
-/*
- * The entry of a run. Runs of one batch may be logged in any order, so it lies close to its number.
- */
+/* The entry of a run; NULL: none. Runs of one batch may be logged in any order, so the entry lies
+ * close to the place of its number; the search goes backwards from there, around the end. */
 static const struct twin_search_entry *logged(const struct twin_search_log *log, uint32_t number)
 {
     for (size_t i = 0, start = number < log->count ? number : log->count; i < log->count; i++) {
@@ -107,7 +117,7 @@ static const struct twin_search_entry *logged(const struct twin_search_log *log,
 }
 
 /* Digest of a request, so that a log of another search is recognised. Settings are hashed field by
- * field: they have padding. */
+ * field, since their padding may hold anything. */
 static uint64_t digest(const struct tw_search *s, const struct twin_search_request *r)
 {
     uint64_t h = tw_mix64(r->purpose + 1) ^ tw_mix64(r->reference + 3) ^ tw_mix64(r->other + 7);
@@ -118,6 +128,7 @@ static uint64_t digest(const struct tw_search *s, const struct twin_search_reque
     return h;
 }
 
+/* 0 when the budget of runs or of time is used up. */
 size_t tw_runs_at_once(const struct tw_search *s, size_t n)
 {
     size_t left = s->plan->max_runs - s->report->runs;
@@ -127,7 +138,9 @@ size_t tw_runs_at_once(const struct tw_search *s, size_t n)
     return n < left ? n : left;
 }
 
-/* Takes over what is logged, asks for the rest in one call, logs it. */
+/* Fills s->result for the first n requests: takes over what is logged, asks for the rest in one
+ * call, logs it. *interrupted: some run was not made. The arrays hold 64, the most that a plan
+ * allows at the same time. TWIN_EFORMAT: a logged run was made in another world. */
 static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin_error *err)
 {
     size_t missing[64], asked = 0;
@@ -163,13 +176,16 @@ static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin
         if (!kept && s->saved)
             kept = s->saved(s->user, &e, err);
         rc = rc ? rc : kept;
+        /* What was made is logged even when the callback failed for others, so that it is not
+         * lost. */
         s->result[missing[i]] = answer[i];
     }
     return rc;
 }
 
-/* Asks for s->request's first rows, whose settings, purposes and references are filled in, at most
- * as many as can be made now. */
+/* Makes the first n of s->request, whose settings, purposes and references are filled in; numbers
+ * them, and counts them in the report. TWIN_EINTR when a run was not made: then none of them is
+ * counted, and a resumed search numbers them the same way. */
 static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *err)
 {
     bool interrupted = false;
@@ -190,13 +206,15 @@ static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *e
         const struct twin_search_request *q = &s->request[i];
         longest = r->seconds > longest ? r->seconds : longest;
         if (r->status != TWIN_ENDED_WELL && q->reference)
-            r->parted = true; /* the reference ended well */
+            r->parted = true; /* It ended otherwise than its reference, which ended well. */
+        /* the last pair that diverged, for a vote */
         if (r->parted && q->reference && q->purpose != TWIN_FOR_REFERENCE && r->handle) {
             s->parted_a = q->reference;
             s->parted_b = r->handle;
         }
     }
     s->report->runs += (uint32_t)n;
+    /* Runs of a batch go on at the same time, so the longest is what they cost. */
     s->report->seconds += longest;
     *done = n;
     return 0;

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drives the search: baseline, pinned world, find, confirm, until the set is sufficient or an
- * honest end is reached. */
+/*
+ * Drives the search for a cause (src/isolate/search.h): baseline, pinned world, find, confirm, until the
+ * set of pins is sufficient or an honest end is reached. The way through is written
+ * down in docs/internals/isolate.md.
+ *
+ * Each step lives in a file of its own and returns a code; here they are put in order, and every
+ * code becomes an outcome of the report. cmd/isolate.c calls twin_search with callbacks that make
+ * the runs.
+ */
 #include "search_inside.h"
 #include <math.h>
 
-/* With every pin on, do runs part? Stops at the first that does. */
+/* With every pin on, do runs diverge? Stops at the first that does. */
 static int screen(struct tw_search *s, uint64_t clean, bool *parted, struct twin_error *err)
 {
     const struct twin_search_set none = {{0}};
@@ -19,7 +26,8 @@ static bool any_clean_contrast(const struct tw_search *s)
     return false;
 }
 
-/* Of pins that do the same, the one most suspected. */
+/* Of pins that do the same, the one whose layer is most suspected; of equals the first in the
+ * table. */
 static size_t choose(const struct tw_search *s, const struct twin_search_set *found)
 {
     size_t best = SIZE_MAX;
@@ -39,7 +47,9 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
     return best;
 }
 
-/* Alternatives of the chosen pins are kept beside the set, by candidate. */
+/* The set that grows from round to round. refuted: pins that were put aside once, after a
+ * divergence under each of them. alternatives: of each chosen pin, the pins that did the same in
+ * the pinned world. */
 struct chosen {
     struct twin_search_set pins, refuted, alternatives[TWIN_SEARCH_FACTORS];
 };
@@ -58,6 +68,7 @@ static bool ends(struct tw_search *s, enum tw_confirmed answer)
     return true;
 }
 
+/* More pins never bring a divergence back, so one that was seen with more pins counts for fewer. */
 bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
 {
     for (size_t i = 0; i < s->arm_count; i++)
@@ -66,7 +77,9 @@ bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *p
     return false;
 }
 
-/* Adds the pin to the set and asks the natural world. */
+/* Adds the pin to the set and takes it to fresh natural runs. *over: the search has ended.
+ * Otherwise the next round goes on with the set as it is left: with the pin, or without it where it
+ * was put aside, or where the job fails under it. */
 static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
                struct twin_error *err)
 {
@@ -74,6 +87,7 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
     tw_set_add(&c->pins, pin);
     tw_set_add(&s->report->suspects, pin);
     *over = false;
+    /* then more pins are needed, and no fresh runs to know it */
     if (tw_known_to_part(s, &c->pins))
         return 0;
     int rc = tw_confirm(s, &c->pins, c->alternatives, &answer, err);
@@ -82,8 +96,8 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
     *over = ends(s, answer);
     if (*over)
         return 0;
-    /* Where runs part seldom, one cause is likelier than two of which the first was found: the pin
-     * is put aside, once. */
+    /* Where runs diverge seldom, one cause is likelier than two of which the first was found: the
+     * pin is put aside, once. */
     if (answer == TW_NOT_SUFFICIENT && tw_set_count(&c->pins) == 1 && !s->main_cause &&
         tw_rate(&s->arm[0]) < TW_OFTEN && !twin_search_has(&c->refuted, pin)) {
         tw_set_add(&c->refuted, pin);
@@ -98,7 +112,8 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
     return 0;
 }
 
-/* Asks for a vote on the last pair that parted. */
+/* Asks for a vote on the last pair that diverged, replayed under all pins. Without a budget for it
+ * there is no vote, which is no error. */
 static int vote(struct tw_search *s, struct twin_error *err)
 {
     size_t done;
@@ -110,8 +125,8 @@ static int vote(struct tw_search *s, struct twin_error *err)
     return rc == TW_BUDGET ? 0 : rc;
 }
 
-/* Runs part with every pin on: hardware, or something that a pin of last resort stops, or nothing
- * that we know. */
+/* Runs diverge with every pin on. It is the hardware, or something that a pin of last resort stops,
+ * or nothing that we know; these are looked at in that order. */
 static int outside(struct tw_search *s, struct chosen *c, struct twin_error *err)
 {
     if (s->plan->arms) {
@@ -134,8 +149,8 @@ static int outside(struct tw_search *s, struct chosen *c, struct twin_error *err
     return rc;
 }
 
-/* Replays speak against a core already. When runs part with every pin on, the vote is next: nothing
- * else needs to be tried first. */
+/* Replays spoke against one core already. So W0 is looked at first: where runs diverge in it as
+ * well, the vote is next, and nothing else needs to be tried. */
 static int suspect_core(struct tw_search *s, struct chosen *c, bool *over, struct twin_error *err)
 {
     int rc = tw_pinned_world(s, err);
@@ -144,7 +159,8 @@ static int suspect_core(struct tw_search *s, struct chosen *c, bool *over, struc
     return rc || !*over ? rc : outside(s, c, err);
 }
 
-/* Nothing brings the divergence back that the chosen pins leave. */
+/* No set of candidates brings the divergence back that the chosen pins leave. Either W0 diverges
+ * after all, or the search ends unexplained. */
 static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_arm *arm,
                          struct twin_error *err)
 {
@@ -155,11 +171,11 @@ static int nothing_found(struct tw_search *s, struct chosen *c, const struct tw_
     if (parted)
         return outside(s, c, err);
     s->report->outcome = TWIN_SEARCH_UNEXPLAINED;
-    return tw_still_parts(s, err); /* that it has stopped by itself would explain it */
+    return tw_still_parts(s, err); /* A divergence that has stopped by itself would explain it. */
 }
 
-/* Finds what brings back the divergence that is left, adds a pin against it, and looks whether the
- * set is sufficient now. */
+/* One round: finds what brings back the divergence that is left under the chosen pins, adds a pin
+ * against it, and looks whether the set is sufficient. *over: the search has ended. */
 static int round_of_search(struct tw_search *s, struct chosen *c, bool *over,
                            struct twin_error *err)
 {
@@ -168,6 +184,7 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over,
     const struct tw_arm *left = tw_arm(s, &c->pins, err);
     if (!left)
         return TWIN_ENOMEM;
+    /* a copy, since arms may move when one is made */
     struct tw_arm arm = *left;
     *over = true;
     size_t pin = SIZE_MAX;
@@ -199,14 +216,16 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over,
     return try(s, c, pin, over, err);
 }
 
-/* A rough count of what is still missing, from what was seen of the rate: a search over all
- * candidates and a confirmation. */
+/* A rough count of the runs of a whole search, for a report that has to say that the budget was too
+ * small: those made so far, and what is missing at the rate that was seen, for the baseline, a
+ * search over all candidates (unless one has suspects already) and a confirmation. */
 static uint32_t runs_needed(const struct tw_search *s, bool searched)
 {
     const struct tw_arm *natural = &s->arm[0];
     const struct twin_search_plan *plan = s->plan;
     double rate = ((double)natural->parted + .5) / ((double)natural->compared + 1);
     double need = s->report->runs;
+    /* Nothing diverged: the baseline alone was not finished. */
     if (natural->parted == 0)
         return plan->baseline_clean + 1;
     struct tw_arm then = *natural;
@@ -234,6 +253,8 @@ static int first_arm(struct tw_search *s, bool *steady, struct twin_error *err)
     return rc;
 }
 
+/* The whole search in order. 0 with the outcome in the report, or a code that twin_search turns
+ * into one (budget, gone, interrupted, an error). */
 static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
 {
     bool steady = true;
@@ -252,6 +273,8 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
         s->report->outcome = TWIN_SEARCH_UNSEEN;
         return 0;
     }
+    /* From here on natural runs are made between pinned ones, and may be cut short where they
+     * diverge. */
     s->natural_runs_tell = false;
     if (rc)
         return rc;
@@ -272,7 +295,8 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
     return rc;
 }
 
-/* Clopper and Pearson's, of the effective number of comparisons when these are correlated. */
+/* Clopper and Pearson's 95% interval of the natural rate. When comparisons are correlated it is
+ * made of their effective number, which need not be whole. */
 static void rate_interval(struct twin_search_report *r)
 {
     double k = r->correlation.effective * (double)r->parted;
@@ -286,7 +310,7 @@ static void rate_interval(struct twin_search_report *r)
     r->rate_high = rate.high;
 }
 
-/* How often runs part with all causes pinned, and whether that is seldom enough to call them
+/* How often runs diverge with all causes pinned, and whether that is seldom enough to call them
  * sufficient. */
 static void what_is_left(struct tw_search *s)
 {
@@ -296,13 +320,15 @@ static void what_is_left(struct tw_search *s)
     r->more = r->sufficient || r->left_parted > 0 ? 0 : tw_more_clean(s, r->left_parted, r->left);
 }
 
+/* Fills the report's figures, for every outcome. */
 static void summarise(struct tw_search *s)
 {
     struct twin_search_report *r = s->report;
     for (size_t i = 0; i < r->test_count; i++)
         if (tw_set_count(&r->test[i].freed) == 0) {
             r->pinned = r->test[i].compared;
-            r->pinned_parted = r->test[i].parted; /* contrasts stop at the first */
+            /* 0 or 1, since contrasts stop at the first divergence */
+            r->pinned_parted = r->test[i].parted;
         }
     const struct tw_arm *natural = &s->arm[0];
     r->baseline = natural->compared;
@@ -320,11 +346,13 @@ static void summarise(struct tw_search *s)
     if (r->outcome == TWIN_SEARCH_ISOLATED)
         what_is_left(s);
     for (size_t w = 0; w < TWIN_SEARCH_FACTORS / 64; w++)
+        /* Nothing was compared, so nothing is known to be common to all natural runs. */
         if (natural->compared == 0)
             r->left_out.word[w] = 0;
 }
 
-/* What a search starts with: one row per run of a batch. */
+/* What a search starts with: one row of settings for each run of a batch, every candidate left out
+ * until a natural run says otherwise, and the baseline's arm. */
 static int open_search(struct tw_search *s, struct twin_error *err)
 {
     const struct twin_search_set none = {{0}};
@@ -358,6 +386,8 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
     int rc = c ? open_search(&s, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a search");
     if (!rc)
         rc = search(&s, c, err);
+    /* Codes of the search's own become outcomes; an error stays one, and there is no report
+     * then. */
     if (rc == TW_BUDGET) {
         s.report->outcome = TWIN_SEARCH_NOT_ENOUGH;
         s.report->need = runs_needed(&s, tw_set_count(&s.report->suspects) > 0);
@@ -378,7 +408,10 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
     const enum twin_search_outcome how = rc ? TWIN_SEARCH_INTERRUPTED : s.report->outcome;
     bool stands = how != TWIN_SEARCH_INTERRUPTED && how != TWIN_SEARCH_GONE &&
                   how != TWIN_SEARCH_ISOLATED && how != TWIN_SEARCH_UNSTEADY;
-    if (stands) /* that A repeats itself was a part of the claim */
+    /* Causes that were shown earlier stand, unless the search was interrupted or has named others,
+     * the divergence went away, or A does not repeat itself (that it does was a part of the claim).
+     */
+    if (stands)
         tw_main_cause_restore(&s);
     if (!rc) {
         summarise(&s);

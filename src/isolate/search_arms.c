@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* isolate --a CMD --b CMD: the candidates are what differs between the two commands. */
+/*
+ * isolate --a CMD --b CMD: the candidates are what differs between the two commands (arms.c). Each
+ * difference becomes a factor of its own, whose "pin" is to have it as in A; a request of the
+ * search becomes the command in between. The rest of this file looks at what the search itself does
+ * not: whether A and B ran with the same libraries, whether B is a resumed job, and how the fix is
+ * worded.
+ *
+ * All is kept in struct tw_isolate_arms, which the other files see through functions only.
+ */
 #include "search_runs.h"
 
 #include "json_text.h"
@@ -13,31 +21,37 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The two commands of a search, and what its runs have shown of them. */
 struct tw_isolate_arms {
     struct twin_arms *pair;
-    struct twin_difference *difference; /* of pair */
+    struct twin_difference *difference; /* what differs; belongs to pair */
     size_t count;
-    struct twin_factor *factor;       /* of each; pin and fix are owned */
-    struct twin_world held;           /* --pin: what every run holds still */
-    struct twin_world_effect *effect; /* of that; NULL: no run yet */
-    char *command;                    /* of the run that goes on */
+    struct twin_factor *factor; /* one for each difference; its pin and fix are owned */
+    struct twin_world held;     /* --pin: what every run holds still */
+    /* whether `held` took effect, as the first run showed; NULL: no run yet */
+    struct twin_world_effect *effect;
+    char *command; /* the mixed command of the latest request; owned */
+    /* a run of B did not end well */
     bool b_fails;
-    char *fails; /* a mixed command that does not end well */
-    /* of libraries that differ between A and B as they ran */
+    char *fails; /* the first mixed command that did not end well; owned; NULL: none */
+    /* sentences about libraries whose versions differ between A and B as they ran; owned */
     char **versions;
     size_t version_count;
-    /* B was seen to begin where A does: a run may be ended when it has parted */
+    /* B was seen to begin where A does: a run may be ended when it has diverged */
     bool aligned;
     bool pins_resume; /* a run of B with the causes as in A is still a resumed one */
 };
 
 /* ---- the candidates */
 
+/* A side of a difference for the person: printable, "nothing" where the command has none.
+ * malloc'ed. */
 static char *shown(const char *text)
 {
     return text ? tw_printable(text, strlen(text)) : tw_strdup("nothing");
 }
 
+/* Makes the factor and the candidate of one difference. `fix` serves as its title as well. */
 static int add_candidate(struct tw_isolate *c, size_t i)
 {
     struct tw_isolate_arms *x = c->arms;
@@ -60,6 +74,8 @@ static int add_candidate(struct tw_isolate *c, size_t i)
     return pin && fix ? 0 : TWIN_ENOMEM;
 }
 
+/* Commands that do not differ are refused: there is nothing to search among. What was made before
+ * an error is freed by tw_isolate_arms_close. */
 int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err)
 {
     struct tw_isolate_arms *x = c->arms = tw_calloc(1, sizeof *x);
@@ -110,6 +126,7 @@ void tw_isolate_arms_close(struct tw_isolate *c)
 
 /* ---- a run */
 
+/* The differences that a request has as in B. */
 static struct twin_search_set as_in_b(const struct tw_isolate *c,
                                       const struct twin_search_request *q)
 {
@@ -121,6 +138,7 @@ static struct twin_search_set as_in_b(const struct tw_isolate *c,
     return set;
 }
 
+/* How many of the differences are in the set. */
 static size_t size(const struct tw_isolate *c, const struct twin_search_set *set)
 {
     size_t n = 0;
@@ -192,6 +210,8 @@ static char *noted(const struct twin_run *r, const char *wanted)
     return found;
 }
 
+/* Notes each library whose version differs between a run of A and one of B: a difference that the
+ * commands bring along and that cannot be set by itself. */
 static void compare_versions(struct tw_isolate_arms *x, const struct twin_run *a,
                              const struct twin_run *b)
 {
@@ -222,13 +242,16 @@ void tw_isolate_arms_learn(struct tw_isolate *c, const struct twin_search_reques
     struct tw_isolate_arms *x = c->arms;
     if (!x->effect && x->held.count && twin_world_effects(&x->held, r, &x->effect, NULL) != 0)
         x->effect = NULL;
+    /* Only a run of B itself tells whether B's steps are A's: then they are aligned without a
+     * shift. */
     if (v) {
         struct twin_search_set set = as_in_b(c, q);
         x->aligned = size(c, &set) == c->count ? v->shift == 0 : x->aligned;
     }
 }
 
-/* Is B with the causes as in A still a resumed job? */
+/* Is B with the causes as in A still a resumed job? Looks at the first run of the log in which
+ * exactly the causes were as in A. False when there is none. */
 static bool still_resumes(struct tw_isolate *c, const struct twin_search_report *r,
                           const struct twin_run *of_a)
 {
@@ -257,6 +280,7 @@ static bool still_resumes(struct tw_isolate *c, const struct twin_search_report 
     return resumes;
 }
 
+/* Everything is taken from the log, so that a resumed search says the same. */
 void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct tw_isolate_arms *x = c->arms;
@@ -284,6 +308,8 @@ void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_re
 
 /* ---- the report */
 
+/* Which differences are as in B: in "applied" the causes and their alternatives, else all but the
+ * causes. */
 static struct twin_search_set causes(const struct tw_isolate *c, const struct twin_search_report *r,
                                      bool applied)
 {
@@ -321,6 +347,7 @@ char *tw_isolate_arms_job(const struct tw_isolate *c)
     return tw_isolate_arms_words(c->args.a, c->args.b);
 }
 
+/* The notes in order: versions, then a failing B or mixed command, then pins without effect. */
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
 {
     const struct tw_isolate_arms *x = c->arms;
@@ -358,7 +385,7 @@ static const char *restored_by(const struct twin_finding *f)
     }
 }
 
-/* Of a resumed arm "do not resume" is no fix: what it did not get back is. */
+/* The fix for a resumed B. "Do not resume" would be no fix; what the job did not get back is. */
 static void put_lost(struct tw_buf *b, const struct tw_isolate *c, const struct twin_finding *f)
 {
     const char *id = f ? restored_by(f) : NULL;
@@ -376,6 +403,7 @@ static void put_lost(struct tw_buf *b, const struct tw_isolate *c, const struct 
     tw_free(name);
 }
 
+/* Lines: what each cause is in A and in B, then the fix, or what a resumed B has lost. */
 char *tw_isolate_arms_text(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct tw_buf b = {0};
@@ -400,6 +428,7 @@ char *tw_isolate_arms_text(const struct tw_isolate *c, const struct twin_search_
     return tw_buf_steal(&b);
 }
 
+/* The names of the fields are those of the report's JSON, some with the older word "parts". */
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     const struct tw_isolate_arms *x = c->arms;

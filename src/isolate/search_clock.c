@@ -4,6 +4,10 @@
  * known whether they are times, the job runs twice more in that world under clocks that run faster,
  * as in check; from then on runs of that world are compared in that light. So what a job prints of
  * its own speed is no divergence, and the clock is not named for it.
+ *
+ * search_runs.c calls this after each comparison. At most TW_ISOLATE_CLOCKS worlds have an
+ * experiment, each one only; what it showed is in the log, so that a resumed search does not repeat
+ * it.
  */
 #include "search_runs.h"
 
@@ -27,6 +31,7 @@ static const struct tw_isolate_clock *of_world(const struct tw_isolate *c,
     return NULL;
 }
 
+/* What was pinned in a run; NULL: nothing is known of it. */
 static const struct twin_search_set *pins_of(const struct tw_isolate *c, const struct twin_run *r)
 {
     uint64_t handle = tw_isolate_handle(r);
@@ -49,7 +54,8 @@ void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first,
         memcpy(o->faster, run, sizeof run);
 }
 
-/* One run; 0: it was not made to its end. */
+/* Makes one run whose clocks are faster, of the job or of A; returns its handle. 0: it was not
+ * made, or not to its end. */
 static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int i)
 {
     char title[48], state[32], *of_a[4];
@@ -78,7 +84,9 @@ static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int
     return 0;
 }
 
-/* Under pins a difference in text counts with --text alone. */
+/* Is an experiment in place? Only where the verdict leaves numbers open, and both runs are of one
+ * world that has none yet. Under pins a difference in text counts with --text alone, so it is asked
+ * only then. */
 static bool is_wanted(const struct tw_isolate *c, const struct twin_search_request *q,
                       const struct twin_search_set *pinned, const struct twin_verdict *v)
 {
@@ -94,7 +102,8 @@ static bool is_wanted(const struct tw_isolate *c, const struct twin_search_reque
            (c->args.text || memcmp(pinned, &none, sizeof none) == 0);
 }
 
-/* "with entropy pinned: in two more runs, ..." */
+/* The sentence for the report, "with entropy pinned: in two more runs, ..."; taken from the note of
+ * the new verdict v. NULL v: the runs were not made to their end. malloc'ed. */
 static char *what_it_says(const struct tw_isolate *c, const struct twin_search_set *pinned,
                           const struct twin_verdict *v)
 {
@@ -113,6 +122,7 @@ static char *what_it_says(const struct tw_isolate *c, const struct twin_search_s
     return tw_buf_steal(&b);
 }
 
+/* Both runs, or none: without the first the second is not made. */
 static void make_runs(struct tw_isolate *c, const struct twin_world *w, struct tw_isolate_clock *k)
 {
     uint64_t made[TW_FASTER_RUNS] = {0, 0};
@@ -125,6 +135,8 @@ static void make_runs(struct tw_isolate *c, const struct twin_world *w, struct t
         memcpy(k->run, made, sizeof made);
 }
 
+/* The entry is made before the runs, so that a world is not asked for again when they were cut
+ * short. */
 int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q,
                      const struct twin_run *reference, const struct twin_run *run,
                      struct twin_verdict **v, struct twin_error *err)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the lines that ask for an isolated cause matter: runs under the pins in which some lines
- * get other values than the pin's. The room src/isolate chooses the lines (asking_lines.c); the
- * agents give the values (other_lines.py, streams.c). */
+/*
+ * Which of the lines that ask for an isolated cause matter? Runs under the causes' pins in which
+ * some lines get other values than the pin's: where such a run diverges, a value of those lines has
+ * reached what diverged. asking_lines.c chooses the lines of each trial; the agents give the values
+ * (other_lines.py, streams.c). search_who.c calls this with the lines that it found.
+ */
 #include "search_runs.h"
 
 #include "run_state.h"
@@ -11,18 +14,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* These runs come after the verdict, so they are few. */
 enum { RUNS_MOST = 12 };
 
+/* What the trials of one cause have in common. */
 struct lines_trial {
     struct tw_isolate *c;
-    const struct twin_run *pinned; /* what a trial is compared with */
-    struct twin_world world;       /* the causes' pins */
+    const struct twin_run *pinned; /* the run that each trial is compared with */
+    struct twin_world world;       /* the world of every trial: the causes' pins */
     const char *word;              /* the agents' name of the factor */
     const struct tw_asking *line;
 };
 
-/* A run with exactly the causes pinned that went on to its end and agreed; NULL: there is none any
- * more. */
+/* A run with exactly the causes pinned that went on to its end and agreed with its reference; NULL:
+ * there is none, or its folder is gone. */
 static const struct twin_run *pinned_run(struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct twin_search_set causes = {{0}};
@@ -69,6 +74,7 @@ static bool were_answered(const struct twin_run *r)
     return answered > 0;
 }
 
+/* Makes the run. *run is the caller's, NULL when it was not made. */
 static int launch_trial(struct lines_trial *t, const bool *other, size_t count,
                         struct twin_run **run, struct twin_error *err)
 {
@@ -94,6 +100,8 @@ static int launch_trial(struct lines_trial *t, const bool *other, size_t count,
     return rc;
 }
 
+/* The callback of asking_lines.c. A run in which the lines did not ask, or that failed, says
+ * nothing. */
 static int make_trial(void *user, const bool *other, size_t count, enum twin_line_trial *out,
                       struct twin_error *err)
 {
@@ -134,6 +142,7 @@ static void sort_by_answer(struct tw_asking *line, size_t count)
     tw_free(sorted);
 }
 
+/* Is there time for another run, and a cause to pin? */
 static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     double limit = (double)c->args.max_time;
@@ -141,8 +150,9 @@ static bool can_be_tried(const struct tw_isolate *c, const struct twin_search_re
     return r->cause_count && time_left && !tw_isolate_stops(c);
 }
 
-/* A line of `python -c` is not told from that of another command by its number, so none gets other
- * values: those go last. */
+/* Moves the lines that can be told apart to the front and returns how many they are; the order
+ * stays. A line of `python -c` is not told from that of another command by its number, so none gets
+ * other values. */
 static size_t in_files_first(struct tw_asking *line, size_t count)
 {
     size_t n = 0;
@@ -161,6 +171,8 @@ void tw_isolate_try_lines(struct tw_isolate *c, const struct twin_search_report 
 {
     if (count < 2 || !can_be_tried(c, r) || (count = in_files_first(line, count)) < 2)
         return;
+    /* Every trial is made in the world of the causes' pins, and compared with a run of that
+     * world. */
     struct lines_trial t = {.c = c, .pinned = pinned_run(c, r), .word = word, .line = line};
     enum twin_line_answer *answer = tw_calloc(count, sizeof *answer);
     uint32_t runs = 0;

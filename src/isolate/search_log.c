@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A search's journal, below <home>/searches: search.json says what is searched, plan.txt has the
- * criteria. */
+/*
+ * A search's journal, below <home>/searches: search.json says what is searched, plan.txt has the
+ * criteria, `seed` that of the arrangements, and log.jsonl one line for each run. The journal
+ * itself (src/trial/journal.c) writes, finds and reads; here is what its lines say.
+ *
+ * A line holds the search's own entry of a run, what this command knows of it besides (struct
+ * tw_isolate_made), and what has been found out until then about clocks and blind spots. Handles,
+ * digests and sets are written as hexadecimal texts, since JSON's numbers do not hold 64 bits for
+ * every reader.
+ */
 #include "search_runs.h"
 
 #include "json_text.h"
@@ -31,6 +39,7 @@ static uint64_t from_hex(const json_t *j)
 
 /* ---- one run */
 
+/* A set as a list of its 64-bit words. */
 static json_t *set_json(const struct twin_search_set *set)
 {
     json_t *list = json_array();
@@ -47,7 +56,8 @@ static struct twin_search_set set_read(const json_t *j)
     return set;
 }
 
-/* The clock experiments so far. */
+/* The clock experiments so far. Each line has all of them, so the last line that was read is
+ * enough. */
 static json_t *clock_json(const struct tw_isolate *c)
 {
     json_t *list = json_array();
@@ -87,6 +97,7 @@ static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_e
                      c->unseen ? tw_json_text(c->unseen) : json_null(), "clock", clock_json(c));
 }
 
+/* Sets *out to an integer that lies in the range. 0; TWIN_EFORMAT: there is none. */
 static int integer(const json_t *j, const char *key, json_int_t low, json_int_t high,
                    json_int_t *out)
 {
@@ -95,6 +106,8 @@ static int integer(const json_t *j, const char *key, json_int_t low, json_int_t 
     return json_is_integer(v) && *out >= low && *out <= high ? 0 : TWIN_EFORMAT;
 }
 
+/* TWIN_EFORMAT: a number is missing or outside of its range. Texts and flags that are missing count
+ * as 0. */
 static int entry_read(const json_t *j, struct twin_search_entry *e)
 {
     struct twin_search_result *r = &e->result;
@@ -130,6 +143,8 @@ int tw_isolate_log_save(void *user, const struct twin_search_entry *entry, struc
     return tw_journal_add(&c->journal, entry_json(c, entry), err);
 }
 
+/* Called for each line of a log that is gone on with. Lines without "whole" say nothing of the run
+ * beside its result. */
 static int read_line(void *user, const json_t *j, struct twin_error *err)
 {
     struct tw_isolate *c = user;
@@ -153,6 +168,8 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
 
 /* ---- what is searched */
 
+/* What makes two searches the same: the journal goes on only where this object is equal. Commands
+ * are written without the secrets in them. */
 static json_t *describe(const struct tw_isolate *c)
 {
     json_t *argv = tw_journal_argv(c->home, c->argv);
@@ -168,7 +185,7 @@ static json_t *describe(const struct tw_isolate *c)
     json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:b, s:I}", "schema", "twinrun.search/1",
                           "argv", argv, "cwd", tw_json_text(cwd), "factors", factors, "steps",
                           (json_int_t)c->args.steps, "ignore", ignored, "text", (int)c->args.text,
-                          "jobs", (json_int_t)c->args.jobs); /* the order of the runs hangs on it */
+                          "jobs", (json_int_t)c->args.jobs); /* the runs' order depends on it */
     tw_free(cwd);
     if (c->args.no_clock)
         json_object_set_new(j, "no_clock", json_true());
@@ -204,6 +221,8 @@ static int keep_seed(struct tw_isolate *c, struct twin_error *err)
     return rc;
 }
 
+/* The seed has to be known before the search begins, and what earlier runs showed after the log was
+ * read. */
 int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err)
 {
     json_t *what = describe(c);

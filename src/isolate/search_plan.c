@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search decides by, fixed before the first run, and what it says in words. */
+/*
+ * What a search decides by, fixed before the first run (twin_search_plan), and what plan and report
+ * say in words. The texts go to the terminal, into plan.txt of the search's folder, and into the
+ * report; they say "diverge" where names in the code say "part".
+ */
 #include "search_inside.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
+/* The order is that of enum-like numbers in results and in the table of tw_suspicion. */
 static const char *const layers[TWIN_SEARCH_LAYERS] = {
     "data",      "rng",        "init",        "forward",  "backward", "collective",
     "optimizer", "checkpoint", "environment", "hardware", "schedule", "artifact"};
@@ -46,6 +51,7 @@ const char *twin_search_outcome_name(enum twin_search_outcome o)
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
+/* 0, or TWIN_EINVAL: the message names the candidate that cannot be searched. */
 static int check_candidates(const struct twin_candidate *candidate, size_t count,
                             struct twin_error *err)
 {
@@ -70,8 +76,8 @@ static int check_candidates(const struct twin_candidate *candidate, size_t count
     return 0;
 }
 
-/* Runs of the first confirmation when every free run parts and no pinned one does, and the natural
- * run that ends it. */
+/* Runs of the first confirmation when every free run diverges and no pinned one does, and the
+ * natural run that ends it: 7 and 1 at alpha .05. */
 static uint32_t confirm_runs(double alpha)
 {
     uint32_t runs = 2;
@@ -80,7 +86,7 @@ static uint32_t confirm_runs(double alpha)
     return runs; /* the loop counts one run too many, which is the natural one */
 }
 
-/* 0 is no seed: then one is drawn. */
+/* 0 is no seed: then one is drawn, from the system. TWIN_EIO when it has none to give. */
 static int draw_seed(uint64_t given, uint64_t *seed, struct twin_error *err)
 {
     *seed = given;
@@ -91,11 +97,11 @@ static int draw_seed(uint64_t given, uint64_t *seed, struct twin_error *err)
     return 0;
 }
 
-/* Two arms: A's first run and its repeats, B, one contrast, the set as in A, the set as in B (for a
- * single difference that is B). */
+/* The numbers of a plan for two arms: A's first run and its repeats, B, one contrast, the set as in
+ * A, the set as in B (for a single difference that is B, and made already). */
 static void plan_arms(struct twin_search_plan *p, uint32_t levels)
 {
-    p->baseline_parts = 3; /* they also say whether A parts with the set as in B */
+    p->baseline_parts = 3; /* they also say whether A diverges with the set as in B */
     while (tw_all_against_none(p->baseline_parts, p->repeats) > p->alpha * tw_share_of_set(1))
         p->repeats++;
     uint32_t confirm = confirm_runs(p->alpha) + (p->candidates > 1 ? p->baseline_parts : 0);
@@ -104,6 +110,7 @@ static void plan_arms(struct twin_search_plan *p, uint32_t levels)
                        confirm;
 }
 
+/* Checks what was asked for, and derives the numbers of the plan from the error rates. */
 int twin_search_plan(const struct twin_candidate *candidate, size_t count,
                      const struct twin_search_options *options, struct twin_search_plan *out,
                      struct twin_error *err)
@@ -123,6 +130,8 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
                               "expected a time limit of 0 or more, at most 64 runs at the same "
                               "time and at most 1,000,000 runs; found %g s, %u and %u",
                               o->max_seconds, o->parallel, o->max_runs);
+    /* "Clean" means a rate of divergence of at most p0 = 1%, tested against p1 = 20%. Two
+     * divergences end the baseline, since fresh runs of the confirmation follow. */
     struct twin_search_plan p = {.alpha = alpha,
                                  .beta = beta,
                                  .p0 = .01,
@@ -141,13 +150,16 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
         p.can_pin += candidate[i].can_pin;
     p.baseline_clean = (uint32_t)twin_stats_sprt_clean_needed(
         (struct twin_sprt){p.p0, p.p1, alpha, beta});
+    /* contrasts that bisection over all candidates takes */
     uint32_t levels = (uint32_t)ceil(log2((double)count + 1));
     p.verdicts = levels + 1;
     p.sufficient_clean = (uint32_t)twin_stats_trials_needed(p.p1, .95);
     rc = draw_seed(o->seed, &p.seed, err);
     if (rc)
         return rc;
-    uint32_t natural = p.baseline_at_once + 1, pinned = 1; /* with the pin: a reference */
+    /* A budget that could not confirm even the clearest cause is refused before the first run.
+     * pinned: the one run with the pin that the fresh ones are compared with. */
+    uint32_t natural = p.baseline_at_once + 1, pinned = 1;
     p.least_runs = natural + pinned + confirm_runs(alpha);
     p.expected_runs = natural + pinned + 2 * (levels - 1) + confirm_runs(alpha);
     if (p.arms)
@@ -170,6 +182,7 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
     return 0;
 }
 
+/* The put_ functions add lines of a text to b, each with a word of ten columns in front. */
 static void put_budget(struct tw_buf *b, const struct twin_search_plan *p)
 {
     tw_buf_printf(b, "budget    at most %u runs, %u at a time", p->max_runs, p->parallel);
@@ -271,7 +284,7 @@ static void put_p(struct tw_buf *b, double p)
     tw_buf_printf(b, "p = %s", text[0] == '0' ? text + 1 : text);
 }
 
-/* "14 comparisons of 36, since divergences come in clusters". */
+/* A line on clusters, where they make comparisons count less than one each. */
 static void put_correlation(struct tw_buf *b, const struct twin_search_correlation *c)
 {
     if (c->effective >= 1)
@@ -304,6 +317,8 @@ static const char *applied_words(const struct twin_search_report *r)
     return tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it";
 }
 
+/* Each cause with its figures, then what holds for all of them: what is left, and of two arms what
+ * A shows. */
 static void put_causes(struct tw_buf *b, const struct twin_search_report *r,
                        const struct twin_candidate *candidate)
 {
@@ -417,7 +432,7 @@ char *twin_search_end_text(const struct twin_search_report *r)
 {
     struct tw_buf b = {0};
     switch (r->outcome) {
-    /* who knows the factors' titles says it */
+    /* The report says that, which knows the factors' titles. */
     case TWIN_SEARCH_ISOLATED: tw_buf_puts(&b, ""); break;
     case TWIN_SEARCH_NO_DIVERGENCE:
         tw_buf_printf(&b, "No difference was found in %llu comparisons",
@@ -475,6 +490,8 @@ static void put_outcome(struct tw_buf *b, const struct twin_search_report *r)
                       r->outcome == TWIN_SEARCH_ISOLATED && !r->sufficient ? " (main cause)" : "");
 }
 
+/* What was found, for every outcome: a line for it, the causes, and what else the reader should
+ * know. */
 char *twin_search_verdict_text(const struct twin_search_report *r,
                                const struct twin_candidate *candidate)
 {
@@ -486,7 +503,8 @@ char *twin_search_verdict_text(const struct twin_search_report *r,
     return tw_buf_steal(&b);
 }
 
-/* Then a set that parts when it is freed shows nothing: it may part as the rest does. */
+/* Does a run with every pin on diverge? Then a set that diverges when it is freed shows nothing: it
+ * may diverge as the rest does. */
 static bool parts_with_every_pin(const struct twin_search_report *r)
 {
     bool parts = false;
@@ -495,6 +513,7 @@ static bool parts_with_every_pin(const struct twin_search_report *r)
     return parts && !r->arms;
 }
 
+/* A line for each kind of evidence that there is, in the order in which the search came to it. */
 char *twin_search_evidence_text(const struct twin_search_report *r,
                                 const struct twin_candidate *candidate)
 {
@@ -535,6 +554,7 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
         put_set(&b, &r->dropped, candidate);
         tw_buf_puts(&b, "\n");
     }
+    /* Suspects are named only where no cause was: with one they would be taken for more causes. */
     if (r->outcome != TWIN_SEARCH_ISOLATED && tw_set_count(&r->suspects)) {
         if (parts_with_every_pin(r))
             tw_buf_puts(&b, "suspects  diverge when freed, and so do runs with every pin on: ");

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runs that the search asks for: a world becomes a launch, and what came of it one result. */
+/*
+ * The runs that the search asks for: a world becomes a launch, and what came of it one result.
+ * tw_isolate_run is the callback that twin_search is given; for each request it makes a trial
+ * (src/trial), compares it with the reference, and learns what later runs and the report need.
+ *
+ * One run is made in this process. Several at the same time are made by workers, and what they show
+ * is learned in the order of the requests, so that nothing depends on which run ended first. Runs
+ * are kept in memory (tw_isolate_find), since many are compared again.
+ */
 #include "search_runs.h"
 
 #include "run_state.h"
@@ -12,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* 0 means "no run" in the search, so an id that would give it gets 1. */
 uint64_t tw_isolate_handle(const struct twin_run *r)
 {
     char first[17];
@@ -30,6 +39,7 @@ int tw_isolate_keep(struct tw_isolate *c, struct twin_run *r)
     return 0;
 }
 
+/* Runs of an interrupted search are loaded from their folders when they are first asked for. */
 const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
 {
     char **dirs = NULL;
@@ -53,6 +63,7 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
     return found;
 }
 
+/* From the end, since a run that was made once more (at another level) has the later entry. */
 const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number)
 {
     for (size_t i = c->made_count; i-- > 0;)
@@ -71,6 +82,7 @@ int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m)
     return 0;
 }
 
+/* Of two arms a value other than 0 means "as in B", which is not pinned. */
 struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c,
                                          const struct twin_search_request *q)
 {
@@ -81,6 +93,8 @@ struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c,
     return set;
 }
 
+/* Notes what the search's log does not say. A run that was cut short, or out of time, says nothing
+ * of how long the job takes. */
 static int remember_made(struct tw_isolate *c, const struct twin_search_request *q,
                          const struct tw_trial *t)
 {
@@ -94,8 +108,9 @@ static int remember_made(struct tw_isolate *c, const struct twin_search_request 
     return tw_isolate_made_add(c, &m);
 }
 
-/* With room for every setting, and with those that two arms hold still in every run: of arms
- * nothing else is set. */
+/* Begins a world, with room for every setting, and with what two arms hold still in every run: of
+ * arms nothing else is set, since their settings are in the command. The setting list is the
+ * caller's to free. */
 static int world_begin(const struct tw_isolate *c, struct twin_world *out)
 {
     const struct twin_world *held = c->arms ? tw_isolate_arms_held(c) : NULL;
@@ -118,6 +133,7 @@ int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *p
     return rc;
 }
 
+/* The world of a request, with the values and seeds that it asks for. */
 static int world_of(const struct tw_isolate *c, const struct twin_search_request *q,
                     struct twin_world *out)
 {
@@ -131,6 +147,7 @@ static int world_of(const struct tw_isolate *c, const struct twin_search_request
 
 /* ---- what a run shows */
 
+/* The first reason why a comparison proves little is kept for the report. */
 static void note_unseen(struct tw_isolate *c, const struct twin_verdict *v)
 {
     if (v->outcome == TWIN_INCONCLUSIVE && v->unseen_count && !c->unseen)
@@ -166,8 +183,9 @@ int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
     return twin_compare(pair, 2, &o, v, err);
 }
 
-/* A run that was cut where it parted has not said everything, and is no evidence against what the
- * others said. */
+/* Adds the factors that neither run met, or both with one value, to *same. A run that was cut where
+ * it diverged has not said everything, and is no evidence against what the others said: then all
+ * count as common. */
 static void note_common(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b,
                         bool cut, struct twin_search_set *same)
 {
@@ -188,7 +206,7 @@ bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v)
 }
 
 /* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the
- * usual class of runs from a rare one. */
+ * usual class of runs from a rare one. Comparisons that fail are passed over. */
 static uint64_t agreeing(struct tw_isolate *c, const struct twin_search_set *pinned,
                          const struct twin_run *r)
 {
@@ -207,6 +225,9 @@ static uint64_t agreeing(struct tw_isolate *c, const struct twin_search_set *pin
     return 0;
 }
 
+/* Compares a run with its reference and fills the result: diverged or not, where, in which layer;
+ * blind where only text or files differ. Also takes what a natural pair shows beside that: common
+ * factors, the first divergence for the report, and what replays say of it. */
 static int compare(struct tw_isolate *c, const struct twin_search_request *q,
                    const struct twin_run *reference, const struct twin_run *r, bool cut,
                    struct twin_search_result *out, struct twin_error *err)
@@ -219,6 +240,8 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q,
         twin_verdict_free(v);
         return rc;
     }
+    /* Where they diverged, as far as a record says it. The steps count the divergent one as well.
+     */
     const struct twin_finding *f = v->first;
     out->blind = v->outcome == TWIN_INCONCLUSIVE && v->unjudged;
     out->parted = tw_isolate_parted(c, v);
@@ -227,6 +250,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q,
         out->layer = twin_search_layer(f->layer);
         out->step = f->step_a;
         out->steps = (uint64_t)f->step_a + 1;
+        /* No record differs, so what was printed or written does. */
     } else if (out->parted) {
         out->layer = twin_search_layer("artifact");
         out->steps = 1;
@@ -235,12 +259,15 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q,
         struct twin_search_set pinned = tw_isolate_pinned(c, q);
         out->agrees = agreeing(c, &pinned, r);
     }
+    /* What only natural pairs tell. */
     if (q->purpose == TWIN_FOR_BASELINE)
         note_common(c, reference, r, cut, &out->same);
     note_unseen(c, v);
     if (c->arms)
         tw_isolate_arms_learn(c, q, r, v);
     bool natural = q->purpose == TWIN_FOR_BASELINE || q->purpose == TWIN_FOR_FREE;
+    /* The first natural divergence is what the report shows; of two arms, that of B with A. c owns
+     * it then. */
     bool wanted = out->parted && !c->first && (c->arms ? tw_isolate_arms_unmixed(c, q) : natural);
     if (wanted)
         c->first = v;
@@ -251,7 +278,7 @@ static int compare(struct tw_isolate *c, const struct twin_search_request *q,
     return 0;
 }
 
-/* Whether the pins took effect is learnt from the first run that had them. */
+/* Whether a pin took effect is learned from the first run that had it. */
 static void learn_effects(struct tw_isolate *c, const struct twin_world *w,
                           const struct twin_run *r)
 {
@@ -267,6 +294,7 @@ static void learn_effects(struct tw_isolate *c, const struct twin_world *w,
     twin_world_effects_free(e, w->count);
 }
 
+/* Goes through the log as if its runs were made now, but compares nothing. */
 void tw_isolate_recall(struct tw_isolate *c)
 {
     for (size_t i = 0; i < c->log.count; i++) {
@@ -303,13 +331,16 @@ static void title_of(const struct tw_isolate *c, const struct twin_search_reques
              twin_search_purpose_name(q->purpose), pinned);
 }
 
-/* From the request to the result. */
+/* A run from the request to the result. */
 struct making {
-    const struct twin_run *reference; /* NULL: none */
+    const struct twin_run *reference; /* the run to compare with; NULL: none */
     struct twin_world world;
-    struct tw_trial trial; /* its run NULL: not made, or kept */
+    struct tw_trial trial; /* its run is NULL when it was not made, or is kept already */
 };
 
+/* What the trial is given: how long the job takes, a deadline, and the reference where the run may
+ * be cut as soon as it has diverged. at_once: runs that share the machine, and slow each other
+ * down. */
 static struct tw_trial trial_for(const struct tw_isolate *c, const struct twin_search_request *q,
                                  const struct twin_run *reference, size_t at_once)
 {
@@ -356,8 +387,8 @@ bool tw_isolate_stops(const struct tw_isolate *c)
     return c->interrupted || tw_front_stops(c->front);
 }
 
-/* The command of a run. With --through references are runs of A, and what is compared with them
- * runs of B. */
+/* The command of a run. With --through a run without a reference, or that is one, is of A, and what
+ * is compared with it is of B. */
 static char *const *command_of(struct tw_isolate *c, const struct twin_search_request *q)
 {
     bool of_a = !q->reference || q->purpose == TWIN_FOR_REFERENCE;
@@ -391,6 +422,7 @@ static int launch(struct tw_isolate *c, const struct twin_search_request *q, str
     return rc;
 }
 
+/* The line that a finished run leaves for the person, unless quiet. */
 static void say_run(const struct tw_isolate *c, const struct twin_search_request *q,
                     const struct twin_run *r, const struct twin_search_result *x)
 {
@@ -415,6 +447,8 @@ static enum twin_search_status status_of(const struct tw_trial *t)
     return tw_run_failed(t->run) ? TWIN_ENDED_BADLY : TWIN_ENDED_WELL;
 }
 
+/* Makes a run, or starts it with workers. The run is made at the level at which its reference was
+ * recorded, since runs of different levels have different records. */
 static int make(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once,
                 struct making *m, struct tw_workers *workers, struct twin_error *err)
 {
@@ -437,7 +471,7 @@ static int make(struct tw_isolate *c, const struct twin_search_request *q, size_
     return rc;
 }
 
-/* Takes from a run what it shows; keeps it. */
+/* Takes from a run what it shows, and fills *out; keeps the run, so that m has it no longer. */
 static int learn(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
                  struct twin_search_result *out, struct twin_error *err)
 {
@@ -455,7 +489,7 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
     if (m->reference && out->status == TWIN_ENDED_WELL)
         rc = compare(c, q, m->reference, r, m->trial.end == TW_TRIAL_DIVERGED, out, err);
     if (c->args.through && q->purpose == TWIN_FOR_REFERENCE)
-        out->parted = m->reference != NULL; /* A agrees with A: that says nothing of B */
+        out->parted = m->reference != NULL; /* a run of A that agrees with A says nothing of B */
     bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
     if (rc == 0 && badly && m->reference) {
         out->parted = true; /* its reference did end well */
@@ -478,6 +512,7 @@ static void unmake(struct making *m)
     tw_free(m->world.setting);
 }
 
+/* One request, made here and at once. */
 static int one(struct tw_isolate *c, const struct twin_search_request *q,
                struct twin_search_result *out, struct twin_error *err)
 {
@@ -493,8 +528,8 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q,
     return rc;
 }
 
-/* The first run shows whether the usual level sees anything; if not, it is made once more at the
- * level that does. */
+/* The first run shows whether the usual level sees anything. If not, it is made once more at the
+ * level that does, and both count as the time of this run. */
 static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q,
                                   struct twin_search_result *out, struct twin_error *err)
 {
@@ -511,6 +546,7 @@ static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search
     return rc;
 }
 
+/* A vote zooms into two runs that are there already, in the world of the request. */
 static int vote(struct tw_isolate *c, const struct twin_search_request *q,
                 struct twin_search_result *out, struct twin_error *err)
 {
@@ -522,7 +558,7 @@ static int vote(struct tw_isolate *c, const struct twin_search_request *q,
     return rc;
 }
 
-/* What is learnt is learnt in the order of the requests, whichever run ends first. */
+/* What is learned is learned in the order of the requests, whichever run ends first. */
 static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
                      struct tw_workers *w, struct twin_search_result *out, struct twin_error *err)
 {
@@ -545,7 +581,8 @@ static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, 
     return rc;
 }
 
-/* The runs of a batch count as long as the batch took: that is what they cost of --max-time. */
+/* Makes n runs at the same time. They count as long as the batch took, which is what they cost of
+ * --max-time. */
 static int several(struct tw_isolate *c, const struct twin_search_request *q, size_t n,
                    struct twin_search_result *out, struct twin_error *err)
 {
@@ -557,6 +594,7 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     if (!m)
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", n);
     int rc = tw_workers_open(&w, c->front, n, err);
+    /* begun counts the one that failed as well, since it has to be unmade */
     for (; rc == 0 && begun < n; begun++)
         rc = make(c, &q[begun], n, &m[begun], &w, err);
     if (rc == 0) {
@@ -574,6 +612,7 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     return rc;
 }
 
+/* Every result says "not ended" until its run has come to an end. */
 int tw_isolate_run(void *user, const struct twin_search_request *request, size_t n,
                    struct twin_search_result *out, struct twin_error *err)
 {

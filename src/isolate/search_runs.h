@@ -2,8 +2,8 @@
 #ifndef TW_ISOLATE_SEARCH_RUNS_H
 #define TW_ISOLATE_SEARCH_RUNS_H
 /*
- * The runs of a search for a cause. The search (src/isolate/search.h) asks for runs in worlds; here
- * each becomes a trial, and what came of it a result. search_runs.c makes and compares them,
+ * The runs of a search for a cause. The search (src/isolate/search.h) asks for runs in worlds; here each
+ * becomes a trial, and what came of it a result. search_runs.c makes and compares them,
  * search_log.c keeps what lets an interrupted search go on, search_arms.c mixes two commands,
  * search_clock.c tells times from other numbers, search_vote.c replays the suspect operation,
  * search_who.c and search_lines.c ask who in the job uses a cause, search_through.c whether A
@@ -25,8 +25,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What was asked for: the options of twinrun isolate. Those of the output are the command's own and
- * not looked at here. */
+/* The options of twinrun isolate, as they were given; texts are borrowed from the command line. A
+ * text is NULL and a number 0 where an option was not given. max_time is in seconds. Options of the
+ * output are the command's own and not looked at here. */
 struct tw_isolate_args {
     const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
     uint64_t max_runs, max_time, steps, jobs;
@@ -34,15 +35,18 @@ struct tw_isolate_args {
     bool fresh_dir, json, no_cases, no_clock, quiet, resume, text, thorough, through;
 };
 
-/* A run that the search has asked for, found again by its handle. */
+/* A run that the search has asked for, found again by its handle, which is made of the first 64
+ * bits of its id. The run is owned. */
 struct tw_isolate_run {
     uint64_t handle;
     struct twin_run *run;
 };
 
+/* Two commands and what differs between them (search_arms.c). */
 struct tw_isolate_arms;
 
-/* What the search's own log does not say of a run. */
+/* What the search's own log does not say of a run: one for each run that was made, those of the log
+ * included. */
 struct tw_isolate_made {
     uint32_t number;
     uint64_t handle;
@@ -52,19 +56,25 @@ struct tw_isolate_made {
     struct twin_search_set pinned; /* of two arms: as in A */
 };
 
+/* worlds that may have a clock experiment */
 enum { TW_ISOLATE_CLOCKS = 4 };
 
+/* One call of twinrun isolate: what was asked for, what the search is to work with, and what its
+ * runs have shown. cmd/isolate.c makes and frees it; the search has it as the `user` of its
+ * callbacks, so it must not move while the search goes on. */
 struct tw_isolate {
     struct tw_isolate_args args;
     const struct tw_front *front;
     char *const *argv;            /* the job; without any words with --a and --b */
-    struct tw_data data;          /* of args.data, verified */
+    struct tw_data data;          /* what args.data names, verified */
     struct tw_isolate_arms *arms; /* NULL without --a and --b, and with --through */
     char *shell[2][4];            /* --through: A and B as sh -c; argv is B's */
+    /* home: the folder of all runs. spool: the file that holds the job's stdin, so that each run
+     * reads the same bytes; NULL: stdin is a terminal. */
     char *home, *spool;
     struct tw_journal journal; /* its folder is the search's, below <home>/searches */
     struct twin_factors factors;
-    const struct twin_factor **factor; /* of each candidate */
+    const struct twin_factor **factor; /* the factor of each candidate; the list is owned */
     struct twin_candidate *candidate;
     /* of each candidate's pin, as the first run with it showed; text NULL: not seen yet */
     struct twin_world_effect *effect;
@@ -80,8 +90,9 @@ struct tw_isolate {
     bool common_known; /* a whole pair of natural runs has said what it met */
     /* wall time of the longest natural run that was not cut short; 0: none yet */
     double natural_s;
-    int suspect_core[2];        /* equal: no vote named two */
-    struct twin_verdict *first; /* of the first natural pair that parted */
+    int suspect_core[2]; /* processors that a vote told apart; equal: none was */
+    /* verdict of the first natural pair that diverged; owned; NULL: none has */
+    struct twin_verdict *first;
     /* why a comparison that found no difference proves little; NULL */
     char *unseen;
     /* of each cause; factor NULL: of what no pin reaches */
@@ -91,7 +102,7 @@ struct tw_isolate {
         size_t count, left_out;
     } *consumer;
     size_t consumer_count;
-    /* --through: natural runs of A, compared with its first until one parts */
+    /* --through: natural runs of A, compared with its first until one diverges */
     struct tw_isolate_again {
         const struct twin_run *reference, *run[3];
         size_t trials;
@@ -128,11 +139,11 @@ int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *p
 void tw_isolate_recall(struct tw_isolate *c);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
 
-/* Compares as the search does. */
+/* Compares two runs as the search does. *v is the caller's. */
 int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
                             const struct twin_run *b, struct twin_verdict **v,
                             struct twin_error *err);
-/* Do two runs count as parted? With --text, what differs in text that is no number does, too. */
+/* Do two runs count as diverged? With --text, what differs in text that is no number does, too. */
 bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v);
 
 /* ---- search_vote.c */
@@ -150,7 +161,7 @@ int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err);
 twin_search_saved tw_isolate_log_save;
 
 /* ---- search_arms.c. All but close and json only where c->arms. */
-/* makes c->arms and the candidates */
+/* Makes c->arms and the candidates. 0, or a TWIN_E*. */
 int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err);
 void tw_isolate_arms_close(struct tw_isolate *c);
 /* sh -c with the request's mix of A and B; valid until the next call. */
@@ -158,9 +169,9 @@ int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_reque
                             char *argv[4], struct twin_error *err);
 void tw_isolate_arms_title(const struct tw_isolate *c, const struct twin_search_request *q,
                            char title[64]);
-/* what every run holds still */
+/* What every run holds still (--pin). */
 const struct twin_world *tw_isolate_arms_held(const struct tw_isolate *c);
-/* A or B as they are */
+/* Is it A or B as they are, and no mix? */
 bool tw_isolate_arms_unmixed(const struct tw_isolate *c, const struct twin_search_request *q);
 /* Is it known that B's steps are A's, so that a run can be compared while it goes on? */
 bool tw_isolate_arms_may_cut(const struct tw_isolate *c);
@@ -182,7 +193,7 @@ char *tw_isolate_arms_words(const char *first, const char *second);
 char *tw_isolate_arms_mixed(const struct tw_isolate *c, const struct twin_search_report *r,
                             bool applied);
 char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i);
-/* null without arms */
+/* What differs and what was found, for the report's JSON; null without arms. */
 json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_search_report *r);
 /* ---- search_who.c */
 /* Who in the job asks for the causes that were found, where that can be asked, or for what no pin
@@ -218,13 +229,14 @@ char *tw_isolate_a_again_text(const struct tw_isolate *c);
 /* One line of the job that asks for what varies, over all its processes: "train.py:12 |
  * 3@1795349337000 | seed = os.urandom(4)". */
 struct tw_asking {
-    const char *where, *source; /* borrowed */
+    const char *where, *source; /* borrowed from the run's lines */
     size_t where_bytes;
     unsigned long long calls, first_ns;
     enum twin_line_answer answer;
-    const char *threads; /* that are not the main one; borrowed */
+    /* " in thread NAME": the threads that asked, but the main one; borrowed; NULL: none */
+    const char *threads;
     size_t threads_bytes;
-    bool mixed; /* in other threads in other processes */
+    bool mixed; /* it asked in other threads in some processes than in others */
 };
 /* Which of these lines matter? Some runs more, under the pins of all causes; none when that cannot
  * be tried. Puts those first whose other values alone made a run diverge, and those last with whose

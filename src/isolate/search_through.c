@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --through: does A repeat itself? A pin under which B agrees with A is what their difference acts
- * through only where it does: else the pin stops what makes A part from itself, and nothing is
- * known of what was set. */
+/*
+ * --through: does A repeat itself? The search has found a pin under which B agrees with A. Their
+ * difference acts through that pin's factor only if A agrees with itself without it; else the pin
+ * stops what makes A diverge from itself, and nothing is known of what was set.
+ *
+ * cmd/isolate.c calls this after the search; A runs up to REPEATS times more, without any pin.
+ */
 #include "search_runs.h"
 
 #include "run_state.h"
@@ -21,6 +25,7 @@ static uint64_t first_of_a(const struct tw_isolate *c)
     return 0;
 }
 
+/* A run of A; NULL: it was not made, or the person wants an end. */
 static struct twin_run *run_a(struct tw_isolate *c)
 {
     struct tw_trial trial = {
@@ -36,6 +41,7 @@ static struct twin_run *run_a(struct tw_isolate *c)
     return NULL;
 }
 
+/* A run that fails counts as diverging. The runs are kept, since the report shows them. */
 void tw_isolate_a_again(struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct tw_isolate_again *x = &c->a_again;

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What replays of the suspect operation tell the search: that it disagrees with itself, or that one
- * core answers otherwise. */
+/*
+ * What replays of the suspect operation tell the search: that it disagrees with itself, or that one
+ * core answers otherwise. To replay, the runs are zoomed into (src/trial/zoom_runs.c), which
+ * records the operation's inputs. Replays are evidence beside the comparisons, never a condition,
+ * so whatever fails here leaves the search as it is.
+ */
 #include "search_runs.h"
 
 #include "zoom_runs.h"
@@ -49,8 +53,8 @@ static enum twin_search_vote vote_of(const struct twin_verdict *v)
     return v->replay == TWIN_REPLAY_BY_CORE ? TWIN_VOTE_HARDWARE : TWIN_VOTE_UNKNOWN;
 }
 
-/* One zoom is enough: a later divergence that begins at the same place is taken for the same
- * operation's. */
+/* One zoom is enough: a later divergence that begins at the same rank, phase, kind and name is
+ * taken for the same operation's. A zoom's answer is kept in its verdict, c->first. */
 enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin_verdict *v,
                                          const struct twin_run *reference)
 {
@@ -65,7 +69,8 @@ enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin
     return same ? vote_of(c->first) : TWIN_VOTE_UNKNOWN;
 }
 
-/* The runs part with every pin on: is it the operation, or one core? */
+/* Runs diverge with every pin on: is it the operation, or one core? Zooms into that pair, under
+ * these pins. A pair that is gone gives no vote, which is no evidence. */
 int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w,
                     const struct twin_search_request *q, struct twin_search_result *out,
                     struct twin_error *err)
@@ -77,7 +82,7 @@ int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w,
     *out = (struct twin_search_result){
         .status = TWIN_ENDED_WELL, .layer = -1, .vote = TWIN_VOTE_UNKNOWN, .handle = q->reference};
     if (c->arms || !pair[0] || !pair[1])
-        return 0; /* no vote is no evidence */
+        return 0; /* a vote that cannot be made is no evidence */
     int rc = twin_compare(pair, 2, &o, &v, err);
     if (rc == 0)
         zoom(c, w, v, pair[0]);

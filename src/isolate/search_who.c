@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who in the job asks for what varies: one natural run with the libc agent's audit and the Python
- * agent's tracer, after a search that named entropy, the clock, the order of directories or the
- * hashes of tensors; or one that ended outside the pins, for what no pin reaches. */
+/*
+ * Who in the job asks for what varies: one natural run more with the libc agent's audit and the
+ * Python agent's tracer, after a search that named entropy, the clock, the order of directories or
+ * the hashes of tensors; or after one that ended outside the pins, for what no pin reaches.
+ *
+ * cmd/isolate.c calls this when the verdict stands. Lines of Python come from the tracer
+ * (consumer.WORD in the run folder's `factors`), frames of other programs from the audit
+ * (audit.WORD); both become texts for the report, in c->consumer.
+ */
 #include "search_runs.h"
 
 #include "capture.h"
@@ -14,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Lines that are shown of one cause; behind them there is always room for SENTENCES sentences
+ * (say_left_out). */
 enum { SHOWN = 6, SENTENCES = 2 };
 
 /* The path of a program of the run by its file name: as its processes were called. */
@@ -62,6 +70,7 @@ static char *from_stack(const struct twin_run *r, const char *text)
     const char *end = strstr(text, " < ");
     const char *thread = end ? memmem(text, (size_t)(end - text), " in ", 4) : NULL;
     int thread_bytes = thread ? (int)(end - thread) : 0;
+    /* From the innermost frame outwards. */
     for (const char *frame = strstr(text, " < "); frame; frame = strstr(frame, " < ")) {
         frame += 3;
         size_t n = strcspn(frame, "<"), module = strcspn(frame, "+ "), name = module;
@@ -150,8 +159,8 @@ static bool asking_parse(const char *text, struct tw_asking *out)
     return source;
 }
 
-/* What was asked for after the runs had parted did not make them part, however often; so the lines
- * stand in the order in which they first asked. */
+/* What was asked for after the runs had diverged did not make them diverge, however often; so the
+ * lines stand in the order in which they first asked. */
 static int earlier_first(const void *a, const void *b)
 {
     const struct tw_asking *x = a, *y = b;
@@ -197,7 +206,7 @@ static const char *answer_words(enum twin_line_answer a)
                                    : "";
 }
 
-/* " in thread loader"; "": in the main thread. */
+/* The words for the threads that asked, " in thread loader"; "" for the main thread. malloc'ed. */
 static char *in_threads(const struct tw_asking *a)
 {
     if (a->mixed)
@@ -233,6 +242,8 @@ static bool is_counted(const struct twin_factor *f, const char *word)
     return twin_factor_is_counted(f) && strcmp(word, f->asked_as) == 0;
 }
 
+/* Reads who asked from the run's folder into x, and tries which lines matter where the libc agent
+ * can give them other values. */
 static void read_consumers(struct tw_isolate *c, const struct twin_search_report *report,
                            const struct twin_run *r, const char *word,
                            struct tw_isolate_consumers *x)
@@ -262,6 +273,8 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
     tw_free(text);
 }
 
+/* Makes the run that asks for one factor, and keeps what it said as one more entry of c->consumer.
+ * f NULL: for what no pin reaches. A run that cannot be made leaves the entry without texts. */
 static void ask(struct tw_isolate *c, const struct twin_search_report *report,
                 const struct twin_factor *f, const char *word)
 {

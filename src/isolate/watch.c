@@ -1,27 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What two natural runs had in common: factors that neither met, or that had the same value in
- * both. Their processes say it (TWINRUN_WATCH: agents/common/watch.c,
- * python/twinrun/_agent/watch.py). Whoever is silent, killed before its end or without the agent,
- * may have met anything; so then nothing is taken for common.
+ * both. Such a factor cannot be what made the two diverge, so a search leaves it out
+ * (search_runs.c, note_common).
+ *
+ * The processes say it when they end (TWINRUN_WATCH: agents/common/watch.c,
+ * python/twinrun/_agent/watch.py), in lines watch.* of the run folder's `factors`. A process that
+ * is silent, because it was killed or does not carry the agent, may have met anything; then nothing
+ * is taken for common.
  */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* The generators whose states are compared. */
 enum generator { PYTHON, NUMPY, TORCH, GENERATORS };
 
 /* What the processes of one run have said, all together. */
 struct tw_met {
-    char *words;                     /* " python torch executor ...", each once or more */
-    uint64_t entropy, clock, orders; /* calls; sum of the directories' orders */
+    /* What any process met, as words: " python torch executor". Repeats do not matter. */
+    char *words;
+    /* entropy, clock: calls. orders: sum of digests of the order in which folders were read. Sums
+     * do not depend on which process spoke first. */
+    uint64_t entropy, clock, orders;
     /* Of each generator: whether a process drew from it, and the sum of its states at the end, over
      * the processes that drew. */
     bool drew[GENERATORS];
     uint64_t state[GENERATORS];
 };
 
+/* What is known of one process. ended: it spoke at its end. python: it had loaded Python, so its
+ * Python half has to have spoken as well. */
 struct process {
     long pid;
     bool python, ended, spoke;
@@ -32,6 +42,7 @@ static uint64_t number(const char *s, int base)
     return strtoull(s, NULL, base);
 }
 
+/* The entry of a process, made when new; NULL: no memory. Entries may move with the next call. */
 static struct process *process_of(struct process **list, size_t *count, long pid)
 {
     for (size_t i = 0; i < *count; i++)
@@ -45,6 +56,7 @@ static struct process *process_of(struct process **list, size_t *count, long pid
     return &grown[(*count)++];
 }
 
+/* Is this a whole word of the list, which has blanks between its words? */
 static bool has(const char *words, const char *word)
 {
     size_t n = strlen(word);
@@ -54,7 +66,8 @@ static bool has(const char *words, const char *word)
     return false;
 }
 
-/* "hash=random random=9f... numpy=unused executor" */
+/* Reads a line of a Python process: "hash=random random=9f... numpy=unused executor". The number is
+ * a digest of a generator's state. */
 static void read_python(struct tw_met *m, const char *text)
 {
     static const char *const names[] = {
@@ -71,7 +84,8 @@ static void read_python(struct tw_met *m, const char *text)
     }
 }
 
-/* One line of `factors`. */
+/* Takes one line of `factors`. The words of all processes are put into one text, since only whether
+ * any of them met something matters. */
 static int read_line(struct tw_met *m, struct tw_buf *words, struct process **list, size_t *count,
                      const struct twin_said_line *l)
 {
@@ -101,7 +115,8 @@ static int read_line(struct tw_met *m, struct tw_buf *words, struct process **li
     return 0;
 }
 
-/* False: not everything is known. */
+/* Fills m from a run. False: not everything is known, because a process did not say all, or there
+ * was no memory. m->words is the caller's to free in either case. */
 static bool listen(const struct twin_run *run, struct tw_met *m)
 {
     struct twin_said_line *line = NULL;
@@ -127,6 +142,7 @@ static bool listen(const struct twin_run *run, struct tw_met *m)
     return all && m->words;
 }
 
+/* Did either run meet one of these words? */
 static bool met_any(const struct tw_met *a, const struct tw_met *b, const char *const *words)
 {
     for (; *words; words++)
@@ -147,6 +163,8 @@ bool tw_torch_alike(const struct tw_met *a, const struct tw_met *b)
     return a->drew[TORCH] == b->drew[TORCH] && a->state[TORCH] == b->state[TORCH];
 }
 
+/* Random bytes differ in each run, so only runs that asked for none are alike. The same holds for
+ * the time. */
 bool tw_entropy_alike(const struct tw_met *a, const struct tw_met *b)
 {
     return a->entropy == 0 && b->entropy == 0;
@@ -162,6 +180,7 @@ bool tw_orders_alike(const struct tw_met *a, const struct tw_met *b)
     return a->orders == b->orders && !met_any(a, b, (const char *const[]){"unseen", NULL});
 }
 
+/* A factor without a row (of a factor file) or without a way to see it is never common. */
 static bool in_common(const struct tw_met *a, const struct tw_met *b, const struct twin_factor *f)
 {
     const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);

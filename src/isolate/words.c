@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shell words by the rules of POSIX (XCU 2.2, 2.3): quotes and nested substitutions are followed,
- * nothing is expanded. */
+/*
+ * Shell words by the rules of POSIX (XCU 2.2, 2.3): quotes and nested substitutions are followed,
+ * nothing is expanded. All that is needed is where a word ends, and what it is without its quotes.
+ */
 #include "words.h"
 
 #include <ctype.h>
 #include <string.h>
 
+/* A command that nests deeper is refused: each level is a call on the stack. */
 enum { NESTING_MAX = 200 };
 
 size_t tw_word_assigns(const char *raw)
@@ -20,8 +23,8 @@ size_t tw_word_assigns(const char *raw)
 
 static const char *skip_nested(const char *p, char end, unsigned depth);
 
-/* Behind the construct that begins at p: a quoted piece, a substitution, or one character. NULL: it
- * has no end. */
+/* Returns what lies behind the construct that begins at p: an escaped character, a quoted piece, a
+ * substitution, or one character. NULL: it has no end. */
 static const char *skip_piece(const char *p, unsigned depth)
 {
     switch (*p) {
@@ -54,11 +57,13 @@ static const char *skip_nested(const char *p, char end, unsigned depth)
     return p && *p ? p + 1 : NULL;
 }
 
+/* Blanks and the characters that begin an operator; the end of the text as well. */
 static bool ends_word(char c)
 {
     return c == '\0' || strchr(" \t\n;&|<>()", c) != NULL;
 }
 
+/* NULL: a quote or substitution in the word has no end. */
 static const char *word_end(const char *p)
 {
     while (p && !ends_word(*p))
@@ -71,13 +76,16 @@ bool tw_word_same(const struct tw_word *a, const struct tw_word *b)
     return a->expands == b->expands && strcmp(a->text, b->text) == 0;
 }
 
-/* What the shell makes of a word in which it expands nothing; one in which it does, as it is. NULL:
- * no memory. */
+/* What the shell makes of a word in which it expands nothing; a word in which it does, as it is,
+ * with *expands set. malloc'ed; NULL: no memory. word_end has seen to it that every quote has an
+ * end. */
 static char *unquoted(const char *raw, bool *expands)
 {
     char *text = tw_malloc(strlen(raw) + 1), *to = text;
     bool quoted = false;
     for (const char *p = raw; text && *p; p++) {
+        /* A pattern or a home folder (~) expands only outside of quotes; a substitution within
+         * double quotes as well. */
         *expands = *p == '$' || *p == '`' || (!quoted && strchr("*?[~", *p));
         if (*expands) {
             strcpy(text, raw);
@@ -103,6 +111,7 @@ static char *unquoted(const char *raw, bool *expands)
 
 /* ---- the list */
 
+/* Adds one word. An operator's text is the operator itself. */
 static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, size_t bytes,
                struct twin_error *err)
 {
@@ -126,7 +135,9 @@ static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, siz
     return 0;
 }
 
-/* Length of the operator at p, a number before a redirection included; 0: a word begins here. */
+/* Length of the operator at p; 0: a word begins here. A number directly before a redirection
+ * belongs to it (2>), but not before &> and &>>. Longer operators stand first in the lists, since
+ * their beginnings are operators, too. */
 static size_t operator_at(const char *p, enum tw_word_kind *kind)
 {
     static const char *const redirections[] = {"&>>", "<<<", "<<-", "<<", "<>", "<&",
@@ -144,6 +155,8 @@ static size_t operator_at(const char *p, enum tw_word_kind *kind)
     return 0;
 }
 
+/* Adds an operator, but not a newline that ends nothing. A here-document is refused: its text
+ * stands in later lines, which are no words. */
 static int add_operator(struct tw_words *w, enum tw_word_kind kind, const char *p, size_t bytes,
                         struct twin_error *err)
 {
@@ -153,7 +166,7 @@ static int add_operator(struct tw_words *w, enum tw_word_kind kind, const char *
             err, TWIN_EUNSUPPORTED,
             "a here-document (%.*s) cannot be taken apart; put the text into a file", (int)bytes,
             p);
-    /* an empty line, or one that goes on */
+    /* an empty line, or one behind an operator, which goes on */
     if (kind == TW_CONTROL && *p == '\n' && (!last || last->kind == TW_CONTROL))
         return 0;
     return add(w, kind, p, bytes, err);
@@ -166,6 +179,7 @@ static void drop_last(struct tw_words *w)
     tw_free(x->text);
 }
 
+/* One turn of the loop takes blanks, a continued line, a comment, and then one operator or word. */
 int tw_words_split(const char *command, struct tw_words *out, struct twin_error *err)
 {
     int rc = 0;
@@ -196,6 +210,7 @@ int tw_words_split(const char *command, struct tw_words *out, struct twin_error 
         }
         p += bytes;
     }
+    /* Semicolons and newlines at the end of the command mean nothing. */
     while (rc == 0 && out->count &&
            (strcmp(out->word[out->count - 1].raw, ";") == 0 ||
             out->word[out->count - 1].raw[0] == '\n'))

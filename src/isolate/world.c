@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A list of settings as a person types it: "all,-threads", "hash-seed,threads=4", "noise=vary:3".
+ * `twinrun run --pin`, `isolate --pin` and others hand it over; out comes a world (src/isolate/isolate.h).
+ * A later item overrides an earlier one of the same factor; "all" pins what is free so far.
  */
 #include "internal.h"
 
@@ -9,13 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A list on its way to a world. In `slot` a free factor whose seed is 1 was left out on purpose
+ * ("-threads"). */
 struct parse {
     const struct twin_factors *f;
-    struct twin_setting *slot; /* one per factor, in the table's order */
+    struct twin_setting *slot; /* a setting for each factor, in the table's order */
+    /* "all" was in the list, so it is said what that left out */
     bool all;
     struct twin_error *err;
 };
 
+/* TWIN_EINVAL, with the id that is nearest to what was typed. */
 static int unknown(const struct parse *p, const char *id)
 {
     const char **names = tw_calloc(p->f->count + 1, sizeof *names);
@@ -29,6 +35,8 @@ static int unknown(const struct parse *p, const char *id)
     return rc;
 }
 
+/* Reads the value of a pin into *value. The row says what it takes: nothing, a number up to a
+ * limit, or a word. TWIN_EINVAL says what was expected. */
 static int pin_value(const struct parse *p, const struct twin_factor *f, const char *text,
                      uint64_t *value)
 {
@@ -47,6 +55,7 @@ static int pin_value(const struct parse *p, const struct twin_factor *f, const c
         return twin_error_set(p->err, TWIN_EINVAL,
                               "%s: expected a whole number from 0 to %llu%s, found \"%s\"", f->id,
                               (unsigned long long)spec->max, f->vary ? ", or vary:SEED" : "", text);
+    /* 0 stands for the first processor that we may run on, so it is always allowed. */
     if (spec->channel == TW_BY_PROCESSOR) {
         cpu_set_t may;
         if (sched_getaffinity(0, sizeof may, &may) == 0 && *value &&
@@ -58,6 +67,8 @@ static int pin_value(const struct parse *p, const struct twin_factor *f, const c
     return 0;
 }
 
+/* Pins or shakes one factor. value is what stands behind the '=', NULL without one: "vary",
+ * "vary:SEED", "pin", "pin:VALUE" or VALUE. */
 static int set_mode(const struct parse *p, struct twin_setting *s, const char *value)
 {
     const struct twin_factor *f = s->factor;
@@ -88,6 +99,7 @@ static int set_mode(const struct parse *p, struct twin_setting *s, const char *v
     return value ? pin_value(p, f, value, &s->seed) : 0;
 }
 
+/* One item of the list: a factor, a factor that is left out, or "all". Cuts its text in place. */
 static int take_item(struct parse *p, char *item)
 {
     bool without = *item == '-';
@@ -108,10 +120,11 @@ static int take_item(struct parse *p, char *item)
     if (!without)
         return set_mode(p, s, value);
     s->mode = TWIN_FREE;
-    s->seed = 1; /* left out on purpose: not worth a word */
+    s->seed = 1; /* left out on purpose, which name_left_out does not mention */
     return 0;
 }
 
+/* The items between the commas, in order; stops at the first that is wrong. */
 static int take_list(struct parse *p, const char *list)
 {
     int rc = 0;
@@ -136,6 +149,7 @@ static int take_list(struct parse *p, const char *list)
     return rc;
 }
 
+/* Why "all" has not set this factor; NULL: it has, or the person left it out. */
 static const char *why_left_out(const struct twin_setting *s)
 {
     if (s->mode != TWIN_FREE || s->seed == 1)
@@ -143,8 +157,8 @@ static const char *why_left_out(const struct twin_setting *s)
     return s->factor->unavailable ? s->factor->unavailable : "it can only be shaken";
 }
 
-/* "tf32, seed.cuda (no GPU driver here); noise (it can only be shaken)": factors of one reason
- * together. */
+/* Sets *out to "tf32, seed.cuda (no GPU driver here); noise (it can only be shaken)": factors of
+ * one reason stand together, in the place of the first of them. NULL when there is none. */
 static int name_left_out(const struct parse *p, char **out)
 {
     struct tw_buf b = {0};
@@ -152,6 +166,7 @@ static int name_left_out(const struct parse *p, char **out)
     for (size_t i = 0; i < p->f->count; i++) {
         const char *why = why_left_out(&p->slot[i]), *other;
         bool told = false;
+        /* An earlier factor with this reason has named this one already. */
         for (size_t k = 0; why && k < i && !told; k++)
             told = (other = why_left_out(&p->slot[k])) && strcmp(other, why) == 0;
         if (!why || told)

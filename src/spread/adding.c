@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops, one source for the four types. */
+/*
+ * The inner loops, one source for the four types: the macro ADDER makes the functions of struct
+ * tw_adder for a held type and a rounding. Below them are roundings to a type and units in the last
+ * place.
+ *
+ * Nothing here may be reordered: each addition is one of the order that is looked at. Only
+ * different elements (lanes) are independent.
+ */
 #include "adding.h"
 
 #include <math.h>
@@ -20,6 +27,7 @@ static inline uint32_t as_bits(float x)
     return bits;
 }
 
+/* The roundings that ADDER is given. Of f64 and f32 the addition itself has rounded. */
 static inline double same_f64(double x)
 {
     return x;
@@ -38,8 +46,9 @@ static inline float to_bf16(float x)
     return x != x ? x : as_float(rounded);
 }
 
-/* The same with 10 bits of fraction; from 65,520 on an infinity; below 2^-14 multiples of 2^-24, to
- * which adding 1/2 rounds. */
+/* The same with 10 bits of fraction. From 65,520 on, half way between the largest number and 2^16,
+ * the result is an infinity; below 2^-14 numbers are multiples of 2^-24, to which adding 1/2 rounds
+ * (a float near 1/2 has that spacing). */
 static inline float to_f16(float x)
 {
     uint32_t bits = as_bits(x);
@@ -53,8 +62,8 @@ static inline float to_f16(float x)
     return as_float(size < 0x1p-14f ? small : large);
 }
 
-/* The rows of ranks that a scheduler placed lie all over a few megabytes; the processor does not
- * guess the next one. */
+/* How many rows ahead are fetched. The rows of ranks that a scheduler placed lie all over a few
+ * megabytes, and the processor does not guess the next one. */
 enum { AHEAD = 12 };
 static inline void fetch(const void *row, const uint32_t *place, uint32_t at, size_t bytes)
 {
@@ -63,6 +72,16 @@ static inline void fetch(const void *row, const uint32_t *place, uint32_t at, si
     __builtin_prefetch(p + bytes / 2);
 }
 
+/* The functions of one type; adding.h says what each does.
+ *
+ * rows: a stack of sums, TW_LANES numbers each; FOLD adds the top one to the one below.
+ *
+ * ring: one walk around the ranks serves all lanes. A lane begins when the walk reaches its start
+ * and ends P - 1 places later; starts ascend, so lanes begin and end in their order. What is added
+ * to a lane before it begins is overwritten then. A sum begins with -0, since -0 + x is x for every
+ * x, -0 included.
+ *
+ * shuffled: draws the next number and adds it at once, so that the array is walked only once. */
 #define ADDER(name, T, ROUND)                                                                      \
     static void rows_##name(const struct tw_program *p, const uint32_t *place, const void *from,   \
                             void *out)                                                             \
@@ -190,6 +209,7 @@ const struct tw_adder *tw_adder_for(enum twin_dtype dtype)
     }
 }
 
+/* The value of the bits of an f16. */
 static double f16_value(uint16_t half)
 {
     const int e = half >> 10 & 31, f = half & 1023, sign = half >> 15 ? -1 : 1;
@@ -220,8 +240,9 @@ int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out,
 
 /* ---- roundings and units */
 
-/* Nearest with `digits` significant bits, of exponents from `least` (that of the last bit of
- * subnormal numbers) to `most`. */
+/* Rounds x to the nearest number with `digits` significant bits, ties to even. least: exponent of
+ * the last bit of subnormal numbers. most: from 2^most on the result is an infinity. Relies on the
+ * default rounding mode. */
 static double round_digits(double x, int digits, int least, int most)
 {
     int e;

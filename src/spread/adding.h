@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_SPREAD_ADDING_H
 #define TW_SPREAD_ADDING_H
-/* Additions in a type, each rounded. f16 and bf16 are held as float: a float has more than twice
- * their digits and two more, so rounding its sum once more gives the sum rounded once. */
+/*
+ * Additions in a type, each rounded to it: the inner loops of one.c and vector.c, behind one table
+ * of functions for each type. f16 and bf16 are held as float: a float has more than twice their
+ * digits and two more, so rounding its sum once more gives the sum rounded once.
+ */
 #include "orders.h"
 
 #include <twin/exact.h>
 
-enum { TW_LANES = 32 }; /* elements that are added side by side */
+/* Elements that are added side by side: independent of each other, so a compiler may use wide
+ * registers without changing any order of additions. */
+enum { TW_LANES = 32 };
 
+/* The loops of one type. "Held" numbers are doubles or floats, as `size` says. */
 struct tw_adder {
     size_t size; /* of a held number: double or float */
     /*
@@ -30,7 +36,7 @@ struct tw_adder {
     double (*get)(const void *x, size_t i);
 };
 
-/* The exact sum, rounded once to a type. */
+/* The exact sum, rounded once to a type, as a double. 0, or the accumulator's error. */
 int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out,
                struct twin_error *err);
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alpha and beta of this machine: messages there and back over TCP on the loopback, between two
- * threads. */
+/*
+ * alpha and beta of this machine, for twinrun simulate when the person gives none: messages there
+ * and back over TCP on the loopback, between two threads. Half of the median time of small messages
+ * is alpha; what large ones take beyond that, for each byte, is beta.
+ */
 #include "base.h"
 
 #include "src/spread/spread.h"
@@ -15,8 +18,11 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+/* Sizes in bytes, and rounds of each: together about a quarter of a second. */
 enum { SMALL = 8, LARGE = 1 << 20, SMALL_ROUNDS = 400, LARGE_ROUNDS = 40 };
 
+/* Sends or receives all n bytes. False: the other end is gone, or the time limit of the socket
+ * passed. */
 static bool move(int fd, char *data, size_t n, bool out)
 {
     while (n > 0) {
@@ -31,6 +37,7 @@ static bool move(int fd, char *data, size_t n, bool out)
     return true;
 }
 
+/* The other end: sends each message back. `data` is its own room of LARGE bytes. */
 struct echo {
     int fd;
     char *data;
@@ -47,7 +54,9 @@ static void *echo(void *p)
     return NULL;
 }
 
-/* Two ends of one connection, with a limit of seconds on every call. */
+/* Two ends of one connection, fd[0] and fd[1] (-1: not there), with a limit of seconds on every
+ * call, so that a filter on the loopback cannot stop us for ever. The caller closes both, also
+ * after an error. */
 static int connect_pair(int fd[2], struct twin_error *err)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -57,6 +66,7 @@ static int connect_pair(int fd[2], struct twin_error *err)
     int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fd[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fd[1] = -1;
+    /* All steps in order; the first that fails ends it, and errno says why. */
     bool ok = door >= 0 && fd[0] >= 0 && bind(door, (struct sockaddr *)&to, sizeof to) == 0 &&
               listen(door, 1) == 0 && getsockname(door, (struct sockaddr *)&to, &size) == 0 &&
               connect(fd[0], (struct sockaddr *)&to, sizeof to) == 0 &&
@@ -79,7 +89,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median time of one way of a message. */
+/* Median of half the time of a round. False: the other end does not answer. */
 static bool one_way(int fd, char *data, size_t bytes, int rounds, double *seconds)
 {
     double took[SMALL_ROUNDS];
@@ -94,6 +104,7 @@ static bool one_way(int fd, char *data, size_t bytes, int rounds, double *second
     return true;
 }
 
+/* A large message never takes less than no time: where noise makes it so, beta is 0. */
 int twin_network_measure(struct twin_network *net, struct twin_error *err)
 {
     int fd[2], rc = connect_pair(fd, err);

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One sum over all numbers, in many orders. */
+/*
+ * One sum over all numbers, in many orders (twin_sum_spread): as stored, backwards, sorted, as P
+ * workers and a collective would add it, and in random orders; all against the exact value.
+ * src/study/spread.c calls it for numbers from files.
+ *
+ * The figure that matters is the floor: a difference between two sums that is smaller may be
+ * nothing but another order. Threads share the random orders; each order writes a place of its own,
+ * so their number changes no bit.
+ */
 #include "adding.h"
 #include "threads.h"
 
@@ -13,19 +21,22 @@
 #include <string.h>
 #include <twin/random.h>
 
-enum { RING_STARTS = 64 }; /* chunks of the ring that are tried */
+enum { RING_STARTS = 64 }; /* chunks of the ring that are tried, at most */
 
+/* What all parts of one call work with. */
 struct task {
     const struct tw_adder *add;
     const struct twin_sum_options *o;
-    void *numbers;  /* as held */
-    void *copy[64]; /* of each thread, to be shuffled */
+    void *numbers;  /* the numbers as the adder holds them */
+    void *copy[64]; /* a copy for each thread, which it shuffles */
     uint64_t n, *seed;
     double *out;
 };
 
 /* ---- exact */
 
+/* Fills exact value and condition. The accumulators add without rounding, so their order is of no
+ * account. */
 static int exact_of(const struct task *t, struct twin_sum_spread *s, struct twin_acc *sum,
                     struct twin_error *err)
 {
@@ -43,7 +54,8 @@ static int exact_of(const struct task *t, struct twin_sum_spread *s, struct twin
     return tw_rounded(sum, t->o->dtype, &s->exact_rounded, err);
 }
 
-/* Value - exact without rounding what cancels. */
+/* Value - exact, without rounding what cancels: the subtraction is made in the accumulator. NaN for
+ * a value that is not finite. */
 static double off(const struct twin_acc *exact, double value)
 {
     struct twin_acc difference = *exact;
@@ -56,6 +68,7 @@ static double off(const struct twin_acc *exact, double value)
 
 /* ---- named orders */
 
+/* Adds a named order to the answer. */
 static void name(struct twin_sum_spread *s, const char *order, double value)
 {
     struct twin_ordered_sum *r = &s->named[s->named_count++];
@@ -63,10 +76,12 @@ static void name(struct twin_sum_spread *s, const char *order, double value)
     r->value = value;
 }
 
+/* The sum of n numbers by one of the adder's chains. Begins with -0, which adds nothing to any
+ * first number. */
 static double chain(const struct task *t, void (*f)(const void *, size_t, void *), const void *x,
                     uint64_t n)
 {
-    double room = 0; /* for a double or a float */
+    double room = 0; /* room for one held number, a double or a float */
     t->add->set(&room, 0, -0.0);
     f(x, (size_t)n, &room);
     return t->add->get(&room, 0);
@@ -84,7 +99,8 @@ static int by_float(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Each worker adds its piece; then the P partial sums go together. */
+/* Each worker adds its piece; then the P partial sums go together by each algorithm. Of the ring
+ * every chunk has a sum of its own; the lowest and the highest of RING_STARTS chunks are named. */
 static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
 {
     static const enum twin_algorithm tried[] = {TWIN_RANK_ORDER, TWIN_TREE, TWIN_DOUBLE_TREE,
@@ -113,6 +129,7 @@ static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_
     const uint32_t starts = ranks < RING_STARTS ? ranks : RING_STARTS;
     for (uint32_t i = 0; rc == 0 && i < starts; i++) {
         uint32_t from = (uint32_t)((uint64_t)ranks * i / starts);
+        /* the partial sums from that chunk's rank on, around the ring */
         memcpy(turned, part + from * t->add->size, (ranks - from) * t->add->size);
         memcpy(turned + (ranks - from) * t->add->size, part, from * t->add->size);
         double v = chain(t, t->add->chain, turned, ranks);
@@ -143,6 +160,7 @@ static int named(const struct task *t, struct twin_sum_spread *s, struct twin_er
 
 /* ---- random orders */
 
+/* One random order: its seed depends on its number alone, not on the thread. */
 static int shuffle(void *user, unsigned thread, uint64_t i, struct twin_error *err)
 {
     struct task *t = user;
@@ -156,6 +174,7 @@ static int shuffle(void *user, unsigned thread, uint64_t i, struct twin_error *e
     return 0;
 }
 
+/* Any order will do, as long as equal bits are neighbours. */
 static int by_bits(const void *a, const void *b)
 {
     return memcmp(a, b, sizeof(double));
@@ -176,7 +195,7 @@ static int count_distinct(const double *x, uint64_t n, uint64_t *distinct)
 }
 
 /* Statistics of the deviations from the exact value, which keep their digits where the sums
- * themselves agree in all but the last. */
+ * themselves agree in all but the last. Sums that are not finite are counted and left out. */
 static int judge(const double *random, const struct twin_acc *exact, struct twin_sum_spread *s,
                  struct twin_error *err)
 {
@@ -214,7 +233,7 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
     all_high = high;
     for (size_t i = 0; i < s->named_count; i++) {
         const double v = s->named[i].off = off(exact, s->named[i].value);
-        if (s->named[i].sorted) /* nobody adds in these */
+        if (s->named[i].sorted) /* Sorted orders are left out of the floor: nobody adds in these. */
             continue;
         all_low = fmin(all_low, v);
         all_high = fmax(all_high, v);
@@ -227,6 +246,8 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
     return 0;
 }
 
+/* Room for the numbers as held, and a copy for each thread; TWIN_EINVAL for a number that is not
+ * finite. */
 static int allocate(struct task *t, const double *x, unsigned threads, struct twin_error *err)
 {
     if (t->n > SIZE_MAX / 16)
@@ -264,6 +285,7 @@ int twin_sum_spread(const double *x, uint64_t n, const struct twin_sum_options *
             err, TWIN_EINVAL,
             "expected additions in f64, f32, f16 or bf16, 2 orders or more, and at most %d workers",
             TWIN_MAX_RANKS);
+    /* The exact value comes first, since everything else is measured from it. */
     int rc = allocate(&t, x, threads, err);
     if (rc == 0)
         rc = exact_of(&t, out, &exact, err);

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The orders of additions of collectives, from the algorithms' descriptions. */
+/*
+ * The orders of additions of collectives, from the algorithms' descriptions: MPICH's binomial
+ * reduce and recursive doubling, NCCL's double binary tree (ncclGetDtree), chunks as in Open MPI's
+ * ring. docs/internals/spread.md defines each of them; a test plays them rank by rank with
+ * messages.
+ */
 #include "orders.h"
 
 #include "base.h"
@@ -30,7 +35,7 @@ static void emit(struct tw_program *p, uint32_t op)
 }
 
 /* What was emitted from `start` on goes into the sum below. One contribution alone is added as it
- * is. */
+ * is, which saves a place on the stack. */
 static void fold(struct tw_program *p, size_t start)
 {
     if (p->count - start == 1)
@@ -39,7 +44,8 @@ static void fold(struct tw_program *p, size_t start)
         emit(p, TW_FOLD);
 }
 
-/* Rank r receives from r + 1, r + 2, r + 4... below r + limit (MPICH's reduce). */
+/* The sum at rank r, which receives from r + 1, r + 2, r + 4... below r + limit (MPICH's
+ * reduce). */
 static void binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t ranks)
 {
     emit(p, TW_PUSH | r);
@@ -50,11 +56,12 @@ static void binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t 
     }
 }
 
-/* The block of 2^k new ranks from `first` on. With P no power of two the first 2 * extra ranks have
- * gone together in pairs. */
+/* The sum of `size` ranks (a power of two) from `first` on, in new numbers. With P no power of two
+ * the first 2 * extra ranks have gone together in pairs, and each pair has one new number. */
 static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32_t extra)
 {
     if (size == 1) {
+        /* New rank `first` stands for a pair of old ranks, or for the old rank behind all pairs. */
         emit(p, TW_PUSH | (first < extra ? 2 * first : first + extra));
         if (first < extra)
             emit(p, TW_ADD | (2 * first + 1));
@@ -66,6 +73,10 @@ static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32
     fold(p, start);
 }
 
+/* In a tree the lowest bit of a rank's number that is set is its height: odd ranks are leaves. The
+ * parent has the next higher bit set instead; where that rank does not exist, the parent is the one
+ * below. Where the right child does not exist, the next smaller number that does takes its
+ * place. */
 struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half)
 {
     const int n = (int)ranks;
@@ -93,6 +104,7 @@ struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half)
         f.child[1] = down;
     }
     int *link[] = {&f.parent, &f.child[0], &f.child[1]};
+    /* back from shifted or mirrored numbers */
     for (int i = 0; half && i < 3; i++)
         if (*link[i] >= 0)
             *link[i] = odd ? (*link[i] + 1) % n : n - 1 - *link[i];
@@ -119,6 +131,8 @@ static void binary(struct tw_program *p, uint32_t rank, uint32_t ranks, int half
         }
 }
 
+/* At most one operation for each contribution, and one fold for each sum but the last: 2 P are
+ * enough. */
 int tw_program_make(enum twin_algorithm a, uint32_t ranks, int half, struct tw_program *p,
                     struct twin_error *err)
 {

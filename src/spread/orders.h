@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_SPREAD_ORDERS_H
 #define TW_SPREAD_ORDERS_H
-/* An order of additions as a small program for a stack of sums. Addition commutes bit for bit, so
- * only the grouping counts. */
+/*
+ * An order of additions as a small program for a stack of sums. Addition commutes bit for bit, so
+ * only the grouping counts: a program says which sum a contribution is added to, and when two sums
+ * become one. orders.c makes the programs, adding.c runs them.
+ */
 #include "src/spread/spread.h"
 
 enum { TW_MAX_STACK = 48 }; /* the deepest, a binary tree of 65,536 ranks, needs 34 */
@@ -11,6 +14,7 @@ enum { TW_MAX_STACK = 48 }; /* the deepest, a binary tree of 65,536 ranks, needs
 #define TW_FOLD 0x80000000u /* the top sum goes into the one below */
 #define TW_PLACE 0x3FFFFFFFu
 
+/* `count` operations, owned: TW_PUSH, TW_ADD (each with a place) or TW_FOLD. */
 struct tw_program {
     uint32_t *op;
     size_t count;

@@ -10,15 +10,17 @@
 
 enum { MOST = 64 };
 
+/* What the threads of one call share. */
 struct crew {
     const struct tw_work *w;
     uint64_t n;
     _Atomic uint64_t next, done;
     _Atomic bool failed;
-    pthread_mutex_t lock; /* of err */
+    pthread_mutex_t lock; /* guards err */
     struct twin_error err;
 };
 
+/* One thread; number 0 is the caller's own. */
 struct member {
     struct crew *crew;
     unsigned number;
@@ -37,6 +39,8 @@ unsigned tw_threads(unsigned wanted, uint64_t n)
     return n ? (unsigned)n : 1;
 }
 
+/* Takes the next piece until there is none, or one has failed. Only the caller's thread reports
+ * progress, since the person's terminal is its own. */
 static void *work(void *p)
 {
     struct member *m = p;
@@ -58,6 +62,8 @@ static void *work(void *p)
     return NULL;
 }
 
+/* A thread that cannot be had is no error: those that were started, and the caller, do all of it.
+ * When several pieces fail, the message of one of them is kept. */
 int tw_work_run(const struct tw_work *w, uint64_t n, unsigned threads, struct twin_error *err)
 {
     struct crew c = {.w = w, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contributions of many ranks, added element by element in many orders. TW_LANES elements go side
- * by side. */
+/*
+ * Contributions of many ranks, added element by element in many orders (twin_vector_spread): which
+ * elements vary, by how much, and how far each order is from the exact sum. src/study/spread.c
+ * calls it with files of each rank, src/study/simulate.c with ranks that exist only here.
+ *
+ * TW_LANES elements make a tile and go side by side; BLOCK tiles are handed to a thread together.
+ * What a block adds to the figures is kept apart, and the blocks are merged in order at the end:
+ * floating-point sums depend on their order, which must not depend on threads.
+ */
 #include "adding.h"
 #include "threads.h"
 
@@ -10,24 +17,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 16, MOST_THREADS = 64 }; /* tiles that are handed out together */
-#define MOST_KEPT ((uint64_t)1 << 22)   /* elements whose spreads are kept for quantiles */
+/* BLOCK: tiles that are handed out together. MOST_THREADS: the limit of threads.c. */
+enum { BLOCK = 16, MOST_THREADS = 64 };
+#define MOST_KEPT ((uint64_t)1 << 22) /* elements whose spreads are kept for quantiles */
 
-/* What one block of tiles adds to the whole: kept apart, and merged in order, so that threads
- * change no bit. */
+/* What one block of tiles adds to the whole. */
 struct part {
     struct twin_vector_spread sum;
     struct twin_vector_result *result;
 };
 
-/* Of one thread. */
+/* The room of one thread to work in. */
 struct bench {
     char *row, *out; /* [ranks][TW_LANES], [orders][TW_LANES] */
     double *column, exact[TW_LANES], rounded[TW_LANES];
-    float *single; /* the column, when that is its type */
+    /* the column as floats, for the accumulator when that is the held type */
+    float *single;
     double *value; /* [orders], of one element */
 };
 
+/* What one call of twin_vector_spread works with. */
 struct engine {
     const struct twin_vector_job *job;
     const struct tw_adder *add;
@@ -38,6 +47,7 @@ struct engine {
     uint64_t step, tiles;
 };
 
+/* The number of the i-th element that is looked at. */
 static uint64_t element_at(const struct twin_vector_job *j, uint64_t i)
 {
     return j->element ? j->element[i] : i;
@@ -45,6 +55,9 @@ static uint64_t element_at(const struct twin_vector_job *j, uint64_t i)
 
 /* ---- filling a tile */
 
+/* Fills a tile: the contributions of its elements in rows, and each element's exact sum and rounded
+ * sum. finite[lane] is false where a contribution is not, and in lanes beyond the last element,
+ * which hold zeros. */
 static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lanes,
                 bool finite[TW_LANES], struct twin_error *err)
 {
@@ -54,7 +67,7 @@ static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lane
         if (lane < lanes)
             j->fill(j->user, element_at(j, first + lane), b->column);
         else
-            memset(b->column, 0, j->ranks * sizeof *b->column); /* beside the last ones */
+            memset(b->column, 0, j->ranks * sizeof *b->column); /* lanes beside the last element */
         for (uint32_t r = 0; r < j->ranks; r++) {
             e->add->set(b->row, (size_t)r * TW_LANES + lane, b->column[r]);
             b->single[r] = (float)b->column[r];
@@ -76,6 +89,9 @@ static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lane
 
 /* ---- adding */
 
+/* Adds the tile in every order. A ring begins in each lane at that element's chunk. Of a double
+ * tree the first half of all elements goes by one tree and the second by the other; a tile on the
+ * border goes by both, and takes each lane from its own. */
 static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned lanes)
 {
     const struct twin_vector_job *j = e->job;
@@ -85,6 +101,7 @@ static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned 
     for (unsigned lane = 0; lane < TW_LANES; lane++) {
         const uint64_t at = element_at(j, first + (lane < lanes ? lane : lanes - 1));
         start[lane] = tw_chunk_of(at, j->all, j->ranks);
+        /* Elements ascend, so the lanes of the first half come before those of the second. */
         second += lane < lanes && at < (j->all + 1) / 2;
     }
     for (size_t i = 0; i < j->orders; i++) {
@@ -111,6 +128,8 @@ static int by_bits(const void *a, const void *b)
     return memcmp(a, b, sizeof(double));
 }
 
+/* How many different bit patterns among n results. Mostly all are equal, which is seen before
+ * sorting. */
 static uint64_t count_distinct(double *x, size_t n)
 {
     uint64_t distinct = 1;
@@ -125,6 +144,8 @@ static uint64_t count_distinct(double *x, size_t n)
     return distinct;
 }
 
+/* Adds one element's results to the figures of its block. Elements with anything that is not finite
+ * are counted only. */
 static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at, unsigned lane,
                   bool finite)
 {
@@ -145,6 +166,7 @@ static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at
     }
     for (size_t i = 0; i < n; i++) {
         struct twin_vector_result *r = &p->result[i];
+        /* Sums over elements; hashes make whole vectors comparable without keeping them. */
         const double off = b->value[i] - exact;
         uint64_t bits;
         memcpy(&bits, &b->value[i], 8);
@@ -155,6 +177,7 @@ static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at
         r->hash[0] += tw_mix64(bits ^ tw_mix64(at)); /* a sum: blocks go together in any order */
         r->hash[1] += tw_mix64(tw_mix64(bits) + at);
     }
+    /* How far the orders of this one element lie apart. */
     const double range = high - low;
     const uint64_t distinct = count_distinct(b->value, n);
     s->vary += distinct > 1;
@@ -165,12 +188,14 @@ static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at
     s->range_max = fmax(s->range_max, range);
     s->relative[2] = fmax(s->relative[2], range > 0 ? range / fabs(exact) : 0);
     s->ulps[2] = fmax(s->ulps[2], range / twin_ulp(e->job->dtype, exact));
+    /* Each element writes a place of its own, so threads do not meet here. */
     if (at % e->step == 0) {
         e->relative[at / e->step] = range > 0 ? (float)(range / fabs(exact)) : 0;
         e->ulps[at / e->step] = (float)(range / twin_ulp(e->job->dtype, exact));
     }
 }
 
+/* The work of a thread: one block, tile by tile. */
 static int do_block(void *user, unsigned thread, uint64_t block, struct twin_error *err)
 {
     struct engine *e = user;
@@ -218,6 +243,8 @@ static int by_hash(const void *a, const void *b)
     return memcmp(a, b, 2 * sizeof(uint64_t));
 }
 
+/* How many different results as a whole: vectors are told apart by 128 bits of hash over all
+ * elements. */
 static int count_vectors(struct twin_vector_spread *s, struct twin_error *err)
 {
     uint64_t(*hash)[2] = tw_calloc(s->results + 1, sizeof *hash);
@@ -233,6 +260,7 @@ static int count_vectors(struct twin_vector_spread *s, struct twin_error *err)
     return 0;
 }
 
+/* Adds up the blocks in their order, and makes quantiles and counts of them. */
 static int merge(struct engine *e, uint64_t blocks, struct twin_vector_spread *s,
                  struct twin_error *err)
 {
@@ -266,6 +294,7 @@ static int merge(struct engine *e, uint64_t blocks, struct twin_vector_spread *s
     return count_vectors(s, err);
 }
 
+/* All memory is taken before threads start. After an error `discard` frees what is there. */
 static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct twin_error *err)
 {
     const struct twin_vector_job *j = e->job;
@@ -335,6 +364,7 @@ int twin_vector_spread(const struct twin_vector_job *job, struct twin_vector_res
             err, TWIN_EINVAL,
             "expected a type of f64, f32, f16 and bf16, 1 to %d ranks, and elements and orders",
             TWIN_MAX_RANKS);
+    /* Each thread needs room of its own, so their number is fixed here. */
     const unsigned threads = tw_threads(job->threads, blocks);
     memset(result, 0, job->orders * sizeof *result);
     int rc = prepare(&e, blocks, threads, err);

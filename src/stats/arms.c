@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arms of metrics or timings compared: equal variances (Brown-Forsythe), times equal within a
- * margin (TOST). */
+/*
+ * Arms of metrics or timings compared: are their variances equal (Brown and Forsythe), and are
+ * times equal within a margin (Schuirmann's two one-sided tests)? Called for the questions
+ * "variance" and "within" of twinrun significant (significant.c), and for speedups (scaling.c).
+ *
+ * Neither looks at means of the raw values: the first compares distances from the medians, the
+ * second logarithms, so a ratio of times is a difference there.
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -9,6 +15,8 @@
 
 #include <math.h>
 
+/* M. Brown and A. Forsythe (1974): one-way analysis of variance of |x - median of its group|. The
+ * sums of squares within and between groups are gathered group by group, in the order given. */
 int twin_stats_brown_forsythe(const double *const *groups, const size_t *sizes, size_t k,
                               struct twin_f_test *out)
 {
@@ -30,7 +38,9 @@ int twin_stats_brown_forsythe(const double *const *groups, const size_t *sizes, 
         struct tw_moments m = tw_stats_moments(deviation, sizes[g], false);
         tw_free(deviation);
         within += m.variance * (size - 1);
-        double step = m.mean - mean; /* Welford's update by a whole group */
+        /* A whole group joins at once: Welford's update for pooled sums (Chan, Golub and LeVeque
+         * 1983). */
+        double step = m.mean - mean;
         between += step * step * (total * size / (total + size));
         total += size;
         mean += step * size / total;
@@ -52,6 +62,8 @@ static bool all_positive(const double *x, size_t n)
     return true;
 }
 
+/* D. Schuirmann (1987), on logarithms and with unequal variances allowed. The two one-sided p
+ * values test "the ratio is below 1 / margin" and "above margin"; both have to be small. */
 struct twin_equivalence twin_stats_equivalence(const double *x, size_t nx, const double *y,
                                                size_t ny, double margin, double alpha)
 {
@@ -67,8 +79,8 @@ struct twin_equivalence twin_stats_equivalence(const double *x, size_t nx, const
     e.ratio = exp(difference);
     if (!(error > 0)) /* no spread at all: a clock too coarse, not proof */
         return e;
-    /* Welch and Satterthwaite's degrees of freedom, as shares of the variance so that nothing
-     * underflows */
+    /* Welch's (1947) and Satterthwaite's (1946) degrees of freedom, as shares of the variance so
+     * that nothing underflows. */
     double share = vx / (vx + vy);
     e.df = 1 / (share * share / (double)(nx - 1) + (1 - share) * (1 - share) / (double)(ny - 1));
     double half = twin_stats_t_quantile(1 - alpha, e.df) * error;
@@ -78,6 +90,8 @@ struct twin_equivalence twin_stats_equivalence(const double *x, size_t nx, const
     return e;
 }
 
+/* The usual approximation of the two tests' power by the normal distribution, for a true ratio of
+ * 1. */
 uint64_t twin_stats_equivalence_runs(double cv, double margin, double alpha, double power)
 {
     if (!(cv > 0) || isinf(cv) || !(margin > 1) || !tw_stats_is_probability(alpha) ||

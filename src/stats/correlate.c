@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do two quantities move together? Ranks only. */
+/*
+ * Do two quantities move together? Spearman's rank correlation (1904): only ranks count, so neither
+ * the unit nor the shape of a distribution matters. src/telemetry/causes.c asks it of the counters
+ * of a machine, while a job is slow and while it is not. Its p comes from permutations of one of
+ * the two (resample.c), with a seed of the caller's.
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -9,18 +14,21 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A value and where it stood before sorting. */
 struct place {
     double x;
     size_t at;
 };
 
+/* Equal values keep their order, so that sorting does the same everywhere. */
 static int by_value(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
     return x->x != y->x ? (x->x > y->x) - (x->x < y->x) : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Ranks less their mean, those of equal values averaged; returns the sum of their squares. */
+/* Fills out[] with ranks less their mean, those of equal values averaged; returns the sum of their
+ * squares, which is 0 when all values are equal. room: n entries to work in. */
 static double centred_ranks(const double *x, size_t n, struct place *room, double *out)
 {
     double squares = 0;
@@ -38,6 +46,8 @@ static double centred_ranks(const double *x, size_t n, struct place *room, doubl
     return squares;
 }
 
+/* Centred ranks of both quantities; scale is the root of the product of their sums of squares, so
+ * that the correlation is sum / scale. */
 struct pairs {
     const double *x, *y;
     double scale;

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counts: "k of n comparisons diverged". Intervals and bounds of the rate behind such a count,
+ * numbers of trials that show or exclude a rate, and two small helpers (agreement of classes, a
+ * straight line).
+ *
+ * Nearly all of it rests on one identity: a sum over the binomial distribution is an incomplete
+ * beta function (DLMF 8.17.5), which special.c computes without loss of digits.
+ */
 #include "inside.h"
 
 #include "src/stats/stats.h"
@@ -7,6 +15,7 @@
 
 #include <math.h>
 
+/* P(X <= k) = I_{1-p}(n - k, k + 1). */
 double twin_stats_binomial_cdf(uint64_t k, uint64_t n, double p)
 {
     if (!(p >= 0) || !(p <= 1))
@@ -16,6 +25,8 @@ double twin_stats_binomial_cdf(uint64_t k, uint64_t n, double p)
     return tw_stats_beta_tail((double)(n - k), (double)k + 1, 1 - p, p);
 }
 
+/* C. Clopper and E. Pearson (1934). Each end is the rate at which k or more extreme counts have the
+ * probability of half the error. */
 struct twin_interval twin_stats_clopper_pearson(uint64_t k, uint64_t n, double confidence)
 {
     if (!tw_stats_is_probability(confidence) || k > n)
@@ -27,6 +38,8 @@ struct twin_interval twin_stats_clopper_pearson(uint64_t k, uint64_t n, double c
     };
 }
 
+/* E. Wilson (1927): the rates that the score test does not reject. At k = 0 and k = n the ends are
+ * exactly 0 and 1, where rounding would leave a rest. */
 struct twin_interval twin_stats_wilson(uint64_t k, uint64_t n, double confidence)
 {
     if (!tw_stats_is_probability(confidence) || k > n)
@@ -42,6 +55,8 @@ struct twin_interval twin_stats_wilson(uint64_t k, uint64_t n, double confidence
                                   k == n ? 1 : (centre + spread) / scale};
 }
 
+/* The rate at which n clean trials have probability 1 - confidence. log1p and expm1 keep the digits
+ * of small rates. */
 double twin_stats_zero_bound(uint64_t n, double confidence)
 {
     if (!tw_stats_is_probability(confidence))
@@ -56,6 +71,8 @@ uint64_t twin_stats_trials_needed(double p, double confidence)
     return tw_stats_runs(ceil(log1p(-confidence) / log1p(-p)));
 }
 
+/* Doubles n until it is enough, then bisects: the probability falls as n grows. The limits on p and
+ * `allowed` keep the numbers where the beta function converges. */
 uint64_t twin_stats_trials_needed_allowing(uint64_t allowed, double p, double confidence)
 {
     if (!tw_stats_is_probability(p) || !tw_stats_is_probability(confidence) || p < 1e-12 ||
@@ -86,6 +103,7 @@ double twin_stats_rate_lower(uint64_t k, uint64_t n, double confidence)
     return k == 0 ? 0 : twin_stats_beta_inv(1 - confidence, (double)k, (double)(n - k) + 1);
 }
 
+/* Bonferroni's share of alpha for each test. */
 uint64_t twin_stats_clean_needed(double rate, double alpha, uint64_t tests)
 {
     if (!(rate > 0) || !(rate <= 1) || !tw_stats_is_probability(alpha) || tests == 0)
@@ -95,6 +113,7 @@ uint64_t twin_stats_clean_needed(double rate, double alpha, uint64_t tests)
     return tw_stats_runs(ceil(log(alpha / (double)tests) / log1p(-rate)));
 }
 
+/* Pairs within a class over all pairs; the halves of both cancel. */
 double twin_stats_agreement(const uint64_t *class_sizes, size_t classes)
 {
     double pairs = 0, runs = 0;
@@ -106,6 +125,7 @@ double twin_stats_agreement(const uint64_t *class_sizes, size_t classes)
     return runs < 2 ? NAN : pairs / (runs * (runs - 1));
 }
 
+/* Two passes: means first, so that sums of squares do not cancel. */
 int twin_stats_line_fit(const double *x, const double *y, size_t n, double *slope,
                         double *intercept)
 {

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The normal, t, chi-square and F distributions by the incomplete beta and gamma functions;
- * quantiles by bisection. Both tails are computed as such, never as 1 minus the other one, so that
- * small p values keep their digits. */
+/*
+ * The normal, t, chi-square and F distributions by the incomplete beta and gamma functions of
+ * special.c; quantiles by bisection. Both tails are computed as such, never as 1 minus the other
+ * one, so that small p values keep their digits.
+ *
+ * The _curve functions are the two tails in the form that tw_stats_invert takes; their parameters
+ * are degrees of freedom.
+ */
 #include "inside.h"
 
 #include "src/stats/stats.h"
@@ -20,7 +25,8 @@ static double normal_upper(double z, const double *unused)
     return erfc(z / M_SQRT2) / 2;
 }
 
-/* A quantile of a distribution symmetric about 0, given its upper tail. */
+/* A quantile of a distribution symmetric about 0, given its upper tail as a curve. The smaller tail
+ * is inverted, and the sign says on which side it lies. */
 static double symmetric_quantile(double p, tw_stats_curve *upper, const double *parameters)
 {
     if (!(p >= 0) || !(p <= 1))
@@ -29,6 +35,7 @@ static double symmetric_quantile(double p, tw_stats_curve *upper, const double *
         return p == 0 ? -INFINITY : INFINITY;
     if (p == 0.5)
         return 0;
+    /* The tail is at most one half, so its digits are kept. */
     double tail = p < 0.5 ? p : 1 - p, x = tw_stats_invert(upper, parameters, tail, false, DBL_MAX);
     return p < 0.5 ? -x : x;
 }
@@ -38,7 +45,8 @@ double twin_stats_normal_quantile(double p)
     return symmetric_quantile(p, normal_upper, NULL);
 }
 
-/* P(T > t), t >= 0: half of I_x(df/2, 1/2) at x = df / (df + t^2). */
+/* P(T > t), t >= 0: half of I_x(df/2, 1/2) at x = df / (df + t^2). ratio is t^2 / df, divided first
+ * so that it overflows late; both x and 1 - x are formed from it without cancellation. */
 static double t_upper(double t, const double *df)
 {
     double ratio = t / *df * t;
@@ -58,7 +66,7 @@ double twin_stats_t_quantile(double p, double df)
     return !(df > 0) || isinf(df) ? NAN : symmetric_quantile(p, t_upper, &df);
 }
 
-/* A quantile on [0, infinity) from whichever tail is the smaller. */
+/* A quantile on [0, infinity), from whichever tail is the smaller. */
 static double positive_quantile(double p, tw_stats_curve *lower, tw_stats_curve *upper,
                                 const double *parameters)
 {
@@ -71,6 +79,7 @@ static double positive_quantile(double p, tw_stats_curve *lower, tw_stats_curve 
     return tw_stats_invert(upper, parameters, 1 - p, false, DBL_MAX);
 }
 
+/* Chi-square is the gamma distribution: P(df / 2, x / 2). */
 static double chi2_lower_curve(double x, const double *df)
 {
     return twin_stats_gamma_p(*df / 2, x / 2);
@@ -97,6 +106,8 @@ double twin_stats_chi2_quantile(double p, double df)
                                   : positive_quantile(p, chi2_lower_curve, chi2_upper_curve, &df);
 }
 
+/* P(X <= x) for F: I_y(df1/2, df2/2) at y = ratio / (1 + ratio), ratio = x df1 / df2. A ratio that
+ * overflows stands for y = 1. */
 static double f_lower_curve(double x, const double *df)
 {
     double ratio = x * (df[0] / df[1]);

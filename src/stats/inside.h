@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_STATS_INSIDE_H
 #define TW_STATS_INSIDE_H
-/* What the files of this room share. */
+/*
+ * What the files of this room share and nobody outside calls: special functions in a form that
+ * keeps digits, sorting, moments, and ranges of arguments. The public functions are in
+ * src/stats/stats.h.
+ */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,7 +43,8 @@ struct tw_moments tw_stats_moments(const double *x, size_t n, bool logs);
 /* No NaN and no infinity among n values. */
 bool tw_stats_all_finite(const double *x, size_t n);
 
-/* A number of runs from a formula: at least one, and the largest there is where none is enough. */
+/* A number of runs from a formula: at least one, and the largest there is where none is enough.
+ * 1.8e19 is a little below 2^64, so the conversion is defined. */
 static inline uint64_t tw_stats_runs(double n)
 {
     if (n < 1)

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two samples by ranks: Mann-Whitney's test and Hodges and Lehmann's shift with its interval. */
+/*
+ * Two samples by ranks: the test of Mann and Whitney (1947), and the shift of Hodges and Lehmann
+ * (1963) with its interval. No distribution of the values is assumed.
+ *
+ * Up to EXACT_CAP values the distribution of the rank sum is counted out, ties included; above that
+ * the normal approximation is used, with corrections for ties and for continuity. The shift is the
+ * median of all nx * ny differences, found without a table of them.
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -13,6 +20,7 @@
 /* values in both samples; the exact distribution then takes 4 MiB and 50 ms at most */
 #define EXACT_CAP 100
 
+/* A value of the pooled samples; first: it is of the first sample. */
 struct value {
     double x;
     bool first;
@@ -25,8 +33,10 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The permutation distribution of twice the rank sum of a sample of `chosen` out of all, from
- * doubled ranks in ascending order: ways[sum] for sums up to *most. Counts are exact up to 2^53 and
- * good to 1e-14 beyond. tw_free; NULL = no memory. */
+ * doubled ranks in ascending order (mid-ranks of ties end in one half, so doubling makes them
+ * whole): ways[sum] for sums up to *most. It is the shift algorithm of Streitberg and Roehmel
+ * (1986): each value is either not taken, or taken and added to the sum. Counts are exact up to
+ * 2^53 and good to 1e-14 beyond. tw_free; NULL = no memory. */
 static double *rank_sum_ways(const uint32_t *doubled, size_t all, size_t chosen, size_t *most)
 {
     size_t top = 0;
@@ -38,6 +48,7 @@ static double *rank_sum_ways(const uint32_t *doubled, size_t all, size_t chosen,
         return NULL;
     table[0] = 1;
     for (size_t i = 0; i < all; i++)
+        /* From more to fewer taken, so that each value is used once. */
         for (size_t taken = i < chosen ? i + 1 : chosen; taken > 0; taken--) {
             double *with = table + taken * width;
             const double *without = with - width;
@@ -49,7 +60,8 @@ static double *rank_sum_ways(const uint32_t *doubled, size_t all, size_t chosen,
     return table;
 }
 
-/* P(S <= s) and P(S >= s) of that distribution. */
+/* P(S <= s) and P(S >= s) of that distribution. All terms are summed, so both tails have their own
+ * digits. */
 static void rank_sum_tails(const double *ways, size_t most, size_t s, double *below, double *above)
 {
     double low = 0, high = 0, equal = s <= most ? ways[s] : 0;
@@ -59,6 +71,8 @@ static void rank_sum_tails(const double *ways, size_t most, size_t s, double *be
     *above = high / (low + high);
 }
 
+/* What the test needs of the pooled ranks. doubled: twice the rank of each value in order, as far
+ * as the exact test goes. */
 struct ranking {
     uint32_t doubled[EXACT_CAP];
     double rank_sum, tie_sum;
@@ -88,6 +102,7 @@ static struct ranking rank_pool(const struct value *pool, size_t n)
     return r;
 }
 
+/* The p value of the side that is asked for; two-sided is twice the smaller tail. */
 static double one_or_two_sided(double less, double greater, enum twin_side side)
 {
     if (side == TWIN_LESS)
@@ -95,6 +110,7 @@ static double one_or_two_sided(double less, double greater, enum twin_side side)
     return side == TWIN_GREATER ? greater : fmin(1, 2 * fmin(less, greater));
 }
 
+/* Sets p from the exact distribution, given the ties. 0 or TWIN_ENOMEM. */
 static int exact_p(const struct ranking *r, size_t nx, size_t ny, enum twin_side side,
                    struct twin_mann_whitney *out)
 {
@@ -112,6 +128,7 @@ static int exact_p(const struct ranking *r, size_t nx, size_t ny, enum twin_side
     return 0;
 }
 
+/* p by the normal approximation, with the variance corrected for ties. */
 static double normal_p(const struct ranking *r, double u, double nx, double ny, enum twin_side side)
 {
     double n = nx + ny, centred = u - nx * ny / 2;
@@ -131,6 +148,7 @@ static bool no_nan(const double *x, size_t n)
     return true;
 }
 
+/* U follows from the sum of the first sample's ranks. */
 int twin_stats_mann_whitney(const double *x, size_t nx, const double *y, size_t ny,
                             enum twin_side side, struct twin_mann_whitney *out)
 {
@@ -159,7 +177,9 @@ int twin_stats_mann_whitney(const double *x, size_t nx, const double *y, size_t 
     return 0;
 }
 
-/* Doubles in numeric order as unsigned integers, and back. */
+/* Maps doubles to unsigned integers in the same order, and back: bisection over these visits every
+ * double between two others at most once. Negative numbers have all bits turned, others the sign
+ * bit. */
 static uint64_t to_order(double x)
 {
     uint64_t bits;
@@ -175,8 +195,8 @@ static double from_order(uint64_t order)
     return x;
 }
 
-/* How many of the nx * ny differences are at most v. Both samples ascend: the larger x is, the
- * larger y must be. */
+/* How many of the nx * ny differences x - y are at most v. Both samples ascend: the larger x is,
+ * the larger y must be, so one walk over both is enough. */
 static uint64_t differences_up_to(const double *x, size_t nx, const double *y, size_t ny, double v)
 {
     uint64_t count = 0;
@@ -200,11 +220,12 @@ static double nth_difference(const double *x, size_t nx, const double *y, size_t
         else
             low = middle;
     }
-    return from_order(high) + 0.0; /* -0 becomes 0 */
+    return from_order(high) + 0.0; /* adding 0 turns -0 into 0 */
 }
 
-/* The largest number of differences that may be cut at each end: P(U <= cut - 1) <= (1 -
- * confidence) / 2. 0: none. */
+/* How many of the ordered differences may be cut at each end, which is the largest number with P(U
+ * <= cut - 1) <= (1 - confidence) / 2; *reached is what the interval then covers. *cut 0: the
+ * samples are too small for any. 0 or TWIN_ENOMEM. */
 static int interval_cut(size_t nx, size_t ny, double confidence, uint64_t *cut, double *reached)
 {
     double tail = (1 - confidence) / 2;
@@ -227,6 +248,7 @@ static int interval_cut(size_t nx, size_t ny, double confidence, uint64_t *cut, 
     size_t least = chosen * (chosen + 1); /* doubled rank sum at U = 0 */
     *cut = 0;
     *reached = NAN;
+    /* Without ties the doubled rank sum goes in steps of 2, one for each value of U. */
     for (size_t s = least; s <= most && (below += ways[s]) <= tail * total; s += 2) {
         ++*cut;
         *reached = 1 - 2 * below / total;

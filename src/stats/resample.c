@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resampling with a generator of our own: the same seed gives the same interval and the same p on
- * every machine. */
+/*
+ * Resampling: the BCa bootstrap interval (Efron 1987) and the permutation test, for any statistic
+ * that is a function of indices. The generator is our own, so the same seed gives the same interval
+ * and the same p on every machine. Called by scaling.c (BCa) and correlate.c (permutations).
+ *
+ * All draws are made in one order by one thread: each resample, and in it each index.
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -24,6 +29,7 @@ static size_t random_below(uint64_t *state, uint64_t n)
     }
 }
 
+/* A running mean, which does not overflow where a sum would. */
 double twin_stats_mean_of(const void *values, const size_t *index, size_t n)
 {
     const double *x = values;
@@ -42,11 +48,12 @@ double twin_stats_mean_difference(const void *arms, const size_t *index, size_t 
            twin_stats_mean_of(a->values, index + a->first, n - a->first);
 }
 
-/* The acceleration: a sixth of the skewness of the jackknife values; 0 where they do not vary.
- * Overwrites index and value. */
+/* The acceleration: a sixth of the skewness of the jackknife values (Efron and Tibshirani 1993,
+ * 14.3); 0 where they do not vary. Overwrites index and value, of n entries each. */
 static double acceleration(twin_statistic *statistic, const void *data, size_t n, size_t *index,
                            double *value)
 {
+    /* index holds all observations but number i; going from i to i + 1 changes one entry. */
     for (size_t i = 0; i < n - 1; i++)
         index[i] = i + 1;
     for (size_t i = 0; i < n; i++) { /* leaves out observation i */
@@ -83,7 +90,8 @@ static double bca_level(double bias, double skew, double z)
     return twin_stats_normal_cdf(bias + (bias + z) / (1 - skew * (bias + z)));
 }
 
-/* Fills the interval from the bootstrap values, defined ones first. */
+/* Fills bias and interval from n bootstrap values, which are sorted here. Values equal to the
+ * statistic count half on either side. */
 static void bca_interval(double *values, size_t n, double confidence, struct twin_bca *out)
 {
     double below = 0;
@@ -112,6 +120,8 @@ int twin_stats_bca(twin_statistic *statistic, const void *data, size_t n, size_t
             index[i] = i;
         out->value = statistic(data, index, n);
         out->acceleration = acceleration(statistic, data, n, index, values);
+        /* The bootstrap values; resamples on which the statistic is undefined are counted and left
+         * out. */
         size_t defined = 0;
         for (size_t b = 0; b < resamples; b++) {
             for (size_t i = 0; i < n; i++)
@@ -130,9 +140,8 @@ int twin_stats_bca(twin_statistic *statistic, const void *data, size_t n, size_t
     return error;
 }
 
-/*
- * As extreme as the observed value, within rounding: sums in another order differ in the last bits.
- */
+/* Is the value as extreme as the observed one, within rounding? Sums in another order differ in
+ * their last bits, and a permutation that changes nothing else must count. */
 static bool extreme(double value, double observed, enum twin_side side)
 {
     double slack = 1e-12 * fabs(observed);
@@ -144,6 +153,9 @@ static bool extreme(double value, double observed, enum twin_side side)
     return true;
 }
 
+/* B. Phipson and G. Smyth (2010): the observed order counts as one of the permutations, so p is
+ * never 0. Each order is a shuffle of the one before, which is as random as a shuffle of the
+ * first. */
 int twin_stats_permutation(twin_statistic *statistic, const void *data, size_t n,
                            size_t permutations, uint64_t seed, enum twin_side side,
                            struct twin_permutation *out)

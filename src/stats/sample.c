@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One sample: its order, median, mean and spread. */
+/*
+ * One sample: its order, median, mean and spread, with their intervals. The tw_ functions at the
+ * top are shared with the other files of this room (inside.h); the rest is public.
+ *
+ * Medians are for values of unknown distribution: their interval comes from order statistics and
+ * holds for any. Means have Student's interval, of the values or of their logarithms.
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -10,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* the answer where an argument is out of range */
 static const struct twin_estimate nothing = {NAN, {NAN, NAN}, NAN};
 
+/* For qsort. Values are not NaN, which has no place in an order. */
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -74,6 +82,8 @@ int twin_stats_median(const double *x, size_t n, double *median)
     return 0;
 }
 
+/* How many values lie below the median is binomial with p = 1/2, so each end may be as far in as
+ * that distribution's tail allows (David and Nagaraja 2003, 7.1). */
 uint64_t twin_stats_median_rank(uint64_t n, double confidence, double *reached)
 {
     *reached = NAN;
@@ -111,6 +121,8 @@ int twin_stats_median_interval(const double *x, size_t n, double confidence,
     return 0;
 }
 
+/* B. Iglewicz and D. Hoaglin (1993). .6745 is the normal distribution's upper quartile: with it the
+ * MAD of a normal sample estimates the standard deviation. z is the room for sorting, too. */
 int twin_stats_modified_z(const double *x, size_t n, double *z, struct twin_mad *out)
 {
     *out = (struct twin_mad){NAN, NAN, 0};
@@ -119,6 +131,7 @@ int twin_stats_modified_z(const double *x, size_t n, double *z, struct twin_mad 
             z[i] = NAN;
         return TWIN_EINVAL;
     }
+    /* First the median of the values, then the median of the distances from it. */
     memcpy(z, x, n * sizeof *z);
     tw_stats_sort(z, n);
     out->median = tw_stats_median_sorted(z, n);
@@ -133,6 +146,7 @@ int twin_stats_modified_z(const double *x, size_t n, double *z, struct twin_mad 
     return 0;
 }
 
+/* Mean with Student's interval, of the values or (logs) of their logarithms and back. */
 static struct twin_estimate t_interval(const double *x, size_t n, double confidence, bool logs)
 {
     if (!tw_stats_is_probability(confidence) || !tw_stats_all_finite(x, n))
@@ -166,6 +180,7 @@ double twin_stats_sd(const double *x, size_t n)
     return tw_stats_all_finite(x, n) ? sqrt(tw_stats_moments(x, n, false).variance) : NAN;
 }
 
+/* (n - 1) s^2 / sigma^2 has the chi-square distribution with n - 1 degrees of freedom. */
 struct twin_interval twin_stats_sd_interval(double sd, uint64_t n, double confidence)
 {
     if (!(sd >= 0) || isinf(sd) || n < 2 || !tw_stats_is_probability(confidence))

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the runs of each number of workers to the curve: rates, latencies, efficiency, cost. */
+/*
+ * From the runs of each number of workers to the curve: rates, latencies, efficiency, cost
+ * (src/stats/scaling.h). `twinrun scale` measures the runs, src/study/scale_compute.c calls this, and
+ * the report draws the points. Only numbers come in and go out.
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -8,9 +12,12 @@
 
 #include <math.h>
 
-/* BCa covers only 81% at five values: below this, Student on logarithms. */
+/* BCA_FROM: runs from which the bootstrap interval is used; BCa covers only 81% at five values, so
+ * below that it is Student's on logarithms. The seed is fixed, so that a report made again says the
+ * same. */
 enum { BCA_FROM = 20, RESAMPLES = 10000, SEED = 1 };
 
+/* what could not be estimated */
 static const struct twin_estimate unknown = {NAN, {NAN, NAN}, NAN};
 
 size_t twin_scaling_steps_needed(enum twin_scaling_quantile q)
@@ -19,6 +26,7 @@ size_t twin_scaling_steps_needed(enum twin_scaling_quantile q)
     return needed[q];
 }
 
+/* Are all values finite and above 0? */
 static bool positive(const double *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -35,7 +43,7 @@ static bool usable(const struct twin_scaling_set *s)
     return ok;
 }
 
-/* Geometric mean of positive values with its interval. */
+/* Geometric mean of positive values with its interval. 0, or the error of the bootstrap. */
 static int centre(const double *x, size_t n, double confidence, struct twin_estimate *out)
 {
     *out = twin_stats_log_mean_interval(x, n, confidence);
@@ -64,6 +72,8 @@ static double quantile(const double *sorted, size_t n, double p)
                        : sorted[n - 1];
 }
 
+/* Fills latency: for each quantile, that of each run's steps, then the mean over runs. A quantile
+ * is left unknown where any run has too few steps for it. 0 or TWIN_ENOMEM. */
 static int latencies(const struct twin_scaling_set *s, double confidence,
                      struct twin_scaling_point *out)
 {
@@ -93,12 +103,15 @@ static int latencies(const struct twin_scaling_set *s, double confidence,
     return rc;
 }
 
+/* An estimate in another unit. */
 static struct twin_estimate scaled(struct twin_estimate e, double by)
 {
     return (struct twin_estimate){
         e.value * by, {e.interval.low * by, e.interval.high * by}, e.confidence};
 }
 
+/* Fills the point of one number of workers. z: room for as many scores as the set has runs. A set
+ * without runs stays unknown. */
 static int point(const struct twin_scaling_set *s, const struct twin_scaling_set *base,
                  double confidence, struct twin_scaling_point *out, double *z)
 {
@@ -120,6 +133,7 @@ static int point(const struct twin_scaling_set *s, const struct twin_scaling_set
     rc = rc ? rc : latencies(s, confidence, out);
     if (rc != 0)
         return rc;
+    /* cost falls as the rate rises, so the ends change places */
     out->cost = (struct twin_estimate){
         workers / out->rate.value,
         {workers / out->rate.interval.high, workers / out->rate.interval.low},

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that may look at the data as they come in: Wald's SPRT and the e-process. */
+/*
+ * Tests that may look at the data as they come in: Wald's sequential test (1945), with the rule
+ * that one divergence is proof, and the e-process, which may be looked at after every run for ever
+ * (Ville 1939, Robbins 1970). The first decides the baseline of a search (src/isolate/baseline.c).
+ */
 #include "inside.h"
 
 #include "src/stats/stats.h"
 
 #include <math.h>
 
+/* Are the rates and errors in the ranges of src/stats/stats.h? */
 static bool is_plan(struct twin_sprt plan)
 {
     return plan.p0 > 0 && plan.p0 < plan.p1 && plan.p1 < 1 && tw_stats_is_probability(plan.alpha) &&
@@ -20,6 +25,7 @@ struct twin_interval twin_stats_sprt_bounds(struct twin_sprt plan)
                                   log1p(-plan.beta) - log(plan.alpha)};
 }
 
+/* log1p keeps the digits of small rates. */
 double twin_stats_sprt_log_ratio(struct twin_sprt plan, uint64_t k, uint64_t n)
 {
     if (!is_plan(plan) || k > n)
@@ -36,6 +42,7 @@ uint64_t twin_stats_sprt_clean_needed(struct twin_sprt plan)
     return tw_stats_runs(ceil(low / twin_stats_sprt_log_ratio(plan, 0, 1)));
 }
 
+/* The ratio decides only as long as nothing diverged. */
 enum twin_sprt_decision twin_stats_sprt_decide(struct twin_sprt plan, uint64_t k, uint64_t n)
 {
     if (!is_plan(plan) || k > n)
@@ -45,6 +52,7 @@ enum twin_sprt_decision twin_stats_sprt_decide(struct twin_sprt plan, uint64_t k
     return n >= twin_stats_sprt_clean_needed(plan) ? TWIN_SPRT_CLEAN : TWIN_SPRT_CONTINUE;
 }
 
+/* The Beta(1/2, 1/2) mixture is Krichevsky and Trofimov's (1981). B(1/2, 1/2) is pi. */
 double twin_stats_e_log(uint64_t s, uint64_t f, double p0)
 {
     if (!tw_stats_is_probability(p0))

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which method answers which question, and what its result means beside the floor. */
+/*
+ * Is a difference between two sets of runs real (src/stats/significant.h)? Which method answers which
+ * question, and what its result means beside the floor. `twinrun significant` asks, and so does the
+ * report of a diagnosis; the methods themselves are in arms.c, rank.c and sample.c.
+ *
+ * An answer is never "no difference" for want of values: where no outcome of a test could have been
+ * significant the answer is "too few", with the number that would be enough.
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -9,9 +16,11 @@
 #include <math.h>
 #include <string.h>
 
+/* how often an effect of the size that is looked for shall be found */
 #define POWER .8
 
 static const char *const questions[] = {"metric", "speed", "variance", "within", "bitwise"};
+/* MOST: values of a set at most */
 enum { QUESTIONS = sizeof questions / sizeof questions[0], MOST = 1000000 };
 
 const char *twin_question_name(enum twin_question q)
@@ -35,6 +44,7 @@ const char *twin_real_name(enum twin_real r)
     return names[r];
 }
 
+/* Are there values, not too many, all finite, and positive where a logarithm is taken? */
 static bool usable(const double *x, size_t n, bool positive)
 {
     for (size_t i = 0; i < n; i++)
@@ -43,6 +53,7 @@ static bool usable(const double *x, size_t n, bool positive)
     return n > 0 && n <= MOST && tw_stats_all_finite(x, n);
 }
 
+/* How many different bit patterns: 0 and -0 are two. */
 static size_t distinct(const double *sorted, size_t n)
 {
     size_t k = n > 0;
@@ -51,6 +62,7 @@ static size_t distinct(const double *sorted, size_t n)
     return k;
 }
 
+/* Describes one set, whatever the question. 0 or TWIN_ENOMEM. */
 static int summarise(const double *x, size_t n, struct twin_set_summary *s)
 {
     double *sorted = tw_stats_sorted_copy(x, n), *z = tw_reallocarray(NULL, n, sizeof *z);
@@ -80,6 +92,8 @@ static size_t smallest(double alpha)
     return n;
 }
 
+/* Could any outcome of the exact test have reached alpha, with these sizes? The most extreme one of
+ * C(na + nb, na) has, two-sided, p = 2 / that number. */
 static bool can_show(size_t na, size_t nb, double alpha)
 {
     const double ways = exp(twin_stats_lgamma((double)(na + nb) + 1) -
@@ -87,13 +101,15 @@ static bool can_show(size_t na, size_t nb, double alpha)
     return 2 / ways <= alpha * (1 + 1e-9);
 }
 
-/* Of two sets as wide as these: n for an effect, and the effect for n. Student's rule with the
- * test's efficiency, 3 / pi. */
+/* The sum of normal quantiles in the rule for sample sizes, n = 2 ((z(1 - alpha/2) + z(power)) sd /
+ * effect)^2, for a t test. A rank test needs pi / 3 as many values where the distribution is normal
+ * (Pitman's efficiency of Mann and Whitney's test is 3 / pi). */
 static double quantiles(double alpha)
 {
     return twin_stats_normal_quantile(1 - alpha / 2) + twin_stats_normal_quantile(POWER);
 }
 
+/* Pooled standard deviation, of the values or of their logarithms. A set of one value adds none. */
 static double pooled(const double *x, size_t nx, const double *y, size_t ny, bool logs)
 {
     const struct tw_moments a = tw_stats_moments(x, nx, logs), b = tw_stats_moments(y, ny, logs);
@@ -101,6 +117,8 @@ static double pooled(const double *x, size_t nx, const double *y, size_t ny, boo
     return sqrt((va * ((double)nx - 1) + vb * ((double)ny - 1)) / fmax((double)(nx + ny) - 2, 1));
 }
 
+/* Says how many values a set needs for the effect that was seen, and which effect would be visible
+ * with those that are there. Both are rough: they take the spread for known. */
 static void look_ahead(const double *a, size_t na, const double *b, size_t nb,
                        const struct twin_asked *asked, struct twin_significance *out)
 {
@@ -120,6 +138,7 @@ static void look_ahead(const double *a, size_t na, const double *b, size_t nb,
         out->visible = logs ? exp(seen) : seen;
 }
 
+/* *out is the caller's (tw_free), NULL when there is no memory. */
 static int logarithms(const double *x, size_t n, double **out)
 {
     *out = tw_reallocarray(NULL, n, sizeof **out);
@@ -128,6 +147,7 @@ static int logarithms(const double *x, size_t n, double **out)
     return *out ? 0 : TWIN_ENOMEM;
 }
 
+/* A difference is shown. Is all of its interval beyond the floor? */
 static enum twin_real against_floor(const struct twin_estimate *effect, bool ratio, double floor)
 {
     const double low = ratio ? effect->interval.low - 1 : effect->interval.low;
@@ -135,6 +155,8 @@ static enum twin_real against_floor(const struct twin_estimate *effect, bool rat
     return floor > 0 && !(low > floor || high < -floor) ? TWIN_REAL_BELOW : TWIN_REAL;
 }
 
+/* Metric and speed: do the values differ? B is the first sample, so that the effect is B - A, or of
+ * the logarithms B / A. */
 static int location(const double *a, size_t na, const double *b, size_t nb,
                     const struct twin_asked *asked, struct twin_significance *out)
 {
@@ -167,8 +189,8 @@ static int location(const double *a, size_t na, const double *b, size_t nb,
     return 0;
 }
 
-/* The ratio of standard deviations has the interval of F for normal values; Brown and Forsythe's
- * test needs no such thing, and decides. */
+/* Do they spread differently? The ratio of standard deviations has the interval of F, which is
+ * right for normal values only; Brown and Forsythe's test needs no such thing, and decides. */
 static void variance(const struct twin_asked *asked, struct twin_significance *out)
 {
     const struct twin_set_summary *a = &out->set[0], *b = &out->set[1];
@@ -196,6 +218,8 @@ static void variance(const struct twin_asked *asked, struct twin_significance *o
                                                                           : TWIN_REAL;
 }
 
+/* Are they equal within the margin? An interval that lies outside of the margin shows that they are
+ * not. */
 static void within(const double *a, size_t na, const double *b, size_t nb,
                    const struct twin_asked *asked, struct twin_significance *out)
 {
@@ -247,11 +271,13 @@ int twin_significance(const double *a, size_t na, const double *b, size_t nb,
         rc = twin_stats_brown_forsythe(groups, sizes, 2, &out->spread);
     if (rc != 0)
         return rc;
+    /* The sets are described; now the question decides. */
     switch (asked->question) {
     case TWIN_ASK_METRIC:
     case TWIN_ASK_SPEED: return location(a, na, b, nb, asked, out);
     case TWIN_ASK_VARIANCE: variance(asked, out); return 0;
     case TWIN_ASK_WITHIN: within(a, na, b, nb, asked, out); return 0;
+    /* One value, bit for bit? Two values alone are too few to say so. */
     case TWIN_ASK_BITWISE:
         out->effect.value = b[0] - a[0];
         out->answer = TWIN_REAL;

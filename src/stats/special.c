@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Special functions: ln Gamma, ln Beta, the regularised incomplete beta and gamma functions, and
+ * the inverse of a monotone curve. All distributions and tests of this room rest on these.
+ *
+ * Each method is chosen so that no digits cancel: x^a y^b / B(a, b) and x^a e^-x / Gamma(a) are
+ * formed by Loader's deviance instead of differences of large logarithms. Where a series or
+ * fraction does not converge the answer is NaN, never a wrong digit. No function keeps state, so
+ * all are thread-safe.
+ */
 #include "inside.h"
 
 #include "src/stats/stats.h"
@@ -10,8 +19,9 @@
 #define HALF_LN_2PI 0.91893853320467274178 /* ln sqrt(2 pi) */
 #define FRACTION_TERMS 1000000             /* after that NaN, never a wrong digit */
 
-/* What Stirling's formula leaves out: ln Gamma(x) - ((x - 1/2) ln x - x + ln sqrt(2 pi)).
- * DLMF 5.11.1 from 16 on; below, the recurrence Gamma(x + 1) = x Gamma(x) leads there. */
+/* What Stirling's formula leaves out: ln Gamma(x) - ((x - 1/2) ln x - x + ln sqrt(2 pi)). From 16
+ * on it is the series DLMF 5.11.1, with the terms up to x^-11 in Horner's form; below that the
+ * recurrence Gamma(x + 1) = x Gamma(x) leads there. */
 static double stirling_rest(double x)
 {
     double rest = 0;
@@ -36,6 +46,8 @@ double twin_stats_lgamma(double x)
     return (x - 0.5) * log(x) - x + HALF_LN_2PI + stirling_rest(x);
 }
 
+/* Stirling's formula for all three gammas, with the large terms put together before they are
+ * added. */
 double tw_stats_lbeta(double a, double b)
 {
     double sum = a + b;
@@ -43,7 +55,8 @@ double tw_stats_lbeta(double a, double b)
            stirling_rest(a) + stirling_rest(b) - stirling_rest(sum);
 }
 
-/* Loader's deviance: x ln(x / mean) + mean - x, without cancellation where x is near the mean. */
+/* Loader's deviance: x ln(x / mean) + mean - x. Near the mean, where that would cancel, it is
+ * summed as a series in v = (x - mean) / (x + mean), by ln(x / mean) = 2 atanh(v). */
 static double deviance(double x, double mean)
 {
     double v = (x - mean) / (x + mean);
@@ -62,13 +75,15 @@ static double deviance(double x, double mean)
     return sum;
 }
 
-/* C. Loader, "Fast and accurate computation of binomial probabilities" (2000). */
+/* C. Loader, "Fast and accurate computation of binomial probabilities" (2000). Stirling's formula
+ * is written down once for the whole binomial coefficient, and p and q enter by deviances from the
+ * mean. */
 double tw_stats_binomial_density(double k, double rest, double p, double q)
 {
     double n = k + rest;
     if (p == 0 || q == 0)
         return (p == 0 ? k : rest) == 0;
-    if (k == 0) /* one factor only */
+    if (k == 0) /* only one of the two factors is left */
         return exp(n * (p < 0.1 ? log1p(-p) : log(q)));
     if (rest == 0)
         return exp(n * (q < 0.1 ? log1p(-q) : log(p)));
@@ -77,15 +92,17 @@ double tw_stats_binomial_density(double k, double rest, double p, double q)
     return exp(ln - HALF_LN_2PI) * sqrt(n / k / rest);
 }
 
+/* Lentz's method divides by its terms; one that is 0 is replaced by something tiny. */
 static double away_from_zero(double x)
 {
     return fabs(x) < DBL_MIN / DBL_EPSILON ? DBL_MIN / DBL_EPSILON : x;
 }
 
 /* I_x(a, b) B(a, b) / (x^a y^b) by the even part of the continued fraction DLMF 8.17.22 (DiDonato
- * and Morris 1992, their equation 9), modified Lentz. Its first denominator is formed from y = 1 -
- * x, which keeps its digits near the mean, where the usual form loses them to 1 - (a + b) x / (a +
- * 1). Converges fast for x < (a + 1) / (a + b + 2). */
+ * and Morris 1992, their equation 9). It is evaluated from the front, by Lentz's method as modified
+ * by Thompson and Barnett (1986), until a step changes nothing. Its first denominator is formed
+ * from y = 1 - x, which keeps its digits near the mean, where the usual form loses them to 1 - (a +
+ * b) x / (a + 1). Converges fast for x < (a + 1) / (a + b + 2). NaN: it did not converge. */
 static double beta_fraction(double a, double b, double x, double y)
 {
     double offset = a * y - b * x + 1;
@@ -105,6 +122,7 @@ static double beta_fraction(double a, double b, double x, double y)
     return NAN;
 }
 
+/* Above the mean the other tail is computed, and I_x(a, b) = 1 - I_y(b, a) (DLMF 8.17.4). */
 double tw_stats_beta_tail(double a, double b, double x, double y)
 {
     if (!(a > 0) || !(b > 0) || !isfinite(a + b) || !(x >= 0) || !(x <= 1))
@@ -128,7 +146,8 @@ double twin_stats_beta_inc(double a, double b, double x)
     return tw_stats_beta_tail(a, b, x, 1 - x);
 }
 
-/* P(a, x) by its series (DLMF 8.11.4), for x < a + 1. `front` is x^a e^-x / Gamma(a). */
+/* P(a, x) by its series (DLMF 8.11.4), for x < a + 1, where all terms are positive and fall.
+ * `front` is x^a e^-x / Gamma(a). NaN: it did not converge. */
 static double gamma_series(double a, double x, double front)
 {
     double term = 1 / a, sum = term;
@@ -158,6 +177,8 @@ static double gamma_fraction(double a, double x, double front)
     return NAN;
 }
 
+/* P or (upper) Q, by the series or the fraction, whichever converges fast; the other tail is 1
+ * minus it. */
 static double gamma_inc(double a, double x, bool upper)
 {
     if (!(a > 0) || isinf(a) || !(x >= 0))
@@ -182,7 +203,8 @@ double twin_stats_gamma_q(double a, double x)
     return gamma_inc(a, x, true);
 }
 
-/* Doubles from 0 up are ordered as their bit patterns are. */
+/* The double half way between two in the order of their bit patterns, which is the order of the
+ * numbers from 0 up. So bisection takes 64 steps at most, however small the result is. */
 static double between(double low, double high)
 {
     uint64_t a, b;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The step at which runs first part, runs that never did being censored: Kaplan-Meier and the
- * log-rank test. */
+/*
+ * The step at which runs first diverge, where runs that never did are censored: the survival curve
+ * of Kaplan and Meier (1958), with the error of Greenwood (1926), and the log-rank test of Mantel
+ * (1966) between two arms. Times are steps or seconds.
+ */
 #include "inside.h"
 
 #include "base.h"
@@ -16,6 +19,7 @@ static int by_time(const void *a, const void *b)
     return (x->time > y->time) - (x->time < y->time);
 }
 
+/* Finite, and 0 or more. */
 static bool valid_times(const double *time, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -24,8 +28,9 @@ static bool valid_times(const double *time, size_t n)
     return true;
 }
 
-/* One row per distinct time, ascending, with who was at risk and how many parted there; returns the
- * number of rows. A run that was clean up to a time was still at risk at that time. */
+/* Fills rows[] (room for n), one for each distinct time, ascending, with who was at risk and how
+ * many diverged there; returns the number of rows. A run that was clean up to a time was still at
+ * risk at that time. */
 static size_t life_table(const double *time, const bool *parted, size_t n,
                          struct twin_survival *rows)
 {
@@ -56,6 +61,8 @@ static void survival_interval(struct twin_survival *s, double greenwood, double 
         s->interval = (struct twin_interval){NAN, NAN};
 }
 
+/* The product runs over times at which something diverged; censored runs only shrink who is at
+ * risk. */
 int twin_stats_kaplan_meier(const double *time, const bool *parted, size_t n, double confidence,
                             struct twin_survival *points, size_t *count)
 {
@@ -88,7 +95,9 @@ double twin_stats_survival_quantile(const struct twin_survival *points, size_t c
     return INFINITY;
 }
 
-/* Both arms' tables, walked together over the times of either one. */
+/* Walks through both arms' tables together, over the times of either one. At each time the
+ * divergences fall to the first arm by its share of the runs at risk, if both arms are alike; their
+ * number has a hypergeometric variance. */
 static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct twin_survival *b,
                       size_t rows_b, struct twin_log_rank *out)
 {
@@ -98,6 +107,7 @@ static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct
     while (i < rows_a && j < rows_b) {
         double time = a[i].time < b[j].time ? a[i].time : b[j].time;
         bool in_a = a[i].time == time, in_b = b[j].time == time;
+        /* Who diverged at this time, and who was at risk until then. */
         double events_a = in_a ? (double)a[i].events : 0;
         double events = events_a + (in_b ? (double)b[j].events : 0);
         double risk_a = (double)a[i].at_risk;
@@ -106,7 +116,7 @@ static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct
         out->observed += events_a;
         out->expected += events * share;
         difference += events_a - events * share;
-        if (risk > 1) /* hypergeometric */
+        if (risk > 1) /* variance of the hypergeometric distribution */
             variance += events * share * (1 - share) * (risk - events) / (risk - 1);
         i += in_a;
         j += in_b;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two rates in a 2 x 2 table (Fisher's exact test), and p values of several tests at once (Holm).
+ * Two rates in a 2 x 2 table (Fisher's exact test, 1935), clusters in a sequence (Wald and
+ * Wolfowitz's test of runs, 1940), and p values of several tests at once (Holm 1979). The search
+ * for a cause (src/isolate) uses the first two, src/telemetry/causes.c the third.
  */
 #include "inside.h"
 
@@ -15,7 +17,8 @@
     ((uint64_t)1 << 40) /* beyond it a sum over the distribution would take seconds \
                          */
 
-/* The first cell of a table with these margins: hypergeometric, low <= x <= high. */
+/* The distribution of a table's first cell, when its margins are fixed: low <= x <= high. Whole
+ * numbers in doubles, which hold them exactly. */
 struct hypergeometric {
     double row, other_row, column, low, high, mode;
 };
@@ -30,7 +33,8 @@ static double density(const struct hypergeometric *h, double x)
            tw_stats_binomial_density(h->column, total - h->column, p, q);
 }
 
-/* The sum from x outwards, away from the mode (step +1 or -1), until nothing more is added. */
+/* The sum from x outwards, away from the mode (step +1 or -1), until nothing more is added. Each
+ * term follows from the one before by a ratio, so only the first one is a full density. */
 static double sum_outwards(const struct hypergeometric *h, double x, int step)
 {
     double term = density(h, x), sum = term;
@@ -99,6 +103,7 @@ double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum tw
         return NAN;
     struct hypergeometric h = {
         .row = (double)(a + b), .other_row = (double)(c + d), .column = (double)(a + c)};
+    /* The margins bound the first cell from both sides. */
     h.low = h.column > h.other_row ? h.column - h.other_row : 0;
     h.high = h.column < h.row ? h.column : h.row;
     if (h.low == h.high) /* the margins leave one table only */
@@ -113,6 +118,7 @@ double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum tw
     return NAN;
 }
 
+/* ln of n over k. */
 static double log_choose(uint64_t n, uint64_t k)
 {
     if (k > n)
@@ -122,6 +128,8 @@ static double log_choose(uint64_t n, uint64_t k)
            twin_stats_lgamma(all - some + 1);
 }
 
+/* Sums the probability of each number of stretches. With an even number both kinds have half of
+ * them; with an odd one either kind may have one more. */
 double twin_stats_few_runs(uint64_t ones, uint64_t zeros, uint64_t runs)
 {
     const uint64_t most = UINT64_C(1) << 20;
@@ -140,11 +148,13 @@ double twin_stats_few_runs(uint64_t ones, uint64_t zeros, uint64_t runs)
     return fmin(sum, 1);
 }
 
+/* A p value and its place in the caller's order. */
 struct ranked {
     double p;
     size_t index;
 };
 
+/* Equal p values keep their order. */
 static int by_p(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
@@ -152,6 +162,8 @@ static int by_p(const void *a, const void *b)
                         : (x->index > y->index) - (x->index < y->index);
 }
 
+/* S. Holm (1979): the smallest p counts n times, the next n - 1 times, and so on; none may be
+ * smaller than one before it. */
 int twin_stats_holm(const double *p, size_t n, double *adjusted)
 {
     bool valid = true;

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the runs of a scaling study to its curve, and to the notes that qualify it. */
+/*
+ * From the runs of a scaling study to its curve, and to the notes that qualify it. cmd/scale.c
+ * calls tw_scale_compute when all runs are made, or read from a study's file; the figures come from
+ * twin_scaling (src/stats).
+ *
+ * Which runs count, and what a run's speed is, is decided here, in one place for the curve, the
+ * file and the report.
+ */
 #include "scale.h"
 
 #include "base.h"
@@ -10,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* of all intervals; and the share of a process's time from which watching it is worth a note */
 #define CONFIDENCE .95
 #define OBSERVER_NOTED .05
 enum {
@@ -25,6 +33,7 @@ double tw_scale_work_of(const struct tw_scale *s, uint64_t workers)
     return s->work.each * pow((double)workers, s->work.power);
 }
 
+/* Round 0 is left out: it records results, which costs time. */
 bool tw_scale_counts(const struct tw_scale *s, const struct tw_scale_run *r)
 {
     return r->good && r->round > 0 && (s->work.per_run || (r->timed > 0 && r->timed_s > 0));
@@ -35,6 +44,7 @@ bool tw_scale_outliers_told(const struct twin_scaling_point *p)
     return p->runs >= OUTLIERS_FROM && p->mad.mad > 0;
 }
 
+/* Of steps, only those behind the warm-up are timed; of whole runs, start and end are included. */
 double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r)
 {
     const double work = tw_scale_work_of(s, r->workers);
@@ -43,6 +53,8 @@ double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r)
 
 /* ---- the points */
 
+/* What twin_scaling is given of the runs that count, in the order of their numbers of workers.
+ * from: which run of the study each one is. Steps are borrowed from the runs. */
 struct gathered {
     double *rate;
     const double **step;
@@ -59,6 +71,8 @@ static void release(struct gathered *g)
     tw_free(g->z);
 }
 
+/* Gathers the runs that count and computes the points; puts each score back to its run. Runs that
+ * do not count have a score of NaN. */
 static int compute(struct tw_scale *s, struct gathered *g, struct twin_scaling_set *set)
 {
     size_t at = 0;
@@ -86,6 +100,7 @@ static int compute(struct tw_scale *s, struct gathered *g, struct twin_scaling_s
     return rc;
 }
 
+/* Adds a note. One for which there is no memory is dropped: notes qualify, they decide nothing. */
 static void note(struct tw_scale *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(struct tw_scale *s, const char *format, ...)
 {
@@ -110,6 +125,8 @@ static const char *workers(uint64_t n, char out[32])
     return out;
 }
 
+/* What the reader should know of the runs of one number of workers: outliers, failed runs, too few,
+ * another number of ranks than asked for. */
 static void note_runs(struct tw_scale *s, size_t c)
 {
     struct tw_buf failed = {0};
@@ -163,6 +180,8 @@ static void note_failed(struct tw_scale *s)
     }
 }
 
+/* All notes, in the order in which the report shows them: first of each number of workers, then of
+ * the study. */
 static void note_all(struct tw_scale *s)
 {
     double observer = 0;

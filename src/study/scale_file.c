@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A study as one JSON object, schema twinrun.scale/1, and back: the runs are what was measured, all
- * else is computed from them. */
+/*
+ * A study as one JSON object, schema twinrun.scale/1, and back. The runs are what was measured;
+ * points and notes are written for readers without this program, and are not read back but computed
+ * again. The results (compared weights) are read back, since the runs' recordings may be gone.
+ *
+ * A file may come from a stranger: every number has a range, every list a limit, and texts are made
+ * printable again.
+ */
 #include "scale.h"
 
 #include "base.h"
@@ -115,6 +121,8 @@ static json_t *result_json(const struct tw_scale_result *r)
                      "why", text_json(r->why));
 }
 
+/* Runs have their rate and score beside what was measured, for readers; both are computed again
+ * when the file is read. */
 json_t *tw_scale_json(const struct tw_scale *s)
 {
     json_t *counts = json_array();
@@ -152,6 +160,7 @@ json_t *tw_scale_json(const struct tw_scale *s)
 
 /* ---- reading */
 
+/* An integer of this range; else TWIN_EFORMAT. */
 static int whole(const json_t *j, const char *key, json_int_t low, json_int_t high, uint64_t *out)
 {
     const json_t *v = json_object_get(j, key);
@@ -180,6 +189,7 @@ static int text(const json_t *j, const char *key, char **out)
     return *out ? 0 : TWIN_ENOMEM;
 }
 
+/* Seconds of steps, each positive. *out has the list also after an error, for tw_scale_run_free. */
 static int steps_read(const json_t *list, struct tw_scale_run *out)
 {
     if (!json_is_array(list) || json_array_size(list) > TW_SCALE_STEPS)
@@ -276,7 +286,8 @@ static int counts_read(const json_t *list, struct tw_scale *s)
     return 0;
 }
 
-/* The first key that is not as it should be, or NULL. */
+/* Fills s from the object. Returns the first key that is not as it should be, with the error in
+ * *rc; NULL: all is read. */
 static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
 {
     uint64_t cores;

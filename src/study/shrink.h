@@ -2,8 +2,9 @@
 #ifndef TW_STUDY_SHRINK_H
 #define TW_STUDY_SHRINK_H
 /*
- * What shrink was asked, and what it found: settings of a job, and the evidence that its divergence
- * stays in them.
+ * What twinrun shrink was asked, and what it found: settings of a job, and the evidence that its
+ * divergence stays in them. The room has the data only; cmd/shrink*.c makes the runs and decides,
+ * the report shows what came of it.
  */
 #include "base.h" /* struct tw_strings */
 
@@ -16,6 +17,8 @@
 
 enum { TW_KNOBS_MAX = 16, TW_WAYS_MAX = 3, TW_RUNS_MAX = 128 /* classes of one setting */ };
 
+/* What a knob turns: the number of ranks of a launcher, a number in an argument, or one in a
+ * variable. */
 enum tw_knob_kind { TW_KNOB_RANKS, TW_KNOB_ARGUMENT, TW_KNOB_ENV };
 
 /* A number in the command or its environment that may be made smaller. */
@@ -28,18 +31,20 @@ struct tw_knob {
     char *why;
 };
 
-/* One way of running the job. steps 0: to its end. */
+/* One way of running the job: how many steps (0: to its end), and the value of each knob. */
 struct tw_shrink_setting {
     uint64_t steps, value[TW_KNOBS_MAX];
 };
 
-/* What the runs of a setting showed. Comparisons are with its usual class of runs. */
+/* What the runs of a setting showed. The runs are sorted into classes of runs that agree;
+ * comparisons are with the usual class. Verdicts and texts are owned. */
 struct tw_shrink_evidence {
-    /* comparisons; those that parted as the whole job did (of the whole job: all) */
+    /* comparisons; those that diverged as the whole job did (of the whole job: all) */
     uint64_t trials, parted;
-    uint32_t first_step, last_step;            /* smallest and largest step at which these parted */
-    struct twin_verdict *verdict[TW_WAYS_MAX]; /* of the first of them */
-    /* another way in which a pair parted, or why there was no pair; NULL */
+    uint32_t first_step, last_step; /* smallest and largest step at which these diverged */
+    /* verdicts of the first of them; NULL behind the last */
+    struct twin_verdict *verdict[TW_WAYS_MAX];
+    /* another way in which a pair diverged, or why there was no pair; NULL */
     char *other;
     char *unseen;   /* why a pair without a difference proves little; NULL */
     bool can_zoom;  /* single operations of this job can be seen */
@@ -47,18 +52,21 @@ struct tw_shrink_evidence {
     double seconds; /* of the first run */
 };
 
-/* The divergence stays when `need` of at most `trials` comparisons part in the same way. */
+/* The divergence stays when `need` of at most `trials` comparisons diverge in the same way. */
 struct tw_shrink_rule {
     uint64_t need, trials;
 };
 
+/* Does the divergence stay in a setting? */
 enum tw_shrink_answer {
     TW_SHRINK_STAYS,
     TW_SHRINK_GONE,
-    TW_SHRINK_FAILS /* the job, in this setting */,
-    TW_SHRINK_UNKNOWN /* stopped before */
+    TW_SHRINK_FAILS /* the job does not end well in this setting */,
+    TW_SHRINK_UNKNOWN /* stopped before it was known */
 };
 
+/* The options of twinrun shrink. runs: of the whole job, to see that it diverges; max_runs: of all
+ * settings together; max_time: seconds, 0 for no limit. */
 struct tw_shrink_args {
     const char *home;
     enum twin_level level;
@@ -67,26 +75,32 @@ struct tw_shrink_args {
     bool fresh_dir, no_zoom, json, quiet;
 };
 
+/* One call of twinrun shrink: the job, its knobs, the setting that is the smallest so far (`now`),
+ * and the evidence for the first and the last of them. */
 struct tw_shrink {
     struct tw_shrink_args args;
     char *const *argv;
     char *home, *spool;
     struct tw_knob knob[TW_KNOBS_MAX];
     size_t knob_count;
-    uint64_t deadline_ns; /* of --max-time; 0: none */
+    uint64_t deadline_ns; /* the end of --max-time, monotonic; 0: none */
     uint64_t runs_used;
     uint64_t began_ns;
     double natural_s; /* wall time of the whole job; 0: not known yet */
     struct tw_shrink_setting whole, now;
-    struct tw_shrink_evidence baseline, confirmed; /* of `whole`; of `now`, on fresh runs */
-    char *steps_why;                               /* why there are not fewer steps; NULL */
-    uint64_t steps_why_at;                         /* the number of steps that it is about */
-    uint32_t earliest_step;                        /* at which any comparison has parted */
+    /* what runs of `whole` showed, and fresh runs of `now` */
+    struct tw_shrink_evidence baseline, confirmed;
+    char *steps_why;       /* why there are not fewer steps; NULL */
+    uint64_t steps_why_at; /* the number of steps that it is about */
+    /* the first step at which any comparison has diverged */
+    uint32_t earliest_step;
     /* the smallest setting that did not stand up to fresh runs, and how; NULL */
     char *given_back;
     bool interrupted, out_of_budget, reported;
 };
 
+/* How the whole ends: smaller; as it was; the job did not diverge; or not enough was seen to
+ * say. */
 enum tw_shrink_outcome { TW_SHRUNK, TW_NOT_SHRUNK, TW_NO_DIVERGENCE, TW_SHRINK_INCONCLUSIVE };
 
 #endif

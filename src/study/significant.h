@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_STUDY_SIGNIFICANT_H
 #define TW_STUDY_SIGNIFICANT_H
-/* Two sets of values, what is asked of them, and what was found. */
+/*
+ * Two sets of values, what is asked of them, and what was found. cmd/significant*.c collects the
+ * values, twin_significance (src/stats) answers, the report words it.
+ */
 #include "src/launch/run.h"
 #include "src/stats/significant.h"
 
@@ -10,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What is taken of a run for its value; or values that stand in a file. */
 enum tw_metric {
     TW_METRIC_IN_FILE,
     TW_METRIC_WALL,
@@ -24,6 +28,7 @@ struct tw_measure {
     const char *text; /* as given: "wall", "step", "loss", "printed:REGEX" */
 };
 
+/* One of the two sets. All but the operand is owned. */
 struct tw_set {
     const char *operand;
     double *x;
@@ -34,12 +39,14 @@ struct tw_set {
     size_t left_out_count;
 };
 
+/* One call of twinrun significant: the values of A and B, the question, and the answer. */
 struct tw_significant {
     struct tw_set set[2];
     struct tw_measure measure;
     struct twin_asked asked;
     const char *floor_file;
-    double floor_relative; /* of twinrun spread; NULL: a number was given */
+    /* as twinrun spread wrote it in floor_file (NULL: a number was given): a share of the sum */
+    double floor_relative;
     struct twin_significance found;
 };
 

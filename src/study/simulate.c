@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results and time of an all-reduce over ranks that exist only here. */
+/*
+ * Results and time of an all-reduce over ranks that exist only here (twinrun simulate). For each
+ * algorithm: times of all trials by an alpha-beta model (twin_network_time), and the sums of a
+ * sample of elements in the orders of these trials (twin_vector_spread).
+ *
+ * Everything is drawn from the seed, by names ("simulate/numbers", ...): the contribution of a rank
+ * to an element is the same in every trial and for every algorithm, so results differ by the order
+ * of additions alone.
+ */
 #include "simulate.h"
 
 #include <math.h>
@@ -18,6 +26,7 @@ enum { LEAST_SAMPLE = 64 };
 
 /* ---- numbers */
 
+/* What `fill` draws contributions from. scale_seed: of the magnitudes of wide numbers. */
 struct numbers {
     const struct tw_simulation *s;
     uint64_t seed, scale_seed;
@@ -33,7 +42,9 @@ static double to_type(enum twin_dtype dtype, double x)
     return twin_round_to(dtype == TWIN_F16 ? TWIN_TO_F16 : TWIN_TO_BF16, x);
 }
 
-/* Contribution of rank r to an element: draw r of the element's own seed. */
+/* Contributions of all ranks to an element: draw r of the element's own seed is rank r's. With
+ * --data a number of the file is drawn; else a normal one, of wide numbers times 2 to a power from
+ * -20 to 20. */
 static void fill(const void *user, uint64_t element, double *x)
 {
     const struct numbers *n = user;
@@ -54,6 +65,7 @@ static void fill(const void *user, uint64_t element, double *x)
             x[r] = to_type(n->s->dtype, x[r]);
 }
 
+/* Reads --data. Numbers that are not finite in the type are refused with a complaint. */
 static int load(struct tw_simulation *s, const struct tw_front *front)
 {
     const struct tw_simulate_args *a = s->args;
@@ -77,7 +89,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* NULL in *list: all. */
+/* Which elements are looked at: as many as asked for, or as the budget of processor time allows,
+ * drawn at random and put into ascending order. *list NULL: all; else the caller's. */
 static int choose_sample(const struct tw_simulate_args *a, struct tw_simulation *s, uint64_t **list,
                          struct twin_error *err)
 {
@@ -126,7 +139,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Who stands where, and for arrival, who comes when; and the time of each trial. */
+/* For each trial: who stands at which place, and its time. Of "arrival" the order in which
+ * contributions came decides the places. Times are sorted, since only their distribution is
+ * shown. */
 static int prepare(const struct tw_simulation *s, struct tw_simulated *r, uint32_t *place,
                    struct twin_vector_order *order, struct twin_error *err)
 {
@@ -154,6 +169,7 @@ static int prepare(const struct tw_simulation *s, struct tw_simulated *r, uint32
     return rc;
 }
 
+/* One algorithm: times first, since they give the orders; then the sums. */
 static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const uint64_t *list,
                         const struct tw_front *front, struct twin_error *err)
 {
@@ -163,7 +179,7 @@ static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const u
                                     twin_seed(a->seed, "simulate/scales"), (uint32_t)a->ranks};
     uint32_t *place = tw_reallocarray(NULL, a->trials, a->ranks * sizeof *place);
     struct twin_vector_order *order = tw_calloc(a->trials, sizeof *order);
-    /* stays with the answer */
+    /* the results stay with the answer */
     struct twin_vector_result *result = tw_calloc(a->trials, sizeof *result);
     r->spread.result = result;
     r->seconds = tw_calloc(a->trials, sizeof *r->seconds);

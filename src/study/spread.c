@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the order of additions does to real numbers: one sum of a file, or the sums of several
- * files' elements.
+ * What the order of additions does to real numbers (twinrun spread). Numbers of one file are one
+ * sum, added in many orders (twin_sum_spread); several files are the contributions of ranks, whose
+ * elements are added one by one in the orders of collectives and in random ones
+ * (twin_vector_spread).
+ *
+ * Every number is first rounded to the precision that was asked for. A complaint goes to the front
+ * and ends the study.
  */
 #include "spread.h"
 
@@ -22,6 +27,8 @@ static void on_progress(void *user, uint64_t done, uint64_t all)
     tw_front_progress(front, text);
 }
 
+/* The type that additions are made in, where none was asked for. One file: what a program would sum
+ * these numbers in, f32 or f64. Several: what they are held in, as a collective adds them. */
 static void choose_type(struct tw_spread_found *f)
 {
     const enum twin_dtype own = f->values->dtype;
@@ -92,6 +99,8 @@ static int exact_sum(const struct tw_values *v, double *out, struct twin_error *
     return rc;
 }
 
+/* The sum of all numbers, and of each tensor by itself when there are several. Both write random
+ * sums into f->random, whose second half is used again by each tensor. */
 static int one_sum(struct tw_spread_found *f, const struct tw_values *v,
                    const struct tw_front *front, struct twin_error *err)
 {
@@ -125,6 +134,7 @@ static int one_sum(struct tw_spread_found *f, const struct tw_values *v,
 
 /* ---- several files: element by element */
 
+/* The numbers of all files: x[r] are those of rank r. */
 struct stack {
     double **x;
     uint32_t ranks;
@@ -137,6 +147,8 @@ static void fill(const void *user, uint64_t element, double *x)
         x[r] = s->x[r][element];
 }
 
+/* Adds the ranks' elements in the orders of the named algorithms, then in random orders of the
+ * ranks. */
 static int vectors(struct tw_spread_found *f, const struct stack *s, const struct tw_front *front,
                    struct twin_error *err)
 {

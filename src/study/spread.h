@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_STUDY_SPREAD_H
 #define TW_STUDY_SPREAD_H
-/* What a study of the orders of a sum was asked, and what it found. */
+/*
+ * What a study of the orders of a sum was asked, and what it found. cmd/spread.c reads the options
+ * and prints the answer; spread.c computes it, with src/spread.
+ */
 #include "values.h"
 
 #include "src/spread/spread.h"
 
+/* The options of twinrun spread; texts are borrowed, NULL when not given. ranks: workers that split
+ * one file's numbers, where a collective would add them. */
 struct tw_spread_args {
     const char *home, *precision, *add_in;
     struct tw_strings tensor;
@@ -13,23 +18,26 @@ struct tw_spread_args {
     bool json, quiet;
 };
 
+/* One study. Of one file its numbers make one sum (`sum`, and `tensor` for each of its tensors);
+ * several files are ranks whose elements are added one by one (`vector`). */
 struct tw_spread_found {
     const struct tw_spread_args *args;
     char *const *files;
     size_t file_count;
-    const struct tw_values *values; /* of the first file */
+    const struct tw_values *values; /* numbers of the first file */
     enum twin_dtype add_in;
     enum twin_precision precision;
     uint32_t ranks;
     double exact_before; /* exact sum of the numbers before they were rounded to `precision` */
-    struct twin_sum_spread sum; /* of one file */
+    struct twin_sum_spread sum; /* of one file: all its numbers as one sum */
     /* [values->tensors] of its tensors, when there are several; else NULL */
     struct twin_sum_spread *tensor;
-    struct twin_vector_spread vector; /* of several */
-    struct twin_vector_order *order;  /* of its results: named ones, then random ones */
+    struct twin_vector_spread vector; /* of several files: element by element */
+    /* the order of each of its results: named ones, then random ones */
+    struct twin_vector_order *order;
     size_t named;
     /* what the figures above point into: see tw_spread_free */
-    struct tw_values *loaded; /* of each file */
+    struct tw_values *loaded; /* the numbers of each file */
     double *random;
     struct twin_vector_result *result;
     uint32_t *place;

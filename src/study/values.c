@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The floating-point numbers of a file of tensors, as doubles. */
+/*
+ * The floating-point numbers of a file of tensors, as doubles, for the studies that add them up.
+ * Formats are those of src/formats (src/formats/tensors.h). Two passes: the first chooses tensors and
+ * counts numbers, the second reads.
+ */
 #include "values.h"
 
 #include "base.h"
@@ -9,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+/* numbers that are read at a time: half a MiB as doubles */
 enum { CHUNK = 1 << 16 };
 #define MOST ((uint64_t)1 << 31) /* numbers that are held at a time */
 
@@ -78,6 +83,7 @@ static int read_tensor(struct twin_tensors *f, size_t i, double *to, struct twin
     return rc;
 }
 
+/* Adds a tensor to those that are taken. The type of all is the widest of them. */
 static int note_tensor(struct tw_values *v, const struct twin_tensors_entry *e)
 {
     struct tw_value_tensor *grown = tw_reallocarray(v->tensor, v->tensors + 1, sizeof *grown);
@@ -132,6 +138,7 @@ static int load(const struct values_asked *asked, struct twin_tensors *f, struct
         if (!is_wanted(e, asked->patterns))
             continue;
         matched = true;
+        /* One memory is taken once: an alias of a tensor that was taken is left out. */
         taken[i] = is_number(e) && e->count > 0 && (e->alias_of == i || !taken[e->alias_of]);
         if (!taken[i])
             v->left_out++;

@@ -7,14 +7,17 @@
 
 #include <twin/fingerprint.h>
 
+/* A tensor that was taken: its numbers are x[first] to x[first + count - 1]. The name is printable,
+ * and owned. */
 struct tw_value_tensor {
     char *name;
     enum twin_dtype dtype;
     uint64_t first, count;
 };
 
+/* The numbers of one file. All is owned; tw_values_free leaves zeros. */
 struct tw_values {
-    double *x; /* of all tensors, one after the other */
+    double *x; /* numbers of all tensors, one after the other */
     uint64_t n;
     struct tw_value_tensor *tensor;
     size_t tensors, left_out; /* left_out: of other types, unreadable, or the same memory again */

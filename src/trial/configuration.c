@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a figure was measured with: code, versions, precision, workers and the first batch, as the
- * run recorded them. */
+/*
+ * What a figure was measured with: code, versions, precision, workers and the first batch, as the
+ * run recorded them (configuration.h). What was not recorded is left out, or said not to be known.
+ */
 #include "configuration.h"
 
 #include "base.h"
@@ -48,6 +50,7 @@ static void put_provenance(struct tw_buf *b, const struct twin_run *r)
 
 /* ---- workers, and the first batch that was shown */
 
+/* A trace that is walked through, and the layout of its first batch; NULL: none yet. */
 struct seen {
     struct twin_trace *t;
     const struct twin_layout *batch;
@@ -75,6 +78,8 @@ static void put_batch(struct tw_buf *b, struct twin_trace *t)
                   twin_trace_info(t)->world > 1 ? " on a rank" : "");
 }
 
+/* The number of ranks is the largest that any process was told. The first batch of any trace stands
+ * for all. */
 static void put_workers(struct tw_buf *b, const struct twin_run *r)
 {
     unsigned world = 0;

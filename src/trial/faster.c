@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the clocks of a clock experiment run, and how long such a run may take. */
+/*
+ * How fast the clocks of a clock experiment run, and how long such a run may take. Two runs with
+ * two factors: what a number does under both tells src/compare whether it is a time.
+ */
 #include "faster.h"
 
 #include "base.h"

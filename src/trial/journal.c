@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder that a long series of runs is kept in, and its log. */
+/*
+ * The folder that a long series of runs is kept in, and its log (journal.h says what for). A line
+ * is on the disk before anything is decided by its run, so a crash costs at most the run that was
+ * going on.
+ */
 #include "journal.h"
 
 #include "base.h"
@@ -35,6 +39,8 @@ int tw_journal_add(struct tw_journal *j, json_t *line, struct twin_error *err)
     return rc;
 }
 
+/* Hands every line of a log to the caller; cuts off a last line without an end, so that what is
+ * added stands on a line of its own. */
 static int read_log(const char *path, tw_journal_line *line, void *user, struct twin_error *err)
 {
     char *data = NULL;

@@ -13,13 +13,13 @@
 struct tw_journal {
     char *folder;
     int fd;
-}; /* begin with fd -1 */
+}; /* the folder is owned; before tw_journal_open fd is -1 */
 
 /* What a folder is made for, and found again by. */
 struct tw_journal_of {
     const char *kind, *name; /* "searches", "search.json" */
     const json_t *what;      /* a folder whose NAME holds an equal object is for the same thing */
-    const char *plan;        /* text of plan.txt */
+    const char *plan;        /* what plan.txt is to say */
     bool resume;             /* go on in the newest folder for the same thing; there must be one */
     /* what there is none of otherwise: "search of this job with these options" */
     const char *thing;

@@ -110,6 +110,8 @@ bool tw_run_failed(const struct twin_run *r)
 
 /* ---- did the hooks see what goes in? */
 
+/* Ends the walk at a record that shows what goes in: something of the data, a single operation
+ * (operation level), or a value that the job recorded itself. */
 static int stop_at_input(void *user, const struct twin_trace_record *r)
 {
     const struct twin_series *s = twin_trace_series(user, r->series);

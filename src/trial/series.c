@@ -8,8 +8,8 @@
 #include <assert.h>
 #include <sys/statvfs.h>
 
-#define LARGE_BYTES ((uint64_t)1 << 30) /* below that nobody wants to hear of disk space */
-enum { LONG_S = 1800 };                 /* nor below that of time */
+#define LARGE_BYTES ((uint64_t)1 << 30) /* Nobody wants to hear of less disk space than this. */
+enum { LONG_S = 1800 };                 /* Nor does anybody want to hear of less time than this. */
 
 int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, const char *title,
                   const struct twin_compare_options *how, struct twin_run **out,

@@ -28,6 +28,7 @@ static int end_trial(struct tw_trial *t, enum tw_trial_end end)
     return 1;
 }
 
+/* Called by the launcher while the run goes on. Non-zero ends it. */
 static int watch(void *user, const struct twin_progress *p)
 {
     struct tw_trial *t = user;
@@ -37,7 +38,8 @@ static int watch(void *user, const struct twin_progress *p)
         t->on_progress(t->user, p);
     else if (t->title)
         tw_trial_show(t->front, t->title, p, t->expected_s, t->expected_steps);
-    if (tw_front_stops(t->front)) /* a signal that came before the launcher held them */
+    /* the person's signal came before the launcher took signals over */
+    if (tw_front_stops(t->front))
         return end_trial(t, TW_TRIAL_INTERRUPTED);
     if (t->deadline_ns && tw_monotonic_ns() > t->deadline_ns)
         return end_trial(t, TW_TRIAL_OUT_OF_TIME);
@@ -105,7 +107,8 @@ void tw_trial_line(const struct tw_front *front, const char *title, const struct
     tw_buf_puts(&rest, "");
     if (t.dropped)
         tw_buf_printf(&rest, "  %s dropped", tw_human_count(t.dropped, dropped));
-    bool measures = r->level != TWIN_LEVEL_OPS; /* a zoom does not */
+    /* a zoom slows the job down, and says nothing of the usual cost */
+    bool measures = r->level != TWIN_LEVEL_OPS;
     if (isfinite(t.observer) && t.records && measures)
         tw_buf_printf(&rest, "  observer +%.1f%%", 100 * t.observer);
     tw_front_progress(front, NULL);

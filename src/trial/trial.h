@@ -27,7 +27,7 @@ enum tw_trial_end {
 };
 
 struct tw_trial {
-    /* asked */
+    /* what is asked */
     const struct tw_front *front; /* NULL: nobody sees it, and nobody stops it */
     const char *title;            /* for the progress line; NULL: no line */
     /* Told of the progress in place of that line, where one line stands for several runs. */
@@ -38,7 +38,7 @@ struct tw_trial {
     const struct twin_run *reference; /* compared with while the run goes on; NULL = not */
     struct twin_compare_options how;  /* of that comparison */
     uint64_t deadline_ns;             /* monotonic; 0 = none */
-    /* found out */
+    /* what was found out */
     enum tw_trial_end end;
     bool started;  /* the job was started: it must not be started anew */
     bool diverged; /* seen while it went on */
@@ -58,7 +58,7 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
 /* Shows how far a run is. expected_s, expected_steps: from the first run, 0 when not known. */
 void tw_trial_show(const struct tw_front *front, const char *title, const struct twin_progress *p,
                    double expected_s, uint64_t expected_steps);
-/* The line that a finished run leaves. state: "ok", "parted", ... */
+/* The line that a finished run leaves. state: "ok", "diverged", ... */
 void tw_trial_line(const struct tw_front *front, const char *title, const struct twin_run *r,
                    const char *state);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What --data names, and what a run records of data that are as their snapshot says. */
+/*
+ * What --data names, and what a run records of data that are as their snapshot says. Called by the
+ * commands that make runs, before the first run; looking at the folder is theirs.
+ */
 #include "verified_data.h"
 
 #include "base.h"

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several runs at the same time: a process for each, and what they say to this one. */
+/*
+ * Several runs at the same time: a process for each, and what they say to this one (workers.h says
+ * why). They talk over a pair of sockets that keeps packets whole: some packets of progress, then
+ * one that says how it ended. The run itself is read from its folder.
+ */
 #include "workers.h"
 
 #include "base.h"
@@ -20,7 +24,7 @@
 struct said {
     bool last;
     struct twin_progress progress; /* its pointer means nothing on the other side */
-    /* with the last one */
+    /* only in the last packet */
     int rc;
     struct twin_error err;
     enum tw_trial_end end;
@@ -39,7 +43,8 @@ static void send_progress(void *user, const struct twin_progress *p)
 }
 
 /* What runs before have read of a piped stdin is in the spool. Behind it two runs at the same time
- * would take turns at our stdin, so for them it ends there. */
+ * would take turns at our stdin, so for them it ends there. A stdin that is a file or a terminal
+ * stays. */
 static void end_stdin(void)
 {
     struct stat st;
@@ -52,6 +57,8 @@ static void end_stdin(void)
     close(ends[1]);
 }
 
+/* The whole life of a worker. It asks to be told when its parent is gone before it looks whether
+ * that has happened already, and lets signals through last. */
 static _Noreturn void work(struct tw_workers *w, const struct twin_launch_options *o,
                            struct tw_trial *trial, int fd, pid_t parent)
 {
@@ -82,6 +89,8 @@ static _Noreturn void work(struct tw_workers *w, const struct twin_launch_option
 
 /* ---- in the parent */
 
+/* Signals that are ignored stay ignored; the others are held until the wait is over, and read from
+ * signal_fd. */
 int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t room,
                     struct twin_error *err)
 {
@@ -92,7 +101,7 @@ int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t r
     sigprocmask(SIG_SETMASK, NULL, &w->mask);
     sigemptyset(&held);
     for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++)
-        /* nohup, a shell's & */
+        /* ignored under nohup, or behind a shell's & */
         if (sigaction(stops[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN)
             sigaddset(&held, stops[i]);
     w->worker = tw_calloc(room + 1, sizeof *w->worker);
@@ -148,13 +157,15 @@ static void on_signals(struct tw_workers *w)
     struct signalfd_siginfo info;
     while (read(w->signal_fd, &info, sizeof info) == sizeof info) {
         w->interrupted = true;
-        /* else the terminal's, which they have got as well: again would be a second Ctrl-C */
+        /* Workers have got a signal of the terminal as well: passed on, it would be a second
+         * Ctrl-C. */
         if (info.ssi_code != SI_KERNEL)
             pass_on(w, (int)info.ssi_signo);
     }
 }
 
-/* It has said all, or is gone without a word. */
+/* Ends a worker's part, which has said all (s) or is gone without a word (NULL): waits for its
+ * process, and puts what was found into the trial. */
 static void bury(struct tw_workers *w, struct tw_worker *one, const struct said *s)
 {
     int status = 0;
@@ -186,6 +197,7 @@ static void bury(struct tw_workers *w, struct tw_worker *one, const struct said 
     }
 }
 
+/* Takes one packet. Anything but a whole one means that the worker is gone. */
 static void listen_to(struct tw_workers *w, struct tw_worker *one)
 {
     struct said s;

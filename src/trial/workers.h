@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* One process that makes one run, and what came of it. */
 struct tw_worker {
     pid_t pid;             /* 0: none, or it has ended */
     int fd;                /* what it says; -1 once it has said all */
@@ -29,12 +30,13 @@ struct tw_worker {
     struct twin_error err;
 };
 
+/* A batch of workers, at most `room` of them. */
 struct tw_workers {
     struct tw_worker *worker;
     size_t count, room;
-    struct pollfd *poll; /* one more than workers */
+    struct pollfd *poll; /* what the wait polls: each worker, and signal_fd */
     int signal_fd;
-    sigset_t mask; /* before open */
+    sigset_t mask; /* the signal mask before tw_workers_open */
     const struct tw_front *front;
     bool interrupted;
 };
@@ -48,7 +50,7 @@ int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
 /* Until all have ended; then the signals are let through again. title and expected_s: of the
  * progress line. */
 void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s);
-/* Ends what still runs. */
+/* Ends what still runs, waits for it, and frees everything. */
 void tw_workers_close(struct tw_workers *w);
 
 #endif

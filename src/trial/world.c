@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The world of a run in a few names and values, taken from its provenance. */
+/*
+ * The world of a run in a few names and values, taken from its provenance: what may change the last
+ * bits of a sum, and what a person needs to understand why. `twinrun check` keeps it in a baseline,
+ * and a gate holds another run's against it. The code is left out: that it changes is why there is
+ * a gate.
+ */
 #include "world.h"
 
 #include "base.h"
@@ -10,14 +15,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What may change the last bits of a sum, and what a person needs to understand why. The code is
- * left out: that it changes is why there is a gate. */
+/* Who is told, and where an error of the caller goes. */
 struct telling {
     tw_world_fn *each;
     void *user;
     struct twin_error *err;
 };
 
+/* Tells one value, if it is a text, an integer or a flag. 0, or what the caller returned. */
 static int tell(const struct telling *t, const char *name, const json_t *v)
 {
     char number[64];
@@ -30,6 +35,7 @@ static int tell(const struct telling *t, const char *name, const json_t *v)
     return t->each(t->user, name, json_is_string(v) ? json_string_value(v) : number, t->err);
 }
 
+/* All values of an object; of environment variables not those that name places, or were masked. */
 static int tell_all(const struct telling *t, json_t *object, bool variables)
 {
     static const char *const places[] = {

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs of reruns at operation level: of every operation in the window, then of the suspect with
- * its values kept. */
+/*
+ * A zoom: pairs of reruns at operation level, first of every operation in the window, then of the
+ * suspect with its values kept. check, isolate, shrink and zoom call tw_zoom_run with a verdict
+ * that has a first divergence; what is found is merged into that verdict.
+ *
+ * A zoom is bounded: by the deadline of the caller, and by a limit of its own where nobody asked
+ * for it by name.
+ */
 #include "zoom_runs.h"
 
 #include "base.h"
@@ -12,6 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ATTEMPTS: runs of B that are tried until one diverges from A's. RERUNS: what a zoom makes at
+ * least. */
 enum { ATTEMPTS = 3, RERUNS = 4 };
 /* what a zoom may take that nobody asked for by name */
 enum { LIMIT_RUNS = 5, LIMIT_AT_LEAST_S = 60 };
@@ -65,7 +73,7 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
     const struct twin_finding *f = v->first;
     *why = NULL;
     bool set = f && is_set_by_the_job(f);
-    /* to a module, by lines that computed it */
+    /* an input that was handed to a module: lines of the job computed it */
     bool handed = f && f->phase == TWIN_PHASE_DATA && f->kind == TWIN_KIND_IN;
     if (!f || f->type > TWIN_FINDING_ORDER || !(is_computed(f->phase) || handed) || set)
         return false;
@@ -109,6 +117,9 @@ static uint64_t end_of(const struct tw_zoom *z)
     return z->limit_ns;
 }
 
+/* Makes one rerun, to the step behind the suspect one. op: the operation whose values are kept and
+ * that is replayed; NULL: all are fingerprinted. Interrupted is no error: z says so, and *out may
+ * be NULL. */
 static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step,
                   const char *op, const char *title, struct twin_run **out, struct twin_error *err)
 {
@@ -136,7 +147,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     o.window_first = step ? step - 1 : 0;
     o.window_last = step;
     o.max_steps = step + 1;
-    o.show_output = false; /* it has been seen once */
+    o.show_output = false; /* the job's output has been seen once */
     int rc = tw_trial_make(&t, &o, err);
     *out = t.run;
     tw_free(suspect);
@@ -153,7 +164,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     return remember(z, t.run->dir);
 }
 
-/* Do the two part within the window? An error means no. */
+/* Do the two diverge within the window? An error means no. */
 static bool parted(const struct twin_run *a, const struct twin_run *b, int64_t shift)
 {
     const struct twin_run *pair[2] = {a, b};
@@ -177,6 +188,7 @@ static void forget(struct pair *p)
     *p = (struct pair){NULL, NULL, false};
 }
 
+/* A run of A, then runs of B until one diverges from it. */
 static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2],
                      const char *what, struct pair *out, struct twin_error *err)
 {
@@ -209,7 +221,7 @@ static double bound_of(const struct tw_zoom *z)
     return z->run_s > 0 ? usual : 0;
 }
 
-/* Says what it will take before it begins, and keeps it in bounds. */
+/* Sets the moment at which all reruns end, and tells the person before they begin. */
 static void announce(const struct twin_verdict *v, struct tw_zoom *z)
 {
     char once[24], limit[24];
@@ -240,8 +252,8 @@ static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 /*
  * First every operation of the window is fingerprinted, which names the suspect. Then the pair is
  * run once more with the suspect's values kept and itself replayed on its inputs: counts, ulp, and
- * whether it agrees with itself, here and on another core. When that second pair does not part, the
- * first one's answer stands, but its replays still count.
+ * whether it agrees with itself, here and on another core. When that second pair does not diverge,
+ * the first one's answer stands, but its replays still count.
  */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err)
 {

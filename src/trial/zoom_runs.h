@@ -20,7 +20,7 @@ struct tw_zoom {
     double limit_s;
     const struct tw_front *front;
     bool quiet; /* no line for each run, no estimate */
-    /* out */
+    /* what was found */
     /* cut: the limit was reached; what had been found until then counts */
     bool parted, interrupted, cut;
     uint64_t limit_ns; /* monotonic; set from limit_s or run_s */
@@ -30,7 +30,7 @@ struct tw_zoom {
 
 /* Can the operation of this verdict be named and replayed? *why (static) when not. */
 bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a, const char **why);
-/* And were single operations not seen already? */
+/* The same, and were single operations not seen already? */
 bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why);
 
 /* Reruns pairs and merges what they show into v->first. Adds a note when the zoom showed nothing. 0
