@@ -17,8 +17,12 @@
 
 const char *const tw_checklist_names = "neurips, icml or mlsys";
 
+/* Bits for the areas that an item needs, in the order of enum twin_area, so that bit i is area i.
+ * YOURS: no area can answer it. */
 enum { CODE = 1, DATA = 2, ENVIRONMENT = 4, CONFIGURATION = 8, SEEDS = 16, ALL = 31, YOURS = 0 };
 
+/* One question. hint: a help for the author, said behind the answer; NULL: none. A list ends with
+ * text NULL. */
 struct item {
     const char *text;
     unsigned needs;
@@ -96,6 +100,8 @@ static const char *answer_word(const struct item *x, bool yes)
     return yes ? "yes" : "no";
 }
 
+/* "yes" when all needed areas pass. "because" lists what they hold, or, when one fails, only what
+ * those that fail lack, the first missing thing of each. */
 static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
 {
     struct tw_buf why = {0};

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The incident document. A sentence stands in it only when what it says was measured or recorded.
+ * The incident document (twinrun report --postmortem): what is known of two runs that diverged, as
+ * Markdown for a postmortem. The command fills struct twin_incident (include/twin/incident.h).
+ *
+ * A sentence stands in it only when what it says was measured or recorded; what only people can
+ * know is marked *open*. Whatever a job made stands in code spans, where it cannot be markup.
  */
 #include "wording.h"
 
@@ -10,8 +14,9 @@
 #include <string.h>
 #include <twin/incident.h>
 
-/* Bytes of a job's making, as code: longer fences than any run of backticks inside, bars replaced
- * since they end cells of tables. */
+/* Appends bytes of a job's making as a code span: fences longer than any run of backticks inside;
+ * bars are replaced, since they end cells of tables, and line breaks become blanks. max: cut behind
+ * that many bytes; 0: whole. NULL and "" become "(none)". */
 static void code(struct tw_buf *b, const char *s, size_t max)
 {
     struct tw_buf safe = {0};
@@ -39,6 +44,7 @@ static void code(struct tw_buf *b, const char *s, size_t max)
     tw_buf_free(&safe);
 }
 
+/* The same of a buffer, whole, which is freed. */
 static void code_of(struct tw_buf *b, struct tw_buf *text)
 {
     if (text->failed)
@@ -48,6 +54,7 @@ static void code_of(struct tw_buf *b, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* A time as "2026-11-21T08:00:00Z". */
 static void when(struct tw_buf *b, int64_t ns)
 {
     char stamp[32];
@@ -58,6 +65,7 @@ static void when(struct tw_buf *b, int64_t ns)
     tw_buf_puts(b, stamp);
 }
 
+/* A row of the table of both runs; both values are a job's. */
 static void row(struct tw_buf *b, const char *name, const char *a, const char *c)
 {
     tw_buf_printf(b, "| %s | ", name);
@@ -74,6 +82,7 @@ static void seconds(char out[32], double s)
 
 /* ---- sections */
 
+/* Title and verdict. */
 static void summary(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_verdict *v = x->verdict;
@@ -92,6 +101,7 @@ static void summary(struct tw_buf *b, const struct twin_incident *x)
                    "are marked *open*.\n\n");
 }
 
+/* A table of both runs: what they were and how they ended. */
 static void what_ran(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_incident_side *s = x->side;
@@ -124,6 +134,7 @@ static void what_ran(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
+/* Differences of the two worlds, at most MOST of them; not known is another answer than none. */
 static void worlds(struct tw_buf *b, const struct twin_incident *x)
 {
     enum { MOST = 30 };
@@ -155,6 +166,7 @@ static void worlds(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
+/* A line of a list. Takes text's contents; nothing for an empty text. */
 static void item(struct tw_buf *b, const char *name, struct tw_buf *text)
 {
     if (text->failed)
@@ -167,6 +179,7 @@ static void item(struct tw_buf *b, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* Where the runs first differ, and what is known about that place. */
 static void divergence(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_verdict *v = x->verdict;
@@ -214,7 +227,7 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
-/* The newest search that found something. */
+/* The newest search that found a cause; NULL: none. Checks come with the oldest first. */
 static const struct twin_incident_check *found_cause(const struct twin_incident *x)
 {
     for (size_t i = x->check_count; i-- > 0;)
@@ -223,6 +236,8 @@ static const struct twin_incident_check *found_cause(const struct twin_incident 
     return NULL;
 }
 
+/* The cause when a search on record showed one, otherwise how many searches did not; hints
+ * below. */
 static void cause(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_incident_check *c = found_cause(x);
@@ -253,12 +268,14 @@ static void cause(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, x->hint_count ? "\n" : "");
 }
 
+/* Outcomes of commands that found no difference that counts. */
 static bool passed(const char *outcome)
 {
     return strcmp(outcome, "same") == 0 || strcmp(outcome, "within-tolerance") == 0 ||
            strcmp(outcome, "no-divergence") == 0;
 }
 
+/* The last 20 comparisons on record, those that failed in bold. */
 static void checks(struct tw_buf *b, const struct twin_incident *x)
 {
     size_t failed = 0;
@@ -290,6 +307,7 @@ static void checks(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
+/* One line of the timeline: text, or the check. order decides between events of one moment. */
 struct event {
     int64_t ns;
     int order;
@@ -305,11 +323,13 @@ static int by_time(const void *x, const void *y)
     return a->order - b->order;
 }
 
+/* When a run ended, in ns since 1970. */
 static int64_t end_of(const struct twin_run *r)
 {
     return r->start_realtime_ns + (int64_t)(r->wall_s * 1e9);
 }
 
+/* What happened, sorted by time. Lines that people have to fill in stand at the end. */
 static void timeline(struct tw_buf *b, const struct twin_incident *x)
 {
     enum { CHECKS = 20 };
@@ -318,6 +338,7 @@ static void timeline(struct tw_buf *b, const struct twin_incident *x)
     e[n++] = (struct event){x->side[0].run->start_realtime_ns, 0, "run A began", NULL};
     e[n++] = (struct event){end_of(x->side[0].run), 1, "run A ended", NULL};
     e[n++] = (struct event){x->side[1].run->start_realtime_ns, 2, "run B began", NULL};
+    /* clocks of two machines may disagree: the difference is not put behind the run's end */
     if (x->parted_ns)
         e[n++] = (struct event){x->parted_ns < end_of(x->side[1].run) ? x->parted_ns
                                                                       : end_of(x->side[1].run),
@@ -338,6 +359,7 @@ static void timeline(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "- noticed by: *open*\n- results withdrawn or confirmed: *open*\n\n");
 }
 
+/* Questions that are left, with those that the recorded facts raise. */
 static void questions(struct tw_buf *b, const struct twin_incident *x)
 {
     tw_buf_puts(b, "## Open questions\n\n- [ ] Who noticed, when, and by what?\n- [ ] Which "
@@ -354,6 +376,7 @@ static void questions(struct tw_buf *b, const struct twin_incident *x)
                    "- [ ] Who does what until when?\n\n");
 }
 
+/* Commands to go on with. The job's command is left out when it would break the block of code. */
 static void commands(struct tw_buf *b, const struct twin_incident *x)
 {
     const char *a = x->side[0].run->id, *c = x->side[1].run->id;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What surrounded a run, to be read in five seconds (show --provenance), and what differs between
- * the worlds of two (diff --env). */
+/*
+ * What surrounded a run, to be read in five seconds (show --provenance), and what differs between
+ * the worlds of two (diff --env).
+ *
+ * Each function below prints one row or a few of them from one part of provenance.json. A part that
+ * is not there is said or left out, never invented: old runs have fewer parts. JSON is passed on as
+ * it is.
+ */
 #include "show_provenance.h"
 
 #include "base.h"
@@ -11,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Columns of a row's name; hex digits of a hash that are shown. */
 enum { WIDTH = 13, DIGITS = 12 };
 
 /* ---- lines */
@@ -31,6 +38,7 @@ static void row(FILE *out, const char *name, const char *format, ...)
     tw_buf_free(&b);
 }
 
+/* A field's text, "" when it is not there or no text. o may be NULL in both. */
 static const char *text_of(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
@@ -42,6 +50,7 @@ static json_int_t number_of(const json_t *o, const char *key)
     return json_integer_value(json_object_get(o, key));
 }
 
+/* Commit and branch, what was changed since, and the file or module that the program began with. */
 static void code(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "code");
@@ -78,6 +87,8 @@ static void code(FILE *out, const json_t *p)
         row(out, "", "begins with the module %s", text_of(entry, "name"));
 }
 
+/* Hashes of the command and of its configuration files, and the data that the run read: snapshots
+ * that were verified, and folders or addresses that the command names. */
 static void configuration(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "config");
@@ -109,6 +120,7 @@ static void configuration(FILE *out, const json_t *p)
     }
 }
 
+/* One row "name value, name value" of those keys that o has; nothing when it has none. */
 static void pairs(FILE *out, const char *name, const json_t *o, const char *const *keys)
 {
     struct tw_buf b = {0};
@@ -120,6 +132,7 @@ static void pairs(FILE *out, const char *name, const json_t *o, const char *cons
     tw_buf_free(&b);
 }
 
+/* Versions that rank 0 told, and how many files of libraries were mapped into the job. */
 static void libraries(FILE *out, const json_t *p)
 {
     static const char *const versions[] = {"torch", "cudnn",  "nccl", "mpi",
@@ -139,6 +152,8 @@ static void libraries(FILE *out, const json_t *p)
         row(out, "libraries", "not known: no process of the job recorded anything");
 }
 
+/* The states of the generators. A state that is the same at the first and the last record was not
+ * drawn from. */
 static void seeds(FILE *out, const json_t *rank)
 {
     static const char *const settings[] = {"deterministic_algorithms", "threads", "cudnn.benchmark",
@@ -161,6 +176,7 @@ static void seeds(FILE *out, const json_t *rank)
     pairs(out, "settings", json_object_get(rank, "settings"), settings);
 }
 
+/* Processor, accelerators, system and packages of the machine. */
 static void machine(FILE *out, const json_t *p)
 {
     const json_t *e = json_object_get(p, "environment");
@@ -189,6 +205,7 @@ static void machine(FILE *out, const json_t *p)
         json_object_size(json_object_get(packages, "conda")) ? ", conda" : "");
 }
 
+/* Processes, ranks, hosts and scheduler, and how many variables have values that are not kept. */
 static void launch(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "launch"), *scheduler = json_object_get(o, "scheduler");
@@ -214,6 +231,7 @@ static void launch(FILE *out, const json_t *p)
 
 /* ---- differences */
 
+/* Two lines: what differs, and its two values. */
 static void text_difference(FILE *out, const struct twin_world_difference *d)
 {
     char *what = d->what;
@@ -235,6 +253,9 @@ static json_t *json_differences(const struct twin_world_differences *d)
     return list;
 }
 
+/* Do all ranks of the run have the same world? d: the differences between its ranks; an item's what
+ * names the ranks that differ, b is their value and a that of most ranks. Nothing for a run of one
+ * process. */
 static void parity(FILE *out, const json_t *p, const struct twin_world_differences *d)
 {
     size_t n = json_array_size(json_object_get(p, "ranks")), told = 0;
@@ -250,6 +271,7 @@ static void parity(FILE *out, const json_t *p, const struct twin_world_differenc
             n);
 }
 
+/* All rows, from what ran to where it ran. */
 static void show_world(FILE *out, const char *run, const json_t *p,
                        const struct twin_world_differences *d)
 {
@@ -293,8 +315,11 @@ int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
     return rc;
 }
 
+/* Differences come sorted by power, so a heading is printed where the power changes. real: how many
+ * are more than a name or a place. */
 static void show_differences(FILE *out, const struct twin_world_differences *d, size_t real)
 {
+    /* by enum twin_power */
     static const char *const headings[] = {"decides about numbers", "may change them",
                                            "seldom changes them", "names and places"};
     if (real == 0)
@@ -308,6 +333,7 @@ static void show_differences(FILE *out, const struct twin_world_differences *d, 
     }
 }
 
+/* Differences of TWIN_POWER_NOISE (names, places) are listed and do not count. */
 int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE *out,
                         json_t **json, bool *differ, const struct tw_front *front)
 {

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures that a script draws: the frame in the page, and a block of data behind it
- * (docs/internals/report.md). */
+/*
+ * Plots and heatmaps: pictures that a script draws in the reader's browser. For each one this file
+ * puts a frame into the page, and a block of data behind the page from which the script draws
+ * (layout of a block: docs/internals/report.md; reader: web/page.js).
+ *
+ * Numbers are written in the byte order of this machine and read as little-endian, which all
+ * machines are that twinrun is built for.
+ */
 #include "page.h"
 
 #include "html.h"
@@ -9,18 +15,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Most series that one plot draws; the page says how many there are in all. */
 enum { SERIES_DRAWN = 64 };
 
 /* ---- a block: u32 length of the header, a header in JSON, padded so that what follows begins at a
  * multiple of 8, arrays */
 
+/* One block while it is made: its header, and the arrays behind it. Both are freed by finish(). */
 struct block {
     struct tw_buf head, arrays;
 };
 
+/* Appends s as a JSON string. It is made printable first, so its only characters that JSON must
+ * escape are the quote and the backslash. */
 static void json_string(struct tw_buf *b, const char *s)
 {
-    /* leaves no control characters, so two need an escape */
+    /* what comes back has no control characters */
     char *safe = tw_printable(s, strlen(s));
     if (!safe)
         b->failed = TWIN_ENOMEM;
@@ -34,6 +44,7 @@ static void json_string(struct tw_buf *b, const char *s)
     tw_free(safe);
 }
 
+/* One field of the header: text, list of texts, number. */
 static void say(struct block *k, const char *name, const char *text)
 {
     tw_buf_printf(&k->head, ",\"%s\":", name);
@@ -55,7 +66,8 @@ static void say_number(struct block *k, const char *name, double x)
     tw_buf_printf(&k->head, ",\"%s\":%.17g", name, x);
 }
 
-/* Arrays begin at multiples of 8 and stand in the order in which the script asks for them. */
+/* Arrays begin at multiples of 8, which typed arrays of a script need, and stand in the order in
+ * which the script asks for them. */
 static void add(struct block *k, const void *data, size_t bytes)
 {
     static const char zeros[8];

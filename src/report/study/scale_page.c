@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scale --html: the curve with its error bars, and the table behind it. */
+/* The page of a scaling study (twinrun scale --html): the curve with its error bars, what qualifies
+ * the figures, the distribution of step times, the tables behind it, and what the runs recorded. */
 #include "scale_report.h"
 
 #include "base.h"
@@ -9,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A measured curve with the line of perfect scaling beside it; an entry for each number of
+ * workers. */
 struct curve {
     double x[TW_SCALE_COUNTS], y[TW_SCALE_COUNTS], low[TW_SCALE_COUNTS], high[TW_SCALE_COUNTS],
         ideal[TW_SCALE_COUNTS];
 };
 
+/* Entry i: a figure with its interval, times `by`. */
 static void set_point(struct curve *c, size_t i, uint64_t workers, const struct twin_estimate *e,
                       double by)
 {
@@ -23,6 +27,7 @@ static void set_point(struct curve *c, size_t i, uint64_t workers, const struct 
     c->high[i] = e->interval.high * by;
 }
 
+/* One picture. ideal: the name of the second line; NULL: none. */
 static void plot(struct twin_page *p, const struct tw_scale *s, const struct curve *c,
                  const char *question, const char *caption, const char *y_name, const char *ideal)
 {
@@ -43,6 +48,8 @@ static void plot(struct twin_page *p, const struct tw_scale *s, const struct cur
     twin_page_plot(p, &figure);
 }
 
+/* Throughput and efficiency over the number of workers. rate.ideal grows in proportion from the
+ * base. */
 static void curves(struct twin_page *p, const struct tw_scale *s)
 {
     struct curve rate, efficiency;
@@ -69,6 +76,7 @@ static void curves(struct twin_page *p, const struct tw_scale *s)
     tw_free(unit);
 }
 
+/* Two cells: the figure times `by`, and its interval; empty where nothing is known. */
 static void cell_of(struct twin_page *p, const struct twin_estimate *e, double by)
 {
     if (isnan(e->value))
@@ -81,6 +89,7 @@ static void cell_of(struct twin_page *p, const struct twin_estimate *e, double b
         twin_page_cell(p, "%.4g to %.4g", e->interval.low * by, e->interval.high * by);
 }
 
+/* Three tables: throughput with cost, step times in ms, and whether the results are the same. */
 static void tables(struct twin_page *p, const struct tw_scale *s)
 {
     static const char *const speed[] = {"workers",        "runs",           "throughput",
@@ -122,7 +131,8 @@ static void tables(struct twin_page *p, const struct tw_scale *s)
     twin_page_table_end(p);
 }
 
-/* All steps of all runs, a distribution for each number of workers. */
+/* The times of all steps of all timed runs, a distribution for each number of workers. One without
+ * memory is left out. */
 static void histogram(struct twin_page *p, const struct tw_scale *s)
 {
     struct twin_page_set set[TW_SCALE_COUNTS];
@@ -130,6 +140,7 @@ static void histogram(struct twin_page *p, const struct tw_scale *s)
     char *name[TW_SCALE_COUNTS] = {NULL};
     size_t sets = 0;
     for (size_t c = 0; c < s->counts; c++) {
+        /* count first, then copy; steps are kept in seconds and shown in ms */
         size_t n = 0, at = 0;
         for (size_t i = 0; i < s->runs; i++)
             n += s->run[i].workers == s->count[c] && tw_scale_counts(s, &s->run[i])
@@ -162,8 +173,9 @@ static void histogram(struct twin_page *p, const struct tw_scale *s)
     }
 }
 
-/* What the runs of round 0 recorded, a line for each number of workers. Of a study's file alone
- * there are no runs. */
+/* What the runs of round 0 recorded, a line for each number of workers. Those runs were made for
+ * the results and not for their speed. A study that was read from its file has no folder with runs
+ * (home NULL), and a run whose folder is gone is left out. */
 static void recorded(struct twin_page *p, const struct tw_scale *s)
 {
     struct twin_run *run[TW_SCALE_COUNTS] = {NULL};

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_SCALE_REPORT_H
 #define TW_REPORT_SCALE_REPORT_H
-/* A scaling study in words, as a table for programs and as a page. */
+/* A scaling study (src/study/scale.h) in words, as a table for programs and as a page. */
 #include "scale.h"
 
 #include <stdio.h>
 #include <twin/page.h>
 
 void tw_scale_text(FILE *out, const struct tw_scale *s);
-/* All malloc'ed; NULL: no memory. */
+/* Are the weights at the end those of the base? In words, one line. malloc'ed; NULL: no memory. */
 char *tw_scale_result_text(const struct tw_scale_result *r);
 char *tw_scale_headline(const struct tw_scale *s); /* what the curve says, in a sentence */
 char *tw_scale_csv(const struct tw_scale *s);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What shrink says: as text for people, as one JSON object for programs. */
+/* What shrink says: as text for people, as one JSON object for programs. shrink makes a job smaller
+ * (fewer steps, ranks, smaller numbers in its command) as long as the runs still diverge in the
+ * same way; the report gives the smaller command, and how often it and the whole job diverge. */
 #include "shrink_report.h"
 
 #include "base.h"
@@ -11,6 +13,7 @@
 #include <twin/stats.h>
 #include <twin/trace.h>
 
+/* Of every bound and interval here. */
 #define CONFIDENCE 0.95
 
 char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
@@ -36,7 +39,8 @@ char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
     return out;
 }
 
-/* The fresh runs' evidence; when the budget did not allow any, what was known before. */
+/* Was the smallest setting seen to diverge on fresh runs? The runs that were used to find it prove
+ * less, since it was chosen by them. */
 static bool confirmed(const struct tw_shrink *c)
 {
     return c->confirmed.parted > 0;
@@ -44,6 +48,7 @@ static bool confirmed(const struct tw_shrink *c)
 
 /* ---- text */
 
+/* How often comparisons diverged, with a lower bound for how often they do. */
 static void print_rate(FILE *out, const char *label, const struct tw_shrink_evidence *e)
 {
     char time[24];
@@ -55,6 +60,7 @@ static void print_rate(FILE *out, const char *label, const struct tw_shrink_evid
         tw_human_seconds(e->seconds, time));
 }
 
+/* "steps 100 -> 17", or that the number stays, and why it is not smaller. why may be NULL. */
 static void print_number(FILE *out, const char *name, uint64_t from, uint64_t to, const char *why)
 {
     if (from == to)
@@ -64,6 +70,7 @@ static void print_number(FILE *out, const char *name, uint64_t from, uint64_t to
     tw_put_to(out, "%s%s\n", why ? "; " : "", why ? why : "");
 }
 
+/* The number of steps, then each knob, before and after. */
 static void print_settings(FILE *out, const struct tw_shrink *c)
 {
     char *bound = c->steps_why
@@ -95,6 +102,7 @@ static void print_ways(FILE *out, const char *label, const struct tw_shrink_evid
         tw_free(text[i]);
 }
 
+/* Why a zoom named no operation. */
 static void print_zoom_notes(FILE *out, const struct tw_shrink_evidence *e)
 {
     const struct twin_verdict *v = e->verdict[0];
@@ -103,6 +111,7 @@ static void print_zoom_notes(FILE *out, const struct tw_shrink_evidence *e)
             tw_put_to(out, "note      %s\n", v->notes[i]);
 }
 
+/* The report of a job that diverged. */
 static void print_parted(FILE *out, const struct tw_shrink *c, const char *command)
 {
     print_settings(out, c);
@@ -123,8 +132,10 @@ static void print_parted(FILE *out, const struct tw_shrink *c, const char *comma
     tw_put_to(out, "command   %s\n", command ? command : "");
 }
 
+/* By enum tw_shrink_outcome. */
 static const char *const words[] = {"shrunk", "not shrunk", "no divergence", "inconclusive"};
 
+/* A job that did not diverge has no smaller command: then it is said what that excludes. */
 void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                     const char *command)
 {
@@ -155,6 +166,7 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
 
 /* ---- JSON */
 
+/* How often comparisons of one setting diverged, with the two-sided interval. */
 static json_t *evidence(const struct tw_shrink_evidence *e)
 {
     struct twin_interval i = twin_stats_clopper_pearson(e->parted, e->trials, CONFIDENCE);
@@ -163,6 +175,7 @@ static json_t *evidence(const struct tw_shrink_evidence *e)
                      tw_json_number(i.high), "run_seconds", tw_json_number(e->seconds));
 }
 
+/* Where they diverged first; null when that is not known. */
 static json_t *first_json(const struct tw_shrink_evidence *e)
 {
     const struct twin_finding *f = e->verdict[0] ? e->verdict[0]->first : NULL;

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What significant prints: the answer, the figures behind it, what was assumed, and a paragraph for
- * a paper. */
+/*
+ * What significant prints: the answer in one line, how many values would be needed, the figures
+ * behind it, what was assumed, and a paragraph for a paper.
+ *
+ * The sets are called A and B. The numbers are those of twin_significance(); an effect is B - A, or
+ * B / A where `ratio` is set.
+ */
 #include "significant_report.h"
 
 #include "base.h"
@@ -12,6 +17,7 @@
 #include <string.h>
 #include <twin/provenance.h>
 
+/* How measured values are printed. */
 #define NUMBERS "%.4g"
 /* of three values the MAD is the smaller of two gaps, and calls almost any third one an outlier */
 enum { OUTLIERS_FROM = 5 };
@@ -22,11 +28,13 @@ bool tw_measure_is_time(const struct tw_significant *s)
            (s->measure.metric == TW_METRIC_IN_FILE && s->set[0].run);
 }
 
+/* Behind a value inside a sentence. */
 static const char *unit(const struct tw_significant *s)
 {
     return tw_measure_is_time(s) ? " s" : "";
 }
 
+/* What was measured, as JSON and the line "question" have it. */
 static const char *what(const struct tw_significant *s)
 {
     if (s->measure.text)
@@ -36,8 +44,8 @@ static const char *what(const struct tw_significant *s)
 
 /* ---- the worlds: every figure carries its configuration */
 
-/* Whether all runs of one set were over before the other's began: then a drift of the machine looks
- * like a difference. */
+/* Were all runs of one set over before the other's began? Then a drift of the machine looks like a
+ * difference. Only times are affected, and only sets of runs have a time. */
 static bool one_after_the_other(const struct tw_significant *s)
 {
     if (!*unit(s)) /* no time: a slower machine computes the same numbers */
@@ -73,6 +81,7 @@ static const char *test_name(const struct tw_significant *s)
     return "";
 }
 
+/* How far B is from A, with the interval where there is one. */
 static void put_effect(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
@@ -104,6 +113,9 @@ static void put_effect(struct tw_buf *b, const struct tw_significant *s)
         tw_buf_printf(b, NUMBERS " to " NUMBERS, f->effect.interval.low, f->effect.interval.high);
 }
 
+/* The answer in capitals, and in a sentence why. Five answers: there is a difference; it may lie
+ * below the floor; the sets are equal within the margin; no difference was shown; too few values to
+ * show any. */
 static void put_answer(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
@@ -159,6 +171,8 @@ static void put_answer(struct tw_buf *b, const struct tw_significant *s)
     tw_buf_puts(b, "\n");
 }
 
+/* How many values would be needed, and how small a difference this many show. Only where no answer
+ * was had. */
 static void put_needed(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
@@ -183,6 +197,8 @@ static void put_needed(struct tw_buf *b, const struct tw_significant *s)
 
 /* ---- text */
 
+/* One set: its values in summary, its configuration, values that were left out, and the worlds of
+ * its runs. */
 static void print_set(FILE *out, char letter, const struct tw_set *set,
                       const struct twin_set_summary *m, const char *units)
 {
@@ -205,6 +221,8 @@ static void print_set(FILE *out, char letter, const struct tw_set *set,
     tw_free(worlds);
 }
 
+/* What the test assumes, and what in the values speaks against it: one set after the other, unlike
+ * spreads, values that repeat. */
 static void print_assumptions(FILE *out, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
@@ -249,6 +267,7 @@ static const char *measure_words(const struct tw_significant *s)
     return s->set[0].run ? "wall time" : "as given";
 }
 
+/* Two or three sentences that can be put into a paper as they are. malloc'ed; NULL: no memory. */
 static char *paragraph(const struct tw_significant *s)
 {
     static const char *const tests[] = {
@@ -278,6 +297,7 @@ static char *paragraph(const struct tw_significant *s)
     return tw_buf_steal(&b);
 }
 
+/* The first line of the answer; what follows in put_answer() is cut off. */
 char *tw_significant_line(const struct tw_significant *s)
 {
     struct tw_buf b = {0};
@@ -288,6 +308,7 @@ char *tw_significant_line(const struct tw_significant *s)
     return text;
 }
 
+/* Everything that needs memory is made before the first word is printed. */
 int tw_significant_text(FILE *out, const struct tw_significant *s)
 {
     struct tw_buf b = {0};
@@ -324,12 +345,14 @@ int tw_significant_text(FILE *out, const struct tw_significant *s)
 
 /* ---- JSON */
 
+/* Null where there is no interval. */
 static json_t *interval_json(struct twin_interval i)
 {
     return isnan(i.low) ? json_null()
                         : json_pack("[o, o]", tw_json_number(i.low), tw_json_number(i.high));
 }
 
+/* A set with all of its values; runs is null for values of a file. */
 static json_t *set_json(const struct tw_set *set, const struct twin_set_summary *m)
 {
     json_t *values = json_array(), *runs = set->run ? json_array() : json_null();

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What simulate prints. */
+/* What twinrun simulate prints: which collective algorithms were simulated with which network, and
+ * for each algorithm how far results of repeated trials lie apart, how far from the exact sum, and
+ * how long they take. */
 #include "simulate_report.h"
 
 #include "base.h"
@@ -10,11 +12,14 @@
 #include <stdio.h>
 #include <twin/stats.h>
 
+/* Not all elements were computed, so shares are estimates and have an interval. */
 static bool is_sample(const struct tw_simulation *s)
 {
     return s->sampled < s->args->elements;
 }
 
+/* The share of elements with more than one result, as an interval: 95% for a sample, a single value
+ * when all elements were computed. NaN: no element is finite. */
 static struct twin_interval vary(const struct tw_simulation *s, const struct tw_simulated *r)
 {
     const uint64_t n = r->spread.elements - r->spread.not_finite;
@@ -37,6 +42,8 @@ static void errors(const struct tw_simulated *r, double *mean, double *most)
 
 /* ---- text */
 
+/* What was simulated: ranks, numbers, sample and network. Values that were measured are told apart
+ * from those that were given. */
 static void print_head(FILE *out, const struct tw_simulation *s)
 {
     const struct tw_simulate_args *a = s->args;
@@ -69,6 +76,7 @@ static void print_head(FILE *out, const struct tw_simulation *s)
                   "          measured: TCP over this machine's loopback. Yours: --alpha, --beta\n");
 }
 
+/* The times are sorted: the median is that in the middle, the lower one of two. */
 static void print_time(FILE *out, const struct tw_simulation *s, const struct tw_simulated *r)
 {
     char low[24], middle[24], high[24], count[32], all[32];
@@ -83,6 +91,8 @@ static void print_time(FILE *out, const struct tw_simulation *s, const struct tw
                   tw_human_count(r->ring_ranks, count), tw_human_count(s->args->ranks, all));
 }
 
+/* One algorithm. ulps[0] and relative[0] are medians over elements, ulps[1] is the 95th
+ * percentile. */
 static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_simulated *r)
 {
     const struct twin_vector_spread *v = &r->spread;
@@ -119,6 +129,7 @@ static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_
 
 /* ---- JSON */
 
+/* One algorithm with each of its trials. */
 static json_t *one_json(const struct tw_simulation *s, const struct tw_simulated *r)
 {
     const struct twin_vector_spread *v = &r->spread;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_SIMULATE_REPORT_H
 #define TW_REPORT_SIMULATE_REPORT_H
-/* What twinrun simulate found, in words and as JSON. */
+/* What twinrun simulate found (src/study/simulate.h), in words and as JSON. */
 #include "simulate.h"
 
 #include <jansson.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_SPREAD_REPORT_H
 #define TW_REPORT_SPREAD_REPORT_H
-/* What twinrun spread found, in words and as JSON. */
+/* What twinrun spread found (src/study), in words and as JSON: how far other orders of the same
+ * additions lie apart, for the numbers of one file or, element by element, of several. */
 #include "spread.h"
 
 #include <jansson.h>

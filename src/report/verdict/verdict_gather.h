@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_VERDICT_GATHER_H
 #define TW_REPORT_VERDICT_GATHER_H
-/* Pages with pictures of recorded runs. What cannot be read is not drawn: a page is true without
- * it. */
+/*
+ * Pages with pictures of recorded runs: reads the runs again for what the pictures show, and draws
+ * it. Called by the commands with --html, and by the pages of a lab and of a scaling study.
+ *
+ * What cannot be read is not drawn, and a page is true without it: only tw_verdict_save_page tells
+ * of errors.
+ */
 #include <stddef.h>
 #include <twin/compare.h>
 #include <twin/page.h>
 #include <twin/report.h>
 
-/*
- * Writes the verdict as a page, with pictures of what the runs recorded. compare: how the runs were
- * compared; NULL: as they stand. 0, or a TWIN_E* of the gathering or the writing.
- */
+/* Writes the verdict as a page to path, with pictures of what the runs recorded. compare: how the
+ * runs were compared; NULL: as they stand. 0, or a TWIN_E* of the gathering or the writing. */
 int tw_verdict_save_page(const struct twin_report *report,
                          const struct twin_compare_options *compare, const char *path,
                          struct twin_error *err);

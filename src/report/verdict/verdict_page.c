@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page of a verdict. Its first screen answers: are they the same; if not, where do they part,
- * and what next. */
+/*
+ * The page of a verdict. Its first screen answers: are they the same; if not, where do they
+ * diverge, and what next. Below come the pictures, benign differences, notes and the runs.
+ *
+ * twin_report_page() is called by verdict_gather.c, which brings the pictures. The facts are those
+ * of the text (text.c), in the words of wording.c.
+ */
 #include "page.h"
 #include "verdict_page.h"
 
@@ -8,9 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Lines of a list in the frame of facts. */
 enum { LISTED = 20 };
 
-/* Takes text's contents. */
+/* Adds a fact, and empties text for the next one. A text that failed makes the page fail; an empty
+ * one is left out. */
 static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
@@ -20,6 +27,7 @@ static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* The word of the verdict with its sentence, and the command in small print. */
 static void head(struct twin_page *p, const struct twin_report *r)
 {
     static const struct {
@@ -34,6 +42,7 @@ static void head(struct twin_page *p, const struct twin_report *r)
     };
     const struct twin_verdict *v = r->verdict;
     struct tw_buf sentence = {0}, about = {0};
+    /* one run that is compared with nothing has no verdict */
     const bool alone = v->runs < 2 && !v->against && v->outcome == TWIN_INCONCLUSIVE;
     if (v->outcome == TWIN_SAME)
         tw_buf_puts(&sentence, "The runs are the same: ");
@@ -44,6 +53,7 @@ static void head(struct twin_page *p, const struct twin_report *r)
                     "What the run recorded; whether it repeats itself, one run alone cannot say");
     else
         tw_say_headline(&sentence, v);
+    /* the headline begins in lower case, since in the text it follows a word */
     if (sentence.len && sentence.data[0] >= 'a' && sentence.data[0] <= 'z')
         sentence.data[0] = (char)(sentence.data[0] - 'a' + 'A');
     tw_buf_printf(&about, "twinrun %s, %zu run%s", r->verb ? r->verb : "check", v->runs,
@@ -59,6 +69,8 @@ static void head(struct twin_page *p, const struct twin_report *r)
     tw_buf_free(&about);
 }
 
+/* The operation, its source line and who called that line: the first two lines of the finding's
+ * site. */
 static void source(struct twin_page *p, const struct twin_finding *f)
 {
     size_t n = strcspn(f->site, "\n");
@@ -70,6 +82,7 @@ static void source(struct twin_page *p, const struct twin_finding *f)
                        f->site + n + 1);
 }
 
+/* Other origins in the same step, at most three of them. */
 static void also(struct twin_page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -84,6 +97,7 @@ static void also(struct twin_page *p, const struct twin_verdict *v)
     fact_of(p, "Also there", &b);
 }
 
+/* The frame of facts about the first difference. */
 static void first(struct twin_page *p, const struct twin_verdict *v)
 {
     const struct twin_finding *f = v->first;
@@ -118,7 +132,8 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
     twin_page_facts_end(p);
 }
 
-/* Without a first divergence: how far what was seen carries. */
+/* The frame of a verdict without a first difference: how far the comparison reaches, and how rare a
+ * divergence could still be. */
 static void reach(struct twin_page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -148,6 +163,7 @@ static void against(struct twin_page *p, const struct twin_against *a)
     twin_page_facts_end(p);
 }
 
+/* The commands to try next, each under the reason for it. */
 static void next(struct twin_page *p, const struct twin_report *r)
 {
     struct tw_next n[TW_NEXT_MAX];
@@ -164,6 +180,7 @@ static void next(struct twin_page *p, const struct twin_report *r)
     }
 }
 
+/* A table of findings with a heading and a line of explanation; at most 10 * LISTED rows. */
 static void findings(struct twin_page *p, const char *title, const char *small,
                      const struct twin_finding *f, size_t count)
 {
@@ -184,6 +201,7 @@ static void findings(struct twin_page *p, const char *title, const char *small,
     twin_page_table_end(p);
 }
 
+/* Of transplanted runs: every origin with its rate. */
 static void origins(struct twin_page *p, const struct twin_transplant *t)
 {
     static const char *const columns[] = {"Origin", "Layer",        "Steps that diverge", "of",
@@ -210,6 +228,8 @@ static void origins(struct twin_page *p, const struct twin_transplant *t)
     twin_page_table_end(p);
 }
 
+/* Folded away at the end: how each run ended, and the verdict as the terminal shows it, 100 columns
+ * wide. */
 static void runs(struct twin_page *p, const struct twin_report *r)
 {
     static const char *const columns[] = {"Run", "Id", "Seconds", "Ended", NULL};
@@ -240,6 +260,8 @@ static void runs(struct twin_page *p, const struct twin_report *r)
     twin_page_unfold(p);
 }
 
+/* The order of the sections is that of a reader's questions. Failures are found by
+ * twin_page_finish. */
 struct twin_page *twin_report_page(const struct twin_report *r,
                                    const struct twin_report_pictures *pictures)
 {

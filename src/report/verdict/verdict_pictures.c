@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pictures of a verdict: where runs differ and by how much, how that grows, which runs agree
- * until when, what they recorded. */
+/*
+ * The pictures of a verdict: where runs differ and by how much (heatmap), how that grows (fan), how
+ * large differences are (histogram), which runs agree until when (tree), what they recorded
+ * (curves).
+ *
+ * The numbers come from src/compare (field.c, curves.c, tree); this file chooses what is drawn
+ * together, names it and explains it. It judges nothing.
+ */
 #include "page.h"
 #include "verdict_page.h"
 
@@ -9,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Most groups of tensors in a fan; names of which curves are drawn; most points of a curve: of a
+ * longer one every n-th step is drawn. */
 enum { GROUPS = 16, CURVE_NAMES = 8, DRAWN_STEPS = 20000 };
 
 static void no_memory(struct twin_page *p)
@@ -18,6 +26,8 @@ static void no_memory(struct twin_page *p)
 
 /* ---- groups of rows: what of a step they are */
 
+/* The group that a row belongs to, by what it is in a step. Groups are told apart by these static
+ * names. */
 static const char *group_of(enum twin_phase phase, enum twin_kind kind)
 {
     switch (kind) {
@@ -39,6 +49,7 @@ static const char *group_of(enum twin_phase phase, enum twin_kind kind)
     return phase == TWIN_PHASE_KERNEL ? "operations" : "other";
 }
 
+/* Do the rows belong to more than one rank? Only then a rank is said. */
 static bool many_ranks(const struct twin_field *f)
 {
     for (size_t i = 0; i < f->rows; i++)
@@ -57,6 +68,7 @@ static bool field_differs(const struct twin_field *f)
     return false;
 }
 
+/* Index of a step's column or a finding's row; SIZE_MAX: it is not drawn. */
 static size_t column_of(const struct twin_field *f, uint32_t step)
 {
     for (size_t i = 0; i < f->steps; i++)
@@ -74,6 +86,8 @@ static size_t row_of(const struct twin_field *f, const struct twin_finding *x)
     return SIZE_MAX;
 }
 
+/* What the heatmap shows and how to read it. again: another heatmap above was explained already.
+ * What was left out is always said. */
 static void caption_of(struct tw_buf *b, const struct twin_field *f, const char *runs, bool differs,
                        bool again)
 {
@@ -103,10 +117,13 @@ static void caption_of(struct tw_buf *b, const struct twin_field *f, const char 
                       f->rows_all);
 }
 
+/* The heatmap of a field. The cell of the first difference is marked when it is among those
+ * drawn. */
 static void heatmap(struct twin_page *p, const char *question, const struct twin_finding *first,
                     const struct twin_field *f, const char *runs)
 {
     const bool ranks = many_ranks(f), differs = field_differs(f);
+    /* group[i] is a static name, or owned[i], when it has a rank in it */
     const char **name = tw_calloc(f->rows, sizeof *name);
     const char **group = tw_calloc(f->rows, sizeof *group);
     char **owned = tw_calloc(f->rows, sizeof *owned);
@@ -155,6 +172,9 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
 
 /* ---- the fan: of each group the median over its tensors, between the smallest and the largest */
 
+/* name: of each group; the arrays have a value for each column of the field, relative differences.
+ * In draw_fan, NaN means: differs, by how much is not known; INFINITY: nothing differs (a joined
+ * line goes on across NaN and is broken at infinity). */
 struct fan {
     const char *name[GROUPS];
     double *y[GROUPS], *low[GROUPS], *high[GROUPS];
@@ -180,6 +200,8 @@ static void name_groups(const struct twin_field *f, struct fan *fan)
     }
 }
 
+/* Computes one group's median and range in each step. room: has space for a number of each row.
+ * Returns whether the group has a size in any step. */
 static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, double *room)
 {
     bool any = false;
@@ -200,6 +222,7 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
         if (n == 0)
             continue;
         qsort(room, n, sizeof *room, by_value);
+        /* the mean of two middle values is the geometric one, since the axis is logarithmic */
         fan->y[g][c] = n % 2 ? room[n / 2] : sqrt(room[n / 2 - 1] * room[n / 2]);
         fan->low[g][c] = room[0];
         fan->high[g][c] = room[n - 1];
@@ -208,6 +231,7 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
     return any;
 }
 
+/* Puts the fan into the page. any[g]: group g has a size somewhere; the others are left out. */
 static void draw_fan(struct twin_page *p, const struct twin_finding *first,
                      const struct twin_field *f, const struct fan *fan, const bool *any)
 {
@@ -270,6 +294,8 @@ static void fan_plot(struct twin_page *p, const struct twin_finding *first,
     tw_free(room);
 }
 
+/* The histogram of all differences, a row for each group. Cells without a size and cells with NaN
+ * or infinity are not in it. */
 static void sizes(struct twin_page *p, const struct twin_field *f)
 {
     struct fan groups = {.count = 0};
@@ -329,7 +355,8 @@ void tw_field_how_much(struct twin_page *p, const struct twin_finding *first,
 
 /* ---- curves */
 
-/* parted: there is a difference that they may show. */
+/* The heading of a curve. parted: there is a difference that the curves may show. room: holds the
+ * text when it is not a static one. */
 static const char *question_of(const struct twin_curve *c, bool parted, char *room, size_t bytes)
 {
     switch (c->kind) {
@@ -358,6 +385,7 @@ static const char *caption_of_curve(const struct twin_curve *c, bool parted)
     }
 }
 
+/* What the y axis is, for norms with the norm; else the recorded name. */
 static const char *axis_of(const struct twin_curve *c)
 {
     if (c->kind == TWIN_CURVE_GRADIENT)
@@ -365,7 +393,9 @@ static const char *axis_of(const struct twin_curve *c)
     return c->kind == TWIN_CURVE_WEIGHT ? "L2 norm of all weights" : c->name;
 }
 
-/* Curves of one name, a series for each run and rank. */
+/* Draws the curves of one name together, a series for each run and rank. c: count curves that
+ * stand next to each other. A long one is thinned out to DRAWN_STEPS points by drawing every
+ * n-th step. */
 static void one_name(struct twin_page *p, const struct twin_finding *first,
                      const char *const *label, const struct twin_curve *c, size_t count)
 {
@@ -423,6 +453,7 @@ static void one_name(struct twin_page *p, const struct twin_finding *first,
     tw_free(y);
 }
 
+/* The curves are sorted by kind and name, so those of one name are neighbours. */
 void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const char *const *label,
                         const struct twin_finding *first)
 {
@@ -445,6 +476,7 @@ void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const 
                         c->unread, c->unread == 1 ? " is" : "s are");
 }
 
+/* The tree of classes, with runs named "run 1" and so on. */
 static void tree(struct twin_page *p, const struct twin_report *r, const struct twin_class_tree *t)
 {
     char **label = tw_calloc(r->run_count + 1, sizeof *label);
@@ -463,6 +495,8 @@ static void tree(struct twin_page *p, const struct twin_report *r, const struct 
     tw_free(label);
 }
 
+/* The order: where, which runs, how much, what they recorded, how fast. Only the first pair has the
+ * first difference marked, since the verdict speaks of that pair. */
 void twin_report_draw(struct twin_page *p, const struct twin_report *r,
                       const struct twin_report_pictures *x)
 {
