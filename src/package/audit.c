@@ -3,6 +3,9 @@
  * The five areas of a package. What whoever packed it found missing is taken over; then each area
  * is looked at anew: its file, what that names, and whether every file of it is as the manifests
  * say.
+ *
+ * twin_package_verify comes first, and its verdict is what this file asks about each file: what
+ * lies in the folder now may have been changed since, and is read only by its verified digest.
  */
 #include "pack.h"
 
@@ -13,6 +16,7 @@
 #include <twin/snapshot.h>
 #include <unistd.h>
 
+/* One audit. failed: there was no memory for a JSON value. */
 struct audit {
     int root;
     const char *dir;
@@ -20,8 +24,8 @@ struct audit {
     bool failed;
 };
 
-/* Was such a file there, and as its manifest says, when the package was verified? What is there now
- * says nothing. */
+/* Was such a file there, and as its manifest says, when the package was verified? path: from the
+ * package's top. */
 static bool is_there(const struct audit *a, const char *path)
 {
     const struct tw_manifest_entry *e = tw_manifest_find(a->verdict->payload, path);
@@ -61,6 +65,8 @@ static bool part_there(const struct audit *a, const char *path)
     return yes;
 }
 
+/* Each look_ function adds to "missing" what its area names and the package does not have. in: the
+ * area's JSON as packed; out: the area of the audit. */
 static void look_code(struct audit *a, const json_t *in, json_t *out)
 {
     json_t *list = json_object_get(in, "repositories");
@@ -90,6 +96,7 @@ static void look_code(struct audit *a, const json_t *in, json_t *out)
     }
 }
 
+/* Does fetch.txt say where this file is? */
 static bool to_fetch(const struct audit *a, const char *path)
 {
     for (size_t i = 0; i < a->verdict->fetches; i++)
@@ -98,6 +105,8 @@ static bool to_fetch(const struct audit *a, const char *path)
     return false;
 }
 
+/* One set of data: its snapshot must be the one that the run was held against, and each file of it
+ * must be here or have an address. */
 static void look_set(struct audit *a, const json_t *set, json_t *out)
 {
     const char *name = tw_pk_text(set, "name");
@@ -123,6 +132,7 @@ static void look_set(struct audit *a, const json_t *set, json_t *out)
     for (size_t i = 0;
          i < s.count && strcmp(contents, "not here") != 0 && strcmp(contents, "in part") != 0;
          i++) {
+        /* sets that are not here, or in part, were said to be so by whoever packed */
         char *file = s.entry[i].kind == TWIN_SNAPSHOT_FILE
                          ? tw_printf("data/data/%s/%s", name, s.entry[i].path)
                          : NULL;
@@ -204,6 +214,8 @@ static void look_findings(struct audit *a, const char *name, json_t *out)
     tw_free(prefix);
 }
 
+/* Makes one area. A file of the area that cannot be read is "missing", not an error; only
+ * TWIN_ENOMEM is returned. */
 static int look_at(struct audit *a, enum twin_area which, json_t **to, struct twin_error *err)
 {
     static void (*const looks[TWIN_AREAS])(struct audit *a, const json_t *in, json_t *out) = {

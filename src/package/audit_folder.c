@@ -3,6 +3,10 @@
  * A folder that nobody packed: somebody's repository, a supplement of a paper. Nothing in it is
  * executed; it is judged by the files that people leave for others: git, lock files, checksums,
  * configurations, seeds in the source. What is found is named, and so is what is not.
+ *
+ * One walk through the folder collects facts (struct found), then five functions judge an area
+ * each. These are hints for a human auditor: a seed in a source file does not prove that it was
+ * used.
  */
 #include "pack.h"
 
@@ -18,8 +22,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Most entries of all folders, folders inside of each other, bytes of a file that is read, loose
+ * versions that are named. */
 enum { ENTRIES_MAX = 50000, DEPTH_MAX = 12, TEXT_MAX = 1 << 20, NAMED = 5 };
 
+/* What the walk found. The texts keep the first example of each kind; "": none. */
 struct found {
     bool failed;
     size_t entries, sources, configs, lines;
@@ -59,6 +66,7 @@ static char *text_of(int dir, const char *name, size_t *n)
     return text;
 }
 
+/* Keeps the first path of its kind, cut to the room. */
 static void keep(char *to, size_t room, const char *path)
 {
     if (!*to)
@@ -67,6 +75,8 @@ static void keep(char *to, size_t room, const char *path)
 
 /* ---- environment */
 
+/* A list for pip is exact when each line has "==" or an address; else up to NAMED lines are kept
+ * that have not. */
 static void requirements(struct found *f, const char *text, const char *path)
 {
     size_t lines = 0, loose = 0;
@@ -93,6 +103,7 @@ static void requirements(struct found *f, const char *text, const char *path)
     }
 }
 
+/* Lock files, lists for pip or conda, container recipes. */
 static void look_environment_file(struct found *f, int dir, const char *name, const char *path)
 {
     static const char *const locks[] = {
@@ -119,6 +130,9 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
 
 /* ---- seeds: a call or an assignment that gives a number to something called seed */
 
+/* Looks for a line that gives a number to something with "seed" in its name: seed = 7,
+ * manual_seed(7), "seed": 7, or default=7 behind an option --seed. Comments and comparisons are
+ * passed over. */
 static void seeds(struct found *f, const char *text, const char *path)
 {
     /* In C a colon belongs to ?: and labels. */
@@ -158,6 +172,8 @@ static void seeds(struct found *f, const char *text, const char *path)
 
 /* ---- one file */
 
+/* Sorts a file by its name, and reads it where its text is needed: for seeds, or for a command in a
+ * README. */
 static void look_at(struct found *f, int dir, const char *name, const char *path,
                     const struct stat *st)
 {
@@ -209,6 +225,7 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
     if (text && !readme)
         seeds(f, text, path);
     if (text && readme && !*f->command)
+        /* a line of a README that begins like a command, with or without a prompt */
         for (char *line = text; line && *line;
              line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
             size_t from = strspn(line, " \t$`");
@@ -225,7 +242,8 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
     tw_free(text);
 }
 
-/* Takes fd over. */
+/* Goes through a folder; takes fd over. Links are not followed, and folders that hold other
+ * people's code (environments, caches) are left out. */
 static void walk(struct found *f, int fd, const char *prefix, int depth)
 {
     DIR *d = fdopendir(fd);
@@ -263,6 +281,7 @@ static void walk(struct found *f, int fd, const char *prefix, int depth)
 /* ---- the commit, read from the files: a foreign repository's git is not started, since its
  * configuration could name programs */
 
+/* HEAD names a commit, or a branch whose file or line in packed-refs has it. */
 static void find_commit(struct found *f, int root)
 {
     size_t n;
@@ -305,6 +324,7 @@ static void find_commit(struct found *f, int root)
 
 /* ---- the five lines */
 
+/* Each judge_ function writes "holds" and "missing" of one area. */
 static void judge_code(struct found *f, json_t *o)
 {
     if (f->git && *f->commit)

@@ -5,6 +5,10 @@
  * BagIt 1.0 (RFC 8493) in one strict form: SHA-256 only, manifests sorted by path, one space form,
  * lower-case hex, no percent signs. Each byte of a manifest then has one meaning, and none can be
  * changed unseen.
+ *
+ * bag.c reads, bag_write.c writes. Both know files and lists only; what the files mean is for the
+ * rest of the room. Functions that return int give 0 or a TWIN_E*, but for
+ * tw_bag_folder.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,13 +19,17 @@
 #define TW_BAGIT_TXT "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 #define TW_BAG_TAGMANIFEST "tagmanifest-sha256.txt"
 #define TW_BAG_SIGNATURE "signature.dsse.json"
+/* Most lines of a manifest, and folders inside of each other: more is refused, so that no package
+ * can use up memory or the stack. Below: most bytes of a manifest and of a JSON file. */
 enum { TW_BAG_ENTRIES = 1 << 20, TW_BAG_DEPTH = 64 };
 #define TW_BAG_MANIFEST_MAX ((size_t)512 << 20)
 #define TW_BAG_JSON_MAX ((size_t)64 << 20)
 
+/* A line of a manifest. seen and good are for whoever goes through the files. */
 struct tw_manifest_entry {
     char *path;
     char sha256[65];
+    /* an entry of this path was found in the folder */
     bool seen;
     bool good; /* it was read, and has this digest */
 };
@@ -29,12 +37,15 @@ struct tw_manifest {
     struct tw_manifest_entry *item;
     size_t count;
 };
-/* TWIN_EFORMAT with line and what was expected. */
+/* Reads a manifest of n bytes; name: of the file, for messages. TWIN_EFORMAT with line and what was
+ * expected. */
 int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_manifest *out,
                       struct twin_error *err);
+/* NULL: no line has this path. */
 struct tw_manifest_entry *tw_manifest_find(const struct tw_manifest *m, const char *path);
 void tw_manifest_free(struct tw_manifest *m);
 
+/* A line of fetch.txt: a file of the payload that is not in the package, and where it is. */
 struct tw_fetch_entry {
     char *url, *path;
     uint64_t bytes;
@@ -72,6 +83,8 @@ int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n,
                 struct twin_error *err);
 
 /* ---- writing */
+/* A package that is being written: its folder, and what is in it so far. Zeroed at first but for
+ * dir. */
 struct tw_bag_writer {
     char *dir; /* NULL: nothing is written, only asked */
     struct tw_bag_item {
@@ -83,6 +96,8 @@ struct tw_bag_writer {
     size_t count, room;
     uint64_t files, bytes; /* of the payload */
 };
+/* Each of these adds one file of the payload to the list. With dir NULL, put and list do nothing,
+ * and copy only reads the file. */
 int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n,
                struct twin_error *err);
 /* A file that another program made at its place below dir. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What other people's tools read of a package (RO-Crate 1.1 with Process Run Crate 0.5, bag-info),
- * and what a stranger reads first. */
+ * and what a stranger reads first (README.md). All three are made when everything else is packed,
+ * since they describe it; twinrun itself reads only Payload-Oxum of them. */
 #include "pack.h"
 
 #include "base.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Beginning of the run, or its end, as ISO 8601. */
+/* A time of the run, after_s seconds behind its beginning, as ISO 8601. */
 static void stamp(const struct tw_pack *p, double after_s, char out[32])
 {
     tw_utc_stamp(p->run->start_realtime_ns + (int64_t)(after_s * 1e9), out);
@@ -16,6 +17,7 @@ static void stamp(const struct tw_pack *p, double after_s, char out[32])
         out[13] = out[16] = ':';
 }
 
+/* The command for readers: words joined by blanks, without quoting. */
 static char *command_line(const struct tw_pack *p)
 {
     struct tw_buf b = {0};
@@ -26,6 +28,7 @@ static char *command_line(const struct tw_pack *p)
     return safe;
 }
 
+/* A reference to another entry of the graph. */
 static json_t *ref(const char *id)
 {
     return json_pack("{s:s}", "@id", id);
@@ -52,6 +55,7 @@ static char *crate_id(const char *path)
     return tw_buf_steal(&b);
 }
 
+/* An entry of the graph for one file, and its reference in the list of parts. */
 static void put_file(bool *failed, json_t *graph, json_t *parts, const struct tw_bag_item *x)
 {
     char *id = crate_id(x->path), size[24];
@@ -73,6 +77,7 @@ static bool is_listed(const struct tw_bag_item *x)
            tw_ends(x->path, "/data.json");
 }
 
+/* An entry for the folder of each set of data that is embedded. */
 static void put_sets(const struct tw_pack *p, bool *failed, json_t *graph, json_t *parts)
 {
     json_t *set;
@@ -89,6 +94,8 @@ static void put_sets(const struct tw_pack *p, bool *failed, json_t *graph, json_
     }
 }
 
+/* The graph has the crate itself, its files, the program, and the run as an action that used the
+ * configuration and the data and gave run.json. */
 char *tw_crate_metadata(const struct tw_pack *p)
 {
     bool failed = false;
@@ -135,6 +142,7 @@ char *tw_crate_metadata(const struct tw_pack *p)
 
 /* ---- for people */
 
+/* What each area lacks, as a list. */
 static void put_missing(const struct tw_pack *p, struct tw_buf *b)
 {
     bool any = false;

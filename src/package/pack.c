@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a run folder to a package; or, with a writer that writes nothing, to the list of what such a
- * package would lack. */
+/*
+ * From a run folder to a package (twinrun pack); or, with a writer that writes nothing, to the list
+ * of what such a package would lack (twinrun audit of a run).
+ *
+ * The order: what is known of the run is loaded, each area collects its part (pack_*.c), then come
+ * what was observed, the areas' JSON files, the lists of files and the signature. The package is
+ * written to a folder beside its final name and renamed in the end, so a folder with that name is
+ * always whole.
+ */
 #include "pack.h"
 
 #include "base.h"
@@ -16,6 +23,7 @@
 #include <twin/snapshot.h>
 #include <unistd.h>
 
+/* Most bytes of a scaling study. */
 #define STUDY_MAX ((size_t)256 << 20)
 
 const char *twin_area_name(enum twin_area a)
@@ -31,6 +39,8 @@ static int no_memory(struct twin_error *err)
 
 /* ---- what is known of the run */
 
+/* Reads run.json and provenance.json. TWIN_ENOENT: the run has no provenance, and without it a
+ * package would prove nothing. */
 static int load(struct tw_pack *p, struct twin_error *err)
 {
     json_error_t where;
@@ -48,7 +58,8 @@ static int load(struct tw_pack *p, struct twin_error *err)
 }
 
 /* The program of a command that begins with no script, when it is neither the system's (that is of
- * the environment) nor one that only starts others. */
+ * the environment) nor one that only starts others. It stands for the code where there is no git. A
+ * path that provenance owns; NULL: there is no such program. */
 static const char *own_program(const json_t *provenance)
 {
     static const char *const systems[] = {"/usr/bin/", "/usr/sbin/", "/usr/lib", "/bin/",
@@ -70,8 +81,9 @@ static const char *own_program(const json_t *provenance)
     return path;
 }
 
-/* The folder that stands for the code: the checkout; outside git the job's folder, or that of the
- * script or program. */
+/* Sets from, top and folder. top stands for the code: the checkout; outside git the job's folder,
+ * or that of the script or program when it lies elsewhere. What cannot be found stays NULL, and the
+ * areas say so. */
 static void find_places(struct tw_pack *p)
 {
     const char *from = tw_pk_text(p->run_json, "launched_from");
@@ -95,6 +107,7 @@ static void find_places(struct tw_pack *p)
         p->folder = top ? NULL : tw_strdup("");
 }
 
+/* The file that the job made or changed, by its real path; NULL: the job did neither. */
 static const struct twin_run_file *changed_file(const struct tw_pack *p, const char *real)
 {
     const char *below = p->from ? tw_pk_below(real, p->from) : NULL;
@@ -118,12 +131,15 @@ bool tw_pack_overwritten(const struct tw_pack *p, const char *real)
 
 /* ---- order of events */
 
+/* Tells whoever waits what is being done. */
 static void say(const struct tw_pack *p, const char *what)
 {
     if (p->o && p->o->progress)
         p->o->progress(p->o->user, what);
 }
 
+/* All areas, in an order in which the later ones can ask the earlier ones. 0, or trouble of ours;
+ * what an area lacks is in its "missing". */
 static int collect(struct tw_pack *p, struct twin_error *err)
 {
     static const struct {
@@ -154,6 +170,7 @@ static int collect(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* Puts a JSON value as a file of the payload. */
 static int put_json(struct tw_pack *p, const char *path, const json_t *value,
                     struct twin_error *err)
 {
@@ -190,6 +207,7 @@ static json_t *recording(const struct tw_pack *p)
     return o;
 }
 
+/* package.json, then the RO-Crate metadata, which describe all files before them. */
 static int put_whole(struct tw_pack *p, struct twin_error *err)
 {
     json_t *package = json_pack("{s:s, s:s, s:I, s:o, s:O}", "schema", TW_PACKAGE_SCHEMA, "run",
@@ -206,6 +224,7 @@ static int put_whole(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* Signs the tag manifest with each key and writes the envelope. tag: its SHA-256. */
 static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
 {
     struct twin_subjects subjects = {0};
@@ -233,6 +252,7 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
     return rc;
 }
 
+/* Writes the lists of the bag; nothing may be put behind that but the signature. */
 static int finish(struct tw_pack *p, const char *name, char tag[65], struct twin_error *err)
 {
     char *info = tw_crate_info(p), *readme = tw_crate_readme(p, name);
@@ -265,6 +285,7 @@ static void end(struct tw_pack *p)
     json_decref(p->provenance);
 }
 
+/* Hands the areas over to the caller. */
 static void give_areas(struct tw_pack *p, struct twin_packed *out)
 {
     for (size_t i = 0; i < TWIN_AREAS; i++) {
@@ -273,7 +294,8 @@ static void give_areas(struct tw_pack *p, struct twin_packed *out)
     }
 }
 
-/* OUT.part-PID beside OUT: renamed when all is in it. */
+/* Makes OUT.part-PID beside OUT, which becomes OUT when all is in it. *final: the absolute path of
+ * OUT, the caller's. TWIN_EIO: OUT is there already. */
 static int begin(struct tw_pack *p, const char *out, char **final, struct twin_error *err)
 {
     struct stat st;
@@ -292,7 +314,7 @@ static int begin(struct tw_pack *p, const char *out, char **final, struct twin_e
     return tw_mkdirs(p->w.dir, err);
 }
 
-/* The times of all runs of a scaling study that this run is one of. */
+/* Packs the times of all runs of a scaling study that this run is one of, when one was named. */
 static int put_study(struct tw_pack *p, struct twin_error *err)
 {
     char *text = NULL;
@@ -304,6 +326,7 @@ static int put_study(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* A package that failed half-way is removed. */
 int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
               struct twin_packed *out, struct twin_error *err)
 {

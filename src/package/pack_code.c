@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Code in git: for each repository (the checkout, its submodules) a bundle of the history up to the
- * commit, and the difference that the record of the run kept. The bundle is made in a repository of
- * its own that borrows the objects, so that nothing in the user's is changed.
+ * commit, and the difference that the record of the run kept. Untracked files are packed one by one
+ * (pack_files.c).
+ *
+ * The bundle is made in a repository of its own that borrows the objects of the user's
+ * ("alternates"), so that nothing in the user's is changed and no hook or filter of it is run. What
+ * is packed is the code as it was when the run began, not as it is now.
  */
 #include "pack.h"
 #include "provenance.h"
@@ -13,15 +17,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Seconds that one call of git may take. */
 static const double LIMIT_S = 600;
 
+/* SHA-1 or SHA-256, in hex. */
 static bool is_commit(const char *s)
 {
     size_t n = s ? strlen(s) : 0;
     return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") == n;
 }
 
-/* The folder with the repository's objects, as the user's own git says. */
+/* The folder with the repository's objects, as the user's own git says: a worktree or submodule has
+ * it elsewhere. malloc'ed; NULL: no repository, or no git. */
 static char *objects_of(const char *dir)
 {
     static const char *const words[] = {"rev-parse", "--git-path", "objects", NULL};
@@ -34,6 +41,7 @@ static char *objects_of(const char *dir)
     return real;
 }
 
+/* For people; it may point into a. */
 static const char *why_git_failed(const struct tw_ask *a)
 {
     if (a->missing)
@@ -41,6 +49,8 @@ static const char *why_git_failed(const struct tw_ask *a)
     return a->late ? "git took too long" : a->complaint;
 }
 
+/* Makes a bundle of the history of a commit at `to`, in a bare repository at scratch that borrows
+ * from objects. False: *why says why not. scratch is left to the caller. */
 static bool make_bundle(const char *scratch, const char *objects, const char *commit,
                         const char *to, char why[300])
 {
@@ -79,6 +89,8 @@ static bool make_bundle(const char *scratch, const char *objects, const char *co
     return ok;
 }
 
+/* Packs the history of one repository and notes its file in entry. number: which repository this
+ * is, for the name. An audit, which writes nothing, asks only whether the commit is still there. */
 static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const char *commit,
                       const char *path, size_t number, json_t *entry, struct twin_error *err)
 {
@@ -125,6 +137,9 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
     return rc;
 }
 
+/* Packs the difference to the commit that was recorded with the run. Files whose changes seem to
+ * hold a secret were withheld then, so the kept difference is no longer the one whose digest was
+ * recorded. */
 static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t number,
                     json_t *entry, struct twin_error *err)
 {
@@ -170,7 +185,8 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
     return rc == TWIN_EFORMAT ? 0 : rc;
 }
 
-/* One repository and its submodules. path: below top, "" for itself. */
+/* One repository and its submodules, each an entry of "repositories". code: its part of
+ * provenance.json; path: below top, "" for itself. */
 static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, const char *path,
                           struct twin_error *err)
 {
@@ -215,6 +231,8 @@ static void left_untracked(struct tw_pack *p, json_t *area, const char *path, co
                   path, why);
 }
 
+/* Files that git did not track at the time of the run. Data and results of the job are not code;
+ * large ones and those without a digest are named as missing. */
 static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
                          struct twin_error *err)
 {
@@ -249,6 +267,7 @@ static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
     return rc;
 }
 
+/* The sentence of the area. */
 static void describe(struct tw_pack *p, json_t *area, const json_t *code)
 {
     const char *commit = tw_pk_text(code, "commit");
@@ -271,6 +290,8 @@ static void describe(struct tw_pack *p, json_t *area, const json_t *code)
                 origin ? origin : "", more);
 }
 
+/* Outside git only single files are packed. A checkout that is not there any more gives no code at
+ * all. */
 int tw_pack_code(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_CODE], *code = json_object_get(p->provenance, "code");

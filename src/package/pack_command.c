@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration: the command, its folder, the variables that decide about numbers, configuration
- * files. Seeds: what was stated, what was seen. */
+/*
+ * Configuration: the command, its folder, the variables that decide about numbers, configuration
+ * files. Seeds: what was stated, what was seen.
+ *
+ * The command is written so that it works in another place: words that name code, data, programs or
+ * configuration files become parts (docs/format/package.md) which a replay resolves to its own
+ * paths. Values that were redacted when the run was recorded stay away, and are named as missing
+ * where they matter.
+ */
 #include "pack.h"
 
 #include "base.h"
@@ -16,6 +23,7 @@
 
 /* ---- words of the command */
 
+/* The part that a path of the command stands for, or NULL: the word stays as it is. */
 static json_t *part_for(struct tw_pack *p, const char *path)
 {
     json_t *file;
@@ -53,6 +61,7 @@ static json_t *part_for(struct tw_pack *p, const char *path)
     return v;
 }
 
+/* A word is a path, or NAME=PATH: then the text up to the sign and the path are two parts. */
 json_t *tw_pack_word(struct tw_pack *p, const char *word)
 {
     const char *sign = strchr(word, '=');
@@ -74,6 +83,8 @@ static const char *absolute_path_in(const char *word)
     return sign && sign[1] == '/' ? sign + 1 : NULL;
 }
 
+/* The whole command. A file that it names by an absolute path outside of code and data is missing,
+ * unless the job made it. */
 static void put_argv(struct tw_pack *p, json_t *area)
 {
     json_t *list = json_array();
@@ -104,6 +115,8 @@ static void put_argv(struct tw_pack *p, json_t *area)
 
 /* ---- configuration files outside of the code */
 
+/* Configuration files that lie outside of the code. "real" is for part_for() and is taken out of
+ * the list in the end. */
 static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *err)
 {
     json_t *file, *list = json_array();
@@ -148,6 +161,7 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
 
 /* ---- variables */
 
+/* Variables that mean something on this machine or in this job of a scheduler only. */
 static bool is_of_this_machine(const char *name)
 {
     static const char *const names[] = {"PATH",
@@ -176,13 +190,16 @@ static bool is_of_this_machine(const char *name)
     return false;
 }
 
+/* Variables that belong to the seeds: those of random generators, of deterministic modes, and
+ * ours. */
 static bool is_seed_variable(const char *name)
 {
     return strstr(name, "SEED") || strcmp(name, "CUBLAS_WORKSPACE_CONFIG") == 0 ||
            tw_starts(name, "TF_DETERMINISTIC") || tw_starts(name, "TWINRUN_");
 }
 
-/* PYTHONPATH: the folders of the code. */
+/* PYTHONPATH as a list of folders of the code. Others are named as missing, since their modules
+ * were imported from there. */
 static json_t *search_path(struct tw_pack *p, json_t *area, const char *value)
 {
     json_t *list = json_array();
@@ -203,6 +220,8 @@ static json_t *search_path(struct tw_pack *p, json_t *area, const char *value)
     return list;
 }
 
+/* The variables of one area: seeds or configuration. Paths of this machine and redacted values are
+ * left out. */
 static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
 {
     json_t *o = json_object(), *all = TW_PK_AT(p->provenance, "launch", "variables"), *v;
@@ -230,6 +249,7 @@ static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
     return o;
 }
 
+/* Files first: words of the command may name them. */
 int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_CONFIGURATION];
@@ -257,6 +277,7 @@ int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
 
 /* ---- seeds */
 
+/* Does the name hold "seed", in any case? */
 static bool names_seed(const char *s, size_t n)
 {
     for (size_t i = 0; i + 4 <= n; i++)
@@ -265,11 +286,13 @@ static bool names_seed(const char *s, size_t n)
     return false;
 }
 
+/* A number, in decimal or hex. */
 static bool is_number(const char *s)
 {
     return *s && strspn(s, "+-0123456789xXabcdefABCDEF") == strlen(s) && strpbrk(s, "0123456789");
 }
 
+/* Adds a seed that the job was given, and where it stands. */
 static void stated(struct tw_pack *p, json_t *list, const char *where, const char *name, size_t n,
                    const char *value)
 {
@@ -279,6 +302,8 @@ static void stated(struct tw_pack *p, json_t *list, const char *where, const cha
     tw_free(text);
 }
 
+/* "--seed 7", "--seed=7", "seed=7"; a number behind a word without dashes is not taken for its
+ * value. */
 static void seeds_of_command(struct tw_pack *p, json_t *list)
 {
     for (size_t i = 0; i < p->run->argc; i++) {
@@ -321,6 +346,8 @@ static void seeds_of_file(struct tw_pack *p, json_t *list, const char *path)
     tw_free(full);
 }
 
+/* The first states of each rank's random generators, and its settings. Returns on how many ranks a
+ * state was recorded; *ranks: how many there are. */
 static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
 {
     json_t *o = json_object(), *settings = json_object(), *rank, *v;
@@ -363,9 +390,9 @@ static void seeds_of_pins(struct tw_pack *p, json_t *list, const char *pins)
     }
 }
 
-/* What `twinrun run` held still inside the processes: a replay asks the agents for the same. Runs
- * of before 0.1 named it only in their file factors (lines "effect.ID TAB pin ..."): the program
- * has to hold it then. */
+/* What `twinrun run` held still inside the processes: a replay asks the agents for the same. In a
+ * run whose run.json does not name them only the file `factors` does (lines "effect.ID TAB pin
+ * ..."): then the program has to hold them still itself. */
 static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
 {
     static const char key[] = "\teffect.";
@@ -400,6 +427,7 @@ static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
     tw_free(path);
 }
 
+/* The area passes when a seed is stated, or the generators' states are known on every rank. */
 int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
 {
     (void)err;

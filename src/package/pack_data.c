@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data: the snapshots that were verified before the run, their files when they are small or asked
- * for, addresses otherwise. */
+/*
+ * Data: the snapshots that were verified before the run, their files when they are small or asked
+ * for, addresses otherwise. It also looks at what the command names and no snapshot vouches for,
+ * and says so.
+ *
+ * The other areas ask this one what is data (tw_pack_datum_of) and what is a result
+ * (tw_pack_is_result), so it goes first.
+ */
 #include "pack.h"
 
 #include "base.h"
@@ -21,7 +27,8 @@ const struct tw_pack_datum *tw_pack_datum_of(const struct tw_pack *p, const char
     return NULL;
 }
 
-/* A place below data/data for a folder: its own name, made plain and unlike the others. */
+/* The name of a set: that of its folder, with other characters than letters, digits, "-" and "_"
+ * replaced, and a number when another set has it. malloc'ed; NULL: no memory. */
 static char *name_of(const struct tw_pack *p, const char *folder)
 {
     const char *slash = strrchr(folder, '/'), *base = slash ? slash + 1 : folder;
@@ -39,7 +46,8 @@ static char *name_of(const struct tw_pack *p, const char *folder)
     return tw_strdup(n ? plain : "data");
 }
 
-/* Below the address that --data fetch=URL gave; the path's bytes as RFC 3986 wants them. */
+/* Where a file of the set can be fetched: below the address that --data fetch=URL gave, its path's
+ * bytes as RFC 3986 wants them. With several sets each has a folder of its name there. */
 static char *address_of(const struct tw_pack *p, const struct tw_pack_datum *d, const char *path)
 {
     struct tw_buf b = {0};
@@ -56,6 +64,8 @@ static char *address_of(const struct tw_pack *p, const struct tw_pack_datum *d, 
     return tw_buf_steal(&b);
 }
 
+/* Embeds or lists each file of a set. *all: none of them is missing. A file that changed since the
+ * snapshot is not packed. */
 static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_datum *d,
                         enum twin_pack_data how, bool *all, struct twin_error *err)
 {
@@ -99,6 +109,7 @@ static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_da
     return rc;
 }
 
+/* Embed, by address or omit, as the user said; without a word small sets are embedded. */
 static enum twin_pack_data how_for(const struct tw_pack *p, const struct twin_snapshot *s)
 {
     if (!p->o || p->o->data == TWIN_PACK_DATA_NONE)
@@ -108,6 +119,8 @@ static enum twin_pack_data how_for(const struct tw_pack *p, const struct twin_sn
     return p->o->data;
 }
 
+/* One set: its snapshot always, its files as how_for() says. The snapshot must still be the one
+ * that the run was held against, by its root. */
 static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data *given,
                      struct twin_error *err)
 {
@@ -159,7 +172,7 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
     return rc;
 }
 
-/* A program, or the script: code, not data. */
+/* Is this file a program or the script of the run? Then it is code, not data. */
 static bool is_started(const struct tw_pack *p, const char *real)
 {
     json_t *programs = json_object_get(p->provenance, "programs"), *file;
@@ -172,7 +185,7 @@ static bool is_started(const struct tw_pack *p, const char *real)
 }
 
 /* What the command names is looked up before the job starts: a file that is not among what was
- * there then is a result of the job's. */
+ * there then is a result of the job's. A full list, or none, proves nothing. */
 bool tw_pack_is_result(const struct tw_pack *p, const char *path)
 {
     json_t *named = TW_PK_AT(p->provenance, "data", "named");
@@ -196,7 +209,8 @@ bool tw_pack_is_result(const struct tw_pack *p, const char *path)
     return result;
 }
 
-/* What the command names, and nothing vouches for. */
+/* Names what the command names and nothing vouches for: no snapshot, no commit, and the job did not
+ * make it. Configuration files are left to their own area. */
 static void look_at_named(struct tw_pack *p, json_t *area)
 {
     json_t *item;
@@ -235,6 +249,7 @@ static void look_at_named(struct tw_pack *p, json_t *area)
     }
 }
 
+/* Without a snapshot the area passes only when whoever packs says that the job reads no data. */
 int tw_pack_data(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_DATA];

@@ -18,6 +18,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+/* By the name of the file: python, python3.11, pypy. */
 static bool is_python(const char *path)
 {
     const char *slash = path ? strrchr(path, '/') : NULL;
@@ -38,6 +39,8 @@ static const json_t *interpreter(const struct tw_pack *p)
     return NULL;
 }
 
+/* Asks the interpreter; -I and -S: without the user's folders and site packages, so that nothing of
+ * theirs is run. */
 char *tw_pk_python_version(const char *python)
 {
     const char *const argv[] = {
@@ -51,9 +54,8 @@ char *tw_pk_python_version(const char *python)
     return version;
 }
 
-/*
- * Its version: as its process said, else as it says now when it is the very same file. malloc'ed.
- */
+/* The version of the interpreter: as a process of the job said, else as it says now when it is
+ * still the very same file. malloc'ed; NULL: not known. */
 static char *version_of(const struct tw_pack *p, const json_t *python)
 {
     json_t *rank;
@@ -72,8 +74,8 @@ static char *version_of(const struct tw_pack *p, const json_t *python)
     return tw_pk_python_version(path);
 }
 
-/* Where a package was installed from when that was no index: direct_url.json beside its metadata.
- * NULL: an index. */
+/* Where a package was installed from when that was no index: direct_url.json beside its metadata
+ * (PEP 610). The caller's; NULL: an index, or not known. */
 static json_t *origin_of(const struct tw_pack *p, const char *name, const char *version)
 {
     json_t *folder, *o = NULL;
@@ -97,7 +99,7 @@ static int by_line(const void *a, const void *b)
     return strcasecmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorted lines as one text; takes the lines. */
+/* Sorted lines as one text. Takes the lines, not the array. malloc'ed; NULL: no memory. */
 static char *joined(char **lines, size_t n)
 {
     struct tw_buf b = {0};
@@ -111,6 +113,9 @@ static char *joined(char **lines, size_t n)
     return tw_buf_steal(&b);
 }
 
+/* The line of the lock list for one package: from an index by its version, from a repository by its
+ * commit, from another address by that. A package of the checkout goes to `local` instead, and one
+ * from elsewhere on this machine is missing; both give NULL, as does no memory (p->failed). */
 static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const char *name,
                          const char *version)
 {
@@ -144,7 +149,8 @@ static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const c
     return line;
 }
 
-/* The index where the builds of PyTorch with a local version ("2.13.0+cpu") are. */
+/* Adds the index where builds of PyTorch with a local version ("2.13.0+cpu") are, since the usual
+ * index has none of these. options: those of pip, empty so far. */
 static void torch_index(bool *failed, json_t *options, const char *name, const char *version)
 {
     const char *plus = strchr(version, '+');
@@ -161,6 +167,7 @@ static void torch_index(bool *failed, json_t *options, const char *name, const c
     tw_free(url);
 }
 
+/* Writes requirements.txt. *packages: how many there are, with those of the checkout. */
 static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct twin_error *err)
 {
     json_t *list = TW_PK_AT(p->provenance, "packages", "python");
@@ -193,6 +200,7 @@ static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct 
     return rc;
 }
 
+/* A list "NAME=VERSION" of another package manager; nothing where the run recorded none. */
 static int put_list(struct tw_pack *p, const char *key, const char *path, struct twin_error *err)
 {
     json_t *list = TW_PK_AT(p->provenance, "packages", key), *value;
@@ -214,6 +222,7 @@ static int put_list(struct tw_pack *p, const char *key, const char *path, struct
     return rc;
 }
 
+/* Machine and libraries as the run recorded them. */
 static int put_system(struct tw_pack *p, struct twin_error *err)
 {
     static const char *const keys[] = {"environment", "accelerators", "libraries"};
@@ -232,6 +241,7 @@ static int put_system(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* What the record of the environment does not say. */
 static void look_for_gaps(struct tw_pack *p, json_t *area, const json_t *python,
                           const char *version)
 {

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The folder of a replay. What was verified is copied into it and used from there, so nobody else
+/* The folder of a replay. What was verified is copied into it and used from there, so nobody else
  * may be able to put something else in its place: neither in it (mode 0700) nor, where a signature
- * is asked for, by renaming a folder above it.
- */
+ * is asked for, by renaming a folder above it. */
 #include "unpack.h"
 
 #include "base.h"
@@ -26,8 +24,8 @@ static bool is_own_group(const struct stat *st)
     return st->st_gid == getegid() && getegid() == geteuid();
 }
 
-/* Can somebody else rename or replace what lies in this folder? With the sticky bit only the owners
- * of things can. */
+/* Can somebody else rename or replace what lies in this folder? Its owner and root always can, so
+ * it must belong to this user or root. With the sticky bit only the owners of things can. */
 static bool others_can_replace(const struct stat *st)
 {
     bool owned = st->st_uid == 0 || st->st_uid == geteuid();
@@ -35,7 +33,8 @@ static bool others_can_replace(const struct stat *st)
     return !owned || (by_others && !(st->st_mode & S_ISVTX));
 }
 
-/* Each folder above `path`, which is absolute and free of links. */
+/* Checks each folder above `path`, which is absolute and free of links, up to "/". TWIN_EIO names
+ * the first one that others can write to. */
 static int check_above(const char *path, struct twin_error *err)
 {
     struct stat st;
@@ -68,7 +67,9 @@ static bool is_empty(const char *path)
     return n == 0;
 }
 
-/* The folder's parents as they are made anywhere, itself for this user only. */
+/* Makes the folder, its parents with the usual mode and itself for this user only; or takes one
+ * that is there, empty and this user's. *made: it was made here, so it may be removed on
+ * failure. */
 static int make_private(const char *into, bool *made, struct twin_error *err)
 {
     struct stat st;

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a package to a folder in which its command can run. Everything is written below one new
- * folder; each path that the package's JSON gives is checked again, and made part by part without
- * following a link. Only git and pip are started, the first with nothing of the repository's own.
+ * From a package to a folder in which its command can run (twinrun replay). Everything is written
+ * below one new folder; each path that the package's JSON gives is checked again, and made part by
+ * part without following a link. Only git and pip (and curl, when data are fetched) are started,
+ * the first with nothing of the repository's own.
+ *
+ * The result is the command, its folder and its variables (struct twin_unpacked); running it and
+ * comparing is the command's business.
  */
 #include "unpack.h"
 
@@ -37,6 +41,7 @@ void tw_unpack_say(const struct tw_unpack *u, const char *what)
 
 /* ---- files */
 
+/* Copies the rest of one descriptor to another. path: for messages. */
 static int copy(int in, int to, const char *path, struct twin_error *err)
 {
     enum { ROOM = 1 << 18 };
@@ -57,6 +62,8 @@ static int copy(int in, int to, const char *path, struct twin_error *err)
     return rc;
 }
 
+/* The file is made anew (O_EXCL) after what lies in its place was removed: a link there could lead
+ * elsewhere. */
 int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *to, bool executable,
                    struct twin_error *err)
 {
@@ -89,6 +96,7 @@ int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *
 
 /* ---- the folder */
 
+/* Opens the folder that twin_replay_place made, and makes code/ in it. */
 static int open_into(struct tw_unpack *u, struct twin_error *err)
 {
     u->into = tw_path_absolute(u->o->into, err);
@@ -104,6 +112,9 @@ static int open_into(struct tw_unpack *u, struct twin_error *err)
 
 /* ---- the command */
 
+/* What a part of a word stands for here: a text as it is; a path in the code, in a set of data or
+ * of a configuration file; a program, to be found in PATH, or the Python that was chosen.
+ * malloc'ed; NULL: it is none of these, or there is no memory. */
 static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error *err)
 {
     const char *text = json_string_value(part);
@@ -138,6 +149,8 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
     return out;
 }
 
+/* A word of the command: one part, or a list of parts with glue between them. malloc'ed; NULL with
+ * err set. */
 static char *word(struct tw_unpack *u, const json_t *w, const char *glue, struct twin_error *err)
 {
     struct tw_buf b = {0};
@@ -163,6 +176,7 @@ static char *word(struct tw_unpack *u, const json_t *w, const char *glue, struct
     return out;
 }
 
+/* out->argv from "argv" of the configuration. */
 static int put_argv(struct tw_unpack *u, struct twin_error *err)
 {
     json_t *argv = json_object_get(u->configuration, "argv"), *w;
@@ -186,6 +200,7 @@ static int put_argv(struct tw_unpack *u, struct twin_error *err)
 
 /* ---- variables */
 
+/* May a package set this variable? */
 static bool name_ok(const char *name)
 {
     size_t n = strlen(name);
@@ -199,6 +214,7 @@ static bool name_ok(const char *name)
            strcmp(name, "PYTHONHOME") != 0 && strcmp(name, "TWINRUN_HOME") != 0;
 }
 
+/* Appends "NAME=value" to out->env; takes entry (NULL: no memory). */
 static int add_variable(struct tw_unpack *u, size_t *n, char *entry, struct twin_error *err)
 {
     char **grown = entry ? tw_reallocarray(u->out->env, *n + 2, sizeof *grown) : NULL;
@@ -212,6 +228,7 @@ static int add_variable(struct tw_unpack *u, size_t *n, char *entry, struct twin
     return 0;
 }
 
+/* The variables of one area. where: its file, for messages; *n: how many there are so far. */
 static int put_variables(struct tw_unpack *u, const json_t *area, const char *where, size_t *n,
                          struct twin_error *err)
 {
@@ -230,6 +247,7 @@ static int put_variables(struct tw_unpack *u, const json_t *area, const char *wh
     return 0;
 }
 
+/* Does the replay set this variable? */
 static bool is_set(const struct tw_unpack *u, const char *name, size_t n)
 {
     for (char **e = u->out->env; e && *e; e++)
@@ -264,6 +282,8 @@ static bool is_local(const char *name, size_t n)
     return n > 3 && memcmp(name, "LC_", 3) == 0;
 }
 
+/* Names the variables of this shell that decide about numbers and that the recorded run did not
+ * have: in a replay they are taken away. */
 static int put_unset(struct tw_unpack *u, struct twin_error *err)
 {
     size_t n = 0;
@@ -283,6 +303,8 @@ static int put_unset(struct tw_unpack *u, struct twin_error *err)
     return 0;
 }
 
+/* Variables of configuration and seeds; PATH begins with the folder of the chosen Python, so that
+ * programs which the job starts find it, too. */
 static int put_environ(struct tw_unpack *u, struct twin_error *err)
 {
     size_t n = 0;
@@ -301,6 +323,8 @@ static int put_environ(struct tw_unpack *u, struct twin_error *err)
     return rc ? rc : put_unset(u, err);
 }
 
+/* The folder in which the job was started, inside of the code; made when the code has nothing in
+ * it. */
 static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 {
     const char *folder = tw_pk_text(u->configuration, "folder");
@@ -317,6 +341,8 @@ static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 
 /* ---- all */
 
+/* Reads the six JSON files of the package. Each must be of our schema; TWIN_EVERSION: of another
+ * version of it. */
 static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
 {
     const struct {
@@ -345,6 +371,8 @@ static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
     return rc;
 }
 
+/* A package with findings is not unpacked. On failure everything in *out is freed; the folder
+ * stays, for the caller to remove. */
 int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
                 const struct twin_unpack_options *o, struct twin_unpacked *out,
                 struct twin_error *err)

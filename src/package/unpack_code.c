@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The code again: each repository from its bundle at its commit, the recorded difference applied,
- * the other files put in place. */
+ * the other files put in place. The bundle and the difference are read by git (git.c); that they
+ * give what they gave then is certain, because the commit is named by its hash and the files were
+ * verified. */
 #include "unpack.h"
 #include "provenance.h"
 
@@ -13,12 +15,14 @@
 static const double LIMIT_S = 600;
 static const char WHERE[] = "code/code.json";
 
+/* SHA-1 or SHA-256, in hex. */
 static bool is_commit(const char *s)
 {
     size_t n = s ? strlen(s) : 0;
     return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") == n;
 }
 
+/* An error from what git said. Frees a->out. */
 static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
 {
     int rc = 0;
@@ -32,6 +36,8 @@ static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
     return rc;
 }
 
+/* Runs git in dir; when it fails, the function that uses this returns the error. what: begins its
+ * message. */
 #define RUN(what, dir, ...)                           \
     do {                                              \
         struct tw_ask ask;                            \
@@ -40,6 +46,7 @@ static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
         tw_free(ask.out);                             \
     } while (0)
 
+/* The commit of a bundle in a new repository. The template is empty, so no hook comes with it. */
 static int clone(const char *dir, const char *bundle, const char *commit, struct twin_error *err)
 {
     const char *format = strlen(commit) == 64 ? "--object-format=sha256" : "--object-format=sha1";
@@ -56,6 +63,8 @@ static int apply(const char *dir, const char *diff, struct twin_error *err)
     return 0;
 }
 
+/* One repository of the list: the checkout, or a submodule at its path. Without a bundle it cannot
+ * be made: TWIN_ENOENT. */
 static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_error *err)
 {
     const char *path = tw_pk_text(r, "path");

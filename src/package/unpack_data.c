@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data for a replay: what the package holds, a folder that the user has, or what fetch.txt names;
- * whatever it is, held against the snapshot. */
+/* Data for a replay: what the package holds, a folder that the user has, or what fetch.txt names.
+ * Whatever it is, it is held against the snapshot before anything runs: a replay on other data
+ * would say nothing. */
 #include "unpack.h"
 #include "provenance.h"
 
@@ -18,6 +19,7 @@
 
 static const char WHERE[] = "data/data.json";
 
+/* May this be the name of a folder below data/? As pack_data.c makes names. */
 static bool name_ok(const char *name)
 {
     return name && *name && strlen(name) < 64 &&
@@ -40,11 +42,13 @@ static const char *given(const struct tw_unpack *u, const char *name, size_t set
     return NULL;
 }
 
+/* The first three differences as a text, and how many there are. */
 struct differences {
     struct tw_buf text;
     size_t count;
 };
 
+/* Modes do not count: an archive or a download may have changed them. */
 static int add_difference(void *user, const struct twin_snapshot_difference *d)
 {
     static const char *const words[] = {"added", "missing", "changed", "mode"};
@@ -57,6 +61,8 @@ static int add_difference(void *user, const struct twin_snapshot_difference *d)
     return 0;
 }
 
+/* Takes a snapshot of folder and compares it with `was`. TWIN_EIO: they differ, and the message
+ * names the first differences. */
 static int hold_against(const struct twin_snapshot *was, const char *folder, struct twin_error *err)
 {
     struct twin_snapshot_options o = {.exclude = NULL};
@@ -80,6 +86,7 @@ static int hold_against(const struct twin_snapshot *was, const char *folder, str
 
 /* ---- files out of the package, or from their addresses */
 
+/* Where a file can be had that is not in the package; NULL: nowhere. */
 static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const char *path)
 {
     for (size_t i = 0; i < u->verdict->fetches; i++)
@@ -88,8 +95,10 @@ static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const ch
     return NULL;
 }
 
-/* No file becomes larger than the manifest says, whatever the server sends; what it holds is
- * compared afterwards. */
+/* Fetches one file with curl to dir/name (to: the same as a path). No file becomes larger than the
+ * manifest says, whatever the server sends: `ulimit -f` counts in blocks of 512 bytes. What it
+ * holds is compared afterwards. Only https, http and file are allowed, and no redirection leads to
+ * a file. */
 static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir, const char *name,
                     const char *to, struct twin_error *err)
 {
@@ -140,6 +149,8 @@ static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir
     return rc;
 }
 
+/* One entry of a snapshot: makes the folder or link, copies or fetches the file. root: descriptor
+ * of the set's folder; folder: its path. */
 static int put_entry(struct tw_unpack *u, const char *name, const struct twin_snapshot_entry *e,
                      int root, const char *folder, struct twin_error *err)
 {
@@ -196,6 +207,8 @@ static int put_set(struct tw_unpack *u, const char *name, const struct twin_snap
 
 /* ---- one set */
 
+/* Makes a set of data out of the package and its addresses. *folder: where it lies then, the
+ * caller's. below: its path in the checkout; NULL: it lies beside the code. */
 static int from_package(struct tw_unpack *u, const json_t *set, const char *name,
                         const struct twin_snapshot *s, const char *below, char **folder,
                         struct twin_error *err)
@@ -248,6 +261,8 @@ static int link_into_code(struct tw_unpack *u, const char *below, const char *fo
     return rc;
 }
 
+/* One set: found or made, verified, and for a folder of the user's linked into the code where the
+ * job expects it. */
 static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
                       struct twin_run_data *out, struct twin_error *err)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment for a replay: held against the lock list, or built from it. */
+/* The environment for a replay: held against the lock list, or built from it (--environment build).
+ * What differs is told and is no error: whether it matters is what the replay shows. Only Python
+ * has a lock list; a package without it has nothing to compare. */
 #include "unpack.h"
 #include "provenance.h"
 
@@ -54,7 +56,9 @@ static char *python_path(const char *chosen, const char *name)
     return strchr(chosen, '/') ? tw_path_absolute(chosen, NULL) : in_path(chosen);
 }
 
-/* The one of PATH that fits best, or the one that --python named. *have: its version. */
+/* Chooses the interpreter: that of --python, else the one of PATH that fits best. u->python: its
+ * path; *have: its version, the caller's. With `build` one with the same first two numbers is
+ * needed, because packages are made for these. */
 static int find_python(struct tw_unpack *u, const char *want, char **have, struct twin_error *err)
 {
     char minor[24];
@@ -92,7 +96,8 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
 
 /* ---- lists */
 
-/* Names as PEP 503 compares them. */
+/* A package's name as PEP 503 compares names: lower case, and "-" for each run of "-", "_" and ".".
+ * malloc'ed. */
 static char *plain_name(const char *s, size_t n)
 {
     char *out = tw_malloc(n + 1);
@@ -109,7 +114,9 @@ static char *plain_name(const char *s, size_t n)
     return out;
 }
 
-/* "NAME==VERSION" or "NAME @ ADDRESS" a line; nothing that pip would take for an option. */
+/* The lock list as an object from plain names to versions (null for an address). Each line is
+ * "NAME==VERSION" or "NAME @ ADDRESS": nothing that pip would take for an option, since pip reads
+ * the same file. */
 static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
 {
     char *text, *save = NULL;
@@ -149,6 +156,8 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
     return 0;
 }
 
+/* What the interpreter has installed, as an object like that of read_lock. It asks the interpreter
+ * itself, so no pip is needed. */
 static int installed(const char *python, json_t **out, struct twin_error *err)
 {
     static const char script[] = "import json\ntry:\n from importlib import metadata as m\nexcept "
@@ -178,6 +187,7 @@ static int installed(const char *python, json_t **out, struct twin_error *err)
     return rc;
 }
 
+/* Adds a text to the list of differences; formatted as by printf, text arguments made printable. */
 static void differs(struct tw_unpack *u, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void differs(struct tw_unpack *u, const char *format, ...)
@@ -192,6 +202,8 @@ static void differs(struct tw_unpack *u, const char *format, ...)
     tw_buf_free(&b);
 }
 
+/* Tells each package of the list that is not installed here, or in another version. Others that are
+ * installed do not count. */
 static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
 {
     json_t *have = NULL, *v;
@@ -212,7 +224,7 @@ static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *e
 
 /* ---- building */
 
-/* What a package may tell pip: where to look. */
+/* May a package give pip this option? Only those that say where to look and how to build. */
 static bool option_ok(const char *option)
 {
     static const char *const names[] = {
@@ -233,6 +245,8 @@ static const char *why_it_failed(const struct tw_ask *a)
     return *a->complaint ? a->complaint : "failed";
 }
 
+/* Runs a program in the code's folder, for at most an hour. what: begins the message of a
+ * failure. */
 static int ask(struct tw_unpack *u, const char *const *argv, const char *what,
                struct twin_error *err)
 {
@@ -244,6 +258,9 @@ static int ask(struct tw_unpack *u, const char *const *argv, const char *what,
     return rc;
 }
 
+/* Runs `pip install` with the options of the package and of the user, then words. --no-deps: the
+ * list has every package already. Room for 120 words; options of the package beyond 60 are
+ * refused. */
 static int pip(struct tw_unpack *u, const char *const *words, struct twin_error *err)
 {
     enum { ROOM = 120 };
@@ -270,6 +287,8 @@ static int pip(struct tw_unpack *u, const char *const *words, struct twin_error 
                err);
 }
 
+/* A fresh virtual environment with the packages of the list; u->python becomes its interpreter.
+ * Packages that were installed from the checkout are installed from the code. */
 static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
 {
     json_t *local;

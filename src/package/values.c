@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Small helpers of the package room: JSON values that are built or read, texts of areas, real
+ * paths. What they share is one habit: a failure to allocate is noted in a flag of the caller's and
+ * looked at once in the end, so that the code which builds an area reads as a list of facts. */
 #include "pack.h"
 
 #include "base.h"
@@ -8,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* jansson takes value in any case, also when it is NULL. */
 void tw_pk_put(bool *failed, json_t *object, const char *key, json_t *value)
 {
     if (json_object_set_new(object, key, value) != 0)
@@ -53,6 +57,7 @@ json_t *tw_pk_printable(const char *s)
     return v;
 }
 
+/* The callback of jansson's writer; non-zero ends it. */
 static int append(const char *text, size_t n, void *data)
 {
     return tw_buf_append(data, text, n) == 0 ? 0 : -1;
@@ -82,6 +87,7 @@ int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err)
     return rc;
 }
 
+/* No memory and damage look alike in jansson's result; its error code tells them apart. */
 int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, struct twin_error *err)
 {
     json_error_t where;
@@ -98,6 +104,7 @@ int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, stru
     return twin_error_set(err, TWIN_EFORMAT, "%s: expected a JSON object", path);
 }
 
+/* printf whose text arguments are made printable; NULL: no memory. */
 static json_t *vtext(const char *format, va_list ap)
 {
     struct tw_buf b = {0};
@@ -124,6 +131,7 @@ void tw_pk_holds(bool *failed, json_t *area, const char *format, ...)
     va_end(ap);
 }
 
+/* Compares whole parts: "/a/bc" is not below "/a/b". */
 const char *tw_pk_below(const char *path, const char *base)
 {
     size_t n = strlen(base);

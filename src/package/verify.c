@@ -3,6 +3,13 @@
  * Is a package what it was when it was made? From the outside in: the signature holds the tag
  * manifest, that holds the tag files, one of them is the payload's manifest, that holds every file.
  * A name that no list has is a finding as much as a file that has another digest.
+ *
+ * The lists are read first, then the folder is walked and each file in it is held against its line;
+ * last come lines without a file. Whatever the folder holds is a finding; an error is only trouble
+ * of ours (no memory, a disk that cannot be read).
+ *
+ * Every file is opened once and judged by that descriptor: its name could be given to another file
+ * between two looks. Where a private copy is wanted it gets the same bytes that were hashed.
  */
 #include "bag.h"
 
@@ -18,13 +25,15 @@
 #include <twin/sign.h>
 #include <unistd.h>
 
-/* A tag file: read once, since what it says and its digest must be of the same bytes. */
+/* A tag file that was read, with the digest of its bytes. It is read once, since what it says and
+ * its digest must be of the same bytes; the walk takes the digest from here. */
 struct tag_read {
     const char *path;
     char sha256[65];
 };
 enum { TAGS_READ = 8 };
 
+/* One verification. */
 struct look {
     int root;
     int copy; /* folder of the private copy; -1: none is made */
@@ -35,6 +44,8 @@ struct look {
     struct twin_bag_verdict *v;
     struct tw_manifest tags, payload;
     struct tw_fetch fetch;
+    /* oxum_*: what bag-info.txt promises of the payload; payload_*: what was found, with the files
+     * to fetch; seen_bytes: of all files so far, for progress */
     uint64_t oxum_bytes, oxum_files, seen_bytes, payload_bytes, payload_files;
     size_t entries;
     struct twin_error *err;
@@ -47,6 +58,8 @@ const char *twin_bag_change_name(enum twin_bag_change c)
     return names[c];
 }
 
+/* Adds a finding; the text is formatted as by printf. Returns 0, so that the walk goes on, or
+ * TWIN_ENOMEM. */
 static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
                    ...) __attribute__((format(printf, 4, 5)));
 static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
@@ -71,7 +84,8 @@ static int finding(struct look *l, enum twin_bag_change c, const char *path, con
     return 0;
 }
 
-/* A tag file that cannot be read or parsed is a finding; only trouble of ours is an error. */
+/* What a failed reading of a tag file means: not there, malformed, or (no memory) an error of ours.
+ * rc 0 is handed on. A finding gives 0, too. */
 static int as_finding(struct look *l, const char *path, int rc, const struct twin_error *why)
 {
     if (rc == TWIN_ENOMEM)
@@ -83,7 +97,8 @@ static int as_finding(struct look *l, const char *path, int rc, const struct twi
 
 /* ---- files */
 
-/* Where the copy of a file goes: a new file, or -1 with *rc 0 when none is wanted (any more). */
+/* Opens a new file for the copy of path. -1 with *rc 0: none is wanted, or none any more, since a
+ * package with a finding is not used. */
 static int open_copy(struct look *l, const char *path, int *rc)
 {
     *rc = 0;
@@ -106,6 +121,7 @@ static int open_copy(struct look *l, const char *path, int *rc)
     return to;
 }
 
+/* Closes it; an error of closing counts when there was none before. */
 static int close_copy(struct look *l, const char *path, int to, int rc)
 {
     if (to >= 0 && close(to) != 0 && rc == 0)
@@ -113,6 +129,7 @@ static int close_copy(struct look *l, const char *path, int to, int rc)
     return rc;
 }
 
+/* Counts a file that was hashed, and compares its digest with its line e. */
 static int judge_file(struct look *l, const char *path, struct tw_manifest_entry *e, uint64_t bytes,
                       const char *hex)
 {
@@ -132,6 +149,7 @@ static int judge_file(struct look *l, const char *path, struct tw_manifest_entry
     return 0;
 }
 
+/* Hashes a file, and copies it. size: of fstat; a file that grows while it is read is a finding. */
 static int check_file(struct look *l, int fd, uint64_t size, const char *path,
                       struct tw_manifest_entry *e)
 {
@@ -153,6 +171,7 @@ static int check_file(struct look *l, int fd, uint64_t size, const char *path,
     return close_copy(l, path, copy.to, rc);
 }
 
+/* The tag file of this path if it was read already; NULL: not. */
 static const struct tag_read *tag_read(const struct look *l, const char *path)
 {
     for (size_t i = 0; i < l->tags_read; i++)
@@ -161,7 +180,8 @@ static const struct tag_read *tag_read(const struct look *l, const char *path)
     return NULL;
 }
 
-/* The file is looked at by what was opened, not by its name once more. */
+/* Judges the file behind a descriptor, which is what counts, not its name looked up once more.
+ * payload: it lies below data/, and cannot be larger than all of the payload. */
 static int look_at_open(struct look *l, int fd, const char *path, bool payload,
                         struct tw_manifest_entry *e)
 {
@@ -182,6 +202,8 @@ static int look_at_open(struct look *l, int fd, const char *path, bool payload,
     return check_file(l, fd, size, path, e);
 }
 
+/* Judges a name that the walk found and that is no folder. The tag manifest and the signature are
+ * in no list; they were read before. O_NONBLOCK: opening a pipe must not wait. */
 static int look_at(struct look *l, int dir, const char *name, const char *path,
                    const struct stat *st)
 {
@@ -209,6 +231,8 @@ static int look_at(struct look *l, int dir, const char *name, const char *path,
 
 static int walk(struct look *l, int dir, const char *prefix, int depth);
 
+/* One name of a folder: goes down, or judges it. depth is limited for the stack's sake, the number
+ * of entries for the time's. */
 static int walk_entry(struct look *l, int dir, const char *prefix, const char *name, int depth)
 {
     struct stat st;
@@ -234,7 +258,7 @@ static int walk_entry(struct look *l, int dir, const char *prefix, const char *n
     return rc;
 }
 
-/* Takes dir over. */
+/* Goes through a folder; takes dir over. prefix: its path in the package, "" for the top. */
 static int walk(struct look *l, int dir, const char *prefix, int depth)
 {
     DIR *d = fdopendir(dir);
@@ -259,6 +283,7 @@ static int walk(struct look *l, int dir, const char *prefix, int depth)
 
 /* ---- tag files */
 
+/* A tag file goes into the copy from memory. */
 static int copy_tag(struct look *l, const char *path, const char *text, size_t n)
 {
     int rc;
@@ -268,6 +293,8 @@ static int copy_tag(struct look *l, const char *path, const char *text, size_t n
     return close_copy(l, path, to, rc);
 }
 
+/* Reads a tag file whole. *ok: it could be read, and *text (tw_free) has it; without, a finding was
+ * added. 0, or an error of ours. */
 static int read_tag(struct look *l, const char *path, size_t cap, char **text, size_t *n, bool *ok)
 {
     struct twin_error inner = TWIN_ERROR_INIT;
@@ -284,6 +311,7 @@ static int read_tag(struct look *l, const char *path, size_t cap, char **text, s
     return rc ? rc : copy_tag(l, path, *text, *n);
 }
 
+/* bagit.txt has one form only, byte by byte. */
 static int read_bagit(struct look *l)
 {
     char *text;
@@ -297,6 +325,8 @@ static int read_bagit(struct look *l)
     return rc;
 }
 
+/* Reads a manifest. payload: that of data/, else that of the tag files; a line of the other kind,
+ * or of a file that no manifest can list, is a finding. */
 static int read_manifest(struct look *l, const char *path, struct tw_manifest *m, bool payload)
 {
     char *text;
@@ -333,6 +363,7 @@ static int read_info(struct look *l)
     return rc;
 }
 
+/* fetch.txt may be absent when no manifest lists it. */
 static int read_fetch(struct look *l)
 {
     char *text;
@@ -352,6 +383,7 @@ static int read_fetch(struct look *l)
 
 /* ---- what is not there */
 
+/* Notes a file of the payload that is to be fetched; its digest is that of the manifest. */
 static int fetch_later(struct look *l, const struct tw_fetch_entry *f,
                        const struct tw_manifest_entry *e)
 {
@@ -368,6 +400,7 @@ static int fetch_later(struct look *l, const struct tw_fetch_entry *f,
                : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
 }
 
+/* Lines without a file. A file that fetch.txt names counts as promised, unless it is there. */
 static int missing(struct look *l)
 {
     int rc = 0;
@@ -392,6 +425,8 @@ static int missing(struct look *l)
     return rc;
 }
 
+/* Holds the sums against bag-info.txt. With a finding they cannot be right, and are not
+ * mentioned. */
 static int totals(struct look *l)
 {
     if (l->v->findings || (l->payload_bytes == l->oxum_bytes && l->payload_files == l->oxum_files))
@@ -404,12 +439,15 @@ static int totals(struct look *l)
 
 /* ---- the signature */
 
+/* Only the number of differences counts, so each one is passed over. */
 static void silent(void *user, enum twin_subject_change c, const struct twin_subject *a,
                    const struct twin_subject *b)
 {
     (void)user, (void)c, (void)a, (void)b;
 }
 
+/* Is the signature about this package? Its statement must name the tag manifest with the digest
+ * that was found. */
 static int check_subject(struct look *l, const struct twin_envelope *e)
 {
     struct twin_statement st = {0};
@@ -429,6 +467,8 @@ static int check_subject(struct look *l, const struct twin_envelope *e)
     return rc;
 }
 
+/* Judges the envelope. Without keys to trust, a signature is only held against the package; with
+ * them, a package without signature has a finding. */
 static int check_signature(struct look *l)
 {
     char *text;
@@ -491,6 +531,7 @@ bool twin_package_is(const char *dir)
     return there >= 2;
 }
 
+/* The order matters: each list is believed only after the one that holds it was read. */
 static int look_through(struct look *l)
 {
     int rc = read_bagit(l);
@@ -528,6 +569,7 @@ int twin_package_verify(const char *dir, const struct twin_bag_options *o,
     if (l.copy >= 0)
         close(l.copy);
     tw_manifest_free(&l.tags);
+    /* the caller gets the payload's manifest, to read files again by their digests */
     out->payload = rc ? NULL : tw_malloc(sizeof *out->payload);
     if (out->payload)
         *out->payload = l.payload;
