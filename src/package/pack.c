@@ -39,8 +39,7 @@ static int no_memory(struct twin_error *err)
 
 /* ---- what is known of the run */
 
-/* Reads run.json and provenance.json. TWIN_ENOENT: the run has no provenance, and without it a
- * package would prove nothing. */
+/* Reads run.json and provenance.json. TWIN_ENOENT: the run has no provenance. */
 static int load(struct tw_pack *p, struct twin_error *err)
 {
     json_error_t where;

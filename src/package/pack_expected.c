@@ -119,7 +119,7 @@ static bool is_tensors(const char *path)
 }
 
 /* Checkpoints that still lie where the job wrote them, unchanged: what their tensors are, whatever
- * the file's bytes. A replay compares tensors where files differ by a time stamp. */
+ * the file's bytes. replay compares the tensors of its own files with these. */
 static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
 {
     json_t *list = json_array();

@@ -73,8 +73,8 @@ bool tw_pack_is_secret(const char *path)
 }
 
 /* role: as in the format ("untracked", "program", "script", "imported", "named"). A file that the
- * user named with --code is packed even when it seems to hold a secret; programs are binary, so
- * these are not searched. sha256 NULL: any contents, and "recorded" is false. */
+ * user named with --code is packed even when it seems to hold a secret, and programs are not
+ * searched. sha256 NULL: any contents, and "recorded" is false. */
 int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *sha256,
                  const char *role, struct twin_error *err)
 {
@@ -321,7 +321,8 @@ static int put_started(struct tw_pack *p, json_t *area, const json_t *file, cons
     return tw_pack_file(p, area, below, sha256, role, err);
 }
 
-/* In git: only what the repository does not hold. Outside git: all that there is. */
+/* In git: only what the repository does not hold. Outside git also the modules that the script
+ * imports. */
 int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err)
 {
     json_t *programs = json_object_get(p->provenance, "programs");

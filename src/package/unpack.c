@@ -2,8 +2,8 @@
 /*
  * From a package to a folder in which its command can run (twinrun replay). Everything is written
  * below one new folder; each path that the package's JSON gives is checked again, and made part by
- * part without following a link. Only git and pip (and curl, when data are fetched) are started,
- * the first with nothing of the repository's own.
+ * part without following a link. Only git, Python with its pip,
+ * and curl are started, git with nothing of the repository's own.
  *
  * The result is the command, its folder and its variables (struct twin_unpacked); running it and
  * comparing is the command's business.
@@ -371,8 +371,7 @@ static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
     return rc;
 }
 
-/* A package with findings is not unpacked. On failure everything in *out is freed; the folder
- * stays, for the caller to remove. */
+/* A package with findings is not unpacked. On failure everything in *out is freed. */
 int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
                 const struct twin_unpack_options *o, struct twin_unpacked *out,
                 struct twin_error *err)

@@ -95,10 +95,10 @@ static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const ch
     return NULL;
 }
 
-/* Fetches one file with curl to dir/name (to: the same as a path). No file becomes larger than the
- * manifest says, whatever the server sends: `ulimit -f` counts in blocks of 512 bytes. What it
- * holds is compared afterwards. Only https, http and file are allowed, and no redirection leads to
- * a file. */
+/* Fetches one file with curl to dir/name (`to`: the same as a path). No file becomes larger than
+ * the manifest says, whatever the server sends: POSIX counts `ulimit -f` in blocks of 512 bytes.
+ * What the file holds is compared afterwards. Only https, http and file are allowed, and no
+ * redirection leads to a file. */
 static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir, const char *name,
                     const char *to, struct twin_error *err)
 {

@@ -259,8 +259,8 @@ static int ask(struct tw_unpack *u, const char *const *argv, const char *what,
 }
 
 /* Runs `pip install` with the options of the package and of the user, then words. --no-deps: the
- * list has every package already. Room for 120 words; options of the package beyond 60 are
- * refused. */
+ * list has every package already. A package with too many options, or with one that option_ok()
+ * refuses, is damaged. */
 static int pip(struct tw_unpack *u, const char *const *words, struct twin_error *err)
 {
     enum { ROOM = 120 };

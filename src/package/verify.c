@@ -6,7 +6,7 @@
  *
  * The lists are read first, then the folder is walked and each file in it is held against its line;
  * last come lines without a file. Whatever the folder holds is a finding; an error is only trouble
- * of ours (no memory, a disk that cannot be read).
+ * of ours (no memory, a folder that cannot be listed).
  *
  * Every file is opened once and judged by that descriptor: its name could be given to another file
  * between two looks. Where a private copy is wanted it gets the same bytes that were hashed.
