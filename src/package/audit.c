@@ -117,6 +117,7 @@ static void look_set(struct audit *a, const json_t *set, json_t *out)
     struct twin_snapshot s;
     char *text = NULL, *path = snapshot ? tw_printf("data/%s", snapshot) : NULL;
     size_t n = 0, gone = 0;
+    /* a set without a readable snapshot proves nothing */
     if (!name || !path || !root || !contents || !tw_path_ok(path) ||
         read_verified(a, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
         twin_snapshot_parse(text, n, path, &s, &inner) != 0) {
@@ -235,6 +236,7 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
         tw_free(path);
         return twin_error_set(err, rc, "out of memory auditing a package");
     }
+    /* first what verify found, so that it is known whether the area is whole */
     look_findings(a, name, out);
     if (rc) {
         if (json_array_size(json_object_get(out, "missing")) == 0)
@@ -245,6 +247,7 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
         const char *holds = tw_pk_text(in, "holds");
         tw_pk_holds(&a->failed, out, "%.500s", holds ? holds : "(not said)");
         bool damaged = json_array_size(json_object_get(out, "missing")) > 0;
+        /* what the packer said is a stranger's text: limits in number and length */
         json_array_foreach (json_object_get(in, "missing"), i, m)
             if (json_string_value(m) && i < 10000)
                 tw_pk_missing(&a->failed, out, "%.2000s", json_string_value(m));

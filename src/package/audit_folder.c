@@ -82,6 +82,7 @@ static void requirements(struct found *f, const char *text, const char *path)
     size_t lines = 0, loose = 0;
     for (const char *line = text; *line;) {
         size_t n = strcspn(line, "\r\n"), from = strspn(line, " \t");
+        /* comments and options of pip are no packages */
         if (n > from && line[from] != '#' && line[from] != '-') {
             char one[120];
             snprintf(one, sizeof one, "%.*s", (int)(n - from > 100 ? 100 : n - from), line + from);
@@ -95,6 +96,7 @@ static void requirements(struct found *f, const char *text, const char *path)
         }
         line += n + strspn(line + n, "\r\n");
     }
+    /* the first list wins, and an exact one wins over a loose one */
     if (lines && loose == 0)
         keep(f->lock, sizeof f->lock, path);
     else if (lines && !*f->loose) {
@@ -144,6 +146,7 @@ static void seeds(struct found *f, const char *text, const char *path)
         for (size_t i = from; i + 4 < n && line[from] != '#' && line[from] != '/'; i++) {
             if (strncasecmp(line + i, "seed", 4) != 0)
                 continue;
+            /* the rest of the name: seed_everything, seed" */
             size_t j = i + 4;
             while (j < n && (isalnum((unsigned char)line[j]) || strchr("_\"' ,", line[j])))
                 j++;
@@ -206,6 +209,7 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
         f->checksums = true;
         keep(f->checksum_file, sizeof f->checksum_file, path);
     }
+    /* a file may be of several kinds */
     bool is_source = ends_in(name, sources);
     bool is_config = ends_in(name, configs) && !ends_in(name, not_config);
     if (is_source)
@@ -220,6 +224,7 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
         keep(f->data_example, sizeof f->data_example, path);
     }
     bool readme = strncasecmp(name, "readme", 6) == 0;
+    /* one seed is enough: no other file is read for it */
     bool seed_wanted = (is_source || is_config) && !*f->seed;
     char *text = seed_wanted || readme ? text_of(dir, name, &n) : NULL;
     if (text && !readme)
@@ -290,8 +295,10 @@ static void find_commit(struct found *f, int root)
         return;
     f->git = true;
     char *head = text_of(git, "HEAD", &n), *ref = NULL;
+    /* on a branch: its file has the commit, or packed-refs has a line for it */
     if (head && tw_starts(head, "ref: refs/")) {
         head[strcspn(head, "\r\n")] = '\0';
+        /* behind "ref: " */
         const char *name = head + 5;
         int fd = tw_path_ok(name) ? tw_open_below(git, name, O_RDONLY) : -1;
         char text[65] = "";
@@ -313,6 +320,7 @@ static void find_commit(struct found *f, int root)
         if (hex == 40 || hex == 64)
             snprintf(f->commit, sizeof f->commit, "%.*s", (int)hex, text);
     } else if (head) {
+        /* detached: HEAD is the commit */
         size_t hex = strspn(head, "0123456789abcdef");
         if (hex == 40 || hex == 64)
             snprintf(f->commit, sizeof f->commit, "%.*s", (int)hex, head);
@@ -407,6 +415,7 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
         judge_code, judge_data, judge_environment, judge_configuration, judge_seeds};
     struct found *f = tw_calloc(1, sizeof *f);
     *out = (struct twin_packed){0};
+    /* two descriptors: walk() takes one over, git is looked for with the other */
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int fd = root < 0 ? -1 : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = 0;

@@ -153,6 +153,7 @@ static int take_fetch(void *user, char *line, size_t number, struct twin_error *
     struct tw_fetch *f = p->out;
     struct tw_fetch_entry e = {0};
     char *length = strchr(line, ' '), *path = length ? strchr(length + 1, ' ') : NULL;
+    /* the two blanks become ends of texts */
     if (path)
         *length++ = *path++ = '\0';
     if (!path || tw_parse_u64(length, INT64_MAX, &e.bytes) != 0 ||
@@ -229,6 +230,7 @@ static int take_info(void *user, char *line, size_t number, struct twin_error *e
                    : twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected LABEL: VALUE",
                                     o->name, number);
     char *value = line + sizeof label - 1, *dot = strchr(value, '.');
+    /* BYTES and FILES become two texts */
     if (dot)
         *dot++ = '\0';
     if (o->found || !dot || tw_parse_u64(value, INT64_MAX, &o->bytes) != 0 ||
@@ -267,6 +269,7 @@ int tw_bag_folder(int root, const char *path)
             errno = ENAMETOOLONG;
             return -1;
         }
+        /* the parent is closed before the next part is looked at; errno is that of the part */
         int next = -1;
         if (mkdirat(at, part, 0777) == 0 || errno == EEXIST)
             next = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -136,6 +136,7 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
     if (to >= 0 && close(to) != 0 && rc == 0)
         rc = twin_error_system(err, "cannot write %s", full);
     close(in);
+    /* the digest is known only when all bytes are copied */
     if (rc == 0 && sha256 && strcmp(hex, sha256) != 0)
         rc = twin_error_set(err, TWIN_EFORMAT, "it has changed since the run");
     /* a copy that is not what was asked for is not left in the package */
@@ -185,6 +186,7 @@ int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, 
     if (w->count)
         qsort(w->item, w->count, sizeof *w->item, by_path);
     tw_buf_puts(&manifest, "");
+    /* a file to be fetched stands in both lists */
     for (size_t i = 0; i < w->count; i++) {
         tw_buf_printf(&manifest, "%s  %s\n", w->item[i].sha256, w->item[i].path);
         if (w->item[i].url)

@@ -105,6 +105,7 @@ char *tw_crate_metadata(const struct tw_pack *p)
     char *command = command_line(p);
     stamp(p, 0, begin);
     stamp(p, p->run->wall_s, end);
+    /* the entry that says what this file is */
     tw_pk_add(&failed, graph,
               json_pack("{s:s, s:s, s:{s:s}, s:{s:s}}", "@id", "ro-crate-metadata.json", "@type",
                         "CreativeWork", "about", "@id", "./", "conformsTo", "@id",

@@ -49,6 +49,7 @@ static int load(struct tw_pack *p, struct twin_error *err)
     tw_free(path);
     if (rc)
         return rc;
+    /* a key twice would mean one thing to us and another to somebody else's reader */
     p->run_json = tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where);
     tw_free(text);
     if (!json_is_object(p->run_json))
@@ -90,15 +91,18 @@ static void find_places(struct tw_pack *p)
     const char *script = tw_pk_real_path(TW_PK_AT(p->provenance, "programs", "entry"));
     script = script ? script : own_program(p->provenance);
     p->from = tw_pk_real("/", from ? from : p->run->cwd);
+    /* in git the code is the checkout, whatever the job ran */
     if (top)
         p->top = tw_pk_real("/", top);
     else
         p->top = p->from ? tw_strdup(p->from) : NULL;
+    /* outside git: a script elsewhere brings its own folder */
     if (!top && p->top && script && script[0] == '/' && !tw_pk_below(script, p->top)) {
         char *dir = tw_strndup(script, (size_t)(strrchr(script, '/') - script));
         tw_free(p->top);
         p->top = dir;
     }
+    /* in a checkout the job may have been started elsewhere: folder stays NULL then */
     const char *below = p->from && p->top ? tw_pk_below(p->from, p->top) : NULL;
     if (below)
         p->folder = tw_strdup(below);
@@ -180,6 +184,7 @@ static int put_json(struct tw_pack *p, const char *path, const json_t *value,
     return rc;
 }
 
+/* Writes data/AREA/AREA.json of each area. */
 static int put_areas(struct tw_pack *p, struct twin_error *err)
 {
     int rc = 0;
@@ -231,6 +236,7 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
     char *text = NULL, *path = tw_path_join(p->w.dir, TW_BAG_SIGNATURE);
     size_t n = 0;
     json_t *predicate = json_pack("{s:s}", "kind", "file");
+    /* the statement that is signed: one subject, the tag manifest with its digest */
     int rc = predicate && path
                  ? twin_subjects_add(&subjects, TW_BAG_TAGMANIFEST, "sha256", tag, err)
                  : no_memory(err);
@@ -299,6 +305,7 @@ static int begin(struct tw_pack *p, const char *out, char **final, struct twin_e
 {
     struct stat st;
     *final = tw_path_absolute(out, err);
+    /* "out/" and "out" are one folder */
     size_t n = *final ? strlen(*final) : 0;
     while (n > 1 && (*final)[n - 1] == '/')
         (*final)[--n] = '\0';
@@ -343,6 +350,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
         }
     }
     int rc = p.expected ? begin(&p, o->out, &final, err) : no_memory(err);
+    /* only a folder that was made here is removed on failure */
     const bool made = rc == 0;
     rc = rc ? rc : collect(&p, err);
     if (rc == 0)
@@ -353,6 +361,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
     if (rc == 0)
         rc = p.failed ? no_memory(err) : put_whole(&p, err);
     rc = rc ? rc : finish(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
+    /* from here on the package is there under its name */
     if (rc == 0 && rename(p.w.dir, final) != 0)
         rc = twin_error_system(err, "cannot rename %s to %s", p.w.dir, final);
     if (rc && made)
@@ -370,6 +379,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
     return rc;
 }
 
+/* No options and no folder for the writer: nothing is written. */
 int twin_audit_run(const struct twin_run *run, struct twin_packed *out, struct twin_error *err)
 {
     struct tw_pack p = {.run = run, .expected = json_object()};

@@ -55,6 +55,7 @@ static bool make_bundle(const char *scratch, const char *objects, const char *co
                         const char *to, char why[300])
 {
     struct tw_ask a;
+    /* the repository reads objects there, too, so none is copied */
     char *alternates = tw_printf("%s/objects/info/alternates", scratch);
     char *line = tw_printf("%s\n", objects);
     const char *format = strlen(commit) == 64 ? "--object-format=sha256" : "--object-format=sha1";
@@ -71,6 +72,7 @@ static bool make_bundle(const char *scratch, const char *objects, const char *co
         a.out = NULL;
     }
     if (ok) {
+        /* a bundle needs a name for what it holds; replay asks for this one */
         ok = TW_GIT(&a, scratch, LIMIT_S, "--git-dir=.", "update-ref", "refs/heads/twinrun",
                     commit);
         tw_free(a.out);
@@ -104,6 +106,7 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
     }
     snprintf(place, sizeof place,
              number ? "data/code/repository.%zu.bundle" : "data/code/repository.bundle", number);
+    /* an audit: nothing is bundled */
     if (!p->w.dir) {
         struct tw_ask a;
         char *object = tw_printf("%s^{commit}", commit);
@@ -116,6 +119,7 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
         tw_free(a.out);
         tw_free(object);
     } else {
+        /* inside of the package's folder, so that it lies on the same disk and goes away with it */
         char *scratch = tw_printf("%s/.scratch.%zu", p->w.dir, number);
         char *to = tw_bag_place(&p->w, place, err);
         if (!scratch || !to)
@@ -160,6 +164,7 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
                       "%s: its changes seem to hold a secret and were not kept; commit it without, "
                       "or name it with --code",
                       json_string_value(name));
+    /* why: the reason for which no difference was recorded */
     if (why || !sha256 || strlen(sha256) != 64) {
         tw_pk_missing(&p->failed, area, "the difference to the commit: %s",
                       why ? why : "not recorded");
@@ -167,12 +172,14 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
     }
     tw_pk_put(&p->failed, entry, "difference_sha256", json_string(sha256));
     tw_pk_put(&p->failed, entry, "difference_whole", json_boolean(json_array_size(withheld) == 0));
+    /* no file: the difference is empty. A name with a slash would lead out of the run folder */
     if (!file || strchr(file, '/'))
         return 0;
     snprintf(place, sizeof place, number ? "data/code/changes.%zu.diff" : "data/code/changes.diff",
              number);
     char *from = tw_path_join(p->run->dir, file);
     struct twin_error inner = TWIN_ERROR_INIT;
+    /* with files withheld the kept difference has another digest */
     const char *known = json_array_size(withheld) ? NULL : sha256;
     int rc = from ? tw_bag_copy(&p->w, place, from, known, NULL, &inner) : TWIN_ENOMEM;
     if (rc == TWIN_EFORMAT)
@@ -201,6 +208,7 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
                       *path ? path : p->top);
     else
         tw_pk_put(&p->failed, entry, "commit", json_string(commit));
+    /* what the record has besides, for people and for audits */
     json_t *tree = json_object_get(code, "tree"), *remotes = json_object_get(code, "remotes");
     if (json_is_string(tree))
         tw_pk_put(&p->failed, entry, "tree", json_incref(tree));
@@ -210,6 +218,7 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
         rc = put_bundle(p, area, dir, commit, path, number, entry, err);
     rc = rc ? rc : put_diff(p, area, code, number, entry, err);
     tw_pk_add(&p->failed, list, entry);
+    /* submodules have submodules: their paths are put together from the top */
     json_array_foreach (json_object_get(code, "submodules"), i, sub) {
         const char *below = tw_pk_text(sub, "path");
         char *full = NULL;
@@ -244,6 +253,7 @@ static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
         const char *sha256 = tw_pk_text(item, "sha256");
         const char *why = tw_pk_text(item, "why");
         char *real = path ? tw_pk_real(p->top, path) : NULL;
+        /* data and results are no code */
         bool ours = real && (tw_pack_datum_of(p, real) || tw_pack_written(p, real));
         json_int_t bytes = json_integer_value(json_object_get(item, "bytes"));
         if (!path)
@@ -298,6 +308,7 @@ int tw_pack_code(struct tw_pack *p, struct twin_error *err)
     const char *top = tw_pk_text(code, "top"), *why = tw_pk_text(code, "why");
     tw_pk_put(&p->failed, area, "repositories", json_array());
     tw_pk_put(&p->failed, area, "files", json_array());
+    /* no repository, or none any more */
     if (!top || !p->top || !p->folder) {
         if (top)
             tw_pk_missing(&p->failed, area, "%s, the checkout it ran in, is not there any more",

@@ -40,12 +40,14 @@ static json_t *part_for(struct tw_pack *p, const char *path)
         tw_free(real);
         return v;
     }
+    /* a program outside of the code is looked up by its name where it runs next */
     json_array_foreach (TW_PK_AT(p->provenance, "programs", "files"), i, file) {
         const char *known = tw_pk_text(file, "path");
         if (known && strcmp(known, path) == 0 &&
             !(p->top && tw_pk_below(tw_pk_real_path(file), p->top)))
             return json_pack("{s:s}", "program", strrchr(path, '/') + 1);
     }
+    /* data before code: a set may lie inside of the checkout */
     char *real = tw_pk_real("/", path);
     const struct tw_pack_datum *d = real ? tw_pack_datum_of(p, real) : NULL;
     const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
@@ -100,6 +102,7 @@ static void put_argv(struct tw_pack *p, json_t *area)
                           "secret; pass secrets in variables",
                           i);
         tw_pk_add(&p->failed, list, v ? v : json_string("?"));
+        /* a path that became no part would mean nothing on another machine */
         const char *path = absolute_path_in(word);
         struct stat st;
         if (v && json_is_string(v) && path && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
@@ -130,6 +133,7 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
             tw_free(real);
             continue; /* the code holds it */
         }
+        /* names of the package's own: two files may have one name */
         snprintf(name, sizeof name, "file-%zu", json_array_size(list));
         const char *dot = strrchr(path, '.');
         char *place = tw_printf("data/configuration/%s%s", name,
@@ -231,6 +235,7 @@ static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
         if (!value || is_of_this_machine(name) || is_seed_variable(name) != seeds ||
             strcmp(value, "[redacted]") == 0)
             continue;
+        /* the only variable with paths that is kept: as places in the code */
         if (strcmp(name, "PYTHONPATH") == 0) {
             json_t *list = search_path(p, area, value);
             if (json_array_size(list))
@@ -330,6 +335,7 @@ static void seeds_of_file(struct tw_pack *p, json_t *list, const char *path)
         tw_free(full);
         return;
     }
+    /* the canonical form has no blanks, so a number stands directly behind the colon */
     for (const char *at = c.text; (at = strchr(at, '"'));) {
         const char *end = strchr(++at, '"');
         if (!end)
@@ -364,6 +370,7 @@ static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
                 tw_pk_put(&p->failed, first, name, json_incref(v));
         count += json_object_size(first) > 0;
         ++*ranks;
+        /* a rank may have several processes; the first one that said it counts */
         if (json_object_get(rank, "settings") && !json_object_get(settings, number))
             tw_pk_put(&p->failed, settings, number, json_incref(json_object_get(rank, "settings")));
         if (json_object_size(first) && !json_object_get(o, number))
@@ -401,11 +408,13 @@ static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
     char *text = NULL, *path = tw_path_join(p->run->dir, "factors");
     const char *name;
     size_t n = 0;
+    /* agents were told in variables, and are told the same again */
     json_object_foreach (agents, name, v)
         if (tw_pk_is_of_pins(name) && json_is_string(v)) {
             tw_pk_put(&p->failed, set, name, json_incref(v));
             seeds_of_pins(p, list, json_string_value(v));
         }
+    /* an old run: only names can be found, for a warning */
     if (!agents && path && tw_read_file(path, (size_t)64 << 20, &text, &n, NULL) == 0)
         for (const char *at = text; (at = strstr(at, key));) {
             at += sizeof key - 1;

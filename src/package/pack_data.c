@@ -40,6 +40,7 @@ static char *name_of(const struct tw_pack *p, const char *folder)
                          ? *base
                          : '_';
     plain[n] = '\0';
+    /* two folders of one name: the later one gets its number */
     for (size_t k = 0; k < p->data; k++)
         if (strcmp(p->datum[k].name, n ? plain : "data") == 0)
             return tw_printf("%s-%zu", n ? plain : "data", p->data);
@@ -83,6 +84,7 @@ static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_da
         if (!place || !from)
             rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing the data");
         else if (twin_home_holds(from)) {
+            /* other runs, and what they printed, lie there */
             tw_pk_missing(&p->failed, area,
                           "%s/%s: lies in a home of twinrun's, which is never packed", d->name,
                           e->path);
@@ -135,6 +137,8 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
                                   : TWIN_ENOMEM;
     if (rc == TWIN_ENOMEM)
         return twin_error_set(err, rc, "out of memory packing the data");
+    /* a snapshot that cannot be read, or is another one, is missing; the set is known all the
+     * same */
     bool usable = rc == 0 && strcmp(d.snapshot->root, given->root) == 0;
     if (rc)
         tw_pk_missing(&p->failed, area, "the snapshot %s: %s", given->manifest, inner.message);
@@ -146,6 +150,7 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
     p->datum[p->data++] = d;
     if (!usable)
         return 0;
+    /* the snapshot goes in even when its files do not: a replay elsewhere is held against it */
     char *place = tw_printf("data/data/%s.snapshot", d.name);
     enum twin_pack_data how = how_for(p, d.snapshot);
     rc = place ? tw_bag_copy(&p->w, place, given->manifest, NULL, NULL, &inner) : TWIN_ENOMEM;
@@ -194,6 +199,7 @@ bool tw_pack_is_result(const struct tw_pack *p, const char *path)
     size_t i;
     char *real = p->from ? tw_pk_real(p->from, path) : NULL;
     bool result = real && tw_pack_written(p, real);
+    /* the list of what the command names must be complete, and made before the job began */
     if (real && !result && json_is_array(named) && json_array_size(named) < NAMED_MAX &&
         json_is_true(TW_PK_AT(p->provenance, "before_job", "seen"))) {
         result = !is_started(p, real);
@@ -227,12 +233,15 @@ static void look_at_named(struct tw_pack *p, json_t *area)
         const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
         struct stat st;
         bool folder = real && stat(real, &st) == 0 && S_ISDIR(st.st_mode);
+        /* their endings say that they are configuration or code */
         bool config = tw_ends(path, ".json") || tw_ends(path, ".yaml") || tw_ends(path, ".yml") ||
                       tw_ends(path, ".toml") || tw_ends(path, ".py") || tw_ends(path, ".sh");
+        /* vouched for by another area, or made by the job */
         if ((real &&
              (tw_pack_datum_of(p, real) || tw_pack_written(p, real) || is_started(p, real))) ||
             (!folder && config) || (below && !*below))
             ;
+        /* the commit says what it held */
         else if (real && below && tw_pack_is_tracked(p, below, folder))
             ;
         else if (real && tw_pack_overwritten(p, real))

@@ -60,11 +60,13 @@ static char *version_of(const struct tw_pack *p, const json_t *python)
 {
     json_t *rank;
     size_t i;
+    /* what a process of the job said of itself is certain */
     json_array_foreach (json_object_get(p->provenance, "ranks"), i, rank) {
         const char *said = tw_pk_text(json_object_get(rank, "versions"), "python");
         if (said)
             return tw_strdup(said);
     }
+    /* else only the file can be asked, and only when it did not change */
     char hex[65];
     uint64_t bytes;
     const char *path = tw_pk_text(python, "path"), *sha256 = tw_pk_text(python, "sha256"), *why;
@@ -125,12 +127,15 @@ static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const c
     const char *vcs = tw_pk_text(json_object_get(from, "vcs_info"), "vcs");
     char *line = NULL;
     if (!url) {
+        /* installed from an index: the version is enough */
         line = tw_printf("%s==%s\n", name, version);
     } else if (vcs && commit) {
+        /* from a repository: its commit, since a branch moves on */
         line = tw_printf("%s @ %s+%s@%s\n", name, vcs, url, commit);
     } else if (!tw_starts(url, "file://")) {
         line = tw_printf("%s @ %s\n", name, url);
     } else {
+        /* a folder of this machine */
         char *real = tw_pk_real("/", url + strlen("file://"));
         const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
         if (below)
@@ -153,6 +158,7 @@ static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const c
  * index has none of these. options: those of pip, empty so far. */
 static void torch_index(bool *failed, json_t *options, const char *name, const char *version)
 {
+    /* what is behind the plus names the build: cpu, cu126, rocm6.2 */
     const char *plus = strchr(version, '+');
     if (!plus ||
         !(strcmp(name, "torch") == 0 || strcmp(name, "torchvision") == 0 ||

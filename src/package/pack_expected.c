@@ -130,6 +130,7 @@ static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
         char *path = is_tensors(f->path) && f->sha256[0] ? tw_path_join(p->run->cwd, f->path)
                                                          : NULL;
         if (path && twin_content_read(path, &c, NULL) == 0) {
+            /* it is still the file that the run wrote */
             if (strcmp(c.file, f->sha256) == 0)
                 tw_pk_add(&p->failed, list,
                           json_pack("{s:s, s:s, s:s, s:I}", "path", f->path, "sha256", c.file,
@@ -169,6 +170,7 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
         tw_free(from);
         tw_free(place);
     }
+    /* the traces: what a replay is compared with */
     for (size_t i = 0; i < p->run->trace_count && rc == 0; i++) {
         const char *base = strrchr(p->run->traces[i], '/');
         char *place = tw_printf("data/expected/ranks/%s", base ? base + 1 : p->run->traces[i]);

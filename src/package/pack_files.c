@@ -37,6 +37,7 @@ bool tw_pack_is_secret(const char *path)
         "*.pfx",   "id_rsa*", "id_ed25519*", "id_ecdsa*",  "*credentials*", ".netrc",
         ".pypirc", ".npmrc",  "*secret*",    "*.keystore", "redaction.key", NULL};
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    /* by its name */
     for (const char *const *p = names; *p; p++)
         if (tw_glob(*p, base))
             return true;
@@ -46,6 +47,7 @@ bool tw_pack_is_secret(const char *path)
     char *text;
     size_t n;
     bool found = false, plain = false;
+    /* by what is in it, line by line */
     for (const char *const *p = unquoted; *p; p++)
         plain |= tw_glob(*p, base);
     if (tw_read_file(path, SCAN_MAX, &text, &n, NULL) != 0)
@@ -86,6 +88,7 @@ int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *
     char *from = tw_path_join(p->top, path), *place = tw_printf("data/code/files/%s", path);
     int rc = from && place ? 0 : TWIN_ENOMEM;
     bool named = strcmp(role, "named") == 0;
+    /* reasons for which no file goes into a package, then the copy */
     if (rc == 0 && twin_home_holds(from))
         tw_pk_missing(&p->failed, area, "%s: lies in a home of twinrun's, which is never packed",
                       path);
@@ -196,6 +199,7 @@ static void import_add(struct imports *q, char *path)
 static void import_name(struct imports *q, const char *dir, const char *name, size_t n)
 {
     struct stat st;
+    /* a module is a file or a folder of that name */
     char *file = tw_printf("%s/%.*s.py", dir, (int)n, name);
     char *folder = tw_printf("%s/%.*s", dir, (int)n, name);
     if (file && stat(file, &st) == 0 && S_ISREG(st.st_mode)) {
@@ -234,6 +238,7 @@ static void scan_line(struct imports *q, const char *dir, const char *line, cons
         size_t n = word_at(line, (size_t)(end - line));
         if (n)
             import_name(q, dir, line, n);
+        /* "from" names one module only; "import" may go on behind a comma */
         const char *comma = from ? NULL : memchr(line, ',', (size_t)(end - line));
         if (!comma)
             return;
@@ -265,6 +270,7 @@ static int put_imports(struct tw_pack *p, json_t *area, const char *script, stru
     size_t count = 0, before = json_array_size(json_object_get(area, "files"));
     int rc = q && dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
     if (rc == 0) {
+        /* the queue grows while it is worked off: modules import modules */
         scan_file(q, dir, script);
         for (; q->next < q->count && rc == 0; q->next++) {
             scan_file(q, dir, q->path[q->next]);
@@ -311,6 +317,7 @@ static int put_started(struct tw_pack *p, json_t *area, const json_t *file, cons
                        struct twin_error *err)
 {
     const char *path = tw_pk_real_path(file), *sha256 = tw_pk_text(file, "sha256");
+    /* a program of the system is not below top, and is of the environment */
     const char *below = path && path[0] == '/' && p->top ? tw_pk_below(path, p->top) : NULL;
     if (!below || !*below || tw_pack_is_tracked(p, below, false))
         return 0;

@@ -41,6 +41,7 @@ static int check_above(const char *path, struct twin_error *err)
     char *at = tw_strdup(path);
     int rc = at ? 0 : no_memory(err);
     while (rc == 0 && strcmp(at, "/") != 0) {
+        /* one folder up; "/" stays "/" */
         char *slash = strrchr(at, '/');
         slash[slash == at ? 1 : 0] = '\0';
         if (lstat(at, &st) != 0)
@@ -75,6 +76,7 @@ static int make_private(const char *into, bool *made, struct twin_error *err)
     struct stat st;
     *made = false;
     if (lstat(into, &st) == 0) {
+        /* a folder with something in it could bring files into the replay */
         if (!S_ISDIR(st.st_mode) || !is_empty(into))
             return twin_error_set(
                 err, TWIN_EIO,
@@ -107,6 +109,7 @@ int twin_replay_place(const char *into, bool strict, char **copy, struct twin_er
         whole[n - 1] = '\0';
     bool made;
     int rc = make_private(whole, &made, err);
+    /* links above the folder are resolved once; from here on only the real path is used */
     char *real = rc ? NULL : tw_pk_real("/", whole);
     if (rc == 0 && !real)
         rc = no_memory(err);

@@ -123,6 +123,8 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
     const char *program = tw_pk_text(part, "program");
     const char *config = tw_pk_text(part, "config");
     char *out = NULL;
+    /* each kind of part is checked for itself: paths must stay inside, programs must have no
+     * slash */
     if (text)
         out = tw_strdup(text);
     else if (code && (!*code || tw_path_ok(code)))
@@ -132,6 +134,7 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
     else if (program && *program && !strchr(program, '/'))
         out = tw_strdup(tw_starts(program, "python") && u->python ? u->python : program);
     else if (data) {
+        /* a set may lie at another place here: its folder is what unpack_set() found */
         const char *below = tw_pk_text(part, "path");
         json_t *set;
         size_t i;
@@ -396,6 +399,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
         out->record = json_incref(json_object_get(u.package, "record"));
         rc = out->expected ? 0 : no_memory(err);
     }
+    /* areas and descriptors are not needed behind this point */
     json_t *all[] = {u.package, u.code_json, u.data_json, u.environment, u.configuration, u.seeds};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         json_decref(all[i]);

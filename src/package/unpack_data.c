@@ -108,6 +108,7 @@ static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir
     char size[24], blocks[24];
     snprintf(size, sizeof size, "%llu", (unsigned long long)(f->bytes ? f->bytes : 1));
     snprintf(blocks, sizeof blocks, "%llu", (unsigned long long)(f->bytes / 512 + 1));
+    /* --disable: no .curlrc of the user's; --globoff: brackets in an address are no patterns */
     const char *const argv[] = {"sh",
                                 "-c",
                                 limited,
@@ -171,6 +172,7 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
     if (rc == 0 && dir < 0)
         rc = twin_error_system(err, "cannot make the folder of %s", full);
     else if (rc == 0 && e->kind == TWIN_SNAPSHOT_LINK) {
+        /* a link of the data must stay inside of the set */
         if (!tw_path_link_ok(e->path, e->target))
             rc = tw_unpack_bad("data", "a snapshot whose links stay inside its folder", err);
         else if (symlinkat(e->target, dir, leaf) != 0 && errno != EEXIST)
@@ -219,6 +221,7 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
     snprintf(prefix, sizeof prefix, "data/data/%s/", name);
     for (size_t i = 0; i < u->verdict->fetches; i++)
         later += tw_starts(u->verdict->fetch[i].path, prefix);
+    /* a set in part cannot become the whole one */
     if (!contents || (strcmp(contents, "embedded") != 0 && strcmp(contents, "by address") != 0))
         return twin_error_set(err, TWIN_ENOENT,
                               "the data \"%s\" (sha256 %.16s...) are not in the package: say where "
@@ -230,6 +233,7 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
             "%zu files of the data \"%s\" are not in the package: --fetch downloads them "
             "(fetch.txt says from where), or say where you have them with --data %s=DIR",
             later, name, name);
+    /* data of the checkout go where the checkout had them */
     char *path = below ? tw_printf("code/%s", below) : tw_printf("data/%s", name);
     int root = path ? tw_bag_folder(u->into_fd, path) : -1;
     *folder = path ? tw_path_join(u->into, path) : NULL;
@@ -281,8 +285,10 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
                            : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
     if (rc)
         return rc;
+    /* the snapshot names its root in the package's JSON as well */
     if (strcmp(s.root, root) != 0)
         rc = tw_unpack_bad(WHERE, "the root of the snapshot that it names", err);
+    /* the user's folder wins over what the package holds */
     if (rc == 0 && mine) {
         char *real = tw_pk_real(".", mine);
         out->folder = real;

@@ -67,6 +67,7 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
     sscanf(want, "%3d.%3d", &digits[0], &digits[1]);
     snprintf(minor, sizeof minor, "python%d.%d", digits[0], digits[1]);
     const char *const names[] = {"python", "python3", minor};
+    /* a named one is the only candidate; else the best fit, the first of equals */
     for (size_t i = 0; i < (u->o->python ? 1 : 3); i++) {
         char *path = python_path(u->o->python, names[i]);
         char *version = path ? tw_pk_python_version(path) : NULL;
@@ -129,6 +130,7 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
         json_decref(lock);
         return rc;
     }
+    /* a NUL would end the text for us and not for pip */
     bool bad = strlen(text) != n;
     for (char *line = strtok_r(text, "\n", &save); line && !bad;
          line = strtok_r(NULL, "\n", &save)) {
@@ -279,6 +281,7 @@ static int pip(struct tw_unpack *u, const char *const *words, struct twin_error 
     }
     for (const char *const *o = u->o->pip; o && *o && n < ROOM - 10; o++)
         argv[n++] = *o;
+    /* what is to be installed stands last */
     while (*words && n < ROOM - 1)
         argv[n++] = *words++;
     argv[n] = NULL;
@@ -330,6 +333,7 @@ int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err)
     const char *want = json_string_value(python);
     char *have = NULL;
     tw_unpack_say(u, "the environment");
+    /* a job without Python */
     if (!want) {
         if (u->o->build)
             return twin_error_set(err, TWIN_EUNSUPPORTED,

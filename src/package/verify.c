@@ -141,6 +141,7 @@ static int judge_file(struct look *l, const char *path, struct tw_manifest_entry
     }
     if (l->o && l->o->progress)
         l->o->progress(l->o->user, l->seen_bytes, l->oxum_bytes);
+    /* a file that was changed is not counted as good */
     if (strcmp(hex, e->sha256) != 0)
         return finding(l, TWIN_BAG_CHANGED, path, "expected sha256 %s, found %s", e->sha256, hex);
     e->good = true;
@@ -161,6 +162,7 @@ static int check_file(struct look *l, int fd, uint64_t size, const char *path,
     if (rc)
         return rc;
     e->seen = true;
+    /* more bytes than fstat said are refused: the file is being written to */
     rc = tw_bag_sha256(fd, size, copy.to < 0 ? NULL : &copy, hex, &bytes, &inner);
     if (rc == TWIN_ENOMEM || copy.failed)
         rc = twin_error_set(l->err, rc, "%s: %s", path, inner.message);
@@ -197,6 +199,7 @@ static int look_at_open(struct look *l, int fd, const char *path, bool payload,
         return finding(l, TWIN_BAG_CHANGED, path,
                        "%llu bytes: larger than the whole payload ought to be",
                        (unsigned long long)size);
+    /* what was parsed is what is judged: the file is not read a second time */
     if (tag)
         return judge_file(l, path, e, size, tag->sha256);
     return check_file(l, fd, size, path, e);
@@ -275,6 +278,7 @@ static int walk(struct look *l, int dir, const char *prefix, int depth)
         count++;
         rc = walk_entry(l, dirfd(d), prefix, e->d_name, depth);
     }
+    /* no manifest lists folders: one without a file in it could be put there unseen */
     if (rc == 0 && count == 0 && *prefix)
         rc = finding(l, TWIN_BAG_EXTRA, prefix, "an empty folder: no manifest can list one");
     closedir(d);
@@ -336,6 +340,7 @@ static int read_manifest(struct look *l, const char *path, struct tw_manifest *m
     int rc = read_tag(l, path, TW_BAG_MANIFEST_MAX, &text, &n, &ok);
     if (rc == 0 && ok) {
         rc = as_finding(l, path, tw_manifest_parse(text, n, path, m, &inner), &inner);
+        /* a manifest speaks only of its own half, and never of what holds it */
         for (size_t i = 0; i < m->count && rc == 0; i++)
             if (tw_starts(m->item[i].path, "data/") != payload ||
                 strcmp(m->item[i].path, TW_BAG_TAGMANIFEST) == 0 ||
@@ -416,6 +421,7 @@ static int missing(struct look *l)
             rc = fetch_later(l, &l->fetch.item[i], e);
         }
     }
+    /* each line of both manifests must have been met */
     const struct tw_manifest *both[] = {&l->tags, &l->payload};
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < both[k]->count && rc == 0; i++)
@@ -481,6 +487,7 @@ static int check_signature(struct look *l)
         return l->o && l->o->trust ? finding(l, TWIN_BAG_MISSING, TW_BAG_SIGNATURE,
                                              "expected a signature, found none")
                                    : 0;
+    /* is_signed is set for any envelope, good or not */
     int rc = read_tag(l, TW_BAG_SIGNATURE, TWIN_ENVELOPE_MAX, &text, &n, &ok);
     if (rc || !ok)
         return rc;
