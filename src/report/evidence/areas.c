@@ -46,6 +46,7 @@ const char *tw_area_ask(enum twin_area which)
     return words[which].ask;
 }
 
+/* Risk and advice are for whoever misses something, so an area that passes has none. */
 json_t *tw_area_json(enum twin_area which, const json_t *area)
 {
     bool pass = tw_area_passes(area);

@@ -107,6 +107,7 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
     struct tw_buf why = {0};
     bool yes = true;
     tw_buf_puts(&why, "");
+    /* areas that the item needs, and those of them that do not pass */
     size_t needed = 0, failed = 0;
     for (size_t i = 0; i < TWIN_AREAS; i++) {
         needed += (x->needs >> i) & 1u;
@@ -114,6 +115,7 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
     }
     if (needed == TWIN_AREAS && !failed)
         tw_buf_puts(&why, "all five pass");
+    /* with a failure only the failed areas are named, else all that are needed */
     for (size_t i = 0; i < TWIN_AREAS; i++)
         if (x->needs & 1u << i && (failed || needed < TWIN_AREAS) &&
             (!failed || !tw_area_passes(area[i]))) {
@@ -147,6 +149,7 @@ static const struct item *items_of(const char *name)
     return strcmp(name, "mlsys") == 0 ? mlsys : NULL;
 }
 
+/* The answers in the order of the venue's questions. */
 json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
 {
     const struct item *items = items_of(name);

@@ -20,6 +20,7 @@
 static void code(struct tw_buf *b, const char *s, size_t max)
 {
     struct tw_buf safe = {0};
+    /* n backticks begin code that holds at most n - 1 of them in a row */
     size_t longest = 0, run = 0;
     tw_say_again(&safe, s && *s ? s : "(none)", max); /* names in it may be escaped already */
     if (safe.failed) {
@@ -201,6 +202,7 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
         item(b, "role", &t);
         tw_say_safe(&t, v->first->op, 100);
         item(b, "operation", &t);
+        /* a line for each frame, the innermost first */
         for (const char *s = v->first->site; *s;
              s += strcspn(s, "\n") + (s[strcspn(s, "\n")] == '\n')) {
             char line[400];

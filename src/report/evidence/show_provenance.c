@@ -60,6 +60,7 @@ static void code(FILE *out, const json_t *p)
     const char *commit = text_of(o, "commit"), *branch = text_of(o, "branch");
     size_t untracked = json_array_size(json_object_get(o, "untracked"));
     size_t modules = json_array_size(json_object_get(o, "submodules"));
+    /* a repository without a commit is another thing than no repository */
     if (*commit)
         tw_buf_printf(&b, "commit %.*s%s%s", DIGITS, commit, *branch ? " on " : "", branch);
     else if (*text_of(o, "top"))
@@ -110,6 +111,8 @@ static void configuration(FILE *out, const json_t *p)
     }
     json_array_foreach (json_object_get(o, "named"), i, item) {
         const json_t *id = json_object_get(item, "identity");
+        /* of what the command names: folders, addresses, and what has an identity such as a
+         * revision */
         if (id || strcmp(text_of(item, "kind"), "folder") == 0 ||
             strcmp(text_of(item, "kind"), "address") == 0) {
             row(out, any ? "" : "data", "%s  %s%s%s", text_of(item, "path"),
@@ -215,6 +218,7 @@ static void launch(FILE *out, const json_t *p)
     json_array_foreach (json_object_get(p, "ranks"), i, item)
         if (*text_of(item, "host"))
             json_object_set_new(hosts, text_of(item, "host"), json_true());
+    /* a value that was kept back begins with this mark */
     json_object_foreach (json_object_get(o, "variables"), name, v)
         redacted += json_is_string(v) && strncmp(json_string_value(v), "[redacted", 9) == 0;
     row(out, "launch", "%zu process%s recorded, %lld rank%s, %zu host%s%s%s%s%s",
@@ -240,6 +244,7 @@ static void text_difference(FILE *out, const struct twin_world_difference *d)
               d->b ? d->b : "(not there)");
 }
 
+/* The differences as JSON, in their order: by power, then by group. */
 static json_t *json_differences(const struct twin_world_differences *d)
 {
     json_t *list = json_array();

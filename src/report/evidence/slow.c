@@ -158,6 +158,7 @@ static char *other_machine(const struct twin_run *r, int slow)
     size_t i;
     twin_provenance_load(r->dir, &p, NULL);
     for (size_t k = 0; k < 2 && !found; k++) {
+        /* first this rank's word, then whether any other rank has it as well */
         const char *mine = NULL, *theirs = NULL;
         bool shared = false;
         json_array_foreach (json_object_get(p, "ranks"), i, rank)

@@ -224,6 +224,8 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
 /* Pictures of the natural runs: heatmap, tree, growth, curves; then the strip. */
 static void natural(struct twin_page *p, const struct twin_isolation *x)
 {
+    /* labels are shared by tree and curves; without memory for them both are left out, and the page
+     * fails */
     char names[48], **label = tw_calloc(x->natural_count + 1, sizeof *label);
     bool ok = label != NULL;
     for (size_t i = 0; ok && i < x->natural_count; i++)
@@ -277,6 +279,7 @@ static void hypotheses(struct twin_page *p, const char *factors,
     twin_page_table_end(p);
 }
 
+/* What was tried to find suspects: pins alone, and single factors left free. */
 static void contrasts(struct twin_page *p, const struct twin_isolation *x)
 {
     if (x->contrast_count + x->pins_count == 0)
@@ -341,6 +344,7 @@ static void all_runs(struct twin_page *p, const struct twin_isolation *x)
     twin_page_unfold(p);
 }
 
+/* The plan as it was fixed before the first run, with the error rates that it was made for. */
 static void method(struct twin_page *p, const struct twin_isolation *x)
 {
     twin_page_heading(p, "Plan, written before the first run");

@@ -30,6 +30,7 @@ char *twin_isolation_classes(const struct twin_isolation *x)
         const struct twin_branch *branch = &x->tree.branch[i];
         tw_buf_puts(&b, i ? "; " : "");
         say_runs(&b, x, branch);
+        /* the usual class */
         if (branch->step < 0) {
             tw_buf_puts(&b, branch->members > 1 ? " agree" : " alone");
             continue;

@@ -75,6 +75,7 @@ static void formatted(struct twin_page *p, const char *tag, const char *class, c
     tw_buf_free(&text);
 }
 
+/* A page has one of these, at its top. */
 void twin_page_verdict(struct twin_page *p, enum twin_mood mood, const char *word,
                        const char *sentence, const char *about)
 {
@@ -150,6 +151,7 @@ void twin_page_facts(struct twin_page *p, const char *title)
     tw_buf_puts(&p->body, "<dl>\n");
 }
 
+/* A fact whose text is empty is left out with its name. */
 void twin_page_fact(struct twin_page *p, const char *name, const char *format, ...)
 {
     struct tw_buf value = {0};
@@ -225,6 +227,7 @@ void twin_page_cell(struct twin_page *p, const char *format, ...)
     va_end(ap);
 }
 
+/* The colour of the mood takes the place of the column's own class. */
 void twin_page_cell_mood(struct twin_page *p, enum twin_mood mood, const char *text)
 {
     cell_begin(p);

@@ -81,6 +81,7 @@ static void finish(struct twin_page *p, struct block *k, const char *question, c
     struct tw_buf all = {0};
     char id[24];
     tw_buf_puts(&k->head, "}");
+    /* the length takes 4 bytes, so the arrays begin at a multiple of 8 */
     while (k->head.len % 8 != 4 && !k->head.failed)
         tw_buf_puts(&k->head, " ");
     const uint32_t length = (uint32_t)k->head.len;
@@ -90,6 +91,7 @@ static void finish(struct twin_page *p, struct block *k, const char *question, c
         if (k->arrays.len)
             tw_buf_append(&all, k->arrays.data, k->arrays.len);
     }
+    /* the first failure is kept */
     if (!p->data.failed)
         p->data.failed = k->head.failed;
     if (!p->data.failed)
@@ -100,6 +102,7 @@ static void finish(struct twin_page *p, struct block *k, const char *question, c
     tw_buf_free(&k->arrays);
     snprintf(id, sizeof id, "data%u", ++p->pictures);
     tw_page_figure(p, question, caption, NULL);
+    /* what a reader without the script sees */
     tw_buf_printf(&p->body,
                   "<div class=\"draw\" data-block=\"%s\"><p class=\"soft\">This picture is drawn "
                   "by a script inside this file, which your browser does not run (it needs one of "
@@ -129,6 +132,8 @@ void tw_page_figure_end(struct twin_page *p)
 
 /* ---- plots */
 
+/* The series, and for each of them its values, then the ends of its intervals. An interval needs
+ * both ends. */
 static void series_data(struct block *k, const struct twin_page_plot *plot, size_t drawn)
 {
     tw_buf_puts(&k->head, ",\"series\":[");
@@ -162,6 +167,7 @@ static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot,
         }
     if (plot->series_count > drawn)
         twin_page_small(p, "The first %zu of %zu series are drawn.", drawn, plot->series_count);
+    /* a joined plot uses infinity to break its lines */
     if (infinite && !plot->join)
         twin_page_small(p, "%zu infinite value%s cannot be drawn.", infinite,
                         infinite == 1 ? "" : "s");
@@ -173,6 +179,7 @@ static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot,
                         plot->nan_name);
 }
 
+/* The x values are shared by all series, so they stand once, before them. */
 void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
 {
     static const char *const styles[] = {"lines", "points", "fan"};
@@ -198,6 +205,7 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
 
 /* ---- heatmaps */
 
+/* Cells go as they are: the script knows their codes (include/twin/field.h). */
 void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
 {
     struct block k = {0};

@@ -54,6 +54,7 @@ static void curves(struct twin_page *p, const struct tw_scale *s)
 {
     struct curve rate, efficiency;
     char *unit = tw_printf("%s a second", s->work.unit);
+    /* the fewest workers that were measured */
     size_t base = 0;
     while (base + 1 < s->counts && s->point[base].runs == 0)
         base++;
@@ -182,6 +183,7 @@ static void recorded(struct twin_page *p, const struct tw_scale *s)
     char *label[TW_SCALE_COUNTS] = {NULL};
     size_t n = 0;
     for (size_t i = 0; s->home && i < s->runs && n < TW_SCALE_COUNTS; i++) {
+        /* only a run that ended well shows what that number of workers computes */
         char *path = s->run[i].round == 0 && s->run[i].good
                          ? tw_printf("%s/runs/%s", s->home, s->run[i].run)
                          : NULL;
@@ -205,6 +207,8 @@ struct twin_page *tw_scale_draw(const struct tw_scale *s)
 {
     struct twin_page *p = twin_page_open("Scaling study");
     char *head = tw_scale_headline(s);
+    /* a page without its headline is none; failures of the sections are found when it is
+     * finished */
     if (p && head) {
         twin_page_verdict(p, s->measured ? TWIN_MOOD_CLEAN : TWIN_MOOD_TROUBLE, "SCALING", head,
                           s->command);

@@ -164,6 +164,7 @@ static void print_speed(FILE *out, const struct tw_scale *s)
 char *tw_scale_result_text(const struct tw_scale_result *r)
 {
     struct tw_buf b = {0};
+    /* how the runs of this number of workers agree among themselves */
     if (r->runs == 0)
         tw_buf_puts(&b, r->why && strcmp(r->why, TW_SCALE_NO_RUN) == 0
                             ? r->why
@@ -174,6 +175,7 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
     else
         tw_buf_printf(&b, "%llu runs, %llu different sets of weights", (unsigned long long)r->runs,
                       (unsigned long long)r->classes);
+    /* how they agree with the base */
     if (r->compared && r->equal)
         tw_buf_puts(&b, "; equal to the base's");
     else if (r->compared && !isnan(r->distance))

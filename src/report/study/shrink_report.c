@@ -186,6 +186,7 @@ static json_t *first_json(const struct tw_shrink_evidence *e)
              : json_null();
 }
 
+/* The numbers of the command that could be made smaller, and why each is not smaller. */
 static json_t *knobs(const struct tw_shrink *c)
 {
     static const char *const kinds[] = {"ranks", "argument", "environment"};
@@ -199,6 +200,8 @@ static json_t *knobs(const struct tw_shrink *c)
     return list;
 }
 
+/* bound: how often the job may diverge although no comparison did; 1 when that question does not
+ * arise. */
 json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                        const char *command)
 {

@@ -50,6 +50,7 @@ static bool one_after_the_other(const struct tw_significant *s)
 {
     if (!*unit(s)) /* no time: a slower machine computes the same numbers */
         return false;
+    /* when the first and the last run of each set began */
     int64_t first[2] = {INT64_MAX, INT64_MAX}, last[2] = {0, 0};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < s->set[k].n; i++) {
@@ -64,6 +65,7 @@ static bool one_after_the_other(const struct tw_significant *s)
 
 /* ---- sentences */
 
+/* The test that was used; for Mann and Whitney's also how its p was computed. */
 static const char *test_name(const struct tw_significant *s)
 {
     switch (s->asked.question) {
@@ -226,6 +228,7 @@ static void print_set(FILE *out, char letter, const struct tw_set *set,
 static void print_assumptions(FILE *out, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
+    /* these two questions are answered by a test on ranks */
     const bool ranks = s->asked.question == TWIN_ASK_METRIC || s->asked.question == TWIN_ASK_SPEED;
     tw_put_to(out, "assumed     the values are independent of one another");
     if (one_after_the_other(s))

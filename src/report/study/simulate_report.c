@@ -103,6 +103,7 @@ static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_
     for (size_t i = 0; i < v->results; i++)
         largest = fmax(largest, v->result[i].error_max);
     tw_put_to(out, "\n%s\n", twin_algorithm_name(r->algorithm));
+    /* elements that overflowed have no distance to anything */
     if (v->not_finite)
         tw_put_to(
             out, "  infinite  %s elements are too large for %s in some trial, and left out below\n",
@@ -161,6 +162,7 @@ static json_t *one_json(const struct tw_simulation *s, const struct tw_simulated
         (json_int_t)(r->algorithm == TWIN_RING ? r->ring_ranks : s->args->ranks));
 }
 
+/* Arguments first, so that the simulation can be made again, then a result for each algorithm. */
 json_t *tw_simulate_json(const struct tw_simulation *s)
 {
     static const char *const jitter[] = {"none", "exponential", "uniform"};

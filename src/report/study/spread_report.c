@@ -94,6 +94,7 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
         print_row(out, f, &s->named[i]);
     tw_put_to(out, "  %s random orders, %s result%s\n", count_text(s->orders, number),
               count_text(s->distinct, count), s->distinct == 1 ? "" : "s");
+    /* orders in which a partial sum left the type's range */
     if (s->overflowed)
         tw_put_to(out, "  %-20s %s of them: the sum is too large for %s on the way\n", "  infinite",
                   count_text(s->overflowed, count), twin_dtype_name(f->add_in));
@@ -114,6 +115,7 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
                   s->condition);
     if (f->tensor)
         print_tensors(out, f);
+    /* floor 0: the orders that count for it all gave the same bits */
     if (s->floor == 0) {
         tw_put_to(out, "\nNo order changes a bit of this sum%s.\n",
                   own > 2 ? " (sorted orders left out)" : "");

@@ -57,6 +57,7 @@ static const char *junit_tag(enum twin_verdict_outcome outcome)
 int twin_report_junit(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
+    /* no colours in a file */
     struct twin_report plain = *r;
     struct tw_buf b = {0}, line = {0}, name = {0};
     char *body = NULL;
@@ -84,6 +85,7 @@ int twin_report_junit(const struct twin_report *r, char **out, struct twin_error
                       v->outcome == TWIN_INCONCLUSIVE, seconds(r), verb);
         tw_say_markup(&b, name.data);
         tw_buf_printf(&b, "\" time=\"%.3f\">\n", seconds(r));
+        /* a skipped case has a message and no type */
         if (tag) {
             tw_buf_printf(&b, "      <%s message=\"", tag);
             tw_say_markup(&b, line.data);

@@ -46,6 +46,7 @@ static void paint(struct page *p, const char *code)
         tw_buf_puts(&p->out, code);
 }
 
+/* Appends n blanks. */
 static void pad(struct page *p, size_t n)
 {
     while (n--)
@@ -60,6 +61,7 @@ static void wrapped(struct page *p, const char *text, size_t indent)
     while (*text) {
         size_t n = strcspn(text, " "), w = columns(text, n);
         bool first = column == indent;
+        /* the word does not fit: a new line */
         if (!first && column + 1 + w > p->width) {
             tw_buf_puts(&p->out, "\n");
             pad(p, indent);
@@ -164,6 +166,7 @@ static void source(struct page *p, const struct twin_finding *f)
     size_t n = strcspn(f->site, "\n");
     char first[400];
     if (n > 0) {
+        /* site has a line for each frame, the innermost first */
         snprintf(first, sizeof first, "%.*s", (int)(n < sizeof first - 1 ? n : sizeof first - 1),
                  f->site);
         tw_buf_puts(&b, b.len ? "   " : "");
@@ -235,6 +238,7 @@ static void first(struct page *p, const struct twin_verdict *v)
     part(p, "size", &b);
     also(p, v, ranks);
     tw_say_onsets(&b, v);
+    /* drift: by which factor the difference grows from step to step */
     if (isfinite(v->drift_per_step) && b.len)
         tw_buf_printf(&b, "   drift x%.3g per step", v->drift_per_step);
     else if (isfinite(v->drift_per_step))

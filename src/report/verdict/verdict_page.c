@@ -44,6 +44,7 @@ static void head(struct twin_page *p, const struct twin_report *r)
     struct tw_buf sentence = {0}, about = {0};
     /* one run that is compared with nothing has no verdict */
     const bool alone = v->runs < 2 && !v->against && v->outcome == TWIN_INCONCLUSIVE;
+    /* the other outcomes have headlines that are sentences by themselves */
     if (v->outcome == TWIN_SAME)
         tw_buf_puts(&sentence, "The runs are the same: ");
     else if (v->outcome == TWIN_DIFFER)
@@ -105,6 +106,7 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
     twin_page_facts(p, "First divergence");
     tw_say_place(&b, f, true);
     fact_of(p, "Where", &b);
+    /* of a finding that is no record the place says all that is known */
     if (tw_is_record(f)) {
         if (f->role == TWIN_ORIGIN)
             twin_page_fact(p, "Role", "origin: what went into it was equal, what came out was not");
@@ -124,6 +126,7 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
             twin_page_fact(p, "Drift", "x%.3g per step", v->drift_per_step);
     }
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
+    /* two runs give one comparison, and no rate */
     if (v->differing && v->runs > 2)
         twin_page_fact(p, "How often",
                        "%zu of %zu comparisons diverge: %.0f%% (95%% interval %.0f%% to %.0f%%)",
@@ -147,6 +150,7 @@ static void reach(struct twin_page *p, const struct twin_verdict *v)
                        v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper,
                        100 * v->confidence);
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
+    /* only the first line of the list is named */
     for (size_t i = 0; v->outcome == TWIN_INCONCLUSIVE && i < v->unseen_count && i < LISTED; i++)
         twin_page_fact(p, i ? "" : "Not seen", "%s", v->unseen[i]);
     twin_page_facts_end(p);
@@ -240,6 +244,7 @@ static void runs(struct twin_page *p, const struct twin_report *r)
         twin_page_cell(p, "%zu", i + 1);
         twin_page_cell(p, "%s", x->id ? x->id : "");
         twin_page_cell(p, "%.2f", x->wall_s);
+        /* a run that twinrun ended: its signal or exit code is not the job's own */
         if (x->outcome == TWIN_RUN_STOPPED)
             twin_page_cell(p, "ended by twinrun");
         else if (x->signal)

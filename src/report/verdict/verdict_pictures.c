@@ -19,6 +19,7 @@
  * longer one every n-th step is drawn. */
 enum { GROUPS = 16, CURVE_NAMES = 8, DRAWN_STEPS = 20000 };
 
+/* A picture that cannot be made for lack of memory makes the page fail. */
 static void no_memory(struct twin_page *p)
 {
     p->body.failed = TWIN_ENOMEM;
@@ -60,6 +61,7 @@ static bool many_ranks(const struct twin_field *f)
 
 /* ---- the heatmap */
 
+/* Does any tensor differ in any step? */
 static bool field_differs(const struct twin_field *f)
 {
     for (size_t i = 0; i < f->rows; i++)
@@ -138,6 +140,7 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
             ok = owned[i] != NULL;
         }
     }
+    /* the usual question depends on what is to be seen */
     if (!question)
         question = differs ? "Where do the runs differ, and by how much?"
                            : "Was every tensor of every step seen to be equal?";
@@ -152,6 +155,7 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
                                         .group = group,
                                         .rows = f->rows,
                                         .cell = f->cell};
+        /* a step or tensor that was left out cannot be marked */
         if (first && tw_is_record(first) && column_of(f, first->step_a) != SIZE_MAX &&
             row_of(f, first) != SIZE_MAX) {
             map.mark_column = column_of(f, first->step_a);
@@ -181,6 +185,7 @@ struct fan {
     size_t count;
 };
 
+/* Ascending, for qsort; no value is NaN. */
 static int by_value(const void *x, const void *y)
 {
     const double *a = x, *b = y;
@@ -192,6 +197,7 @@ static void name_groups(const struct twin_field *f, struct fan *fan)
 {
     for (size_t i = 0; i < f->rows; i++) {
         const char *g = group_of(f->row[i].phase, f->row[i].kind);
+        /* a row that never differs names no group */
         bool known = !f->row[i].differs;
         for (size_t k = 0; k < fan->count && !known; k++)
             known = strcmp(fan->name[k], g) == 0;
@@ -279,6 +285,7 @@ static void fan_plot(struct twin_page *p, const struct twin_finding *first,
         fan.y[g] = tw_calloc(f->steps, sizeof(double));
         fan.low[g] = tw_calloc(f->steps, sizeof(double));
         fan.high[g] = tw_calloc(f->steps, sizeof(double));
+        /* after the first failure nothing is computed, but all is freed below */
         ok &= room && fan.y[g] && fan.low[g] && fan.high[g];
         any[g] = ok && fill_group(f, &fan, g, room);
     }
@@ -305,6 +312,7 @@ static void sizes(struct twin_page *p, const struct twin_field *f)
     name_groups(f, &groups);
     for (size_t g = 0; g < groups.count; g++) {
         size_t n = 0, room = 0;
+        /* at most one value for each row and step */
         for (size_t i = 0; i < f->rows; i++)
             room += strcmp(group_of(f->row[i].phase, f->row[i].kind), groups.name[g]) == 0
                         ? f->steps
@@ -312,6 +320,7 @@ static void sizes(struct twin_page *p, const struct twin_field *f)
         values[g] = tw_calloc(room + 1, sizeof(double));
         if (!values[g])
             no_memory(p);
+        /* codes between these two are sizes; the others are states */
         for (size_t i = 0; values[g] && i < f->rows * f->steps; i++)
             if (f->cell[i] >= TWIN_CELL_VALUES && f->cell[i] < TWIN_CELL_NOT_FINITE &&
                 strcmp(group_of(f->row[i / f->steps].phase, f->row[i / f->steps].kind),
@@ -401,17 +410,20 @@ static void one_name(struct twin_page *p, const struct twin_finding *first,
 {
     struct twin_page_series *series = tw_calloc(count, sizeof *series);
     char **name = tw_calloc(count, sizeof *name), room[128];
+    /* the longest curve decides the width; ranks are named only when there are several */
     size_t steps = 1, ranks = 0;
     for (size_t i = 0; i < count; i++) {
         steps = c[i].steps > steps ? c[i].steps : steps;
         ranks += c[i].rank != c[0].rank;
     }
+    /* every n-th step, so that at most DRAWN_STEPS points remain */
     const size_t every = (steps + DRAWN_STEPS - 1) / DRAWN_STEPS, n = (steps + every - 1) / every;
     double *x = tw_calloc(n, sizeof *x), *y = tw_calloc(n * count, sizeof *y);
     bool ok = series && name && x && y;
     for (size_t i = 0; ok && i < n; i++)
         x[i] = (double)(i * every);
     for (size_t i = 0; ok && i < count; i++) {
+        /* a run that ended earlier has no value there */
         for (size_t k = 0; k < n; k++)
             y[i * n + k] = k * every < c[i].steps ? c[i].y[k * every] : NAN;
         char run[32];
@@ -459,6 +471,7 @@ void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const 
 {
     size_t shown = 0;
     for (size_t i = 0, n; i < c->count; i += n) {
+        /* n curves have the same kind and name */
         for (n = 1; i + n < c->count && c->curve[i + n].kind == c->curve[i].kind &&
                     strcmp(c->curve[i + n].name, c->curve[i].name) == 0;)
             n++;

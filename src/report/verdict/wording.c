@@ -23,6 +23,7 @@ static void say(struct tw_buf *b, const char *s, size_t max, char *(*escape)(con
     bool cut = max && n > max;
     if (cut) {
         n = max;
+        /* the bytes behind the first one of a character begin with the bits 10 */
         while (n > 0 && ((unsigned char)s[n] & 0xC0) == 0x80) /* not inside a UTF-8 sequence */
             n--;
     }
@@ -140,6 +141,7 @@ void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
         return;
     }
     tw_buf_printf(b, "step %u", f->step_a);
+    /* the arms of a check may be shifted against each other */
     if (f->step_b != f->step_a)
         tw_buf_printf(b, " (%u in run 2)", f->step_b);
     if (ranks || f->rank != 0)
@@ -229,6 +231,7 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_puts(b, " (in the reruns of the zoom)");
 }
 
+/* The two places were found by src/compare; a role that is known needs no words. */
 void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
 {
     if (f->role != TWIN_ROLE_UNKNOWN || !f->between[0] || !f->between[1])
@@ -403,6 +406,7 @@ bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned 
     return false;
 }
 
+/* "perhaps", "There", "was not tried": the words must not sound like a result. */
 char *twin_hint_text(const struct twin_hint *h)
 {
     struct tw_buf b = {0};
@@ -426,6 +430,7 @@ int tw_report_finish(struct tw_buf *b, char **out, struct twin_error *err)
     return *out ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory writing the report");
 }
 
+/* TWIN_FAILED and anything unknown: 2. */
 int twin_report_exit_code(enum twin_verdict_outcome o)
 {
     switch (o) {
