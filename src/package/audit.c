@@ -47,6 +47,7 @@ static int read_verified(const struct audit *a, const char *path, size_t cap, ch
                               e ? "not as its manifest says" : "not there");
     int rc = tw_bag_read(a->root, path, cap, text, n, err);
     rc = rc ? rc : tw_bag_hash(*text, *n, hex, err);
+    /* the folder may be changed by somebody while we look */
     if (rc == 0 && strcmp(hex, e->sha256) != 0)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: it changed while it was audited", path);
     if (rc) {
@@ -159,6 +160,7 @@ static void look_data(struct audit *a, const json_t *in, json_t *out)
         tw_pk_missing(&a->failed, out, "no snapshot of the data");
 }
 
+/* The lock list where there is one, and the description of the machine. */
 static void look_environment(struct audit *a, const json_t *in, json_t *out)
 {
     const char *lock = tw_pk_text(in, "requirements");
@@ -170,6 +172,7 @@ static void look_environment(struct audit *a, const json_t *in, json_t *out)
                       "machine, system and libraries: not there: data/environment/system.json");
 }
 
+/* The command, and each configuration file that was packed. */
 static void look_configuration(struct audit *a, const json_t *in, json_t *out)
 {
     json_t *file;
@@ -185,6 +188,7 @@ static void look_configuration(struct audit *a, const json_t *in, json_t *out)
     }
 }
 
+/* A seed that was stated, or a state that was seen. */
 static void look_seeds(struct audit *a, const json_t *in, json_t *out)
 {
     if (json_array_size(json_object_get(in, "stated")) == 0 &&
@@ -193,6 +197,7 @@ static void look_seeds(struct audit *a, const json_t *in, json_t *out)
         tw_pk_missing(&a->failed, out, "no seed and no state of a random generator");
 }
 
+/* For an auditor: what the finding means. */
 static const char *change_words(enum twin_bag_change change)
 {
     if (change == TWIN_BAG_MISSING)

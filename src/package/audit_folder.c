@@ -114,9 +114,11 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
         "spack.lock",  NULL};
     size_t n;
     char *text = NULL;
+    /* files that name exact versions by their nature */
     for (const char *const *l = locks; *l; l++)
         if (strcmp(name, *l) == 0)
             keep(f->lock, sizeof f->lock, path);
+    /* files that people write: their lines decide */
     if (tw_starts(name, "requirements") && tw_ends(name, ".txt") && (text = text_of(dir, name, &n)))
         requirements(f, text, path);
     else if ((strcmp(name, "environment.yml") == 0 || strcmp(name, "environment.yaml") == 0) &&
@@ -378,6 +380,7 @@ static void judge_environment(struct found *f, json_t *o)
     else
         tw_pk_holds(&f->failed, o, "%s",
                     f->docker ? "a container recipe" : "nothing about versions");
+    /* one exact source is enough */
     if (*f->lock || f->docker_digest)
         return;
     if (*f->loose && f->loose_count)

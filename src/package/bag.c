@@ -125,6 +125,7 @@ int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_ma
     return rc;
 }
 
+/* For bsearch: manifests are sorted by the same strcmp. */
 static int by_path(const void *key, const void *entry)
 {
     return strcmp(key, ((const struct tw_manifest_entry *)entry)->path);
@@ -183,6 +184,7 @@ static int take_fetch(void *user, char *line, size_t number, struct twin_error *
         f->item = grown;
         p->room = room;
     }
+    /* counted before it is known whether both are there: tw_fetch_free frees what is */
     e.url = tw_strdup(line);
     e.path = tw_strdup(path);
     f->item[f->count++] = e;
@@ -242,6 +244,7 @@ static int take_info(void *user, char *line, size_t number, struct twin_error *e
     return 0;
 }
 
+/* A file without a Payload-Oxum is refused: nobody could say how large the payload ought to be. */
 int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes,
                       uint64_t *files, struct twin_error *err)
 {

@@ -55,6 +55,7 @@ static int add(struct tw_bag_writer *w, const char *path, const char *sha256, ui
     return 0;
 }
 
+/* Makes the folders above the file with the usual mode. */
 char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_error *err)
 {
     char *full = tw_path_join(w->dir, path), *slash = full ? strrchr(full, '/') : NULL;
@@ -158,6 +159,7 @@ int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, u
 
 /* ---- the end */
 
+/* Manifests are sorted by the bytes of the paths, whatever the locale. */
 static int by_path(const void *a, const void *b)
 {
     return strcmp(((const struct tw_bag_item *)a)->path, ((const struct tw_bag_item *)b)->path);

@@ -34,6 +34,7 @@ static json_t *ref(const char *id)
     return json_pack("{s:s}", "@id", id);
 }
 
+/* Only the types that a package's own files have. */
 static const char *media_type(const char *path)
 {
     if (tw_ends(path, ".json"))
@@ -50,6 +51,7 @@ static char *crate_id(const char *path)
     for (path += strlen("data/"); *path; path++) {
         bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') ||
                      (*path >= '0' && *path <= '9') || strchr("-._~/", *path);
+        /* RFC 3986: other bytes as %XX */
         tw_buf_printf(&b, plain ? "%c" : "%%%02X", (unsigned char)*path);
     }
     return tw_buf_steal(&b);
@@ -84,6 +86,7 @@ static void put_sets(const struct tw_pack *p, bool *failed, json_t *graph, json_
     size_t i;
     json_array_foreach (json_object_get(p->area[TWIN_AREA_DATA], "sets"), i, set) {
         const char *name = tw_pk_text(set, "name"), *contents = tw_pk_text(set, "contents");
+        /* only a set that is wholly in the package has a folder to refer to */
         char *id = strcmp(contents, "embedded") == 0 ? tw_printf("data/%s/", name) : NULL;
         if (!id)
             continue;
@@ -158,6 +161,8 @@ static void put_missing(const struct tw_pack *p, struct tw_buf *b)
     }
 }
 
+/* Names only the programs and options that this package needs. name: that of the package's
+ * folder. */
 char *tw_crate_readme(const struct tw_pack *p, const char *name)
 {
     struct tw_buf b = {0};
@@ -210,10 +215,12 @@ char *tw_crate_readme(const struct tw_pack *p, const char *name)
     return tw_buf_steal(&b);
 }
 
+/* Bagging-Date is the day of packing, in UTC. */
 char *tw_crate_info(const struct tw_pack *p)
 {
     char day[32], size[16];
     tw_utc_stamp(tw_realtime_ns(), day);
+    /* "2026-11-21T08-00-00Z" up to the day */
     day[10] = '\0';
     return tw_printf(
         "Bag-Software-Agent: twinrun\nBagging-Date: %s\nBag-Size: %s\nExternal-Identifier: "

@@ -82,6 +82,7 @@ static json_t *origin_of(const struct tw_pack *p, const char *name, const char *
 {
     json_t *folder, *o = NULL;
     size_t i;
+    /* the folders in which packages lay when the job ran */
     json_array_foreach (TW_PK_AT(p->provenance, "packages", "python_folders"), i, folder) {
         char *text = NULL;
         char *path = json_string_value(folder) ? tw_printf("%s/%s-%s.dist-info/direct_url.json",
@@ -96,6 +97,7 @@ static json_t *origin_of(const struct tw_pack *p, const char *name, const char *
     return o;
 }
 
+/* Without regard to case, as people look a name up. */
 static int by_line(const void *a, const void *b)
 {
     return strcasecmp(*(const char *const *)a, *(const char *const *)b);
@@ -183,6 +185,7 @@ static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct 
     const char *name;
     char **line = tw_calloc(json_object_size(list) + 1, sizeof *line);
     size_t n = 0;
+    /* options of the user's come first, and then torch_index() adds none */
     for (const char *const *o = p->o ? p->o->pip : NULL; o && *o; o++)
         tw_pk_add(&p->failed, options, json_string(*o));
     if (line && list)
@@ -272,6 +275,7 @@ static void look_for_gaps(struct tw_pack *p, json_t *area, const json_t *python,
     }
     if (unknown)
         tw_pk_missing(&p->failed, area, "the digests of %zu of %zu libraries", unknown, all);
+    /* without Python the libraries are all that is known of the software */
     if (!python && all == 0)
         tw_pk_missing(
             &p->failed, area,
@@ -287,6 +291,7 @@ int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
                                     "pretty_name");
     const char *cpu = tw_pk_text(TW_PK_AT(p->provenance, "environment", "cpu"), "name");
     size_t packages = 0;
+    /* a job without Python has no lock list, and needs none */
     int rc = python ? put_python(p, area, &packages, err) : 0;
     rc = rc ? rc : put_list(p, "dpkg", "data/environment/dpkg.txt", err);
     rc = rc ? rc : put_list(p, "conda", "data/environment/conda.txt", err);

@@ -56,6 +56,7 @@ static int check_above(const char *path, struct twin_error *err)
     return rc;
 }
 
+/* A folder that cannot be read counts as not empty. */
 static bool is_empty(const char *path)
 {
     size_t n = 0;
@@ -82,6 +83,7 @@ static int make_private(const char *into, bool *made, struct twin_error *err)
                 err, TWIN_EIO,
                 "%s: expected a new or an empty folder, found %s; name another with --into", into,
                 S_ISDIR(st.st_mode) ? "things in it" : "something else");
+        /* its owner could always look into it, and change it */
         if (st.st_uid != geteuid())
             return twin_error_set(
                 err, TWIN_EIO, "%s: the folder is somebody else's; name another with --into", into);
@@ -99,6 +101,7 @@ static int make_private(const char *into, bool *made, struct twin_error *err)
     return rc;
 }
 
+/* On failure a folder that was made here is removed again. */
 int twin_replay_place(const char *into, bool strict, char **copy, struct twin_error *err)
 {
     char *whole = tw_path_absolute(into, err);

@@ -239,6 +239,7 @@ static int put_variables(struct tw_unpack *u, const json_t *area, const char *wh
     const char *name;
     int rc = 0;
     json_object_foreach (all, name, v) {
+        /* only PYTHONPATH may be a list of folders */
         if (!name_ok(name) || (json_is_array(v) && strcmp(name, "PYTHONPATH") != 0))
             return tw_unpack_bad(where, "variables that decide about numbers only", err);
         char *value = word(u, v, ":", err);
@@ -292,6 +293,7 @@ static int put_unset(struct tw_unpack *u, struct twin_error *err)
     size_t n = 0;
     for (char **e = environ; e && *e; e++) {
         size_t length = strcspn(*e, "=");
+        /* only variables that decide about numbers, and that mean the same on any machine */
         if (!tw_secret_variable_kept(*e, length) || is_set(u, *e, length) || is_local(*e, length))
             continue;
         char **grown = tw_reallocarray(u->out->unset, n + 2, sizeof *grown);
@@ -416,6 +418,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
     return rc;
 }
 
+/* A list that ends in NULL; it may end early, where memory did. */
 static void free_list(char **list)
 {
     for (char **p = list; p && *p; p++)

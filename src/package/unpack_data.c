@@ -300,6 +300,7 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
     rc = rc ? rc : hold_against(&s, out->folder, err);
     if (rc == 0 && mine && below)
         rc = link_into_code(u, below, out->folder, err);
+    /* what was verified, for whoever records the replay */
     memcpy(out->root, s.root, sizeof out->root);
     out->files = s.files;
     out->bytes = s.bytes;

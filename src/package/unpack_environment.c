@@ -41,6 +41,7 @@ static char *in_path(const char *name)
 static int fit(const char *want, const char *have)
 {
     const char *dot = strchr(want, '.');
+    /* "3.11.7": the numbers up to the second dot decide */
     const char *second = dot ? strchr(dot + 1, '.') : NULL;
     size_t n = second ? (size_t)(second - want) : strlen(want);
     if (strcmp(want, have) == 0)
@@ -136,6 +137,7 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
          line = strtok_r(NULL, "\n", &save)) {
         size_t name = strspn(line,
                              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
+        /* "==VERSION" with nothing behind it, or " @ ADDRESS" without a blank */
         bool version = strncmp(line + name, "==", 2) == 0 && line[name + 2] &&
                        strspn(
                            line + name + 2,
@@ -162,6 +164,8 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
  * itself, so no pip is needed. */
 static int installed(const char *python, json_t **out, struct twin_error *err)
 {
+    /* importlib_metadata: of Pythons before 3.8; setdefault: of two packages of one name the first
+     * one found is the one that Python imports */
     static const char script[] = "import json\ntry:\n from importlib import metadata as m\nexcept "
                                  "ImportError:\n import importlib_metadata as m\n"
                                  "d = {}\nfor x in m.distributions():\n n = x.metadata['Name']\n "
@@ -312,6 +316,7 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
         tw_unpack_say(u, "its packages, by pip");
         rc = pip(u, (const char *const[]){"-r", list, NULL}, err);
     }
+    /* packages of the checkout come last, each from its folder */
     json_array_foreach (json_object_get(u->environment, "local"), i, local) {
         const char *path = tw_pk_text(local, "path");
         char *full = NULL;
@@ -341,6 +346,7 @@ int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err)
                                   "build an environment from; try --environment here");
         return 0;
     }
+    /* it is a stranger's text, and goes into the name of a program */
     if (strlen(want) > 30 || !isdigit((unsigned char)want[0]))
         return tw_unpack_bad(WHERE, "a version of Python", err);
     int rc = find_python(u, want, &have, err);

@@ -131,6 +131,7 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
         }
     if (x->hint)
         tw_buf_printf(&why, "%s%s", why.len ? "; " : "", x->hint);
+    /* what an area says is escaped already */
     char *safe = why.failed ? NULL : tw_printable_again(why.data, why.len);
     json_t *o = json_pack("{s:s, s:s, s:s}", "item", x->text, "answer", answer_word(x, yes),
                           "because", safe ? safe : "");

@@ -140,6 +140,7 @@ static void worlds(struct tw_buf *b, const struct twin_incident *x)
 {
     enum { MOST = 30 };
     tw_buf_puts(b, "## How their worlds differ\n\n");
+    /* not known, nothing, or a list: three different answers */
     if (!x->world_known) {
         tw_buf_puts(b, "Not known: a run has no record of its world. *open*\n\n");
         return;
@@ -192,6 +193,7 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
     }
     tw_say_place(&t, v->first, true);
     item(b, "where", &t);
+    /* only a record has a role, an operation and a size */
     if (tw_is_record(v->first)) {
         if (v->first->role == TWIN_ORIGIN)
             tw_buf_puts(b, "- an **origin**: its inputs were still equal in both runs\n");
@@ -247,6 +249,7 @@ static void cause(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "## Cause\n\n");
     for (size_t i = 0; i < x->check_count; i++)
         searches += strcmp(x->check[i].verb, "isolate") == 0;
+    /* a cause, searches without one, or no search */
     if (c) {
         tw_buf_puts(b, "Shown by controlled experiment on this command (`twinrun isolate`, ");
         when(b, c->time_ns);
@@ -335,6 +338,7 @@ static int64_t end_of(const struct twin_run *r)
 static void timeline(struct tw_buf *b, const struct twin_incident *x)
 {
     enum { CHECKS = 20 };
+    /* room for the latest checks and the five events of the runs */
     struct event e[CHECKS + 6];
     size_t n = 0;
     e[n++] = (struct event){x->side[0].run->start_realtime_ns, 0, "run A began", NULL};
@@ -368,6 +372,7 @@ static void questions(struct tw_buf *b, const struct twin_incident *x)
                    "results, models or decisions rest on run A or run B?\n");
     if (!found_cause(x))
         tw_buf_puts(b, "- [ ] What is the cause?\n");
+    /* the first difference is the most powerful one */
     if (x->world_known && x->world_count && strcmp(x->world[0].power, "high") == 0) {
         tw_buf_puts(b, "- [ ] Why was ");
         code(b, x->world[0].what, 80);
@@ -384,7 +389,8 @@ static void commands(struct tw_buf *b, const struct twin_incident *x)
     const char *a = x->side[0].run->id, *c = x->side[1].run->id;
     tw_buf_printf(b, "## To go on\n\n```sh\ntwinrun diff %.8s %.8s\ntwinrun diff --env %.8s %.8s\n",
                   a, c, a, c);
-    /* In a block of its own words, a command that holds a fence would end the block. */
+    /* Both commands need the job's one command. In a block of its own words, a command that holds a
+     * fence would end the block. */
     if (x->same_command && !strstr(x->command, "```") && !strchr(x->command, '\n')) {
         if (!found_cause(x)) {
             tw_buf_puts(b, "twinrun isolate -- ");

@@ -32,6 +32,7 @@ static void row(FILE *out, const char *name, const char *format, ...)
     va_start(ap, format);
     tw_buf_vprintf(&b, format, ap);
     va_end(ap);
+    /* the whole row is escaped, with the values in it */
     char *safe = b.data ? tw_printable(b.data, strlen(b.data)) : NULL;
     tw_put_to(out, "%-*s%s\n", WIDTH, name, safe ? safe : "");
     tw_free(safe);
@@ -81,6 +82,7 @@ static void code(FILE *out, const json_t *p)
         tw_buf_printf(&b, ", %zu submodule%s", modules, modules == 1 ? "" : "s");
     row(out, "code", "%s", b.data ? b.data : "");
     tw_buf_free(&b);
+    /* a script, or a module that was started by its name */
     if (*text_of(entry, "sha256"))
         row(out, "", "begins with %s, sha256 %.*s", text_of(entry, "path"), DIGITS,
             text_of(entry, "sha256"));
@@ -104,6 +106,7 @@ static void configuration(FILE *out, const json_t *p)
             *text_of(item, "why") ? "; " : "", text_of(item, "why"));
     o = json_object_get(p, "data");
     bool any = false;
+    /* data that were held against a snapshot first, then what the command names */
     json_array_foreach (json_object_get(o, "verified"), i, item) {
         row(out, any ? "" : "data", "%s  verified, root %.*s", text_of(item, "folder"), DIGITS,
             text_of(item, "root"));
@@ -192,6 +195,7 @@ static void machine(FILE *out, const json_t *p)
         text_of(cpu, "name"), (long long)number_of(cpu, "online"), text_of(cpu, "family"),
         text_of(cpu, "model"), text_of(cpu, "stepping"),
         *text_of(cpu, "microcode") ? text_of(cpu, "microcode") : "not known");
+    /* the first GPU stands for all; where there is none, why */
     if (gpu)
         row(out, "accelerators", "%zu x %s, driver %s, CUDA up to %s",
             json_array_size(json_object_get(a, "gpus")), text_of(gpu, "name"), text_of(a, "driver"),
@@ -346,6 +350,7 @@ int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE
     struct twin_world_differences d = {0};
     json_t *x = NULL, *y = NULL;
     size_t real = 0;
+    /* x stays NULL when the first one is missing, which tells the message whose it is */
     int rc = twin_provenance_load(a->dir, &x, &err);
     if (rc == 0)
         rc = twin_provenance_load(b->dir, &y, &err);

@@ -106,6 +106,7 @@ static void rank_text(FILE *out, const struct twin_telemetry_process *p, const s
          i++, shown++) {
         const struct twin_moved *m = &d->moved[i];
         const struct twin_counter_info *c = twin_counter_info(m->counter);
+        /* only seconds can be a share of the extra time */
         bool seconds = strcmp(c->unit, "s") == 0;
         if (shown == 0)
             tw_put_to(out, "\n        %-40s %12s %12s %10s %6s  %s\n", "moved with it", "elsewhere",
@@ -171,6 +172,7 @@ static char *other_machine(const struct twin_run *r, int slow)
             theirs = w;
             shared |= mine && strcmp(mine, w) == 0;
         }
+        /* cut at 80 bytes: a sentence has to hold both */
         char *a = mine && theirs && !shared ? tw_printable(mine, strnlen(mine, 80)) : NULL;
         char *b = a ? tw_printable(theirs, strnlen(theirs, 80)) : NULL;
         if (b)
@@ -199,6 +201,7 @@ static json_t *uneven_json(const struct twin_uneven *u, const char *machine)
                           (json_int_t)u->ranks, "spin", (int)u->spin, "sentence",
                           tw_json_text(sentence ? sentence : ""));
     tw_free(sentence);
+    /* figures of a slow rank only where there is one */
     if (u->outcome != TWIN_UNEVEN_FOUND)
         return o;
     json_object_update_new(
@@ -327,6 +330,7 @@ int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json, const str
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_telemetry *t = NULL;
     int rc = twin_telemetry_load(r->dir, &t, &err);
+    /* older runs, and runs recorded without telemetry */
     if (rc == TWIN_ENOENT)
         tw_front_trouble(front, &err,
                          "report: nothing is known of this run's speed; record it with this "

@@ -116,6 +116,7 @@ static void tables(struct twin_page *p, const struct tw_scale *s)
     twin_page_table(p, latency, "nn n n ");
     for (size_t i = 0; i < s->counts; i++) {
         twin_page_cell(p, "%llu", (unsigned long long)s->point[i].workers);
+        /* seconds become milliseconds */
         for (int k = 0; k < TWIN_SCALING_QUANTILES; k++)
             cell_of(p, &s->point[i].latency[k], 1000);
     }

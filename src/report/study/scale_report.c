@@ -201,6 +201,7 @@ static void print_order(FILE *out, const struct tw_scale *s)
     tw_put_to(out, "order       drawn, seed %llu:", (unsigned long long)s->args.seed);
     uint64_t round = 0, shown = 0;
     for (size_t i = 0; i < s->runs && shown < 40; i++) {
+        /* runs of round 0 are not timed */
         if (s->run[i].round == 0)
             continue;
         tw_put_to(out, "%s%llu", s->run[i].round != round && round ? " | " : " ",
@@ -299,6 +300,7 @@ char *tw_scale_csv(const struct tw_scale *s)
         cells(&b, &p->cost, 1);
         for (int q = 0; q < TWIN_SCALING_QUANTILES; q++)
             cells(&b, &p->latency[q], 1);
+        /* with too few runs, or a MAD of 0, outliers cannot be told */
         if (tw_scale_outliers_told(p))
             tw_buf_printf(&b, ",%zu,", p->mad.outliers);
         else

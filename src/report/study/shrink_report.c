@@ -26,6 +26,7 @@ char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
         char step[32] = "";
         if (with_step && f->type <= TWIN_FINDING_ORDER)
             snprintf(step, sizeof step, "step %u, rank %d, ", f->step_a, f->rank);
+        /* a finding without a name (an exit code, a printed line) has a text */
         const char *kind = twin_kind_name(f->kind);
         if (*name)
             out = tw_printf("%s%s: %s of %s%s%s", step, f->layer, kind, name, *op ? ", op " : "",
@@ -93,6 +94,7 @@ static void print_ways(FILE *out, const char *label, const struct tw_shrink_evid
     for (size_t i = 0; i < TW_WAYS_MAX && e->verdict[i]; i++) {
         bool seen = false;
         text[i] = tw_shrink_finding(e->verdict[i]->first, true);
+        /* two verdicts may say the same */
         for (size_t k = 0; k < i; k++)
             seen |= text[i] && text[k] && strcmp(text[i], text[k]) == 0;
         if (text[i] && !seen)
@@ -123,6 +125,7 @@ static void print_parted(FILE *out, const struct tw_shrink *c, const char *comma
         print_rate(out, "shrunk    ", &c->confirmed);
     else if (c->now.steps || memcmp(&c->now, &c->whole, sizeof c->now) != 0)
         tw_put_to(out, "note      not confirmed on fresh runs: the budget ended\n");
+    /* a search that was cut short may have missed a smaller one */
     if (c->interrupted || c->out_of_budget)
         tw_put_to(out, "note      %s; there may be a smaller one\n",
                   c->interrupted ? "interrupted" : "the budget ended");

@@ -108,6 +108,7 @@ static void put_effect(struct tw_buf *b, const struct tw_significant *s)
         return;
     }
     tw_buf_printf(b, ", %.3g%% interval ", f->effect.confidence * 100);
+    /* ratios as per cent above or below 1, but a ratio of spreads as it is */
     if (f->ratio && s->asked.question != TWIN_ASK_VARIANCE)
         tw_buf_printf(b, "%+.4g%% to %+.4g%%", (f->effect.interval.low - 1) * 100,
                       (f->effect.interval.high - 1) * 100);
@@ -181,6 +182,7 @@ static void put_needed(struct tw_buf *b, const struct tw_significant *s)
     if (f->answer == TWIN_REAL_TOO_FEW)
         tw_buf_printf(b, "needed      %zu values in each set at the very least\n", f->needed);
     else if (f->answer == TWIN_REAL_NOT) {
+        /* 0: no number of values would do */
         if (f->needed)
             tw_buf_printf(b,
                           "needed      about %zu values in each set, if they go on as they are (8 "
@@ -215,6 +217,7 @@ static void print_set(FILE *out, char letter, const struct tw_set *set,
     tw_put_to(out, "\n            %s\n", set->configuration);
     for (size_t i = 0; i < set->left_out_count; i++)
         tw_put_to(out, "            left out: %s\n", set->left_out[i]);
+    /* the runs of one set may have had different worlds */
     char *worlds = set->run
                        ? twin_provenance_summary((const struct twin_run *const *)set->run, set->n)
                        : NULL;
@@ -240,6 +243,7 @@ static void print_assumptions(FILE *out, const struct tw_significant *s)
                   "is which tends to be larger, the difference only its middle",
                   f->spread.p);
     for (int k = 0; k < 2; k++) {
+        /* what repeats or lies far out, set by set */
         if (f->set[k].n > 2 && f->set[k].mad.mad == 0 && f->set[k].distinct > 1)
             tw_put_to(out,
                       "\n            %c: more than half of the values are equal (MAD = 0): "

@@ -34,6 +34,7 @@ static void errors(const struct tw_simulated *r, double *mean, double *most)
     const struct twin_vector_spread *v = &r->spread;
     *mean = *most = 0;
     for (size_t i = 0; i < v->results; i++) {
+        /* error2 and exact2 are sums of squares over the same elements */
         const double e = sqrt(v->result[i].error2 / v->exact2);
         *mean += e / (double)v->results;
         *most = fmax(*most, e);
@@ -51,6 +52,7 @@ static void print_head(FILE *out, const struct tw_simulation *s)
     tw_put_to(out, "%s ranks, %s elements of %s, %llu trials%s\n", tw_human_count(a->ranks, ranks),
               tw_human_count(a->elements, elements), a->type, (unsigned long long)a->trials,
               s->random_placement ? ", ranks placed anew in each" : ", ranks placed alike");
+    /* numbers of a file, or drawn ones */
     if (s->values.n)
         tw_put_to(out, "numbers   drawn from the %s of %s\n", tw_human_count(s->values.n, count),
                   a->data);
@@ -71,6 +73,7 @@ static void print_head(FILE *out, const struct tw_simulation *s)
         tw_put_to(out, "jitter %s, mean %s\n",
                   s->net.jitter == TWIN_JITTER_UNIFORM ? "uniform" : "exponential",
                   tw_human_time(s->net.jitter_s, late));
+    /* a loopback is not the user's network */
     if (s->measured_alpha || s->measured_beta)
         tw_put_to(out,
                   "          measured: TCP over this machine's loopback. Yours: --alpha, --beta\n");
@@ -84,6 +87,7 @@ static void print_time(FILE *out, const struct tw_simulation *s, const struct tw
     tw_put_to(out, "  time      median %s, %s to %s\n",
               tw_human_time(r->seconds[(n - 1) / 2], middle), tw_human_time(r->seconds[0], low),
               tw_human_time(r->seconds[n - 1], high));
+    /* a large ring has too many messages to draw each */
     if (r->algorithm == TWIN_RING && r->ring_ranks < s->args->ranks)
         tw_put_to(out,
                   "            (every message of a ring of %s was drawn; its time for each step "

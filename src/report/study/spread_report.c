@@ -84,6 +84,7 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
         tw_put_to(out, "rounded to %s first, which moves the exact sum by %+.2e (%.2e of it)\n",
                   f->args->precision, s->exact - f->exact_before,
                   fabs((s->exact - f->exact_before) / f->exact_before));
+    /* named orders of all numbers, those that split them over workers, random orders */
     tw_put_to(out, "\n  %-20s %-24s %10s %10s\n", "order", "sum", "- exact", "ulp");
     tw_put_to(out, "  %-20s %-24s\n", "exact", tw_shortest(s->exact, number));
     const size_t own = s->named_count - 6; /* the rest are those of the workers */
@@ -166,6 +167,7 @@ static void print_vector(FILE *out, const struct tw_spread_found *f)
     if (v->not_finite)
         tw_put_to(out, "%s elements whose sum is too large for %s in some order are left out\n",
                   count_text(v->not_finite, a), twin_dtype_name(f->add_in));
+    /* each named order is one result; the random ones share a row */
     tw_put_to(out, "\n  %-20s %13s %16s %16s\n", "order", "not nearest", "relative L2",
               "largest error");
     for (size_t i = 0; i < f->named; i++)
@@ -193,6 +195,7 @@ static void print_vector(FILE *out, const struct tw_spread_found *f)
 
 /* ---- JSON */
 
+/* The names as the user gave them. */
 static json_t *files_json(const struct tw_spread_found *f)
 {
     return tw_json_texts(f->files, f->file_count);
@@ -212,6 +215,7 @@ static json_t *sum_json(const struct twin_sum_spread *s, bool all)
                           tw_json_number(s->exact), "exact_rounded",
                           tw_json_number(s->exact_rounded), "condition",
                           tw_json_number(s->condition), "orders", named);
+    /* the random orders; their sums only where they are asked for */
     json_t *r = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:[o, o]}", "orders",
                           (json_int_t)s->orders, "distinct", (json_int_t)s->distinct, "overflowed",
                           (json_int_t)s->overflowed, "mean", tw_json_number(s->mean), "sd",
@@ -271,6 +275,7 @@ json_t *tw_spread_json(const struct tw_spread_found *f)
         json_object_set_new(j, "exact_before_rounding", tw_json_number(f->exact_before));
         json_t *tensors = json_array();
         for (size_t i = 0; i < f->values->tensors; i++) {
+            /* with one tensor the sum of all is that of the tensor */
             json_t *t = sum_json(f->tensor ? &f->tensor[i] : &f->sum, false);
             if (t)
                 json_object_set_new(t, "name", tw_json_text(f->values->tensor[i].name));

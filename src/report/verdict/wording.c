@@ -92,6 +92,7 @@ bool tw_is_record(const struct twin_finding *f)
 static const char *prefix_of(const struct twin_finding *f)
 {
     switch (f->kind) {
+    /* a gradient of the optimizer phase was changed after the backward */
     case TWIN_KIND_GRADIENT:
         return f->phase == TWIN_PHASE_OPTIMIZER ? "grad that was written to, of " : "grad of ";
     case TWIN_KIND_GRADIENT_LOCAL: return "local grad of ";
@@ -124,6 +125,7 @@ void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_puts(b, " of ");
         tw_say_safe(b, f->scope, 60);
     }
+    /* counted from 0; of generators' states it is not said */
     if (f->occurrence > 0 && f->kind != TWIN_KIND_STATE)
         tw_buf_printf(b, " (number %u of the step)", f->occurrence + 1);
 }
@@ -171,6 +173,7 @@ static void scientific(struct tw_buf *b, double x)
         tw_buf_printf(b, "%.2g", x);
         return;
     }
+    /* printf writes at least two digits of an exponent */
     snprintf(text, sizeof text, "%.1e", x);
     char *e = strchr(text, 'e');
     if (e)
@@ -201,6 +204,7 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
     if (f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan &&
         !f->stats_b.nan)
         two_values(b, f->stats_a.sum, f->stats_b.sum);
+    /* counted element by element, where the values were there */
     else if (f->changed_known && f->elements)
         tw_buf_printf(b, "%s of %s elements", tw_human_count(f->changed, x),
                       tw_human_count(f->elements, y));
@@ -222,6 +226,7 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         comma(b, start);
         tw_buf_printf(b, isinf(f->max_ulp) ? "one is NaN" : "at most %.0f ulp", f->max_ulp);
     }
+    /* "about": estimated from sketches */
     if (isfinite(f->rel_l2)) {
         comma(b, start);
         tw_buf_puts(b, f->rel_l2_exact ? "relative L2 " : "relative L2 about ");
@@ -277,6 +282,7 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
     }
     /* DIFFER, and the difference that a tolerance allows */
     if (v->first && tw_is_record(v->first)) {
+        /* a number that is not exact is a lower bound */
         if (v->steps_differing > 1 || !v->steps_differing_exact)
             tw_buf_printf(b, "from step %u on (%s%s of %s steps)", v->first->step_a,
                           v->steps_differing_exact ? "" : "at least ",
@@ -310,6 +316,7 @@ void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v)
     }
 }
 
+/* At most six classes with eight runs each. The usual class has no step. */
 void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
 {
     for (size_t i = 0; i < v->class_count && i < 6; i++) {
@@ -360,6 +367,7 @@ void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most)
         tw_buf_printf(b, "; %zu more", a->world_count - most);
 }
 
+/* Only the criteria that the rule has are said; a criterion of 0 is not given. */
 void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r)
 {
     const struct {
