@@ -108,7 +108,7 @@ static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_valu
         stopped = each ? each(user, row, (size_t)columns) : 0;
         rc = SQLITE_OK;
     }
-    /* before finalize: it has the message */
+    /* asked before finalize, which forgets the message */
     int code = rc == SQLITE_OK || rc == SQLITE_DONE ? 0 : failed(s, rc, err);
     sqlite3_finalize(statement);
     return code ? code : stopped;

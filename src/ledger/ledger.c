@@ -328,7 +328,7 @@ static int limited_run(void *user, const struct twin_ledger_run *r)
 {
     struct limited *l = user;
     if (l->left-- == 0)
-        return INT32_MAX; /* our own "enough" */
+        return INT32_MAX; /* ends the walk: twin_ledger_runs takes it for success */
     return l->walk.each(l->walk.user, r);
 }
 

@@ -35,7 +35,8 @@ static const char *const version_1[] = {
     "CREATE INDEX runs_by_start ON runs (start_ns)",
     NULL,
 };
-/* What isolate found, the snapshot that a job was started on, and the ways that show and ls ask. */
+/* Adds what isolate found (cause) and the snapshot that a job was started on (data_root), indexes
+ * for the questions of show and ls, and the view of the newest version of each run. */
 static const char *const version_2[] = {
     "ALTER TABLE comparisons ADD COLUMN cause TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE runs ADD COLUMN data_root TEXT NOT NULL DEFAULT ''",

@@ -57,7 +57,8 @@ static int read_verified(const struct audit *a, const char *path, size_t cap, ch
     return rc;
 }
 
-/* A path that the package's JSON gives, relative to data/. */
+/* Is the file there, and as its manifest says, that a path of the package's JSON names? Such paths
+ * are relative to data/; NULL: no. */
 static bool part_there(const struct audit *a, const char *path)
 {
     char *full = path ? tw_printf("data/%s", path) : NULL;
@@ -207,7 +208,7 @@ static const char *change_words(enum twin_bag_change change)
     return twin_bag_change_name(change);
 }
 
-/* Files of the area that are not as the manifests say. */
+/* Names the files of the area that are not as the manifests say. name: of the area. */
 static void look_findings(struct audit *a, const char *name, json_t *out)
 {
     char *prefix = tw_printf("data/%s/", name);

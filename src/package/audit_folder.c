@@ -48,7 +48,8 @@ static bool ends_in(const char *name, const char *const *ends)
     return false;
 }
 
-/* Reads a file of text below an open folder; NULL when it is no such thing. */
+/* Reads a file of text below an open folder, at most TEXT_MAX bytes. malloc'ed; NULL: it is larger,
+ * no regular file, a link, or cannot be read. */
 static char *text_of(int dir, const char *name, size_t *n)
 {
     struct stat st;
@@ -139,7 +140,7 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
  * passed over. */
 static void seeds(struct found *f, const char *text, const char *path)
 {
-    /* In C a colon belongs to ?: and labels. */
+    /* only in these languages a colon gives a name its value; in C it belongs to ?: and labels */
     bool colon = tw_ends(path, ".py") || tw_ends(path, ".json") || tw_ends(path, ".yaml") ||
                  tw_ends(path, ".yml") || tw_ends(path, ".cfg") || tw_ends(path, ".ini") ||
                  tw_ends(path, ".ipynb");

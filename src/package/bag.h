@@ -58,7 +58,7 @@ int tw_fetch_parse(const char *text, size_t n, const char *name, struct tw_fetch
                    struct twin_error *err);
 void tw_fetch_free(struct tw_fetch *f);
 
-/* "Payload-Oxum: BYTES.FILES" of bag-info.txt. */
+/* Reads "Payload-Oxum: BYTES.FILES" of bag-info.txt: bytes and number of files of the payload. */
 int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes,
                       uint64_t *files, struct twin_error *err);
 
@@ -78,7 +78,8 @@ int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], 
                   struct twin_error *err);
 /* SHA-256 of bytes in memory, as lower-case hex. */
 int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err);
-/* A whole file below root, as text. */
+/* Reads a whole file below root, without following a link. *text is malloc'ed and ends in NUL; *n:
+ * its bytes. TWIN_EFORMAT: no regular file; TWIN_ELIMIT: larger than cap. */
 int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n,
                 struct twin_error *err);
 
@@ -106,12 +107,13 @@ int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *e
  * nothing is left behind. */
 int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, const char *sha256,
                 char out[65], struct twin_error *err);
-/* One that is only listed. */
+/* A file that is not in the package: only its line, and the address where it can be had. */
 int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
                 const char *url, struct twin_error *err);
 /* Where a path of the package is; malloc'ed, its folder made. */
 char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_error *err);
-/* The manifests and tag files; readme: text of README.md. tag: SHA-256 of the tag manifest. */
+/* Writes the manifests and tag files. info, readme: texts of bag-info.txt and README.md. tag:
+ * SHA-256 of the tag manifest, which is the package's name. Nothing is put after that. */
 int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, char tag[65],
                  struct twin_error *err);
 void tw_bag_free(struct tw_bag_writer *w);

@@ -339,7 +339,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
     struct tw_pack p = {.run = run, .o = o, .expected = json_object()};
     char *final = NULL;
     *out = (struct twin_packed){0};
-    /* A key that does not open is better known before an hour of copying. */
+    /* first the keys: one that does not open is better known before an hour of copying */
     for (const char *const *k = o->keys; k && *k; k++) {
         struct twin_key *key = NULL;
         int bad = twin_key_open(*k, &key, err);

@@ -61,14 +61,14 @@ struct tw_pack {
 
 /* ---- values (values.c). `failed` is set when there was no memory, and never cleared. A function
  * that takes a value frees it in any case. */
-void tw_pk_put(bool *failed, json_t *object, const char *key, json_t *value); /* takes it */
+void tw_pk_put(bool *failed, json_t *object, const char *key, json_t *value); /* takes value */
 void tw_pk_add(bool *failed, json_t *list, json_t *value);
 /* what that interpreter says it is; malloc'ed, NULL: it says nothing */
 char *tw_pk_python_version(const char *python);
 const char *tw_pk_text(const json_t *object, const char *key); /* NULL: none, or no text */
-/* of a program or script of the record, which names it apart only where it differs */
+/* the real path of a program or script of provenance.json, which has one only where it differs */
 const char *tw_pk_real_path(const json_t *file);
-/* through objects; NULL-terminated */
+/* goes down through objects by their keys; NULL: one of them is not there. Borrowed */
 json_t *tw_pk_at(const json_t *object, const char *const *keys);
 #define TW_PK_AT(object, ...) tw_pk_at(object, (const char *const[]){__VA_ARGS__, NULL})
 /* a variable in which agents are told what to hold still */
@@ -76,9 +76,9 @@ bool tw_pk_is_of_pins(const char *name);
 json_t *tw_pk_printable(const char *s);
 /* indented, sorted, newline at the end; malloc'ed */
 char *tw_pk_dump(const json_t *value, size_t *n);
-/* its text */
+/* what tw_pk_dump wrote, or a stranger did; TWIN_EFORMAT when it is no JSON object */
 int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, struct twin_error *err);
-/* a JSON object of a package */
+/* the JSON object in a file of the package */
 int tw_pk_load(int root, const char *path, json_t **out, struct twin_error *err);
 /* As printf, text arguments made printable: adds a text to "missing" of an area, or sets its
  * "holds". */
@@ -94,7 +94,7 @@ char *tw_pk_real(const char *dir, const char *path); /* realpath of dir/path; NU
 /* Each fills its area, and writes its files when there is a writer. What cannot be packed is said
  * in "missing" and is no error: these return 0, or a TWIN_E* for trouble of ours. */
 int tw_pack_code(struct tw_pack *p, struct twin_error *err);
-/* of --code, programs; all, outside git */
+/* the files of the code that no repository has: programs, what --code names; outside git all */
 int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err);
 int tw_pack_data(struct tw_pack *p, struct twin_error *err);
 int tw_pack_environment(struct tw_pack *p, struct twin_error *err);

@@ -383,7 +383,8 @@ static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
     return count;
 }
 
-/* "seed.torch=pin:7,..." states a seed, and so does "entropy=pin:7". */
+/* Adds the seeds that pins state: "seed.torch=pin:7,..." states one, and so does "entropy=pin:7".
+ */
 static void seeds_of_pins(struct tw_pack *p, json_t *list, const char *pins)
 {
     for (const char *at = pins; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {

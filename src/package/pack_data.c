@@ -17,7 +17,7 @@
 #include <twin/redact.h>
 #include <twin/snapshot.h>
 
-enum { NAMED_MAX = 50 }; /* of what a command names a record lists so many */
+enum { NAMED_MAX = 50 }; /* a record lists at most so many names of a command */
 
 const struct tw_pack_datum *tw_pack_datum_of(const struct tw_pack *p, const char *real)
 {

@@ -192,7 +192,7 @@ static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct 
         json_object_foreach (list, name, value) {
             const char *version = json_string_value(value);
             if (!version || strcasecmp(name, "pip") == 0 || strcasecmp(name, "twinrun") == 0)
-                continue; /* what installs, and what replays: each has its own */
+                continue; /* pip installs and twinrun replays: a replay has its own */
             torch_index(&p->failed, options, name, version);
             if ((line[n] = requirement(p, area, local, name, version)))
                 n++;

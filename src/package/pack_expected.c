@@ -94,7 +94,8 @@ static int put_verdict(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
-/* The copies of result files, and lists of what is in them, that a verdict's claims rest on. */
+/* Packs the copies of result files, and the lists of what is in them, that a verdict's claims rest
+ * on. */
 static int put_files(struct tw_pack *p, struct twin_error *err)
 {
     int rc = 0;

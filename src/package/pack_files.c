@@ -41,7 +41,7 @@ bool tw_pack_is_secret(const char *path)
     for (const char *const *p = names; *p; p++)
         if (tw_glob(*p, base))
             return true;
-    /* In these nothing stands in quotes: what follows the name of a secret is one. */
+    /* files in which values stand without quotes: what follows the name of a secret is one */
     static const char *const unquoted[] = {"*.yaml", "*.yml",        "*.ini",  "*.cfg",
                                            "*.conf", "*.properties", "*.toml", NULL};
     char *text;

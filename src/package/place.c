@@ -18,7 +18,8 @@ static int no_memory(struct twin_error *err)
     return twin_error_set(err, TWIN_ENOMEM, "out of memory making the folder of a replay");
 }
 
-/* A group of one, as many systems make one for each user. */
+/* Is this the user's own group, which many systems make for each user with the user's number?
+ * Nobody else is taken to be in it. */
 static bool is_own_group(const struct stat *st)
 {
     return st->st_gid == getegid() && getegid() == geteuid();

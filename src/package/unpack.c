@@ -210,7 +210,7 @@ static bool name_ok(const char *name)
     for (const char *p = name; *p; p++)
         if (!isalnum((unsigned char)*p) && *p != '_')
             return false;
-    /* What decides about numbers; not what decides which code is loaded. */
+    /* what decides about numbers is allowed, what decides which code is loaded is not */
     return n && n < 200 && !isdigit((unsigned char)name[0]) &&
            (tw_secret_variable_kept(name, n) || tw_pk_is_of_pins(name)) &&
            !tw_starts(name, "LD_") && strcmp(name, "PATH") != 0 &&
@@ -260,7 +260,8 @@ static bool is_set(const struct tw_unpack *u, const char *name, size_t n)
     return false;
 }
 
-/* Of this shell, and of no use to anybody but this machine. */
+/* Variables that say something about this machine or this shell: a replay keeps them as they are
+ * here. */
 static bool is_local(const char *name, size_t n)
 {
     static const char *const names[] = {"PATH",

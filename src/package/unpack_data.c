@@ -242,7 +242,7 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
     if (root >= 0)
         close(root);
     tw_free(path);
-    /* What is unpacked now lay in the verified copy, too: once is enough. */
+    /* the verified copy held these files, too; they are not needed twice */
     char *copied = rc ? NULL : tw_printf("%s/data/data/%s", u->dir, name);
     if (copied)
         tw_remove_tree(copied, NULL, NULL);
@@ -250,7 +250,8 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
     return rc;
 }
 
-/* The user's folder stands where the checkout had its own. */
+/* Links the user's folder to the place where the checkout had its own. below: that place in the
+ * code. */
 static int link_into_code(struct tw_unpack *u, const char *below, const char *folder,
                           struct twin_error *err)
 {

@@ -49,7 +49,8 @@ static int fit(const char *want, const char *have)
     return strncmp(want, have, n) == 0 && (have[n] == '.' || !have[n]) ? 1 : 0;
 }
 
-/* Where the interpreter is that --python named; without it, the one of PATH with this name. */
+/* Path of the interpreter that --python named; without it (chosen NULL), of the one with this name
+ * in PATH. malloc'ed; NULL: none. */
 static char *python_path(const char *chosen, const char *name)
 {
     if (!chosen)

@@ -102,7 +102,7 @@ static int as_finding(struct look *l, const char *path, int rc, const struct twi
 static int open_copy(struct look *l, const char *path, int *rc)
 {
     *rc = 0;
-    /* `totals` will say so: nothing more is written for it */
+    /* more bytes than bag-info.txt promises: totals() will find that, so nothing more is copied */
     bool too_large = l->payload_bytes > l->oxum_bytes;
     if (l->copy < 0 || l->v->findings > 0 || too_large)
         return -1;

@@ -17,7 +17,8 @@
 #include <string.h>
 #include <twin/diagnosis.h>
 
-/* relative L2 distance at the first divergence; single precision rounds at 6e-8 */
+/* Relative L2 distance below which a first divergence is taken for other roundings. Single
+ * precision rounds at 6e-8. */
 #define ROUNDINGS 1e-5
 
 /* By enum twin_source; that of telemetry has a name and a practice for each of its causes. */
@@ -68,7 +69,7 @@ static bool is_ranks(const struct twin_incident_world *w)
     return strcmp(w->group, "launch") == 0 && strcmp(w->what, "ranks") == 0;
 }
 
-/* What decides about numbers, and is neither hardware nor the number of ranks. */
+/* A difference that decides about numbers, and is neither hardware nor the number of ranks. */
 static bool is_decisive(const struct twin_incident_world *w)
 {
     return strcmp(w->power, "high") == 0 && !is_hardware(w) && !is_ranks(w);

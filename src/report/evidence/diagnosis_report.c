@@ -22,12 +22,12 @@
 
 /* Level of the test of speed. */
 #define ALPHA .05
-#define FLOOR .02 /* two per cent of a time mean nothing */
+#define FLOOR .02 /* a difference of two per cent of a time means nothing */
 
 /* Both sets and all evidence about them. Arrays have n entries, one for each run, those of set A
  * first. */
 struct sides {
-    struct tw_set *set;          /* two */
+    struct tw_set *set;          /* of two: A, B; the caller's */
     const struct twin_run **run; /* of both sets */
     size_t n;
     struct twin_telemetry **telemetry; /* one for each run; NULL: none */
@@ -39,7 +39,7 @@ struct sides {
     struct twin_significance speed;
     /* per_step: the values of the sets are seconds per step, not wall times */
     bool speed_known, per_step;
-    size_t typical[2]; /* which run of all stands for its set */
+    size_t typical[2]; /* index of the run that stands for its set */
     /* the typical run of the slower set against that of the faster; b_slower: the slower set is
      * B */
     struct twin_dip between;
@@ -159,7 +159,7 @@ static int numbers(struct sides *s, struct twin_error *err)
 
 /* ---- output */
 
-/* What an answer adds to the figures behind it. */
+/* What the answer of the test adds to the figures, as a clause. */
 static const char *answer_words(enum twin_real answer)
 {
     if (answer == TWIN_REAL)
@@ -194,7 +194,7 @@ static const char *kind_of(const struct twin_diagnosis_finding *d)
     return d->numeric ? "numeric" : "speed";
 }
 
-/* The same word as a line of the text begins with it. */
+/* The same word in capitals, which a line of the text begins with. */
 static const char *kind_heading(const struct twin_diagnosis_finding *d)
 {
     if (d->numeric && d->speed)

@@ -20,11 +20,12 @@
 /* Most records that are read of one step. */
 enum { MAX_STEP_RECORDS = 4 << 20 };
 
+/* What on_record() needs: the trace, which records, and where they go. */
 struct listing {
     struct twin_trace *trace;
     const char *pattern; /* NULL: all */
-    json_t *rows;        /* NULL: text, */
-    FILE *out;           /* to here */
+    json_t *rows;        /* array that is filled; NULL: text goes to out */
+    FILE *out;
 };
 
 /* Does the record's "phase/kind/name" match the pattern that was asked for? Without memory for it:

@@ -13,7 +13,7 @@
 
 /* Which records are listed. */
 struct tw_records_asked {
-    const char *pattern; /* of phase/kind/name; NULL: all */
+    const char *pattern; /* glob over "phase/kind/name"; NULL: all */
     bool one_step;       /* only those of step `step` */
     uint32_t step;
 };

@@ -25,15 +25,17 @@ enum { WIDTH = 100, NAME = 36, ROUNDS_MAX = 64 };
 /* A call with the flag must be slower by more than a tenth to be called slower: less is not told
  * from the machine's mood. */
 #define SLOWER 1.10
-/* Of each interval: with some eighty rows, one in twenty would be wrong for four of them. */
+/* Of each interval. There are some eighty rows: at 95% four of them would be wrong. */
 #define CONFIDENCE 0.99
 
-/* Which answer a row belongs to, in the order in which they are printed. */
+/* Which answer a row belongs to, in the order in which groups are printed: bits differ from run to
+ * run; they depend on the number of threads; only the flag acts; nothing was seen; no result. */
 enum group { UNSAFE, THREADS, FLAG, CLEAN, NOT_MEASURED, GROUPS };
 static const char *const group_names[] = {"unsafe", "depends-on-threads", "flag-acts", "clean",
                                           "not-measured"};
 
-/* What the deterministic flag does. */
+/* What the deterministic flag does to a call: nothing; other bits than without it; it takes longer;
+ * a call that differed repeats now; it differs all the same; an error is raised. */
 enum effect { NOTHING, OTHER_BITS, SLOWER_PATH, REPEATS, STILL_DIFFERS, RAISES };
 static const char *const effect_names[] = {"nothing", "other-bits",    "slower",
                                            "repeats", "still-differs", "raises"};
@@ -160,7 +162,7 @@ static void print_wrapped(FILE *out, const char *indent, const char *text, char 
     }
 }
 
-/* What stands before the i-th of a list of numbers. */
+/* What stands before the i-th of count numbers in a sentence: " at 1, 2 and 4". */
 static const char *before_number(size_t i, size_t count)
 {
     if (i == 0)

@@ -87,7 +87,7 @@ static void print_settings(FILE *out, const struct tw_shrink *c)
     }
 }
 
-/* Each way in which comparisons parted, once. */
+/* Each way in which comparisons diverged, once, under the label. */
 static void print_ways(FILE *out, const char *label, const struct tw_shrink_evidence *e)
 {
     char *text[TW_WAYS_MAX] = {NULL};

@@ -19,7 +19,8 @@
 
 /* How measured values are printed. */
 #define NUMBERS "%.4g"
-/* of three values the MAD is the smaller of two gaps, and calls almost any third one an outlier */
+/* Outliers are told from so many values on: of three values the MAD is the smaller of two gaps, and
+ * calls almost any third one an outlier. */
 enum { OUTLIERS_FROM = 5 };
 
 bool tw_measure_is_time(const struct tw_significant *s)
@@ -88,7 +89,7 @@ static void put_effect(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
     const double v = f->effect.value;
-    /* a ratio to nothing has no size and no interval */
+    /* where A does not spread, the ratio B / A has no size and no interval */
     if (s->asked.question == TWIN_ASK_VARIANCE && isnan(v))
         tw_buf_puts(b, "neither set spreads at all");
     else if (s->asked.question == TWIN_ASK_VARIANCE && !(isfinite(v) && v > 0))
@@ -266,7 +267,7 @@ static void print_assumptions(FILE *out, const struct tw_significant *s)
     tw_put_to(out, "\n");
 }
 
-/* What was measured, inside a sentence. */
+/* What was measured, as a phrase for the middle of a sentence. */
 static const char *measure_words(const struct tw_significant *s)
 {
     if (s->measure.text)

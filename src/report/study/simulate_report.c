@@ -28,7 +28,8 @@ static struct twin_interval vary(const struct tw_simulation *s, const struct tw_
                              : (struct twin_interval){share, share};
 }
 
-/* Relative L2 distance to the exact sums: mean over trials, and the farthest. */
+/* Relative L2 distance of the results to the exact sums: mean over trials, and the farthest. Each
+ * trial gives one vector of results. */
 static void errors(const struct tw_simulated *r, double *mean, double *most)
 {
     const struct twin_vector_spread *v = &r->spread;

@@ -87,7 +87,7 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
     /* named orders of all numbers, those that split them over workers, random orders */
     tw_put_to(out, "\n  %-20s %-24s %10s %10s\n", "order", "sum", "- exact", "ulp");
     tw_put_to(out, "  %-20s %-24s\n", "exact", tw_shortest(s->exact, number));
-    const size_t own = s->named_count - 6; /* the rest are those of the workers */
+    const size_t own = s->named_count - 6; /* the last six orders split the numbers over workers */
     for (size_t i = 0; i < own; i++)
         print_row(out, f, &s->named[i]);
     tw_put_to(out, "  %u worker%s, then\n", f->ranks, f->ranks == 1 ? "" : "s");

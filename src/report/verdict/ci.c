@@ -117,7 +117,7 @@ static void escaped(struct tw_buf *b, const char *s, bool property)
     }
 }
 
-/* How loud GitHub shows the verdict. */
+/* How the verdict is shown by GitHub: as an error, a warning or a notice. */
 static const char *github_level(enum twin_verdict_outcome outcome)
 {
     if (outcome == TWIN_DIFFER || outcome == TWIN_FAILED)

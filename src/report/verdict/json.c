@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "a\nb" -> ["a", "b"] */
+/* Lines of a text as a list: "a\nb" gives ["a", "b"]. NULL: no memory. */
 static json_t *lines(const char *s)
 {
     json_t *list = json_array();
@@ -88,7 +88,7 @@ static json_t *finding(const struct twin_finding *f)
         "changed", f->changed_known ? tw_json_count(f->changed) : json_null(), "max_ulp",
         tw_json_number(f->max_ulp), "rel_l2", tw_json_number(f->rel_l2), "rel_l2_exact",
         f->rel_l2_exact);
-    /* a baseline may keep no more than a hash */
+    /* a baseline may keep no more than a hash: then there is nothing to show of that side */
     bool known = f->digest_a.a || f->digest_a.b || f->stats_a.count;
     if (detail && record && known && f->type != TWIN_FINDING_ONLY_B &&
         json_object_set_new(detail, "a", stats(&f->stats_a, f->digest_a)) != 0) {
@@ -232,7 +232,8 @@ static json_t *ranges(const struct twin_verdict *v)
     return list;
 }
 
-/* The share of run 1 that the verdict is about. */
+/* How much of run 1 was compared, in steps and records. More records than run 1 has are a share
+ * of 1. */
 static json_t *coverage(const struct twin_verdict *v)
 {
     double share = v->records_a ? (double)v->records_compared / (double)v->records_a : NAN;
@@ -335,7 +336,8 @@ static json_t *hints(const struct twin_report *r)
     return list;
 }
 
-/* Tensors that were recorded in parts, in turns; what is not listed was recorded whole. */
+/* Tensors that are too large to be recorded in every step and take turns in parts; what is not
+ * listed was recorded whole. */
 static json_t *covers(const struct twin_verdict *v)
 {
     json_t *list = json_array();
@@ -354,7 +356,7 @@ static json_t *covers(const struct twin_verdict *v)
     return list;
 }
 
-/* What each sentence rests on (docs/format/verdict.md). */
+/* The claims of the verdict: what each of its sentences rests on (docs/format/verdict.md). */
 static json_t *claims(const struct twin_verdict *v)
 {
     char *list = NULL;

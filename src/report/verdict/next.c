@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A run as the commands accept it: the first 8 digits of its id. */
+/* A run as the commands accept it: the first 8 digits of its id, "last" when the id is not known.
+ */
 static const char *run_name(const struct twin_report *r, size_t index, char out[16])
 {
     snprintf(out, 16, "%.8s",
@@ -120,7 +121,7 @@ static void about_a_record(const struct twin_report *r, struct tw_next *n, size_
 {
     const struct twin_verdict *v = r->verdict;
     show(r, n, count, twin_report_other(v), "every record of that step");
-    /* Two arms have no one command that a zoom of a window could run. */
+    /* two arms are two commands, and zooming into a window of steps runs one */
     bool zooms = r->can_zoom && r->run_count > 1 && !(r->again.scratch && !r->command);
     if (zooms) {
         zoom(r, n, count);
@@ -158,7 +159,7 @@ static bool is_the_users(const struct twin_run_process *p)
     return path && strncmp(argv, "/usr/", 5) != 0 && strncmp(argv, "/bin/", 5) != 0;
 }
 
-/* Programs that only start others. */
+/* Is this a program that only starts others, and computes nothing of the job itself? */
 static bool is_launcher(const char *program)
 {
     static const char *const names[] = {"sh",      "bash", "dash",    "zsh",  "env",
@@ -227,7 +228,8 @@ static bool replays_a_graph(const struct twin_verdict *v)
  * suggested. */
 static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
-    /* twinrun cannot take it out, and doctor finds nothing wrong with it */
+    /* a CUDA graph comes before all else: twinrun cannot take it out of the job, and doctor finds
+     * nothing wrong with it */
     if (replays_a_graph(r->verdict)) {
         struct tw_next *next = &n[(*count)++];
         *next = (struct tw_next){.why = "what a replay computes is not seen"};

@@ -33,7 +33,7 @@ static struct reach reach_of(const struct twin_verdict *v, const struct twin_ran
         const struct twin_range *x = &v->ranges[i];
         if (!of_one_process(x, r))
             continue;
-        /* the other run may have gone on for longer: in the count of run 1 */
+        /* when the other run went on for longer, its steps count, too: in the numbers of run 1 */
         uint64_t there = x->of_b > x->first_b ? x->first + (x->of_b - x->first_b) : 0;
         all.of = there > all.of ? there : all.of;
         if (x->end <= x->first)

@@ -30,7 +30,8 @@ struct page {
     bool color;
 };
 
-/* Columns of well-formed UTF-8, one per code point; wide enough for what we print. */
+/* Columns that n bytes of well-formed UTF-8 take: one for each code point, which is right for what
+ * we print. */
 static size_t columns(const char *s, size_t n)
 {
     size_t count = 0;
@@ -109,7 +110,7 @@ static void paragraph(struct page *p, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
-/* The role of a finding in a record; empty where none is known. */
+/* The role of a finding as it is shown; "" where none is known, or the finding is no record. */
 static const char *role_word(const struct twin_finding *f)
 {
     if (!tw_is_record(f))
@@ -143,7 +144,8 @@ static void place(struct page *p, const struct twin_finding *f, bool ranks)
     tw_buf_free(&b);
 }
 
-/* A part of the paragraph above: indented, with a name of its own. */
+/* Appends a part of the paragraph above: indented, with a name of its own. Empties text; nothing
+ * for an empty one. */
 static void part(struct page *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
@@ -182,7 +184,7 @@ static void source(struct page *p, const struct twin_finding *f)
     }
 }
 
-/* Where its origin must lie, when that was not seen. */
+/* Between which records the origin must lie, when it was not seen. */
 static void between(struct page *p, const struct twin_finding *f)
 {
     struct tw_buf b = {0};

@@ -20,10 +20,10 @@
 #include <twin/telemetry.h>
 
 enum {
-    SORTED = 24,         /* runs that are sorted into a tree */
-    DRAWN_STEPS = 20000, /* steps in the plot of times */
-    PAIRS = 3,           /* heatmaps */
-    CELLS = 1000000      /* of all heatmaps together */
+    SORTED = 24,         /* most runs that are sorted into a tree of classes */
+    DRAWN_STEPS = 20000, /* most steps in the plot of times */
+    PAIRS = 3,           /* most pairs of runs that get a heatmap */
+    CELLS = 1000000      /* most cells of all heatmaps together */
 };
 
 /* ---- how long each step took */

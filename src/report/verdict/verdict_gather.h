@@ -21,7 +21,7 @@ int tw_verdict_save_page(const struct twin_report *report,
 /* Draws runs of one command: where they differ, which agree until when, what they recorded, how
  * long steps took. */
 void tw_page_runs(struct twin_page *p, const struct twin_run *const *runs, size_t count);
-/* Draws what runs recorded, alone. label: of each run. */
+/* Draws only what runs recorded, without comparing them. label: a name for each run. */
 void tw_page_curves(struct twin_page *p, const struct twin_run *const *runs, size_t count,
                     const char *const *label);
 

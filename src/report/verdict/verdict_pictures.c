@@ -192,7 +192,7 @@ static int by_value(const void *x, const void *y)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* The groups that differ at all. */
+/* Collects the names of the groups of which any tensor differs, in the order of the rows. */
 static void name_groups(const struct twin_field *f, struct fan *fan)
 {
     for (size_t i = 0; i < f->rows; i++) {

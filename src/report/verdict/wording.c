@@ -212,7 +212,7 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_printf(b, "%s element%s", tw_human_count(f->elements, x),
                       f->elements == 1 ? "" : "s");
     if (f->kind == TWIN_KIND_HYPER && b->len > start)
-        return; /* it was set, not computed: how far apart the two are in roundings says nothing */
+        return; /* a setting was not computed: its distance in roundings says nothing */
     /* what a reader wants to know first: one run has NaN or infinity where the other has not */
     uint64_t bad_a = f->stats_a.nan + f->stats_a.pos_inf + f->stats_a.neg_inf;
     uint64_t bad_b = f->stats_b.nan + f->stats_b.pos_inf + f->stats_b.neg_inf;

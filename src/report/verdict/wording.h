@@ -18,11 +18,12 @@
 void tw_say_safe(struct tw_buf *b, const char *s, size_t max);
 /* The same of text whose names are escaped already: a \xNN in it stays as it is. */
 void tw_say_again(struct tw_buf *b, const char *s, size_t max);
-/* For XML and HTML, in text and in quoted attributes. s is printable already (no control characters
- * but newline, valid UTF-8): what is left are XML's own five, and the code points U+FFFE and
- * U+FFFF, which UTF-8 can say and XML cannot. */
+/* Appends s for XML and HTML, in text and in quoted attributes. s is printable already (no control
+ * characters but newline, valid UTF-8): what is left to escape are XML's own five characters, and
+ * the code points U+FFFE and U+FFFF, which UTF-8 can say and XML cannot. */
 void tw_say_markup(struct tw_buf *b, const char *s);
-/* "grad of encoder.embed.weight", "state of torch.cpu", "sample indices" */
+/* What a finding is about: "grad of encoder.embed.weight", "state of torch.cpu", "sample indices"
+ */
 void tw_say_what(struct tw_buf *b, const struct twin_finding *f);
 /* Where a finding is: "step 17 · rank 0 · backward · grad of ...", or what happened, for findings
  * that are no records. ranks: say the rank even when it is 0, because other ranks are spoken of as
@@ -34,7 +35,7 @@ void tw_say_between(struct tw_buf *b, const struct twin_finding *f);
 /* How far apart the values are: "312 of 1,048,576 elements, at most 2 ulp, relative L2 3.1e-8".
  * Nothing of what is no tensor with values in both runs. */
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f);
-/* One line: the verdict in a sentence. */
+/* The sentence behind the outcome's word, in one line: "from step 17 on (3 of 20 steps)". */
 void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v);
 /* "steps 8 to 19 of 20 compared, 48 of 81 records"; false, and nothing, when every step of run 1
  * was compared. */
@@ -47,7 +48,8 @@ void tw_say_ranges(struct tw_buf *b, const struct twin_verdict *v, size_t most);
 void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v);
 /* Which runs agree and which diverge: "runs 1,3 agree; run 2 diverges at step 5". */
 void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v);
-/* "expected.json, made 2026-11-21T08:00:00Z of 3 runs, signed by ..." */
+/* The baseline that a run was held against: "expected.json, made 2026-11-21T08:00:00Z of 3 runs,
+ * signed by ..." */
 void tw_say_against(struct tw_buf *b, const struct twin_against *a);
 /* How the world is another one than when the baseline was made: "another than then: torch 2.12.0 ->
  * 2.13.0; ..." most: how many changes are listed. */
@@ -70,7 +72,7 @@ struct tw_next {
 };
 /* Fills n, an array of TW_NEXT_MAX, with what to try next; returns how many.
  * The buffers are the caller's to free, also those that failed. */
-size_t tw_report_next(const struct twin_report *r, struct tw_next *n); /* n: TW_NEXT_MAX */
+size_t tw_report_next(const struct twin_report *r, struct tw_next *n); /* room for TW_NEXT_MAX */
 /* Ends a report: *out takes the text, malloc'ed, and b is empty after. 0, or TWIN_ENOMEM with *out
  * NULL when b had failed. */
 int tw_report_finish(struct tw_buf *b, char **out, struct twin_error *err);
