@@ -426,6 +426,9 @@ static int hand_out(struct comparison_walk *w)
     return rc;
 }
 
+/* One row: begins a new comparison when its id is another one than that of the row before, then
+ * adds its run. Returns what the caller's function returned for the comparison before, or
+ * TWIN_ENOMEM. */
 static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
 {
     struct comparison_walk *w = user;

@@ -266,6 +266,8 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
     return 0;
 }
 
+/* All five areas, always: an area that cannot be read is one that misses everything. Only no memory
+ * and a folder that is not there are errors. */
 int twin_audit_package(const char *dir, const struct twin_bag_verdict *verdict,
                        struct twin_packed *out, struct twin_error *err)
 {

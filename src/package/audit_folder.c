@@ -354,6 +354,7 @@ static void judge_code(struct found *f, json_t *o)
                 : "the folder is no git repository, so nothing says which version made the number");
 }
 
+/* Checksums say which bytes were read; files that look like data do not. */
 static void judge_data(struct found *f, json_t *o)
 {
     char size[16];
@@ -370,6 +371,8 @@ static void judge_data(struct found *f, json_t *o)
                       "which bytes were read");
 }
 
+/* Exact versions in a lock file, or an image by its digest. A list without exact versions is named,
+ * with some of its lines. */
 static void judge_environment(struct found *f, json_t *o)
 {
     if (*f->lock)
@@ -413,6 +416,8 @@ static void judge_seeds(struct found *f, json_t *o)
         tw_pk_missing(&f->failed, o, "a seed: no source or configuration file gives one a number");
 }
 
+/* Collects all facts first, then judges the areas one by one. Errors are a folder that cannot be
+ * read, and no memory. */
 int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_error *err)
 {
     static void (*const judges[TWIN_AREAS])(struct found *f, json_t *o) = {

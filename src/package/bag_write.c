@@ -71,6 +71,7 @@ char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_
     return NULL;
 }
 
+/* A file from memory, written whole or not at all. */
 int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n,
                struct twin_error *err)
 {

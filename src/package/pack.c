@@ -269,6 +269,7 @@ static int finish(struct tw_pack *p, const char *name, char tag[65], struct twin
     return rc;
 }
 
+/* Frees everything that is still p's, after success as after failure. */
 static void end(struct tw_pack *p)
 {
     tw_bag_free(&p->w);

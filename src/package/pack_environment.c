@@ -282,6 +282,8 @@ static void look_for_gaps(struct tw_pack *p, json_t *area, const json_t *python,
             "the libraries that the job used: none was recorded (an unwatched or static program)");
 }
 
+/* The lock list of Python, lists of the system's packages, machine and libraries; then what is
+ * missing. */
 int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_ENVIRONMENT];

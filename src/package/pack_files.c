@@ -246,6 +246,7 @@ static void scan_line(struct imports *q, const char *dir, const char *line, cons
     }
 }
 
+/* Looks through the lines of a Python file. A folder, or a file above SCAN_MAX, is passed over. */
 static void scan_file(struct imports *q, const char *dir, const char *path)
 {
     char *text;

@@ -104,6 +104,7 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
     return rc;
 }
 
+/* A package without any code is refused: TWIN_ENOENT. */
 int tw_unpack_code(struct tw_unpack *u, struct twin_error *err)
 {
     json_t *list = json_object_get(u->code_json, "repositories");

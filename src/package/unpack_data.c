@@ -193,6 +193,7 @@ static bool is_link(const struct twin_snapshot_entry *e)
     return e->kind == TWIN_SNAPSHOT_LINK;
 }
 
+/* Makes a whole set: folders and files, then links. */
 static int put_set(struct tw_unpack *u, const char *name, const struct twin_snapshot *s, int root,
                    const char *folder, struct twin_error *err)
 {
@@ -309,6 +310,8 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
     return rc;
 }
 
+/* At most 1,000 sets. data_count goes up before a set is unpacked, so that twin_unpacked_free frees
+ * one that failed half-way. */
 int tw_unpack_data(struct tw_unpack *u, struct twin_error *err)
 {
     json_t *sets = json_object_get(u->data_json, "sets"), *set;

@@ -333,6 +333,8 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
     return rc;
 }
 
+/* Finds the interpreter, builds an environment when that was asked for, and tells what differs from
+ * the lock list in either case. */
 int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err)
 {
     json_t *python = json_object_get(u->environment, "python"), *lock = NULL;

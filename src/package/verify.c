@@ -352,6 +352,7 @@ static int read_manifest(struct look *l, const char *path, struct tw_manifest *m
     return rc;
 }
 
+/* bag-info.txt tells how much the payload ought to be, before any of it is read. */
 static int read_info(struct look *l)
 {
     char *text;
@@ -557,6 +558,7 @@ static int look_through(struct look *l)
     return rc ? rc : totals(l);
 }
 
+/* *out is filled even when there are findings, and freed here on an error. */
 int twin_package_verify(const char *dir, const struct twin_bag_options *o,
                         struct twin_bag_verdict *out, struct twin_error *err)
 {

@@ -160,6 +160,7 @@ json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
     return list;
 }
 
+/* Two lines for each question: the answer, and why. */
 void tw_checklist_print(FILE *out, const char *name, const json_t *list)
 {
     tw_put_to(out,

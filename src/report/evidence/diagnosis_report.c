@@ -234,6 +234,7 @@ static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *
             tw_put_to(out, "left out  %s\n", s->set[k].left_out[i]);
 }
 
+/* The same as one object. The caller's; NULL: no memory. */
 static json_t *json(const struct sides *s, const struct twin_diagnosis *d)
 {
     struct tw_buf b = {0};
@@ -292,6 +293,8 @@ static void free_sides(struct sides *s)
     twin_verdict_free(s->verdict);
 }
 
+/* Gather, diagnose, print. Every pointer of `sides` is NULL or owned, so free_sides() is right at
+ * any point. */
 int tw_diagnosis_report(struct tw_set set[2], FILE *out, json_t **as_json, struct twin_error *err)
 {
     struct sides s = {.set = set};

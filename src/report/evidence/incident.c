@@ -404,6 +404,8 @@ static void commands(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "```\n");
 }
 
+/* The order is that of a postmortem: what happened, what is known, why, when, and what to do
+ * next. */
 int twin_incident_markdown(const struct twin_incident *x, char **out, struct twin_error *err)
 {
     struct tw_buf b = {0};

@@ -51,6 +51,8 @@ static int json_comparison(void *user, const struct twin_ledger_comparison *c)
     return 0;
 }
 
+/* Without a readable ledger there is a message, and an empty list in JSON: what else is shown of
+ * the run is right without it. */
 void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out, json_t *j,
                                 const struct tw_front *front)
 {

@@ -300,6 +300,7 @@ static void show_world(FILE *out, const char *run, const json_t *p,
         row(out, "note", "written while the job ran; its end was not seen");
 }
 
+/* Loads the record and compares the ranks in it, for text and JSON alike. */
 int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
                        const struct tw_front *front)
 {

@@ -136,6 +136,7 @@ static json_t *json_row(const struct listing *l, const struct twin_trace_record 
     return j;
 }
 
+/* Called for each record, by the reader or by tw_show_records. 0: go on. */
 static int on_record(void *user, const struct twin_trace_record *r)
 {
     const struct listing *l = user;

@@ -324,6 +324,7 @@ static int report_ranks(const struct slow_sink *sink, const struct twin_telemetr
     return 0;
 }
 
+/* The ranks against each other, then each rank, then what was not seen. */
 int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json, const struct tw_front *front)
 {
     const struct slow_sink sink = {.out = out, .json = json != NULL, .front = front};

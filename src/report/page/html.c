@@ -69,6 +69,8 @@ void tw_html_element(struct tw_buf *b, const char *tag, const char *class, const
     tw_buf_printf(b, "</%s>", tag);
 }
 
+/* The security policy stands before the style sheet and all of the body, so that it holds for them.
+ */
 void tw_html_begin(struct tw_buf *b, const char *title, bool script)
 {
     tw_buf_puts(b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

@@ -35,6 +35,7 @@ int tw_page_may_save(const char *path, struct twin_error *err)
     return rc;
 }
 
+/* The page is closed before the file is written: from then on only its text is needed. */
 int tw_page_save(struct twin_page *p, const char *path, struct twin_error *err)
 {
     char *html = NULL;

@@ -306,6 +306,7 @@ static void print_missing(FILE *out, const struct tw_ops_device *d)
     }
 }
 
+/* Device by device. That no operation is unsafe is said, too. */
 void tw_ops_text(FILE *out, const struct tw_ops_result *r)
 {
     for (size_t i = 0; i < r->count; i++) {
@@ -363,6 +364,7 @@ static json_t *row_json(const json_t *row)
     return o;
 }
 
+/* Rows are not sorted: each has its verdict, and readers choose. */
 json_t *tw_ops_json(const struct tw_ops_result *r)
 {
     json_t *devices = json_array();

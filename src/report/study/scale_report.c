@@ -243,6 +243,8 @@ char *tw_scale_headline(const struct tw_scale *s)
     return tw_buf_steal(&b);
 }
 
+/* Speed, then results, then what qualifies both: notes, the order of runs, and with what it was
+ * measured. */
 void tw_scale_text(FILE *out, const struct tw_scale *s)
 {
     char *head = tw_scale_headline(s);

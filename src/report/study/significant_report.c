@@ -381,6 +381,7 @@ static json_t *set_json(const struct tw_set *set, const struct twin_set_summary 
     return j;
 }
 
+/* All values of both sets are in it, so the test can be made again by anybody. */
 json_t *tw_significant_json(const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;

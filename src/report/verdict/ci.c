@@ -186,6 +186,8 @@ static void code_row(struct tw_buf *b, const char *name, struct tw_buf *value)
     tw_buf_free(value);
 }
 
+/* A table with the verdict and what it rests on, and the whole text folded away, 100 columns
+ * wide. */
 int twin_report_summary(const struct twin_report *r, char **out, struct twin_error *err)
 {
     static const char *const mark[] = {[TWIN_SAME] = "\xE2\x9C\x85",

@@ -129,6 +129,7 @@ static void say_one(struct tw_buf *b, const struct twin_range *r)
                       (ull)(r->first_b + r->end - r->first) - 1);
 }
 
+/* Says nothing where tw_say_range has said it all. */
 void tw_say_ranges(struct tw_buf *b, const struct twin_verdict *v, size_t most)
 {
     if (!worth_a_list(v))

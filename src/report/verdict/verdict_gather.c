@@ -199,6 +199,7 @@ static void pictures_free(struct pictures *g)
     times_free(&g->times);
 }
 
+/* r is a copy of the report whose command has no secrets; all else is shared with the caller's. */
 int tw_verdict_save_page(const struct twin_report *report,
                          const struct twin_compare_options *compare, const char *path,
                          struct twin_error *err)

@@ -274,6 +274,7 @@ static void draw_fan(struct twin_page *p, const struct twin_finding *first,
     tw_free(x);
 }
 
+/* Computes the fan of all groups and draws it. room is shared: one group is computed at a time. */
 static void fan_plot(struct twin_page *p, const struct twin_finding *first,
                      const struct twin_field *f)
 {
@@ -376,6 +377,7 @@ static const char *question_of(const struct twin_curve *c, bool parted, char *ro
     }
 }
 
+/* What a jump or a distance in this kind of curve means. */
 static const char *caption_of_curve(const struct twin_curve *c, bool parted)
 {
     switch (c->kind) {

@@ -113,6 +113,7 @@ static const char *prefix_of(const struct twin_finding *f)
     }
 }
 
+/* The kind, then the name (at most 120 bytes), then whose it is where names alone do not tell. */
 void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
 {
     /* the output of a whole model has no name of its own: the model's is said */
@@ -130,6 +131,8 @@ void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_printf(b, " (number %u of the step)", f->occurrence + 1);
 }
 
+/* From the large to the small: step, rank, process, phase, what. Parts that say nothing are left
+ * out: rank 0 alone, the main process, the phase of a value. */
 void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
 {
     if (!tw_is_record(f)) {
@@ -194,6 +197,8 @@ static void two_values(struct tw_buf *b, double x, double y)
     tw_buf_printf(b, "%s -> %s", p, q);
 }
 
+/* How much is said depends on what was recorded: values of single numbers, counts of elements, NaN
+ * or infinity on one side, distance in ulp, relative L2 distance. */
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
 {
     char x[32], y[32];
@@ -347,6 +352,7 @@ void tw_say_against(struct tw_buf *b, const struct twin_against *a)
     }
 }
 
+/* Not known, as then, or a list of changes. */
 void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most)
 {
     if (!a->world_known) {
