@@ -7,8 +7,7 @@
  * changed unseen.
  *
  * bag.c reads, bag_write.c writes. Both know files and lists only; what the files mean is for the
- * rest of the room. Functions that return int give 0 or a TWIN_E*, but for
- * tw_bag_folder.
+ * rest of the room. Functions that return int give 0 or a TWIN_E*, but for tw_bag_folder.
  */
 #include <stdbool.h>
 #include <stddef.h>

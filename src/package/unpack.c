@@ -2,8 +2,8 @@
 /*
  * From a package to a folder in which its command can run (twinrun replay). Everything is written
  * below one new folder; each path that the package's JSON gives is checked again, and made part by
- * part without following a link. Only git, Python with its pip,
- * and curl are started, git with nothing of the repository's own.
+ * part without following a link. Only git, Python with its pip, and curl are started, git with
+ * nothing of the repository's own.
  *
  * The result is the command, its folder and its variables (struct twin_unpacked); running it and
  * comparing is the command's business.

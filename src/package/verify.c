@@ -8,8 +8,8 @@
  * last come lines without a file. Whatever the folder holds is a finding; an error is only trouble
  * of ours (no memory, a folder that cannot be listed).
  *
- * Every file is opened once and judged by that descriptor: its name could be given to another file
- * between two looks. Where a private copy is wanted it gets the same bytes that were hashed.
+ * Every file is read only once, since its name could be given to another file between two readings.
+ * Where a private copy is wanted, it gets the same bytes that were hashed.
  */
 #include "bag.h"
 
@@ -432,8 +432,8 @@ static int missing(struct look *l)
     return rc;
 }
 
-/* Holds the sums against bag-info.txt. With a finding they cannot be right, and are not
- * mentioned. */
+/* Holds the sums against bag-info.txt. After a finding they are not compared: a missing file would
+ * be told twice. */
 static int totals(struct look *l)
 {
     if (l->v->findings || (l->payload_bytes == l->oxum_bytes && l->payload_files == l->oxum_files))

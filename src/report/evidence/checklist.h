@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_CHECKLIST_H
 #define TW_REPORT_CHECKLIST_H
-/* Reproducibility checklists of venues, answered as far as the evidence of a package goes (pack and
- * audit --checklist). A question that no package can answer is left to the author. */
+/* Reproducibility checklists of venues, answered as far as the evidence of a package goes (audit
+ * --checklist). A question that no package can answer is left to the author. */
 #include <jansson.h>
 #include <stdio.h>
 #include <twin/package.h>

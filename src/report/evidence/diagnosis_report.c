@@ -5,8 +5,8 @@
  *
  * The evidence is gathered first: the comparison of all runs (numbers), how each run's world
  * differs from the first one's (worlds), times of the sets and counters (speed). twin_diagnose()
- * then names the sources, and the result is printed. Evidence that cannot be had is left out and
- * said, so only the comparison itself can fail.
+ * then names the sources, and the result is printed. Evidence that cannot be had is left out, so
+ * only the comparison itself and a lack of memory make the report fail.
  */
 #include "diagnosis_report.h"
 

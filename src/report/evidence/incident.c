@@ -66,7 +66,7 @@ static void when(struct tw_buf *b, int64_t ns)
     tw_buf_puts(b, stamp);
 }
 
-/* A row of the table of both runs; both values are a job's. */
+/* A row of the table of both runs; both values are shown as code. */
 static void row(struct tw_buf *b, const char *name, const char *a, const char *c)
 {
     tw_buf_printf(b, "| %s | ", name);

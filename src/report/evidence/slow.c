@@ -149,8 +149,7 @@ static const char *word_of(const json_t *rank, const char *key)
 }
 
 /* "its processor is AMD EPYC 7763, the others' Xeon 8480", when no other rank has the one of this
- * rank; else the same about hosts; else NULL. A slow rank on another machine is most likely slow
- * for that reason. malloc'ed. */
+ * rank; else the same about hosts; else NULL. malloc'ed. */
 static char *other_machine(const struct twin_run *r, int slow)
 {
     static const char *const keys[] = {"cpu", "host"};

@@ -54,7 +54,7 @@ static const char *no_interval(size_t runs)
     return runs < 2 ? "one run" : "no spread";
 }
 
-/* The interval of a figure times `by`, each end with the unit's text behind both. */
+/* The interval of a figure times `by`, with the unit behind it: "3.1 to 3.4%". */
 static const char *range(const struct twin_estimate *e, double by, const char *unit, size_t runs,
                          char out[48])
 {
@@ -146,8 +146,8 @@ static void print_speed(FILE *out, const struct tw_scale *s)
             continue;
         }
         snprintf(c, sizeof c, "%.3g%%", 100 * p->efficiency.value);
-        /* an efficiency has the runs of two numbers of workers behind it: the fewer ones explain
-         * it */
+        /* an efficiency rests on the runs of two numbers of workers: the fewer ones say why it has
+         * no interval */
         const size_t fewer = p->runs < base->runs ? p->runs : base->runs;
         tw_put_to(out, "  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers,
                   p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", p->runs, b), c,

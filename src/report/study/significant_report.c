@@ -89,7 +89,7 @@ static void put_effect(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
     const double v = f->effect.value;
-    /* where A does not spread, the ratio B / A has no size and no interval */
+    /* where one of the sets does not spread, the ratio has no size and no interval */
     if (s->asked.question == TWIN_ASK_VARIANCE && isnan(v))
         tw_buf_puts(b, "neither set spreads at all");
     else if (s->asked.question == TWIN_ASK_VARIANCE && !(isfinite(v) && v > 0))

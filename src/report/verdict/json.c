@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict as JSON, schema twinrun.check/1: one object in one line, for --json and
- * for verdict.json in the run folder. Fields may be added, never renamed; what is not known is null
- * or absent, and NaN becomes null (tw_json_number).
+ * The verdict as JSON, schema twinrun.check/1: one object in one line, for --json and for
+ * verdict.json in the run folder. Fields may be added, never renamed; what is not known is null or
+ * absent, and NaN becomes null (tw_json_number).
  *
  * A NULL json_t (no memory) travels through jansson's packing calls and ends in TWIN_ENOMEM, so the
  * functions here need not check every value. Each returns a new value, which the caller's packing
