@@ -141,9 +141,9 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
     return rc;
 }
 
-/* Packs the difference to the commit that was recorded with the run. Files whose changes seem to
- * hold a secret were withheld then, so the kept difference is no longer the one whose digest was
- * recorded. */
+/* Packs the difference to the commit that was recorded with the run. Where changes of some files
+ * seemed to hold a secret, the record has the difference without them, and the digest of the whole
+ * one. */
 static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t number,
                     json_t *entry, struct twin_error *err)
 {
@@ -308,7 +308,7 @@ int tw_pack_code(struct tw_pack *p, struct twin_error *err)
     const char *top = tw_pk_text(code, "top"), *why = tw_pk_text(code, "why");
     tw_pk_put(&p->failed, area, "repositories", json_array());
     tw_pk_put(&p->failed, area, "files", json_array());
-    /* no repository, or none any more */
+    /* a run outside of git, or a checkout that is gone */
     if (!top || !p->top || !p->folder) {
         if (top)
             tw_pk_missing(&p->failed, area, "%s, the checkout it ran in, is not there any more",

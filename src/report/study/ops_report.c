@@ -35,7 +35,7 @@ static const char *const group_names[] = {"unsafe", "depends-on-threads", "flag-
                                           "not-measured"};
 
 /* What the deterministic flag does to a call: nothing; other bits than without it; it takes longer;
- * a call that differed repeats now; it differs all the same; an error is raised. */
+ * a call that differed repeats with it; it differs all the same; an error is raised. */
 enum effect { NOTHING, OTHER_BITS, SLOWER_PATH, REPEATS, STILL_DIFFERS, RAISES };
 static const char *const effect_names[] = {"nothing", "other-bits",    "slower",
                                            "repeats", "still-differs", "raises"};
@@ -94,7 +94,8 @@ static void cost_of(const json_t *flag, struct judged *j)
 }
 
 /* The group is the first that fits: unsafe, threads, flag, clean. The effect is the strongest that
- * was seen: an error, still other bits, repeats now, other bits than before, slower. */
+ * was seen: an error, still other bits, repeats with the flag, other bits than without it, slower.
+ */
 static struct judged judge(const json_t *row)
 {
     const json_t *flag = json_object_get(row, "flag");
