@@ -28,6 +28,7 @@ struct tw_db_value {
     double d;
     const char *s;
 };
+/* A parameter of each type; TW_TEXT borrows its text until the statement has run. */
 #define TW_INT(x) ((struct tw_db_value){.type = TW_DB_INT, .i = (int64_t)(x)})
 #define TW_REAL(x) ((struct tw_db_value){.type = TW_DB_REAL, .d = (x)})
 #define TW_TEXT(x) ((struct tw_db_value){.type = TW_DB_TEXT, .s = (x)})

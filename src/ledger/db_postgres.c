@@ -168,6 +168,7 @@ static int has_table_postgres(struct tw_db *db, const char *name, bool *yes, str
                         &TW_TEXT(name), 1, found, yes, err);
 }
 
+/* PostgreSQL behind db.h; the order is that of struct tw_db_ops. */
 static const struct tw_db_ops ops = {close_postgres,    begin_postgres, commit_postgres,
                                      rollback_postgres, run_postgres,   has_table_postgres};
 

@@ -148,6 +148,7 @@ static int has_table_sqlite(struct tw_db *db, const char *name, bool *yes, struc
                       &TW_TEXT(name), 1, found, yes, err);
 }
 
+/* SQLite behind db.h; the order is that of struct tw_db_ops. */
 static const struct tw_db_ops ops = {close_sqlite,    begin_sqlite, commit_sqlite,
                                      rollback_sqlite, run_sqlite,   has_table_sqlite};
 

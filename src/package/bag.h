@@ -15,6 +15,7 @@
 #include <sys/types.h>
 #include <twin/error.h>
 
+/* The whole text of bagit.txt, and the names of the two files that no manifest lists. */
 #define TW_BAGIT_TXT "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 #define TW_BAG_TAGMANIFEST "tagmanifest-sha256.txt"
 #define TW_BAG_SIGNATURE "signature.dsse.json"
@@ -32,6 +33,7 @@ struct tw_manifest_entry {
     bool seen;
     bool good; /* it was read, and has this digest */
 };
+/* A manifest, sorted by path. Owned by whoever parsed it, freed by tw_manifest_free. */
 struct tw_manifest {
     struct tw_manifest_entry *item;
     size_t count;
@@ -49,6 +51,7 @@ struct tw_fetch_entry {
     char *url, *path;
     uint64_t bytes;
 };
+/* The lines of fetch.txt, sorted by path; freed by tw_fetch_free. */
 struct tw_fetch {
     struct tw_fetch_entry *item;
     size_t count;

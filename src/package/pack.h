@@ -23,6 +23,7 @@
 #include <twin/package.h>
 #include <twin/run.h>
 
+/* "schema" of each JSON file of a package; replay refuses others. */
 #define TW_PACKAGE_SCHEMA "twinrun.package/1"
 /* Data up to this size are embedded when nobody said how; untracked files of code up to that
  * one. */
@@ -70,6 +71,7 @@ const char *tw_pk_text(const json_t *object, const char *key); /* NULL: none, or
 const char *tw_pk_real_path(const json_t *file);
 /* goes down through objects by their keys; NULL: one of them is not there. Borrowed */
 json_t *tw_pk_at(const json_t *object, const char *const *keys);
+/* The same with the keys as arguments: TW_PK_AT(o, "a", "b") is o.a.b. */
 #define TW_PK_AT(object, ...) tw_pk_at(object, (const char *const[]){__VA_ARGS__, NULL})
 /* a variable in which agents are told what to hold still */
 bool tw_pk_is_of_pins(const char *name);
@@ -136,5 +138,6 @@ struct tw_ask;
 /* Runs git with these words in dir, as tw_ask: true when it ended with 0. a->out is the caller's to
  * free, also on failure. */
 bool tw_git(struct tw_ask *a, const char *dir, double limit_s, const char *const *words);
+/* The same with the words as arguments. */
 #define TW_GIT(a, dir, limit, ...) tw_git(a, dir, limit, (const char *const[]){__VA_ARGS__, NULL})
 #endif

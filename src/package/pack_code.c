@@ -172,7 +172,8 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
     }
     tw_pk_put(&p->failed, entry, "difference_sha256", json_string(sha256));
     tw_pk_put(&p->failed, entry, "difference_whole", json_boolean(json_array_size(withheld) == 0));
-    /* no file: the difference is empty. A name with a slash would lead out of the run folder */
+    /* no file: the difference is empty, or withheld as a whole. A name with a slash would lead out
+     * of the run folder */
     if (!file || strchr(file, '/'))
         return 0;
     snprintf(place, sizeof place, number ? "data/code/changes.%zu.diff" : "data/code/changes.diff",

@@ -14,6 +14,7 @@
 
 /* Seconds that one call of git may take. */
 static const double LIMIT_S = 600;
+/* The area's file below data/, for messages. */
 static const char WHERE[] = "code/code.json";
 
 /* SHA-1 or SHA-256, in hex. */

@@ -17,6 +17,7 @@
 #include <twin/snapshot.h>
 #include <unistd.h>
 
+/* The area's file below data/, for messages. */
 static const char WHERE[] = "data/data.json";
 
 /* May this be the name of a folder below data/? As pack_data.c makes names. */

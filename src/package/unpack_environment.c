@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The area's file below data/, for messages. */
 static const char WHERE[] = "environment/environment.json";
 
 static int no_memory(struct twin_error *err)

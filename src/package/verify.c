@@ -31,6 +31,7 @@ struct tag_read {
     const char *path;
     char sha256[65];
 };
+/* Most tag files that are read: a package has six at most. */
 enum { TAGS_READ = 8 };
 
 /* One verification. */

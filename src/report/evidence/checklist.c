@@ -29,6 +29,7 @@ struct item {
     const char *hint;
 };
 
+/* Each item has its question, the areas that it needs, and a hint. */
 static const struct item neurips[] = {
     {"Claims: the abstract says what the paper shows", YOURS, NULL},
     {"Limitations are discussed", YOURS, NULL},

@@ -39,6 +39,7 @@ static const char *const group_names[] = {"unsafe", "depends-on-threads", "flag-
 enum effect { NOTHING, OTHER_BITS, SLOWER_PATH, REPEATS, STILL_DIFFERS, RAISES };
 static const char *const effect_names[] = {"nothing", "other-bits",    "slower",
                                            "repeats", "still-differs", "raises"};
+/* The same effects as words of the text. */
 static const char *const effect_words[] = {"nothing", "other bits",    "slower",
                                            "repeats", "still differs", "raises"};
 

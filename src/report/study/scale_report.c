@@ -17,6 +17,7 @@
 
 /* ---- text */
 
+/* "1 worker", "4 workers"; returns out. */
 static const char *workers(uint64_t n, char out[32])
 {
     snprintf(out, 32, "%llu worker%s", (unsigned long long)n, n == 1 ? "" : "s");

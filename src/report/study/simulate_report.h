@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+/* For people: what was simulated, then each algorithm. */
 void tw_simulate_text(FILE *out, const struct tw_simulation *s);
 /* The caller's; NULL: no memory. Every digit counts: print it exactly. */
 json_t *tw_simulate_json(const struct tw_simulation *s);

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+/* For people: a table of orders, and the floor below which differences mean nothing. */
 void tw_spread_text(FILE *out, const struct tw_spread_found *f);
 /* The caller's; NULL: no memory. Every digit counts: print it exactly. */
 json_t *tw_spread_json(const struct tw_spread_found *f);

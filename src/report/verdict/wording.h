@@ -63,6 +63,7 @@ bool tw_is_record(const struct twin_finding *f);
  * file is appended to and the caller's to free. False, with file as far as it was filled, when the
  * line names no file and number. */
 bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line);
+/* Most suggestions of one verdict. */
 enum { TW_NEXT_MAX = 5 };
 /* One suggestion. why: what it is good for, in a few words; static. A command is not always one of
  * twinrun: it may be a line that the user is to add to the job. */
