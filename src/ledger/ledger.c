@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Records in and out of the ledger: runs, the files that they wrote, and what comparisons found.
- * Commands call these functions (include/twin/ledger.h) through cmd/ledger.c; the statements are
+ * Commands call these functions (src/ledger/ledger.h) through cmd/ledger.c; the statements are
  * the same for SQLite and PostgreSQL (db.h).
  *
  * The room has no UPDATE and no DELETE. What changes is inserted as the next version of a record,
  * and the view runs_now shows the newest one of each run. Writers take turns (begin), so that
  * "newest version plus one" cannot be chosen twice.
  */
-#include <twin/ledger.h>
+#include "src/ledger/ledger.h"
 
 #include "db.h"
 

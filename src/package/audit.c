@@ -11,9 +11,10 @@
 
 #include "base.h"
 
+#include "src/snapshot/snapshot.h"
+
 #include <fcntl.h>
 #include <string.h>
-#include <twin/snapshot.h>
 #include <unistd.h>
 
 /* One audit. failed: there was no memory for a JSON value. */

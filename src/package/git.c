@@ -8,7 +8,7 @@
  * configuration file. What git prints is limited to 128 MiB.
  */
 #include "pack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

@@ -2,7 +2,7 @@
 #ifndef TW_PACKAGE_PACK_H
 #define TW_PACKAGE_PACK_H
 /*
- * Inside of the package room: what its files share. Commands use include/twin/package.h.
+ * Inside of the package room: what its files share. Commands use src/package/package.h.
  *
  * pack.c              order of events, ends          bag.c, bag_write.c  BagIt
  * pack_code.c         git bundle, differences        verify.c            is it what it was?
@@ -19,9 +19,10 @@
  */
 #include "bag.h"
 
+#include "src/launch/run.h"
+#include "src/package/package.h"
+
 #include <jansson.h>
-#include <twin/package.h>
-#include <twin/run.h>
 
 /* "schema" of each JSON file of a package; replay refuses others. */
 #define TW_PACKAGE_SCHEMA "twinrun.package/1"

@@ -9,7 +9,7 @@
  * is packed is the code as it was when the run began, not as it is now.
  */
 #include "pack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

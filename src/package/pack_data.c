@@ -11,11 +11,12 @@
 
 #include "base.h"
 
+#include "src/launch/redact.h"
+#include "src/snapshot/snapshot.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/redact.h>
-#include <twin/snapshot.h>
 
 enum { NAMED_MAX = 50 }; /* a record lists at most so many names of a command */
 

@@ -6,10 +6,11 @@
 
 #include "base.h"
 
+#include "src/snapshot/content.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/content.h>
 #include <unistd.h>
 
 /* Most bytes of what the job printed; from this size on a file must have its bytes on the disk. */

@@ -4,7 +4,7 @@
  * give what they gave then is certain, because the commit is named by its hash and the files were
  * verified. */
 #include "unpack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

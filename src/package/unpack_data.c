@@ -3,10 +3,12 @@
  * Whatever it is, it is held against the snapshot before anything runs: a replay on other data
  * would say nothing. */
 #include "unpack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 #include "phrase.h"
+
+#include "src/snapshot/snapshot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/snapshot.h>
 #include <unistd.h>
 
 /* The area's file below data/, for messages. */

@@ -3,7 +3,7 @@
  * What differs is told and is no error: whether it matters is what the replay shows. Only Python
  * has a lock list; a package without it has nothing to compare. */
 #include "unpack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

@@ -15,14 +15,15 @@
 
 #include "base.h"
 
+#include "src/package/package.h"
+#include "src/sign/sign.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/package.h>
-#include <twin/sign.h>
 #include <unistd.h>
 
 /* A tag file that was read, with the digest of its bytes. It is read once, since what it says and

@@ -8,10 +8,11 @@
  * An area is a JSON object that src/package fills: "holds", a sentence that says what is there, and
  * "missing", a list of what is not. NULL is an area about which nothing is known: it does not pass.
  */
+#include "src/package/package.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <twin/package.h>
 
 /* Is nothing missing? */
 bool tw_area_passes(const json_t *area);

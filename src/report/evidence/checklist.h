@@ -3,9 +3,10 @@
 #define TW_REPORT_CHECKLIST_H
 /* Reproducibility checklists of venues, answered as far as the evidence of a package goes (audit
  * --checklist). A question that no package can answer is left to the author. */
+#include "src/package/package.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/package.h>
 
 /* The names that --checklist takes, for messages. */
 extern const char *const tw_checklist_names;

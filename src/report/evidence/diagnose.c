@@ -12,10 +12,11 @@
  */
 #include "wording.h"
 
+#include "src/report/diagnosis.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/diagnosis.h>
 
 /* Relative L2 distance below which a first divergence is taken for other roundings. Single
  * precision rounds at 6e-8. */

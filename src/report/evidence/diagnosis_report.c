@@ -14,11 +14,12 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/provenance/provenance.h"
+#include "src/report/diagnosis.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/diagnosis.h>
-#include <twin/provenance.h>
 
 /* Level of the test of speed. */
 #define ALPHA .05

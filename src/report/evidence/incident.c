@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The incident document (twinrun report --postmortem): what is known of two runs that diverged, as
- * Markdown for a postmortem. The command fills struct twin_incident (include/twin/incident.h).
+ * Markdown for a postmortem. The command fills struct twin_incident (src/report/incident.h).
  *
  * A sentence stands in it only when what it says was measured or recorded; what only people can
  * know is marked *open*. Whatever a job made stands in code spans, where it cannot be markup.
  */
 #include "wording.h"
 
+#include "src/report/incident.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/incident.h>
 
 /* Appends bytes of a job's making as a code span: fences longer than any run of backticks inside;
  * bars are replaced, since they end cells of tables, and line breaks become blanks. max: cut behind

@@ -7,9 +7,10 @@
  */
 #include "front.h"
 
+#include "src/ledger/ledger.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/ledger.h>
 
 /* The comparisons that the run took part in: into j as "comparisons", or, where j is NULL, as text
  * to out. id: the run's whole id. */

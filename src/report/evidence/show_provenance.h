@@ -6,10 +6,11 @@
  * compares. */
 #include "front.h"
 
+#include "src/provenance/provenance.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <twin/provenance.h>
 
 /* Both write text to out, or, where json is not NULL, an object into *json (the caller's; NULL: no
  * memory). What went wrong is said to front. 0, or a TWIN_E*. */

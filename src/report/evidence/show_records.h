@@ -5,11 +5,12 @@
  * programs. */
 #include "front.h"
 
+#include "src/trace/trace.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <twin/trace.h>
 
 /* Which records are listed. */
 struct tw_records_asked {

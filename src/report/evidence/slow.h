@@ -4,9 +4,10 @@
 /* Where a run was slow, and which counters moved with it (twinrun report RUN). */
 #include "front.h"
 
+#include "src/launch/run.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/run.h>
 
 /* Reads the telemetry of a run and writes what is found: as text to out, or, where json is not
  * NULL, into *json (the caller's; NULL: no memory). What went wrong is said to front. 0, or a

@@ -4,18 +4,19 @@
  * found, what to change, how sure that is. Below follow the notes, what was tried, how the cause
  * was confirmed, pictures of the natural runs, all runs, and the plan.
  *
- * The command fills struct twin_isolation (include/twin/isolation.h); nothing is computed here but
+ * The command fills struct twin_isolation (src/report/isolation.h); nothing is computed here but
  * places in pictures. Hypotheses and confirmation are kept apart on the page, because only the
  * fresh runs of the confirmation prove anything.
  */
 #include "html.h"
-#include "page.h"
+#include "page_inside.h"
 #include "verdict_page.h"
+
+#include "src/report/isolation.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/isolation.h>
 
 /* Most natural runs in the strip. */
 enum { RUNS_SHOWN = 200 };

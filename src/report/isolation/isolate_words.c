@@ -4,8 +4,9 @@
  * functions. Runs are called by their numbers in the search, not by their indices. */
 #include "wording.h"
 
+#include "src/report/isolation.h"
+
 #include <math.h>
-#include <twin/isolation.h>
 
 /* "run 3", or "runs 1,2,5": the members of one class, at most eight of them. */
 static void say_runs(struct tw_buf *b, const struct twin_isolation *x,

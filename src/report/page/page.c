@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The words of a page: verdict, text, facts, tables. Plain HTML, no script. The functions are those
- * of include/twin/page.h, which says what each one shows and what it expects; the pages of
+ * of src/report/page.h, which says what each one shows and what it expects; the pages of
  * verdicts, searches and studies are built with them.
  *
  * A page is two buffers that grow (page.h): the body, and the blocks of data that go behind it. A
  * failure stays in the buffer, each later call leaves the page as it is, and twin_page_finish
  * reports it. So callers need not look at every call.
  */
-#include "page.h"
+#include "page_inside.h"
 
 #include "html.h"
 

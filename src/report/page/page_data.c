@@ -7,7 +7,7 @@
  * Numbers are written in the byte order of this machine and read as little-endian, which all
  * machines are that twinrun is built for.
  */
-#include "page.h"
+#include "page_inside.h"
 
 #include "html.h"
 
@@ -205,7 +205,7 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
 
 /* ---- heatmaps */
 
-/* Cells go as they are: the script knows their codes (include/twin/field.h). */
+/* Cells go as they are: the script knows their codes (src/compare/field.h). */
 void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
 {
     struct block k = {0};

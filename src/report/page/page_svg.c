@@ -5,7 +5,7 @@
  * A histogram may have several sets of values. They share their bins, so that bars below each other
  * stand for the same values; each set has a height of its own.
  */
-#include "page.h"
+#include "page_inside.h"
 
 #include "html.h"
 

@@ -14,10 +14,11 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/stats.h>
 
 /* Columns of a line and of a name; most rounds of timing that are read of a row. */
 enum { WIDTH = 100, NAME = 36, ROUNDS_MAX = 64 };

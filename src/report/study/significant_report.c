@@ -12,10 +12,11 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/provenance/provenance.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 
 /* How measured values are printed. */
 #define NUMBERS "%.4g"

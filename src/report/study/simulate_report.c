@@ -8,9 +8,10 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdio.h>
-#include <twin/stats.h>
 
 /* Not all elements were computed, so shares are estimates and have an interval. */
 static bool is_sample(const struct tw_simulation *s)

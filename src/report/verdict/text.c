@@ -9,10 +9,11 @@
  */
 #include "wording.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/stats.h>
 
 /* Columns of the labels. */
 #define LABEL 8u

@@ -8,10 +8,11 @@
  * What cannot be read is not drawn, and a page is true without it: only tw_verdict_save_page tells
  * of errors.
  */
+#include "src/compare/compare.h"
+#include "src/report/page.h"
+#include "src/report/report.h"
+
 #include <stddef.h>
-#include <twin/compare.h>
-#include <twin/page.h>
-#include <twin/report.h>
 
 /* Writes the verdict as a page to path, with pictures of what the runs recorded. compare: how the
  * runs were compared; NULL: as they stand. 0, or a TWIN_E* of the gathering or the writing. */

@@ -6,7 +6,7 @@
  * twin_report_page() is called by verdict_gather.c, which brings the pictures. The facts are those
  * of the text (text.c), in the words of wording.c.
  */
-#include "page.h"
+#include "page_inside.h"
 #include "verdict_page.h"
 
 #include <math.h>

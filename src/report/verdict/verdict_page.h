@@ -4,7 +4,7 @@
 /* The pictures of two runs, for the page of a verdict and for that of a search
  * (verdict_pictures.c). f: the field of the two runs; with NULL or an empty one nothing is drawn.
  * first: the finding that is marked in the picture, NULL for none. */
-#include <twin/report.h>
+#include "src/report/report.h"
 
 /* The heatmap: rows are tensors, columns are steps. question: the heading; NULL for the usual one.
  * runs: begins the caption, "Run 1 and run 3". */

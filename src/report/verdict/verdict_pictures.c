@@ -7,7 +7,7 @@
  * The numbers come from src/compare (field.c, curves.c, tree); this file chooses what is drawn
  * together, names it and explains it. It judges nothing.
  */
-#include "page.h"
+#include "page_inside.h"
 #include "verdict_page.h"
 
 #include <math.h>

@@ -11,7 +11,7 @@
  */
 #include "base.h"
 
-#include <twin/report.h>
+#include "src/report/report.h"
 
 /* Appends bytes of a job's making, made printable. max: cut behind that many bytes of s, never
  * inside of a character, with "..."; 0: whole. */

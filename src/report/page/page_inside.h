@@ -2,14 +2,14 @@
 #ifndef TW_REPORT_PAGE_H
 #define TW_REPORT_PAGE_H
 /*
- * Inside of a page, for the files of this room that draw into it. Commands use include/twin/page.h.
+ * Inside of a page, for the files of this room that draw into it. Commands use src/report/page.h.
  *
  * A page is the HTML of its sections, and the blocks of binary data that come behind it. How a
  * block is laid out: docs/internals/report.md.
  */
 #include "wording.h"
 
-#include <twin/page.h>
+#include "src/report/page.h"
 
 /* Most columns of a table. */
 enum { TW_PAGE_COLUMNS = 32 };
