@@ -1,50 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_LEDGER_DB_H
 #define TW_LEDGER_DB_H
-/* One set of SQL for two databases: what SQLite and PostgreSQL both say. Parameters are $1, $2, ...
- * in the order of their first use. */
+/*
+ * One set of SQL for two databases: what SQLite and PostgreSQL both say. ledger.c and schema.c
+ * write statements and run them through struct tw_db_ops; db_sqlite.c and db_postgres.c are the two
+ * tables of functions behind it.
+ *
+ * Parameters are $1, $2, ... in the order of their first use, because SQLite numbers them so.
+ * PostgreSQL wants to know the type of each: a parameter is cast where it is not compared with a
+ * column. What only one of the two knows (triggers, upserts, sequences) is not used.
+ *
+ * Functions that return int give 0 or a TWIN_E*: TWIN_EBUSY (others hold the database for too
+ * long), TWIN_EFORMAT (damaged, or not ours), TWIN_EIO, TWIN_ENOMEM.
+ */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/error.h>
 
+/* The types that our columns have; TW_DB_NULL: no value. */
 enum tw_db_type { TW_DB_NULL, TW_DB_INT, TW_DB_REAL, TW_DB_TEXT };
+/* A parameter of a statement, or a cell of a row. The field that belongs to the type counts; of a
+ * cell s is never NULL. */
 struct tw_db_value {
     enum tw_db_type type;
     int64_t i;
     double d;
     const char *s;
 };
+/* A parameter of each type; TW_TEXT borrows its text until the statement has run. */
 #define TW_INT(x) ((struct tw_db_value){.type = TW_DB_INT, .i = (int64_t)(x)})
 #define TW_REAL(x) ((struct tw_db_value){.type = TW_DB_REAL, .d = (x)})
 #define TW_TEXT(x) ((struct tw_db_value){.type = TW_DB_TEXT, .s = (x)})
 
-/* Values live as long as the call. Non-zero ends the query with that value. */
+/* Is called for each row of a result; n: its columns. The values live as long as the call. Non-zero
+ * ends the query, which then returns that value. */
 typedef int tw_db_row_fn(void *user, const struct tw_db_value *row, size_t n);
 
 struct tw_db;
+/* What a database can do. begin, commit and rollback belong to one transaction; a statement outside
+ * of them is one by itself. */
 struct tw_db_ops {
     void (*close)(struct tw_db *db);
-    /* Exclusive among writers: the second waits. TWIN_EBUSY when it waited too long. */
+    /* Exclusive among writers: the second one waits until the first has ended. TWIN_EBUSY when it
+     * waited too long. After a failure no transaction is open. */
     int (*begin)(struct tw_db *db, struct twin_error *err);
     int (*commit)(struct tw_db *db, struct twin_error *err);
+    /* Fine when no transaction is open. */
     void (*rollback)(struct tw_db *db);
+    /* Runs one statement with n parameters. each is called for each row; NULL: rows are passed
+     * over. */
     int (*run)(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n,
                tw_db_row_fn *each, void *user, struct twin_error *err);
     /* Is there a table of this name? */
     int (*has_table)(struct tw_db *db, const char *name, bool *yes, struct twin_error *err);
 };
-/* fresh: it was made by this open */
+/* An open database: the first part of struct sqlite or struct postgres. name: for messages, without
+ * credentials. fresh: the file was made by this open. */
 struct tw_db {
     const struct tw_db_ops *ops;
     char *name;
     bool fresh;
 };
 
-/* path: of the file; made when missing. */
+/* Open a database; *out is closed with ops->close, and NULL on failure. path: of the file, made
+ * when it is missing. A build without the library gives TWIN_EUNSUPPORTED. */
 int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err);
 int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err);
 
-/* schema.c: brings a database to TWIN_LEDGER_SCHEMA. upto: stop at an older version (tests). */
+/* Brings a database to schema version upto (TWIN_LEDGER_SCHEMA but in tests) in one transaction;
+ * one that is there already is left as it is. TWIN_EVERSION: it is of a newer twinrun. */
 int tw_schema_migrate(struct tw_db *db, int upto, struct twin_error *err);
 #endif

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ledger in PostgreSQL, shared by several machines, through libpq. Behind struct tw_db_ops
+ * (db.h). Built without libpq, tw_db_postgres only says so.
+ *
+ * The address may hold a password. It is never shown: the name for messages is put together of
+ * host, port and database, libpq's messages are searched for the password, and an address that
+ * cannot be read is not quoted.
+ */
 #include "db.h"
 
 #include "base.h"
@@ -9,16 +17,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Types of results (pg_type.dat); all that our columns and expressions have. */
+/* Types of results (pg_type.dat): all that our columns and expressions have. LOCK: the number of
+ * our advisory lock, "twnr" in ASCII. */
 enum { INT8 = 20, INT4 = 23, FLOAT8 = 701, LOCK = 0x74776e72 };
 
+/* db first: a struct tw_db * of ours is a struct postgres *. password: to be found in messages; ""
+ * when there is none. */
 struct postgres {
     struct tw_db db;
     PGconn *c;
     char *password;
 };
 
-/* libpq's messages, in one line, without the password wherever it may have got into one. */
+/* Makes libpq's message one line, and replaces the password by stars wherever it may have got into
+ * it. */
 static void clean(char *message, const char *password)
 {
     for (char *p = message; *p; p++)
@@ -31,6 +43,9 @@ static void clean(char *message, const char *password)
         memset(p, '*', n);
 }
 
+/* An error with libpq's message. state: SQLSTATE, NULL when there is none. 55P03, 57014, 40001 and
+ * 40P01: a lock or the statement took too long, or two transactions met; class 42 but 42501 (no
+ * permission): tables or columns that are not ours. */
 static int failed(struct postgres *p, const char *message, const char *state,
                   struct twin_error *err)
 {
@@ -56,6 +71,7 @@ static void close_postgres(struct tw_db *db)
     tw_free(p);
 }
 
+/* A cell; libpq gives all values as text, and the type of the column says what they are. */
 static struct tw_db_value cell(const PGresult *r, int row, int column)
 {
     struct tw_db_value v = {.s = ""};
@@ -72,6 +88,8 @@ static struct tw_db_value cell(const PGresult *r, int row, int column)
     return v;
 }
 
+/* Parameters go as text, without types: the server takes the types from the statement. %.17g gives
+ * back each double exactly. The result is whole in memory before the first row is handed on. */
 static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n,
                         tw_db_row_fn *each, void *user, struct twin_error *err)
 {
@@ -107,6 +125,7 @@ static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_va
     return rc ? rc : stopped;
 }
 
+/* Also ends a transaction in which a statement has failed. */
 static void rollback_postgres(struct tw_db *db)
 {
     struct postgres *p = (struct postgres *)db;
@@ -116,7 +135,7 @@ static void rollback_postgres(struct tw_db *db)
 }
 
 /* Writers take turns, as with SQLite: then the next version of a record, and the next schema, are
- * not chosen twice. */
+ * not chosen twice. The advisory lock is held until the transaction ends. */
 static int begin_postgres(struct tw_db *db, struct twin_error *err)
 {
     int rc = run_postgres(db, "BEGIN", NULL, 0, NULL, NULL, err);
@@ -149,9 +168,11 @@ static int has_table_postgres(struct tw_db *db, const char *name, bool *yes, str
                         &TW_TEXT(name), 1, found, yes, err);
 }
 
+/* PostgreSQL behind db.h; the order is that of struct tw_db_ops. */
 static const struct tw_db_ops ops = {close_postgres,    begin_postgres, commit_postgres,
                                      rollback_postgres, run_postgres,   has_table_postgres};
 
+/* The value of a part of the address; "" when it is not given. */
 static const char *option(const PQconninfoOption *o, const char *key)
 {
     for (; o && o->keyword; o++)
@@ -160,6 +181,7 @@ static const char *option(const PQconninfoOption *o, const char *key)
     return "";
 }
 
+/* libpq would print notices of the server to stderr. */
 static void no_notice(void *user, const char *message) /* libpq would print it */
 {
     (void)user;
@@ -176,6 +198,9 @@ static char *shown_name(const PQconninfoOption *o)
     return safe;
 }
 
+/* Connects with all parts of the address; the caller frees the result with PQfinish, also when the
+ * connection failed. Without a limit of the user's it waits for 5 s, so that no command hangs on a
+ * ledger. */
 static PGconn *connect_to(PQconninfoOption *o)
 {
     enum { MOST = 64 };
@@ -197,6 +222,7 @@ static PGconn *connect_to(PQconninfoOption *o)
     return PQconnectdbParams(key, value, 0);
 }
 
+/* A wait for a lock ends after 20 s, as with SQLite, and a statement after 60 s. */
 int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
 {
     char *why = NULL;

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ledger in a file of SQLite, in WAL mode: readers and one writer work at the same time. Behind
+ * struct tw_db_ops (db.h). Built without SQLite, tw_db_sqlite only says so.
+ *
+ * The file may have been made by anybody, so it is opened in SQLite's defensive mode, and nothing
+ * that it holds (triggers, functions of a schema) is run.
+ */
 #include "db.h"
 
 #ifdef TWIN_HAVE_SQLITE
@@ -10,13 +17,17 @@
 
 #include "base.h"
 
+/* How long a statement waits for others (20 s), and how often the switch to WAL is tried, 20 ms
+ * apart. */
 enum { WAIT_MS = 20000, BEGIN_TRIES = 50 };
 
+/* db first: a struct tw_db * of ours is a struct sqlite *. */
 struct sqlite {
     struct tw_db db;
     sqlite3 *handle;
 };
 
+/* What SQLite's result means to callers. Extended codes have the plain one in their lowest byte. */
 static int code_of(int rc)
 {
     switch (rc & 0xff) {
@@ -32,6 +43,7 @@ static int code_of(int rc)
     }
 }
 
+/* An error with SQLite's own message. handle is NULL only when there was no memory for it. */
 static int failed(struct sqlite *s, int rc, struct twin_error *err)
 {
     return twin_error_set(err, code_of(rc), "%s: %s%s", s->db.name,
@@ -49,6 +61,7 @@ static void close_sqlite(struct tw_db *db)
     tw_free(s);
 }
 
+/* Gives a parameter its value; the text is copied. */
 static int bind(sqlite3_stmt *statement, int at, const struct tw_db_value *v)
 {
     switch (v->type) {
@@ -59,6 +72,7 @@ static int bind(sqlite3_stmt *statement, int at, const struct tw_db_value *v)
     }
 }
 
+/* A cell. What is no number and not null is read as text. */
 static struct tw_db_value column(sqlite3_stmt *statement, int at)
 {
     struct tw_db_value v = {0};
@@ -75,6 +89,7 @@ static struct tw_db_value column(sqlite3_stmt *statement, int at)
     return v;
 }
 
+/* At most 32 columns are handed on; no statement has as many. */
 static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_value *arg, size_t n,
                       tw_db_row_fn *each, void *user, struct twin_error *err)
 {
@@ -93,14 +108,15 @@ static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_valu
         stopped = each ? each(user, row, (size_t)columns) : 0;
         rc = SQLITE_OK;
     }
-    /* before finalize: it has the message */
+    /* asked before finalize, which forgets the message */
     int code = rc == SQLITE_OK || rc == SQLITE_DONE ? 0 : failed(s, rc, err);
     sqlite3_finalize(statement);
     return code ? code : stopped;
 }
 
-/* A writer that reads first, and writes then, could meet another one that did the same: it says at
- * once that it will write. */
+/* A writer that reads first and writes then could meet another one that did the same, and both
+ * would wait for each other. IMMEDIATE says at once that this is a writer, so the second one waits
+ * here. */
 static int begin_sqlite(struct tw_db *db, struct twin_error *err)
 {
     return run_sqlite(db, "BEGIN IMMEDIATE", NULL, 0, NULL, NULL, err);
@@ -111,6 +127,7 @@ static int commit_sqlite(struct tw_db *db, struct twin_error *err)
     return run_sqlite(db, "COMMIT", NULL, 0, NULL, NULL, err);
 }
 
+/* Autocommit is off while a transaction is open. */
 static void rollback_sqlite(struct tw_db *db)
 {
     if (!sqlite3_get_autocommit(((struct sqlite *)db)->handle))
@@ -131,10 +148,13 @@ static int has_table_sqlite(struct tw_db *db, const char *name, bool *yes, struc
                       &TW_TEXT(name), 1, found, yes, err);
 }
 
+/* SQLite behind db.h; the order is that of struct tw_db_ops. */
 static const struct tw_db_ops ops = {close_sqlite,    begin_sqlite, commit_sqlite,
                                      rollback_sqlite, run_sqlite,   has_table_sqlite};
 
-/* The file may have been made by anybody: nothing that it holds is run. */
+/* Limits and protections, then WAL mode. synchronous = NORMAL: a power failure may lose the last
+ * records, which can be had from the run folders again, and never damages the file. 64 MiB: most
+ * bytes of one value. */
 static int settings(struct sqlite *s, struct twin_error *err)
 {
     sqlite3_busy_timeout(s->handle, WAIT_MS);
@@ -157,6 +177,7 @@ static int settings(struct sqlite *s, struct twin_error *err)
     return run_sqlite(&s->db, "PRAGMA synchronous = NORMAL", NULL, 0, NULL, NULL, err);
 }
 
+/* fresh is asked before the file is opened, which makes it. */
 int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
 {
     struct stat st;

@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records in and out of the ledger: runs, the files that they wrote, and what comparisons found.
+ * Commands call these functions (src/ledger/ledger.h) through cmd/ledger.c; the statements are
+ * the same for SQLite and PostgreSQL (db.h).
+ *
+ * The room has no UPDATE and no DELETE. What changes is inserted as the next version of a record,
+ * and the view runs_now shows the newest one of each run. Writers take turns (begin), so that
+ * "newest version plus one" cannot be chosen twice.
+ */
 #include "src/ledger/ledger.h"
 
 #include "db.h"
@@ -9,11 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An open ledger. together: puts belong to one transaction of the caller's. */
 struct twin_ledger {
     struct tw_db *db;
     bool together; /* between begin and end */
 };
 
+/* The columns of a run, in the order in which run_row() reads them. */
 #define COLUMNS                                                                                \
     "id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, " \
     "wall_s, steps, records, dropped, gone, data_root, argv"
@@ -24,6 +35,7 @@ bool twin_ledger_off(const char *url)
     return url && strcmp(url, "none") == 0;
 }
 
+/* The parameter url goes before the environment; an empty variable counts as none. */
 int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out,
                      struct twin_error *err)
 {
@@ -78,11 +90,14 @@ bool twin_ledger_is_new(const struct twin_ledger *l)
 
 /* ---- writing */
 
+/* A put by itself is a transaction; between twin_ledger_begin and _end it is part of that one. */
 static int begin(struct twin_ledger *l, struct twin_error *err)
 {
     return l->together ? 0 : l->db->ops->begin(l->db, err);
 }
 
+/* Ends the transaction of a put: commits when rc is 0, takes all back otherwise. Returns rc, or the
+ * error of the commit. */
 static int finish(struct twin_ledger *l, int rc, struct twin_error *err)
 {
     if (l->together)
@@ -110,13 +125,15 @@ int twin_ledger_end(struct twin_ledger *l, bool keep, struct twin_error *err)
     return rc;
 }
 
-/* Databases hold text: other bytes become \xNN. */
+/* Copies of the texts of one statement, which live until it has run: databases hold text, so other
+ * bytes become \xNN. failed: there was no memory, or more texts than there is room for. */
 struct texts {
     char *s[16];
     size_t n;
     bool failed;
 };
 
+/* A copy of s as a database can hold it; NULL becomes "". Owned by t. */
 static const char *text(struct texts *t, const char *s)
 {
     char *safe = s && *s ? tw_printable_again(s, strlen(s)) : tw_strdup("");
@@ -129,6 +146,8 @@ static const char *text(struct texts *t, const char *s)
     return safe;
 }
 
+/* Frees the copies. TWIN_ENOMEM when one of them could not be made: then the statement must not
+ * have been run. */
 static int free_texts(struct texts *t, struct twin_error *err)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -136,6 +155,7 @@ static int free_texts(struct texts *t, struct twin_error *err)
     return t->failed ? twin_error_set(err, TWIN_ENOMEM, "out of memory writing to the ledger") : 0;
 }
 
+/* Inserts a file that a run wrote, unless the same file with the same contents is there already. */
 static int put_artifact(struct twin_ledger *l, const char *run,
                         const struct twin_ledger_artifact *a, struct twin_error *err)
 {
@@ -159,7 +179,9 @@ static int put_artifact(struct twin_ledger *l, const char *run,
     return rc ? rc : oom;
 }
 
-/* The next version, unless the newest one says the same. */
+/* Inserts the next version of a run, unless the newest one says the same: then catching up a second
+ * time writes nothing. Compared are place, state, exit code, number of records, and whether the
+ * folder is gone. */
 static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
                        struct twin_error *err)
 {
@@ -214,6 +236,7 @@ int twin_ledger_put_run(struct twin_ledger *l, const struct twin_ledger_run *r,
     return finish(l, rc, err);
 }
 
+/* Counts rows; user is a size_t. */
 static int count_row(void *user, const struct tw_db_value *row, size_t n)
 {
     (void)row;
@@ -222,6 +245,8 @@ static int count_row(void *user, const struct tw_db_value *row, size_t n)
     return 0;
 }
 
+/* The comparison, then a row for each of its runs. An id that is there already means that all of it
+ * is there, since it was one transaction. */
 int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_comparison *c,
                                struct twin_error *err)
 {
@@ -255,12 +280,16 @@ int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_c
 
 /* ---- reading */
 
+/* Whom the rows of runs are handed to. f: its pattern of the command is judged here, since globs
+ * are none of SQL's; NULL: none. */
 struct run_walk {
     twin_ledger_run_fn *each;
     void *user;
     const struct twin_ledger_filter *f;
 };
 
+/* A row as a record. SQLite gives a whole number where a double has no fraction, so wall_s may be
+ * either. */
 static int run_row(void *user, const struct tw_db_value *v, size_t n)
 {
     struct run_walk *w = user;
@@ -289,6 +318,7 @@ static int run_row(void *user, const struct tw_db_value *v, size_t n)
     return w->f && w->f->command && !tw_glob(w->f->command, r.command) ? 0 : w->each(w->user, &r);
 }
 
+/* Counts down what is left of a limit, between run_row() and the caller's function. */
 struct limited {
     struct run_walk walk;
     uint64_t left;
@@ -298,10 +328,12 @@ static int limited_run(void *user, const struct twin_ledger_run *r)
 {
     struct limited *l = user;
     if (l->left-- == 0)
-        return INT32_MAX; /* our own "enough" */
+        return INT32_MAX; /* ends the walk: twin_ledger_runs takes it for success */
     return l->walk.each(l->walk.user, r);
 }
 
+/* "*" stands for any home or outcome. With a pattern for commands the database cannot count the
+ * hits, so the limit is kept here and not by LIMIT. */
 int twin_ledger_runs(struct twin_ledger *l, const struct twin_ledger_filter *f,
                      twin_ledger_run_fn *each, void *user, struct twin_error *err)
 {
@@ -331,6 +363,7 @@ int twin_ledger_run(struct twin_ledger *l, const char *id, bool history, twin_le
                            &TW_TEXT(id), 1, run_row, &w, err);
 }
 
+/* Whom the rows of artifacts are handed to. */
 struct artifact_walk {
     twin_ledger_artifact_fn *each;
     void *user;
@@ -356,7 +389,9 @@ int twin_ledger_artifacts(struct twin_ledger *l, const char *run_id, twin_ledger
                            &TW_TEXT(run_id), 1, artifact_row, &w, err);
 }
 
-/* Rows of a comparison, one for each run, put together again. */
+/* A comparison comes as several rows, one for each of its runs, one behind the other. They are
+ * gathered in c, which is handed on when the next comparison begins. text: what c's strings point
+ * to; runs: the run ids so far, with room for `room`. */
 struct comparison_walk {
     twin_ledger_comparison_fn *each;
     void *user;
@@ -367,6 +402,7 @@ struct comparison_walk {
     bool oom;
 };
 
+/* Frees the comparison that was gathered; the array of runs is kept for the next one. */
 static void forget(struct comparison_walk *w)
 {
     for (size_t i = 0; i < 6; i++)
@@ -377,6 +413,8 @@ static void forget(struct comparison_walk *w)
     w->c = (struct twin_ledger_comparison){0};
 }
 
+/* Hands the gathered comparison on, if there is one, and forgets it. Returns what the caller's
+ * function returned. */
 static int hand_out(struct comparison_walk *w)
 {
     int rc = 0;
@@ -388,6 +426,9 @@ static int hand_out(struct comparison_walk *w)
     return rc;
 }
 
+/* One row: begins a new comparison when its id is another one than that of the row before, then
+ * adds its run. Returns what the caller's function returned for the comparison before, or
+ * TWIN_ENOMEM. */
 static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
 {
     struct comparison_walk *w = user;
@@ -396,6 +437,7 @@ static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
         return TWIN_EFORMAT;
     if (!w->c.id || strcmp(w->c.id, v[0].s) != 0) {
         rc = hand_out(w);
+        /* the columns of id, verb, command, outcome, first, cause */
         static const int column[6] = {0, 2, 3, 4, 5, 7};
         for (int i = 0; i < 6; i++)
             w->oom |= !(w->text[i] = tw_strdup(v[column[i]].s));
@@ -410,6 +452,7 @@ static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
                                                .first_step = v[6].i,
                                                .cause = w->text[5]};
     }
+    /* a comparison without runs has one row, with no run in it */
     if (v[8].type == TW_DB_NULL)
         return 0;
     if (w->c.run_count == w->room) {
@@ -426,6 +469,8 @@ static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
     return 0;
 }
 
+/* LEFT JOIN: a comparison without runs has a row, too. The last one is handed out behind the
+ * walk. */
 int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const char *command,
                             twin_ledger_comparison_fn *each, void *user, struct twin_error *err)
 {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schema, one list of statements for each version. A version that was released is never edited:
- * the next one changes it. Records are only ever inserted, so two versions of a record can stand
- * side by side and nothing that was known is lost.
+ * The schema, one list of statements for each version, and the migration from any older version. A
+ * version that was released is never edited: the next one changes it. Records are only ever
+ * inserted, so two versions of a record can stand side by side and nothing that was known is lost.
+ *
+ * A migration is one transaction, so a database has either the old schema or the new one. The table
+ * ledger_schema says which versions a database has been through.
  */
 #include "db.h"
 
@@ -13,6 +16,8 @@
 
 #include "base.h"
 
+/* Runs with their versions, the files that they wrote, comparisons, and which runs each compared
+ * (place 0: the reference). Times are in ns since 1970. */
 static const char *const version_1[] = {
     "CREATE TABLE ledger_schema (version BIGINT NOT NULL PRIMARY KEY, made_ns BIGINT NOT NULL)",
     "CREATE TABLE runs (id TEXT NOT NULL, version BIGINT NOT NULL, recorded_ns BIGINT NOT NULL, "
@@ -31,7 +36,8 @@ static const char *const version_1[] = {
     "CREATE INDEX runs_by_start ON runs (start_ns)",
     NULL,
 };
-/* What isolate found, the snapshot that a job was started on, and the ways that show and ls ask. */
+/* Adds what isolate found (cause) and the snapshot that a job was started on (data_root), indexes
+ * for the questions of show and ls, and the view of the newest version of each run. */
 static const char *const version_2[] = {
     "ALTER TABLE comparisons ADD COLUMN cause TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE runs ADD COLUMN data_root TEXT NOT NULL DEFAULT ''",
@@ -41,14 +47,17 @@ static const char *const version_2[] = {
     "x.id = r.id AND x.version > r.version)",
     NULL,
 };
+/* Statements that lead to version i + 1; each list ends in NULL. */
 static const char *const *const versions[TWIN_LEDGER_SCHEMA] = {version_1, version_2};
 
+/* The one number of a result; no value: 0. */
 static int take_number(void *user, const struct tw_db_value *row, size_t n)
 {
     *(int64_t *)user = n ? row[0].i : 0;
     return 0;
 }
 
+/* The schema version of a database; 0: it has no schema yet. */
 static int version_of(struct tw_db *db, int64_t *version, struct twin_error *err)
 {
     bool there = false;
@@ -60,6 +69,8 @@ static int version_of(struct tw_db *db, int64_t *version, struct twin_error *err
     return rc;
 }
 
+/* Refuses what this program does not know: a newer schema, or a table of that name that is none of
+ * ours. */
 static int check_version(const struct tw_db *db, int64_t version, struct twin_error *err)
 {
     if (version > TWIN_LEDGER_SCHEMA)
@@ -71,6 +82,7 @@ static int check_version(const struct tw_db *db, int64_t version, struct twin_er
                        : 0;
 }
 
+/* Runs the statements from version `from` up to `upto`, within the transaction of the caller. */
 static int steps(struct tw_db *db, int64_t from, int upto, struct twin_error *err)
 {
     int rc = 0;
@@ -87,6 +99,7 @@ static int steps(struct tw_db *db, int64_t from, int upto, struct twin_error *er
     return rc;
 }
 
+/* Most databases are up to date: these are only read, and no writer is made to wait. */
 int tw_schema_migrate(struct tw_db *db, int upto, struct twin_error *err)
 {
     int64_t version;

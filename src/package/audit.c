@@ -3,6 +3,9 @@
  * The five areas of a package. What whoever packed it found missing is taken over; then each area
  * is looked at anew: its file, what that names, and whether every file of it is as the manifests
  * say.
+ *
+ * twin_package_verify comes first, and its verdict is what this file asks about each file: what
+ * lies in the folder now may have been changed since, and is read only by its verified digest.
  */
 #include "pack.h"
 
@@ -14,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* One audit. failed: there was no memory for a JSON value. */
 struct audit {
     int root;
     const char *dir;
@@ -21,8 +25,8 @@ struct audit {
     bool failed;
 };
 
-/* Was such a file there, and as its manifest says, when the package was verified? What is there now
- * says nothing. */
+/* Was such a file there, and as its manifest says, when the package was verified? path: from the
+ * package's top. */
 static bool is_there(const struct audit *a, const char *path)
 {
     const struct tw_manifest_entry *e = tw_manifest_find(a->verdict->payload, path);
@@ -44,6 +48,7 @@ static int read_verified(const struct audit *a, const char *path, size_t cap, ch
                               e ? "not as its manifest says" : "not there");
     int rc = tw_bag_read(a->root, path, cap, text, n, err);
     rc = rc ? rc : tw_bag_hash(*text, *n, hex, err);
+    /* the folder may be changed by somebody while we look */
     if (rc == 0 && strcmp(hex, e->sha256) != 0)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: it changed while it was audited", path);
     if (rc) {
@@ -53,7 +58,8 @@ static int read_verified(const struct audit *a, const char *path, size_t cap, ch
     return rc;
 }
 
-/* A path that the package's JSON gives, relative to data/. */
+/* Is the file there, and as its manifest says, that a path of the package's JSON names? Such paths
+ * are relative to data/; NULL: no. */
 static bool part_there(const struct audit *a, const char *path)
 {
     char *full = path ? tw_printf("data/%s", path) : NULL;
@@ -62,6 +68,8 @@ static bool part_there(const struct audit *a, const char *path)
     return yes;
 }
 
+/* Each look_ function adds to "missing" what its area names and the package does not have. in: the
+ * area's JSON as packed; out: the area of the audit. */
 static void look_code(struct audit *a, const json_t *in, json_t *out)
 {
     json_t *list = json_object_get(in, "repositories");
@@ -91,6 +99,7 @@ static void look_code(struct audit *a, const json_t *in, json_t *out)
     }
 }
 
+/* Does fetch.txt say where this file is? */
 static bool to_fetch(const struct audit *a, const char *path)
 {
     for (size_t i = 0; i < a->verdict->fetches; i++)
@@ -99,6 +108,8 @@ static bool to_fetch(const struct audit *a, const char *path)
     return false;
 }
 
+/* One set of data: its snapshot must be the one that the run was held against, and each file of it
+ * must be here or have an address. */
 static void look_set(struct audit *a, const json_t *set, json_t *out)
 {
     const char *name = tw_pk_text(set, "name");
@@ -109,6 +120,7 @@ static void look_set(struct audit *a, const json_t *set, json_t *out)
     struct twin_snapshot s;
     char *text = NULL, *path = snapshot ? tw_printf("data/%s", snapshot) : NULL;
     size_t n = 0, gone = 0;
+    /* a set without a readable snapshot proves nothing */
     if (!name || !path || !root || !contents || !tw_path_ok(path) ||
         read_verified(a, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
         twin_snapshot_parse(text, n, path, &s, &inner) != 0) {
@@ -124,6 +136,7 @@ static void look_set(struct audit *a, const json_t *set, json_t *out)
     for (size_t i = 0;
          i < s.count && strcmp(contents, "not here") != 0 && strcmp(contents, "in part") != 0;
          i++) {
+        /* sets that are not here, or in part, were said to be so by whoever packed */
         char *file = s.entry[i].kind == TWIN_SNAPSHOT_FILE
                          ? tw_printf("data/data/%s/%s", name, s.entry[i].path)
                          : NULL;
@@ -149,6 +162,7 @@ static void look_data(struct audit *a, const json_t *in, json_t *out)
         tw_pk_missing(&a->failed, out, "no snapshot of the data");
 }
 
+/* The lock list where there is one, and the description of the machine. */
 static void look_environment(struct audit *a, const json_t *in, json_t *out)
 {
     const char *lock = tw_pk_text(in, "requirements");
@@ -160,6 +174,7 @@ static void look_environment(struct audit *a, const json_t *in, json_t *out)
                       "machine, system and libraries: not there: data/environment/system.json");
 }
 
+/* The command, and each configuration file that was packed. */
 static void look_configuration(struct audit *a, const json_t *in, json_t *out)
 {
     json_t *file;
@@ -175,6 +190,7 @@ static void look_configuration(struct audit *a, const json_t *in, json_t *out)
     }
 }
 
+/* A seed that was stated, or a state that was seen. */
 static void look_seeds(struct audit *a, const json_t *in, json_t *out)
 {
     if (json_array_size(json_object_get(in, "stated")) == 0 &&
@@ -183,6 +199,7 @@ static void look_seeds(struct audit *a, const json_t *in, json_t *out)
         tw_pk_missing(&a->failed, out, "no seed and no state of a random generator");
 }
 
+/* For an auditor: what the finding means. */
 static const char *change_words(enum twin_bag_change change)
 {
     if (change == TWIN_BAG_MISSING)
@@ -192,7 +209,7 @@ static const char *change_words(enum twin_bag_change change)
     return twin_bag_change_name(change);
 }
 
-/* Files of the area that are not as the manifests say. */
+/* Names the files of the area that are not as the manifests say. name: of the area. */
 static void look_findings(struct audit *a, const char *name, json_t *out)
 {
     char *prefix = tw_printf("data/%s/", name);
@@ -205,6 +222,8 @@ static void look_findings(struct audit *a, const char *name, json_t *out)
     tw_free(prefix);
 }
 
+/* Makes one area. A file of the area that cannot be read is "missing", not an error; only
+ * TWIN_ENOMEM is returned. */
 static int look_at(struct audit *a, enum twin_area which, json_t **to, struct twin_error *err)
 {
     static void (*const looks[TWIN_AREAS])(struct audit *a, const json_t *in, json_t *out) = {
@@ -224,6 +243,7 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
         tw_free(path);
         return twin_error_set(err, rc, "out of memory auditing a package");
     }
+    /* first what verify found, so that it is known whether the area is whole */
     look_findings(a, name, out);
     if (rc) {
         if (json_array_size(json_object_get(out, "missing")) == 0)
@@ -234,6 +254,7 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
         const char *holds = tw_pk_text(in, "holds");
         tw_pk_holds(&a->failed, out, "%.500s", holds ? holds : "(not said)");
         bool damaged = json_array_size(json_object_get(out, "missing")) > 0;
+        /* what the packer said is a stranger's text: limits in number and length */
         json_array_foreach (json_object_get(in, "missing"), i, m)
             if (json_string_value(m) && i < 10000)
                 tw_pk_missing(&a->failed, out, "%.2000s", json_string_value(m));
@@ -246,6 +267,8 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
     return 0;
 }
 
+/* All five areas, always: an area that cannot be read is one that misses everything. Only no memory
+ * and a folder that is not there are errors. */
 int twin_audit_package(const char *dir, const struct twin_bag_verdict *verdict,
                        struct twin_packed *out, struct twin_error *err)
 {

@@ -3,6 +3,10 @@
  * A folder that nobody packed: somebody's repository, a supplement of a paper. Nothing in it is
  * executed; it is judged by the files that people leave for others: git, lock files, checksums,
  * configurations, seeds in the source. What is found is named, and so is what is not.
+ *
+ * One walk through the folder collects facts (struct found), then five functions judge an area
+ * each. These are hints for a human auditor: a seed in a source file does not prove that it was
+ * used.
  */
 #include "pack.h"
 
@@ -18,8 +22,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Most entries of all folders, folders inside of each other, bytes of a file that is read, loose
+ * versions that are named. */
 enum { ENTRIES_MAX = 50000, DEPTH_MAX = 12, TEXT_MAX = 1 << 20, NAMED = 5 };
 
+/* What the walk found. The texts keep the first example of each kind; "": none. */
 struct found {
     bool failed;
     size_t entries, sources, configs, lines;
@@ -41,7 +48,8 @@ static bool ends_in(const char *name, const char *const *ends)
     return false;
 }
 
-/* Reads a file of text below an open folder; NULL when it is no such thing. */
+/* Reads a file of text below an open folder, at most TEXT_MAX bytes. malloc'ed; NULL: it is larger,
+ * no regular file, a link, or cannot be read. */
 static char *text_of(int dir, const char *name, size_t *n)
 {
     struct stat st;
@@ -59,6 +67,7 @@ static char *text_of(int dir, const char *name, size_t *n)
     return text;
 }
 
+/* Keeps the first path of its kind, cut to the room. */
 static void keep(char *to, size_t room, const char *path)
 {
     if (!*to)
@@ -67,11 +76,14 @@ static void keep(char *to, size_t room, const char *path)
 
 /* ---- environment */
 
+/* A list for pip is exact when each line has "==" or an address; else up to NAMED lines are kept
+ * that have not. */
 static void requirements(struct found *f, const char *text, const char *path)
 {
     size_t lines = 0, loose = 0;
     for (const char *line = text; *line;) {
         size_t n = strcspn(line, "\r\n"), from = strspn(line, " \t");
+        /* comments and options of pip are no packages */
         if (n > from && line[from] != '#' && line[from] != '-') {
             char one[120];
             snprintf(one, sizeof one, "%.*s", (int)(n - from > 100 ? 100 : n - from), line + from);
@@ -85,6 +97,7 @@ static void requirements(struct found *f, const char *text, const char *path)
         }
         line += n + strspn(line + n, "\r\n");
     }
+    /* the first list wins, and an exact one wins over a loose one */
     if (lines && loose == 0)
         keep(f->lock, sizeof f->lock, path);
     else if (lines && !*f->loose) {
@@ -93,6 +106,7 @@ static void requirements(struct found *f, const char *text, const char *path)
     }
 }
 
+/* Lock files, lists for pip or conda, container recipes. */
 static void look_environment_file(struct found *f, int dir, const char *name, const char *path)
 {
     static const char *const locks[] = {
@@ -101,9 +115,11 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
         "spack.lock",  NULL};
     size_t n;
     char *text = NULL;
+    /* files that name exact versions by their nature */
     for (const char *const *l = locks; *l; l++)
         if (strcmp(name, *l) == 0)
             keep(f->lock, sizeof f->lock, path);
+    /* files that people write: their lines decide */
     if (tw_starts(name, "requirements") && tw_ends(name, ".txt") && (text = text_of(dir, name, &n)))
         requirements(f, text, path);
     else if ((strcmp(name, "environment.yml") == 0 || strcmp(name, "environment.yaml") == 0) &&
@@ -119,9 +135,12 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
 
 /* ---- seeds: a call or an assignment that gives a number to something called seed */
 
+/* Looks for a line that gives a number to something with "seed" in its name: seed = 7,
+ * manual_seed(7), "seed": 7, or default=7 behind an option --seed. Comments and comparisons are
+ * passed over. */
 static void seeds(struct found *f, const char *text, const char *path)
 {
-    /* In C a colon belongs to ?: and labels. */
+    /* only in these languages a colon gives a name its value; in C it belongs to ?: and labels */
     bool colon = tw_ends(path, ".py") || tw_ends(path, ".json") || tw_ends(path, ".yaml") ||
                  tw_ends(path, ".yml") || tw_ends(path, ".cfg") || tw_ends(path, ".ini") ||
                  tw_ends(path, ".ipynb");
@@ -130,6 +149,7 @@ static void seeds(struct found *f, const char *text, const char *path)
         for (size_t i = from; i + 4 < n && line[from] != '#' && line[from] != '/'; i++) {
             if (strncasecmp(line + i, "seed", 4) != 0)
                 continue;
+            /* the rest of the name: seed_everything, seed" */
             size_t j = i + 4;
             while (j < n && (isalnum((unsigned char)line[j]) || strchr("_\"' ,", line[j])))
                 j++;
@@ -158,6 +178,8 @@ static void seeds(struct found *f, const char *text, const char *path)
 
 /* ---- one file */
 
+/* Sorts a file by its name, and reads it where its text is needed: for seeds, or for a command in a
+ * README. */
 static void look_at(struct found *f, int dir, const char *name, const char *path,
                     const struct stat *st)
 {
@@ -190,6 +212,7 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
         f->checksums = true;
         keep(f->checksum_file, sizeof f->checksum_file, path);
     }
+    /* a file may be of several kinds */
     bool is_source = ends_in(name, sources);
     bool is_config = ends_in(name, configs) && !ends_in(name, not_config);
     if (is_source)
@@ -204,11 +227,13 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
         keep(f->data_example, sizeof f->data_example, path);
     }
     bool readme = strncasecmp(name, "readme", 6) == 0;
+    /* one seed is enough: no other file is read for it */
     bool seed_wanted = (is_source || is_config) && !*f->seed;
     char *text = seed_wanted || readme ? text_of(dir, name, &n) : NULL;
     if (text && !readme)
         seeds(f, text, path);
     if (text && readme && !*f->command)
+        /* a line of a README that begins like a command, with or without a prompt */
         for (char *line = text; line && *line;
              line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
             size_t from = strspn(line, " \t$`");
@@ -225,7 +250,8 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
     tw_free(text);
 }
 
-/* Takes fd over. */
+/* Goes through a folder; takes fd over. Links are not followed, and folders that hold other
+ * people's code (environments, caches) are left out. */
 static void walk(struct found *f, int fd, const char *prefix, int depth)
 {
     DIR *d = fdopendir(fd);
@@ -263,6 +289,7 @@ static void walk(struct found *f, int fd, const char *prefix, int depth)
 /* ---- the commit, read from the files: a foreign repository's git is not started, since its
  * configuration could name programs */
 
+/* HEAD names a commit, or a branch whose file or line in packed-refs has it. */
 static void find_commit(struct found *f, int root)
 {
     size_t n;
@@ -271,8 +298,10 @@ static void find_commit(struct found *f, int root)
         return;
     f->git = true;
     char *head = text_of(git, "HEAD", &n), *ref = NULL;
+    /* on a branch: its file has the commit, or packed-refs has a line for it */
     if (head && tw_starts(head, "ref: refs/")) {
         head[strcspn(head, "\r\n")] = '\0';
+        /* behind "ref: " */
         const char *name = head + 5;
         int fd = tw_path_ok(name) ? tw_open_below(git, name, O_RDONLY) : -1;
         char text[65] = "";
@@ -294,6 +323,7 @@ static void find_commit(struct found *f, int root)
         if (hex == 40 || hex == 64)
             snprintf(f->commit, sizeof f->commit, "%.*s", (int)hex, text);
     } else if (head) {
+        /* detached: HEAD is the commit */
         size_t hex = strspn(head, "0123456789abcdef");
         if (hex == 40 || hex == 64)
             snprintf(f->commit, sizeof f->commit, "%.*s", (int)hex, head);
@@ -305,6 +335,7 @@ static void find_commit(struct found *f, int root)
 
 /* ---- the five lines */
 
+/* Each judge_ function writes "holds" and "missing" of one area. */
 static void judge_code(struct found *f, json_t *o)
 {
     if (f->git && *f->commit)
@@ -323,6 +354,7 @@ static void judge_code(struct found *f, json_t *o)
                 : "the folder is no git repository, so nothing says which version made the number");
 }
 
+/* Checksums say which bytes were read; files that look like data do not. */
 static void judge_data(struct found *f, json_t *o)
 {
     char size[16];
@@ -339,6 +371,8 @@ static void judge_data(struct found *f, json_t *o)
                       "which bytes were read");
 }
 
+/* Exact versions in a lock file, or an image by its digest. A list without exact versions is named,
+ * with some of its lines. */
 static void judge_environment(struct found *f, json_t *o)
 {
     if (*f->lock)
@@ -350,6 +384,7 @@ static void judge_environment(struct found *f, json_t *o)
     else
         tw_pk_holds(&f->failed, o, "%s",
                     f->docker ? "a container recipe" : "nothing about versions");
+    /* one exact source is enough */
     if (*f->lock || f->docker_digest)
         return;
     if (*f->loose && f->loose_count)
@@ -381,12 +416,15 @@ static void judge_seeds(struct found *f, json_t *o)
         tw_pk_missing(&f->failed, o, "a seed: no source or configuration file gives one a number");
 }
 
+/* Collects all facts first, then judges the areas one by one. Errors are a folder that cannot be
+ * read, and no memory. */
 int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_error *err)
 {
     static void (*const judges[TWIN_AREAS])(struct found *f, json_t *o) = {
         judge_code, judge_data, judge_environment, judge_configuration, judge_seeds};
     struct found *f = tw_calloc(1, sizeof *f);
     *out = (struct twin_packed){0};
+    /* two descriptors: walk() takes one over, git is looked for with the other */
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int fd = root < 0 ? -1 : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = 0;

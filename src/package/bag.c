@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the lists of a BagIt folder (manifests, fetch.txt, bag-info.txt), and files below an open
+ * folder. Everything here is foreign bytes: each line is checked before it is believed, lengths
+ * have limits, and no path leads through a link.
+ *
+ * Called by verify.c, audit.c and unpack*.c; bag_write.c makes what is read here.
+ */
 #include "bag.h"
 
 #include "base.h"
@@ -21,12 +28,14 @@ static int no_memory(struct twin_error *err)
 
 /* ---- manifests */
 
+/* Does the text begin with 64 lower-case hex digits? */
 static bool is_sha256(const char *s)
 {
     return strspn(s, "0123456789abcdef") >= 64;
 }
 
-/* One line, its end replaced by NUL. */
+/* Reads one line, whose end is a NUL, into out. before: the path of the line above; paths must
+ * ascend by their bytes, so none can stand there twice. 0, TWIN_EFORMAT or TWIN_ENOMEM. */
 static int manifest_line(const char *line, size_t number, const char *name, const char *before,
                          struct tw_manifest_entry *out, struct twin_error *err)
 {
@@ -50,7 +59,8 @@ static int manifest_line(const char *line, size_t number, const char *name, cons
     return (out->path = tw_strdup(line + 66)) ? 0 : no_memory(err);
 }
 
-/* Calls for each line of a text whose lines all end in '\n' and hold no NUL or CR. */
+/* Calls take for a copy of each line of a text, without its end. All lines must end in '\n' and
+ * hold no NUL or CR. The first non-zero result of take ends it. */
 static int each_line(const char *text, size_t n, const char *name,
                      int (*take)(void *user, char *line, size_t number, struct twin_error *err),
                      void *user, struct twin_error *err)
@@ -77,12 +87,15 @@ static int each_line(const char *text, size_t n, const char *name,
     return 0;
 }
 
+/* What a callback of each_line fills: a manifest or a list of fetches, with room for `room`
+ * items. */
 struct parse {
     void *out;
     size_t room;
     const char *name;
 };
 
+/* One line of a manifest; the array doubles when it is full. */
 static int take_manifest(void *user, char *line, size_t number, struct twin_error *err)
 {
     struct parse *p = user;
@@ -112,6 +125,7 @@ int tw_manifest_parse(const char *text, size_t n, const char *name, struct tw_ma
     return rc;
 }
 
+/* For bsearch: manifests are sorted by the same strcmp. */
 static int by_path(const void *key, const void *entry)
 {
     return strcmp(key, ((const struct tw_manifest_entry *)entry)->path);
@@ -132,12 +146,15 @@ void tw_manifest_free(struct tw_manifest *m)
 
 /* ---- fetch.txt: URL LENGTH PATH */
 
+/* One line of fetch.txt. Only data may be elsewhere, and an address must consist of characters that
+ * RFC 3986 allows, so that it can be handed to a program as one word. */
 static int take_fetch(void *user, char *line, size_t number, struct twin_error *err)
 {
     struct parse *p = user;
     struct tw_fetch *f = p->out;
     struct tw_fetch_entry e = {0};
     char *length = strchr(line, ' '), *path = length ? strchr(length + 1, ' ') : NULL;
+    /* the two blanks become ends of texts */
     if (path)
         *length++ = *path++ = '\0';
     if (!path || tw_parse_u64(length, INT64_MAX, &e.bytes) != 0 ||
@@ -167,6 +184,7 @@ static int take_fetch(void *user, char *line, size_t number, struct twin_error *
         f->item = grown;
         p->room = room;
     }
+    /* counted before it is known whether both are there: tw_fetch_free frees what is */
     e.url = tw_strdup(line);
     e.path = tw_strdup(path);
     f->item[f->count++] = e;
@@ -196,12 +214,14 @@ void tw_fetch_free(struct tw_fetch *f)
 
 /* ---- bag-info.txt */
 
+/* What bag-info.txt says about the payload. */
 struct oxum {
     uint64_t bytes, files;
     bool found;
     const char *name;
 };
 
+/* Lines of other labels are skipped; a second Payload-Oxum is refused. */
 static int take_info(void *user, char *line, size_t number, struct twin_error *err)
 {
     struct oxum *o = user;
@@ -212,6 +232,7 @@ static int take_info(void *user, char *line, size_t number, struct twin_error *e
                    : twin_error_set(err, TWIN_EFORMAT, "%s, line %zu: expected LABEL: VALUE",
                                     o->name, number);
     char *value = line + sizeof label - 1, *dot = strchr(value, '.');
+    /* BYTES and FILES become two texts */
     if (dot)
         *dot++ = '\0';
     if (o->found || !dot || tw_parse_u64(value, INT64_MAX, &o->bytes) != 0 ||
@@ -223,6 +244,7 @@ static int take_info(void *user, char *line, size_t number, struct twin_error *e
     return 0;
 }
 
+/* A file without a Payload-Oxum is refused: nobody could say how large the payload ought to be. */
 int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes,
                       uint64_t *files, struct twin_error *err)
 {
@@ -238,6 +260,8 @@ int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *by
 
 /* ---- files */
 
+/* Goes down part by part with descriptors. mkdir and open are two steps, but O_NOFOLLOW refuses a
+ * link that somebody puts there in between. */
 int tw_bag_folder(int root, const char *path)
 {
     char part[TW_PATH_PART_BYTES + 1];
@@ -248,6 +272,7 @@ int tw_bag_folder(int root, const char *path)
             errno = ENAMETOOLONG;
             return -1;
         }
+        /* the parent is closed before the next part is looked at; errno is that of the part */
         int next = -1;
         if (mkdirat(at, part, 0777) == 0 || errno == EEXIST)
             next = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -260,6 +285,7 @@ int tw_bag_folder(int root, const char *path)
     return at;
 }
 
+/* Reads in chunks of 1 MiB. The cap is checked before a chunk is hashed or copied. */
 int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes,
                   struct twin_error *err)
 {
@@ -306,6 +332,7 @@ int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err
     return 0;
 }
 
+/* A file that shrinks while it is read gives fewer bytes; *n says how many. */
 int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n,
                 struct twin_error *err)
 {

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes a BagIt folder: files of the payload one by one, then the manifests and tag files. pack.c
+ * and its neighbours put files in; tw_bag_close ends it.
+ *
+ * Digests are computed from the very bytes that are written; only a file that git made is read once
+ * more. The folder is new, and each path is to be put once: a manifest with two lines of one path
+ * is refused by verify.c.
+ */
 #include "bag.h"
 
 #include "base.h"
@@ -16,6 +24,8 @@ static int no_memory(struct twin_error *err)
     return twin_error_set(err, TWIN_ENOMEM, "out of memory writing a package");
 }
 
+/* Notes a file for the manifest. url: NULL for one that is in the package. TWIN_EINVAL: no package
+ * can hold a path like this. */
 static int add(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
                const char *url, struct twin_error *err)
 {
@@ -45,6 +55,7 @@ static int add(struct tw_bag_writer *w, const char *path, const char *sha256, ui
     return 0;
 }
 
+/* Makes the folders above the file with the usual mode. */
 char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_error *err)
 {
     char *full = tw_path_join(w->dir, path), *slash = full ? strrchr(full, '/') : NULL;
@@ -60,6 +71,7 @@ char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_
     return NULL;
 }
 
+/* A file from memory, written whole or not at all. */
 int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size_t n,
                struct twin_error *err)
 {
@@ -74,6 +86,7 @@ int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size
     return rc;
 }
 
+/* The file was made by another program (git), so it must be read for its digest. */
 int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *err)
 {
     char hex[65];
@@ -92,6 +105,9 @@ int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *e
     return rc;
 }
 
+/* The file may have changed since the run, or may be no file any more: this is what the caller
+ * tells the user, so it is TWIN_EFORMAT with a message that says only what is wrong. O_NONBLOCK: a
+ * pipe of that name must not stop us. */
 int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, const char *sha256,
                 char out[65], struct twin_error *err)
 {
@@ -122,8 +138,10 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
     if (to >= 0 && close(to) != 0 && rc == 0)
         rc = twin_error_system(err, "cannot write %s", full);
     close(in);
+    /* the digest is known only when all bytes are copied */
     if (rc == 0 && sha256 && strcmp(hex, sha256) != 0)
         rc = twin_error_set(err, TWIN_EFORMAT, "it has changed since the run");
+    /* a copy that is not what was asked for is not left in the package */
     if (rc && to >= 0)
         unlink(full);
     if (rc == 0 && w->dir)
@@ -142,11 +160,13 @@ int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, u
 
 /* ---- the end */
 
+/* Manifests are sorted by the bytes of the paths, whatever the locale. */
 static int by_path(const void *a, const void *b)
 {
     return strcmp(((const struct tw_bag_item *)a)->path, ((const struct tw_bag_item *)b)->path);
 }
 
+/* Writes a tag file and, where tags is not NULL, its line of the tag manifest. */
 static int write_tag(struct tw_bag_writer *w, const char *name, const char *data, size_t n,
                      struct tw_buf *tags, struct twin_error *err)
 {
@@ -160,6 +180,8 @@ static int write_tag(struct tw_bag_writer *w, const char *name, const char *data
     return rc;
 }
 
+/* The payload's manifest first, then everything that the tag manifest lists, then this itself: its
+ * digest holds all others, and it is the package's name. */
 int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, char tag[65],
                  struct twin_error *err)
 {
@@ -167,6 +189,7 @@ int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, 
     if (w->count)
         qsort(w->item, w->count, sizeof *w->item, by_path);
     tw_buf_puts(&manifest, "");
+    /* a file to be fetched stands in both lists */
     for (size_t i = 0; i < w->count; i++) {
         tw_buf_printf(&manifest, "%s  %s\n", w->item[i].sha256, w->item[i].path);
         if (w->item[i].url)

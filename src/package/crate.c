@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What other people's tools read of a package (RO-Crate 1.1 with Process Run Crate 0.5, bag-info),
- * and what a stranger reads first. */
+ * and what a stranger reads first (README.md). All three are made when everything else is packed,
+ * since they describe it; twinrun itself reads only Payload-Oxum of them. */
 #include "pack.h"
 
 #include "base.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Beginning of the run, or its end, as ISO 8601. */
+/* A time of the run, after_s seconds behind its beginning, as ISO 8601. */
 static void stamp(const struct tw_pack *p, double after_s, char out[32])
 {
     tw_utc_stamp(p->run->start_realtime_ns + (int64_t)(after_s * 1e9), out);
@@ -16,6 +17,7 @@ static void stamp(const struct tw_pack *p, double after_s, char out[32])
         out[13] = out[16] = ':';
 }
 
+/* The command for readers: words joined by blanks, without quoting. */
 static char *command_line(const struct tw_pack *p)
 {
     struct tw_buf b = {0};
@@ -26,11 +28,13 @@ static char *command_line(const struct tw_pack *p)
     return safe;
 }
 
+/* A reference to another entry of the graph. */
 static json_t *ref(const char *id)
 {
     return json_pack("{s:s}", "@id", id);
 }
 
+/* Only the types that a package's own files have. */
 static const char *media_type(const char *path)
 {
     if (tw_ends(path, ".json"))
@@ -47,11 +51,13 @@ static char *crate_id(const char *path)
     for (path += strlen("data/"); *path; path++) {
         bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') ||
                      (*path >= '0' && *path <= '9') || strchr("-._~/", *path);
+        /* RFC 3986: other bytes as %XX */
         tw_buf_printf(&b, plain ? "%c" : "%%%02X", (unsigned char)*path);
     }
     return tw_buf_steal(&b);
 }
 
+/* An entry of the graph for one file, and its reference in the list of parts. */
 static void put_file(bool *failed, json_t *graph, json_t *parts, const struct tw_bag_item *x)
 {
     char *id = crate_id(x->path), size[24];
@@ -73,12 +79,14 @@ static bool is_listed(const struct tw_bag_item *x)
            tw_ends(x->path, "/data.json");
 }
 
+/* An entry for the folder of each set of data that is embedded. */
 static void put_sets(const struct tw_pack *p, bool *failed, json_t *graph, json_t *parts)
 {
     json_t *set;
     size_t i;
     json_array_foreach (json_object_get(p->area[TWIN_AREA_DATA], "sets"), i, set) {
         const char *name = tw_pk_text(set, "name"), *contents = tw_pk_text(set, "contents");
+        /* only a set that is wholly in the package has a folder to refer to */
         char *id = strcmp(contents, "embedded") == 0 ? tw_printf("data/%s/", name) : NULL;
         if (!id)
             continue;
@@ -89,6 +97,8 @@ static void put_sets(const struct tw_pack *p, bool *failed, json_t *graph, json_
     }
 }
 
+/* The graph has the crate itself, its files, the program, and the run as an action that used the
+ * configuration and the data and gave run.json. */
 char *tw_crate_metadata(const struct tw_pack *p)
 {
     bool failed = false;
@@ -98,6 +108,7 @@ char *tw_crate_metadata(const struct tw_pack *p)
     char *command = command_line(p);
     stamp(p, 0, begin);
     stamp(p, p->run->wall_s, end);
+    /* the entry that says what this file is */
     tw_pk_add(&failed, graph,
               json_pack("{s:s, s:s, s:{s:s}, s:{s:s}}", "@id", "ro-crate-metadata.json", "@type",
                         "CreativeWork", "about", "@id", "./", "conformsTo", "@id",
@@ -135,6 +146,7 @@ char *tw_crate_metadata(const struct tw_pack *p)
 
 /* ---- for people */
 
+/* What each area lacks, as a list. */
 static void put_missing(const struct tw_pack *p, struct tw_buf *b)
 {
     bool any = false;
@@ -149,6 +161,8 @@ static void put_missing(const struct tw_pack *p, struct tw_buf *b)
     }
 }
 
+/* Names only the programs and options that this package needs. name: that of the package's
+ * folder. */
 char *tw_crate_readme(const struct tw_pack *p, const char *name)
 {
     struct tw_buf b = {0};
@@ -201,10 +215,12 @@ char *tw_crate_readme(const struct tw_pack *p, const char *name)
     return tw_buf_steal(&b);
 }
 
+/* Bagging-Date is the day of packing, in UTC. */
 char *tw_crate_info(const struct tw_pack *p)
 {
     char day[32], size[16];
     tw_utc_stamp(tw_realtime_ns(), day);
+    /* "2026-11-21T08-00-00Z" up to the day */
     day[10] = '\0';
     return tw_printf(
         "Bag-Software-Agent: twinrun\nBagging-Date: %s\nBag-Size: %s\nExternal-Identifier: "

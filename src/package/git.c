@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * git for packages: theirs when we pack, foreign when we replay. Nothing that a repository or a
- * person's configuration names is started: no hooks, no monitor, no filter, no external difference,
- * no helper of a protocol.
+ * git for packages: the user's repository when we pack, a foreign one when we replay. Nothing that
+ * a repository or a person's configuration names is started: no hooks, no monitor, no filter, no
+ * external difference, no helper of a protocol.
+ *
+ * The command is `env` with variables taken away and set, then git with options that overrule every
+ * configuration file. What git prints is limited to 128 MiB.
  */
 #include "pack.h"
 #include "provenance_inside.h"
@@ -21,6 +24,7 @@ bool tw_git(struct tw_ask *a, const char *dir, double limit_s, const char *const
         "-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "color.ui=never", "-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null",
     };
     /* clang-format on */
+    /* Words beyond 24 are dropped; no caller has as many. */
     enum { BEFORE = sizeof before / sizeof before[0], ROOM = BEFORE + 24 };
     const char *argv[ROOM + 1];
     size_t n = 0;

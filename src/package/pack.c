@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a run folder to a package; or, with a writer that writes nothing, to the list of what such a
- * package would lack. */
+/*
+ * From a run folder to a package (twinrun pack); or, with a writer that writes nothing, to the list
+ * of what such a package would lack (twinrun audit of a run).
+ *
+ * The order: what is known of the run is loaded, each area collects its part (pack_*.c), then come
+ * what was observed, the areas' JSON files, the lists of files and the signature. The package is
+ * written to a folder beside its final name and renamed in the end, so a folder with that name is
+ * always whole.
+ */
 #include "pack.h"
 
 #include "base.h"
@@ -17,6 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Most bytes of a scaling study. */
 #define STUDY_MAX ((size_t)256 << 20)
 
 const char *twin_area_name(enum twin_area a)
@@ -32,6 +40,7 @@ static int no_memory(struct twin_error *err)
 
 /* ---- what is known of the run */
 
+/* Reads run.json and provenance.json. TWIN_ENOENT: the run has no provenance. */
 static int load(struct tw_pack *p, struct twin_error *err)
 {
     json_error_t where;
@@ -41,6 +50,7 @@ static int load(struct tw_pack *p, struct twin_error *err)
     tw_free(path);
     if (rc)
         return rc;
+    /* a key twice would mean one thing to us and another to somebody else's reader */
     p->run_json = tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where);
     tw_free(text);
     if (!json_is_object(p->run_json))
@@ -49,7 +59,8 @@ static int load(struct tw_pack *p, struct twin_error *err)
 }
 
 /* The program of a command that begins with no script, when it is neither the system's (that is of
- * the environment) nor one that only starts others. */
+ * the environment) nor one that only starts others. It stands for the code where there is no git. A
+ * path that provenance owns; NULL: there is no such program. */
 static const char *own_program(const json_t *provenance)
 {
     static const char *const systems[] = {"/usr/bin/", "/usr/sbin/", "/usr/lib", "/bin/",
@@ -71,8 +82,9 @@ static const char *own_program(const json_t *provenance)
     return path;
 }
 
-/* The folder that stands for the code: the checkout; outside git the job's folder, or that of the
- * script or program. */
+/* Sets from, top and folder. top stands for the code: the checkout; outside git the job's folder,
+ * or that of the script or program when it lies elsewhere. What cannot be found stays NULL, and the
+ * areas say so. */
 static void find_places(struct tw_pack *p)
 {
     const char *from = tw_pk_text(p->run_json, "launched_from");
@@ -80,15 +92,18 @@ static void find_places(struct tw_pack *p)
     const char *script = tw_pk_real_path(TW_PK_AT(p->provenance, "programs", "entry"));
     script = script ? script : own_program(p->provenance);
     p->from = tw_pk_real("/", from ? from : p->run->cwd);
+    /* in git the code is the checkout, whatever the job ran */
     if (top)
         p->top = tw_pk_real("/", top);
     else
         p->top = p->from ? tw_strdup(p->from) : NULL;
+    /* outside git: a script elsewhere brings its own folder */
     if (!top && p->top && script && script[0] == '/' && !tw_pk_below(script, p->top)) {
         char *dir = tw_strndup(script, (size_t)(strrchr(script, '/') - script));
         tw_free(p->top);
         p->top = dir;
     }
+    /* in a checkout the job may have been started elsewhere: folder stays NULL then */
     const char *below = p->from && p->top ? tw_pk_below(p->from, p->top) : NULL;
     if (below)
         p->folder = tw_strdup(below);
@@ -96,6 +111,7 @@ static void find_places(struct tw_pack *p)
         p->folder = top ? NULL : tw_strdup("");
 }
 
+/* The file that the job made or changed, by its real path; NULL: the job did neither. */
 static const struct twin_run_file *changed_file(const struct tw_pack *p, const char *real)
 {
     const char *below = p->from ? tw_pk_below(real, p->from) : NULL;
@@ -119,12 +135,15 @@ bool tw_pack_overwritten(const struct tw_pack *p, const char *real)
 
 /* ---- order of events */
 
+/* Tells whoever waits what is being done. */
 static void say(const struct tw_pack *p, const char *what)
 {
     if (p->o && p->o->progress)
         p->o->progress(p->o->user, what);
 }
 
+/* All areas, in an order in which the later ones can ask the earlier ones. 0, or trouble of ours;
+ * what an area lacks is in its "missing". */
 static int collect(struct tw_pack *p, struct twin_error *err)
 {
     static const struct {
@@ -155,6 +174,7 @@ static int collect(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* Puts a JSON value as a file of the payload. */
 static int put_json(struct tw_pack *p, const char *path, const json_t *value,
                     struct twin_error *err)
 {
@@ -165,6 +185,7 @@ static int put_json(struct tw_pack *p, const char *path, const json_t *value,
     return rc;
 }
 
+/* Writes data/AREA/AREA.json of each area. */
 static int put_areas(struct tw_pack *p, struct twin_error *err)
 {
     int rc = 0;
@@ -191,6 +212,7 @@ static json_t *recording(const struct tw_pack *p)
     return o;
 }
 
+/* package.json, then the RO-Crate metadata, which describe all files before them. */
 static int put_whole(struct tw_pack *p, struct twin_error *err)
 {
     json_t *package = json_pack("{s:s, s:s, s:I, s:o, s:O}", "schema", TW_PACKAGE_SCHEMA, "run",
@@ -207,6 +229,7 @@ static int put_whole(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* Signs the tag manifest with each key and writes the envelope. tag: its SHA-256. */
 static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
 {
     struct twin_subjects subjects = {0};
@@ -214,6 +237,7 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
     char *text = NULL, *path = tw_path_join(p->w.dir, TW_BAG_SIGNATURE);
     size_t n = 0;
     json_t *predicate = json_pack("{s:s}", "kind", "file");
+    /* the statement that is signed: one subject, the tag manifest with its digest */
     int rc = predicate && path
                  ? twin_subjects_add(&subjects, TW_BAG_TAGMANIFEST, "sha256", tag, err)
                  : no_memory(err);
@@ -234,6 +258,7 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
     return rc;
 }
 
+/* Writes the lists of the bag; nothing may be put behind that but the signature. */
 static int finish(struct tw_pack *p, const char *name, char tag[65], struct twin_error *err)
 {
     char *info = tw_crate_info(p), *readme = tw_crate_readme(p, name);
@@ -245,6 +270,7 @@ static int finish(struct tw_pack *p, const char *name, char tag[65], struct twin
     return rc;
 }
 
+/* Frees everything that is still p's, after success as after failure. */
 static void end(struct tw_pack *p)
 {
     tw_bag_free(&p->w);
@@ -266,6 +292,7 @@ static void end(struct tw_pack *p)
     json_decref(p->provenance);
 }
 
+/* Hands the areas over to the caller. */
 static void give_areas(struct tw_pack *p, struct twin_packed *out)
 {
     for (size_t i = 0; i < TWIN_AREAS; i++) {
@@ -274,11 +301,13 @@ static void give_areas(struct tw_pack *p, struct twin_packed *out)
     }
 }
 
-/* OUT.part-PID beside OUT: renamed when all is in it. */
+/* Makes OUT.part-PID beside OUT, which becomes OUT when all is in it. *final: the absolute path of
+ * OUT, the caller's. TWIN_EIO: OUT is there already. */
 static int begin(struct tw_pack *p, const char *out, char **final, struct twin_error *err)
 {
     struct stat st;
     *final = tw_path_absolute(out, err);
+    /* "out/" and "out" are one folder */
     size_t n = *final ? strlen(*final) : 0;
     while (n > 1 && (*final)[n - 1] == '/')
         (*final)[--n] = '\0';
@@ -293,7 +322,7 @@ static int begin(struct tw_pack *p, const char *out, char **final, struct twin_e
     return tw_mkdirs(p->w.dir, err);
 }
 
-/* The times of all runs of a scaling study that this run is one of. */
+/* Packs the times of all runs of a scaling study that this run is one of, when one was named. */
 static int put_study(struct tw_pack *p, struct twin_error *err)
 {
     char *text = NULL;
@@ -305,13 +334,14 @@ static int put_study(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* A package that failed half-way is removed. */
 int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
               struct twin_packed *out, struct twin_error *err)
 {
     struct tw_pack p = {.run = run, .o = o, .expected = json_object()};
     char *final = NULL;
     *out = (struct twin_packed){0};
-    /* A key that does not open is better known before an hour of copying. */
+    /* first the keys: one that does not open is better known before an hour of copying */
     for (const char *const *k = o->keys; k && *k; k++) {
         struct twin_key *key = NULL;
         int bad = twin_key_open(*k, &key, err);
@@ -322,6 +352,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
         }
     }
     int rc = p.expected ? begin(&p, o->out, &final, err) : no_memory(err);
+    /* only a folder that was made here is removed on failure */
     const bool made = rc == 0;
     rc = rc ? rc : collect(&p, err);
     if (rc == 0)
@@ -332,6 +363,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
     if (rc == 0)
         rc = p.failed ? no_memory(err) : put_whole(&p, err);
     rc = rc ? rc : finish(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
+    /* from here on the package is there under its name */
     if (rc == 0 && rename(p.w.dir, final) != 0)
         rc = twin_error_system(err, "cannot rename %s to %s", p.w.dir, final);
     if (rc && made)
@@ -349,6 +381,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
     return rc;
 }
 
+/* No options and no folder for the writer: nothing is written. */
 int twin_audit_run(const struct twin_run *run, struct twin_packed *out, struct twin_error *err)
 {
     struct tw_pack p = {.run = run, .expected = json_object()};

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Code in git: for each repository (the checkout, its submodules) a bundle of the history up to the
- * commit, and the difference that the record of the run kept. The bundle is made in a repository of
- * its own that borrows the objects, so that nothing in the user's is changed.
+ * commit, and the difference that the record of the run kept. Untracked files are packed one by one
+ * (pack_files.c).
+ *
+ * The bundle is made in a repository of its own that borrows the objects of the user's
+ * ("alternates"), so that nothing in the user's is changed and no hook or filter of it is run. What
+ * is packed is the code as it was when the run began, not as it is now.
  */
 #include "pack.h"
 #include "provenance_inside.h"
@@ -13,15 +17,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Seconds that one call of git may take. */
 static const double LIMIT_S = 600;
 
+/* SHA-1 or SHA-256, in hex. */
 static bool is_commit(const char *s)
 {
     size_t n = s ? strlen(s) : 0;
     return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") == n;
 }
 
-/* The folder with the repository's objects, as the user's own git says. */
+/* The folder with the repository's objects, as the user's own git says: a worktree or submodule has
+ * it elsewhere. malloc'ed; NULL: no repository, or no git. */
 static char *objects_of(const char *dir)
 {
     static const char *const words[] = {"rev-parse", "--git-path", "objects", NULL};
@@ -34,6 +41,7 @@ static char *objects_of(const char *dir)
     return real;
 }
 
+/* For people; it may point into a. */
 static const char *why_git_failed(const struct tw_ask *a)
 {
     if (a->missing)
@@ -41,10 +49,13 @@ static const char *why_git_failed(const struct tw_ask *a)
     return a->late ? "git took too long" : a->complaint;
 }
 
+/* Makes a bundle of the history of a commit at `to`, in a bare repository at scratch that borrows
+ * from objects. False: *why says why not. scratch is left to the caller. */
 static bool make_bundle(const char *scratch, const char *objects, const char *commit,
                         const char *to, char why[300])
 {
     struct tw_ask a;
+    /* the repository reads objects there, too, so none is copied */
     char *alternates = tw_printf("%s/objects/info/alternates", scratch);
     char *line = tw_printf("%s\n", objects);
     const char *format = strlen(commit) == 64 ? "--object-format=sha256" : "--object-format=sha1";
@@ -61,6 +72,7 @@ static bool make_bundle(const char *scratch, const char *objects, const char *co
         a.out = NULL;
     }
     if (ok) {
+        /* a bundle needs a name for what it holds; replay asks for this one */
         ok = TW_GIT(&a, scratch, LIMIT_S, "--git-dir=.", "update-ref", "refs/heads/twinrun",
                     commit);
         tw_free(a.out);
@@ -79,6 +91,8 @@ static bool make_bundle(const char *scratch, const char *objects, const char *co
     return ok;
 }
 
+/* Packs the history of one repository and notes its file in entry. number: which repository this
+ * is, for the name. An audit, which writes nothing, asks only whether the commit is still there. */
 static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const char *commit,
                       const char *path, size_t number, json_t *entry, struct twin_error *err)
 {
@@ -92,6 +106,7 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
     }
     snprintf(place, sizeof place,
              number ? "data/code/repository.%zu.bundle" : "data/code/repository.bundle", number);
+    /* an audit: nothing is bundled */
     if (!p->w.dir) {
         struct tw_ask a;
         char *object = tw_printf("%s^{commit}", commit);
@@ -104,6 +119,7 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
         tw_free(a.out);
         tw_free(object);
     } else {
+        /* inside of the package's folder, so that it lies on the same disk and goes away with it */
         char *scratch = tw_printf("%s/.scratch.%zu", p->w.dir, number);
         char *to = tw_bag_place(&p->w, place, err);
         if (!scratch || !to)
@@ -125,6 +141,9 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
     return rc;
 }
 
+/* Packs the difference to the commit that was recorded with the run. Where changes of some files
+ * seemed to hold a secret, the record has the difference without them, and the digest of the whole
+ * one. */
 static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t number,
                     json_t *entry, struct twin_error *err)
 {
@@ -145,6 +164,7 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
                       "%s: its changes seem to hold a secret and were not kept; commit it without, "
                       "or name it with --code",
                       json_string_value(name));
+    /* why: the reason for which no difference was recorded */
     if (why || !sha256 || strlen(sha256) != 64) {
         tw_pk_missing(&p->failed, area, "the difference to the commit: %s",
                       why ? why : "not recorded");
@@ -152,12 +172,15 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
     }
     tw_pk_put(&p->failed, entry, "difference_sha256", json_string(sha256));
     tw_pk_put(&p->failed, entry, "difference_whole", json_boolean(json_array_size(withheld) == 0));
+    /* no file: the difference is empty, or withheld as a whole. A name with a slash would lead out
+     * of the run folder */
     if (!file || strchr(file, '/'))
         return 0;
     snprintf(place, sizeof place, number ? "data/code/changes.%zu.diff" : "data/code/changes.diff",
              number);
     char *from = tw_path_join(p->run->dir, file);
     struct twin_error inner = TWIN_ERROR_INIT;
+    /* with files withheld the kept difference has another digest */
     const char *known = json_array_size(withheld) ? NULL : sha256;
     int rc = from ? tw_bag_copy(&p->w, place, from, known, NULL, &inner) : TWIN_ENOMEM;
     if (rc == TWIN_EFORMAT)
@@ -170,7 +193,8 @@ static int put_diff(struct tw_pack *p, json_t *area, const json_t *code, size_t 
     return rc == TWIN_EFORMAT ? 0 : rc;
 }
 
-/* One repository and its submodules. path: below top, "" for itself. */
+/* One repository and its submodules, each an entry of "repositories". code: its part of
+ * provenance.json; path: below top, "" for itself. */
 static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, const char *path,
                           struct twin_error *err)
 {
@@ -185,6 +209,7 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
                       *path ? path : p->top);
     else
         tw_pk_put(&p->failed, entry, "commit", json_string(commit));
+    /* what the record has besides, for people and for audits */
     json_t *tree = json_object_get(code, "tree"), *remotes = json_object_get(code, "remotes");
     if (json_is_string(tree))
         tw_pk_put(&p->failed, entry, "tree", json_incref(tree));
@@ -194,6 +219,7 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
         rc = put_bundle(p, area, dir, commit, path, number, entry, err);
     rc = rc ? rc : put_diff(p, area, code, number, entry, err);
     tw_pk_add(&p->failed, list, entry);
+    /* submodules have submodules: their paths are put together from the top */
     json_array_foreach (json_object_get(code, "submodules"), i, sub) {
         const char *below = tw_pk_text(sub, "path");
         char *full = NULL;
@@ -215,6 +241,8 @@ static void left_untracked(struct tw_pack *p, json_t *area, const char *path, co
                   path, why);
 }
 
+/* Files that git did not track at the time of the run. Data and results of the job are not code;
+ * large ones and those without a digest are named as missing. */
 static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
                          struct twin_error *err)
 {
@@ -226,6 +254,7 @@ static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
         const char *sha256 = tw_pk_text(item, "sha256");
         const char *why = tw_pk_text(item, "why");
         char *real = path ? tw_pk_real(p->top, path) : NULL;
+        /* data and results are no code */
         bool ours = real && (tw_pack_datum_of(p, real) || tw_pack_written(p, real));
         json_int_t bytes = json_integer_value(json_object_get(item, "bytes"));
         if (!path)
@@ -249,6 +278,7 @@ static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
     return rc;
 }
 
+/* The sentence of the area. */
 static void describe(struct tw_pack *p, json_t *area, const json_t *code)
 {
     const char *commit = tw_pk_text(code, "commit");
@@ -271,12 +301,15 @@ static void describe(struct tw_pack *p, json_t *area, const json_t *code)
                 origin ? origin : "", more);
 }
 
+/* Outside git only single files are packed. A checkout that is not there any more gives no code at
+ * all. */
 int tw_pack_code(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_CODE], *code = json_object_get(p->provenance, "code");
     const char *top = tw_pk_text(code, "top"), *why = tw_pk_text(code, "why");
     tw_pk_put(&p->failed, area, "repositories", json_array());
     tw_pk_put(&p->failed, area, "files", json_array());
+    /* a run outside of git, or a checkout that is gone */
     if (!top || !p->top || !p->folder) {
         if (top)
             tw_pk_missing(&p->failed, area, "%s, the checkout it ran in, is not there any more",

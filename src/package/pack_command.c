@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration: the command, its folder, the variables that decide about numbers, configuration
- * files. Seeds: what was stated, what was seen. */
+/*
+ * Configuration: the command, its folder, the variables that decide about numbers, configuration
+ * files. Seeds: what was stated, what was seen.
+ *
+ * The command is written so that it works in another place: words that name code, data, programs or
+ * configuration files become parts (docs/format/package.md) which a replay resolves to its own
+ * paths. Values that were redacted when the run was recorded stay away, and are named as missing
+ * where they matter.
+ */
 #include "pack.h"
 
 #include "base.h"
@@ -17,6 +24,7 @@
 
 /* ---- words of the command */
 
+/* The part that a path of the command stands for, or NULL: the word stays as it is. */
 static json_t *part_for(struct tw_pack *p, const char *path)
 {
     json_t *file;
@@ -33,12 +41,14 @@ static json_t *part_for(struct tw_pack *p, const char *path)
         tw_free(real);
         return v;
     }
+    /* a program outside of the code is looked up by its name where it runs next */
     json_array_foreach (TW_PK_AT(p->provenance, "programs", "files"), i, file) {
         const char *known = tw_pk_text(file, "path");
         if (known && strcmp(known, path) == 0 &&
             !(p->top && tw_pk_below(tw_pk_real_path(file), p->top)))
             return json_pack("{s:s}", "program", strrchr(path, '/') + 1);
     }
+    /* data before code: a set may lie inside of the checkout */
     char *real = tw_pk_real("/", path);
     const struct tw_pack_datum *d = real ? tw_pack_datum_of(p, real) : NULL;
     const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
@@ -54,6 +64,7 @@ static json_t *part_for(struct tw_pack *p, const char *path)
     return v;
 }
 
+/* A word is a path, or NAME=PATH: then the text up to the sign and the path are two parts. */
 json_t *tw_pack_word(struct tw_pack *p, const char *word)
 {
     const char *sign = strchr(word, '=');
@@ -75,6 +86,8 @@ static const char *absolute_path_in(const char *word)
     return sign && sign[1] == '/' ? sign + 1 : NULL;
 }
 
+/* The whole command. A file that it names by an absolute path outside of code and data is missing,
+ * unless the job made it. */
 static void put_argv(struct tw_pack *p, json_t *area)
 {
     json_t *list = json_array();
@@ -90,6 +103,7 @@ static void put_argv(struct tw_pack *p, json_t *area)
                           "secret; pass secrets in variables",
                           i);
         tw_pk_add(&p->failed, list, v ? v : json_string("?"));
+        /* a path that became no part would mean nothing on another machine */
         const char *path = absolute_path_in(word);
         struct stat st;
         if (v && json_is_string(v) && path && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
@@ -105,6 +119,8 @@ static void put_argv(struct tw_pack *p, json_t *area)
 
 /* ---- configuration files outside of the code */
 
+/* Configuration files that lie outside of the code. "real" is for part_for() and is taken out of
+ * the list in the end. */
 static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *err)
 {
     json_t *file, *list = json_array();
@@ -118,6 +134,7 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
             tw_free(real);
             continue; /* the code holds it */
         }
+        /* names of the package's own: two files may have one name */
         snprintf(name, sizeof name, "file-%zu", json_array_size(list));
         const char *dot = strrchr(path, '.');
         char *place = tw_printf("data/configuration/%s%s", name,
@@ -149,6 +166,7 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
 
 /* ---- variables */
 
+/* Variables that mean something on this machine or in this job of a scheduler only. */
 static bool is_of_this_machine(const char *name)
 {
     static const char *const names[] = {"PATH",
@@ -177,13 +195,16 @@ static bool is_of_this_machine(const char *name)
     return false;
 }
 
+/* Variables that belong to the seeds: those of random generators, of deterministic modes, and
+ * ours. */
 static bool is_seed_variable(const char *name)
 {
     return strstr(name, "SEED") || strcmp(name, "CUBLAS_WORKSPACE_CONFIG") == 0 ||
            tw_starts(name, "TF_DETERMINISTIC") || tw_starts(name, "TWINRUN_");
 }
 
-/* PYTHONPATH: the folders of the code. */
+/* PYTHONPATH as a list of folders of the code. Others are named as missing, since their modules
+ * were imported from there. */
 static json_t *search_path(struct tw_pack *p, json_t *area, const char *value)
 {
     json_t *list = json_array();
@@ -204,6 +225,8 @@ static json_t *search_path(struct tw_pack *p, json_t *area, const char *value)
     return list;
 }
 
+/* The variables of one area: seeds or configuration. Paths of this machine and redacted values are
+ * left out. */
 static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
 {
     json_t *o = json_object(), *all = TW_PK_AT(p->provenance, "launch", "variables"), *v;
@@ -213,6 +236,7 @@ static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
         if (!value || is_of_this_machine(name) || is_seed_variable(name) != seeds ||
             strcmp(value, "[redacted]") == 0)
             continue;
+        /* the only variable with paths that is kept: as places in the code */
         if (strcmp(name, "PYTHONPATH") == 0) {
             json_t *list = search_path(p, area, value);
             if (json_array_size(list))
@@ -231,6 +255,7 @@ static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
     return o;
 }
 
+/* Files first: words of the command may name them. */
 int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_CONFIGURATION];
@@ -258,6 +283,7 @@ int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
 
 /* ---- seeds */
 
+/* Does the name hold "seed", in any case? */
 static bool names_seed(const char *s, size_t n)
 {
     for (size_t i = 0; i + 4 <= n; i++)
@@ -266,11 +292,13 @@ static bool names_seed(const char *s, size_t n)
     return false;
 }
 
+/* A number, in decimal or hex. */
 static bool is_number(const char *s)
 {
     return *s && strspn(s, "+-0123456789xXabcdefABCDEF") == strlen(s) && strpbrk(s, "0123456789");
 }
 
+/* Adds a seed that the job was given, and where it stands. */
 static void stated(struct tw_pack *p, json_t *list, const char *where, const char *name, size_t n,
                    const char *value)
 {
@@ -280,6 +308,8 @@ static void stated(struct tw_pack *p, json_t *list, const char *where, const cha
     tw_free(text);
 }
 
+/* "--seed 7", "--seed=7", "seed=7"; a number behind a word without dashes is not taken for its
+ * value. */
 static void seeds_of_command(struct tw_pack *p, json_t *list)
 {
     for (size_t i = 0; i < p->run->argc; i++) {
@@ -306,6 +336,7 @@ static void seeds_of_file(struct tw_pack *p, json_t *list, const char *path)
         tw_free(full);
         return;
     }
+    /* the canonical form has no blanks, so a number stands directly behind the colon */
     for (const char *at = c.text; (at = strchr(at, '"'));) {
         const char *end = strchr(++at, '"');
         if (!end)
@@ -322,6 +353,8 @@ static void seeds_of_file(struct tw_pack *p, json_t *list, const char *path)
     tw_free(full);
 }
 
+/* The first states of each rank's random generators, and its settings. Returns on how many ranks a
+ * state was recorded; *ranks: how many there are. */
 static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
 {
     json_t *o = json_object(), *settings = json_object(), *rank, *v;
@@ -338,6 +371,7 @@ static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
                 tw_pk_put(&p->failed, first, name, json_incref(v));
         count += json_object_size(first) > 0;
         ++*ranks;
+        /* a rank may have several processes; the first one that said it counts */
         if (json_object_get(rank, "settings") && !json_object_get(settings, number))
             tw_pk_put(&p->failed, settings, number, json_incref(json_object_get(rank, "settings")));
         if (json_object_size(first) && !json_object_get(o, number))
@@ -350,7 +384,8 @@ static size_t put_generators(struct tw_pack *p, json_t *area, size_t *ranks)
     return count;
 }
 
-/* "seed.torch=pin:7,..." states a seed, and so does "entropy=pin:7". */
+/* Adds the seeds that pins state: "seed.torch=pin:7,..." states one, and so does "entropy=pin:7".
+ */
 static void seeds_of_pins(struct tw_pack *p, json_t *list, const char *pins)
 {
     for (const char *at = pins; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
@@ -364,9 +399,9 @@ static void seeds_of_pins(struct tw_pack *p, json_t *list, const char *pins)
     }
 }
 
-/* What `twinrun run` held still inside the processes: a replay asks the agents for the same. Runs
- * of before 0.1 named it only in their file factors (lines "effect.ID TAB pin ..."): the program
- * has to hold it then. */
+/* What `twinrun run` held still inside the processes: a replay asks the agents for the same. In a
+ * run whose run.json does not name them only the file `factors` does (lines "effect.ID TAB pin
+ * ..."): then the program has to hold them still itself. */
 static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
 {
     static const char key[] = "\teffect.";
@@ -375,11 +410,13 @@ static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
     char *text = NULL, *path = tw_path_join(p->run->dir, "factors");
     const char *name;
     size_t n = 0;
+    /* agents were told in variables, and are told the same again */
     json_object_foreach (agents, name, v)
         if (tw_pk_is_of_pins(name) && json_is_string(v)) {
             tw_pk_put(&p->failed, set, name, json_incref(v));
             seeds_of_pins(p, list, json_string_value(v));
         }
+    /* an old run: only names can be found, for a warning */
     if (!agents && path && tw_read_file(path, (size_t)64 << 20, &text, &n, NULL) == 0)
         for (const char *at = text; (at = strstr(at, key));) {
             at += sizeof key - 1;
@@ -401,6 +438,7 @@ static void put_pins(struct tw_pack *p, json_t *area, json_t *set, json_t *list)
     tw_free(path);
 }
 
+/* The area passes when a seed is stated, or the generators' states are known on every rank. */
 int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
 {
     (void)err;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data: the snapshots that were verified before the run, their files when they are small or asked
- * for, addresses otherwise. */
+/*
+ * Data: the snapshots that were verified before the run, their files when they are small or asked
+ * for, addresses otherwise. It also looks at what the command names and no snapshot vouches for,
+ * and says so.
+ *
+ * The other areas ask this one what is data (tw_pack_datum_of) and what is a result
+ * (tw_pack_is_result), so it goes first.
+ */
 #include "pack.h"
 
 #include "base.h"
@@ -12,7 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { NAMED_MAX = 50 }; /* of what a command names a record lists so many */
+enum { NAMED_MAX = 50 }; /* a record lists at most so many names of a command */
 
 const struct tw_pack_datum *tw_pack_datum_of(const struct tw_pack *p, const char *real)
 {
@@ -22,7 +28,8 @@ const struct tw_pack_datum *tw_pack_datum_of(const struct tw_pack *p, const char
     return NULL;
 }
 
-/* A place below data/data for a folder: its own name, made plain and unlike the others. */
+/* The name of a set: that of its folder, with other characters than letters, digits, "-" and "_"
+ * replaced, and a number when another set has it. malloc'ed; NULL: no memory. */
 static char *name_of(const struct tw_pack *p, const char *folder)
 {
     const char *slash = strrchr(folder, '/'), *base = slash ? slash + 1 : folder;
@@ -34,13 +41,15 @@ static char *name_of(const struct tw_pack *p, const char *folder)
                          ? *base
                          : '_';
     plain[n] = '\0';
+    /* two folders of one name: the later one gets its number */
     for (size_t k = 0; k < p->data; k++)
         if (strcmp(p->datum[k].name, n ? plain : "data") == 0)
             return tw_printf("%s-%zu", n ? plain : "data", p->data);
     return tw_strdup(n ? plain : "data");
 }
 
-/* Below the address that --data fetch=URL gave; the path's bytes as RFC 3986 wants them. */
+/* Where a file of the set can be fetched: below the address that --data fetch=URL gave, its path's
+ * bytes as RFC 3986 wants them. With several sets each has a folder of its name there. */
 static char *address_of(const struct tw_pack *p, const struct tw_pack_datum *d, const char *path)
 {
     struct tw_buf b = {0};
@@ -57,6 +66,8 @@ static char *address_of(const struct tw_pack *p, const struct tw_pack_datum *d, 
     return tw_buf_steal(&b);
 }
 
+/* Embeds or lists each file of a set. *all: none of them is missing. A file that changed since the
+ * snapshot is not packed. */
 static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_datum *d,
                         enum twin_pack_data how, bool *all, struct twin_error *err)
 {
@@ -74,6 +85,7 @@ static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_da
         if (!place || !from)
             rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing the data");
         else if (twin_home_holds(from)) {
+            /* other runs, and what they printed, lie there */
             tw_pk_missing(&p->failed, area,
                           "%s/%s: lies in a home of twinrun's, which is never packed", d->name,
                           e->path);
@@ -100,6 +112,7 @@ static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_da
     return rc;
 }
 
+/* Embed, by address or omit, as the user said; without a word small sets are embedded. */
 static enum twin_pack_data how_for(const struct tw_pack *p, const struct twin_snapshot *s)
 {
     if (!p->o || p->o->data == TWIN_PACK_DATA_NONE)
@@ -109,6 +122,8 @@ static enum twin_pack_data how_for(const struct tw_pack *p, const struct twin_sn
     return p->o->data;
 }
 
+/* One set: its snapshot always, its files as how_for() says. The snapshot must still be the one
+ * that the run was held against, by its root. */
 static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data *given,
                      struct twin_error *err)
 {
@@ -123,6 +138,8 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
                                   : TWIN_ENOMEM;
     if (rc == TWIN_ENOMEM)
         return twin_error_set(err, rc, "out of memory packing the data");
+    /* a snapshot that cannot be read, or is another one, is missing; the set is known all the
+     * same */
     bool usable = rc == 0 && strcmp(d.snapshot->root, given->root) == 0;
     if (rc)
         tw_pk_missing(&p->failed, area, "the snapshot %s: %s", given->manifest, inner.message);
@@ -134,6 +151,7 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
     p->datum[p->data++] = d;
     if (!usable)
         return 0;
+    /* the snapshot goes in even when its files do not: a replay elsewhere is held against it */
     char *place = tw_printf("data/data/%s.snapshot", d.name);
     enum twin_pack_data how = how_for(p, d.snapshot);
     rc = place ? tw_bag_copy(&p->w, place, given->manifest, NULL, NULL, &inner) : TWIN_ENOMEM;
@@ -160,7 +178,7 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
     return rc;
 }
 
-/* A program, or the script: code, not data. */
+/* Is this file a program or the script of the run? Then it is code, not data. */
 static bool is_started(const struct tw_pack *p, const char *real)
 {
     json_t *programs = json_object_get(p->provenance, "programs"), *file;
@@ -173,7 +191,7 @@ static bool is_started(const struct tw_pack *p, const char *real)
 }
 
 /* What the command names is looked up before the job starts: a file that is not among what was
- * there then is a result of the job's. */
+ * there then is a result of the job's. A full list, or none, proves nothing. */
 bool tw_pack_is_result(const struct tw_pack *p, const char *path)
 {
     json_t *named = TW_PK_AT(p->provenance, "data", "named");
@@ -182,6 +200,7 @@ bool tw_pack_is_result(const struct tw_pack *p, const char *path)
     size_t i;
     char *real = p->from ? tw_pk_real(p->from, path) : NULL;
     bool result = real && tw_pack_written(p, real);
+    /* the list of what the command names must be complete, and made before the job began */
     if (real && !result && json_is_array(named) && json_array_size(named) < NAMED_MAX &&
         json_is_true(TW_PK_AT(p->provenance, "before_job", "seen"))) {
         result = !is_started(p, real);
@@ -197,7 +216,8 @@ bool tw_pack_is_result(const struct tw_pack *p, const char *path)
     return result;
 }
 
-/* What the command names, and nothing vouches for. */
+/* Names what the command names and nothing vouches for: no snapshot, no commit, and the job did not
+ * make it. Configuration files are left to their own area. */
 static void look_at_named(struct tw_pack *p, json_t *area)
 {
     json_t *item;
@@ -214,12 +234,15 @@ static void look_at_named(struct tw_pack *p, json_t *area)
         const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
         struct stat st;
         bool folder = real && stat(real, &st) == 0 && S_ISDIR(st.st_mode);
+        /* their endings say that they are configuration or code */
         bool config = tw_ends(path, ".json") || tw_ends(path, ".yaml") || tw_ends(path, ".yml") ||
                       tw_ends(path, ".toml") || tw_ends(path, ".py") || tw_ends(path, ".sh");
+        /* vouched for by another area, or made by the job */
         if ((real &&
              (tw_pack_datum_of(p, real) || tw_pack_written(p, real) || is_started(p, real))) ||
             (!folder && config) || (below && !*below))
             ;
+        /* the commit says what it held */
         else if (real && below && tw_pack_is_tracked(p, below, folder))
             ;
         else if (real && tw_pack_overwritten(p, real))
@@ -236,6 +259,7 @@ static void look_at_named(struct tw_pack *p, json_t *area)
     }
 }
 
+/* Without a snapshot the area passes only when whoever packs says that the job reads no data. */
 int tw_pack_data(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_DATA];

@@ -18,6 +18,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+/* By the name of the file: python, python3.11, pypy. */
 static bool is_python(const char *path)
 {
     const char *slash = path ? strrchr(path, '/') : NULL;
@@ -38,6 +39,8 @@ static const json_t *interpreter(const struct tw_pack *p)
     return NULL;
 }
 
+/* Asks the interpreter; -I and -S: without the user's folders and site packages, so that nothing of
+ * theirs is run. */
 char *tw_pk_python_version(const char *python)
 {
     const char *const argv[] = {
@@ -51,18 +54,19 @@ char *tw_pk_python_version(const char *python)
     return version;
 }
 
-/*
- * Its version: as its process said, else as it says now when it is the very same file. malloc'ed.
- */
+/* The version of the interpreter: as a process of the job said, else as it says now when it is
+ * still the very same file. malloc'ed; NULL: not known. */
 static char *version_of(const struct tw_pack *p, const json_t *python)
 {
     json_t *rank;
     size_t i;
+    /* what a process of the job said of itself is certain */
     json_array_foreach (json_object_get(p->provenance, "ranks"), i, rank) {
         const char *said = tw_pk_text(json_object_get(rank, "versions"), "python");
         if (said)
             return tw_strdup(said);
     }
+    /* else only the file can be asked, and only when it did not change */
     char hex[65];
     uint64_t bytes;
     const char *path = tw_pk_text(python, "path"), *sha256 = tw_pk_text(python, "sha256"), *why;
@@ -72,12 +76,13 @@ static char *version_of(const struct tw_pack *p, const json_t *python)
     return tw_pk_python_version(path);
 }
 
-/* Where a package was installed from when that was no index: direct_url.json beside its metadata.
- * NULL: an index. */
+/* Where a package was installed from when that was no index: direct_url.json beside its metadata
+ * (PEP 610). The caller's; NULL: an index, or not known. */
 static json_t *origin_of(const struct tw_pack *p, const char *name, const char *version)
 {
     json_t *folder, *o = NULL;
     size_t i;
+    /* the folders in which packages lay when the job ran */
     json_array_foreach (TW_PK_AT(p->provenance, "packages", "python_folders"), i, folder) {
         char *text = NULL;
         char *path = json_string_value(folder) ? tw_printf("%s/%s-%s.dist-info/direct_url.json",
@@ -92,12 +97,13 @@ static json_t *origin_of(const struct tw_pack *p, const char *name, const char *
     return o;
 }
 
+/* Without regard to case, as people look a name up. */
 static int by_line(const void *a, const void *b)
 {
     return strcasecmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorted lines as one text; takes the lines. */
+/* Sorted lines as one text. Takes the lines, not the array. malloc'ed; NULL: no memory. */
 static char *joined(char **lines, size_t n)
 {
     struct tw_buf b = {0};
@@ -111,6 +117,9 @@ static char *joined(char **lines, size_t n)
     return tw_buf_steal(&b);
 }
 
+/* The line of the lock list for one package: from an index by its version, from a repository by its
+ * commit, from another address by that. A package of the checkout goes to `local` instead, and one
+ * from elsewhere on this machine is missing; both give NULL, as does no memory (p->failed). */
 static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const char *name,
                          const char *version)
 {
@@ -120,12 +129,15 @@ static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const c
     const char *vcs = tw_pk_text(json_object_get(from, "vcs_info"), "vcs");
     char *line = NULL;
     if (!url) {
+        /* installed from an index: the version is enough */
         line = tw_printf("%s==%s\n", name, version);
     } else if (vcs && commit) {
+        /* from a repository: its commit, since a branch moves on */
         line = tw_printf("%s @ %s+%s@%s\n", name, vcs, url, commit);
     } else if (!tw_starts(url, "file://")) {
         line = tw_printf("%s @ %s\n", name, url);
     } else {
+        /* a folder of this machine */
         char *real = tw_pk_real("/", url + strlen("file://"));
         const char *below = real && p->top ? tw_pk_below(real, p->top) : NULL;
         if (below)
@@ -144,9 +156,11 @@ static char *requirement(struct tw_pack *p, json_t *area, json_t *local, const c
     return line;
 }
 
-/* The index where the builds of PyTorch with a local version ("2.13.0+cpu") are. */
+/* Adds the index where builds of PyTorch with a local version ("2.13.0+cpu") are, since the usual
+ * index has none of these. options: those of pip, empty so far. */
 static void torch_index(bool *failed, json_t *options, const char *name, const char *version)
 {
+    /* what is behind the plus names the build: cpu, cu126, rocm6.2 */
     const char *plus = strchr(version, '+');
     if (!plus ||
         !(strcmp(name, "torch") == 0 || strcmp(name, "torchvision") == 0 ||
@@ -161,6 +175,7 @@ static void torch_index(bool *failed, json_t *options, const char *name, const c
     tw_free(url);
 }
 
+/* Writes requirements.txt. *packages: how many there are, with those of the checkout. */
 static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct twin_error *err)
 {
     json_t *list = TW_PK_AT(p->provenance, "packages", "python");
@@ -170,13 +185,14 @@ static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct 
     const char *name;
     char **line = tw_calloc(json_object_size(list) + 1, sizeof *line);
     size_t n = 0;
+    /* options of the user's come first, and then torch_index() adds none */
     for (const char *const *o = p->o ? p->o->pip : NULL; o && *o; o++)
         tw_pk_add(&p->failed, options, json_string(*o));
     if (line && list)
         json_object_foreach (list, name, value) {
             const char *version = json_string_value(value);
             if (!version || strcasecmp(name, "pip") == 0 || strcasecmp(name, "twinrun") == 0)
-                continue; /* what installs, and what replays: each has its own */
+                continue; /* pip installs and twinrun replays: a replay has its own */
             torch_index(&p->failed, options, name, version);
             if ((line[n] = requirement(p, area, local, name, version)))
                 n++;
@@ -193,6 +209,7 @@ static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct 
     return rc;
 }
 
+/* A list "NAME=VERSION" of another package manager; nothing where the run recorded none. */
 static int put_list(struct tw_pack *p, const char *key, const char *path, struct twin_error *err)
 {
     json_t *list = TW_PK_AT(p->provenance, "packages", key), *value;
@@ -214,6 +231,7 @@ static int put_list(struct tw_pack *p, const char *key, const char *path, struct
     return rc;
 }
 
+/* Machine and libraries as the run recorded them. */
 static int put_system(struct tw_pack *p, struct twin_error *err)
 {
     static const char *const keys[] = {"environment", "accelerators", "libraries"};
@@ -232,6 +250,7 @@ static int put_system(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* What the record of the environment does not say. */
 static void look_for_gaps(struct tw_pack *p, json_t *area, const json_t *python,
                           const char *version)
 {
@@ -256,12 +275,15 @@ static void look_for_gaps(struct tw_pack *p, json_t *area, const json_t *python,
     }
     if (unknown)
         tw_pk_missing(&p->failed, area, "the digests of %zu of %zu libraries", unknown, all);
+    /* without Python the libraries are all that is known of the software */
     if (!python && all == 0)
         tw_pk_missing(
             &p->failed, area,
             "the libraries that the job used: none was recorded (an unwatched or static program)");
 }
 
+/* The lock list of Python, lists of the system's packages, machine and libraries; then what is
+ * missing. */
 int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_ENVIRONMENT];
@@ -271,6 +293,7 @@ int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
                                     "pretty_name");
     const char *cpu = tw_pk_text(TW_PK_AT(p->provenance, "environment", "cpu"), "name");
     size_t packages = 0;
+    /* a job without Python has no lock list, and needs none */
     int rc = python ? put_python(p, area, &packages, err) : 0;
     rc = rc ? rc : put_list(p, "dpkg", "data/environment/dpkg.txt", err);
     rc = rc ? rc : put_list(p, "conda", "data/environment/conda.txt", err);

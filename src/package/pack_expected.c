@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was observed: the run folder without what a job may have printed of its secrets, so that a
- * replay is compared as any two runs are. */
+ * replay is compared as any two runs are. Files go to data/expected; what is left out is listed
+ * with its reason in package.json. */
 #include "pack.h"
 
 #include "base.h"
@@ -12,8 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Most bytes of what the job printed; from this size on a file must have its bytes on the disk. */
 static const uint64_t OUTPUT_MAX = (uint64_t)16 << 20, CLAIMED_MAX = (uint64_t)64 << 20;
 
+/* Notes in package.json that a file is not packed, and why. */
 static void leave_out(struct tw_pack *p, const char *what, const char *why)
 {
     json_t *list = json_object_get(p->expected, "left_out");
@@ -39,6 +42,7 @@ static const char *not_ours(const char *from)
                                                        : NULL;
 }
 
+/* Copies a file of the run folder into the package, or leaves it out. 0, or trouble of ours. */
 static int put(struct tw_pack *p, const char *from, const char *place, struct twin_error *err)
 {
     struct twin_error inner = TWIN_ERROR_INIT;
@@ -55,6 +59,8 @@ static int put(struct tw_pack *p, const char *from, const char *place, struct tw
     return rc ? twin_error_set(err, rc, "%s", inner.message) : 0;
 }
 
+/* Something that the job printed or wrote: only when it is small and does not seem to hold a
+ * secret. cut: the recorded output was cut off. */
 static int put_output(struct tw_pack *p, const char *name, bool cut, struct twin_error *err)
 {
     struct stat st;
@@ -89,7 +95,8 @@ static int put_verdict(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
-/* The copies of result files, and lists of what is in them, that a verdict's claims rest on. */
+/* Packs the copies of result files, and the lists of what is in them, that a verdict's claims rest
+ * on. */
 static int put_files(struct tw_pack *p, struct twin_error *err)
 {
     int rc = 0;
@@ -113,8 +120,8 @@ static bool is_tensors(const char *path)
     return false;
 }
 
-/* Checkpoints that still lie where the job wrote them: what their tensors are, whatever the file's
- * bytes. */
+/* Checkpoints that still lie where the job wrote them, unchanged: what their tensors are, whatever
+ * the file's bytes. replay compares the tensors of its own files with these. */
 static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
 {
     json_t *list = json_array();
@@ -125,6 +132,7 @@ static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
         char *path = is_tensors(f->path) && f->sha256[0] ? tw_path_join(p->run->cwd, f->path)
                                                          : NULL;
         if (path && twin_content_read(path, &c, NULL) == 0) {
+            /* it is still the file that the run wrote */
             if (strcmp(c.file, f->sha256) == 0)
                 tw_pk_add(&p->failed, list,
                           json_pack("{s:s, s:s, s:s, s:I}", "path", f->path, "sha256", c.file,
@@ -144,6 +152,7 @@ static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* run.json and provenance.json must be there; the rest is packed where there is any. */
 int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
 {
     int rc = 0;
@@ -163,6 +172,7 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
         tw_free(from);
         tw_free(place);
     }
+    /* the traces: what a replay is compared with */
     for (size_t i = 0; i < p->run->trace_count && rc == 0; i++) {
         const char *base = strrchr(p->run->traces[i], '/');
         char *place = tw_printf("data/expected/ranks/%s", base ? base + 1 : p->run->traces[i]);

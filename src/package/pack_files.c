@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Most files that --code gives, folders inside of each other, bytes of a file that is searched for
+ * secrets or imports, modules that a script imports. */
 enum { TREE_MAX = 20000, DEPTH_MAX = 32, SCAN_MAX = 4 << 20, IMPORTS_MAX = 2000 };
 
 bool tw_pack_has_file(const json_t *area, const char *path)
@@ -26,6 +28,8 @@ bool tw_pack_has_file(const json_t *area, const char *path)
     return false;
 }
 
+/* A file is suspicious by its name, or by a line that looks like a secret (src/base/secret.c).
+ * Binary files, files above SCAN_MAX and lines from 8,192 bytes on are not searched. */
 bool tw_pack_is_secret(const char *path)
 {
     static const char *const names[] = {
@@ -33,15 +37,17 @@ bool tw_pack_is_secret(const char *path)
         "*.pfx",   "id_rsa*", "id_ed25519*", "id_ecdsa*",  "*credentials*", ".netrc",
         ".pypirc", ".npmrc",  "*secret*",    "*.keystore", "redaction.key", NULL};
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    /* by its name */
     for (const char *const *p = names; *p; p++)
         if (tw_glob(*p, base))
             return true;
-    /* In these nothing stands in quotes: what follows the name of a secret is one. */
+    /* files in which values stand without quotes: what follows the name of a secret is one */
     static const char *const unquoted[] = {"*.yaml", "*.yml",        "*.ini",  "*.cfg",
                                            "*.conf", "*.properties", "*.toml", NULL};
     char *text;
     size_t n;
     bool found = false, plain = false;
+    /* by what is in it, line by line */
     for (const char *const *p = unquoted; *p; p++)
         plain |= tw_glob(*p, base);
     if (tw_read_file(path, SCAN_MAX, &text, &n, NULL) != 0)
@@ -68,6 +74,9 @@ bool tw_pack_is_secret(const char *path)
     return found;
 }
 
+/* role: as in the format ("untracked", "program", "script", "imported", "named"). A file that the
+ * user named with --code is packed even when it seems to hold a secret, and programs are not
+ * searched. sha256 NULL: any contents, and "recorded" is false. */
 int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *sha256,
                  const char *role, struct twin_error *err)
 {
@@ -79,6 +88,7 @@ int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *
     char *from = tw_path_join(p->top, path), *place = tw_printf("data/code/files/%s", path);
     int rc = from && place ? 0 : TWIN_ENOMEM;
     bool named = strcmp(role, "named") == 0;
+    /* reasons for which no file goes into a package, then the copy */
     if (rc == 0 && twin_home_holds(from))
         tw_pk_missing(&p->failed, area, "%s: lies in a home of twinrun's, which is never packed",
                       path);
@@ -109,6 +119,8 @@ int tw_pack_file(struct tw_pack *p, json_t *area, const char *path, const char *
 
 /* ---- --code */
 
+/* A file, or a folder with all that is in it. Of imported folders only Python's files and those
+ * without an ending are taken. count: files so far. */
 static int put_tree(struct tw_pack *p, json_t *area, const char *real, const char *role, int depth,
                     size_t *count, struct twin_error *err)
 {
@@ -138,6 +150,8 @@ static int put_tree(struct tw_pack *p, json_t *area, const char *real, const cha
     return rc;
 }
 
+/* What --code names. It must lie below the folder that stands for the code, since that is where a
+ * replay puts it. */
 static int put_named(struct tw_pack *p, json_t *area, struct twin_error *err)
 {
     int rc = 0;
@@ -159,11 +173,14 @@ static int put_named(struct tw_pack *p, json_t *area, struct twin_error *err)
 
 /* ---- what Python imports from the folder of the script */
 
+/* Files and folders that were found to be imported, each once. next: the first one that was not
+ * searched itself yet. */
 struct imports {
     char *path[IMPORTS_MAX];
     size_t count, next;
 };
 
+/* Takes path; frees it when it is there already, or when there is no room. */
 static void import_add(struct imports *q, char *path)
 {
     for (size_t i = 0; path && i < q->count; i++)
@@ -177,10 +194,12 @@ static void import_add(struct imports *q, char *path)
         tw_free(path);
 }
 
-/* "a.b" from a line: dir/a.py, or dir/a with all that is in it. */
+/* A module that a line names: dir/NAME.py, or the folder dir/NAME. Others are not beside the
+ * script, so they belong to the environment. */
 static void import_name(struct imports *q, const char *dir, const char *name, size_t n)
 {
     struct stat st;
+    /* a module is a file or a folder of that name */
     char *file = tw_printf("%s/%.*s.py", dir, (int)n, name);
     char *folder = tw_printf("%s/%.*s", dir, (int)n, name);
     if (file && stat(file, &st) == 0 && S_ISREG(st.st_mode)) {
@@ -194,6 +213,7 @@ static void import_name(struct imports *q, const char *dir, const char *name, si
     tw_free(folder);
 }
 
+/* Length of the name at s. Bytes of UTF-8 count as letters, as in Python. */
 static size_t word_at(const char *s, size_t n)
 {
     size_t i = 0;
@@ -202,6 +222,8 @@ static size_t word_at(const char *s, size_t n)
     return i;
 }
 
+/* Finds names in "import a, b as c" and "from a import b". This is a search by words, not a parser:
+ * it may find a line inside of a text, which costs no more than a file too many. */
 static void scan_line(struct imports *q, const char *dir, const char *line, const char *end)
 {
     while (line < end && (*line == ' ' || *line == '\t'))
@@ -216,6 +238,7 @@ static void scan_line(struct imports *q, const char *dir, const char *line, cons
         size_t n = word_at(line, (size_t)(end - line));
         if (n)
             import_name(q, dir, line, n);
+        /* "from" names one module only; "import" may go on behind a comma */
         const char *comma = from ? NULL : memchr(line, ',', (size_t)(end - line));
         if (!comma)
             return;
@@ -223,6 +246,7 @@ static void scan_line(struct imports *q, const char *dir, const char *line, cons
     }
 }
 
+/* Looks through the lines of a Python file. A folder, or a file above SCAN_MAX, is passed over. */
 static void scan_file(struct imports *q, const char *dir, const char *path)
 {
     char *text;
@@ -238,6 +262,8 @@ static void scan_file(struct imports *q, const char *dir, const char *path)
     tw_free(text);
 }
 
+/* The modules that stand beside the script, and those which they import. Outside git the run did
+ * not record their digests, so each one is also named as missing. */
 static int put_imports(struct tw_pack *p, json_t *area, const char *script, struct twin_error *err)
 {
     struct imports *q = tw_calloc(1, sizeof *q);
@@ -245,6 +271,7 @@ static int put_imports(struct tw_pack *p, json_t *area, const char *script, stru
     size_t count = 0, before = json_array_size(json_object_get(area, "files"));
     int rc = q && dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
     if (rc == 0) {
+        /* the queue grows while it is worked off: modules import modules */
         scan_file(q, dir, script);
         for (; q->next < q->count && rc == 0; q->next++) {
             scan_file(q, dir, q->path[q->next]);
@@ -266,6 +293,7 @@ static int put_imports(struct tw_pack *p, json_t *area, const char *script, stru
 
 /* ---- all */
 
+/* Does `git ls-files` list anything for this path? When git fails, the answer is yes. */
 static bool lists_something(const struct tw_pack *p, const char *which, const char *path)
 {
     struct tw_ask a;
@@ -284,10 +312,13 @@ bool tw_pack_is_tracked(const struct tw_pack *p, const char *path, bool folder)
            !(folder && lists_something(p, "--others", path));
 }
 
+/* A program or script of the run that lies in the code and is not in the commit: built from it, or
+ * not added yet. */
 static int put_started(struct tw_pack *p, json_t *area, const json_t *file, const char *role,
                        struct twin_error *err)
 {
     const char *path = tw_pk_real_path(file), *sha256 = tw_pk_text(file, "sha256");
+    /* a program of the system is not below top, and is of the environment */
     const char *below = path && path[0] == '/' && p->top ? tw_pk_below(path, p->top) : NULL;
     if (!below || !*below || tw_pack_is_tracked(p, below, false))
         return 0;
@@ -298,6 +329,8 @@ static int put_started(struct tw_pack *p, json_t *area, const json_t *file, cons
     return tw_pack_file(p, area, below, sha256, role, err);
 }
 
+/* In git: only what the repository does not hold. Outside git also the modules that the script
+ * imports. */
 int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err)
 {
     json_t *programs = json_object_get(p->provenance, "programs");

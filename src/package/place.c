@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The folder of a replay. What was verified is copied into it and used from there, so nobody else
+/* The folder of a replay. What was verified is copied into it and used from there, so nobody else
  * may be able to put something else in its place: neither in it (mode 0700) nor, where a signature
- * is asked for, by renaming a folder above it.
- */
+ * is asked for, by renaming a folder above it. */
 #include "unpack.h"
 
 #include "base.h"
@@ -20,14 +18,15 @@ static int no_memory(struct twin_error *err)
     return twin_error_set(err, TWIN_ENOMEM, "out of memory making the folder of a replay");
 }
 
-/* A group of one, as many systems make one for each user. */
+/* Is this the user's own group, which many systems make for each user with the user's number?
+ * Nobody else is taken to be in it. */
 static bool is_own_group(const struct stat *st)
 {
     return st->st_gid == getegid() && getegid() == geteuid();
 }
 
-/* Can somebody else rename or replace what lies in this folder? With the sticky bit only the owners
- * of things can. */
+/* Can somebody else rename or replace what lies in this folder? Its owner and root always can, so
+ * it must belong to this user or root. With the sticky bit only the owners of things can. */
 static bool others_can_replace(const struct stat *st)
 {
     bool owned = st->st_uid == 0 || st->st_uid == geteuid();
@@ -35,13 +34,15 @@ static bool others_can_replace(const struct stat *st)
     return !owned || (by_others && !(st->st_mode & S_ISVTX));
 }
 
-/* Each folder above `path`, which is absolute and free of links. */
+/* Checks each folder above `path`, which is absolute and free of links, up to "/". TWIN_EIO names
+ * the first one that others can write to. */
 static int check_above(const char *path, struct twin_error *err)
 {
     struct stat st;
     char *at = tw_strdup(path);
     int rc = at ? 0 : no_memory(err);
     while (rc == 0 && strcmp(at, "/") != 0) {
+        /* one folder up; "/" stays "/" */
         char *slash = strrchr(at, '/');
         slash[slash == at ? 1 : 0] = '\0';
         if (lstat(at, &st) != 0)
@@ -56,6 +57,7 @@ static int check_above(const char *path, struct twin_error *err)
     return rc;
 }
 
+/* A folder that cannot be read counts as not empty. */
 static bool is_empty(const char *path)
 {
     size_t n = 0;
@@ -68,17 +70,21 @@ static bool is_empty(const char *path)
     return n == 0;
 }
 
-/* The folder's parents as they are made anywhere, itself for this user only. */
+/* Makes the folder, its parents with the usual mode and itself for this user only; or takes one
+ * that is there, empty and this user's. *made: it was made here, so it may be removed on
+ * failure. */
 static int make_private(const char *into, bool *made, struct twin_error *err)
 {
     struct stat st;
     *made = false;
     if (lstat(into, &st) == 0) {
+        /* a folder with something in it could bring files into the replay */
         if (!S_ISDIR(st.st_mode) || !is_empty(into))
             return twin_error_set(
                 err, TWIN_EIO,
                 "%s: expected a new or an empty folder, found %s; name another with --into", into,
                 S_ISDIR(st.st_mode) ? "things in it" : "something else");
+        /* its owner could always look into it, and change it */
         if (st.st_uid != geteuid())
             return twin_error_set(
                 err, TWIN_EIO, "%s: the folder is somebody else's; name another with --into", into);
@@ -96,6 +102,7 @@ static int make_private(const char *into, bool *made, struct twin_error *err)
     return rc;
 }
 
+/* On failure a folder that was made here is removed again. */
 int twin_replay_place(const char *into, bool strict, char **copy, struct twin_error *err)
 {
     char *whole = tw_path_absolute(into, err);
@@ -106,6 +113,7 @@ int twin_replay_place(const char *into, bool strict, char **copy, struct twin_er
         whole[n - 1] = '\0';
     bool made;
     int rc = make_private(whole, &made, err);
+    /* links above the folder are resolved once; from here on only the real path is used */
     char *real = rc ? NULL : tw_pk_real("/", whole);
     if (rc == 0 && !real)
         rc = no_memory(err);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a package to a folder in which its command can run. Everything is written below one new
- * folder; each path that the package's JSON gives is checked again, and made part by part without
- * following a link. Only git and pip are started, the first with nothing of the repository's own.
+ * From a package to a folder in which its command can run (twinrun replay). Everything is written
+ * below one new folder; each path that the package's JSON gives is checked again, and made part by
+ * part without following a link. Only git, Python with its pip, and curl are started, git with
+ * nothing of the repository's own.
+ *
+ * The result is the command, its folder and its variables (struct twin_unpacked); running it and
+ * comparing is the command's business.
  */
 #include "unpack.h"
 
@@ -38,6 +42,7 @@ void tw_unpack_say(const struct tw_unpack *u, const char *what)
 
 /* ---- files */
 
+/* Copies the rest of one descriptor to another. path: for messages. */
 static int copy(int in, int to, const char *path, struct twin_error *err)
 {
     enum { ROOM = 1 << 18 };
@@ -58,6 +63,8 @@ static int copy(int in, int to, const char *path, struct twin_error *err)
     return rc;
 }
 
+/* The file is made anew (O_EXCL) after what lies in its place was removed: a link there could lead
+ * elsewhere. */
 int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *to, bool executable,
                    struct twin_error *err)
 {
@@ -90,6 +97,7 @@ int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *
 
 /* ---- the folder */
 
+/* Opens the folder that twin_replay_place made, and makes code/ in it. */
 static int open_into(struct tw_unpack *u, struct twin_error *err)
 {
     u->into = tw_path_absolute(u->o->into, err);
@@ -105,6 +113,9 @@ static int open_into(struct tw_unpack *u, struct twin_error *err)
 
 /* ---- the command */
 
+/* What a part of a word stands for here: a text as it is; a path in the code, in a set of data or
+ * of a configuration file; a program, to be found in PATH, or the Python that was chosen.
+ * malloc'ed; NULL: it is none of these, or there is no memory. */
 static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error *err)
 {
     const char *text = json_string_value(part);
@@ -113,6 +124,8 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
     const char *program = tw_pk_text(part, "program");
     const char *config = tw_pk_text(part, "config");
     char *out = NULL;
+    /* each kind of part is checked for itself: paths must stay inside, programs must have no
+     * slash */
     if (text)
         out = tw_strdup(text);
     else if (code && (!*code || tw_path_ok(code)))
@@ -122,6 +135,7 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
     else if (program && *program && !strchr(program, '/'))
         out = tw_strdup(tw_starts(program, "python") && u->python ? u->python : program);
     else if (data) {
+        /* a set may lie at another place here: its folder is what unpack_set() found */
         const char *below = tw_pk_text(part, "path");
         json_t *set;
         size_t i;
@@ -139,6 +153,8 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
     return out;
 }
 
+/* A word of the command: one part, or a list of parts with glue between them. malloc'ed; NULL with
+ * err set. */
 static char *word(struct tw_unpack *u, const json_t *w, const char *glue, struct twin_error *err)
 {
     struct tw_buf b = {0};
@@ -164,6 +180,7 @@ static char *word(struct tw_unpack *u, const json_t *w, const char *glue, struct
     return out;
 }
 
+/* out->argv from "argv" of the configuration. */
 static int put_argv(struct tw_unpack *u, struct twin_error *err)
 {
     json_t *argv = json_object_get(u->configuration, "argv"), *w;
@@ -187,19 +204,21 @@ static int put_argv(struct tw_unpack *u, struct twin_error *err)
 
 /* ---- variables */
 
+/* May a package set this variable? */
 static bool name_ok(const char *name)
 {
     size_t n = strlen(name);
     for (const char *p = name; *p; p++)
         if (!isalnum((unsigned char)*p) && *p != '_')
             return false;
-    /* What decides about numbers; not what decides which code is loaded. */
+    /* what decides about numbers is allowed, what decides which code is loaded is not */
     return n && n < 200 && !isdigit((unsigned char)name[0]) &&
            (tw_secret_variable_kept(name, n) || tw_pk_is_of_pins(name)) &&
            !tw_starts(name, "LD_") && strcmp(name, "PATH") != 0 &&
            strcmp(name, "PYTHONHOME") != 0 && strcmp(name, "TWINRUN_HOME") != 0;
 }
 
+/* Appends "NAME=value" to out->env; takes entry (NULL: no memory). */
 static int add_variable(struct tw_unpack *u, size_t *n, char *entry, struct twin_error *err)
 {
     char **grown = entry ? tw_reallocarray(u->out->env, *n + 2, sizeof *grown) : NULL;
@@ -213,6 +232,7 @@ static int add_variable(struct tw_unpack *u, size_t *n, char *entry, struct twin
     return 0;
 }
 
+/* The variables of one area. where: its file, for messages; *n: how many there are so far. */
 static int put_variables(struct tw_unpack *u, const json_t *area, const char *where, size_t *n,
                          struct twin_error *err)
 {
@@ -220,6 +240,7 @@ static int put_variables(struct tw_unpack *u, const json_t *area, const char *wh
     const char *name;
     int rc = 0;
     json_object_foreach (all, name, v) {
+        /* only PYTHONPATH may be a list of folders */
         if (!name_ok(name) || (json_is_array(v) && strcmp(name, "PYTHONPATH") != 0))
             return tw_unpack_bad(where, "variables that decide about numbers only", err);
         char *value = word(u, v, ":", err);
@@ -231,6 +252,7 @@ static int put_variables(struct tw_unpack *u, const json_t *area, const char *wh
     return 0;
 }
 
+/* Does the replay set this variable? */
 static bool is_set(const struct tw_unpack *u, const char *name, size_t n)
 {
     for (char **e = u->out->env; e && *e; e++)
@@ -239,7 +261,8 @@ static bool is_set(const struct tw_unpack *u, const char *name, size_t n)
     return false;
 }
 
-/* Of this shell, and of no use to anybody but this machine. */
+/* Variables that say something about this machine or this shell: a replay keeps them as they are
+ * here. */
 static bool is_local(const char *name, size_t n)
 {
     static const char *const names[] = {"PATH",
@@ -265,11 +288,14 @@ static bool is_local(const char *name, size_t n)
     return n > 3 && memcmp(name, "LC_", 3) == 0;
 }
 
+/* Names the variables of this shell that decide about numbers and that the recorded run did not
+ * have: in a replay they are taken away. */
 static int put_unset(struct tw_unpack *u, struct twin_error *err)
 {
     size_t n = 0;
     for (char **e = environ; e && *e; e++) {
         size_t length = strcspn(*e, "=");
+        /* only variables that decide about numbers, and that mean the same on any machine */
         if (!tw_secret_variable_kept(*e, length) || is_set(u, *e, length) || is_local(*e, length))
             continue;
         char **grown = tw_reallocarray(u->out->unset, n + 2, sizeof *grown);
@@ -284,6 +310,8 @@ static int put_unset(struct tw_unpack *u, struct twin_error *err)
     return 0;
 }
 
+/* Variables of configuration and seeds; PATH begins with the folder of the chosen Python, so that
+ * programs which the job starts find it, too. */
 static int put_environ(struct tw_unpack *u, struct twin_error *err)
 {
     size_t n = 0;
@@ -302,6 +330,8 @@ static int put_environ(struct tw_unpack *u, struct twin_error *err)
     return rc ? rc : put_unset(u, err);
 }
 
+/* The folder in which the job was started, inside of the code; made when the code has nothing in
+ * it. */
 static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 {
     const char *folder = tw_pk_text(u->configuration, "folder");
@@ -318,6 +348,8 @@ static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 
 /* ---- all */
 
+/* Reads the six JSON files of the package. Each must be of our schema; TWIN_EVERSION: of another
+ * version of it. */
 static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
 {
     const struct {
@@ -346,6 +378,7 @@ static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
     return rc;
 }
 
+/* A package with findings is not unpacked. On failure everything in *out is freed. */
 int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
                 const struct twin_unpack_options *o, struct twin_unpacked *out,
                 struct twin_error *err)
@@ -370,6 +403,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
         out->record = json_incref(json_object_get(u.package, "record"));
         rc = out->expected ? 0 : no_memory(err);
     }
+    /* areas and descriptors are not needed behind this point */
     json_t *all[] = {u.package, u.code_json, u.data_json, u.environment, u.configuration, u.seeds};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         json_decref(all[i]);
@@ -386,6 +420,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
     return rc;
 }
 
+/* A list that ends in NULL; it may end early, where memory did. */
 static void free_list(char **list)
 {
     for (char **p = list; p && *p; p++)

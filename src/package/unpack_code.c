@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The code again: each repository from its bundle at its commit, the recorded difference applied,
- * the other files put in place. */
+ * the other files put in place. The bundle and the difference are read by git (git.c); that they
+ * give what they gave then is certain, because the commit is named by its hash and the files were
+ * verified. */
 #include "unpack.h"
 #include "provenance_inside.h"
 
@@ -10,15 +12,19 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Seconds that one call of git may take. */
 static const double LIMIT_S = 600;
+/* The area's file below data/, for messages. */
 static const char WHERE[] = "code/code.json";
 
+/* SHA-1 or SHA-256, in hex. */
 static bool is_commit(const char *s)
 {
     size_t n = s ? strlen(s) : 0;
     return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") == n;
 }
 
+/* An error from what git said. Frees a->out. */
 static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
 {
     int rc = 0;
@@ -32,6 +38,8 @@ static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
     return rc;
 }
 
+/* Runs git in dir; when it fails, the function that uses this returns the error. what: begins its
+ * message. */
 #define RUN(what, dir, ...)                           \
     do {                                              \
         struct tw_ask ask;                            \
@@ -40,8 +48,10 @@ static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
         tw_free(ask.out);                             \
     } while (0)
 
+/* The commit of a bundle in a new repository. The template is empty, so no hook comes with it. */
 static int clone(const char *dir, const char *bundle, const char *commit, struct twin_error *err)
 {
+    /* the kind of hash of a repository is chosen when it is made */
     const char *format = strlen(commit) == 64 ? "--object-format=sha256" : "--object-format=sha1";
     RUN("a new repository", dir, "init", "--quiet", "--template=", format, ".");
     RUN("the bundle of the code", dir, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules",
@@ -50,18 +60,23 @@ static int clone(const char *dir, const char *bundle, const char *commit, struct
     return 0;
 }
 
+/* Applies the difference as it was recorded, to the index as well, so that git knows the new
+ * files. */
 static int apply(const char *dir, const char *diff, struct twin_error *err)
 {
     RUN("the changes to the commit", dir, "apply", "--index", "--whitespace=nowarn", diff);
     return 0;
 }
 
+/* One repository of the list: the checkout, or a submodule at its path. Without a bundle it cannot
+ * be made: TWIN_ENOENT. */
 static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_error *err)
 {
     const char *path = tw_pk_text(r, "path");
     const char *commit = tw_pk_text(r, "commit");
     const char *bundle = tw_pk_text(r, "bundle");
     const char *diff = tw_pk_text(r, "difference");
+    /* paths of the package's JSON: "" is the checkout itself */
     if (!path || (*path && !tw_path_ok(path)) ||
         (bundle && (!tw_path_ok(bundle) || !tw_starts(bundle, "code/"))) ||
         (diff && (!tw_path_ok(diff) || !tw_starts(diff, "code/"))))
@@ -71,6 +86,7 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
         return twin_error_set(err, TWIN_ENOENT,
                               "the package has no bundle of %s: twinrun audit says why",
                               *path ? path : "its code");
+    /* a submodule's folder is made without following a link of the code above it */
     int fd = tw_bag_folder(u->code_fd, path);
     if (fd < 0)
         return twin_error_system(err, "cannot make %s in the code", path);
@@ -89,6 +105,7 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
     return rc;
 }
 
+/* A package without any code is refused: TWIN_ENOENT. */
 int tw_unpack_code(struct tw_unpack *u, struct twin_error *err)
 {
     json_t *list = json_object_get(u->code_json, "repositories");
@@ -99,9 +116,11 @@ int tw_unpack_code(struct tw_unpack *u, struct twin_error *err)
     tw_unpack_say(u, "the code");
     if (!json_is_array(list) || !json_is_array(files))
         return tw_unpack_bad(WHERE, "\"repositories\" and \"files\"", err);
+    /* the checkout comes first in the list, its submodules after it */
     json_array_foreach (list, i, item)
         if ((rc = put_repository(u, item, err)) != 0)
             return rc;
+    /* files last, since they may lie inside of a repository */
     json_array_foreach (files, i, item) {
         const char *path = tw_pk_text(item, "path");
         if (!tw_path_ok(path))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data for a replay: what the package holds, a folder that the user has, or what fetch.txt names;
- * whatever it is, held against the snapshot. */
+/* Data for a replay: what the package holds, a folder that the user has, or what fetch.txt names.
+ * Whatever it is, it is held against the snapshot before anything runs: a replay on other data
+ * would say nothing. */
 #include "unpack.h"
 #include "provenance_inside.h"
 
@@ -17,8 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The area's file below data/, for messages. */
 static const char WHERE[] = "data/data.json";
 
+/* May this be the name of a folder below data/? As pack_data.c makes names. */
 static bool name_ok(const char *name)
 {
     return name && *name && strlen(name) < 64 &&
@@ -41,11 +44,13 @@ static const char *given(const struct tw_unpack *u, const char *name, size_t set
     return NULL;
 }
 
+/* The first three differences as a text, and how many there are. */
 struct differences {
     struct tw_buf text;
     size_t count;
 };
 
+/* Modes do not count: an archive or a download may have changed them. */
 static int add_difference(void *user, const struct twin_snapshot_difference *d)
 {
     static const char *const words[] = {"added", "missing", "changed", "mode"};
@@ -58,6 +63,8 @@ static int add_difference(void *user, const struct twin_snapshot_difference *d)
     return 0;
 }
 
+/* Takes a snapshot of folder and compares it with `was`. TWIN_EIO: they differ, and the message
+ * names the first differences. */
 static int hold_against(const struct twin_snapshot *was, const char *folder, struct twin_error *err)
 {
     struct twin_snapshot_options o = {.exclude = NULL};
@@ -81,6 +88,7 @@ static int hold_against(const struct twin_snapshot *was, const char *folder, str
 
 /* ---- files out of the package, or from their addresses */
 
+/* Where a file can be had that is not in the package; NULL: nowhere. */
 static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const char *path)
 {
     for (size_t i = 0; i < u->verdict->fetches; i++)
@@ -89,8 +97,10 @@ static const struct twin_bag_fetch *to_fetch(const struct tw_unpack *u, const ch
     return NULL;
 }
 
-/* No file becomes larger than the manifest says, whatever the server sends; what it holds is
- * compared afterwards. */
+/* Fetches one file with curl to dir/name (`to`: the same as a path). No file becomes larger than
+ * the manifest says, whatever the server sends: POSIX counts `ulimit -f` in blocks of 512 bytes.
+ * What the file holds is compared afterwards. Only https, http and file are allowed, and no
+ * redirection leads to a file. */
 static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir, const char *name,
                     const char *to, struct twin_error *err)
 {
@@ -100,6 +110,7 @@ static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir
     char size[24], blocks[24];
     snprintf(size, sizeof size, "%llu", (unsigned long long)(f->bytes ? f->bytes : 1));
     snprintf(blocks, sizeof blocks, "%llu", (unsigned long long)(f->bytes / 512 + 1));
+    /* --disable: no .curlrc of the user's; --globoff: brackets in an address are no patterns */
     const char *const argv[] = {"sh",
                                 "-c",
                                 limited,
@@ -141,6 +152,8 @@ static int download(struct tw_unpack *u, const struct twin_bag_fetch *f, int dir
     return rc;
 }
 
+/* One entry of a snapshot: makes the folder or link, copies or fetches the file. root: descriptor
+ * of the set's folder; folder: its path. */
 static int put_entry(struct tw_unpack *u, const char *name, const struct twin_snapshot_entry *e,
                      int root, const char *folder, struct twin_error *err)
 {
@@ -161,6 +174,7 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
     if (rc == 0 && dir < 0)
         rc = twin_error_system(err, "cannot make the folder of %s", full);
     else if (rc == 0 && e->kind == TWIN_SNAPSHOT_LINK) {
+        /* a link of the data must stay inside of the set */
         if (!tw_path_link_ok(e->path, e->target))
             rc = tw_unpack_bad("data", "a snapshot whose links stay inside its folder", err);
         else if (symlinkat(e->target, dir, leaf) != 0 && errno != EEXIST)
@@ -181,6 +195,7 @@ static bool is_link(const struct twin_snapshot_entry *e)
     return e->kind == TWIN_SNAPSHOT_LINK;
 }
 
+/* Makes a whole set: folders and files, then links. */
 static int put_set(struct tw_unpack *u, const char *name, const struct twin_snapshot *s, int root,
                    const char *folder, struct twin_error *err)
 {
@@ -197,6 +212,8 @@ static int put_set(struct tw_unpack *u, const char *name, const struct twin_snap
 
 /* ---- one set */
 
+/* Makes a set of data out of the package and its addresses. *folder: where it lies then, the
+ * caller's. below: its path in the checkout; NULL: it lies beside the code. */
 static int from_package(struct tw_unpack *u, const json_t *set, const char *name,
                         const struct twin_snapshot *s, const char *below, char **folder,
                         struct twin_error *err)
@@ -207,6 +224,7 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
     snprintf(prefix, sizeof prefix, "data/data/%s/", name);
     for (size_t i = 0; i < u->verdict->fetches; i++)
         later += tw_starts(u->verdict->fetch[i].path, prefix);
+    /* a set in part cannot become the whole one */
     if (!contents || (strcmp(contents, "embedded") != 0 && strcmp(contents, "by address") != 0))
         return twin_error_set(err, TWIN_ENOENT,
                               "the data \"%s\" (sha256 %.16s...) are not in the package: say where "
@@ -218,6 +236,7 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
             "%zu files of the data \"%s\" are not in the package: --fetch downloads them "
             "(fetch.txt says from where), or say where you have them with --data %s=DIR",
             later, name, name);
+    /* data of the checkout go where the checkout had them */
     char *path = below ? tw_printf("code/%s", below) : tw_printf("data/%s", name);
     int root = path ? tw_bag_folder(u->into_fd, path) : -1;
     *folder = path ? tw_path_join(u->into, path) : NULL;
@@ -226,7 +245,7 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
     if (root >= 0)
         close(root);
     tw_free(path);
-    /* What is unpacked now lay in the verified copy, too: once is enough. */
+    /* the verified copy held these files, too; they are not needed twice */
     char *copied = rc ? NULL : tw_printf("%s/data/data/%s", u->dir, name);
     if (copied)
         tw_remove_tree(copied, NULL, NULL);
@@ -234,7 +253,8 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
     return rc;
 }
 
-/* The user's folder stands where the checkout had its own. */
+/* Links the user's folder to the place where the checkout had its own. below: that place in the
+ * code. */
 static int link_into_code(struct tw_unpack *u, const char *below, const char *folder,
                           struct twin_error *err)
 {
@@ -249,6 +269,8 @@ static int link_into_code(struct tw_unpack *u, const char *below, const char *fo
     return rc;
 }
 
+/* One set: found or made, verified, and for a folder of the user's linked into the code where the
+ * job expects it. */
 static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
                       struct twin_run_data *out, struct twin_error *err)
 {
@@ -267,8 +289,10 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
                            : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
     if (rc)
         return rc;
+    /* the snapshot names its root in the package's JSON as well */
     if (strcmp(s.root, root) != 0)
         rc = tw_unpack_bad(WHERE, "the root of the snapshot that it names", err);
+    /* the user's folder wins over what the package holds */
     if (rc == 0 && mine) {
         char *real = tw_pk_real(".", mine);
         out->folder = real;
@@ -280,6 +304,7 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
     rc = rc ? rc : hold_against(&s, out->folder, err);
     if (rc == 0 && mine && below)
         rc = link_into_code(u, below, out->folder, err);
+    /* what was verified, for whoever records the replay */
     memcpy(out->root, s.root, sizeof out->root);
     out->files = s.files;
     out->bytes = s.bytes;
@@ -287,6 +312,8 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
     return rc;
 }
 
+/* At most 1,000 sets. data_count goes up before a set is unpacked, so that twin_unpacked_free frees
+ * one that failed half-way. */
 int tw_unpack_data(struct tw_unpack *u, struct twin_error *err)
 {
     json_t *sets = json_object_get(u->data_json, "sets"), *set;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment for a replay: held against the lock list, or built from it. */
+/* The environment for a replay: held against the lock list, or built from it (--environment build).
+ * What differs is told and is no error: whether it matters is what the replay shows. Only Python
+ * has a lock list; a package without it has nothing to compare. */
 #include "unpack.h"
 #include "provenance_inside.h"
 
@@ -11,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The area's file below data/, for messages. */
 static const char WHERE[] = "environment/environment.json";
 
 static int no_memory(struct twin_error *err)
@@ -39,6 +42,7 @@ static char *in_path(const char *name)
 static int fit(const char *want, const char *have)
 {
     const char *dot = strchr(want, '.');
+    /* "3.11.7": the numbers up to the second dot decide */
     const char *second = dot ? strchr(dot + 1, '.') : NULL;
     size_t n = second ? (size_t)(second - want) : strlen(want);
     if (strcmp(want, have) == 0)
@@ -46,7 +50,8 @@ static int fit(const char *want, const char *have)
     return strncmp(want, have, n) == 0 && (have[n] == '.' || !have[n]) ? 1 : 0;
 }
 
-/* Where the interpreter is that --python named; without it, the one of PATH with this name. */
+/* Path of the interpreter that --python named; without it (chosen NULL), of the one with this name
+ * in PATH. malloc'ed; NULL: none. */
 static char *python_path(const char *chosen, const char *name)
 {
     if (!chosen)
@@ -54,7 +59,9 @@ static char *python_path(const char *chosen, const char *name)
     return strchr(chosen, '/') ? tw_path_absolute(chosen, NULL) : in_path(chosen);
 }
 
-/* The one of PATH that fits best, or the one that --python named. *have: its version. */
+/* Chooses the interpreter: that of --python, else the one of PATH that fits best. u->python: its
+ * path; *have: its version, the caller's. With `build` one with the same first two numbers is
+ * needed, because packages are made for these. */
 static int find_python(struct tw_unpack *u, const char *want, char **have, struct twin_error *err)
 {
     char minor[24];
@@ -63,6 +70,7 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
     sscanf(want, "%3d.%3d", &digits[0], &digits[1]);
     snprintf(minor, sizeof minor, "python%d.%d", digits[0], digits[1]);
     const char *const names[] = {"python", "python3", minor};
+    /* a named one is the only candidate; else the best fit, the first of equals */
     for (size_t i = 0; i < (u->o->python ? 1 : 3); i++) {
         char *path = python_path(u->o->python, names[i]);
         char *version = path ? tw_pk_python_version(path) : NULL;
@@ -92,7 +100,8 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
 
 /* ---- lists */
 
-/* Names as PEP 503 compares them. */
+/* A package's name as PEP 503 compares names: lower case, and "-" for each run of "-", "_" and ".".
+ * malloc'ed. */
 static char *plain_name(const char *s, size_t n)
 {
     char *out = tw_malloc(n + 1);
@@ -109,7 +118,9 @@ static char *plain_name(const char *s, size_t n)
     return out;
 }
 
-/* "NAME==VERSION" or "NAME @ ADDRESS" a line; nothing that pip would take for an option. */
+/* The lock list as an object from plain names to versions (null for an address). Each line is
+ * "NAME==VERSION" or "NAME @ ADDRESS": nothing that pip would take for an option, since pip reads
+ * the same file. */
 static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
 {
     char *text, *save = NULL;
@@ -122,11 +133,13 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
         json_decref(lock);
         return rc;
     }
+    /* a NUL would end the text for us and not for pip */
     bool bad = strlen(text) != n;
     for (char *line = strtok_r(text, "\n", &save); line && !bad;
          line = strtok_r(NULL, "\n", &save)) {
         size_t name = strspn(line,
                              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
+        /* "==VERSION" with nothing behind it, or " @ ADDRESS" without a blank */
         bool version = strncmp(line + name, "==", 2) == 0 && line[name + 2] &&
                        strspn(
                            line + name + 2,
@@ -149,8 +162,12 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
     return 0;
 }
 
+/* What the interpreter has installed, as an object like that of read_lock. It asks the interpreter
+ * itself, so no pip is needed. */
 static int installed(const char *python, json_t **out, struct twin_error *err)
 {
+    /* importlib_metadata: of Pythons before 3.8; setdefault: of two packages of one name the first
+     * one found is the one that Python imports */
     static const char script[] = "import json\ntry:\n from importlib import metadata as m\nexcept "
                                  "ImportError:\n import importlib_metadata as m\n"
                                  "d = {}\nfor x in m.distributions():\n n = x.metadata['Name']\n "
@@ -178,6 +195,7 @@ static int installed(const char *python, json_t **out, struct twin_error *err)
     return rc;
 }
 
+/* Adds a text to the list of differences; formatted as by printf, text arguments made printable. */
 static void differs(struct tw_unpack *u, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void differs(struct tw_unpack *u, const char *format, ...)
@@ -192,6 +210,8 @@ static void differs(struct tw_unpack *u, const char *format, ...)
     tw_buf_free(&b);
 }
 
+/* Tells each package of the list that is not installed here, or in another version. Others that are
+ * installed do not count. */
 static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
 {
     json_t *have = NULL, *v;
@@ -212,7 +232,7 @@ static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *e
 
 /* ---- building */
 
-/* What a package may tell pip: where to look. */
+/* May a package give pip this option? Only those that say where to look and how to build. */
 static bool option_ok(const char *option)
 {
     static const char *const names[] = {
@@ -233,6 +253,8 @@ static const char *why_it_failed(const struct tw_ask *a)
     return *a->complaint ? a->complaint : "failed";
 }
 
+/* Runs a program in the code's folder, for at most an hour. what: begins the message of a
+ * failure. */
 static int ask(struct tw_unpack *u, const char *const *argv, const char *what,
                struct twin_error *err)
 {
@@ -244,6 +266,9 @@ static int ask(struct tw_unpack *u, const char *const *argv, const char *what,
     return rc;
 }
 
+/* Runs `pip install` with the options of the package and of the user, then words. --no-deps: the
+ * list has every package already. A package with too many options, or with one that option_ok()
+ * refuses, is damaged. */
 static int pip(struct tw_unpack *u, const char *const *words, struct twin_error *err)
 {
     enum { ROOM = 120 };
@@ -262,6 +287,7 @@ static int pip(struct tw_unpack *u, const char *const *words, struct twin_error 
     }
     for (const char *const *o = u->o->pip; o && *o && n < ROOM - 10; o++)
         argv[n++] = *o;
+    /* what is to be installed stands last */
     while (*words && n < ROOM - 1)
         argv[n++] = *words++;
     argv[n] = NULL;
@@ -270,6 +296,8 @@ static int pip(struct tw_unpack *u, const char *const *words, struct twin_error 
                err);
 }
 
+/* A fresh virtual environment with the packages of the list; u->python becomes its interpreter.
+ * Packages that were installed from the checkout are installed from the code. */
 static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
 {
     json_t *local;
@@ -290,6 +318,7 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
         tw_unpack_say(u, "its packages, by pip");
         rc = pip(u, (const char *const[]){"-r", list, NULL}, err);
     }
+    /* packages of the checkout come last, each from its folder */
     json_array_foreach (json_object_get(u->environment, "local"), i, local) {
         const char *path = tw_pk_text(local, "path");
         char *full = NULL;
@@ -305,12 +334,15 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
     return rc;
 }
 
+/* Finds the interpreter, builds an environment when that was asked for, and tells what differs from
+ * the lock list in either case. */
 int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err)
 {
     json_t *python = json_object_get(u->environment, "python"), *lock = NULL;
     const char *want = json_string_value(python);
     char *have = NULL;
     tw_unpack_say(u, "the environment");
+    /* a job without Python */
     if (!want) {
         if (u->o->build)
             return twin_error_set(err, TWIN_EUNSUPPORTED,
@@ -318,6 +350,7 @@ int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err)
                                   "build an environment from; try --environment here");
         return 0;
     }
+    /* it is a stranger's text, and goes into the name of a program */
     if (strlen(want) > 30 || !isdigit((unsigned char)want[0]))
         return tw_unpack_bad(WHERE, "a version of Python", err);
     int rc = find_python(u, want, &have, err);

@@ -3,6 +3,13 @@
  * Is a package what it was when it was made? From the outside in: the signature holds the tag
  * manifest, that holds the tag files, one of them is the payload's manifest, that holds every file.
  * A name that no list has is a finding as much as a file that has another digest.
+ *
+ * The lists are read first, then the folder is walked and each file in it is held against its line;
+ * last come lines without a file. Whatever the folder holds is a finding; an error is only trouble
+ * of ours (no memory, a folder that cannot be listed).
+ *
+ * Every file is read only once, since its name could be given to another file between two readings.
+ * Where a private copy is wanted, it gets the same bytes that were hashed.
  */
 #include "bag.h"
 
@@ -19,13 +26,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A tag file: read once, since what it says and its digest must be of the same bytes. */
+/* A tag file that was read, with the digest of its bytes. It is read once, since what it says and
+ * its digest must be of the same bytes; the walk takes the digest from here. */
 struct tag_read {
     const char *path;
     char sha256[65];
 };
+/* Most tag files that are read: a package has six at most. */
 enum { TAGS_READ = 8 };
 
+/* One verification. */
 struct look {
     int root;
     int copy; /* folder of the private copy; -1: none is made */
@@ -36,6 +46,8 @@ struct look {
     struct twin_bag_verdict *v;
     struct tw_manifest tags, payload;
     struct tw_fetch fetch;
+    /* oxum_*: what bag-info.txt promises of the payload; payload_*: what was found, with the files
+     * to fetch; seen_bytes: of all files so far, for progress */
     uint64_t oxum_bytes, oxum_files, seen_bytes, payload_bytes, payload_files;
     size_t entries;
     struct twin_error *err;
@@ -48,6 +60,8 @@ const char *twin_bag_change_name(enum twin_bag_change c)
     return names[c];
 }
 
+/* Adds a finding; the text is formatted as by printf. Returns 0, so that the walk goes on, or
+ * TWIN_ENOMEM. */
 static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
                    ...) __attribute__((format(printf, 4, 5)));
 static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
@@ -72,7 +86,8 @@ static int finding(struct look *l, enum twin_bag_change c, const char *path, con
     return 0;
 }
 
-/* A tag file that cannot be read or parsed is a finding; only trouble of ours is an error. */
+/* What a failed reading of a tag file means: not there, malformed, or (no memory) an error of ours.
+ * rc 0 is handed on. A finding gives 0, too. */
 static int as_finding(struct look *l, const char *path, int rc, const struct twin_error *why)
 {
     if (rc == TWIN_ENOMEM)
@@ -84,11 +99,12 @@ static int as_finding(struct look *l, const char *path, int rc, const struct twi
 
 /* ---- files */
 
-/* Where the copy of a file goes: a new file, or -1 with *rc 0 when none is wanted (any more). */
+/* Opens a new file for the copy of path. -1 with *rc 0: none is wanted, or none any more, since a
+ * package with a finding is not used. */
 static int open_copy(struct look *l, const char *path, int *rc)
 {
     *rc = 0;
-    /* `totals` will say so: nothing more is written for it */
+    /* more bytes than bag-info.txt promises: totals() will find that, so nothing more is copied */
     bool too_large = l->payload_bytes > l->oxum_bytes;
     if (l->copy < 0 || l->v->findings > 0 || too_large)
         return -1;
@@ -107,6 +123,7 @@ static int open_copy(struct look *l, const char *path, int *rc)
     return to;
 }
 
+/* Closes it; an error of closing counts when there was none before. */
 static int close_copy(struct look *l, const char *path, int to, int rc)
 {
     if (to >= 0 && close(to) != 0 && rc == 0)
@@ -114,6 +131,7 @@ static int close_copy(struct look *l, const char *path, int to, int rc)
     return rc;
 }
 
+/* Counts a file that was hashed, and compares its digest with its line e. */
 static int judge_file(struct look *l, const char *path, struct tw_manifest_entry *e, uint64_t bytes,
                       const char *hex)
 {
@@ -125,6 +143,7 @@ static int judge_file(struct look *l, const char *path, struct tw_manifest_entry
     }
     if (l->o && l->o->progress)
         l->o->progress(l->o->user, l->seen_bytes, l->oxum_bytes);
+    /* a file that was changed is not counted as good */
     if (strcmp(hex, e->sha256) != 0)
         return finding(l, TWIN_BAG_CHANGED, path, "expected sha256 %s, found %s", e->sha256, hex);
     e->good = true;
@@ -133,6 +152,7 @@ static int judge_file(struct look *l, const char *path, struct tw_manifest_entry
     return 0;
 }
 
+/* Hashes a file, and copies it. size: of fstat; a file that grows while it is read is a finding. */
 static int check_file(struct look *l, int fd, uint64_t size, const char *path,
                       struct tw_manifest_entry *e)
 {
@@ -144,6 +164,7 @@ static int check_file(struct look *l, int fd, uint64_t size, const char *path,
     if (rc)
         return rc;
     e->seen = true;
+    /* more bytes than fstat said are refused: the file is being written to */
     rc = tw_bag_sha256(fd, size, copy.to < 0 ? NULL : &copy, hex, &bytes, &inner);
     if (rc == TWIN_ENOMEM || copy.failed)
         rc = twin_error_set(l->err, rc, "%s: %s", path, inner.message);
@@ -154,6 +175,7 @@ static int check_file(struct look *l, int fd, uint64_t size, const char *path,
     return close_copy(l, path, copy.to, rc);
 }
 
+/* The tag file of this path if it was read already; NULL: not. */
 static const struct tag_read *tag_read(const struct look *l, const char *path)
 {
     for (size_t i = 0; i < l->tags_read; i++)
@@ -162,7 +184,8 @@ static const struct tag_read *tag_read(const struct look *l, const char *path)
     return NULL;
 }
 
-/* The file is looked at by what was opened, not by its name once more. */
+/* Judges the file behind a descriptor, which is what counts, not its name looked up once more.
+ * payload: it lies below data/, and cannot be larger than all of the payload. */
 static int look_at_open(struct look *l, int fd, const char *path, bool payload,
                         struct tw_manifest_entry *e)
 {
@@ -178,11 +201,14 @@ static int look_at_open(struct look *l, int fd, const char *path, bool payload,
         return finding(l, TWIN_BAG_CHANGED, path,
                        "%llu bytes: larger than the whole payload ought to be",
                        (unsigned long long)size);
+    /* what was parsed is what is judged: the file is not read a second time */
     if (tag)
         return judge_file(l, path, e, size, tag->sha256);
     return check_file(l, fd, size, path, e);
 }
 
+/* Judges a name that the walk found and that is no folder. The tag manifest and the signature are
+ * in no list; they were read before. O_NONBLOCK: opening a pipe must not wait. */
 static int look_at(struct look *l, int dir, const char *name, const char *path,
                    const struct stat *st)
 {
@@ -210,6 +236,8 @@ static int look_at(struct look *l, int dir, const char *name, const char *path,
 
 static int walk(struct look *l, int dir, const char *prefix, int depth);
 
+/* One name of a folder: goes down, or judges it. depth is limited for the stack's sake, the number
+ * of entries for the time's. */
 static int walk_entry(struct look *l, int dir, const char *prefix, const char *name, int depth)
 {
     struct stat st;
@@ -235,7 +263,7 @@ static int walk_entry(struct look *l, int dir, const char *prefix, const char *n
     return rc;
 }
 
-/* Takes dir over. */
+/* Goes through a folder; takes dir over. prefix: its path in the package, "" for the top. */
 static int walk(struct look *l, int dir, const char *prefix, int depth)
 {
     DIR *d = fdopendir(dir);
@@ -252,6 +280,7 @@ static int walk(struct look *l, int dir, const char *prefix, int depth)
         count++;
         rc = walk_entry(l, dirfd(d), prefix, e->d_name, depth);
     }
+    /* no manifest lists folders: one without a file in it could be put there unseen */
     if (rc == 0 && count == 0 && *prefix)
         rc = finding(l, TWIN_BAG_EXTRA, prefix, "an empty folder: no manifest can list one");
     closedir(d);
@@ -260,6 +289,7 @@ static int walk(struct look *l, int dir, const char *prefix, int depth)
 
 /* ---- tag files */
 
+/* A tag file goes into the copy from memory. */
 static int copy_tag(struct look *l, const char *path, const char *text, size_t n)
 {
     int rc;
@@ -269,6 +299,8 @@ static int copy_tag(struct look *l, const char *path, const char *text, size_t n
     return close_copy(l, path, to, rc);
 }
 
+/* Reads a tag file whole. *ok: it could be read, and *text (tw_free) has it; without, a finding was
+ * added. 0, or an error of ours. */
 static int read_tag(struct look *l, const char *path, size_t cap, char **text, size_t *n, bool *ok)
 {
     struct twin_error inner = TWIN_ERROR_INIT;
@@ -285,6 +317,7 @@ static int read_tag(struct look *l, const char *path, size_t cap, char **text, s
     return rc ? rc : copy_tag(l, path, *text, *n);
 }
 
+/* bagit.txt has one form only, byte by byte. */
 static int read_bagit(struct look *l)
 {
     char *text;
@@ -298,6 +331,8 @@ static int read_bagit(struct look *l)
     return rc;
 }
 
+/* Reads a manifest. payload: that of data/, else that of the tag files; a line of the other kind,
+ * or of a file that no manifest can list, is a finding. */
 static int read_manifest(struct look *l, const char *path, struct tw_manifest *m, bool payload)
 {
     char *text;
@@ -307,6 +342,7 @@ static int read_manifest(struct look *l, const char *path, struct tw_manifest *m
     int rc = read_tag(l, path, TW_BAG_MANIFEST_MAX, &text, &n, &ok);
     if (rc == 0 && ok) {
         rc = as_finding(l, path, tw_manifest_parse(text, n, path, m, &inner), &inner);
+        /* a manifest speaks only of its own half, and never of what holds it */
         for (size_t i = 0; i < m->count && rc == 0; i++)
             if (tw_starts(m->item[i].path, "data/") != payload ||
                 strcmp(m->item[i].path, TW_BAG_TAGMANIFEST) == 0 ||
@@ -318,6 +354,7 @@ static int read_manifest(struct look *l, const char *path, struct tw_manifest *m
     return rc;
 }
 
+/* bag-info.txt tells how much the payload ought to be, before any of it is read. */
 static int read_info(struct look *l)
 {
     char *text;
@@ -334,6 +371,7 @@ static int read_info(struct look *l)
     return rc;
 }
 
+/* fetch.txt may be absent when no manifest lists it. */
 static int read_fetch(struct look *l)
 {
     char *text;
@@ -353,6 +391,7 @@ static int read_fetch(struct look *l)
 
 /* ---- what is not there */
 
+/* Notes a file of the payload that is to be fetched; its digest is that of the manifest. */
 static int fetch_later(struct look *l, const struct tw_fetch_entry *f,
                        const struct tw_manifest_entry *e)
 {
@@ -369,6 +408,7 @@ static int fetch_later(struct look *l, const struct tw_fetch_entry *f,
                : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
 }
 
+/* Lines without a file. A file that fetch.txt names counts as promised, unless it is there. */
 static int missing(struct look *l)
 {
     int rc = 0;
@@ -384,6 +424,7 @@ static int missing(struct look *l)
             rc = fetch_later(l, &l->fetch.item[i], e);
         }
     }
+    /* each line of both manifests must have been met */
     const struct tw_manifest *both[] = {&l->tags, &l->payload};
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < both[k]->count && rc == 0; i++)
@@ -393,6 +434,8 @@ static int missing(struct look *l)
     return rc;
 }
 
+/* Holds the sums against bag-info.txt. After a finding they are not compared: a missing file would
+ * be told twice. */
 static int totals(struct look *l)
 {
     if (l->v->findings || (l->payload_bytes == l->oxum_bytes && l->payload_files == l->oxum_files))
@@ -405,12 +448,15 @@ static int totals(struct look *l)
 
 /* ---- the signature */
 
+/* Only the number of differences counts, so each one is passed over. */
 static void silent(void *user, enum twin_subject_change c, const struct twin_subject *a,
                    const struct twin_subject *b)
 {
     (void)user, (void)c, (void)a, (void)b;
 }
 
+/* Is the signature about this package? Its statement must name the tag manifest with the digest
+ * that was found. */
 static int check_subject(struct look *l, const struct twin_envelope *e)
 {
     struct twin_statement st = {0};
@@ -430,6 +476,8 @@ static int check_subject(struct look *l, const struct twin_envelope *e)
     return rc;
 }
 
+/* Judges the envelope. Without keys to trust, a signature is only held against the package; with
+ * them, a package without signature has a finding. */
 static int check_signature(struct look *l)
 {
     char *text;
@@ -442,6 +490,7 @@ static int check_signature(struct look *l)
         return l->o && l->o->trust ? finding(l, TWIN_BAG_MISSING, TW_BAG_SIGNATURE,
                                              "expected a signature, found none")
                                    : 0;
+    /* is_signed is set for any envelope, good or not */
     int rc = read_tag(l, TW_BAG_SIGNATURE, TWIN_ENVELOPE_MAX, &text, &n, &ok);
     if (rc || !ok)
         return rc;
@@ -492,6 +541,7 @@ bool twin_package_is(const char *dir)
     return there >= 2;
 }
 
+/* The order matters: each list is believed only after the one that holds it was read. */
 static int look_through(struct look *l)
 {
     int rc = read_bagit(l);
@@ -510,6 +560,7 @@ static int look_through(struct look *l)
     return rc ? rc : totals(l);
 }
 
+/* *out is filled even when there are findings, and freed here on an error. */
 int twin_package_verify(const char *dir, const struct twin_bag_options *o,
                         struct twin_bag_verdict *out, struct twin_error *err)
 {
@@ -529,6 +580,7 @@ int twin_package_verify(const char *dir, const struct twin_bag_options *o,
     if (l.copy >= 0)
         close(l.copy);
     tw_manifest_free(&l.tags);
+    /* the caller gets the payload's manifest, to read files again by their digests */
     out->payload = rc ? NULL : tw_malloc(sizeof *out->payload);
     if (out->payload)
         *out->payload = l.payload;

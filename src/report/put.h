@@ -18,9 +18,10 @@
  */
 void tw_put_to(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tw_vput_to(FILE *out, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
-/* Text that was made in lines: these stay. */
+/* Text of several lines: line breaks stay, and all else is escaped as above. For texts that this
+ * room has put together itself. */
 void tw_put_lines(FILE *out, const char *text);
-/* The same where colours stay, too: for a text whose values are escaped already. */
+/* The same, and ANSI colours stay, too: for a text whose foreign values are escaped already. */
 void tw_put_coloured(FILE *out, const char *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The five areas of evidence that a package is judged by: what is there, what is missing, why that
- * matters. */
+ * matters. The facts come from src/package; this file has the words. */
 #include "areas.h"
 
 #include "base.h"
@@ -10,8 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Most missing things in the text; --json has them all. */
 enum { SHOWN = 10 };
 
+/* By enum twin_area. risk: what may have made the number that the paper reports; ask: what would
+ * rule that out. */
 static const struct {
     const char *risk, *ask;
 } words[TWIN_AREAS] = {
@@ -43,6 +46,7 @@ const char *tw_area_ask(enum twin_area which)
     return words[which].ask;
 }
 
+/* Risk and advice are for whoever misses something, so an area that passes has none. */
 json_t *tw_area_json(enum twin_area which, const json_t *area)
 {
     bool pass = tw_area_passes(area);
@@ -58,6 +62,8 @@ json_t *tw_area_json(enum twin_area which, const json_t *area)
     return o;
 }
 
+/* One line with the name and pass or FAIL, then a line for each missing thing, and for explain the
+ * risk. */
 void tw_area_print(FILE *out, enum twin_area which, const json_t *area, bool explain)
 {
     const json_t *missing = json_object_get(area, "missing");

@@ -17,14 +17,19 @@
 
 const char *const tw_checklist_names = "neurips, icml or mlsys";
 
+/* Bits for the areas that an item needs, in the order of enum twin_area, so that bit i is area i.
+ * YOURS: no area can answer it. */
 enum { CODE = 1, DATA = 2, ENVIRONMENT = 4, CONFIGURATION = 8, SEEDS = 16, ALL = 31, YOURS = 0 };
 
+/* One question. hint: a help for the author, said behind the answer; NULL: none. A list ends with
+ * text NULL. */
 struct item {
     const char *text;
     unsigned needs;
     const char *hint;
 };
 
+/* Each item has its question, the areas that it needs, and a hint. */
 static const struct item neurips[] = {
     {"Claims: the abstract says what the paper shows", YOURS, NULL},
     {"Limitations are discussed", YOURS, NULL},
@@ -96,11 +101,14 @@ static const char *answer_word(const struct item *x, bool yes)
     return yes ? "yes" : "no";
 }
 
+/* "yes" when all needed areas pass. "because" lists what they hold, or, when one fails, only what
+ * those that fail lack, the first missing thing of each. */
 static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
 {
     struct tw_buf why = {0};
     bool yes = true;
     tw_buf_puts(&why, "");
+    /* areas that the item needs, and those of them that do not pass */
     size_t needed = 0, failed = 0;
     for (size_t i = 0; i < TWIN_AREAS; i++) {
         needed += (x->needs >> i) & 1u;
@@ -108,6 +116,7 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
     }
     if (needed == TWIN_AREAS && !failed)
         tw_buf_puts(&why, "all five pass");
+    /* with a failure only the failed areas are named, else all that are needed */
     for (size_t i = 0; i < TWIN_AREAS; i++)
         if (x->needs & 1u << i && (failed || needed < TWIN_AREAS) &&
             (!failed || !tw_area_passes(area[i]))) {
@@ -123,6 +132,7 @@ static json_t *answer(const struct item *x, json_t *const area[TWIN_AREAS])
         }
     if (x->hint)
         tw_buf_printf(&why, "%s%s", why.len ? "; " : "", x->hint);
+    /* what an area says is escaped already */
     char *safe = why.failed ? NULL : tw_printable_again(why.data, why.len);
     json_t *o = json_pack("{s:s, s:s, s:s}", "item", x->text, "answer", answer_word(x, yes),
                           "because", safe ? safe : "");
@@ -141,6 +151,7 @@ static const struct item *items_of(const char *name)
     return strcmp(name, "mlsys") == 0 ? mlsys : NULL;
 }
 
+/* The answers in the order of the venue's questions. */
 json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
 {
     const struct item *items = items_of(name);
@@ -150,6 +161,7 @@ json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
     return list;
 }
 
+/* Two lines for each question: the answer, and why. */
 void tw_checklist_print(FILE *out, const char *name, const json_t *list)
 {
     tw_put_to(out,

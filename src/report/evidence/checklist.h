@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_CHECKLIST_H
 #define TW_REPORT_CHECKLIST_H
-/* Venues' reproducibility checklists, answered as far as the evidence goes. */
+/* Reproducibility checklists of venues, answered as far as the evidence of a package goes (audit
+ * --checklist). A question that no package can answer is left to the author. */
 #include "src/package/package.h"
 
 #include <jansson.h>
@@ -9,8 +10,10 @@
 
 /* The names that --checklist takes, for messages. */
 extern const char *const tw_checklist_names;
-/* A list of {"item", "answer": "yes"|"no"|"yours", "because"}; NULL: no such checklist. "yours": no
- * evidence can say it. */
+/* A list of {"item", "answer": "yes"|"no"|"yours", "because"}. "yours": no evidence can say it.
+ * name: one of tw_checklist_names; area: as in areas.h. The caller's; NULL: no such checklist, or
+ * no memory. */
 json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS]);
+/* Prints such a list with its heading. */
 void tw_checklist_print(FILE *out, const char *name, const json_t *list);
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From evidence to a source. An order of rules, each of which excludes what the ones before it
- * would explain: other numbers of ranks change sums and speed whatever else is so; hardware is
- * blamed when bits follow it over several runs; the order of additions when nothing else is left
- * that differs, inputs are equal and the difference is that of a few roundings. What no rule covers
- * stays unknown.
+ * From evidence to a source: the rules by which two sets of runs that differ are explained. Called
+ * by diagnosis_report.c with what it gathered; prints nothing.
+ *
+ * An order of rules, each of which excludes what the ones before it would explain: other numbers of
+ * ranks change sums and speed whatever else is so; hardware is blamed when bits follow it over
+ * several runs; the order of additions when nothing else is left that differs, inputs are equal and
+ * the difference is that of a few roundings. What no rule covers stays unknown.
+ *
+ * A world is told by its differences from that of the first run. The first run's own view is empty.
  */
 #include "wording.h"
 
@@ -14,9 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* relative L2 distance at the first divergence; single precision rounds at 6e-8 */
+/* Relative L2 distance below which a first divergence is taken for other roundings. Single
+ * precision rounds at 6e-8. */
 #define ROUNDINGS 1e-5
 
+/* By enum twin_source; that of telemetry has a name and a practice for each of its causes. */
 static const struct {
     const char *name, *practice;
 } sources[] = {
@@ -50,6 +56,7 @@ static bool is_one_of(const char *s, const char *const *list)
     return false;
 }
 
+/* A difference in hardware that may change bits: neither a name nor what seldom matters. */
 static bool is_hardware(const struct twin_incident_world *w)
 {
     static const char *const groups[] = {"processor", "accelerators", NULL};
@@ -57,17 +64,19 @@ static bool is_hardware(const struct twin_incident_world *w)
            strcmp(w->power, "low") != 0;
 }
 
+/* Another number of ranks. */
 static bool is_ranks(const struct twin_incident_world *w)
 {
     return strcmp(w->group, "launch") == 0 && strcmp(w->what, "ranks") == 0;
 }
 
-/* What decides about numbers, and is neither hardware nor the number of ranks. */
+/* A difference that decides about numbers, and is neither hardware nor the number of ranks. */
 static bool is_decisive(const struct twin_incident_world *w)
 {
     return strcmp(w->power, "high") == 0 && !is_hardware(w) && !is_ranks(w);
 }
 
+/* The first item of a view for which is() holds; NULL: none. */
 static const struct twin_incident_world *first_of(const struct twin_world_view *v,
                                                   bool (*is)(const struct twin_incident_world *))
 {
@@ -77,7 +86,7 @@ static const struct twin_incident_world *first_of(const struct twin_world_view *
     return NULL;
 }
 
-/* In some run of B that differs from the first run of A. */
+/* The same over all runs but the first, which the others are compared with. */
 static const struct twin_incident_world *in_any(const struct twin_diagnosis_facts *f,
                                                 bool (*is)(const struct twin_incident_world *))
 {
@@ -102,7 +111,8 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* The hardware of two runs, each told by how it differs from that of the first run. */
+/* Do two runs have the same hardware? Each is told by how it differs from the first run, so they
+ * have when they differ from it in the same things, with the same values. */
 static bool same_hardware(const struct twin_world_view *x, const struct twin_world_view *y)
 {
     size_t nx = 0, ny = 0, shared = 0;
@@ -120,6 +130,7 @@ static bool same_hardware(const struct twin_world_view *x, const struct twin_wor
     return nx == ny && shared == nx;
 }
 
+/* Index of the class that a run is in; SIZE_MAX: in none. */
 static size_t class_of(const struct twin_verdict *v, size_t run)
 {
     for (size_t c = 0; c < v->class_count; c++)
@@ -129,8 +140,8 @@ static size_t class_of(const struct twin_verdict *v, size_t run)
     return SIZE_MAX;
 }
 
-/* Do the bits follow the hardware? Equal hardware, equal bits, in at least one pair; other bits on
- * other hardware only, in at least one. */
+/* Do the bits follow the hardware? Over all pairs of runs: equal hardware always gave equal bits,
+ * and did at least once; other bits came with other hardware, and did at least once. */
 static bool bits_follow_hardware(const struct twin_diagnosis_facts *f)
 {
     size_t n = f->a + f->b, equal = 0, apart = 0;
@@ -148,6 +159,8 @@ static bool bits_follow_hardware(const struct twin_diagnosis_facts *f)
 
 /* ---- rules */
 
+/* Fills a finding. Takes evidence, which is malloc'ed; NULL: no memory, which twin_diagnose
+ * reports. */
 static void say(struct twin_diagnosis_finding *d, enum twin_source source, char *evidence)
 {
     d->source = source;
@@ -156,19 +169,21 @@ static void say(struct twin_diagnosis_finding *d, enum twin_source source, char 
     d->evidence = evidence;
 }
 
+/* "processor model: EPYC 7763 against Xeon 8480". before: begins the sentence. malloc'ed. */
 static char *change(const char *before, const struct twin_incident_world *w)
 {
     return tw_printf("%s%s %s: %.80s against %.80s", before, w->group, w->what,
                      w->a ? w->a : "none", w->b ? w->b : "none");
 }
 
+/* Data, generators and initial values: what differs first there was drawn differently. */
 static bool by_chance(const struct twin_finding *x)
 {
     return x->phase == TWIN_PHASE_DATA || x->phase == TWIN_PHASE_RNG || x->phase == TWIN_PHASE_INIT;
 }
 
-/* From the sketch or kept values; else from the sums that were recorded with the tensor. NaN: not
- * known. */
+/* Relative distance of the two values of a finding: of the sketch or of kept values; else a lower
+ * bound from the norms and sums that were recorded with the tensor. NaN: not known. */
 static double distance(const struct twin_finding *x)
 {
     if (isfinite(x->rel_l2) && x->rel_l2 > 0)
@@ -181,6 +196,9 @@ static double distance(const struct twin_finding *x)
     return fmax(fabs(a - b) / fmax(a, b), fabs(x->stats_a.sum - x->stats_b.sum) / scale);
 }
 
+/* Is this what another order of additions makes? A value that differs by a few roundings (64 ulp)
+ * and is not known to come from different inputs; not in checkpoints or the environment, where
+ * nothing is added up. */
 static bool roundings(const struct twin_finding *x)
 {
     return x->type == TWIN_FINDING_VALUE &&
@@ -189,6 +207,7 @@ static bool roundings(const struct twin_finding *x)
            x->role != TWIN_CARRIER;
 }
 
+/* "first at step 17, rank 0, backward of w1", behind `before`. malloc'ed. */
 static char *place(const char *before, const struct twin_finding *x)
 {
     char *safe = tw_printable(x->name, strnlen(x->name, 120));
@@ -198,6 +217,7 @@ static char *place(const char *before, const struct twin_finding *x)
     return s;
 }
 
+/* The source of other numbers. The first rule that holds decides. */
 static void numeric(const struct twin_diagnosis_facts *f, struct twin_diagnosis_finding *d)
 {
     const struct twin_finding *first = f->verdict->first;
@@ -230,6 +250,8 @@ static void numeric(const struct twin_diagnosis_facts *f, struct twin_diagnosis_
     }
 }
 
+/* The source of other speed. The hardware is blamed only when each run of A has other hardware than
+ * each run of B. */
 static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_finding *d)
 {
     const struct twin_incident_world *ranks = in_any(f, is_ranks);
@@ -245,6 +267,8 @@ static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_fi
     } else if (f->between && f->between->outcome == TWIN_DIP_FOUND &&
                f->between->cause != TWIN_CAUSE_UNKNOWN) {
         char *s = twin_dip_sentence(f->between);
+        /* the sentence is "WHERE: CAUSE (COUNTERS)"; where is known here, so only the rest is
+         * kept */
         const char *colon = s ? strstr(s, ": ") : NULL;
         d->source = TWIN_SOURCE_TELEMETRY;
         d->name = twin_cause_name(f->between->cause);
@@ -262,6 +286,7 @@ static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_fi
     }
 }
 
+/* The test over runs decides; with too few runs for it, the telemetry of two typical runs does. */
 static bool speed_differs(const struct twin_diagnosis_facts *f)
 {
     if (f->speed && f->speed->answer != TWIN_REAL_TOO_FEW)
@@ -269,6 +294,7 @@ static bool speed_differs(const struct twin_diagnosis_facts *f)
     return f->between && f->between->outcome == TWIN_DIP_FOUND;
 }
 
+/* At most two findings: numbers, then speed. When both have one source they become one. */
 int twin_diagnose(const struct twin_diagnosis_facts *f, struct twin_diagnosis *out,
                   struct twin_error *err)
 {

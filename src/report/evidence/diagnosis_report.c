@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report A B: two sets of runs that differ, in numbers, speed or both: from which source, and what
- * addresses it. */
+/*
+ * report A B: two sets of runs that differ, in numbers, speed or both: from which source, and what
+ * addresses it.
+ *
+ * The evidence is gathered first: the comparison of all runs (numbers), how each run's world
+ * differs from the first one's (worlds), times of the sets and counters (speed). twin_diagnose()
+ * then names the sources, and the result is printed. Evidence that cannot be had is left out, so
+ * only the comparison itself and a lack of memory make the report fail.
+ */
 #include "diagnosis_report.h"
 
 #include "base.h"
@@ -14,27 +21,37 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Level of the test of speed. */
 #define ALPHA .05
-#define FLOOR .02 /* two per cent of a time mean nothing */
+#define FLOOR .02 /* a difference of two per cent of a time means nothing */
 
+/* Both sets and all evidence about them. Arrays have n entries, one for each run, those of set A
+ * first. */
 struct sides {
-    struct tw_set *set;          /* two */
+    struct tw_set *set;          /* of two: A, B; the caller's */
     const struct twin_run **run; /* of both sets */
     size_t n;
     struct twin_telemetry **telemetry; /* one for each run; NULL: none */
     struct twin_world_differences *differences;
     struct twin_incident_world **item;
     struct twin_world_view *world;
+    /* over all runs */
     struct twin_verdict *verdict;
     struct twin_significance speed;
+    /* per_step: the values of the sets are seconds per step, not wall times */
     bool speed_known, per_step;
-    size_t typical[2]; /* which run of all stands for its set */
+    size_t typical[2]; /* index of the run that stands for its set */
+    /* the typical run of the slower set against that of the faster; b_slower: the slower set is
+     * B */
     struct twin_dip between;
     bool between_known, b_slower;
 };
 
 /* ---- evidence */
 
+/* Fills world[i] with how the world of run i differs from that of run 0, without names and times. A
+ * world that was not recorded stays unknown. item[i] is the array, whose strings belong to
+ * differences[i]. */
 static void worlds(struct sides *s)
 {
     json_t *first = NULL;
@@ -58,14 +75,15 @@ static void worlds(struct sides *s)
     json_decref(first);
 }
 
-/* The rank that stands for a run, or NULL: all ranks of a synchronous job take the same time per
- * step. */
+/* The process whose time stands for a run: all ranks of a synchronous job take the same time per
+ * step. NULL: no telemetry, or only one row, which has the warm-up in it. */
 static const struct twin_telemetry_process *pace_maker(const struct twin_telemetry *t)
 {
     const struct twin_telemetry_process *p = t ? twin_telemetry_rank(t, t->process[0].rank) : NULL;
     return p && p->rows > 1 ? p : NULL;
 }
 
+/* The mean over the rows behind the first one. */
 static double seconds_per_step(const struct twin_telemetry_process *p)
 {
     double seconds = 0, steps = 0;
@@ -76,8 +94,8 @@ static double seconds_per_step(const struct twin_telemetry_process *p)
     return seconds / steps;
 }
 
-/* Times per step where all runs have them and are alike, else wall times, which the sets hold
- * already. */
+/* Replaces wall times by times per step where all runs have them. Runs of other numbers of ranks
+ * keep wall times: a step is not the same work in them. */
 static void times(struct sides *s)
 {
     bool same_world = true;
@@ -94,6 +112,7 @@ static void times(struct sides *s)
             pace_maker(s->telemetry[i]));
 }
 
+/* The index of the value nearest to a given one: the run that stands for its set. */
 static size_t nearest_to(const struct tw_set *set, double value)
 {
     size_t found = 0;
@@ -103,6 +122,8 @@ static size_t nearest_to(const struct tw_set *set, double value)
     return found;
 }
 
+/* Is one set slower, and in which counters do the typical runs of the sets differ? margin is of no
+ * use for this question; FLOOR is the difference below which none counts. */
 static void speed(struct sides *s)
 {
     const struct twin_asked asked = {
@@ -123,6 +144,8 @@ static void speed(struct sides *s)
     s->between_known = fast && slow && twin_dip_between(fast, slow, &s->between, &err) == 0;
 }
 
+/* Compares all runs bit for bit. Runs of unlike commands are compared as arms, so that their
+ * command lines are no finding. */
 static int numbers(struct sides *s, struct twin_error *err)
 {
     bool same = true;
@@ -137,7 +160,7 @@ static int numbers(struct sides *s, struct twin_error *err)
 
 /* ---- output */
 
-/* What an answer adds to the figures behind it. */
+/* What the answer of the test adds to the figures, as a clause. */
 static const char *answer_words(enum twin_real answer)
 {
     if (answer == TWIN_REAL)
@@ -145,6 +168,7 @@ static const char *answer_words(enum twin_real answer)
     return answer == TWIN_REAL_BELOW ? ": not shown to exceed 2%" : ": no difference shown";
 }
 
+/* The times of both sets and the answer to whether they differ, in one line. */
 static void speed_words(const struct sides *s, struct tw_buf *b)
 {
     const struct twin_significance *v = &s->speed;
@@ -163,6 +187,7 @@ static void speed_words(const struct sides *s, struct tw_buf *b)
                       s->set[0].n, s->set[1].n);
 }
 
+/* What a finding explains, as JSON has it. */
 static const char *kind_of(const struct twin_diagnosis_finding *d)
 {
     if (d->numeric && d->speed)
@@ -170,7 +195,7 @@ static const char *kind_of(const struct twin_diagnosis_finding *d)
     return d->numeric ? "numeric" : "speed";
 }
 
-/* The same word as a line of the text begins with it. */
+/* The same word in capitals, which a line of the text begins with. */
 static const char *kind_heading(const struct twin_diagnosis_finding *d)
 {
     if (d->numeric && d->speed)
@@ -178,6 +203,7 @@ static const char *kind_heading(const struct twin_diagnosis_finding *d)
     return d->numeric ? "NUMERIC" : "SPEED";
 }
 
+/* A paragraph for each source, or that there is no difference; then what the answer rests on. */
 static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *d)
 {
     struct tw_buf b = {0};
@@ -209,6 +235,7 @@ static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *
             tw_put_to(out, "left out  %s\n", s->set[k].left_out[i]);
 }
 
+/* The same as one object. The caller's; NULL: no memory. */
 static json_t *json(const struct sides *s, const struct twin_diagnosis *d)
 {
     struct tw_buf b = {0};
@@ -232,6 +259,8 @@ static json_t *json(const struct sides *s, const struct twin_diagnosis *d)
 
 /* ---- the order of events */
 
+/* Makes the arrays, and puts the runs of both sets into one. 0, or TWIN_ENOMEM; free_sides()
+ * follows in any case. */
 static int gather(struct sides *s, struct twin_error *err)
 {
     s->n = s->set[0].n + s->set[1].n;
@@ -265,6 +294,8 @@ static void free_sides(struct sides *s)
     twin_verdict_free(s->verdict);
 }
 
+/* Gather, diagnose, print. Every pointer of `sides` is NULL or owned, so free_sides() is right at
+ * any point. */
 int tw_diagnosis_report(struct tw_set set[2], FILE *out, json_t **as_json, struct twin_error *err)
 {
     struct sides s = {.set = set};

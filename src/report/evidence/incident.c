@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The incident document. A sentence stands in it only when what it says was measured or recorded.
+ * The incident document (twinrun report --postmortem): what is known of two runs that diverged, as
+ * Markdown for a postmortem. The command fills struct twin_incident (src/report/incident.h).
+ *
+ * A sentence stands in it only when what it says was measured or recorded; what only people can
+ * know is marked *open*. Whatever a job made stands in code spans, where it cannot be markup.
  */
 #include "wording.h"
 
@@ -11,11 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a job's making, as code: longer fences than any run of backticks inside, bars replaced
- * since they end cells of tables. */
+/* Appends bytes of a job's making as a code span: fences longer than any run of backticks inside;
+ * bars are replaced, since they end cells of tables, and line breaks become blanks. max: cut behind
+ * that many bytes; 0: whole. NULL and "" become "(none)". */
 static void code(struct tw_buf *b, const char *s, size_t max)
 {
     struct tw_buf safe = {0};
+    /* n backticks begin code that holds at most n - 1 of them in a row */
     size_t longest = 0, run = 0;
     tw_say_again(&safe, s && *s ? s : "(none)", max); /* names in it may be escaped already */
     if (safe.failed) {
@@ -40,6 +46,7 @@ static void code(struct tw_buf *b, const char *s, size_t max)
     tw_buf_free(&safe);
 }
 
+/* The same of a buffer, whole, which is freed. */
 static void code_of(struct tw_buf *b, struct tw_buf *text)
 {
     if (text->failed)
@@ -49,6 +56,7 @@ static void code_of(struct tw_buf *b, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* A time as "2026-11-21T08:00:00Z". */
 static void when(struct tw_buf *b, int64_t ns)
 {
     char stamp[32];
@@ -59,6 +67,7 @@ static void when(struct tw_buf *b, int64_t ns)
     tw_buf_puts(b, stamp);
 }
 
+/* A row of the table of both runs; both values are shown as code. */
 static void row(struct tw_buf *b, const char *name, const char *a, const char *c)
 {
     tw_buf_printf(b, "| %s | ", name);
@@ -75,6 +84,7 @@ static void seconds(char out[32], double s)
 
 /* ---- sections */
 
+/* Title and verdict. */
 static void summary(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_verdict *v = x->verdict;
@@ -93,6 +103,7 @@ static void summary(struct tw_buf *b, const struct twin_incident *x)
                    "are marked *open*.\n\n");
 }
 
+/* A table of both runs: what they were and how they ended. */
 static void what_ran(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_incident_side *s = x->side;
@@ -125,10 +136,12 @@ static void what_ran(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
+/* Differences of the two worlds, at most MOST of them; not known is another answer than none. */
 static void worlds(struct tw_buf *b, const struct twin_incident *x)
 {
     enum { MOST = 30 };
     tw_buf_puts(b, "## How their worlds differ\n\n");
+    /* not known, nothing, or a list: three different answers */
     if (!x->world_known) {
         tw_buf_puts(b, "Not known: a run has no record of its world. *open*\n\n");
         return;
@@ -156,6 +169,7 @@ static void worlds(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
+/* A line of a list. Takes text's contents; nothing for an empty text. */
 static void item(struct tw_buf *b, const char *name, struct tw_buf *text)
 {
     if (text->failed)
@@ -168,6 +182,7 @@ static void item(struct tw_buf *b, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* Where the runs first differ, and what is known about that place. */
 static void divergence(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_verdict *v = x->verdict;
@@ -179,6 +194,7 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
     }
     tw_say_place(&t, v->first, true);
     item(b, "where", &t);
+    /* only a record has a role, an operation and a size */
     if (tw_is_record(v->first)) {
         if (v->first->role == TWIN_ORIGIN)
             tw_buf_puts(b, "- an **origin**: its inputs were still equal in both runs\n");
@@ -189,6 +205,7 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
         item(b, "role", &t);
         tw_say_safe(&t, v->first->op, 100);
         item(b, "operation", &t);
+        /* a line for each frame, the innermost first */
         for (const char *s = v->first->site; *s;
              s += strcspn(s, "\n") + (s[strcspn(s, "\n")] == '\n')) {
             char line[400];
@@ -215,7 +232,7 @@ static void divergence(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
-/* The newest search that found something. */
+/* The newest search that found a cause; NULL: none. Checks come with the oldest first. */
 static const struct twin_incident_check *found_cause(const struct twin_incident *x)
 {
     for (size_t i = x->check_count; i-- > 0;)
@@ -224,6 +241,8 @@ static const struct twin_incident_check *found_cause(const struct twin_incident 
     return NULL;
 }
 
+/* The cause when a search on record showed one, otherwise how many searches did not; hints
+ * below. */
 static void cause(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_incident_check *c = found_cause(x);
@@ -231,6 +250,7 @@ static void cause(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "## Cause\n\n");
     for (size_t i = 0; i < x->check_count; i++)
         searches += strcmp(x->check[i].verb, "isolate") == 0;
+    /* a cause, searches without one, or no search */
     if (c) {
         tw_buf_puts(b, "Shown by controlled experiment on this command (`twinrun isolate`, ");
         when(b, c->time_ns);
@@ -254,12 +274,14 @@ static void cause(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, x->hint_count ? "\n" : "");
 }
 
+/* Outcomes of commands that found no difference that counts. */
 static bool passed(const char *outcome)
 {
     return strcmp(outcome, "same") == 0 || strcmp(outcome, "within-tolerance") == 0 ||
            strcmp(outcome, "no-divergence") == 0;
 }
 
+/* The last 20 comparisons on record, those that failed in bold. */
 static void checks(struct tw_buf *b, const struct twin_incident *x)
 {
     size_t failed = 0;
@@ -291,6 +313,7 @@ static void checks(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "\n");
 }
 
+/* One line of the timeline: text, or the check. order decides between events of one moment. */
 struct event {
     int64_t ns;
     int order;
@@ -306,19 +329,23 @@ static int by_time(const void *x, const void *y)
     return a->order - b->order;
 }
 
+/* When a run ended, in ns since 1970. */
 static int64_t end_of(const struct twin_run *r)
 {
     return r->start_realtime_ns + (int64_t)(r->wall_s * 1e9);
 }
 
+/* What happened, sorted by time. Lines that people have to fill in stand at the end. */
 static void timeline(struct tw_buf *b, const struct twin_incident *x)
 {
     enum { CHECKS = 20 };
+    /* room for the latest checks and the five events of the runs */
     struct event e[CHECKS + 6];
     size_t n = 0;
     e[n++] = (struct event){x->side[0].run->start_realtime_ns, 0, "run A began", NULL};
     e[n++] = (struct event){end_of(x->side[0].run), 1, "run A ended", NULL};
     e[n++] = (struct event){x->side[1].run->start_realtime_ns, 2, "run B began", NULL};
+    /* clocks of two machines may disagree: the difference is not put behind the run's end */
     if (x->parted_ns)
         e[n++] = (struct event){x->parted_ns < end_of(x->side[1].run) ? x->parted_ns
                                                                       : end_of(x->side[1].run),
@@ -339,12 +366,14 @@ static void timeline(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "- noticed by: *open*\n- results withdrawn or confirmed: *open*\n\n");
 }
 
+/* Questions that are left, with those that the recorded facts raise. */
 static void questions(struct tw_buf *b, const struct twin_incident *x)
 {
     tw_buf_puts(b, "## Open questions\n\n- [ ] Who noticed, when, and by what?\n- [ ] Which "
                    "results, models or decisions rest on run A or run B?\n");
     if (!found_cause(x))
         tw_buf_puts(b, "- [ ] What is the cause?\n");
+    /* the first difference is the most powerful one */
     if (x->world_known && x->world_count && strcmp(x->world[0].power, "high") == 0) {
         tw_buf_puts(b, "- [ ] Why was ");
         code(b, x->world[0].what, 80);
@@ -355,12 +384,14 @@ static void questions(struct tw_buf *b, const struct twin_incident *x)
                    "- [ ] Who does what until when?\n\n");
 }
 
+/* Commands to go on with. The job's command is left out when it would break the block of code. */
 static void commands(struct tw_buf *b, const struct twin_incident *x)
 {
     const char *a = x->side[0].run->id, *c = x->side[1].run->id;
     tw_buf_printf(b, "## To go on\n\n```sh\ntwinrun diff %.8s %.8s\ntwinrun diff --env %.8s %.8s\n",
                   a, c, a, c);
-    /* In a block of its own words, a command that holds a fence would end the block. */
+    /* Both commands need the job's one command. In a block of its own words, a command that holds a
+     * fence would end the block. */
     if (x->same_command && !strstr(x->command, "```") && !strchr(x->command, '\n')) {
         if (!found_cause(x)) {
             tw_buf_puts(b, "twinrun isolate -- ");
@@ -374,6 +405,8 @@ static void commands(struct tw_buf *b, const struct twin_incident *x)
     tw_buf_puts(b, "```\n");
 }
 
+/* The order is that of a postmortem: what happened, what is known, why, when, and what to do
+ * next. */
 int twin_incident_markdown(const struct twin_incident *x, char **out, struct twin_error *err)
 {
     struct tw_buf b = {0};

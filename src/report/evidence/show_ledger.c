@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ledger knows of a run: the comparisons it took part in; and all that is left of one
- * whose folder was removed. */
+/*
+ * What the ledger knows of a run: the comparisons it took part in; and all that is left of one
+ * whose folder was removed. twinrun show asks for it, below what the run's own folder says.
+ *
+ * The ledger calls back for each row that it finds. For each kind of row there are two callbacks,
+ * one that prints text and one that fills JSON.
+ */
 #include "show_ledger.h"
 
 #include "base.h"
@@ -12,12 +17,13 @@
 
 /* ---- comparisons */
 
-/* Lines of a list as text: only the first one has the label. */
+/* Where rows go as text: only the first of them has the label. any: one was printed. */
 struct listed {
     FILE *out;
     bool any;
 };
 
+/* "compared  2026-11-21T08-00-00Z check: differ, step 17 ..., cause: ..." */
 static int text_comparison(void *user, const struct twin_ledger_comparison *c)
 {
     struct listed *list = user;
@@ -30,6 +36,7 @@ static int text_comparison(void *user, const struct twin_ledger_comparison *c)
     return 0;
 }
 
+/* user: the array. first_step is null when it is not known. */
 static int json_comparison(void *user, const struct twin_ledger_comparison *c)
 {
     json_t *runs = json_array();
@@ -44,6 +51,8 @@ static int json_comparison(void *user, const struct twin_ledger_comparison *c)
     return 0;
 }
 
+/* Without a readable ledger there is a message, and an empty list in JSON: what else is shown of
+ * the run is right without it. */
 void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out, json_t *j,
                                 const struct tw_front *front)
 {
@@ -60,12 +69,15 @@ void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out
 
 /* ---- a run whose folder is gone */
 
+/* A search for one run by a part of its id or its name. id: of the last one found, malloc'ed. */
 struct search {
     const char *spec;
     char *id;
     size_t found;
 };
 
+/* A spec of hex digits may begin the whole id, or the short id at the end of the run's name;
+ * anything else must be the name. Only runs without a folder count. */
 static int match(void *user, const struct twin_ledger_run *r)
 {
     struct search *s = user;
@@ -81,6 +93,7 @@ static int match(void *user, const struct twin_ledger_run *r)
     return 0;
 }
 
+/* A file that the run wrote, with its size and hash. */
 static int text_artifact(void *user, const struct twin_ledger_artifact *a)
 {
     struct listed *list = user;
@@ -99,6 +112,7 @@ static int json_artifact(void *user, const struct twin_ledger_artifact *a)
     return 0;
 }
 
+/* What the ledger has of the run itself; user is the file. */
 static int text_gone(void *user, const struct twin_ledger_run *r)
 {
     char when[32], seconds[24], steps[32], records[32];
@@ -113,6 +127,7 @@ static int text_gone(void *user, const struct twin_ledger_run *r)
     return 0;
 }
 
+/* The same in the schema of show; user is the object, which gets the fields. */
 static int json_gone(void *user, const struct twin_ledger_run *r)
 {
     json_t *argv = json_loads(r->argv, 0, NULL);
@@ -127,6 +142,7 @@ static int json_gone(void *user, const struct twin_ledger_run *r)
     return 0;
 }
 
+/* Looks the run up first, so that nothing is printed when there is none or more than one. */
 int tw_ledger_show_gone(struct twin_ledger *l, const char *owner, const char *spec, FILE *out,
                         json_t **json, const struct tw_front *front)
 {

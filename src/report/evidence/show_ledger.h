@@ -12,15 +12,14 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* The comparisons that the run took part in: into j, or, where that is NULL, as text to out. */
+/* The comparisons that the run took part in: into j as "comparisons", or, where j is NULL, as text
+ * to out. id: the run's whole id. */
 void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out, json_t *j,
                                 const struct tw_front *front);
-/*
- * Shows a run whose folder was removed. owner: whose runs are looked at (struct
- * twin_ledger_filter). json not NULL: as
- * an object into *json, the caller's. TWIN_ENOENT: the ledger knows no such run, or several;
- * nothing was shown.
- */
+/* Shows a run whose folder was removed, found by spec: its name, or how its id begins. owner: whose
+ * runs are looked at (struct twin_ledger_filter). json not NULL: as an object into *json, the
+ * caller's; else as text to out. TWIN_ENOENT: the ledger knows no such run, or several; nothing was
+ * shown. */
 int tw_ledger_show_gone(struct twin_ledger *l, const char *owner, const char *spec, FILE *out,
                         json_t **json, const struct tw_front *front);
 

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What surrounded a run, to be read in five seconds (show --provenance), and what differs between
- * the worlds of two (diff --env). */
+/*
+ * What surrounded a run, to be read in five seconds (show --provenance), and what differs between
+ * the worlds of two (diff --env).
+ *
+ * Each function below prints one row or a few of them from one part of provenance.json. A part that
+ * is not there is said or left out, never invented: old runs have fewer parts. JSON is passed on as
+ * it is.
+ */
 #include "show_provenance.h"
 
 #include "base.h"
@@ -11,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Columns of a row's name; hex digits of a hash that are shown. */
 enum { WIDTH = 13, DIGITS = 12 };
 
 /* ---- lines */
@@ -25,12 +32,14 @@ static void row(FILE *out, const char *name, const char *format, ...)
     va_start(ap, format);
     tw_buf_vprintf(&b, format, ap);
     va_end(ap);
+    /* the whole row is escaped, with the values in it */
     char *safe = b.data ? tw_printable(b.data, strlen(b.data)) : NULL;
     tw_put_to(out, "%-*s%s\n", WIDTH, name, safe ? safe : "");
     tw_free(safe);
     tw_buf_free(&b);
 }
 
+/* A field's text, "" when it is not there or no text. o may be NULL in both. */
 static const char *text_of(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
@@ -42,6 +51,7 @@ static json_int_t number_of(const json_t *o, const char *key)
     return json_integer_value(json_object_get(o, key));
 }
 
+/* Commit and branch, what was changed since, and the file or module that the program began with. */
 static void code(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "code");
@@ -51,6 +61,7 @@ static void code(FILE *out, const json_t *p)
     const char *commit = text_of(o, "commit"), *branch = text_of(o, "branch");
     size_t untracked = json_array_size(json_object_get(o, "untracked"));
     size_t modules = json_array_size(json_object_get(o, "submodules"));
+    /* a repository without a commit is another thing than no repository */
     if (*commit)
         tw_buf_printf(&b, "commit %.*s%s%s", DIGITS, commit, *branch ? " on " : "", branch);
     else if (*text_of(o, "top"))
@@ -71,6 +82,7 @@ static void code(FILE *out, const json_t *p)
         tw_buf_printf(&b, ", %zu submodule%s", modules, modules == 1 ? "" : "s");
     row(out, "code", "%s", b.data ? b.data : "");
     tw_buf_free(&b);
+    /* a script, or a module that was started by its name */
     if (*text_of(entry, "sha256"))
         row(out, "", "begins with %s, sha256 %.*s", text_of(entry, "path"), DIGITS,
             text_of(entry, "sha256"));
@@ -78,6 +90,8 @@ static void code(FILE *out, const json_t *p)
         row(out, "", "begins with the module %s", text_of(entry, "name"));
 }
 
+/* Hashes of the command and of its configuration files, and the data that the run read: snapshots
+ * that were verified, and folders or addresses that the command names. */
 static void configuration(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "config");
@@ -92,6 +106,7 @@ static void configuration(FILE *out, const json_t *p)
             *text_of(item, "why") ? "; " : "", text_of(item, "why"));
     o = json_object_get(p, "data");
     bool any = false;
+    /* data that were held against a snapshot first, then what the command names */
     json_array_foreach (json_object_get(o, "verified"), i, item) {
         row(out, any ? "" : "data", "%s  verified, root %.*s", text_of(item, "folder"), DIGITS,
             text_of(item, "root"));
@@ -99,6 +114,8 @@ static void configuration(FILE *out, const json_t *p)
     }
     json_array_foreach (json_object_get(o, "named"), i, item) {
         const json_t *id = json_object_get(item, "identity");
+        /* of what the command names: folders, addresses, and what has an identity such as a
+         * revision */
         if (id || strcmp(text_of(item, "kind"), "folder") == 0 ||
             strcmp(text_of(item, "kind"), "address") == 0) {
             row(out, any ? "" : "data", "%s  %s%s%s", text_of(item, "path"),
@@ -109,6 +126,7 @@ static void configuration(FILE *out, const json_t *p)
     }
 }
 
+/* One row "name value, name value" of those keys that o has; nothing when it has none. */
 static void pairs(FILE *out, const char *name, const json_t *o, const char *const *keys)
 {
     struct tw_buf b = {0};
@@ -120,6 +138,7 @@ static void pairs(FILE *out, const char *name, const json_t *o, const char *cons
     tw_buf_free(&b);
 }
 
+/* Versions that rank 0 told, and how many files of libraries were mapped into the job. */
 static void libraries(FILE *out, const json_t *p)
 {
     static const char *const versions[] = {"torch", "cudnn",  "nccl", "mpi",
@@ -139,6 +158,8 @@ static void libraries(FILE *out, const json_t *p)
         row(out, "libraries", "not known: no process of the job recorded anything");
 }
 
+/* The states of the generators. A state that is the same at the first and the last record was not
+ * drawn from. */
 static void seeds(FILE *out, const json_t *rank)
 {
     static const char *const settings[] = {"deterministic_algorithms", "threads", "cudnn.benchmark",
@@ -161,6 +182,7 @@ static void seeds(FILE *out, const json_t *rank)
     pairs(out, "settings", json_object_get(rank, "settings"), settings);
 }
 
+/* Processor, accelerators, system and packages of the machine. */
 static void machine(FILE *out, const json_t *p)
 {
     const json_t *e = json_object_get(p, "environment");
@@ -173,6 +195,7 @@ static void machine(FILE *out, const json_t *p)
         text_of(cpu, "name"), (long long)number_of(cpu, "online"), text_of(cpu, "family"),
         text_of(cpu, "model"), text_of(cpu, "stepping"),
         *text_of(cpu, "microcode") ? text_of(cpu, "microcode") : "not known");
+    /* the first GPU stands for all; where there is none, why */
     if (gpu)
         row(out, "accelerators", "%zu x %s, driver %s, CUDA up to %s",
             json_array_size(json_object_get(a, "gpus")), text_of(gpu, "name"), text_of(a, "driver"),
@@ -189,6 +212,7 @@ static void machine(FILE *out, const json_t *p)
         json_object_size(json_object_get(packages, "conda")) ? ", conda" : "");
 }
 
+/* Processes, ranks, hosts and scheduler, and how many variables have values that are not kept. */
 static void launch(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "launch"), *scheduler = json_object_get(o, "scheduler");
@@ -198,6 +222,7 @@ static void launch(FILE *out, const json_t *p)
     json_array_foreach (json_object_get(p, "ranks"), i, item)
         if (*text_of(item, "host"))
             json_object_set_new(hosts, text_of(item, "host"), json_true());
+    /* a value that was kept back begins with this mark */
     json_object_foreach (json_object_get(o, "variables"), name, v)
         redacted += json_is_string(v) && strncmp(json_string_value(v), "[redacted", 9) == 0;
     row(out, "launch", "%zu process%s recorded, %lld rank%s, %zu host%s%s%s%s%s",
@@ -214,6 +239,7 @@ static void launch(FILE *out, const json_t *p)
 
 /* ---- differences */
 
+/* Two lines: what differs, and its two values. */
 static void text_difference(FILE *out, const struct twin_world_difference *d)
 {
     char *what = d->what;
@@ -222,6 +248,7 @@ static void text_difference(FILE *out, const struct twin_world_difference *d)
               d->b ? d->b : "(not there)");
 }
 
+/* The differences as JSON, in their order: by power, then by group. */
 static json_t *json_differences(const struct twin_world_differences *d)
 {
     json_t *list = json_array();
@@ -235,6 +262,9 @@ static json_t *json_differences(const struct twin_world_differences *d)
     return list;
 }
 
+/* Do all ranks of the run have the same world? d: the differences between its ranks; an item's what
+ * names the ranks that differ, b is their value and a that of most ranks. Nothing for a run of one
+ * process. */
 static void parity(FILE *out, const json_t *p, const struct twin_world_differences *d)
 {
     size_t n = json_array_size(json_object_get(p, "ranks")), told = 0;
@@ -250,6 +280,7 @@ static void parity(FILE *out, const json_t *p, const struct twin_world_differenc
             n);
 }
 
+/* All rows, from what ran to where it ran. */
 static void show_world(FILE *out, const char *run, const json_t *p,
                        const struct twin_world_differences *d)
 {
@@ -269,6 +300,7 @@ static void show_world(FILE *out, const char *run, const json_t *p,
         row(out, "note", "written while the job ran; its end was not seen");
 }
 
+/* Loads the record and compares the ranks in it, for text and JSON alike. */
 int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
                        const struct tw_front *front)
 {
@@ -293,8 +325,11 @@ int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
     return rc;
 }
 
+/* Differences come sorted by power, so a heading is printed where the power changes. real: how many
+ * are more than a name or a place. */
 static void show_differences(FILE *out, const struct twin_world_differences *d, size_t real)
 {
+    /* by enum twin_power */
     static const char *const headings[] = {"decides about numbers", "may change them",
                                            "seldom changes them", "names and places"};
     if (real == 0)
@@ -308,6 +343,7 @@ static void show_differences(FILE *out, const struct twin_world_differences *d, 
     }
 }
 
+/* Differences of TWIN_POWER_NOISE (names, places) are listed and do not count. */
 int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE *out,
                         json_t **json, bool *differ, const struct tw_front *front)
 {
@@ -315,6 +351,7 @@ int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE
     struct twin_world_differences d = {0};
     json_t *x = NULL, *y = NULL;
     size_t real = 0;
+    /* x stays NULL when the first one is missing, which tells the message whose it is */
     int rc = twin_provenance_load(a->dir, &x, &err);
     if (rc == 0)
         rc = twin_provenance_load(b->dir, &y, &err);

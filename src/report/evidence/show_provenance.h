@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_SHOW_PROVENANCE_H
 #define TW_REPORT_SHOW_PROVENANCE_H
-/* What surrounded a run, and what differs between the worlds of two. */
+/* What surrounded a run (show --provenance), and what differs between the worlds of two (diff
+ * --env). The facts are those of provenance.json, which src/provenance writes, reads and
+ * compares. */
 #include "front.h"
 
 #include "src/provenance/provenance.h"
@@ -10,11 +12,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/*
- * Both write text to out, or, where json is not NULL, an object into *json (the caller's; NULL: no
- * memory). What went
- * wrong is said to front. 0, or a TWIN_E*.
- */
+/* Both write text to out, or, where json is not NULL, an object into *json (the caller's; NULL: no
+ * memory). What went wrong is said to front. 0, or a TWIN_E*. */
 int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
                        const struct tw_front *front);
 /* *differ: there is a difference that is more than a name or a place. */

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records of a trace as a table, or as JSON. */
+/*
+ * The records of a trace as a table, or as JSON. Each record has its place (step, number within the
+ * step), what it is (phase, kind, name), layout, digest and, where recorded, statistics.
+ *
+ * One step is read by itself, without reading the whole file; without a step the file is streamed
+ * from its beginning.
+ */
 #include "show_records.h"
 
 #include "base.h"
@@ -11,16 +17,19 @@
 #include <string.h>
 #include <twin/fingerprint.h>
 
-/* of one step; a trace that claims more is refused by the reader */
+/* Most records that are read of one step. */
 enum { MAX_STEP_RECORDS = 4 << 20 };
 
+/* What on_record() needs: the trace, which records, and where they go. */
 struct listing {
     struct twin_trace *trace;
     const char *pattern; /* NULL: all */
-    json_t *rows;        /* NULL: text, */
-    FILE *out;           /* to here */
+    json_t *rows;        /* array that is filled; NULL: text goes to out */
+    FILE *out;
 };
 
+/* Does the record's "phase/kind/name" match the pattern that was asked for? Without memory for it:
+ * no. */
 static bool wanted(const struct listing *l, const struct twin_series *s)
 {
     if (!l->pattern)
@@ -32,7 +41,8 @@ static bool wanted(const struct listing *l, const struct twin_series *s)
     return hit;
 }
 
-/* "f32[8,128]" */
+/* Type and shape: "f32[8,128]". The text has room for 160 bytes; dimensions behind byte 130 are
+ * left out, since one of them takes at most 21. */
 static void layout_text(const struct twin_layout *y, char text[160])
 {
     int n = snprintf(text, 160, "%s[", twin_dtype_name(y->dtype));
@@ -41,7 +51,8 @@ static void layout_text(const struct twin_layout *y, char text[160])
     snprintf(text + n, 160 - (size_t)n, "]");
 }
 
-/* The final digest, as two runs on unlike shapes would compare it. */
+/* The digest as 32 hex digits. A trace keeps it unfinished; finished with size, type and shape it
+ * is the one that two runs with unlike shapes would compare. */
 static void digest_text(const struct twin_trace_record *r, const struct twin_layout *y,
                         char hex[33])
 {
@@ -54,6 +65,8 @@ static void digest_text(const struct twin_trace_record *r, const struct twin_lay
     snprintf(hex, 33, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
 }
 
+/* One line of the table. A value that consists of one number is shown itself, others with mean,
+ * minimum and maximum. UNOBSERVED: the agent saw the tensor, not its contents. */
 static void text_row(FILE *out, const struct listing *l, const struct twin_trace_record *r,
                      const struct twin_series *s)
 {
@@ -84,6 +97,8 @@ static void text_row(FILE *out, const struct listing *l, const struct twin_trace
     tw_free(safe);
 }
 
+/* The record as an object, with rank and pid of the trace, since rows of several traces are put
+ * into one list. digest is null when the contents were not read. */
 static json_t *json_row(const struct listing *l, const struct twin_trace_record *r,
                         const struct twin_series *s)
 {
@@ -121,6 +136,7 @@ static json_t *json_row(const struct listing *l, const struct twin_trace_record 
     return j;
 }
 
+/* Called for each record, by the reader or by tw_show_records. 0: go on. */
 static int on_record(void *user, const struct twin_trace_record *r)
 {
     const struct listing *l = user;

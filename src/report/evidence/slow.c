@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report RUN: where each rank was slow, and what moved with it. */
+/*
+ * report RUN: where each rank was slow, and what moved with it; whether some ranks are slower than
+ * others; and which counters could not be read.
+ *
+ * The statistics are those of src/telemetry (twin_dip_find, twin_uneven_find), which also makes the
+ * sentences. Here is only how they are shown: in each section a function for JSON beside one for
+ * text.
+ */
 #include "slow.h"
 
 #include "base.h"
@@ -15,6 +22,7 @@
 
 enum { SHOWN = 6 }; /* counters of a slow stretch in the text */
 
+/* One counter against the time per step. */
 static json_t *moved_json(const struct twin_moved *m)
 {
     const struct twin_counter_info *i = twin_counter_info(m->counter);
@@ -31,6 +39,8 @@ static const char *outcome_name(enum twin_dip_outcome o)
     return o == TWIN_DIP_NONE ? "even" : "too-few";
 }
 
+/* What is known of one process. Fields of a slow stretch are there only when one was found, and
+ * times of the blocks only when none was. */
 static json_t *rank_json(const struct twin_telemetry_process *p, const struct twin_dip *d)
 {
     json_t *moved = json_array();
@@ -77,6 +87,9 @@ static const char *outcome_word(const struct twin_dip *d)
     return d->unsteady ? "UNSTEADY" : "EVEN";
 }
 
+/* The answer about one process in a line; for a slow stretch its times and up to SHOWN counters
+ * that moved with it. many: the run has several ranks, so the rank is said. Only counters that are
+ * significant at 5% after Holm's correction are shown. */
 static void rank_text(FILE *out, const struct twin_telemetry_process *p, const struct twin_dip *d,
                       bool many)
 {
@@ -94,6 +107,7 @@ static void rank_text(FILE *out, const struct twin_telemetry_process *p, const s
          i++, shown++) {
         const struct twin_moved *m = &d->moved[i];
         const struct twin_counter_info *c = twin_counter_info(m->counter);
+        /* only seconds can be a share of the extra time */
         bool seconds = strcmp(c->unit, "s") == 0;
         if (shown == 0)
             tw_put_to(out, "\n        %-40s %12s %12s %10s %6s  %s\n", "moved with it", "elsewhere",
@@ -119,6 +133,7 @@ struct slow_sink {
     const struct tw_front *front;
 };
 
+/* A run of one rank has nothing to be compared with. */
 static bool several_ranks(const struct twin_telemetry *t)
 {
     for (size_t i = 1; i < t->processes; i++)
@@ -127,14 +142,15 @@ static bool several_ranks(const struct twin_telemetry *t)
     return false;
 }
 
+/* A word that provenance has of a rank, of its machine first. NULL: not known. */
 static const char *word_of(const json_t *rank, const char *key)
 {
     const char *s = json_string_value(json_object_get(json_object_get(rank, "machine"), key));
     return s ? s : json_string_value(json_object_get(rank, key));
 }
 
-/* "its processor is AMD EPYC 7763, those of the others Xeon 8480", when all others have another one
- * than this rank; else NULL. malloc'ed. */
+/* "its processor is AMD EPYC 7763, the others' Xeon 8480", when no other rank has the one of this
+ * rank; else the same about hosts; else NULL. malloc'ed. */
 static char *other_machine(const struct twin_run *r, int slow)
 {
     static const char *const keys[] = {"cpu", "host"};
@@ -143,6 +159,7 @@ static char *other_machine(const struct twin_run *r, int slow)
     size_t i;
     twin_provenance_load(r->dir, &p, NULL);
     for (size_t k = 0; k < 2 && !found; k++) {
+        /* first this rank's word, then whether any other rank has it as well */
         const char *mine = NULL, *theirs = NULL;
         bool shared = false;
         json_array_foreach (json_object_get(p, "ranks"), i, rank)
@@ -155,6 +172,7 @@ static char *other_machine(const struct twin_run *r, int slow)
             theirs = w;
             shared |= mine && strcmp(mine, w) == 0;
         }
+        /* cut at 80 bytes: a sentence has to hold both */
         char *a = mine && theirs && !shared ? tw_printable(mine, strnlen(mine, 80)) : NULL;
         char *b = a ? tw_printable(theirs, strnlen(theirs, 80)) : NULL;
         if (b)
@@ -175,6 +193,7 @@ static const char *uneven_name(enum twin_uneven_outcome o)
     return o == TWIN_UNEVEN_NONE ? "alike" : "not-known";
 }
 
+/* The comparison of the ranks. machine: of other_machine(), or NULL. */
 static json_t *uneven_json(const struct twin_uneven *u, const char *machine)
 {
     char *sentence = twin_uneven_sentence(u);
@@ -182,6 +201,7 @@ static json_t *uneven_json(const struct twin_uneven *u, const char *machine)
                           (json_int_t)u->ranks, "spin", (int)u->spin, "sentence",
                           tw_json_text(sentence ? sentence : ""));
     tw_free(sentence);
+    /* figures of a slow rank only where there is one */
     if (u->outcome != TWIN_UNEVEN_FOUND)
         return o;
     json_object_update_new(
@@ -205,6 +225,7 @@ static const char *uneven_word(enum twin_uneven_outcome o)
     return o == TWIN_UNEVEN_NONE ? "ALIKE " : "RANKS ";
 }
 
+/* The same as text. The words are six columns wide, so that sentences begin below each other. */
 static void uneven_text(FILE *out, const struct twin_uneven *u, const char *machine)
 {
     char *sentence = twin_uneven_sentence(u);
@@ -215,7 +236,8 @@ static void uneven_text(FILE *out, const struct twin_uneven *u, const char *mach
     tw_free(sentence);
 }
 
-/* As JSON into *json, or as text to out. *json: NULL for a run of one rank. */
+/* Compares the ranks: as JSON into *json, or as text to the sink. *json stays as it is for a run of
+ * one rank. 0, or a TWIN_E*, said. */
 static int compare_ranks(const struct slow_sink *sink, const struct twin_run *r,
                          const struct twin_telemetry *t, json_t **json)
 {
@@ -239,8 +261,9 @@ static int compare_ranks(const struct slow_sink *sink, const struct twin_run *r,
 
 /* ---- what could not be seen */
 
-/* No sensor, or no permission to read it, or another machine than the launcher's: what then moved
- * is not known, which is not the same as nothing. GPUs that are not there are no news. */
+/* Has this counter no value in any row? There is no sensor, or no permission to read it, or the
+ * process was on another machine than the launcher: what then moved is not known, which is not the
+ * same as nothing. GPUs that are not there are no news. */
 static bool unseen(const struct twin_telemetry *t, enum twin_counter c)
 {
     if (c >= TWIN_COUNTER_GPU_BUSY)
@@ -261,6 +284,8 @@ static json_t *unseen_json(const struct twin_telemetry *t)
     return list;
 }
 
+/* Without counters of the machine these are named as one, and only those of processes one by one:
+ * the enum has the machine's from TWIN_COUNTER_BUSY on. */
 static void unseen_text(FILE *out, const struct twin_telemetry *t)
 {
     size_t n = 0;
@@ -277,6 +302,7 @@ static void unseen_text(FILE *out, const struct twin_telemetry *t)
 
 /* ---- the report */
 
+/* Looks for a slow stretch in each rank. ranks: the array of JSON, not touched for text. */
 static int report_ranks(const struct slow_sink *sink, const struct twin_telemetry *t, json_t *ranks)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -284,7 +310,7 @@ static int report_ranks(const struct slow_sink *sink, const struct twin_telemetr
         const struct twin_telemetry_process *p = &t->process[i];
         struct twin_dip d;
         if (twin_telemetry_rank(t, p->rank) != p)
-            continue; /* what a rank was before an exec */
+            continue; /* a rank may have several processes (exec): that of most steps counts */
         int rc = twin_dip_find(p, &d, &err);
         if (rc != 0) {
             tw_front_trouble(sink->front, &err, "report: cannot look for slow stretches");
@@ -298,12 +324,14 @@ static int report_ranks(const struct slow_sink *sink, const struct twin_telemetr
     return 0;
 }
 
+/* The ranks against each other, then each rank, then what was not seen. */
 int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json, const struct tw_front *front)
 {
     const struct slow_sink sink = {.out = out, .json = json != NULL, .front = front};
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_telemetry *t = NULL;
     int rc = twin_telemetry_load(r->dir, &t, &err);
+    /* older runs, and runs recorded without telemetry */
     if (rc == TWIN_ENOENT)
         tw_front_trouble(front, &err,
                          "report: nothing is known of this run's speed; record it with this "

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page of a search for a cause. Its first screen answers: what was found, what to change, how
- * sure that is. */
+/*
+ * The page of a search for a cause (twinrun isolate --html). Its first screen answers: what was
+ * found, what to change, how sure that is. Below follow the notes, what was tried, how the cause
+ * was confirmed, pictures of the natural runs, all runs, and the plan.
+ *
+ * The command fills struct twin_isolation (src/report/isolation.h); nothing is computed here but
+ * places in pictures. Hypotheses and confirmation are kept apart on the page, because only the
+ * fresh runs of the confirmation prove anything.
+ */
 #include "html.h"
 #include "page_inside.h"
 #include "verdict_page.h"
@@ -11,11 +18,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Most natural runs in the strip. */
 enum { RUNS_SHOWN = 200 };
 
 /* ---- small pieces */
 
-/* Takes text's contents. */
+/* Adds a fact, and empties text for the next one. A text that failed makes the page fail; an empty
+ * one is left out. */
 static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
@@ -25,6 +34,7 @@ static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* Adds a fact whose text is malloc'ed, and frees it. NULL: there was no memory for it. */
 static void fact_owned(struct twin_page *p, const char *name, char *text)
 {
     if (text)
@@ -34,6 +44,7 @@ static void fact_owned(struct twin_page *p, const char *name, char *text)
     tw_free(text);
 }
 
+/* A cell with a number; "-" for a negative one, which stands for not known or none. */
 static void count_cell(struct twin_page *p, int64_t n)
 {
     if (n < 0)
@@ -44,6 +55,8 @@ static void count_cell(struct twin_page *p, int64_t n)
 
 /* ---- the first screen */
 
+/* Outcome, sentence and command. Of a search between two commands it says what the words of the
+ * page mean there. */
 static void head(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf about = {0};
@@ -60,6 +73,7 @@ static void head(struct twin_page *p, const struct twin_isolation *x)
                "which all are compared; \"pinned\" means as in A, \"free\" as in B.");
 }
 
+/* Where the natural runs diverge first, with operation and source line. */
 static void where(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf text = {0};
@@ -76,7 +90,8 @@ static void where(struct twin_page *p, const struct twin_isolation *x)
         twin_page_fact(p, "Source line", "not recorded; twinrun check names it when a zoom can");
 }
 
-/* The second claim: how often do runs part that have all causes pinned? */
+/* The second claim of a search: how often do runs diverge that have all causes pinned? bound is an
+ * upper limit at 95% confidence. */
 static void remaining(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf text = {0};
@@ -91,6 +106,7 @@ static void remaining(struct twin_page *p, const struct twin_isolation *x)
     fact_of(p, "Remaining", &text);
 }
 
+/* The frame of one cause. p_adjusted accounts for all confirmations that a search may make. */
 static void cause(struct twin_page *p, const struct twin_isolation *x,
                   const struct twin_isolation_cause *c)
 {
@@ -125,6 +141,7 @@ static void hints(struct twin_page *p, const struct twin_isolation *x)
         tw_page_hint(p, &x->hint[i], "no result of this search");
 }
 
+/* With no cause: what is known instead, and what could not be excluded. */
 static void first_screen(struct twin_page *p, const struct twin_isolation *x)
 {
     head(p, x);
@@ -155,6 +172,7 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
 
 /* ---- natural runs */
 
+/* How many steps the pictures are wide: of the field, or the longest natural run. */
 static double last_step(const struct twin_isolation *x)
 {
     double last = x->field && x->field->steps ? x->field->step[x->field->steps - 1] + 1.0 : 1;
@@ -172,6 +190,8 @@ static void tree(struct twin_page *p, const struct twin_isolation *x, char *cons
         &x->tree, (const char *const *)label, (uint64_t)last_step(x));
 }
 
+/* One line for each natural run: coloured up to the step where it diverges from the reference,
+ * which is the first run. The words at its end say the same for readers who do not see it. */
 static void strip(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf *b = &p->body;
@@ -181,6 +201,7 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
         const struct twin_isolation_run *r = &x->run[i];
         if (!r->natural)
             continue;
+        /* in per cent of the width */
         double at = r->parted && r->step >= 0 ? 100 * (double)r->step / last : 100;
         tw_buf_printf(b,
                       "<span>run %u</span><svg height=\"24\" aria-hidden=\"true\"><line x1=\"0\" "
@@ -201,8 +222,11 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
     tw_buf_puts(b, "</div>\n");
 }
 
+/* Pictures of the natural runs: heatmap, tree, growth, curves; then the strip. */
 static void natural(struct twin_page *p, const struct twin_isolation *x)
 {
+    /* labels are shared by tree and curves; without memory for them both are left out, and the page
+     * fails */
     char names[48], **label = tw_calloc(x->natural_count + 1, sizeof *label);
     bool ok = label != NULL;
     for (size_t i = 0; ok && i < x->natural_count; i++)
@@ -229,6 +253,7 @@ static void natural(struct twin_page *p, const struct twin_isolation *x)
 
 /* ---- tables */
 
+/* A hypothesis without a comparison has no answer. */
 static const char *answer_word(const struct twin_isolation_contrast *c)
 {
     if (c->parted)
@@ -236,6 +261,7 @@ static const char *answer_word(const struct twin_isolation_contrast *c)
     return c->compared ? "clean" : "not tried";
 }
 
+/* A table of hypotheses; factors heads the first column and says what the rows have in common. */
 static void hypotheses(struct twin_page *p, const char *factors,
                        const struct twin_isolation_contrast *list, size_t count)
 {
@@ -254,6 +280,7 @@ static void hypotheses(struct twin_page *p, const char *factors,
     twin_page_table_end(p);
 }
 
+/* What was tried to find suspects: pins alone, and single factors left free. */
 static void contrasts(struct twin_page *p, const struct twin_isolation *x)
 {
     if (x->contrast_count + x->pins_count == 0)
@@ -265,6 +292,8 @@ static void contrasts(struct twin_page *p, const struct twin_isolation *x)
     hypotheses(p, "All pinned, with these free", x->contrast, x->contrast_count);
 }
 
+/* The test of each cause. It is a permutation test: the order of pinned and free runs was drawn,
+ * and p is computed over the orders that could have been drawn. */
 static void confirmation(struct twin_page *p, const struct twin_isolation *x)
 {
     static const char *const names[] = {
@@ -291,6 +320,7 @@ static void confirmation(struct twin_page *p, const struct twin_isolation *x)
                     (unsigned long long)x->seed, x->arrangement, x->unit, x->unit_why);
 }
 
+/* Every run of the search, folded away. */
 static void all_runs(struct twin_page *p, const struct twin_isolation *x)
 {
     static const char *const names[] = {"Run",    "For",  "Pinned", "Ended", "Seconds",
@@ -315,6 +345,7 @@ static void all_runs(struct twin_page *p, const struct twin_isolation *x)
     twin_page_unfold(p);
 }
 
+/* The plan as it was fixed before the first run, with the error rates that it was made for. */
 static void method(struct twin_page *p, const struct twin_isolation *x)
 {
     twin_page_heading(p, "Plan, written before the first run");
@@ -325,6 +356,7 @@ static void method(struct twin_page *p, const struct twin_isolation *x)
                     x->alpha, x->beta, x->folder);
 }
 
+/* Notes, and the pins under which the job fails. */
 static void notes(struct twin_page *p, const struct twin_isolation *x)
 {
     if (x->note_count == 0 && !*x->dropped)
@@ -335,6 +367,7 @@ static void notes(struct twin_page *p, const struct twin_isolation *x)
     twin_page_list(p, x->note, x->note_count);
 }
 
+/* Failures inside of sections stay in the page and are reported by twin_page_finish. */
 int twin_isolation_html(const struct twin_isolation *x, char **out, struct twin_error *err)
 {
     size_t bytes;

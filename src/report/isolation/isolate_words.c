@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search found, in the words that text and page share. */
+/* What a search for a cause found, in the phrases that the terminal and the page share: the classes
+ * of its natural runs, and what a pin costs. cmd/isolate_report.c and isolate_html.c call these
+ * functions. Runs are called by their numbers in the search, not by their indices. */
 #include "wording.h"
 
 #include "src/report/isolation.h"
 
 #include <math.h>
 
+/* "run 3", or "runs 1,2,5": the members of one class, at most eight of them. */
 static void say_runs(struct tw_buf *b, const struct twin_isolation *x,
                      const struct twin_branch *branch)
 {
@@ -17,6 +20,8 @@ static void say_runs(struct tw_buf *b, const struct twin_isolation *x,
         tw_buf_printf(b, " and %zu more", branch->members - SHOWN);
 }
 
+/* The first class, which has no step, is the usual one; the others say at which step they leave it,
+ * or another class. Runs that were not sorted are counted at the end. */
 char *twin_isolation_classes(const struct twin_isolation *x)
 {
     enum { SHOWN = 8 };
@@ -26,6 +31,7 @@ char *twin_isolation_classes(const struct twin_isolation *x)
         const struct twin_branch *branch = &x->tree.branch[i];
         tw_buf_puts(&b, i ? "; " : "");
         say_runs(&b, x, branch);
+        /* the usual class */
         if (branch->step < 0) {
             tw_buf_puts(&b, branch->members > 1 ? " agree" : " alone");
             continue;
@@ -42,6 +48,8 @@ char *twin_isolation_classes(const struct twin_isolation *x)
     return tw_buf_steal(&b);
 }
 
+/* Three answers: times mean nothing, there are too few whole runs, or the ratio with its interval
+ * where there is one. */
 char *twin_isolation_cost_text(const struct twin_isolation_cost *c)
 {
     struct tw_buf b = {0};

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frame of an HTML page: head and foot, escaping, and what is embedded of web/. */
+/*
+ * The frame of an HTML page: head, style sheet, foot, escaping, and blocks of binary data. page.c
+ * and its neighbours build the body between head and foot and call these functions; no command
+ * does.
+ *
+ * Style sheet and script come from web/ and are embedded in the program when it is built, so a page
+ * needs no other file. All functions append to a buffer; a buffer that failed stays failed and
+ * takes nothing more (struct tw_buf), so they return nothing.
+ */
 #include "html.h"
 
 #include "page_assets.h"
@@ -9,8 +17,9 @@
 #include <zlib.h>
 #endif
 
-/* Made from web/ by tools/page_assets.py; each ends in a NUL. The policy allows by their hashes
- * what stands here, and nothing else. */
+/* One file of web/, as tools/page_assets.py prepared it, becomes a constant string of the program:
+ * the assembler copies the file (.incbin) and a NUL behind it. The content security policy of a
+ * page allows, by their hashes, the style and the scripts that stand here, and nothing else. */
 #define ASSET(name)                                                                 \
     __asm__(".section .rodata\n.global tw_asset_" #name "\n.hidden tw_asset_" #name \
             "\ntw_asset_" #name ":\n.incbin \"" TW_ASSETS "/page_" #name            \
@@ -22,6 +31,8 @@ ASSET(app);    /* JavaScript, deflated, in base64 */
 ASSET(still);  /* content security policy of a page without script */
 ASSET(policy); /* of one with ours */
 
+/* Two guards, in this order: what a terminal or a reader's eye would be misled by becomes \xNN,
+ * then the five characters that mean something in HTML become entities. */
 void tw_html_text(struct tw_buf *b, const char *s)
 {
     char *safe = tw_printable(s, strlen(s));
@@ -32,6 +43,7 @@ void tw_html_text(struct tw_buf *b, const char *s)
     tw_free(safe);
 }
 
+/* Line by line, because tw_printable would write a line break as \x0a. */
 void tw_html_lines(struct tw_buf *b, const char *s)
 {
     while (*s && !b->failed) {
@@ -57,6 +69,8 @@ void tw_html_element(struct tw_buf *b, const char *tag, const char *class, const
     tw_buf_printf(b, "</%s>", tag);
 }
 
+/* The security policy stands before the style sheet and all of the body, so that it holds for them.
+ */
 void tw_html_begin(struct tw_buf *b, const char *title, bool script)
 {
     tw_buf_puts(b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -71,6 +85,8 @@ void tw_html_begin(struct tw_buf *b, const char *title, bool script)
     tw_buf_puts(b, "</style>\n</head>\n<body>\n<main>\n");
 }
 
+/* script: the page has at least one picture that a script draws. The application is put in as data;
+ * the small boot script behind it unpacks and starts it. */
 void tw_html_end(struct tw_buf *b, bool script)
 {
     if (script) {
@@ -84,7 +100,8 @@ void tw_html_end(struct tw_buf *b, bool script)
 }
 
 #ifdef TW_HAVE_ZLIB
-/* malloc'ed; NULL: no memory. */
+/* Compresses data as a zlib stream. malloc'ed, *out is its length; NULL when there is no memory or
+ * zlib refuses. */
 static void *deflated(const void *data, size_t bytes, size_t *out)
 {
     uLongf room = compressBound((uLong)bytes);
@@ -98,6 +115,8 @@ static void *deflated(const void *data, size_t bytes, size_t *out)
 }
 #endif
 
+/* The block is text (base64) in an element that a browser does not run. "data-raw" tells the script
+ * that the bytes are not compressed: zlib was not there when twinrun was built. */
 void tw_html_data(struct tw_buf *b, const char *id, const void *data, size_t bytes)
 {
     size_t n = bytes;

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A page's words: verdict, text, facts, tables. */
+/*
+ * The words of a page: verdict, text, facts, tables. Plain HTML, no script. The functions are those
+ * of src/report/page.h, which says what each one shows and what it expects; the pages of
+ * verdicts, searches and studies are built with them.
+ *
+ * A page is two buffers that grow (page.h): the body, and the blocks of data that go behind it. A
+ * failure stays in the buffer, each later call leaves the page as it is, and twin_page_finish
+ * reports it. So callers need not look at every call.
+ */
 #include "page_inside.h"
 
 #include "html.h"
@@ -7,6 +15,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* CSS classes of web/, by enum twin_mood. */
 static const char *const mood_class[] = {"found", "clean", "open", "trouble"};
 
 struct twin_page *twin_page_open(const char *title)
@@ -34,6 +43,8 @@ bool tw_page_failed(const struct twin_page *p)
     return p->body.failed || p->data.failed;
 }
 
+/* The first failure decides, that of the body before that of the data. tw_report_finish turns each
+ * of them into TWIN_ENOMEM. */
 int twin_page_finish(struct twin_page *p, char **html, size_t *bytes, struct twin_error *err)
 {
     struct tw_buf b = {.failed = p->body.failed ? p->body.failed : p->data.failed};
@@ -50,6 +61,8 @@ int twin_page_finish(struct twin_page *p, char **html, size_t *bytes, struct twi
 
 /* ---- words */
 
+/* One element with text made as by printf. The whole text is escaped, the caller's format
+ * included. */
 static void formatted(struct twin_page *p, const char *tag, const char *class, const char *format,
                       va_list ap)
 {
@@ -62,6 +75,7 @@ static void formatted(struct twin_page *p, const char *tag, const char *class, c
     tw_buf_free(&text);
 }
 
+/* A page has one of these, at its top. */
 void twin_page_verdict(struct twin_page *p, enum twin_mood mood, const char *word,
                        const char *sentence, const char *about)
 {
@@ -137,6 +151,7 @@ void twin_page_facts(struct twin_page *p, const char *title)
     tw_buf_puts(&p->body, "<dl>\n");
 }
 
+/* A fact whose text is empty is left out with its name. */
 void twin_page_fact(struct twin_page *p, const char *name, const char *format, ...)
 {
     struct tw_buf value = {0};
@@ -161,6 +176,8 @@ void twin_page_facts_end(struct twin_page *p)
 
 /* ---- tables */
 
+/* The CSS class of the cells of a column; NULL: none. The letters are explained at twin_page_table
+ * in the public header. */
 static const char *class_of(const struct twin_page *p, size_t column)
 {
     if (p->align[column] == 'n')
@@ -168,10 +185,11 @@ static const char *class_of(const struct twin_page *p, size_t column)
     return p->align[column] == 't' ? "what" : NULL;
 }
 
+/* Begins a table. Column names beyond TW_PAGE_COLUMNS are dropped. */
 void twin_page_table(struct twin_page *p, const char *const *columns, const char *align)
 {
     p->columns = p->column = 0;
-    /* one that is too wide is scrolled, with the keyboard too */
+    /* tabindex: a table wider than the window can be scrolled with the keyboard, too */
     tw_buf_puts(&p->body, "<div class=\"wide\" tabindex=\"0\"><table>\n<thead><tr>");
     for (; columns[p->columns] && p->columns < TW_PAGE_COLUMNS; p->columns++) {
         p->align[p->columns] = align[p->columns];
@@ -183,6 +201,8 @@ void twin_page_table(struct twin_page *p, const char *const *columns, const char
     tw_buf_puts(&p->body, "</tr></thead>\n<tbody>\n");
 }
 
+/* Cells come one after the other; a row opens before its first cell and closes behind its last
+ * one. */
 static void cell_begin(struct twin_page *p)
 {
     if (p->column == 0)
@@ -207,6 +227,7 @@ void twin_page_cell(struct twin_page *p, const char *format, ...)
     va_end(ap);
 }
 
+/* The colour of the mood takes the place of the column's own class. */
 void twin_page_cell_mood(struct twin_page *p, enum twin_mood mood, const char *text)
 {
     cell_begin(p);
@@ -214,6 +235,7 @@ void twin_page_cell_mood(struct twin_page *p, enum twin_mood mood, const char *t
     cell_end(p);
 }
 
+/* A row that was not filled is completed with empty cells, so that the HTML stays well-formed. */
 void twin_page_table_end(struct twin_page *p)
 {
     while (p->column)
@@ -221,6 +243,8 @@ void twin_page_table_end(struct twin_page *p)
     tw_buf_puts(&p->body, "</tbody>\n</table></div>\n");
 }
 
+/* The words say more than once that this is a hint: the case was seen elsewhere, and nothing was
+ * tested for it here. */
 void tw_page_hint(struct twin_page *p, const struct twin_hint *h, const char *disclaimer)
 {
     struct tw_buf title = {0};

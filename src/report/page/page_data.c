@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures that a script draws: the frame in the page, and a block of data behind it
- * (docs/internals/report.md). */
+/*
+ * Plots and heatmaps: pictures that a script draws in the reader's browser. For each one this file
+ * puts a frame into the page, and a block of data behind the page from which the script draws
+ * (layout of a block: docs/internals/report.md; reader: web/page.js).
+ *
+ * Numbers are written in the byte order of this machine and read as little-endian, which all
+ * machines are that twinrun is built for.
+ */
 #include "page_inside.h"
 
 #include "html.h"
@@ -9,18 +15,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Most series that one plot draws; the page says how many there are in all. */
 enum { SERIES_DRAWN = 64 };
 
 /* ---- a block: u32 length of the header, a header in JSON, padded so that what follows begins at a
  * multiple of 8, arrays */
 
+/* One block while it is made: its header, and the arrays behind it. Both are freed by finish(). */
 struct block {
     struct tw_buf head, arrays;
 };
 
+/* Appends s as a JSON string. It is made printable first, so its only characters that JSON must
+ * escape are the quote and the backslash. */
 static void json_string(struct tw_buf *b, const char *s)
 {
-    /* leaves no control characters, so two need an escape */
+    /* what comes back has no control characters */
     char *safe = tw_printable(s, strlen(s));
     if (!safe)
         b->failed = TWIN_ENOMEM;
@@ -34,6 +44,7 @@ static void json_string(struct tw_buf *b, const char *s)
     tw_free(safe);
 }
 
+/* One field of the header: text, list of texts, number. */
 static void say(struct block *k, const char *name, const char *text)
 {
     tw_buf_printf(&k->head, ",\"%s\":", name);
@@ -55,7 +66,8 @@ static void say_number(struct block *k, const char *name, double x)
     tw_buf_printf(&k->head, ",\"%s\":%.17g", name, x);
 }
 
-/* Arrays begin at multiples of 8 and stand in the order in which the script asks for them. */
+/* Arrays begin at multiples of 8, which typed arrays of a script need, and stand in the order in
+ * which the script asks for them. */
 static void add(struct block *k, const void *data, size_t bytes)
 {
     static const char zeros[8];
@@ -69,6 +81,7 @@ static void finish(struct twin_page *p, struct block *k, const char *question, c
     struct tw_buf all = {0};
     char id[24];
     tw_buf_puts(&k->head, "}");
+    /* the length takes 4 bytes, so the arrays begin at a multiple of 8 */
     while (k->head.len % 8 != 4 && !k->head.failed)
         tw_buf_puts(&k->head, " ");
     const uint32_t length = (uint32_t)k->head.len;
@@ -78,6 +91,7 @@ static void finish(struct twin_page *p, struct block *k, const char *question, c
         if (k->arrays.len)
             tw_buf_append(&all, k->arrays.data, k->arrays.len);
     }
+    /* the first failure is kept */
     if (!p->data.failed)
         p->data.failed = k->head.failed;
     if (!p->data.failed)
@@ -88,6 +102,7 @@ static void finish(struct twin_page *p, struct block *k, const char *question, c
     tw_buf_free(&k->arrays);
     snprintf(id, sizeof id, "data%u", ++p->pictures);
     tw_page_figure(p, question, caption, NULL);
+    /* what a reader without the script sees */
     tw_buf_printf(&p->body,
                   "<div class=\"draw\" data-block=\"%s\"><p class=\"soft\">This picture is drawn "
                   "by a script inside this file, which your browser does not run (it needs one of "
@@ -117,6 +132,8 @@ void tw_page_figure_end(struct twin_page *p)
 
 /* ---- plots */
 
+/* The series, and for each of them its values, then the ends of its intervals. An interval needs
+ * both ends. */
 static void series_data(struct block *k, const struct twin_page_plot *plot, size_t drawn)
 {
     tw_buf_puts(&k->head, ",\"series\":[");
@@ -150,6 +167,7 @@ static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot,
         }
     if (plot->series_count > drawn)
         twin_page_small(p, "The first %zu of %zu series are drawn.", drawn, plot->series_count);
+    /* a joined plot uses infinity to break its lines */
     if (infinite && !plot->join)
         twin_page_small(p, "%zu infinite value%s cannot be drawn.", infinite,
                         infinite == 1 ? "" : "s");
@@ -161,6 +179,7 @@ static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot,
                         plot->nan_name);
 }
 
+/* The x values are shared by all series, so they stand once, before them. */
 void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
 {
     static const char *const styles[] = {"lines", "points", "fan"};
@@ -186,6 +205,7 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
 
 /* ---- heatmaps */
 
+/* Cells go as they are: the script knows their codes (src/compare/field.h). */
 void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
 {
     struct block k = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a finished page to the file that the user named. */
+/* A page as a file of the user's: asks before the work whether the file could be written, and
+ * writes it after. Commands with --html call both; HTML is made elsewhere (page.c). */
 #include "page_file.h"
 
 #include "base.h"
@@ -18,6 +19,8 @@ static char *folder_of(const char *path)
     return tw_strndup(path, (size_t)(slash - path));
 }
 
+/* Only the folder is asked: the file itself is written beside its place and renamed, so it need not
+ * exist, and an old one need not be writable. */
 int tw_page_may_save(const char *path, struct twin_error *err)
 {
     int rc = 0;
@@ -32,6 +35,7 @@ int tw_page_may_save(const char *path, struct twin_error *err)
     return rc;
 }
 
+/* The page is closed before the file is written: from then on only its text is needed. */
 int tw_page_save(struct twin_page *p, const char *path, struct twin_error *err)
 {
     char *html = NULL;

@@ -6,10 +6,11 @@
 
 #include <twin/error.h>
 
-/* Could a page be written there? To be asked before an hour of runs. path may be NULL, which is
- * fine. 0, or a TWIN_E*. */
+/* Could a page be written to path? To be asked before an hour of runs, not after it. path may be
+ * NULL: no page is wanted, which is fine. 0, or a TWIN_E* whose message names the folder. */
 int tw_page_may_save(const char *path, struct twin_error *err);
-/* Ends and closes the page (NULL: there was no memory for it) and writes it. 0, or a TWIN_E*. */
+/* Finishes the page, closes it in any case, and writes it to path as a whole or not at all. p NULL:
+ * there was no memory for the page, which is reported. 0, or a TWIN_E*. */
 int tw_page_save(struct twin_page *p, const char *path, struct twin_error *err);
 
 #endif

@@ -1,24 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_PAGE_H
 #define TW_REPORT_PAGE_H
-/* Inside of a page: the sections' HTML, and the blocks of binary data that come behind it. How a
- * block is laid out: docs/internals/report.md. */
+/*
+ * Inside of a page, for the files of this room that draw into it. Commands use src/report/page.h.
+ *
+ * A page is the HTML of its sections, and the blocks of binary data that come behind it. How a
+ * block is laid out: docs/internals/report.md.
+ */
 #include "wording.h"
 
 #include "src/report/page.h"
 
+/* Most columns of a table. */
 enum { TW_PAGE_COLUMNS = 32 };
 
+/* A page that is being built. Opened by twin_page_open, freed by twin_page_close; it owns all
+ * below. */
 struct twin_page {
+    /* of the browser's tab */
     char *title;
-    struct tw_buf body, data; /* data: <script type="text/plain"> elements */
-    unsigned pictures;        /* drawn by script */
+    /* body: what stands in <main>; data: the blocks behind it, <script type="text/plain"> elements
+     */
+    struct tw_buf body, data;
+    /* those that a script draws; also the number in the id of the last block. 0: a page without
+     * script */
+    unsigned pictures;
+    /* of each column of the open table: 'n', 't' or ' ' (twin_page_table) */
     char align[TW_PAGE_COLUMNS + 1];
     size_t columns, column; /* of the table that is open */
 };
 
+/* Has a call before found no memory? Then nothing more needs to be computed for this page. */
 bool tw_page_failed(const struct twin_page *p);
-/* The frame of a picture: its question, its caption. Ended by tw_page_figure_end. */
+/* The frame of a picture: its question as a heading, its caption ("" for none). class: a CSS class
+ * of web/, NULL for none. Ended by tw_page_figure_end. */
 void tw_page_figure(struct twin_page *p, const char *question, const char *caption,
                     const char *class);
 void tw_page_figure_end(struct twin_page *p);

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures that need no script: histograms and trees. */
+/*
+ * Pictures that need no script: histograms and trees of runs, drawn as SVG into the page.
+ *
+ * A histogram may have several sets of values. They share their bins, so that bars below each other
+ * stand for the same values; each set has a height of its own.
+ */
 #include "page_inside.h"
 
 #include "html.h"
@@ -7,20 +12,27 @@
 #include <math.h>
 #include <string.h>
 
+/* Bars of a histogram, width of one and height of the fullest, height of a row of a tree
+ * (pixels). */
 enum { BINS = 40, BAR_PX = 12, HIGH_PX = 64, ROW_PX = 28 };
 
 /* ---- histograms */
 
+/* The range that the bins of a histogram divide evenly. low, high: the values, or their log10 when
+ * log. any: there is a value to draw; low and high mean nothing otherwise. */
 struct bins {
     double low, high;
     bool log, any;
 };
 
+/* Has this value a place on the axis? One that is not finite has none; on a logarithmic axis 0 and
+ * negative numbers have none either. */
 static bool usable(const struct twin_page_histogram *h, double x)
 {
     return isfinite(x) && (!h->log || x > 0);
 }
 
+/* Smallest to largest usable value of all sets. */
 static struct bins range(const struct twin_page_histogram *h)
 {
     struct bins b = {.low = INFINITY, .high = -INFINITY, .log = h->log};
@@ -32,7 +44,7 @@ static struct bins range(const struct twin_page_histogram *h)
                 b.high = fmax(b.high, x);
                 b.any = true;
             }
-    if (b.any && b.low == b.high) { /* one value: a bar in the middle */
+    if (b.any && b.low == b.high) { /* one value: a bar in the middle; 1e-300: also for 0 */
         double around = h->log ? 1 : fmax(fabs(b.low) / 10, 1e-300);
         b.low -= around;
         b.high += around;
@@ -40,15 +52,19 @@ static struct bins range(const struct twin_page_histogram *h)
     return b;
 }
 
+/* The value at a share of the range: 0 is its beginning, 1 its end. */
 static double edge(const struct bins *b, double share)
 {
     double x = b->low + (b->high - b->low) * share;
     return b->log ? pow(10, x) : x;
 }
 
+/* One row of a histogram: name and number of values, bars, largest count. A bar tells its range and
+ * count when the mouse is on it. */
 static void one_set(struct twin_page *p, const struct twin_page_histogram *h, const struct bins *b,
                     const struct twin_page_set *set)
 {
+    /* most begins with 1: a set without values is drawn empty, and nothing is divided by 0 */
     size_t count[BINS] = {0}, most = 1, out = 0;
     for (size_t i = 0; i < set->count; i++) {
         if (!usable(h, set->value[i])) {
@@ -57,6 +73,7 @@ static void one_set(struct twin_page *p, const struct twin_page_histogram *h, co
         }
         double x = h->log ? log10(set->value[i]) : set->value[i];
         size_t at = (size_t)((x - b->low) / (b->high - b->low) * BINS);
+        /* the largest value is the end of the last bin */
         at = at < BINS ? at : BINS - 1;
         most = ++count[at] > most ? count[at] : most;
     }
@@ -76,7 +93,7 @@ static void one_set(struct twin_page *p, const struct twin_page_histogram *h, co
         double high = (double)count[i] / (double)most * HIGH_PX;
         if (count[i] == 0)
             continue;
-        high = fmax(high, 1.5); /* one value among a million is still seen */
+        high = fmax(high, 1.5); /* pixels: one value among a million is still seen */
         tw_buf_printf(&p->body,
                       "<rect x=\"%d\" y=\"%.2f\" width=\"%d\" height=\"%.2f\"><title>%.3g to %.3g: "
                       "%zu</title></rect>\n",
@@ -86,6 +103,7 @@ static void one_set(struct twin_page *p, const struct twin_page_histogram *h, co
     tw_buf_printf(&p->body, "</svg><small>max %zu</small></div>\n", most);
 }
 
+/* The axis below has five numbers: 0, 1/4, 1/2, 3/4 and the whole of the range. */
 void twin_page_histogram(struct twin_page *p, const struct twin_page_histogram *h)
 {
     const struct bins b = range(h);
@@ -106,6 +124,7 @@ void twin_page_histogram(struct twin_page *p, const struct twin_page_histogram *
 
 /* ---- trees */
 
+/* The tree in words, for readers who do not see the picture. */
 static void say_tree(struct tw_buf *b, const struct twin_class_tree *t, const char *const *label)
 {
     for (size_t i = 0; i < t->count; i++) {
@@ -122,7 +141,10 @@ static void say_tree(struct tw_buf *b, const struct twin_class_tree *t, const ch
     }
 }
 
-/* Per class its runs, beside it a line that leaves its parent's at the step where they part. */
+/* A row for each class: at the left its runs, beside them a line. The line begins at the step where
+ * these runs leave their parent class, and a vertical line leads up or down to the parent's row.
+ * The first class is the usual one and has the whole width. Steps are places in per cent of
+ * `steps`. */
 void twin_page_tree(struct twin_page *p, const char *question, const char *caption,
                     const struct twin_class_tree *t, const char *const *label, uint64_t steps)
 {
@@ -132,6 +154,7 @@ void twin_page_tree(struct twin_page *p, const char *question, const char *capti
     tw_buf_puts(b, "<div class=\"tree\" role=\"img\" aria-label=\"");
     say_tree(b, t, label);
     tw_buf_puts(b, "\"><div class=\"names\">\n");
+    /* the names, in the order of the rows */
     for (size_t i = 0; i < t->count; i++) {
         tw_buf_puts(b, "<div>");
         for (size_t k = 0; k < t->branch[i].members; k++) {
@@ -140,6 +163,7 @@ void twin_page_tree(struct twin_page *p, const char *question, const char *capti
         }
         tw_buf_puts(b, "</div>\n");
     }
+    /* the lines; y is the middle of a row */
     tw_buf_printf(b, "</div><svg height=\"%zu\">\n", t->count * ROW_PX);
     for (size_t i = 0; i < t->count; i++) {
         const struct twin_branch *branch = &t->branch[i];
@@ -147,6 +171,7 @@ void twin_page_tree(struct twin_page *p, const char *question, const char *capti
         size_t y = i * ROW_PX + ROW_PX / 2, from = branch->parent * ROW_PX + ROW_PX / 2;
         tw_buf_printf(b, "<line x1=\"%.2f%%\" x2=\"100%%\" y1=\"%zu\" y2=\"%zu\" class=\"%s\"/>\n",
                       left, y, y, i ? "branch" : "trunk");
+        /* where this class leaves its parent: a vertical line, with a dot on the parent's */
         if (i)
             tw_buf_printf(b,
                           "<line x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%zu\" y2=\"%zu\" "

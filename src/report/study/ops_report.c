@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the measurements of twinrun ops mean, and how it is said: the operations that are unsafe
- * here first. */
+/*
+ * What the measurements of twinrun ops mean, and how it is said. Each row of the catalogue is one
+ * call of PyTorch that was made many times, in two processes and with several numbers of threads,
+ * without and with the deterministic flag (python/twinrun/_ops). judge() puts a row into one of
+ * five groups and says what the flag does; text and JSON both ask it.
+ *
+ * The text lists the operations that are unsafe here first, and those without a finding as names
+ * only.
+ */
 #include "ops_report.h"
 
 #include "base.h"
@@ -13,25 +20,31 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Columns of a line and of a name; most rounds of timing that are read of a row. */
 enum { WIDTH = 100, NAME = 36, ROUNDS_MAX = 64 };
 
-/* Below this a slower call with the flag is not told from the machine's mood. */
+/* A call with the flag must be slower by more than a tenth to be called slower: less is not told
+ * from the machine's mood. */
 #define SLOWER 1.10
-/* Of each interval: with some eighty rows, one in twenty would be wrong for four of them. */
+/* Of each interval. There are some eighty rows: at 95% four of them would be wrong. */
 #define CONFIDENCE 0.99
 
-/* Which answer a row belongs to, in the order in which they are printed. */
+/* Which answer a row belongs to, in the order in which groups are printed: bits differ from run to
+ * run; they depend on the number of threads; only the flag acts; nothing was seen; no result. */
 enum group { UNSAFE, THREADS, FLAG, CLEAN, NOT_MEASURED, GROUPS };
 static const char *const group_names[] = {"unsafe", "depends-on-threads", "flag-acts", "clean",
                                           "not-measured"};
 
-/* What the deterministic flag does. */
+/* What the deterministic flag does to a call: nothing; other bits than without it; it takes longer;
+ * a call that differed repeats with it; it differs all the same; an error is raised. */
 enum effect { NOTHING, OTHER_BITS, SLOWER_PATH, REPEATS, STILL_DIFFERS, RAISES };
 static const char *const effect_names[] = {"nothing", "other-bits",    "slower",
                                            "repeats", "still-differs", "raises"};
+/* The same effects as words of the text. */
 static const char *const effect_words[] = {"nothing", "other bits",    "slower",
                                            "repeats", "still differs", "raises"};
 
+/* What is thought of one row. */
 struct judged {
     enum group group;
     enum effect effect;
@@ -45,6 +58,7 @@ static json_int_t number(const json_t *o, const char *key)
     return json_integer_value(json_object_get(o, key));
 }
 
+/* Did any repetition give other bits, with any number of threads? */
 static bool differs(const json_t *row)
 {
     const json_t *list = json_object_get(row, "threads");
@@ -54,8 +68,10 @@ static bool differs(const json_t *row)
     return any;
 }
 
-/* The median of the rounds' ratios, with the interval of its order statistics: times on a busy
- * machine have wild tails. */
+/* The cost of the flag: the median of the rounds' ratios, with the interval of its order
+ * statistics, because times on a busy machine have wild tails. A round times the call without the
+ * flag, with it, and without it again: the two outer times give a mean for the ratio, and their own
+ * ratio says how much a round drifts (noise). NaN when nothing was timed. */
 static void cost_of(const json_t *flag, struct judged *j)
 {
     const json_t *rounds = json_object_get(flag, "rounds");
@@ -79,6 +95,9 @@ static void cost_of(const json_t *flag, struct judged *j)
     j->noise = fmax(same.interval.high, 1 / same.interval.low);
 }
 
+/* The group is the first that fits: unsafe, threads, flag, clean. The effect is the strongest that
+ * was seen: an error, still other bits, repeats with the flag, other bits than without it, slower.
+ */
 static struct judged judge(const json_t *row)
 {
     const json_t *flag = json_object_get(row, "flag");
@@ -111,6 +130,8 @@ static struct judged judge(const json_t *row)
 
 /* ---- text */
 
+/* The numbers of threads that were measured, taken from the first row that has any; NULL: no row
+ * was measured. */
 static const json_t *counts_of(const struct tw_ops_device *d)
 {
     for (size_t i = 0; i < json_array_size(d->rows); i++) {
@@ -126,7 +147,8 @@ static bool on_cuda(const struct tw_ops_device *d)
     return strcmp(d->name, "cuda") == 0;
 }
 
-/* Words, broken into lines that fit; a line is broken behind `at` only, which one space follows. */
+/* Words, broken into lines that fit; a line is broken at a space behind `at` only: behind any word
+ * for ' ', behind a comma for ','. Where none fits, the text is broken at the width. */
 static void print_wrapped(FILE *out, const char *indent, const char *text, char at)
 {
     size_t room = WIDTH - strlen(indent);
@@ -143,7 +165,7 @@ static void print_wrapped(FILE *out, const char *indent, const char *text, char 
     }
 }
 
-/* What stands before the i-th of a list of numbers. */
+/* What stands before the i-th of count numbers in a sentence: " at 1, 2 and 4". */
 static const char *before_number(size_t i, size_t count)
 {
     if (i == 0)
@@ -151,6 +173,7 @@ static const char *before_number(size_t i, size_t count)
     return i + 1 < count ? ", " : " and ";
 }
 
+/* What was measured with, and what the number of runs can and cannot exclude. */
 static void print_head(FILE *out, const struct tw_ops_result *r, const struct tw_ops_device *d)
 {
     const json_t *counts = counts_of(d);
@@ -180,6 +203,7 @@ static void print_head(FILE *out, const struct tw_ops_result *r, const struct tw
     tw_free(text);
 }
 
+/* The heading of a table: a column for each number of threads. */
 static void print_columns(FILE *out, const struct tw_ops_device *d)
 {
     const json_t *counts = counts_of(d);
@@ -197,6 +221,8 @@ static void print_columns(FILE *out, const struct tw_ops_device *d)
     tw_put_to(out, "  %-13s  %s\n", "with the flag", "time with it");
 }
 
+/* One operation: in how many of the repeated calls its bits differ, and what the flag does. A star:
+ * only calls of different processes differ. */
 static void print_row(FILE *out, const json_t *row, const struct judged *j)
 {
     const json_t *list = json_object_get(row, "threads");
@@ -217,6 +243,7 @@ static void print_row(FILE *out, const json_t *row, const struct judged *j)
         tw_put_to(out, "  %s\n", effect_words[j->effect]);
 }
 
+/* A table of all operations of a group under a heading; nothing for an empty group. */
 static void print_group(FILE *out, const struct tw_ops_device *d, enum group group,
                         const char *heading)
 {
@@ -243,6 +270,7 @@ static void print_group(FILE *out, const struct tw_ops_device *d, enum group gro
         tw_put_to(out, "  * only between processes\n");
 }
 
+/* The names alone of all operations of a group. */
 static void print_names(FILE *out, const struct tw_ops_device *d, enum group group,
                         const char *heading)
 {
@@ -262,6 +290,7 @@ static void print_names(FILE *out, const struct tw_ops_device *d, enum group gro
     tw_free(text);
 }
 
+/* Operations that could not be measured, with the beginning of the error. */
 static void print_missing(FILE *out, const struct tw_ops_device *d)
 {
     bool first = true;
@@ -280,6 +309,7 @@ static void print_missing(FILE *out, const struct tw_ops_device *d)
     }
 }
 
+/* Device by device. That no operation is unsafe is said, too. */
 void tw_ops_text(FILE *out, const struct tw_ops_result *r)
 {
     for (size_t i = 0; i < r->count; i++) {
@@ -306,6 +336,7 @@ void tw_ops_text(FILE *out, const struct tw_ops_result *r)
 
 /* ---- JSON */
 
+/* A row as JSON: the judgement, and what it rests on. */
 static json_t *row_json(const json_t *row)
 {
     struct judged j = judge(row);
@@ -336,6 +367,7 @@ static json_t *row_json(const json_t *row)
     return o;
 }
 
+/* Rows are not sorted: each has its verdict, and readers choose. */
 json_t *tw_ops_json(const struct tw_ops_result *r)
 {
     json_t *devices = json_array();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scale --html: the curve with its error bars, and the table behind it. */
+/* The page of a scaling study (twinrun scale --html): the curve with its error bars, what qualifies
+ * the figures, the distribution of step times, the tables behind it, and what the runs recorded. */
 #include "scale_report.h"
 
 #include "base.h"
@@ -9,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A measured curve with the line of perfect scaling beside it; an entry for each number of
+ * workers. */
 struct curve {
     double x[TW_SCALE_COUNTS], y[TW_SCALE_COUNTS], low[TW_SCALE_COUNTS], high[TW_SCALE_COUNTS],
         ideal[TW_SCALE_COUNTS];
 };
 
+/* Entry i: a figure with its interval, times `by`. */
 static void set_point(struct curve *c, size_t i, uint64_t workers, const struct twin_estimate *e,
                       double by)
 {
@@ -23,6 +27,7 @@ static void set_point(struct curve *c, size_t i, uint64_t workers, const struct 
     c->high[i] = e->interval.high * by;
 }
 
+/* One picture. ideal: the name of the second line; NULL: none. */
 static void plot(struct twin_page *p, const struct tw_scale *s, const struct curve *c,
                  const char *question, const char *caption, const char *y_name, const char *ideal)
 {
@@ -43,10 +48,13 @@ static void plot(struct twin_page *p, const struct tw_scale *s, const struct cur
     twin_page_plot(p, &figure);
 }
 
+/* Throughput and efficiency over the number of workers. rate.ideal grows in proportion from the
+ * base. */
 static void curves(struct twin_page *p, const struct tw_scale *s)
 {
     struct curve rate, efficiency;
     char *unit = tw_printf("%s a second", s->work.unit);
+    /* the fewest workers that were measured */
     size_t base = 0;
     while (base + 1 < s->counts && s->point[base].runs == 0)
         base++;
@@ -69,6 +77,7 @@ static void curves(struct twin_page *p, const struct tw_scale *s)
     tw_free(unit);
 }
 
+/* Two cells: the figure times `by`, and its interval; empty where nothing is known. */
 static void cell_of(struct twin_page *p, const struct twin_estimate *e, double by)
 {
     if (isnan(e->value))
@@ -81,6 +90,7 @@ static void cell_of(struct twin_page *p, const struct twin_estimate *e, double b
         twin_page_cell(p, "%.4g to %.4g", e->interval.low * by, e->interval.high * by);
 }
 
+/* Three tables: throughput with cost, step times in ms, and whether the results are the same. */
 static void tables(struct twin_page *p, const struct tw_scale *s)
 {
     static const char *const speed[] = {"workers",        "runs",           "throughput",
@@ -106,6 +116,7 @@ static void tables(struct twin_page *p, const struct tw_scale *s)
     twin_page_table(p, latency, "nn n n ");
     for (size_t i = 0; i < s->counts; i++) {
         twin_page_cell(p, "%llu", (unsigned long long)s->point[i].workers);
+        /* seconds become milliseconds */
         for (int k = 0; k < TWIN_SCALING_QUANTILES; k++)
             cell_of(p, &s->point[i].latency[k], 1000);
     }
@@ -122,7 +133,8 @@ static void tables(struct twin_page *p, const struct tw_scale *s)
     twin_page_table_end(p);
 }
 
-/* All steps of all runs, a distribution for each number of workers. */
+/* The times of all steps of all timed runs, a distribution for each number of workers. One without
+ * memory is left out. */
 static void histogram(struct twin_page *p, const struct tw_scale *s)
 {
     struct twin_page_set set[TW_SCALE_COUNTS];
@@ -130,6 +142,7 @@ static void histogram(struct twin_page *p, const struct tw_scale *s)
     char *name[TW_SCALE_COUNTS] = {NULL};
     size_t sets = 0;
     for (size_t c = 0; c < s->counts; c++) {
+        /* count first, then copy; steps are kept in seconds and shown in ms */
         size_t n = 0, at = 0;
         for (size_t i = 0; i < s->runs; i++)
             n += s->run[i].workers == s->count[c] && tw_scale_counts(s, &s->run[i])
@@ -162,14 +175,16 @@ static void histogram(struct twin_page *p, const struct tw_scale *s)
     }
 }
 
-/* What the runs of round 0 recorded, a line for each number of workers. Of a study's file alone
- * there are no runs. */
+/* What the runs of round 0 recorded, a line for each number of workers. Those runs were made for
+ * the results and not for their speed. A study that was read from its file has no folder with runs
+ * (home NULL), and a run whose folder is gone is left out. */
 static void recorded(struct twin_page *p, const struct tw_scale *s)
 {
     struct twin_run *run[TW_SCALE_COUNTS] = {NULL};
     char *label[TW_SCALE_COUNTS] = {NULL};
     size_t n = 0;
     for (size_t i = 0; s->home && i < s->runs && n < TW_SCALE_COUNTS; i++) {
+        /* only a run that ended well shows what that number of workers computes */
         char *path = s->run[i].round == 0 && s->run[i].good
                          ? tw_printf("%s/runs/%s", s->home, s->run[i].run)
                          : NULL;
@@ -193,6 +208,8 @@ struct twin_page *tw_scale_draw(const struct tw_scale *s)
 {
     struct twin_page *p = twin_page_open("Scaling study");
     char *head = tw_scale_headline(s);
+    /* a page without its headline is none; failures of the sections are found when it is
+     * finished */
     if (p && head) {
         twin_page_verdict(p, s->measured ? TWIN_MOOD_CLEAN : TWIN_MOOD_TROUBLE, "SCALING", head,
                           s->command);

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a scaling study is put: text and CSV. Speed and results are told apart, never mixed. */
+/*
+ * How a scaling study is put: text and CSV. Speed and results are told apart, never mixed: whether
+ * more workers are faster says nothing about whether they compute the same.
+ *
+ * No figure stands alone: behind each is its 95% interval between runs, or why there is none. The
+ * base is the smallest number of workers that was measured; efficiency is held against it.
+ */
 #include "scale_report.h"
 
 #include "base.h"
@@ -11,12 +17,14 @@
 
 /* ---- text */
 
+/* "1 worker", "4 workers"; returns out. */
 static const char *workers(uint64_t n, char out[32])
 {
     snprintf(out, 32, "%llu worker%s", (unsigned long long)n, n == 1 ? "" : "s");
     return out;
 }
 
+/* A number with four digits, or whole with separators from 1000 on; "-" for NaN. */
 static char *figure(double v, char out[32])
 {
     char plain[32];
@@ -40,12 +48,14 @@ static const struct twin_scaling_point *base_of(const struct tw_scale *s)
     return NULL;
 }
 
-/* A figure is never alone: what stands in place of an interval where there is none. */
+/* What stands in place of an interval where there is none. With one run nothing is known of the
+ * spread; with several that agree there is none. */
 static const char *no_interval(size_t runs)
 {
     return runs < 2 ? "one run" : "no spread";
 }
 
+/* The interval of a figure times `by`, with the unit behind it: "3.1 to 3.4%". */
 static const char *range(const struct twin_estimate *e, double by, const char *unit, size_t runs,
                          char out[48])
 {
@@ -59,7 +69,7 @@ static const char *range(const struct twin_estimate *e, double by, const char *u
     return out;
 }
 
-/* "8.24 ms (7.1 to 9.6)" */
+/* A time with its interval in the unit that suits it: "8.24 ms (7.1 to 9.6)". */
 static const char *span(const struct twin_estimate *e, size_t runs, char out[64])
 {
     double by = 1e6;
@@ -81,6 +91,8 @@ static const char *span(const struct twin_estimate *e, size_t runs, char out[64]
     return out;
 }
 
+/* Worker-seconds for one unit of work, and what they cost. price is that of a worker-hour, so a
+ * worker-second costs a 3600th of it. */
 static void print_cost(FILE *out, const struct tw_scale *s)
 {
     char a[32], b[48], c[32], d[48];
@@ -99,6 +111,7 @@ static void print_cost(FILE *out, const struct tw_scale *s)
     }
 }
 
+/* Quantiles of the step time. */
 static void print_latency(FILE *out, const struct tw_scale *s)
 {
     char of[TWIN_SCALING_QUANTILES][64];
@@ -117,6 +130,7 @@ static void print_latency(FILE *out, const struct tw_scale *s)
     }
 }
 
+/* The three tables of speed: throughput and efficiency, cost, latency. */
 static void print_speed(FILE *out, const struct tw_scale *s)
 {
     const struct twin_scaling_point *base = base_of(s);
@@ -133,6 +147,8 @@ static void print_speed(FILE *out, const struct tw_scale *s)
             continue;
         }
         snprintf(c, sizeof c, "%.3g%%", 100 * p->efficiency.value);
+        /* an efficiency rests on the runs of two numbers of workers: the fewer ones say why it has
+         * no interval */
         const size_t fewer = p->runs < base->runs ? p->runs : base->runs;
         tw_put_to(out, "  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers,
                   p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", p->runs, b), c,
@@ -149,6 +165,7 @@ static void print_speed(FILE *out, const struct tw_scale *s)
 char *tw_scale_result_text(const struct tw_scale_result *r)
 {
     struct tw_buf b = {0};
+    /* how the runs of this number of workers agree among themselves */
     if (r->runs == 0)
         tw_buf_puts(&b, r->why && strcmp(r->why, TW_SCALE_NO_RUN) == 0
                             ? r->why
@@ -159,6 +176,7 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
     else
         tw_buf_printf(&b, "%llu runs, %llu different sets of weights", (unsigned long long)r->runs,
                       (unsigned long long)r->classes);
+    /* how they agree with the base */
     if (r->compared && r->equal)
         tw_buf_puts(&b, "; equal to the base's");
     else if (r->compared && !isnan(r->distance))
@@ -177,11 +195,14 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
     return tw_buf_steal(&b);
 }
 
+/* The order in which timed runs were made, drawn at random; rounds are separated by a bar. At most
+ * 40 runs are listed. */
 static void print_order(FILE *out, const struct tw_scale *s)
 {
     tw_put_to(out, "order       drawn, seed %llu:", (unsigned long long)s->args.seed);
     uint64_t round = 0, shown = 0;
     for (size_t i = 0; i < s->runs && shown < 40; i++) {
+        /* runs of round 0 are not timed */
         if (s->run[i].round == 0)
             continue;
         tw_put_to(out, "%s%llu", s->run[i].round != round && round ? " | " : " ",
@@ -192,6 +213,7 @@ static void print_order(FILE *out, const struct tw_scale *s)
     tw_put_to(out, "%s\n", shown == 40 ? " ..." : "");
 }
 
+/* Compares the largest number of workers that was measured with the base. */
 char *tw_scale_headline(const struct tw_scale *s)
 {
     const struct twin_scaling_point *last = NULL, *base = base_of(s);
@@ -222,6 +244,8 @@ char *tw_scale_headline(const struct tw_scale *s)
     return tw_buf_steal(&b);
 }
 
+/* Speed, then results, then what qualifies both: notes, the order of runs, and with what it was
+ * measured. */
 void tw_scale_text(FILE *out, const struct tw_scale *s)
 {
     char *head = tw_scale_headline(s);
@@ -246,6 +270,7 @@ void tw_scale_text(FILE *out, const struct tw_scale *s)
 
 /* ---- CSV: one line for each number of workers, all digits */
 
+/* A figure and the ends of its interval as three cells; what is not known is empty. */
 static void cells(struct tw_buf *b, const struct twin_estimate *e, double by)
 {
     const double v[3] = {e->value * by, e->interval.low * by, e->interval.high * by};
@@ -257,6 +282,7 @@ static void cells(struct tw_buf *b, const struct twin_estimate *e, double by)
     }
 }
 
+/* 17 digits give back each double exactly. */
 char *tw_scale_csv(const struct tw_scale *s)
 {
     static const char *const columns[] = {"throughput", "speedup",  "efficiency", "worker_seconds",
@@ -277,6 +303,7 @@ char *tw_scale_csv(const struct tw_scale *s)
         cells(&b, &p->cost, 1);
         for (int q = 0; q < TWIN_SCALING_QUANTILES; q++)
             cells(&b, &p->latency[q], 1);
+        /* with too few runs, or a MAD of 0, outliers cannot be told */
         if (tw_scale_outliers_told(p))
             tw_buf_printf(&b, ",%zu,", p->mad.outliers);
         else

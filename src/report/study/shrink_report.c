@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What shrink says: as text for people, as one JSON object for programs. */
+/* What shrink says: as text for people, as one JSON object for programs. shrink makes a job smaller
+ * (fewer steps, ranks, smaller numbers in its command) as long as the runs still diverge in the
+ * same way; the report gives the smaller command, and how often it and the whole job diverge. */
 #include "shrink_report.h"
 
 #include "base.h"
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of every bound and interval here. */
 #define CONFIDENCE 0.95
 
 char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
@@ -24,6 +27,7 @@ char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
         char step[32] = "";
         if (with_step && f->type <= TWIN_FINDING_ORDER)
             snprintf(step, sizeof step, "step %u, rank %d, ", f->step_a, f->rank);
+        /* a finding without a name (an exit code, a printed line) has a text */
         const char *kind = twin_kind_name(f->kind);
         if (*name)
             out = tw_printf("%s%s: %s of %s%s%s", step, f->layer, kind, name, *op ? ", op " : "",
@@ -37,7 +41,8 @@ char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
     return out;
 }
 
-/* The fresh runs' evidence; when the budget did not allow any, what was known before. */
+/* Was the smallest setting seen to diverge on fresh runs? The runs that were used to find it prove
+ * less, since it was chosen by them. */
 static bool confirmed(const struct tw_shrink *c)
 {
     return c->confirmed.parted > 0;
@@ -45,6 +50,7 @@ static bool confirmed(const struct tw_shrink *c)
 
 /* ---- text */
 
+/* How often comparisons diverged, with a lower bound for how often they do. */
 static void print_rate(FILE *out, const char *label, const struct tw_shrink_evidence *e)
 {
     char time[24];
@@ -56,6 +62,7 @@ static void print_rate(FILE *out, const char *label, const struct tw_shrink_evid
         tw_human_seconds(e->seconds, time));
 }
 
+/* "steps 100 -> 17", or that the number stays, and why it is not smaller. why may be NULL. */
 static void print_number(FILE *out, const char *name, uint64_t from, uint64_t to, const char *why)
 {
     if (from == to)
@@ -65,6 +72,7 @@ static void print_number(FILE *out, const char *name, uint64_t from, uint64_t to
     tw_put_to(out, "%s%s\n", why ? "; " : "", why ? why : "");
 }
 
+/* The number of steps, then each knob, before and after. */
 static void print_settings(FILE *out, const struct tw_shrink *c)
 {
     char *bound = c->steps_why
@@ -80,13 +88,14 @@ static void print_settings(FILE *out, const struct tw_shrink *c)
     }
 }
 
-/* Each way in which comparisons parted, once. */
+/* Each way in which comparisons diverged, once, under the label. */
 static void print_ways(FILE *out, const char *label, const struct tw_shrink_evidence *e)
 {
     char *text[TW_WAYS_MAX] = {NULL};
     for (size_t i = 0; i < TW_WAYS_MAX && e->verdict[i]; i++) {
         bool seen = false;
         text[i] = tw_shrink_finding(e->verdict[i]->first, true);
+        /* two verdicts may say the same */
         for (size_t k = 0; k < i; k++)
             seen |= text[i] && text[k] && strcmp(text[i], text[k]) == 0;
         if (text[i] && !seen)
@@ -96,6 +105,7 @@ static void print_ways(FILE *out, const char *label, const struct tw_shrink_evid
         tw_free(text[i]);
 }
 
+/* Why a zoom named no operation. */
 static void print_zoom_notes(FILE *out, const struct tw_shrink_evidence *e)
 {
     const struct twin_verdict *v = e->verdict[0];
@@ -104,6 +114,7 @@ static void print_zoom_notes(FILE *out, const struct tw_shrink_evidence *e)
             tw_put_to(out, "note      %s\n", v->notes[i]);
 }
 
+/* The report of a job that diverged. */
 static void print_parted(FILE *out, const struct tw_shrink *c, const char *command)
 {
     print_settings(out, c);
@@ -115,6 +126,7 @@ static void print_parted(FILE *out, const struct tw_shrink *c, const char *comma
         print_rate(out, "shrunk    ", &c->confirmed);
     else if (c->now.steps || memcmp(&c->now, &c->whole, sizeof c->now) != 0)
         tw_put_to(out, "note      not confirmed on fresh runs: the budget ended\n");
+    /* a search that was cut short may have missed a smaller one */
     if (c->interrupted || c->out_of_budget)
         tw_put_to(out, "note      %s; there may be a smaller one\n",
                   c->interrupted ? "interrupted" : "the budget ended");
@@ -124,8 +136,10 @@ static void print_parted(FILE *out, const struct tw_shrink *c, const char *comma
     tw_put_to(out, "command   %s\n", command ? command : "");
 }
 
+/* By enum tw_shrink_outcome. */
 static const char *const words[] = {"shrunk", "not shrunk", "no divergence", "inconclusive"};
 
+/* A job that did not diverge has no smaller command: then it is said what that excludes. */
 void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                     const char *command)
 {
@@ -156,6 +170,7 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
 
 /* ---- JSON */
 
+/* How often comparisons of one setting diverged, with the two-sided interval. */
 static json_t *evidence(const struct tw_shrink_evidence *e)
 {
     struct twin_interval i = twin_stats_clopper_pearson(e->parted, e->trials, CONFIDENCE);
@@ -164,6 +179,7 @@ static json_t *evidence(const struct tw_shrink_evidence *e)
                      tw_json_number(i.high), "run_seconds", tw_json_number(e->seconds));
 }
 
+/* Where they diverged first; null when that is not known. */
 static json_t *first_json(const struct tw_shrink_evidence *e)
 {
     const struct twin_finding *f = e->verdict[0] ? e->verdict[0]->first : NULL;
@@ -174,6 +190,7 @@ static json_t *first_json(const struct tw_shrink_evidence *e)
              : json_null();
 }
 
+/* The numbers of the command that could be made smaller, and why each is not smaller. */
 static json_t *knobs(const struct tw_shrink *c)
 {
     static const char *const kinds[] = {"ranks", "argument", "environment"};
@@ -187,6 +204,8 @@ static json_t *knobs(const struct tw_shrink *c)
     return list;
 }
 
+/* bound: how often the job may diverge although no comparison did; 1 when that question does not
+ * arise. */
 json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                        const char *command)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_SHRINK_REPORT_H
 #define TW_REPORT_SHRINK_REPORT_H
-/* What shrink found, in words and as JSON. */
+/* What shrink found (src/study/shrink.h), in words and as JSON. */
 #include "shrink.h"
 
 #include <jansson.h>
@@ -16,7 +16,8 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
 /* The caller's; NULL: no memory. */
 json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                        const char *command);
-/* "step 17, backward gradient of w1 (aten::index_put)". malloc'ed. */
+/* A finding in words: "step 17, backward gradient of w1 (aten::index_put)". with_step: begin with
+ * step and rank when it is a record. malloc'ed; NULL: no memory. */
 char *tw_shrink_finding(const struct twin_finding *f, bool with_step);
 
 #endif

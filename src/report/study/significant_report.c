@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What significant prints: the answer, the figures behind it, what was assumed, and a paragraph for
- * a paper. */
+/*
+ * What significant prints: the answer in one line, how many values would be needed, the figures
+ * behind it, what was assumed, and a paragraph for a paper.
+ *
+ * The sets are called A and B. The numbers are those of twin_significance(); an effect is B - A, or
+ * B / A where `ratio` is set.
+ */
 #include "significant_report.h"
 
 #include "base.h"
@@ -13,8 +18,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How measured values are printed. */
 #define NUMBERS "%.4g"
-/* of three values the MAD is the smaller of two gaps, and calls almost any third one an outlier */
+/* Outliers are told from so many values on: of three values the MAD is the smaller of two gaps, and
+ * calls almost any third one an outlier. */
 enum { OUTLIERS_FROM = 5 };
 
 bool tw_measure_is_time(const struct tw_significant *s)
@@ -23,11 +30,13 @@ bool tw_measure_is_time(const struct tw_significant *s)
            (s->measure.metric == TW_METRIC_IN_FILE && s->set[0].run);
 }
 
+/* Behind a value inside a sentence. */
 static const char *unit(const struct tw_significant *s)
 {
     return tw_measure_is_time(s) ? " s" : "";
 }
 
+/* What was measured, as JSON and the line "question" have it. */
 static const char *what(const struct tw_significant *s)
 {
     if (s->measure.text)
@@ -37,12 +46,13 @@ static const char *what(const struct tw_significant *s)
 
 /* ---- the worlds: every figure carries its configuration */
 
-/* Whether all runs of one set were over before the other's began: then a drift of the machine looks
- * like a difference. */
+/* Were all runs of one set over before the other's began? Then a drift of the machine looks like a
+ * difference. Only times are affected, and only sets of runs have a time. */
 static bool one_after_the_other(const struct tw_significant *s)
 {
     if (!*unit(s)) /* no time: a slower machine computes the same numbers */
         return false;
+    /* when the first and the last run of each set began */
     int64_t first[2] = {INT64_MAX, INT64_MAX}, last[2] = {0, 0};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < s->set[k].n; i++) {
@@ -57,6 +67,7 @@ static bool one_after_the_other(const struct tw_significant *s)
 
 /* ---- sentences */
 
+/* The test that was used; for Mann and Whitney's also how its p was computed. */
 static const char *test_name(const struct tw_significant *s)
 {
     switch (s->asked.question) {
@@ -74,11 +85,12 @@ static const char *test_name(const struct tw_significant *s)
     return "";
 }
 
+/* How far B is from A, with the interval where there is one. */
 static void put_effect(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
     const double v = f->effect.value;
-    /* a ratio to nothing has no size and no interval */
+    /* where one of the sets does not spread, the ratio has no size and no interval */
     if (s->asked.question == TWIN_ASK_VARIANCE && isnan(v))
         tw_buf_puts(b, "neither set spreads at all");
     else if (s->asked.question == TWIN_ASK_VARIANCE && !(isfinite(v) && v > 0))
@@ -98,6 +110,7 @@ static void put_effect(struct tw_buf *b, const struct tw_significant *s)
         return;
     }
     tw_buf_printf(b, ", %.3g%% interval ", f->effect.confidence * 100);
+    /* ratios as per cent above or below 1, but a ratio of spreads as it is */
     if (f->ratio && s->asked.question != TWIN_ASK_VARIANCE)
         tw_buf_printf(b, "%+.4g%% to %+.4g%%", (f->effect.interval.low - 1) * 100,
                       (f->effect.interval.high - 1) * 100);
@@ -105,6 +118,9 @@ static void put_effect(struct tw_buf *b, const struct tw_significant *s)
         tw_buf_printf(b, NUMBERS " to " NUMBERS, f->effect.interval.low, f->effect.interval.high);
 }
 
+/* The answer in capitals, and in a sentence why. Five answers: there is a difference; it may lie
+ * below the floor; the sets are equal within the margin; no difference was shown; too few values to
+ * show any. */
 static void put_answer(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
@@ -160,12 +176,15 @@ static void put_answer(struct tw_buf *b, const struct tw_significant *s)
     tw_buf_puts(b, "\n");
 }
 
+/* How many values would be needed, and how small a difference this many show. Only where no answer
+ * was had. */
 static void put_needed(struct tw_buf *b, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
     if (f->answer == TWIN_REAL_TOO_FEW)
         tw_buf_printf(b, "needed      %zu values in each set at the very least\n", f->needed);
     else if (f->answer == TWIN_REAL_NOT) {
+        /* 0: no number of values would do */
         if (f->needed)
             tw_buf_printf(b,
                           "needed      about %zu values in each set, if they go on as they are (8 "
@@ -184,6 +203,8 @@ static void put_needed(struct tw_buf *b, const struct tw_significant *s)
 
 /* ---- text */
 
+/* One set: its values in summary, its configuration, values that were left out, and the worlds of
+ * its runs. */
 static void print_set(FILE *out, char letter, const struct tw_set *set,
                       const struct twin_set_summary *m, const char *units)
 {
@@ -198,6 +219,7 @@ static void print_set(FILE *out, char letter, const struct tw_set *set,
     tw_put_to(out, "\n            %s\n", set->configuration);
     for (size_t i = 0; i < set->left_out_count; i++)
         tw_put_to(out, "            left out: %s\n", set->left_out[i]);
+    /* the runs of one set may have had different worlds */
     char *worlds = set->run
                        ? twin_provenance_summary((const struct twin_run *const *)set->run, set->n)
                        : NULL;
@@ -206,9 +228,12 @@ static void print_set(FILE *out, char letter, const struct tw_set *set,
     tw_free(worlds);
 }
 
+/* What the test assumes, and what in the values speaks against it: one set after the other, unlike
+ * spreads, values that repeat. */
 static void print_assumptions(FILE *out, const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
+    /* these two questions are answered by a test on ranks */
     const bool ranks = s->asked.question == TWIN_ASK_METRIC || s->asked.question == TWIN_ASK_SPEED;
     tw_put_to(out, "assumed     the values are independent of one another");
     if (one_after_the_other(s))
@@ -220,6 +245,7 @@ static void print_assumptions(FILE *out, const struct tw_significant *s)
                   "is which tends to be larger, the difference only its middle",
                   f->spread.p);
     for (int k = 0; k < 2; k++) {
+        /* what repeats or lies far out, set by set */
         if (f->set[k].n > 2 && f->set[k].mad.mad == 0 && f->set[k].distinct > 1)
             tw_put_to(out,
                       "\n            %c: more than half of the values are equal (MAD = 0): "
@@ -242,7 +268,7 @@ static void print_assumptions(FILE *out, const struct tw_significant *s)
     tw_put_to(out, "\n");
 }
 
-/* What was measured, inside a sentence. */
+/* What was measured, as a phrase for the middle of a sentence. */
 static const char *measure_words(const struct tw_significant *s)
 {
     if (s->measure.text)
@@ -250,6 +276,7 @@ static const char *measure_words(const struct tw_significant *s)
     return s->set[0].run ? "wall time" : "as given";
 }
 
+/* Two or three sentences that can be put into a paper as they are. malloc'ed; NULL: no memory. */
 static char *paragraph(const struct tw_significant *s)
 {
     static const char *const tests[] = {
@@ -279,6 +306,7 @@ static char *paragraph(const struct tw_significant *s)
     return tw_buf_steal(&b);
 }
 
+/* The first line of the answer; what follows in put_answer() is cut off. */
 char *tw_significant_line(const struct tw_significant *s)
 {
     struct tw_buf b = {0};
@@ -289,6 +317,7 @@ char *tw_significant_line(const struct tw_significant *s)
     return text;
 }
 
+/* Everything that needs memory is made before the first word is printed. */
 int tw_significant_text(FILE *out, const struct tw_significant *s)
 {
     struct tw_buf b = {0};
@@ -325,12 +354,14 @@ int tw_significant_text(FILE *out, const struct tw_significant *s)
 
 /* ---- JSON */
 
+/* Null where there is no interval. */
 static json_t *interval_json(struct twin_interval i)
 {
     return isnan(i.low) ? json_null()
                         : json_pack("[o, o]", tw_json_number(i.low), tw_json_number(i.high));
 }
 
+/* A set with all of its values; runs is null for values of a file. */
 static json_t *set_json(const struct tw_set *set, const struct twin_set_summary *m)
 {
     json_t *values = json_array(), *runs = set->run ? json_array() : json_null();
@@ -351,6 +382,7 @@ static json_t *set_json(const struct tw_set *set, const struct twin_set_summary 
     return j;
 }
 
+/* All values of both sets are in it, so the test can be made again by anybody. */
 json_t *tw_significant_json(const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_SIGNIFICANT_REPORT_H
 #define TW_REPORT_SIGNIFICANT_REPORT_H
-/* Whether a difference is real, in words and as JSON. */
+/* Whether the difference of two sets of values is real (src/study/significant.h), in words and as
+ * JSON. */
 #include "significant.h"
 
 #include <jansson.h>
 #include <stdio.h>
 
-/* Both need the configuration of each set. 0, or TWIN_ENOMEM: then nothing is printed. */
+/* Both functions below need the configuration of each set. 0, or TWIN_ENOMEM: then nothing is
+ * printed. */
 int tw_significant_text(FILE *out, const struct tw_significant *s);
 /* The caller's; NULL: no memory. Every digit counts: print it exactly. */
 json_t *tw_significant_json(const struct tw_significant *s);
 /* The answer in one line. malloc'ed; NULL: no memory. */
 char *tw_significant_line(const struct tw_significant *s);
+/* Are the values times in seconds? Numbers of a file are not taken for times. */
 bool tw_measure_is_time(const struct tw_significant *s);
 
 #endif

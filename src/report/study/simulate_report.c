@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What simulate prints. */
+/* What twinrun simulate prints: which collective algorithms were simulated with which network, and
+ * for each algorithm how far results of repeated trials lie apart, how far from the exact sum, and
+ * how long they take. */
 #include "simulate_report.h"
 
 #include "base.h"
@@ -11,11 +13,14 @@
 #include <math.h>
 #include <stdio.h>
 
+/* Not all elements were computed, so shares are estimates and have an interval. */
 static bool is_sample(const struct tw_simulation *s)
 {
     return s->sampled < s->args->elements;
 }
 
+/* The share of elements with more than one result, as an interval: 95% for a sample, a single value
+ * when all elements were computed. NaN: no element is finite. */
 static struct twin_interval vary(const struct tw_simulation *s, const struct tw_simulated *r)
 {
     const uint64_t n = r->spread.elements - r->spread.not_finite;
@@ -24,12 +29,14 @@ static struct twin_interval vary(const struct tw_simulation *s, const struct tw_
                              : (struct twin_interval){share, share};
 }
 
-/* Relative L2 distance to the exact sums: mean over trials, and the farthest. */
+/* Relative L2 distance of the results to the exact sums: mean over trials, and the farthest. Each
+ * trial gives one vector of results. */
 static void errors(const struct tw_simulated *r, double *mean, double *most)
 {
     const struct twin_vector_spread *v = &r->spread;
     *mean = *most = 0;
     for (size_t i = 0; i < v->results; i++) {
+        /* error2 and exact2 are sums of squares over the same elements */
         const double e = sqrt(v->result[i].error2 / v->exact2);
         *mean += e / (double)v->results;
         *most = fmax(*most, e);
@@ -38,6 +45,8 @@ static void errors(const struct tw_simulated *r, double *mean, double *most)
 
 /* ---- text */
 
+/* What was simulated: ranks, numbers, sample and network. Values that were measured are told apart
+ * from those that were given. */
 static void print_head(FILE *out, const struct tw_simulation *s)
 {
     const struct tw_simulate_args *a = s->args;
@@ -45,6 +54,7 @@ static void print_head(FILE *out, const struct tw_simulation *s)
     tw_put_to(out, "%s ranks, %s elements of %s, %llu trials%s\n", tw_human_count(a->ranks, ranks),
               tw_human_count(a->elements, elements), a->type, (unsigned long long)a->trials,
               s->random_placement ? ", ranks placed anew in each" : ", ranks placed alike");
+    /* numbers of a file, or drawn ones */
     if (s->values.n)
         tw_put_to(out, "numbers   drawn from the %s of %s\n", tw_human_count(s->values.n, count),
                   a->data);
@@ -65,11 +75,13 @@ static void print_head(FILE *out, const struct tw_simulation *s)
         tw_put_to(out, "jitter %s, mean %s\n",
                   s->net.jitter == TWIN_JITTER_UNIFORM ? "uniform" : "exponential",
                   tw_human_time(s->net.jitter_s, late));
+    /* a loopback is not the user's network */
     if (s->measured_alpha || s->measured_beta)
         tw_put_to(out,
                   "          measured: TCP over this machine's loopback. Yours: --alpha, --beta\n");
 }
 
+/* The times are sorted: the median is that in the middle, the lower one of two. */
 static void print_time(FILE *out, const struct tw_simulation *s, const struct tw_simulated *r)
 {
     char low[24], middle[24], high[24], count[32], all[32];
@@ -77,6 +89,7 @@ static void print_time(FILE *out, const struct tw_simulation *s, const struct tw
     tw_put_to(out, "  time      median %s, %s to %s\n",
               tw_human_time(r->seconds[(n - 1) / 2], middle), tw_human_time(r->seconds[0], low),
               tw_human_time(r->seconds[n - 1], high));
+    /* a large ring has too many messages to draw each */
     if (r->algorithm == TWIN_RING && r->ring_ranks < s->args->ranks)
         tw_put_to(out,
                   "            (every message of a ring of %s was drawn; its time for each step "
@@ -84,6 +97,8 @@ static void print_time(FILE *out, const struct tw_simulation *s, const struct tw
                   tw_human_count(r->ring_ranks, count), tw_human_count(s->args->ranks, all));
 }
 
+/* One algorithm. ulps[0] and relative[0] are medians over elements, ulps[1] is the 95th
+ * percentile. */
 static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_simulated *r)
 {
     const struct twin_vector_spread *v = &r->spread;
@@ -94,6 +109,7 @@ static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_
     for (size_t i = 0; i < v->results; i++)
         largest = fmax(largest, v->result[i].error_max);
     tw_put_to(out, "\n%s\n", twin_algorithm_name(r->algorithm));
+    /* elements that overflowed have no distance to anything */
     if (v->not_finite)
         tw_put_to(
             out, "  infinite  %s elements are too large for %s in some trial, and left out below\n",
@@ -120,6 +136,7 @@ static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_
 
 /* ---- JSON */
 
+/* One algorithm with each of its trials. */
 static json_t *one_json(const struct tw_simulation *s, const struct tw_simulated *r)
 {
     const struct twin_vector_spread *v = &r->spread;
@@ -151,6 +168,7 @@ static json_t *one_json(const struct tw_simulation *s, const struct tw_simulated
         (json_int_t)(r->algorithm == TWIN_RING ? r->ring_ranks : s->args->ranks));
 }
 
+/* Arguments first, so that the simulation can be made again, then a result for each algorithm. */
 json_t *tw_simulate_json(const struct tw_simulation *s)
 {
     static const char *const jitter[] = {"none", "exponential", "uniform"};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What spread prints. */
+/* What twinrun spread prints. Two questions share the command: one file, whose numbers are added up
+ * to one sum in many orders; and several files, one for each rank, whose numbers are added element
+ * by element as an all-reduce does. Both end with the floor below which a difference means nothing,
+ * since another order of the same additions makes it. */
 #include "spread_report.h"
 
 #include "base.h"
@@ -11,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Tensors in the table; --json has all. */
 enum { TENSOR_ROWS = 10 };
 
 static const char *count_text(uint64_t n, char out[32])
@@ -18,6 +22,7 @@ static const char *count_text(uint64_t n, char out[32])
     return tw_human_count(n, out);
 }
 
+/* k of n in per cent; 0 of nothing. */
 static double share(uint64_t k, uint64_t n)
 {
     return n ? 100.0 * (double)k / (double)n : 0;
@@ -25,6 +30,7 @@ static double share(uint64_t k, uint64_t n)
 
 /* ---- text: one sum */
 
+/* The sum in one order, and how far it is from the exact sum, also in units of the last place. */
 static void print_row(FILE *out, const struct tw_spread_found *f, const struct twin_ordered_sum *s)
 {
     char value[40];
@@ -33,6 +39,7 @@ static void print_row(FILE *out, const struct tw_spread_found *f, const struct t
               s->off / ulp);
 }
 
+/* The largest relative floor first; tensors alike stay in their order. */
 static int by_relative(const void *a, const void *b)
 {
     const struct twin_sum_spread *x = *(const struct twin_sum_spread *const *)a;
@@ -43,6 +50,7 @@ static int by_relative(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* A table of the tensors by themselves. Without memory for it the table is left out. */
 static void print_tensors(FILE *out, const struct tw_spread_found *f)
 {
     const size_t n = f->values->tensors;
@@ -63,6 +71,7 @@ static void print_tensors(FILE *out, const struct tw_spread_found *f)
     tw_free(sorted);
 }
 
+/* One sum: the named orders, what random orders give, and the floor. */
 static void print_sum(FILE *out, const struct tw_spread_found *f)
 {
     const struct twin_sum_spread *s = &f->sum;
@@ -75,9 +84,10 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
         tw_put_to(out, "rounded to %s first, which moves the exact sum by %+.2e (%.2e of it)\n",
                   f->args->precision, s->exact - f->exact_before,
                   fabs((s->exact - f->exact_before) / f->exact_before));
+    /* named orders of all numbers, those that split them over workers, random orders */
     tw_put_to(out, "\n  %-20s %-24s %10s %10s\n", "order", "sum", "- exact", "ulp");
     tw_put_to(out, "  %-20s %-24s\n", "exact", tw_shortest(s->exact, number));
-    const size_t own = s->named_count - 6; /* the rest are those of the workers */
+    const size_t own = s->named_count - 6; /* the last six orders split the numbers over workers */
     for (size_t i = 0; i < own; i++)
         print_row(out, f, &s->named[i]);
     tw_put_to(out, "  %u worker%s, then\n", f->ranks, f->ranks == 1 ? "" : "s");
@@ -85,6 +95,7 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
         print_row(out, f, &s->named[i]);
     tw_put_to(out, "  %s random orders, %s result%s\n", count_text(s->orders, number),
               count_text(s->distinct, count), s->distinct == 1 ? "" : "s");
+    /* orders in which a partial sum left the type's range */
     if (s->overflowed)
         tw_put_to(out, "  %-20s %s of them: the sum is too large for %s on the way\n", "  infinite",
                   count_text(s->overflowed, count), twin_dtype_name(f->add_in));
@@ -99,11 +110,13 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
         tw_put_to(out, "  %-20s %-24s %+10.2e   95%%: %+.2e to %+.2e\n", "  mean - exact", "",
                   s->bias, s->bias_low, s->bias_high);
     }
+    /* condition: sum of the absolute values over the absolute value of the sum */
     if (s->condition > 1e3)
         tw_put_to(out, "  Much cancels: the numbers' sizes sum up to %.1e times the sum.\n",
                   s->condition);
     if (f->tensor)
         print_tensors(out, f);
+    /* floor 0: the orders that count for it all gave the same bits */
     if (s->floor == 0) {
         tw_put_to(out, "\nNo order changes a bit of this sum%s.\n",
                   own > 2 ? " (sorted orders left out)" : "");
@@ -117,11 +130,13 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
 
 /* ---- text: element by element */
 
+/* Relative L2 distance of result i to the exact sums. */
 static double l2(const struct twin_vector_spread *v, size_t i)
 {
     return sqrt(v->result[i].error2 / v->exact2);
 }
 
+/* The mean over n results from `first` on; the largest error is that of all of them. */
 static void print_vector_row(FILE *out, const char *name, const struct twin_vector_spread *v,
                              size_t first, size_t n)
 {
@@ -134,10 +149,14 @@ static void print_vector_row(FILE *out, const char *name, const struct twin_vect
     tw_put_to(out, "  %-20s %12.3g%% %16.2e %16.2e\n", name, wrong, error, most);
 }
 
+/* All ranks' files element by element. The first `named` results are those of named algorithms, the
+ * others are random orders. */
 static void print_vector(FILE *out, const struct tw_spread_found *f)
 {
     const struct twin_vector_spread *v = &f->vector;
     char a[32], b[32], c[32];
+    /* how far apart the largest and the smallest result of each element are, all elements
+     * together */
     const double far = sqrt(v->range2 / v->exact2);
     tw_put_to(out,
               "%zu files, one gradient each: %s numbers, added element by element in %s, as an "
@@ -148,6 +167,7 @@ static void print_vector(FILE *out, const struct tw_spread_found *f)
     if (v->not_finite)
         tw_put_to(out, "%s elements whose sum is too large for %s in some order are left out\n",
                   count_text(v->not_finite, a), twin_dtype_name(f->add_in));
+    /* each named order is one result; the random ones share a row */
     tw_put_to(out, "\n  %-20s %13s %16s %16s\n", "order", "not nearest", "relative L2",
               "largest error");
     for (size_t i = 0; i < f->named; i++)
@@ -175,11 +195,13 @@ static void print_vector(FILE *out, const struct tw_spread_found *f)
 
 /* ---- JSON */
 
+/* The names as the user gave them. */
 static json_t *files_json(const struct tw_spread_found *f)
 {
     return tw_json_texts(f->files, f->file_count);
 }
 
+/* One sum; all: with each random order's result, too. */
 static json_t *sum_json(const struct twin_sum_spread *s, bool all)
 {
     json_t *named = json_array(), *random = all ? json_array() : NULL;
@@ -193,6 +215,7 @@ static json_t *sum_json(const struct twin_sum_spread *s, bool all)
                           tw_json_number(s->exact), "exact_rounded",
                           tw_json_number(s->exact_rounded), "condition",
                           tw_json_number(s->condition), "orders", named);
+    /* the random orders; their sums only where they are asked for */
     json_t *r = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:[o, o]}", "orders",
                           (json_int_t)s->orders, "distinct", (json_int_t)s->distinct, "overflowed",
                           (json_int_t)s->overflowed, "mean", tw_json_number(s->mean), "sd",
@@ -211,6 +234,7 @@ static json_t *sum_json(const struct twin_sum_spread *s, bool all)
     return j;
 }
 
+/* The results of all orders, element by element. */
 static json_t *vector_json(const struct tw_spread_found *f)
 {
     const struct twin_vector_spread *v = &f->vector;
@@ -234,6 +258,7 @@ static json_t *vector_json(const struct tw_spread_found *f)
                      tw_json_number(v->ulps[2]), "orders", orders);
 }
 
+/* One field holds the answer: "sum" or "elementwise", as "mode" says. */
 json_t *tw_spread_json(const struct tw_spread_found *f)
 {
     json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:I, s:I}", "schema", "twinrun.spread/1",
@@ -250,6 +275,7 @@ json_t *tw_spread_json(const struct tw_spread_found *f)
         json_object_set_new(j, "exact_before_rounding", tw_json_number(f->exact_before));
         json_t *tensors = json_array();
         for (size_t i = 0; i < f->values->tensors; i++) {
+            /* with one tensor the sum of all is that of the tensor */
             json_t *t = sum_json(f->tensor ? &f->tensor[i] : &f->sum, false);
             if (t)
                 json_object_set_new(t, "name", tw_json_text(f->values->tensor[i].name));

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forms that continuous integration reads: JUnit XML, GitHub's workflow commands and its job
- * summary. */
+/*
+ * Forms that continuous integration reads: JUnit XML for test runners, GitHub's workflow commands
+ * and its job summary. Each is one string that cmd/verdict.c writes to where it is wanted.
+ *
+ * Each form has a syntax of its own that names and printed lines of a job must not break: XML is
+ * escaped by tw_say_markup, workflow commands are percent-encoded, Markdown has foreign text in
+ * code only.
+ */
 #include "wording.h"
 
 #include <string.h>
 
 /* ---- JUnit */
 
+/* The verdict with its first difference in one line, or with the first thing that was not seen. */
 static void one_line(struct tw_buf *b, const struct twin_verdict *v)
 {
     tw_say_headline(b, v);
@@ -23,6 +30,7 @@ static void one_line(struct tw_buf *b, const struct twin_verdict *v)
     }
 }
 
+/* Wall time of all runs together. */
 static double seconds(const struct twin_report *r)
 {
     double s = 0;
@@ -44,9 +52,12 @@ static const char *junit_tag(enum twin_verdict_outcome outcome)
     return NULL;
 }
 
+/* One suite with one case. Its output is the whole text of the verdict; a case that failed has the
+ * one line as message. */
 int twin_report_junit(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
+    /* no colours in a file */
     struct twin_report plain = *r;
     struct tw_buf b = {0}, line = {0}, name = {0};
     char *body = NULL;
@@ -74,6 +85,7 @@ int twin_report_junit(const struct twin_report *r, char **out, struct twin_error
                       v->outcome == TWIN_INCONCLUSIVE, seconds(r), verb);
         tw_say_markup(&b, name.data);
         tw_buf_printf(&b, "\" time=\"%.3f\">\n", seconds(r));
+        /* a skipped case has a message and no type */
         if (tag) {
             tw_buf_printf(&b, "      <%s message=\"", tag);
             tw_say_markup(&b, line.data);
@@ -93,6 +105,8 @@ int twin_report_junit(const struct twin_report *r, char **out, struct twin_error
 
 /* ---- GitHub: percent-encoding of what would end the command or a property */
 
+/* Percent-encodes what would end the command, and in a property also what would end the
+ * property. */
 static void escaped(struct tw_buf *b, const char *s, bool property)
 {
     for (; *s; s++) {
@@ -103,7 +117,7 @@ static void escaped(struct tw_buf *b, const char *s, bool property)
     }
 }
 
-/* How loud GitHub shows the verdict. */
+/* How the verdict is shown by GitHub: as an error, a warning or a notice. */
 static const char *github_level(enum twin_verdict_outcome outcome)
 {
     if (outcome == TWIN_DIFFER || outcome == TWIN_FAILED)
@@ -111,6 +125,7 @@ static const char *github_level(enum twin_verdict_outcome outcome)
     return outcome == TWIN_INCONCLUSIVE ? "warning" : "notice";
 }
 
+/* An annotation at a source line when the finding names one, without a place otherwise. */
 int twin_report_github(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
@@ -140,7 +155,8 @@ int twin_report_github(const struct twin_report *r, char **out, struct twin_erro
 /* ---- GitHub's job summary: Markdown. What a job made goes into code spans and blocks only, where
  * it cannot be markup. */
 
-/* Longer than any run of backticks inside. */
+/* Appends backticks: one more than the longest run of backticks inside s, and at least `least`, so
+ * that nothing in s can end the code. */
 static void fence(struct tw_buf *b, const char *s, size_t least)
 {
     size_t longest = 0, run = 0;
@@ -152,6 +168,7 @@ static void fence(struct tw_buf *b, const char *s, size_t least)
         tw_buf_puts(b, "`");
 }
 
+/* A row of a table with the value as code. Takes text's contents; an empty one makes no row. */
 static void code_row(struct tw_buf *b, const char *name, struct tw_buf *value)
 {
     if (value->failed)
@@ -169,6 +186,8 @@ static void code_row(struct tw_buf *b, const char *name, struct tw_buf *value)
     tw_buf_free(value);
 }
 
+/* A table with the verdict and what it rests on, and the whole text folded away, 100 columns
+ * wide. */
 int twin_report_summary(const struct twin_report *r, char **out, struct twin_error *err)
 {
     static const char *const mark[] = {[TWIN_SAME] = "\xE2\x9C\x85",

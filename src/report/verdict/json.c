@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schema twinrun.check/1. A NULL json_t (no memory) travels through jansson's packing calls and
- * ends in TWIN_ENOMEM. */
+/*
+ * The verdict as JSON, schema twinrun.check/1: one object in one line, for --json and for
+ * verdict.json in the run folder. Fields may be added, never renamed; what is not known is null or
+ * absent, and NaN becomes null (tw_json_number).
+ *
+ * A NULL json_t (no memory) travels through jansson's packing calls and ends in TWIN_ENOMEM, so the
+ * functions here need not check every value. Each returns a new value, which the caller's packing
+ * takes; NULL: no memory.
+ */
 #include "wording.h"
 
 #include "json_text.h"
@@ -11,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "a\nb" -> ["a", "b"] */
+/* Lines of a text as a list: "a\nb" gives ["a", "b"]. NULL: no memory. */
 static json_t *lines(const char *s)
 {
     json_t *list = json_array();
@@ -29,6 +36,7 @@ static json_t *lines(const char *s)
     return list;
 }
 
+/* 128 bits as 32 hex digits. */
 static json_t *digest(struct twin_digest d)
 {
     char hex[33];
@@ -36,6 +44,8 @@ static json_t *digest(struct twin_digest d)
     return json_string(hex);
 }
 
+/* Digest and statistics of one side. count 0: no statistics were recorded, the digest alone is
+ * given. */
 static json_t *stats(const struct twin_stats *s, struct twin_digest d)
 {
     if (s->count == 0)
@@ -48,6 +58,7 @@ static json_t *stats(const struct twin_stats *s, struct twin_digest d)
                      tw_json_number(sqrt(s->sumsq)));
 }
 
+/* By enum twin_finding_type. */
 static const char *type_name(enum twin_finding_type t)
 {
     static const char *const names[] = {"value",   "layout", "only-a", "only-b", "order",
@@ -55,6 +66,7 @@ static const char *type_name(enum twin_finding_type t)
     return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
 }
 
+/* "unknown" is said, too: it is an answer, and not the same as absent. */
 static const char *role_word(const struct twin_finding *f)
 {
     if (f->role == TWIN_ORIGIN)
@@ -62,6 +74,8 @@ static const char *role_word(const struct twin_finding *f)
     return f->role == TWIN_CARRIER ? "carrier" : "unknown";
 }
 
+/* One finding: what readers need at its top, the numbers in "detail". "a" and "b" are there for the
+ * sides that have a record. */
 static json_t *finding(const struct twin_finding *f)
 {
     const char *role = role_word(f);
@@ -74,7 +88,7 @@ static json_t *finding(const struct twin_finding *f)
         "changed", f->changed_known ? tw_json_count(f->changed) : json_null(), "max_ulp",
         tw_json_number(f->max_ulp), "rel_l2", tw_json_number(f->rel_l2), "rel_l2_exact",
         f->rel_l2_exact);
-    /* a baseline may keep no more than a hash */
+    /* a baseline may keep no more than a hash: then there is nothing to show of that side */
     bool known = f->digest_a.a || f->digest_a.b || f->stats_a.count;
     if (detail && record && known && f->type != TWIN_FINDING_ONLY_B &&
         json_object_set_new(detail, "a", stats(&f->stats_a, f->digest_a)) != 0) {
@@ -86,6 +100,7 @@ static json_t *finding(const struct twin_finding *f)
         json_decref(detail);
         detail = NULL;
     }
+    /* between which two records the origin must lie; null when that is not known, or the role is */
     json_t *between = f->between[0] && f->between[1]
                           ? json_pack("[o,o]", tw_json_text(f->between[0]),
                                       tw_json_text(f->between[1]))
@@ -97,6 +112,7 @@ static json_t *finding(const struct twin_finding *f)
         "op", tw_json_text(f->op), "source", lines(f->site), "detail", detail);
 }
 
+/* A list of findings. */
 static json_t *findings(const struct twin_finding *f, size_t n)
 {
     json_t *list = json_array();
@@ -121,6 +137,7 @@ static void add(json_t **object, const char *key, json_t *value)
     }
 }
 
+/* What was transplanted and how far that went; null for runs that were not. */
 static json_t *transplanted(const struct twin_transplant *t)
 {
     return t ? json_pack("{s:s,s:[o,o],s:o,s:o,s:o,s:o,s:b}", "kind", twin_transplant_name(t->kind),
@@ -154,6 +171,7 @@ static json_t *origins(const struct twin_verdict *v)
     return list;
 }
 
+/* When each kind of thing first differs. */
 static json_t *onsets(const struct twin_verdict *v)
 {
     json_t *list = json_array();
@@ -170,6 +188,8 @@ static json_t *onsets(const struct twin_verdict *v)
     return list;
 }
 
+/* Runs that agree among themselves, as indices from 0. parts_at_step is null for the usual
+ * class. */
 static json_t *classes(const struct twin_verdict *v)
 {
     json_t *list = json_array();
@@ -212,7 +232,8 @@ static json_t *ranges(const struct twin_verdict *v)
     return list;
 }
 
-/* The share of run 1 that the verdict is about. */
+/* How much of run 1 was compared, in steps and records. More records than run 1 has are a share
+ * of 1. */
 static json_t *coverage(const struct twin_verdict *v)
 {
     double share = v->records_a ? (double)v->records_compared / (double)v->records_a : NAN;
@@ -222,6 +243,7 @@ static json_t *coverage(const struct twin_verdict *v)
                      tw_json_number(share > 1 ? 1 : share));
 }
 
+/* Stretches in which records were lost. */
 static json_t *gaps(const struct twin_verdict *v)
 {
     json_t *list = json_array();
@@ -238,6 +260,7 @@ static json_t *gaps(const struct twin_verdict *v)
     return list;
 }
 
+/* The folders of the runs, the reference first. */
 static json_t *dirs(const struct twin_report *r)
 {
     json_t *list = json_array();
@@ -249,6 +272,8 @@ static json_t *dirs(const struct twin_report *r)
     return list;
 }
 
+/* The rules of the tolerance file, and what became of each. worst: the share of what a rule allows
+ * that was used; null when nothing was measured. */
 static json_t *rules(const struct twin_verdict *v)
 {
     json_t *list = json_array();
@@ -271,6 +296,8 @@ static json_t *rules(const struct twin_verdict *v)
     return list;
 }
 
+/* The baseline that a run was held against, and how the world has changed since; null without
+ * one. */
 static json_t *against(const struct twin_against *a)
 {
     json_t *world = json_array();
@@ -291,6 +318,7 @@ static json_t *against(const struct twin_against *a)
                      tw_json_text(a->signer), "world_known", a->world_known, "world", world);
 }
 
+/* Known cases that look like this one. */
 static json_t *hints(const struct twin_report *r)
 {
     json_t *list = json_array();
@@ -308,7 +336,8 @@ static json_t *hints(const struct twin_report *r)
     return list;
 }
 
-/* Tensors that were recorded in parts, in turns; what is not listed was recorded whole. */
+/* Tensors that are too large to be recorded in every step and take turns in parts; what is not
+ * listed was recorded whole. */
 static json_t *covers(const struct twin_verdict *v)
 {
     json_t *list = json_array();
@@ -327,7 +356,7 @@ static json_t *covers(const struct twin_verdict *v)
     return list;
 }
 
-/* What each sentence rests on (docs/format/verdict.md). */
+/* The claims of the verdict: what each of its sentences rests on (docs/format/verdict.md). */
 static json_t *claims(const struct twin_verdict *v)
 {
     char *list = NULL;
@@ -338,6 +367,8 @@ static json_t *claims(const struct twin_verdict *v)
     return j;
 }
 
+/* The order of the fields is the order of the document. The last step escapes what a terminal would
+ * obey inside of strings; as JSON it means the same. */
 int twin_report_json(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to try next, as commands. */
+/*
+ * What to try next after a verdict, as commands that can be pasted. text.c and verdict_page.c show
+ * them.
+ *
+ * The caller says in struct twin_report what is possible (can_zoom, can_isolate) and which options
+ * make the situation again (again); this file chooses among commands and writes them. Commands are
+ * never cut short, because a cut command would do something else.
+ */
 #include "wording.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A run as the commands accept it: the first 8 digits of its id. */
+/* A run as the commands accept it: the first 8 digits of its id, "last" when the id is not known.
+ */
 static const char *run_name(const struct twin_report *r, size_t index, char out[16])
 {
     snprintf(out, 16, "%.8s",
@@ -13,6 +21,7 @@ static const char *run_name(const struct twin_report *r, size_t index, char out[
     return out;
 }
 
+/* A run that shares no class with run 0. Against a baseline there is one run: index 0. */
 size_t twin_report_other(const struct twin_verdict *v)
 {
     if (v->against)
@@ -38,7 +47,9 @@ static const char *or_nothing(const char *s)
     return s ? s : "";
 }
 
-/* Begins a suggestion: the variables that were set in front of the command, and the verb. */
+/* Begins a suggestion: the variables that must be set in front of the command, and the verb. Counts
+ * it in *count and returns the buffer that takes the rest. n has room for TW_NEXT_MAX, which no
+ * path through tw_report_next exceeds. */
 static struct tw_buf *add_behind(const char *variables, struct tw_next *n, size_t *count,
                                  const char *verb, const char *why)
 {
@@ -49,6 +60,7 @@ static struct tw_buf *add_behind(const char *variables, struct tw_next *n, size_
     return b;
 }
 
+/* The same for a command that runs the job, in the job's environment. */
 static struct tw_buf *add(struct tw_next *n, size_t *count, const struct twin_report *r,
                           const char *verb, const char *why)
 {
@@ -60,7 +72,8 @@ static void add_options(struct tw_buf *b, const char *options)
     tw_say_safe(b, or_nothing(options), 0);
 }
 
-/* A command that was cut short could not be pasted: it is said whole, however long. */
+/* Appends the job itself, as the caller wrote it or behind "--". It is said whole, however long: a
+ * command that was cut short could not be pasted. */
 static void add_job(struct tw_buf *b, const struct twin_report *r)
 {
     tw_buf_puts(b, r->again.job ? " " : " -- ");
@@ -72,6 +85,7 @@ static bool has_job(const struct twin_report *r)
     return r->command || (r->again.job && r->again.job[0]);
 }
 
+/* Suggests to look at a run; at the step of the first difference when that is a record. */
 static void show(const struct twin_report *r, struct tw_next *n, size_t *count, size_t run,
                  const char *why)
 {
@@ -83,7 +97,9 @@ static void show(const struct twin_report *r, struct tw_next *n, size_t *count, 
         tw_buf_printf(b, " --step %u", r->verdict->first->step_b);
 }
 
-/* Runs that are still in their place are run again as they were; scratch copies are used up. */
+/* Suggests to run the steps around the difference again, operation by operation. Runs that are
+ * still in their place are named and run again as they were; those in scratch copies are used up,
+ * so the job and the window of steps are said instead. */
 static void zoom(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     uint32_t step = r->verdict->first->step_a;
@@ -99,11 +115,13 @@ static void zoom(const struct twin_report *r, struct tw_next *n, size_t *count)
         add_job(command, r);
 }
 
+/* A difference in a record: look at the step, then find the operation, or else how often it
+ * happens. */
 static void about_a_record(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     const struct twin_verdict *v = r->verdict;
     show(r, n, count, twin_report_other(v), "every record of that step");
-    /* Two arms have no one command that a zoom of a window could run. */
+    /* two arms are two commands, and zooming into a window of steps runs one */
     bool zooms = r->can_zoom && r->run_count > 1 && !(r->again.scratch && !r->command);
     if (zooms) {
         zoom(r, n, count);
@@ -117,8 +135,10 @@ static void about_a_record(const struct twin_report *r, struct tw_next *n, size_
 
 /* ---- a job of which too little was seen */
 
+/* What the programs of a job are, as far as it decides how it can be made to record more. */
 enum programs { NOTHING_KNOWN, PYTHON, NATIVE };
 
+/* The last part of the program's path: "/usr/bin/python3 train.py" gives "python3". */
 static const char *program_of(const struct twin_run_process *p, char out[64])
 {
     const char *argv = p->argv ? p->argv : "";
@@ -130,7 +150,8 @@ static const char *program_of(const struct twin_run_process *p, char out[64])
     return out;
 }
 
-/* One that was found in PATH is most likely the system's (seq, awk), which nobody is to change. */
+/* Is the program one that the user may change? One that was found in PATH or lies below /usr or
+ * /bin is most likely the system's (seq, awk). */
 static bool is_the_users(const struct twin_run_process *p)
 {
     const char *argv = p->argv ? p->argv : "";
@@ -138,7 +159,7 @@ static bool is_the_users(const struct twin_run_process *p)
     return path && strncmp(argv, "/usr/", 5) != 0 && strncmp(argv, "/bin/", 5) != 0;
 }
 
-/* Programs that only start others. */
+/* Is this a program that only starts others, and computes nothing of the job itself? */
 static bool is_launcher(const char *program)
 {
     static const char *const names[] = {"sh",      "bash", "dash",    "zsh",  "env",
@@ -150,7 +171,8 @@ static bool is_launcher(const char *program)
     return false;
 }
 
-/* In what the job computes, as far as its processes tell. */
+/* What kind of program does the job's work. Python anywhere wins; otherwise a program of the user's
+ * that twinrun's agent was in (armed). */
 static enum programs programs_of(const struct twin_run *run)
 {
     enum programs found = NOTHING_KNOWN;
@@ -165,7 +187,8 @@ static enum programs programs_of(const struct twin_run *run)
     return found;
 }
 
-/* Is what was unseen what no hook saw, so that the job itself can show it? */
+/* Is what was unseen something that no hook saw, so that only the job itself can show it? Known by
+ * how the sentences of `unseen` begin, which src/compare writes. */
 static bool lacks_records(const struct twin_verdict *v)
 {
     static const char *const beginnings[] = {"everything", "batches or inputs",
@@ -177,7 +200,7 @@ static bool lacks_records(const struct twin_verdict *v)
     return false;
 }
 
-/* Who records already is told what is missing, and not what he does. */
+/* A line of Python for the job. A job that records already is told only what is missing. */
 static void show_from_python(const struct twin_verdict *v, struct tw_next *next)
 {
     bool only_inputs = v->records_compared > 0;
@@ -192,6 +215,7 @@ static void show_from_python(const struct twin_verdict *v, struct tw_next *next)
                 "import twinrun; twinrun.record(\"weights\", array); twinrun.step()");
 }
 
+/* Known by the sentence of src/compare about CUDA graphs. */
 static bool replays_a_graph(const struct twin_verdict *v)
 {
     for (size_t i = 0; i < v->unseen_count; i++)
@@ -200,9 +224,12 @@ static bool replays_a_graph(const struct twin_verdict *v)
     return false;
 }
 
+/* After INCONCLUSIVE: how more can be seen. The first reason that holds is the only one
+ * suggested. */
 static void show_more(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
-    /* twinrun cannot take it out, and doctor finds nothing wrong with it */
+    /* a CUDA graph comes before all else: twinrun cannot take it out of the job, and doctor finds
+     * nothing wrong with it */
     if (replays_a_graph(r->verdict)) {
         struct tw_next *next = &n[(*count)++];
         *next = (struct tw_next){.why = "what a replay computes is not seen"};
@@ -229,6 +256,7 @@ static void show_more(const struct twin_report *r, struct tw_next *n, size_t *co
     }
 }
 
+/* The difference may be meant: then the job has a new baseline. */
 static void save_baseline(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     struct tw_buf *b = add(n, count, r, "check --save-baseline ", "if the change is meant");
@@ -237,6 +265,7 @@ static void save_baseline(const struct twin_report *r, struct tw_next *n, size_t
     add_job(b, r);
 }
 
+/* First what to look at, then what to try, then the search for the cause. SAME suggests nothing. */
 size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
 {
     const struct twin_verdict *v = r->verdict;

@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a verdict is about, in words: the steps that were compared of each process, and the share of
- * its records. */
+/*
+ * What a verdict is about, in words: the steps that were compared of each process, and the share of
+ * its records. A verdict that covers less than whole runs must say so, and which part it is.
+ *
+ * A process of run 1 may be compared with several processes of the other run (a job that was
+ * stopped and resumed): its ranges then follow each other. Steps are counted as run 1 counts them.
+ */
 #include "wording.h"
 
 #include <string.h>
 
 typedef unsigned long long ull;
 
-/* The steps of one process of run 1 that were compared with one or more processes of the other run,
- * one behind the other. */
+/* The steps of one process of run 1 that were compared, put together from its ranges: [first, end)
+ * of the `of` steps that there are. gap: between two ranges some steps were not compared. */
 struct reach {
     uint64_t first, end, of;
     bool gap;
 };
 
+/* Do two ranges belong to the same process of run 1? */
 static bool of_one_process(const struct twin_range *x, const struct twin_range *y)
 {
     return x->rank == y->rank && x->number_a == y->number_a && strcmp(x->process, y->process) == 0;
 }
 
+/* Puts all ranges of the process of r together. `of` is the length of the longer run. */
 static struct reach reach_of(const struct twin_verdict *v, const struct twin_range *r)
 {
     struct reach all = {r->first, r->end, r->of, false};
@@ -26,7 +33,7 @@ static struct reach reach_of(const struct twin_verdict *v, const struct twin_ran
         const struct twin_range *x = &v->ranges[i];
         if (!of_one_process(x, r))
             continue;
-        /* the other run may have gone on for longer: in the count of run 1 */
+        /* when the other run went on for longer, its steps count, too: in the numbers of run 1 */
         uint64_t there = x->of_b > x->first_b ? x->first + (x->of_b - x->first_b) : 0;
         all.of = there > all.of ? there : all.of;
         if (x->end <= x->first)
@@ -38,13 +45,15 @@ static struct reach reach_of(const struct twin_verdict *v, const struct twin_ran
     return all;
 }
 
+/* Was every step of this process compared, without a gap? */
 static bool is_whole(const struct twin_verdict *v, const struct twin_range *r)
 {
     const struct reach all = reach_of(v, r);
     return !all.gap && all.first == 0 && all.end == all.of;
 }
 
-/* The process of run 1 of which least was compared; NULL: everything was. */
+/* The range of the process of run 1 of which least was compared; NULL: of every process everything
+ * was. */
 static const struct twin_range *shortest(const struct twin_verdict *v)
 {
     const struct twin_range *found = NULL;
@@ -59,6 +68,8 @@ static const struct twin_range *shortest(const struct twin_verdict *v)
     return found;
 }
 
+/* Speaks of the process of which least was compared: what was not seen there was not seen at all.
+ * With ranges of weights only (other numbers of ranks) something is always said. */
 bool tw_say_range(struct tw_buf *b, const struct twin_verdict *v)
 {
     const struct twin_range *r = shortest(v);
@@ -97,6 +108,7 @@ static bool worth_a_list(const struct twin_verdict *v)
     return false;
 }
 
+/* One process, in the words of tw_say_ranges. */
 static void say_one(struct tw_buf *b, const struct twin_range *r)
 {
     tw_buf_printf(b, "rank %d", r->rank);
@@ -117,6 +129,7 @@ static void say_one(struct tw_buf *b, const struct twin_range *r)
                       (ull)(r->first_b + r->end - r->first) - 1);
 }
 
+/* Says nothing where tw_say_range has said it all. */
 void tw_say_ranges(struct tw_buf *b, const struct twin_verdict *v, size_t most)
 {
     if (!worth_a_list(v))

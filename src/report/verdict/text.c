@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict for people: labelled paragraphs, wrapped with a hanging indent, short enough for one
- * screen. */
+/*
+ * The verdict for people: labelled paragraphs, wrapped with a hanging indent, short enough for one
+ * screen. The commands that give a verdict print it (cmd/verdict.c).
+ *
+ * Each paragraph has a label at the left ("first", "rate", "note") and its text to the right of it;
+ * a paragraph without content is left out. Lists are cut at the numbers below, and --json has the
+ * rest. The text is made whole in memory and never printed here.
+ */
 #include "wording.h"
 
 #include "src/stats/stats.h"
@@ -9,20 +15,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Columns of the labels. */
 #define LABEL 8u
+/* Most lines of each list. */
 #define NOTES 5u
 #define BENIGN 3u
 #define UNSEEN 5u
 #define ORIGINS 6u
 #define RANGES 4u
 
+/* The text while it is made: its width in columns, and whether ANSI colours are put in. */
 struct page {
     struct tw_buf out;
     unsigned width;
     bool color;
 };
 
-/* Columns of well-formed UTF-8, one per code point; wide enough for what we print. */
+/* Columns that n bytes of well-formed UTF-8 take: one for each code point, which is right for what
+ * we print. */
 static size_t columns(const char *s, size_t n)
 {
     size_t count = 0;
@@ -31,25 +41,29 @@ static size_t columns(const char *s, size_t n)
     return count;
 }
 
+/* Appends an ANSI code when colours are wanted. Codes take no columns. */
 static void paint(struct page *p, const char *code)
 {
     if (p->color)
         tw_buf_puts(&p->out, code);
 }
 
+/* Appends n blanks. */
 static void pad(struct page *p, size_t n)
 {
     while (n--)
         tw_buf_puts(&p->out, " ");
 }
 
-/* A word too long for a line (a path) is not broken: it can be copied as a whole. */
+/* Appends text that begins in column indent, broken at blanks, further lines indented as far. A
+ * word too long for a line (a path) is not broken: it can be copied as a whole. */
 static void wrapped(struct page *p, const char *text, size_t indent)
 {
     size_t column = indent;
     while (*text) {
         size_t n = strcspn(text, " "), w = columns(text, n);
         bool first = column == indent;
+        /* the word does not fit: a new line */
         if (!first && column + 1 + w > p->width) {
             tw_buf_puts(&p->out, "\n");
             pad(p, indent);
@@ -73,6 +87,8 @@ static void wrapped(struct page *p, const char *text, size_t indent)
     tw_buf_puts(&p->out, "\n");
 }
 
+/* A label in dim print, filled up to LABEL columns. "" gives a paragraph without a label, which
+ * continues the one above. */
 static void label(struct page *p, const char *name)
 {
     size_t n = strlen(name);
@@ -82,7 +98,8 @@ static void label(struct page *p, const char *name)
     pad(p, n < LABEL ? LABEL - n : 1);
 }
 
-/* Takes text's contents. Nothing is printed for an empty one. */
+/* Appends a label with its text, and empties text for the next one. Nothing is printed for an empty
+ * text; one that failed makes the page fail. */
 static void paragraph(struct page *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
@@ -94,7 +111,7 @@ static void paragraph(struct page *p, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
-/* The role of a finding in a record; empty where none is known. */
+/* The role of a finding as it is shown; "" where none is known, or the finding is no record. */
 static const char *role_word(const struct twin_finding *f)
 {
     if (!tw_is_record(f))
@@ -104,7 +121,8 @@ static const char *role_word(const struct twin_finding *f)
     return f->role == TWIN_CARRIER ? "CARRIER" : "";
 }
 
-/* "first" has the finding's role at the right edge. */
+/* The paragraph "first": where the difference is, and at the right edge of the line the finding's
+ * role. Where both do not fit in one line, the role follows the place. */
 static void place(struct page *p, const struct twin_finding *f, bool ranks)
 {
     struct tw_buf b = {0};
@@ -127,7 +145,8 @@ static void place(struct page *p, const struct twin_finding *f, bool ranks)
     tw_buf_free(&b);
 }
 
-/* A part of the paragraph above: indented, with a name of its own. */
+/* Appends a part of the paragraph above: indented, with a name of its own. Empties text; nothing
+ * for an empty one. */
 static void part(struct page *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
@@ -142,6 +161,7 @@ static void part(struct page *p, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* The operation with its source line, and below it the line that called that one. */
 static void source(struct page *p, const struct twin_finding *f)
 {
     struct tw_buf b = {0};
@@ -149,6 +169,7 @@ static void source(struct page *p, const struct twin_finding *f)
     size_t n = strcspn(f->site, "\n");
     char first[400];
     if (n > 0) {
+        /* site has a line for each frame, the innermost first */
         snprintf(first, sizeof first, "%.*s", (int)(n < sizeof first - 1 ? n : sizeof first - 1),
                  f->site);
         tw_buf_puts(&b, b.len ? "   " : "");
@@ -164,7 +185,7 @@ static void source(struct page *p, const struct twin_finding *f)
     }
 }
 
-/* Where its origin must lie, when that was not seen. */
+/* Between which records the origin must lie, when it was not seen. */
 static void between(struct page *p, const struct twin_finding *f)
 {
     struct tw_buf b = {0};
@@ -172,6 +193,8 @@ static void between(struct page *p, const struct twin_finding *f)
     part(p, "role", &b);
 }
 
+/* Other origins in the same step, at most three of them. ranks: say their rank where it is another
+ * one. */
 static void also(struct page *p, const struct twin_verdict *v, bool ranks)
 {
     struct tw_buf b = {0};
@@ -188,6 +211,7 @@ static void also(struct page *p, const struct twin_verdict *v, bool ranks)
     part(p, "also", &b);
 }
 
+/* Is any rank but 0 spoken of? */
 static bool many_ranks(const struct twin_verdict *v)
 {
     for (size_t i = 0; i < v->origin_count; i++)
@@ -196,6 +220,7 @@ static bool many_ranks(const struct twin_verdict *v)
     return v->first && v->first->rank != 0;
 }
 
+/* All about the first difference. Of one that is no record only the place is known. */
 static void first(struct page *p, const struct twin_verdict *v)
 {
     const struct twin_finding *f = v->first;
@@ -216,6 +241,7 @@ static void first(struct page *p, const struct twin_verdict *v)
     part(p, "size", &b);
     also(p, v, ranks);
     tw_say_onsets(&b, v);
+    /* drift: by which factor the difference grows from step to step */
     if (isfinite(v->drift_per_step) && b.len)
         tw_buf_printf(&b, "   drift x%.3g per step", v->drift_per_step);
     else if (isfinite(v->drift_per_step))
@@ -223,7 +249,8 @@ static void first(struct page *p, const struct twin_verdict *v)
     paragraph(p, "then", &b);
 }
 
-/* Every origin with its rate, over the steps that were made to start equal. */
+/* Of transplanted runs: every origin with its rate, over the steps that were made to start
+ * equal. */
 static void origins(struct page *p, const struct twin_transplant *t)
 {
     struct tw_buf b = {0};
@@ -258,6 +285,7 @@ static void origins(struct page *p, const struct twin_transplant *t)
     }
 }
 
+/* Sentences under one label, each a paragraph. */
 static void list(struct page *p, const char *name, char *const *items, size_t count, size_t most)
 {
     struct tw_buf b = {0};
@@ -271,6 +299,7 @@ static void list(struct page *p, const char *name, char *const *items, size_t co
     }
 }
 
+/* Differences that do not count, with the reason where they have one. */
 static void benign(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -289,6 +318,7 @@ static void benign(struct page *p, const struct twin_verdict *v)
     }
 }
 
+/* How often runs diverge. With two runs there is one comparison, and nothing to say. */
 static void rate(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -302,8 +332,9 @@ static void rate(struct page *p, const struct twin_verdict *v)
     paragraph(p, "classes", &b);
 }
 
-/* "2 comparisons cannot exclude a divergence in up to 78% of runs; --runs 30 brings that bound to
- * 10%" */
+/* Below SAME: how rare a divergence could be and still not have been seen. "2 comparisons cannot
+ * exclude a divergence in up to 78% of runs; --runs 30 brings that bound to 10%". The number of
+ * runs suggested is 30, or ten times as many as there were. */
 static void bound(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -336,6 +367,7 @@ static void suggest(struct page *p, bool *said, struct tw_buf *command, const ch
     tw_buf_free(command);
 }
 
+/* The best known case that looks like this; the page and JSON have all of them. */
 static void hint(struct page *p, const struct twin_report *r)
 {
     char *text = r->hint_count ? twin_hint_text(&r->hint[0]) : NULL;
@@ -348,6 +380,7 @@ static void hint(struct page *p, const struct twin_report *r)
     tw_free(text);
 }
 
+/* The paragraphs "next": commands to try. */
 static void next(struct page *p, const struct twin_report *r)
 {
     struct tw_next n[TW_NEXT_MAX];
@@ -356,6 +389,7 @@ static void next(struct page *p, const struct twin_report *r)
         suggest(p, &said, &n[i].command, n[i].why);
 }
 
+/* The first line: the outcome in its colour, and the headline. */
 static void outcome_word(struct page *p, const struct twin_verdict *v)
 {
     static const struct {
@@ -382,6 +416,7 @@ static void outcome_word(struct page *p, const struct twin_verdict *v)
     tw_buf_free(&b);
 }
 
+/* Most changes of the world and most rules of a tolerance file. */
 #define WORLD 6u
 #define RULES 6u
 
@@ -398,6 +433,8 @@ static void against(struct page *p, const struct twin_verdict *v)
     paragraph(p, "world", &b);
 }
 
+/* Under "allowed" the rules that covered a difference; under "unused" the names of the others,
+ * which may be wrong or out of date. */
 static void rules(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -419,6 +456,8 @@ static void rules(struct page *p, const struct twin_verdict *v)
     paragraph(p, "unused", &b);
 }
 
+/* What weakens the verdict: details that were lost, and an observer that took long. 7% is the share
+ * of the run's time from which on it is said. */
 static void losses(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -440,6 +479,8 @@ static void losses(struct page *p, const struct twin_verdict *v)
     }
 }
 
+/* The order of the paragraphs: outcome, what was compared, the first difference and how often, what
+ * does not count or was not seen, what was allowed, notes, what next. */
 int twin_report_text(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers what the pictures of a verdict's page show: compares the recorded runs step by step,
- * reads their curves and times. */
+/*
+ * Gathers what the pictures of a verdict's page show: compares the recorded runs step by step,
+ * sorts them into classes, reads their curves and step times. The drawing is that of
+ * verdict_pictures.c, the writing that of page_file.c.
+ *
+ * A page must stay small enough for a browser, so each picture has a limit of its own; the pictures
+ * say what they leave out.
+ */
 #include "verdict_gather.h"
 
 #include "base.h"
@@ -15,14 +21,16 @@
 #include <string.h>
 
 enum {
-    SORTED = 24,         /* runs that are sorted into a tree */
-    DRAWN_STEPS = 20000, /* steps in the plot of times */
-    PAIRS = 3,           /* heatmaps */
-    CELLS = 1000000      /* of all heatmaps together */
+    SORTED = 24,         /* most runs that are sorted into a tree of classes */
+    DRAWN_STEPS = 20000, /* most steps in the plot of times */
+    PAIRS = 3,           /* most pairs of runs that get a heatmap */
+    CELLS = 1000000      /* most cells of all heatmaps together */
 };
 
 /* ---- how long each step took */
 
+/* The plot of step times with the arrays that it borrows. series[i] is drawn, name[i] is the i-th
+ * run's; y has a row of plot.count values for each run. */
 struct times {
     struct twin_page_plot plot;
     struct twin_page_series *series;
@@ -30,6 +38,8 @@ struct times {
     char (*name)[24];
 };
 
+/* The step times of one process in ms, NaN where none is known. A row of telemetry may hold several
+ * short steps: each gets the mean of the row. */
 static void fill(const struct twin_telemetry_process *p, double *y, size_t steps)
 {
     for (size_t i = 0; i < steps; i++)
@@ -39,10 +49,11 @@ static void fill(const struct twin_telemetry_process *p, double *y, size_t steps
             y[p->row[i].first + k] = 1e3 * p->row[i].seconds / p->row[i].steps;
 }
 
-/* Left without a series where runs have no telemetry; without memory too: the page is worth having
- * without this picture. */
+/* Makes the plot of step times of rank 0. It is left without a series where runs have no telemetry,
+ * and without memory too: the page is worth having without this picture. */
 static void step_times(struct times *t, const struct twin_run *const *runs, size_t count)
 {
+    /* two passes: the longest run decides how many steps the arrays have */
     struct twin_telemetry **all = tw_calloc(count, sizeof *all);
     size_t steps = 0, drawn = 0;
     t->series = tw_calloc(count, sizeof *t->series);
@@ -94,13 +105,14 @@ static void times_free(struct times *t)
 
 /* ---- what parted, and where */
 
+/* As tw_is_record, and false for NULL: the finding's type says that it has a step. */
 static bool is_record(const struct twin_finding *f)
 {
     return f && f->type <= TWIN_FINDING_ORDER;
 }
 
-/* A page is handed around: no secret of the command line is in it. malloc'ed; NULL: no memory, then
- * the page goes without the command. */
+/* The command of a page without its secrets, since a page is handed around. malloc'ed; NULL: no
+ * command, or no memory, and then the page goes without it. */
 static char *safe_command(const char *command)
 {
     int pending = TW_SECRET_NONE;
@@ -113,6 +125,8 @@ static char *safe_command(const char *command)
 
 /* ---- all pictures */
 
+/* All that the pictures of one page show. x points into the other fields, so a struct pictures is
+ * never copied. Freed by pictures_free(). */
 struct pictures {
     struct twin_field field[PAIRS];
     struct twin_report_pair pair[PAIRS];
@@ -122,8 +136,8 @@ struct pictures {
     struct twin_report_pictures x;
 };
 
-/* Run 0 beside the run that the verdict speaks of, then beside one of each other class. Returns how
- * many. */
+/* Which pairs get a heatmap: run 0 beside the run that the verdict speaks of, then beside one run
+ * of each other class. other[] takes indices of runs; returns how many. */
 static size_t choose(const struct twin_verdict *v, const struct twin_class_tree *tree,
                      size_t other[PAIRS])
 {
@@ -140,6 +154,9 @@ static size_t choose(const struct twin_verdict *v, const struct twin_class_tree 
     return n;
 }
 
+/* Fills g. With more than SORTED runs there is no tree, since sorting takes up to n (n - 1) / 2
+ * comparisons; a run that is held against a baseline has no second run to compare with. 0, or a
+ * TWIN_E*; pictures_free() must be called either way. */
 static int gather(const struct twin_report *r, const struct twin_compare_options *compare,
                   struct pictures *g, struct twin_error *err)
 {
@@ -151,6 +168,7 @@ static int gather(const struct twin_report *r, const struct twin_compare_options
     *g = (struct pictures){.x = {.pair = g->pair, .tree = &g->tree, .curves = &g->curves}};
     if (r->run_count > 2 && v->differing && r->run_count <= SORTED && !v->against)
         rc = twin_compare_tree(r->runs, r->run_count, &o, &g->tree, err);
+    /* the verdict has found the shift already: do not search for it once more */
     o.find_shift = false;
     o.shift = v->shift_found ? v->shift : o.shift;
     if (rc == 0 && r->run_count > 1 && !v->against)
@@ -182,6 +200,7 @@ static void pictures_free(struct pictures *g)
     times_free(&g->times);
 }
 
+/* r is a copy of the report whose command has no secrets; all else is shared with the caller's. */
 int tw_verdict_save_page(const struct twin_report *report,
                          const struct twin_compare_options *compare, const char *path,
                          struct twin_error *err)
@@ -198,6 +217,8 @@ int tw_verdict_save_page(const struct twin_report *report,
     return rc;
 }
 
+/* Compares the runs first, since there is no verdict yet; the verdict is not shown, only its
+ * pictures are. */
 void tw_page_runs(struct twin_page *p, const struct twin_run *const *runs, size_t count)
 {
     struct twin_verdict *v = NULL;

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page of a verdict. Its first screen answers: are they the same; if not, where do they part,
- * and what next. */
+/*
+ * The page of a verdict. Its first screen answers: are they the same; if not, where do they
+ * diverge, and what next. Below come the pictures, benign differences, notes and the runs.
+ *
+ * twin_report_page() is called by verdict_gather.c, which brings the pictures. The facts are those
+ * of the text (text.c), in the words of wording.c.
+ */
 #include "page_inside.h"
 #include "verdict_page.h"
 
@@ -8,9 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Lines of a list in the frame of facts. */
 enum { LISTED = 20 };
 
-/* Takes text's contents. */
+/* Adds a fact, and empties text for the next one. A text that failed makes the page fail; an empty
+ * one is left out. */
 static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
@@ -20,6 +27,7 @@ static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
     tw_buf_free(text);
 }
 
+/* The word of the verdict with its sentence, and the command in small print. */
 static void head(struct twin_page *p, const struct twin_report *r)
 {
     static const struct {
@@ -34,7 +42,9 @@ static void head(struct twin_page *p, const struct twin_report *r)
     };
     const struct twin_verdict *v = r->verdict;
     struct tw_buf sentence = {0}, about = {0};
+    /* one run that is compared with nothing has no verdict */
     const bool alone = v->runs < 2 && !v->against && v->outcome == TWIN_INCONCLUSIVE;
+    /* the other outcomes have headlines that are sentences by themselves */
     if (v->outcome == TWIN_SAME)
         tw_buf_puts(&sentence, "The runs are the same: ");
     else if (v->outcome == TWIN_DIFFER)
@@ -44,6 +54,7 @@ static void head(struct twin_page *p, const struct twin_report *r)
                     "What the run recorded; whether it repeats itself, one run alone cannot say");
     else
         tw_say_headline(&sentence, v);
+    /* the headline begins in lower case, since in the text it follows a word */
     if (sentence.len && sentence.data[0] >= 'a' && sentence.data[0] <= 'z')
         sentence.data[0] = (char)(sentence.data[0] - 'a' + 'A');
     tw_buf_printf(&about, "twinrun %s, %zu run%s", r->verb ? r->verb : "check", v->runs,
@@ -59,6 +70,8 @@ static void head(struct twin_page *p, const struct twin_report *r)
     tw_buf_free(&about);
 }
 
+/* The operation, its source line and who called that line: the first two lines of the finding's
+ * site. */
 static void source(struct twin_page *p, const struct twin_finding *f)
 {
     size_t n = strcspn(f->site, "\n");
@@ -70,6 +83,7 @@ static void source(struct twin_page *p, const struct twin_finding *f)
                        f->site + n + 1);
 }
 
+/* Other origins in the same step, at most three of them. */
 static void also(struct twin_page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -84,6 +98,7 @@ static void also(struct twin_page *p, const struct twin_verdict *v)
     fact_of(p, "Also there", &b);
 }
 
+/* The frame of facts about the first difference. */
 static void first(struct twin_page *p, const struct twin_verdict *v)
 {
     const struct twin_finding *f = v->first;
@@ -91,6 +106,7 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
     twin_page_facts(p, "First divergence");
     tw_say_place(&b, f, true);
     fact_of(p, "Where", &b);
+    /* of a finding that is no record the place says all that is known */
     if (tw_is_record(f)) {
         if (f->role == TWIN_ORIGIN)
             twin_page_fact(p, "Role", "origin: what went into it was equal, what came out was not");
@@ -110,6 +126,7 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
             twin_page_fact(p, "Drift", "x%.3g per step", v->drift_per_step);
     }
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
+    /* two runs give one comparison, and no rate */
     if (v->differing && v->runs > 2)
         twin_page_fact(p, "How often",
                        "%zu of %zu comparisons diverge: %.0f%% (95%% interval %.0f%% to %.0f%%)",
@@ -118,7 +135,8 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
     twin_page_facts_end(p);
 }
 
-/* Without a first divergence: how far what was seen carries. */
+/* The frame of a verdict without a first difference: how far the comparison reaches, and how rare a
+ * divergence could still be. */
 static void reach(struct twin_page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
@@ -132,6 +150,7 @@ static void reach(struct twin_page *p, const struct twin_verdict *v)
                        v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper,
                        100 * v->confidence);
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
+    /* only the first line of the list is named */
     for (size_t i = 0; v->outcome == TWIN_INCONCLUSIVE && i < v->unseen_count && i < LISTED; i++)
         twin_page_fact(p, i ? "" : "Not seen", "%s", v->unseen[i]);
     twin_page_facts_end(p);
@@ -148,6 +167,7 @@ static void against(struct twin_page *p, const struct twin_against *a)
     twin_page_facts_end(p);
 }
 
+/* The commands to try next, each under the reason for it. */
 static void next(struct twin_page *p, const struct twin_report *r)
 {
     struct tw_next n[TW_NEXT_MAX];
@@ -164,6 +184,7 @@ static void next(struct twin_page *p, const struct twin_report *r)
     }
 }
 
+/* A table of findings with a heading and a line of explanation; at most 10 * LISTED rows. */
 static void findings(struct twin_page *p, const char *title, const char *small,
                      const struct twin_finding *f, size_t count)
 {
@@ -184,6 +205,7 @@ static void findings(struct twin_page *p, const char *title, const char *small,
     twin_page_table_end(p);
 }
 
+/* Of transplanted runs: every origin with its rate. */
 static void origins(struct twin_page *p, const struct twin_transplant *t)
 {
     static const char *const columns[] = {"Origin", "Layer",        "Steps that diverge", "of",
@@ -210,6 +232,8 @@ static void origins(struct twin_page *p, const struct twin_transplant *t)
     twin_page_table_end(p);
 }
 
+/* Folded away at the end: how each run ended, and the verdict as the terminal shows it, 100 columns
+ * wide. */
 static void runs(struct twin_page *p, const struct twin_report *r)
 {
     static const char *const columns[] = {"Run", "Id", "Seconds", "Ended", NULL};
@@ -220,6 +244,7 @@ static void runs(struct twin_page *p, const struct twin_report *r)
         twin_page_cell(p, "%zu", i + 1);
         twin_page_cell(p, "%s", x->id ? x->id : "");
         twin_page_cell(p, "%.2f", x->wall_s);
+        /* a run that twinrun ended: its signal or exit code is not the job's own */
         if (x->outcome == TWIN_RUN_STOPPED)
             twin_page_cell(p, "ended by twinrun");
         else if (x->signal)
@@ -240,6 +265,8 @@ static void runs(struct twin_page *p, const struct twin_report *r)
     twin_page_unfold(p);
 }
 
+/* The order of the sections is that of a reader's questions. Failures are found by
+ * twin_page_finish. */
 struct twin_page *twin_report_page(const struct twin_report *r,
                                    const struct twin_report_pictures *pictures)
 {

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_REPORT_VERDICT_PAGE_H
 #define TW_REPORT_VERDICT_PAGE_H
-/* The pictures of a verdict on its page. (verdict_pictures.c) */
+/* The pictures of two runs, for the page of a verdict and for that of a search
+ * (verdict_pictures.c). f: the field of the two runs; with NULL or an empty one nothing is drawn.
+ * first: the finding that is marked in the picture, NULL for none. */
 #include "src/report/report.h"
 
-/* Of two runs: the heatmap; how differences grow and how large they are. f may be NULL. question:
- * NULL for the usual one. runs: "Run 1 and run 3". */
+/* The heatmap: rows are tensors, columns are steps. question: the heading; NULL for the usual one.
+ * runs: begins the caption, "Run 1 and run 3". */
 void tw_field_where(struct twin_page *p, const char *question, const struct twin_finding *first,
                     const struct twin_field *f, const char *runs);
+/* How differences grow from step to step, and how large they are. Nothing where the runs do not
+ * differ. */
 void tw_field_how_much(struct twin_page *p, const struct twin_finding *first,
                        const struct twin_field *f);
 #endif

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pictures of a verdict: where runs differ and by how much, how that grows, which runs agree
- * until when, what they recorded. */
+/*
+ * The pictures of a verdict: where runs differ and by how much (heatmap), how that grows (fan), how
+ * large differences are (histogram), which runs agree until when (tree), what they recorded
+ * (curves).
+ *
+ * The numbers come from src/compare (field.c, curves.c, tree); this file chooses what is drawn
+ * together, names it and explains it. It judges nothing.
+ */
 #include "page_inside.h"
 #include "verdict_page.h"
 
@@ -9,8 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Most groups of tensors in a fan; names of which curves are drawn; most points of a curve: of a
+ * longer one every n-th step is drawn. */
 enum { GROUPS = 16, CURVE_NAMES = 8, DRAWN_STEPS = 20000 };
 
+/* A picture that cannot be made for lack of memory makes the page fail. */
 static void no_memory(struct twin_page *p)
 {
     p->body.failed = TWIN_ENOMEM;
@@ -18,6 +27,8 @@ static void no_memory(struct twin_page *p)
 
 /* ---- groups of rows: what of a step they are */
 
+/* The group that a row belongs to, by what it is in a step. Groups are told apart by these static
+ * names. */
 static const char *group_of(enum twin_phase phase, enum twin_kind kind)
 {
     switch (kind) {
@@ -39,6 +50,7 @@ static const char *group_of(enum twin_phase phase, enum twin_kind kind)
     return phase == TWIN_PHASE_KERNEL ? "operations" : "other";
 }
 
+/* Do the rows belong to more than one rank? Only then a rank is said. */
 static bool many_ranks(const struct twin_field *f)
 {
     for (size_t i = 0; i < f->rows; i++)
@@ -49,6 +61,7 @@ static bool many_ranks(const struct twin_field *f)
 
 /* ---- the heatmap */
 
+/* Does any tensor differ in any step? */
 static bool field_differs(const struct twin_field *f)
 {
     for (size_t i = 0; i < f->rows; i++)
@@ -57,6 +70,7 @@ static bool field_differs(const struct twin_field *f)
     return false;
 }
 
+/* Index of a step's column or a finding's row; SIZE_MAX: it is not drawn. */
 static size_t column_of(const struct twin_field *f, uint32_t step)
 {
     for (size_t i = 0; i < f->steps; i++)
@@ -74,6 +88,8 @@ static size_t row_of(const struct twin_field *f, const struct twin_finding *x)
     return SIZE_MAX;
 }
 
+/* What the heatmap shows and how to read it. again: another heatmap above was explained already.
+ * What was left out is always said. */
 static void caption_of(struct tw_buf *b, const struct twin_field *f, const char *runs, bool differs,
                        bool again)
 {
@@ -103,10 +119,13 @@ static void caption_of(struct tw_buf *b, const struct twin_field *f, const char 
                       f->rows_all);
 }
 
+/* The heatmap of a field. The cell of the first difference is marked when it is among those
+ * drawn. */
 static void heatmap(struct twin_page *p, const char *question, const struct twin_finding *first,
                     const struct twin_field *f, const char *runs)
 {
     const bool ranks = many_ranks(f), differs = field_differs(f);
+    /* group[i] is a static name, or owned[i], when it has a rank in it */
     const char **name = tw_calloc(f->rows, sizeof *name);
     const char **group = tw_calloc(f->rows, sizeof *group);
     char **owned = tw_calloc(f->rows, sizeof *owned);
@@ -121,6 +140,7 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
             ok = owned[i] != NULL;
         }
     }
+    /* the usual question depends on what is to be seen */
     if (!question)
         question = differs ? "Where do the runs differ, and by how much?"
                            : "Was every tensor of every step seen to be equal?";
@@ -135,6 +155,7 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
                                         .group = group,
                                         .rows = f->rows,
                                         .cell = f->cell};
+        /* a step or tensor that was left out cannot be marked */
         if (first && tw_is_record(first) && column_of(f, first->step_a) != SIZE_MAX &&
             row_of(f, first) != SIZE_MAX) {
             map.mark_column = column_of(f, first->step_a);
@@ -155,23 +176,28 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
 
 /* ---- the fan: of each group the median over its tensors, between the smallest and the largest */
 
+/* name: of each group; the arrays have a value for each column of the field, relative differences.
+ * In draw_fan, NaN means: differs, by how much is not known; INFINITY: nothing differs (a joined
+ * line goes on across NaN and is broken at infinity). */
 struct fan {
     const char *name[GROUPS];
     double *y[GROUPS], *low[GROUPS], *high[GROUPS];
     size_t count;
 };
 
+/* Ascending, for qsort; no value is NaN. */
 static int by_value(const void *x, const void *y)
 {
     const double *a = x, *b = y;
     return *a < *b ? -1 : *a > *b;
 }
 
-/* The groups that differ at all. */
+/* Collects the names of the groups of which any tensor differs, in the order of the rows. */
 static void name_groups(const struct twin_field *f, struct fan *fan)
 {
     for (size_t i = 0; i < f->rows; i++) {
         const char *g = group_of(f->row[i].phase, f->row[i].kind);
+        /* a row that never differs names no group */
         bool known = !f->row[i].differs;
         for (size_t k = 0; k < fan->count && !known; k++)
             known = strcmp(fan->name[k], g) == 0;
@@ -180,6 +206,8 @@ static void name_groups(const struct twin_field *f, struct fan *fan)
     }
 }
 
+/* Computes one group's median and range in each step. room: has space for a number of each row.
+ * Returns whether the group has a size in any step. */
 static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, double *room)
 {
     bool any = false;
@@ -200,6 +228,7 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
         if (n == 0)
             continue;
         qsort(room, n, sizeof *room, by_value);
+        /* the mean of two middle values is the geometric one, since the axis is logarithmic */
         fan->y[g][c] = n % 2 ? room[n / 2] : sqrt(room[n / 2 - 1] * room[n / 2]);
         fan->low[g][c] = room[0];
         fan->high[g][c] = room[n - 1];
@@ -208,6 +237,7 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
     return any;
 }
 
+/* Puts the fan into the page. any[g]: group g has a size somewhere; the others are left out. */
 static void draw_fan(struct twin_page *p, const struct twin_finding *first,
                      const struct twin_field *f, const struct fan *fan, const bool *any)
 {
@@ -244,6 +274,7 @@ static void draw_fan(struct twin_page *p, const struct twin_finding *first,
     tw_free(x);
 }
 
+/* Computes the fan of all groups and draws it. room is shared: one group is computed at a time. */
 static void fan_plot(struct twin_page *p, const struct twin_finding *first,
                      const struct twin_field *f)
 {
@@ -255,6 +286,7 @@ static void fan_plot(struct twin_page *p, const struct twin_finding *first,
         fan.y[g] = tw_calloc(f->steps, sizeof(double));
         fan.low[g] = tw_calloc(f->steps, sizeof(double));
         fan.high[g] = tw_calloc(f->steps, sizeof(double));
+        /* after the first failure nothing is computed, but all is freed below */
         ok &= room && fan.y[g] && fan.low[g] && fan.high[g];
         any[g] = ok && fill_group(f, &fan, g, room);
     }
@@ -270,6 +302,8 @@ static void fan_plot(struct twin_page *p, const struct twin_finding *first,
     tw_free(room);
 }
 
+/* The histogram of all differences, a row for each group. Cells without a size and cells with NaN
+ * or infinity are not in it. */
 static void sizes(struct twin_page *p, const struct twin_field *f)
 {
     struct fan groups = {.count = 0};
@@ -279,6 +313,7 @@ static void sizes(struct twin_page *p, const struct twin_field *f)
     name_groups(f, &groups);
     for (size_t g = 0; g < groups.count; g++) {
         size_t n = 0, room = 0;
+        /* at most one value for each row and step */
         for (size_t i = 0; i < f->rows; i++)
             room += strcmp(group_of(f->row[i].phase, f->row[i].kind), groups.name[g]) == 0
                         ? f->steps
@@ -286,6 +321,7 @@ static void sizes(struct twin_page *p, const struct twin_field *f)
         values[g] = tw_calloc(room + 1, sizeof(double));
         if (!values[g])
             no_memory(p);
+        /* codes between these two are sizes; the others are states */
         for (size_t i = 0; values[g] && i < f->rows * f->steps; i++)
             if (f->cell[i] >= TWIN_CELL_VALUES && f->cell[i] < TWIN_CELL_NOT_FINITE &&
                 strcmp(group_of(f->row[i / f->steps].phase, f->row[i / f->steps].kind),
@@ -329,7 +365,8 @@ void tw_field_how_much(struct twin_page *p, const struct twin_finding *first,
 
 /* ---- curves */
 
-/* parted: there is a difference that they may show. */
+/* The heading of a curve. parted: there is a difference that the curves may show. room: holds the
+ * text when it is not a static one. */
 static const char *question_of(const struct twin_curve *c, bool parted, char *room, size_t bytes)
 {
     switch (c->kind) {
@@ -340,6 +377,7 @@ static const char *question_of(const struct twin_curve *c, bool parted, char *ro
     }
 }
 
+/* What a jump or a distance in this kind of curve means. */
 static const char *caption_of_curve(const struct twin_curve *c, bool parted)
 {
     switch (c->kind) {
@@ -358,6 +396,7 @@ static const char *caption_of_curve(const struct twin_curve *c, bool parted)
     }
 }
 
+/* What the y axis is, for norms with the norm; else the recorded name. */
 static const char *axis_of(const struct twin_curve *c)
 {
     if (c->kind == TWIN_CURVE_GRADIENT)
@@ -365,23 +404,28 @@ static const char *axis_of(const struct twin_curve *c)
     return c->kind == TWIN_CURVE_WEIGHT ? "L2 norm of all weights" : c->name;
 }
 
-/* Curves of one name, a series for each run and rank. */
+/* Draws the curves of one name together, a series for each run and rank. c: count curves that
+ * stand next to each other. A long one is thinned out to DRAWN_STEPS points by drawing every
+ * n-th step. */
 static void one_name(struct twin_page *p, const struct twin_finding *first,
                      const char *const *label, const struct twin_curve *c, size_t count)
 {
     struct twin_page_series *series = tw_calloc(count, sizeof *series);
     char **name = tw_calloc(count, sizeof *name), room[128];
+    /* the longest curve decides the width; ranks are named only when there are several */
     size_t steps = 1, ranks = 0;
     for (size_t i = 0; i < count; i++) {
         steps = c[i].steps > steps ? c[i].steps : steps;
         ranks += c[i].rank != c[0].rank;
     }
+    /* every n-th step, so that at most DRAWN_STEPS points remain */
     const size_t every = (steps + DRAWN_STEPS - 1) / DRAWN_STEPS, n = (steps + every - 1) / every;
     double *x = tw_calloc(n, sizeof *x), *y = tw_calloc(n * count, sizeof *y);
     bool ok = series && name && x && y;
     for (size_t i = 0; ok && i < n; i++)
         x[i] = (double)(i * every);
     for (size_t i = 0; ok && i < count; i++) {
+        /* a run that ended earlier has no value there */
         for (size_t k = 0; k < n; k++)
             y[i * n + k] = k * every < c[i].steps ? c[i].y[k * every] : NAN;
         char run[32];
@@ -423,11 +467,13 @@ static void one_name(struct twin_page *p, const struct twin_finding *first,
     tw_free(y);
 }
 
+/* The curves are sorted by kind and name, so those of one name are neighbours. */
 void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const char *const *label,
                         const struct twin_finding *first)
 {
     size_t shown = 0;
     for (size_t i = 0, n; i < c->count; i += n) {
+        /* n curves have the same kind and name */
         for (n = 1; i + n < c->count && c->curve[i + n].kind == c->curve[i].kind &&
                     strcmp(c->curve[i + n].name, c->curve[i].name) == 0;)
             n++;
@@ -445,6 +491,7 @@ void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const 
                         c->unread, c->unread == 1 ? " is" : "s are");
 }
 
+/* The tree of classes, with runs named "run 1" and so on. */
 static void tree(struct twin_page *p, const struct twin_report *r, const struct twin_class_tree *t)
 {
     char **label = tw_calloc(r->run_count + 1, sizeof *label);
@@ -463,6 +510,8 @@ static void tree(struct twin_page *p, const struct twin_report *r, const struct 
     tw_free(label);
 }
 
+/* The order: where, which runs, how much, what they recorded, how fast. Only the first pair has the
+ * first difference marked, since the verdict speaks of that pair. */
 void twin_report_draw(struct twin_page *p, const struct twin_report *r,
                       const struct twin_report_pictures *x)
 {

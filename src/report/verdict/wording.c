@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words that several forms of a verdict share: places, sizes, classes, the headline. */
+/*
+ * The words that several forms of a verdict share: places, sizes, classes, the headline. text.c,
+ * json.c, ci.c, the pages and the incident document call these functions (wording.h explains each).
+ *
+ * Runs are numbered from 1 in words and from 0 in structs.
+ */
 #include "wording.h"
 
 #include <math.h>
@@ -7,14 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A middle dot in UTF-8, between the parts of a place. */
 #define DOT " \xC2\xB7 "
 
+/* Appends s through escape(), cut behind max bytes (0: whole). The cut is made before escaping, so
+ * that it cannot split a \xNN. */
 static void say(struct tw_buf *b, const char *s, size_t max, char *(*escape)(const char *, size_t))
 {
     size_t n = strlen(s);
     bool cut = max && n > max;
     if (cut) {
         n = max;
+        /* the bytes behind the first one of a character begin with the bits 10 */
         while (n > 0 && ((unsigned char)s[n] & 0xC0) == 0x80) /* not inside a UTF-8 sequence */
             n--;
     }
@@ -52,6 +61,8 @@ static const char *entity_of(char c)
     }
 }
 
+/* The two code points that are replaced by "?" are three bytes each in UTF-8: EF BF BE and EF BF
+ * BF. */
 void tw_say_markup(struct tw_buf *b, const char *s)
 {
     for (; *s; s++) {
@@ -75,9 +86,13 @@ bool tw_is_record(const struct twin_finding *f)
            f->type == TWIN_FINDING_ORDER;
 }
 
+/* What kind of thing a finding's name belongs to. Words differ where the same kind means something
+ * else in another phase: a gradient that is recorded in the optimizer phase was changed between
+ * backward and optimizer. */
 static const char *prefix_of(const struct twin_finding *f)
 {
     switch (f->kind) {
+    /* a gradient of the optimizer phase was changed after the backward */
     case TWIN_KIND_GRADIENT:
         return f->phase == TWIN_PHASE_OPTIMIZER ? "grad that was written to, of " : "grad of ";
     case TWIN_KIND_GRADIENT_LOCAL: return "local grad of ";
@@ -98,23 +113,30 @@ static const char *prefix_of(const struct twin_finding *f)
     }
 }
 
+/* The kind, then the name (at most 120 bytes), then whose it is where names alone do not tell. */
 void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
 {
+    /* the output of a whole model has no name of its own: the model's is said */
     bool root = f->kind == TWIN_KIND_ACTIVATION && strcmp(f->name, "output") == 0 && f->scope[0];
     tw_buf_puts(b, prefix_of(f));
     tw_say_safe(b, root ? f->scope : f->name, 120);
+    /* what the data phase was handed is told apart by whose it is */
     bool handed = f->kind == TWIN_KIND_IN && f->phase == TWIN_PHASE_DATA;
     if ((f->kind == TWIN_KIND_BATCH || f->kind == TWIN_KIND_INDICES || handed) && f->scope[0]) {
         tw_buf_puts(b, " of ");
         tw_say_safe(b, f->scope, 60);
     }
+    /* counted from 0; of generators' states it is not said */
     if (f->occurrence > 0 && f->kind != TWIN_KIND_STATE)
         tw_buf_printf(b, " (number %u of the step)", f->occurrence + 1);
 }
 
+/* From the large to the small: step, rank, process, phase, what. Parts that say nothing are left
+ * out: rank 0 alone, the main process, the phase of a value. */
 void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
 {
     if (!tw_is_record(f)) {
+        /* for these the name tells whom the sentence is about */
         bool named = f->type == TWIN_FINDING_OUTCOME || f->type == TWIN_FINDING_RANKS;
         if (named && f->name[0]) {
             tw_say_safe(b, f->name, 60);
@@ -124,6 +146,7 @@ void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
         return;
     }
     tw_buf_printf(b, "step %u", f->step_a);
+    /* the arms of a check may be shifted against each other */
     if (f->step_b != f->step_a)
         tw_buf_printf(b, " (%u in run 2)", f->step_b);
     if (ranks || f->rank != 0)
@@ -138,13 +161,14 @@ void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
     tw_say_what(b, f);
 }
 
+/* Separates parts of a list: nothing in front of the first one, which begins at start. */
 static void comma(struct tw_buf *b, size_t start)
 {
     if (b->len > start)
         tw_buf_puts(b, ", ");
 }
 
-/* 0.8, 3.1e-8 (where printf would say 3.1e-08) */
+/* Two digits, as "0.8" or "3.1e-8" (where printf would say 3.1e-08). */
 static void scientific(struct tw_buf *b, double x)
 {
     char text[32];
@@ -152,13 +176,15 @@ static void scientific(struct tw_buf *b, double x)
         tw_buf_printf(b, "%.2g", x);
         return;
     }
+    /* printf writes at least two digits of an exponent */
     snprintf(text, sizeof text, "%.1e", x);
     char *e = strchr(text, 'e');
     if (e)
         tw_buf_printf(b, "%.*se%d", (int)(e - text), text, atoi(e + 1));
 }
 
-/* As short as shows that they differ. */
+/* Both numbers, with 9 digits where these show that they differ, else with 17, which tell any two
+ * doubles apart. */
 static void two_values(struct tw_buf *b, double x, double y)
 {
     char p[32], q[32];
@@ -171,15 +197,19 @@ static void two_values(struct tw_buf *b, double x, double y)
     tw_buf_printf(b, "%s -> %s", p, q);
 }
 
+/* How much is said depends on what was recorded: values of single numbers, counts of elements, NaN
+ * or infinity on one side, distance in ulp, relative L2 distance. */
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
 {
     char x[32], y[32];
     size_t start = b->len;
     if (f->type != TWIN_FINDING_VALUE || f->kind == TWIN_KIND_STATE)
         return;
+    /* a single finite number is shown itself; its sum is the number */
     if (f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 && !f->stats_a.nan &&
         !f->stats_b.nan)
         two_values(b, f->stats_a.sum, f->stats_b.sum);
+    /* counted element by element, where the values were there */
     else if (f->changed_known && f->elements)
         tw_buf_printf(b, "%s of %s elements", tw_human_count(f->changed, x),
                       tw_human_count(f->elements, y));
@@ -187,7 +217,8 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_printf(b, "%s element%s", tw_human_count(f->elements, x),
                       f->elements == 1 ? "" : "s");
     if (f->kind == TWIN_KIND_HYPER && b->len > start)
-        return; /* it was set, not computed: how far apart the two are in roundings says nothing */
+        return; /* a setting was not computed: its distance in roundings says nothing */
+    /* what a reader wants to know first: one run has NaN or infinity where the other has not */
     uint64_t bad_a = f->stats_a.nan + f->stats_a.pos_inf + f->stats_a.neg_inf;
     uint64_t bad_b = f->stats_b.nan + f->stats_b.pos_inf + f->stats_b.neg_inf;
     if (bad_a != bad_b) {
@@ -195,10 +226,12 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_printf(b, "NaN or Inf: %s in run 1, %s in the other", tw_human_count(bad_a, x),
                       tw_human_count(bad_b, y));
     }
+    /* an infinite distance in ulp stands for NaN on one side */
     if (!isnan(f->max_ulp)) {
         comma(b, start);
         tw_buf_printf(b, isinf(f->max_ulp) ? "one is NaN" : "at most %.0f ulp", f->max_ulp);
     }
+    /* "about": estimated from sketches */
     if (isfinite(f->rel_l2)) {
         comma(b, start);
         tw_buf_puts(b, f->rel_l2_exact ? "relative L2 " : "relative L2 about ");
@@ -208,6 +241,7 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_puts(b, " (in the reruns of the zoom)");
 }
 
+/* The two places were found by src/compare; a role that is known needs no words. */
 void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
 {
     if (f->role != TWIN_ROLE_UNKNOWN || !f->between[0] || !f->between[1])
@@ -218,6 +252,8 @@ void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
     tw_say_safe(b, f->between[1], 240);
 }
 
+/* The sentence behind the word of the verdict. For SAME it says how much was compared, for DIFFER
+ * where the first difference is; a tolerance changes only how it begins. */
 void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
 {
     char steps[32], records[32], all[32];
@@ -249,7 +285,9 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
         return;
     case TWIN_DIFFER: break;
     }
+    /* DIFFER, and the difference that a tolerance allows */
     if (v->first && tw_is_record(v->first)) {
+        /* a number that is not exact is a lower bound */
         if (v->steps_differing > 1 || !v->steps_differing_exact)
             tw_buf_printf(b, "from step %u on (%s%s of %s steps)", v->first->step_a,
                           v->steps_differing_exact ? "" : "at least ",
@@ -272,6 +310,7 @@ void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v)
     size_t said = 0;
     for (size_t i = 0; i < v->onset_count && said < 8; i++) {
         const struct twin_onset *o = &v->onsets[i];
+        /* the first finding's own kind was said already */
         bool again = v->first && o->phase == v->first->phase && o->kind == v->first->kind &&
                      o->phase != TWIN_PHASE_OUTPUT;
         if (again)
@@ -282,6 +321,7 @@ void tw_say_onsets(struct tw_buf *b, const struct twin_verdict *v)
     }
 }
 
+/* At most six classes with eight runs each. The usual class has no step. */
 void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v)
 {
     for (size_t i = 0; i < v->class_count && i < 6; i++) {
@@ -312,6 +352,7 @@ void tw_say_against(struct tw_buf *b, const struct twin_against *a)
     }
 }
 
+/* Not known, as then, or a list of changes. */
 void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most)
 {
     if (!a->world_known) {
@@ -332,6 +373,7 @@ void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most)
         tw_buf_printf(b, "; %zu more", a->world_count - most);
 }
 
+/* Only the criteria that the rule has are said; a criterion of 0 is not given. */
 void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r)
 {
     const struct {
@@ -361,6 +403,8 @@ void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r)
     tw_say_safe(b, r->reason, 200);
 }
 
+/* The line number is the first ":digits" that a blank or the end of the line follows; a colon
+ * inside of a path is passed over. */
 bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line)
 {
     size_t end = strcspn(f->site, "\n");
@@ -376,6 +420,7 @@ bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned 
     return false;
 }
 
+/* "perhaps", "There", "was not tried": the words must not sound like a result. */
 char *twin_hint_text(const struct twin_hint *h)
 {
     struct tw_buf b = {0};
@@ -399,6 +444,7 @@ int tw_report_finish(struct tw_buf *b, char **out, struct twin_error *err)
     return *out ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory writing the report");
 }
 
+/* TWIN_FAILED and anything unknown: 2. */
 int twin_report_exit_code(enum twin_verdict_outcome o)
 {
     switch (o) {
