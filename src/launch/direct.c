@@ -33,6 +33,8 @@ static bool is_device(const struct stat *st, int fd)
     return S_ISCHR(st->st_mode) && !isatty(fd) && st->st_rdev != makedev(1, 3);
 }
 
+/* False when fd cannot be given to the job, which then gets a pipe. s->direct is the caller's
+ * descriptor and stays its own. */
 bool tw_stream_try_direct(struct tw_stream *s, int fd)
 {
     struct stat st;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a launch changes in twinrun's own process, and puts back. */
+/* What a launch changes in twinrun's own process, and puts back: blocked signals, SIGCHLD's
+ * disposition, descriptors 0 to 2, and being the subreaper. launch.c calls the halves in pairs; the
+ * first half of each remembers in struct tw_own how it was. */
 #include "launch.h"
 
 #include <errno.h>
@@ -88,6 +90,7 @@ void tw_own_unfill_descriptors(struct tw_own *own)
             close(fd);
 }
 
+/* Orphans of the job become our children, so tree.c still finds them below us. */
 void tw_own_become_subreaper(struct tw_own *own)
 {
     own->subreaper_known = prctl(PR_GET_CHILD_SUBREAPER, &own->subreaper) == 0 &&

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds twinrun's own parts: the agent's library, the Python half, the known cases, the workloads.
+ * Called when a run is prepared, and by commands that need one of them.
+ *
+ * They are looked for beside the executable in each layout in which twinrun exists (a wheel, the
+ * build tree, an installation), so nothing has to be configured. TWINRUN_LIBDIR names a folder that
+ * comes first. A part that is not found stays NULL; whoever needs it says so. */
 #include "launch.h"
 
 #include <errno.h>
