@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A box of one tensor: from its first index on, so many elements in each dimension; and the bytes
+ * of a file that hold it. */
 struct chunk {
     int64_t from[TWIN_MAX_NDIM], size[TWIN_MAX_NDIM];
     size_t file; /* index + 1; 0: its place was not told */
@@ -20,11 +22,14 @@ struct chunk {
     struct twin_tensors *open; /* while its tensor is read */
 };
 
+/* The chunks of one tensor. */
 struct boxes {
     struct chunk *chunk;
     size_t count;
 };
 
+/* The folder behind a list; it lives as long as the list. file: those that chunks lie in, each
+ * opened once. */
 struct tw_dcp {
     int folder;
     struct {
@@ -42,6 +47,7 @@ struct tw_dcp {
  * it takes the square. */
 #define MAX_LOOKS ((uint64_t)1 << 28)
 
+/* While .metadata is read. looks: comparisons of names so far, against MAX_LOOKS. */
 struct reading {
     struct twin_tensors *f;
     uint64_t looks;
@@ -71,11 +77,13 @@ static const struct tw_node *field(const struct tw_node *dict, const char *key)
     return NULL;
 }
 
+/* An attribute of an object whose state is a dict of them; NULL: none. */
 static const struct tw_node *attribute(const struct tw_node *object, const char *name)
 {
     return object && object->kind == TW_OBJECT ? field(object->state, name) : NULL;
 }
 
+/* Is n an object of a class of this name, in whatever module? */
 static bool is_class(const struct tw_node *n, const char *name)
 {
     const struct tw_node *f = n && n->kind == TW_OBJECT ? tw_node_item(n, 0) : NULL;
@@ -120,6 +128,8 @@ static char *name_of(struct reading *r, const struct tw_node *fqn)
 
 /* ---- places */
 
+/* *out: the number (index + 1) of the file that `path` names, opened when it is new. Only names
+ * directly in the folder are taken, and no links. */
 static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
 {
     struct tw_dcp *d = r->d;
@@ -155,6 +165,7 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
     return 0;
 }
 
+/* Where a chunk lies: file, offset, length, all checked against the file. */
 static int set_place(struct reading *r, const struct tw_node *info, struct chunk *c,
                      const struct tw_node *fqn)
 {
@@ -179,6 +190,8 @@ static int set_place(struct reading *r, const struct tw_node *info, struct chunk
     return rc;
 }
 
+/* Is this the index of the chunk of tensor fqn that begins at `from`? from NULL: of a value,
+ * whatever its offset. */
 static bool index_is(const struct tw_node *index, const struct tw_node *fqn, const int64_t *from,
                      uint32_t ndim)
 {
@@ -215,6 +228,7 @@ static int find_place(struct reading *r, const struct tw_node *fqn, const int64_
 
 /* ---- what is in it */
 
+/* Opens the archive that a chunk is, in the file that stays open; *out is the caller's to close. */
 static int open_chunk(const struct tw_dcp *d, const struct chunk *c, bool values, const char *name,
                       struct twin_tensors **out, struct twin_error *err)
 {
@@ -226,6 +240,8 @@ static int open_chunk(const struct tw_dcp *d, const struct chunk *c, bool values
     return tw_tensors_open_source(&s, values, out, err);
 }
 
+/* Adds one tensor with its chunks. They are only listed here; whether they cover the tensor shows
+ * when it is read. */
 static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct tw_node *meta,
                       uint32_t *hint)
 {
@@ -307,6 +323,7 @@ static int add_values(struct reading *r, const struct tw_node *fqn, uint32_t *hi
     return rc == 1 ? 0 : rc;
 }
 
+/* Goes through state_dict_metadata: tensors and other values, in its order. */
 static int read_metadata(struct reading *r, const struct tw_node *top)
 {
     const struct tw_node *all = attribute(top, "state_dict_metadata");
@@ -331,6 +348,7 @@ static int read_metadata(struct reading *r, const struct tw_node *top)
     return rc;
 }
 
+/* Reads .metadata and adds everything that it names. folder is closed by tw_dcp_free(). */
 int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct twin_error *err)
 {
     struct tw_dcp *d = *out = tw_calloc(1, sizeof *d);
@@ -366,6 +384,7 @@ int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct 
     return rc;
 }
 
+/* Closes the chunks of the tensor that was read last. */
 static void close_chunks(struct tw_dcp *d)
 {
     for (size_t i = 0; d->current < d->tensors && i < d->tensor[d->current].count; i++) {
@@ -428,6 +447,8 @@ static struct chunk *locate(const struct twin_tensors_entry *e, const struct box
     return NULL;
 }
 
+/* Reads elements of tensor i, run by run: as many as follow each other both in the tensor and in
+ * one chunk. The chunks of one tensor stay open until another one is read. */
 int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first,
                 uint64_t n, void *out, struct twin_error *err)
 {

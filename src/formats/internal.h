@@ -7,6 +7,7 @@
 
 #include "base.h"
 
+/* Entries of one list, and containers inside of containers. */
 enum {
     TW_MAX_TENSORS = 1 << 20,
     TW_MAX_DEPTH = 100,
@@ -61,12 +62,14 @@ struct tw_found {
 /* Checks everything against the piece and appends. Errors name the tensor. */
 int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin_error *err);
 
-/* Memory that lives as long as the file; NULL when there is none. */
+/* Memory that lives as long as the file; NULL when there is none. The text is copied and gets a NUL
+ * behind it. */
 void *tw_arena(struct twin_tensors *f, size_t bytes);
 char *tw_arena_text(struct twin_tensors *f, const char *s, size_t n);
 /* the first 64 different names are kept; copied */
 int tw_tensors_skip(struct twin_tensors *f, const char *name);
 
+/* Does the caller want the values that are no tensors, too? */
 bool tw_tensors_wants_values(const struct twin_tensors *f);
 /* Appends; name and text are copied. */
 int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v,
@@ -82,6 +85,8 @@ const struct tw_source *tw_tensors_source(const struct twin_tensors *f);
 
 /* ---- reading packed pieces (piece.c) */
 struct tw_unpack;
+/* Reads n bytes of the piece, counted unpacked, from `at` on. *state: NULL at first; keeps how far
+ * a deflated piece was unpacked, and is freed with tw_unpack_free(). */
 int tw_piece_read(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
                   uint64_t at, void *out, size_t n, struct twin_error *err);
 void tw_unpack_free(struct tw_unpack *u);
@@ -94,6 +99,7 @@ struct tw_zip_entry {
     const char *unreadable;
     uint64_t header; /* where its local header stands */
 };
+/* The files of an archive, sorted by name; names is their memory. */
 struct tw_zip {
     struct tw_zip_entry *entry;
     size_t count;

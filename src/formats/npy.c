@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .npy (numpy.lib.format, versions 1 to 3) and .npz, a zip file of them. */
+/* Arrays of NumPy: .npy (numpy.lib.format, versions 1 to 3) and .npz, a zip file of them. tensors.c
+ * calls tw_npy_list() or tw_npz_list(), which add every array with its place in the file.
+ *
+ * The header of an array is a Python dict literal. It is parsed by hand and never evaluated:
+ * exactly the three keys that the format has, in any order. */
 #include "internal.h"
 
 #include <string.h>
 
+/* Bytes of a header; bytes in front of it (magic number, version, length) that are read at once. */
 enum { MAX_HEADER = 1 << 20, START = 12 };
 
 /* The header is a Python dict literal: a cursor over it. */
@@ -17,6 +22,8 @@ static void blanks(struct text *t)
         t->p++;
 }
 
+/* Takes the character off the text, blanks before it included; false when another one stands there.
+ */
 static bool token(struct text *t, char c)
 {
     blanks(t);
@@ -52,6 +59,7 @@ static bool quoted(struct text *t, const char **s, size_t *n)
     return true;
 }
 
+/* A whole number from 0 on; false when there is none, or when it overflows. */
 static bool number(struct text *t, int64_t *v)
 {
     blanks(t);
@@ -66,6 +74,7 @@ static bool number(struct text *t, int64_t *v)
     return any;
 }
 
+/* "(3, 4)", "(3,)" or "()": sizes go to f->shape. */
 static bool shape(struct text *t, struct tw_found *f)
 {
     if (!token(t, '('))
@@ -105,6 +114,7 @@ static bool fields(struct text *t)
     return true;
 }
 
+/* The type of a descr such as "<f4"; one that is not known leaves f->unreadable with the reason. */
 static void set_type(struct tw_found *f, const char *s, size_t n)
 {
     static const struct {
@@ -137,7 +147,8 @@ static int bad(const struct twin_tensors *f, const char *name, const char *what,
                           tw_tensors_source(f)->name, name, what);
 }
 
-/* {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } in any order. */
+/* Parses {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } in any order. Bits of `seen`:
+ * 1 descr, 2 fortran_order, 4 shape; each must be there once. */
 static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, bool *fortran,
                  struct twin_error *err)
 {
@@ -183,6 +194,7 @@ static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, b
     return f->stored_as ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for a name");
 }
 
+/* Strides of an array in column-major order: the first index runs fastest. */
 static void set_fortran(struct tw_found *f)
 {
     int64_t stride = 1;
@@ -194,7 +206,8 @@ static void set_fortran(struct tw_found *f)
     }
 }
 
-/* The array whose bytes are piece. name is kept. */
+/* Reads the header of the array whose bytes are piece, and adds it. name is kept. *state: of
+ * unpacking, the caller's to free. */
 static int add_array(struct twin_tensors *file, const struct tw_piece *piece, const char *name,
                      struct tw_unpack **state, struct twin_error *err)
 {
@@ -236,6 +249,8 @@ int tw_npy_list(struct twin_tensors *f, struct twin_error *err)
     return add_array(f, &whole, "array", &none, err);
 }
 
+/* The name of an array is that of its file without ".npy". Other files of the archive are listed as
+ * passed over. */
 int tw_npz_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_error *err)
 {
     struct tw_unpack *state = NULL;

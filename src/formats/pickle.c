@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stack machine of pickles (Python's pickletools.py, protocols 2 to 5), without anything that
- * runs. */
+ * runs. torch.c and dcp.c read their trees with it.
+ *
+ * A pickle is a list of operations that push values on a stack, make containers of what lies there,
+ * and keep values by number to use them again. Where Python would import a function and call it,
+ * the tree gets a node with the name of the function and its arguments (pickle.h). One node may
+ * stand at several places of the tree, and a container may hold itself.
+ *
+ * Counts of values and items, the stack, and the numbers of kept values are bounded, and nothing is
+ * taken from the text without looking at its end. */
 #include "pickle.h"
 
 #include <string.h>
 
+/* Values and items of one heap; values in one block of memory. */
 enum { MAX_NODES = 1 << 22, MAX_ITEMS = 1 << 24, NODES = 512 };
 
 /* Nodes in blocks, and the arrays of their items. */
@@ -17,12 +26,16 @@ struct text_block {
     struct text_block *next;
     char data[];
 };
+/* The memory of trees. texts: names that are not in the pickle as they are. count, items: against
+ * the bounds. */
 struct tw_heap {
     struct nodes *nodes;
     struct text_block *texts;
     uint32_t count, items;
 };
 
+/* One pickle that is being read: the text with the place in it, the stack, and the memo (values
+ * that were kept, by number). err is never NULL: it tells which error it was. */
 struct machine {
     struct tw_heap *heap;
     const unsigned char *data;
@@ -54,6 +67,7 @@ static int too_much(struct machine *m)
 
 /* ---- values */
 
+/* A new value; NULL with err set. Nodes never move. */
 static struct tw_node *node(struct machine *m, enum tw_node_kind kind)
 {
     struct tw_heap *h = m->heap;
@@ -77,6 +91,7 @@ static struct tw_node *node(struct machine *m, enum tw_node_kind kind)
     return n;
 }
 
+/* Appends an item to a container. */
 static int add(struct machine *m, struct tw_node *to, struct tw_node *item)
 {
     if (m->heap->items == MAX_ITEMS)
@@ -156,6 +171,7 @@ static size_t above_mark(struct machine *m)
 
 /* ---- what containers take */
 
+/* The list or dict of an object, made when it is first needed. */
 static struct tw_node *part(struct machine *m, struct tw_node **slot, enum tw_node_kind kind)
 {
     if (!*slot)
@@ -163,6 +179,7 @@ static struct tw_node *part(struct machine *m, struct tw_node **slot, enum tw_no
     return *slot;
 }
 
+/* Puts the values from `from` on into a container, as items or as pairs of key and value. */
 static int add_items(struct machine *m, struct tw_node *to, size_t from, bool pairs)
 {
     if (to->kind == TW_OBJECT)
@@ -232,6 +249,7 @@ static int gather_last(struct machine *m, enum tw_node_kind kind, size_t n)
 
 /* ---- reading */
 
+/* The next n bytes of the text; NULL with err set when it ends before. */
 static const unsigned char *take(struct machine *m, uint64_t n)
 {
     if (n > m->bytes - m->at) {
@@ -299,6 +317,7 @@ static int push_long(struct machine *m, unsigned width)
     return 0;
 }
 
+/* Eight bytes, most significant first. */
 static int push_float(struct machine *m)
 {
     const unsigned char *p = take(m, 8);
@@ -314,6 +333,7 @@ static int push_float(struct machine *m)
     return rc;
 }
 
+/* A function or class by name, "module.name". */
 static int push_global(struct machine *m, const char *module, size_t a, const char *name, size_t b)
 {
     struct tw_node *n;
@@ -336,6 +356,7 @@ static int push_global(struct machine *m, const char *module, size_t a, const ch
     return rc;
 }
 
+/* GLOBAL: module and name, each up to a line break. */
 static int read_global(struct machine *m)
 {
     const char *start[2];
@@ -351,6 +372,7 @@ static int read_global(struct machine *m)
     return push_global(m, start[0], n[0], start[1], n[1]);
 }
 
+/* STACK_GLOBAL: module and name are on the stack. */
 static int stack_global(struct machine *m)
 {
     struct tw_node *name = pop(m), *module = name ? pop(m) : NULL;
@@ -363,7 +385,8 @@ static int stack_global(struct machine *m)
 
 /* ---- what would run */
 
-/* Containers of the standard library are what they hold. */
+/* What calling `function` would give. Containers of the standard library are what they hold;
+ * anything else becomes TW_OBJECT. */
 static int reduce(struct machine *m, struct tw_node *function, struct tw_node *arguments)
 {
     struct tw_node *n;
@@ -391,6 +414,7 @@ static int reduce(struct machine *m, struct tw_node *function, struct tw_node *a
     return rc;
 }
 
+/* REDUCE and NEWOBJ: function (or class) and its arguments lie on the stack. */
 static int call(struct machine *m)
 {
     struct tw_node *arguments = pop(m), *function = arguments ? pop(m) : NULL;
@@ -410,7 +434,8 @@ static int call_with_names(struct machine *m) /* NEWOBJ_EX: class, arguments, na
                : rc;
 }
 
-/* The attributes of a dict (a state_dict's _metadata) hold no tensors. */
+/* BUILD: gives the object on the stack its state. The attributes of a dict (a state_dict's
+ * _metadata) hold no tensors and are dropped. */
 static int build(struct machine *m)
 {
     struct tw_node *state = pop(m), *of = state ? top(m) : NULL;
@@ -421,6 +446,7 @@ static int build(struct machine *m)
     return 0;
 }
 
+/* BINPERSID: something that lies outside of the pickle, such as a storage; its id is kept. */
 static int persistent(struct machine *m)
 {
     struct tw_node *id = pop(m), *n;
@@ -432,6 +458,7 @@ static int persistent(struct machine *m)
 
 /* ---- the memo */
 
+/* Keeps the value on top of the stack under number i. */
 static int put(struct machine *m, uint64_t i)
 {
     struct tw_node *n = top(m);
@@ -482,6 +509,7 @@ static int push_truth(struct machine *m, bool yes)
     return rc;
 }
 
+/* One operation. Most operations of protocols 0 and 1, which are text, are not read. */
 static int step(struct machine *m, unsigned char op)
 {
     switch (op) {
@@ -553,6 +581,7 @@ static int step(struct machine *m, unsigned char op)
     }
 }
 
+/* Runs operations until STOP. *at is moved also after an error. */
 int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes, size_t *at,
                    const char *name, struct tw_node **out, struct twin_error *err)
 {

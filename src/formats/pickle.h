@@ -8,6 +8,7 @@
  */
 #include "internal.h"
 
+/* What a value is. The order matters: kinds below TW_TUPLE hold no other values. */
 enum tw_node_kind {
     TW_NONE,
     TW_TRUTH,
@@ -25,6 +26,8 @@ enum tw_node_kind {
     TW_OBJECT,     /* items: the function, its arguments; then `state`, `list` and `dict` */
 };
 
+/* One value. count: bytes of a text, or items; room: items that have place. Nodes belong to the
+ * heap. */
 struct tw_node {
     unsigned char kind;
     bool on_path; /* being looked at further up */

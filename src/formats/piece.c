@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a piece of a file, as they are or inflated. Going forward in a deflated piece goes on
- * where the last call ended. */
+/* Bytes of a piece of a file: as they are, or inflated by zlib. All readers of this room go through
+ * here, so every read is checked against the file's size and the piece's. Going forward in a
+ * deflated piece goes on where the last call ended; going back begins anew. Without zlib packed
+ * pieces are refused in words. */
 #include "internal.h"
 
 #include <string.h>
@@ -30,6 +32,7 @@ int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
 
 enum { INPUT = 1 << 16 };
 
+/* How far one deflated piece has been unpacked. crc: of the bytes given so far. */
 struct tw_unpack {
     z_stream z;
     struct tw_piece piece;
@@ -50,6 +53,7 @@ void tw_unpack_free(struct tw_unpack *u)
     tw_free(u);
 }
 
+/* zlib allocates through us, so that tests can make it fail. */
 static voidpf take(voidpf unused, uInt n, uInt size)
 {
     (void)unused;
@@ -62,6 +66,7 @@ static void give(voidpf unused, voidpf p)
     tw_free(p);
 }
 
+/* Starts anew at the beginning of a piece. *state is NULL after an error. */
 static int begin(struct tw_unpack **state, const struct tw_piece *p, struct twin_error *err)
 {
     tw_unpack_free(*state);
@@ -79,7 +84,7 @@ static int begin(struct tw_unpack **state, const struct tw_piece *p, struct twin
     return 0;
 }
 
-/* The next n unpacked bytes. */
+/* Unpacks the next n bytes. When the last byte of the piece comes out, its checksum is compared. */
 static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char *out, size_t n,
                    struct twin_error *err)
 {
@@ -122,6 +127,8 @@ static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char
     return 0;
 }
 
+/* n bytes of the piece from unpacked byte `at` on; what lies before them is unpacked and thrown
+ * away. */
 static int unpack(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
                   uint64_t at, void *out, size_t n, struct twin_error *err)
 {

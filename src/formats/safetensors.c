@@ -16,6 +16,7 @@
 
 enum { MEMBER_BYTES = 1 << 16 }; /* of what is said of one tensor */
 
+/* Bytes of one tensor, counted from the end of the header. */
 struct range {
     uint64_t begin, end;
 };
@@ -51,6 +52,8 @@ static void set_type(struct tw_found *t)
         }
 }
 
+/* Adds the tensor that member `name` describes; *range: its bytes. data: where the tensors' bytes
+ * begin in the file. */
 static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint64_t data,
                       struct range *range, struct twin_error *err)
 {
@@ -88,6 +91,7 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
     return rc;
 }
 
+/* For qsort: empty ranges before others that begin at the same place. */
 static int by_begin(const void *a, const void *b)
 {
     const struct range *x = a, *y = b;
@@ -98,6 +102,7 @@ static int by_begin(const void *a, const void *b)
 
 /* ---- members of an object, one by one */
 
+/* What is left of a text. */
 struct text {
     const char *at, *end;
 };
@@ -181,6 +186,7 @@ static int each_member(const struct twin_tensors *f, struct text t, member_visit
     return t.at == t.end ? 0 : bad(f, "", "something stands behind its object", err);
 }
 
+/* The value as a tree, or NULL with the reason in *why. */
 static json_t *tree_of(struct text value, json_error_t *why)
 {
     return tw_json_load(value.at, (size_t)(value.end - value.at),
@@ -189,6 +195,7 @@ static json_t *tree_of(struct text value, json_error_t *why)
 
 /* ---- the header */
 
+/* While the header is read. */
 struct listing {
     struct twin_tensors *f;
     uint64_t data; /* where the tensors' bytes begin */
@@ -196,6 +203,7 @@ struct listing {
     bool metadata; /* was there */
 };
 
+/* One member of "__metadata__": a text, which is listed when values are wanted. */
 static int take_metadata(void *user, const char *key, struct text value, struct twin_error *err)
 {
     struct listing *l = user;
@@ -237,6 +245,7 @@ static int add_range(struct listing *l, struct range r, struct twin_error *err)
     return 0;
 }
 
+/* One member of the header: a tensor, or "__metadata__". */
 static int take_member(void *user, const char *name, struct text value, struct twin_error *err)
 {
     struct listing *l = user;
@@ -299,6 +308,7 @@ static int check_ranges(struct listing *l, struct twin_error *err)
     return 0;
 }
 
+/* Adds all tensors of the file and checks that they fill it. */
 int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An open file: which format it is, the list of its tensors, and their values. */
+/* Files of tensors: which format one is, the list of its tensors and other values, and reading
+ * elements (<twin/tensors.h>). The formats themselves are in npy.c, safetensors.c, torch.c, dcp.c
+ * (a folder of torch.distributed.checkpoint) and folder.c (several files as one list); each adds
+ * what it finds by tw_tensors_add(), which checks it against the bytes that are there.
+ *
+ * All files are foreign. Opening reads descriptions only, never the elements, and what a list may
+ * cost in memory is bounded by the size of what describes it. Nothing in a file is ever run.
+ *
+ * Two names of the same bytes are told as aliases. Elements that lie apart (a transposed tensor)
+ * are put into row-major order when they are read; for that their whole span is held in memory, one
+ * tensor at a time. */
 #include "internal.h"
 
 #include <errno.h>
@@ -11,6 +21,7 @@
 /* bytes that are held to put elements that lie apart into order */
 #define MAX_WHOLE ((uint64_t)16 << 30)
 
+/* One tensor of the list: what the caller sees, and where its elements are. */
 struct stored {
     struct twin_tensors_entry entry;
     const int64_t *strides; /* NULL: dense */
@@ -20,12 +31,16 @@ struct stored {
     uint64_t offset, span;
 };
 
+/* A piece of memory that lives as long as the file; blocks are chained and never freed one by one.
+ */
 struct block {
     struct block *next;
     size_t used, room;
     max_align_t data[];
 };
 
+/* An open file, or folder, with its list. dcp and folder are NULL for a single file; then source is
+ * read. */
 struct twin_tensors {
     struct tw_source source;
     enum twin_tensors_kind kind;
@@ -108,6 +123,8 @@ void tw_tensors_budget(struct twin_tensors *f, uint64_t bytes, uint64_t each)
     f->budget = TW_LIST_FREE_BYTES + bytes * each;
 }
 
+/* Twice the entry, because a table that grows by doubling may have as much room again; and what the
+ * arena may waste on alignment. */
 int tw_tensors_charge(struct twin_tensors *f, size_t entry, size_t texts, struct twin_error *err)
 {
     f->charged += 2 * (uint64_t)entry + texts + 2 * sizeof(max_align_t);
@@ -178,6 +195,8 @@ static bool measure(const struct tw_found *t, uint64_t *count, uint64_t *span)
     return *count <= INT64_MAX / 16 && *span <= INT64_MAX / 16;
 }
 
+/* Are these the strides of a dense row-major tensor? Those of dimensions of size 1 do not matter.
+ */
 static bool is_row_major(const struct tw_found *t)
 {
     int64_t expected = 1;
@@ -191,6 +210,7 @@ static bool is_row_major(const struct tw_found *t)
     return true;
 }
 
+/* Of everything that same_place() compares but swap and strides. */
 static uint64_t place_hash(const struct stored *s)
 {
     uint64_t h = tw_mix64(s->piece.at ^ tw_mix64(s->offset) ^ (uint64_t)s->entry.dtype << 56);
@@ -199,6 +219,7 @@ static uint64_t place_hash(const struct stored *s)
     return h;
 }
 
+/* Do both show the same elements of the same bytes? */
 static bool same_place(const struct stored *a, const struct stored *b)
 {
     size_t n = a->entry.ndim * sizeof(int64_t);
@@ -215,6 +236,7 @@ static bool has_place(const struct twin_tensors_entry *e)
     return e->count > 0 && !e->unreadable;
 }
 
+/* Doubles the list and makes the hash table of places anew, at most half full. */
 static int grow(struct twin_tensors *f, struct twin_error *err)
 {
     if (f->count == TW_MAX_TENSORS)
@@ -256,6 +278,8 @@ static size_t find_alias(struct twin_tensors *f, const struct stored *s)
     return f->count;
 }
 
+/* Nothing of *t is kept but its texts. A tensor with `unreadable` is listed without its bytes being
+ * checked. */
 int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin_error *err)
 {
     uint64_t count, span, size = twin_dtype_size(t->dtype);
@@ -306,6 +330,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
 
 /* ---- opening */
 
+/* A zip file: a checkpoint when a data.pkl lies directly below a folder of it, else arrays. */
 static int list_zip(struct twin_tensors *f, struct twin_error *err)
 {
     struct tw_zip z;
@@ -362,6 +387,8 @@ static int unknown(const struct tw_source *s, const unsigned char *b, size_t n,
                           s->name, seems(b, n));
 }
 
+/* Tells the format by the first bytes. safetensors has no magic number: a length below 2^32, then
+ * an open brace; a larger length needs the name to say it. */
 static int list(struct twin_tensors *f, struct twin_error *err)
 {
     unsigned char start[32];
@@ -576,6 +603,7 @@ const char *twin_tensors_skipped(const struct twin_tensors *f, size_t i)
 
 /* ---- values */
 
+/* Turns the bytes of each element round; of a complex one, of each of its two parts. */
 static void swap_bytes(unsigned char *p, uint64_t n, enum twin_dtype dtype)
 {
     size_t part = twin_dtype_size(dtype);
@@ -601,7 +629,9 @@ static bool mostly_holes(const struct tw_source *s, uint64_t span)
     return span > TW_LIST_FREE_BYTES + TW_UNPACKED_EACH * (uint64_t)st.st_blocks * 512;
 }
 
-/* Elements that lie apart: the span is held in memory. */
+/* Reads the span of tensor i into memory, because its elements lie apart; f->whole stays until
+ * another such tensor is read. Refused where the span is out of all proportion to the bytes of the
+ * file. */
 static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
 {
     const struct stored *s = &f->tensor[i];
@@ -640,6 +670,8 @@ static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
     return 0;
 }
 
+/* Copies n elements from number `first` on (row-major) out of the span. The index is counted up
+ * like an odometer, the last dimension fastest. */
 static void gather(const struct stored *s, const unsigned char *from, uint64_t first, uint64_t n,
                    unsigned char *out)
 {
@@ -664,6 +696,7 @@ static void gather(const struct stored *s, const unsigned char *from, uint64_t f
     }
 }
 
+/* Elements are numbered in row-major order. They come out in this machine's byte order. */
 int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t n, void *out,
                       struct twin_error *err)
 {

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch checkpoints: where in the pickled tree tensors are, and which bytes each one shows. */
+/* PyTorch checkpoints, both kinds: a zip archive (since 1.6) and five pickles with the storages
+ * behind them (before). tensors.c calls tw_torch_list() or tw_torch_legacy_list(); they add every
+ * tensor of the file, and every other value when the caller wants those.
+ *
+ * The pickle is read as a tree and never run (pickle.c). A walk from its top gives each tensor the
+ * path of keys and indexes that leads to it as its name. A tensor is an object whose function is
+ * one of PyTorch's _rebuild functions; its arguments name a storage and say which of its bytes it
+ * shows. Objects of other classes are looked into, too, and their classes are listed as passed
+ * over.
+ *
+ * The file is foreign: how many values are visited, how long all names are together, and how deep
+ * containers nest has limits, and a container inside of itself is visited once. */
 #include "pickle.h"
 
 #include <stdlib.h>
@@ -10,13 +21,15 @@ enum { MAX_VISITS = 1 << 17 };
 #else
 enum { MAX_VISITS = 1 << 22 }; /* a small pickle may name one thing in very many places */
 #endif
+/* Bytes of all names and texts together. */
 #define MAX_NAMES ((uint64_t)256 << 20)
 #define PICKLE_FREE                                                               \
     ((uint64_t)4 << 20) /* bytes that a pickle may have however well it is packed \
                          */
 
-/* The storages of the old format stand behind each other; their places are known only once all
- * types are. */
+/* One storage of the old format. They stand behind each other, and each says how many elements it
+ * has: so their places are known only once the sizes of elements are, from the tensors that use
+ * them. bytes_each 0: no tensor has told. */
 struct storage {
     const char *key;
     uint32_t key_bytes;
@@ -24,6 +37,8 @@ struct storage {
     struct tw_piece piece;
 };
 
+/* State of one walk over a checkpoint. path: the name of the value that is being visited. visits,
+ * names: against the limits. */
 struct walk {
     struct twin_tensors *file;
     const struct tw_zip *zip; /* NULL: old format */
@@ -51,6 +66,7 @@ static int no_memory(struct walk *w)
 
 /* ---- types */
 
+/* By the name of a storage's class ("torch.FloatStorage") or of a dtype ("torch.float32"). */
 enum twin_dtype tw_torch_type(const char *name)
 {
     static const struct {
@@ -84,6 +100,7 @@ enum twin_dtype tw_torch_type(const char *name)
 
 /* ---- storages: id is ("storage", type, key, place, number of elements, [view]) */
 
+/* For qsort and bsearch: bytes first, then the length. */
 static int by_key(const void *a, const void *b)
 {
     const struct storage *x = a, *y = b;
@@ -98,6 +115,8 @@ static struct storage *old_storage(const struct walk *w, const struct tw_node *k
     return w->storages ? bsearch(&wanted, w->storage, w->storages, sizeof wanted, by_key) : NULL;
 }
 
+/* Sets type and piece of a tensor from the persistent id of its storage. The zip's checksum is not
+ * relied on. */
 static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found *t)
 {
     const struct tw_node *id = n && n->kind == TW_PERSISTENT ? tw_node_item(n, 0) : NULL;
@@ -162,6 +181,8 @@ static bool rebuilds(const struct tw_node *n, const char **function,
     return false;
 }
 
+/* Adds the tensor that a _rebuild function with these arguments would make. Arguments: storage,
+ * offset in elements, sizes, strides, ..., in tensor_v3 the type at place 6. */
 static int add_tensor(struct walk *w, const char *function, const struct tw_node *a)
 {
     struct tw_found t = {.swap = w->swap};
@@ -223,6 +244,8 @@ void tw_torch_append_key(struct tw_buf *b, const char *s, uint32_t n)
     tw_buf_puts(b, "\"");
 }
 
+/* A key of a dict as a part of the path. A key that is neither text nor a number is named by its
+ * place. */
 static void append_key(struct tw_buf *b, const struct tw_node *key, uint32_t i)
 {
     if (b->len)
@@ -262,6 +285,7 @@ static int add_value(struct walk *w, const struct tw_node *n, enum twin_value_ki
     return tw_tensors_value(w->file, &v, w->err);
 }
 
+/* Adds a value that holds no others, at the path. */
 static int add_leaf(struct walk *w, const struct tw_node *n)
 {
     static const enum twin_value_kind kinds[] = {
@@ -276,6 +300,8 @@ static int add_leaf(struct walk *w, const struct tw_node *n)
     return add_value(w, n, kinds[n->kind], NULL);
 }
 
+/* Visits n with one part more in the path: a key, or `format` printed with i. The path is as before
+ * when this returns. */
 static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct tw_node *key,
                     const char *format, uint32_t i)
 {
@@ -304,6 +330,8 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     return rc;
 }
 
+/* An object: a tensor, or of some class. Of the latter the arguments, what was appended or set in
+ * it, and its state are visited, all under the object's own name. */
 static int visit_object(struct walk *w, struct tw_node *n, int depth)
 {
     const char *function;
@@ -333,6 +361,7 @@ static int visit_object(struct walk *w, struct tw_node *n, int depth)
     return rc;
 }
 
+/* Visits a value and everything in it. */
 static int visit(struct walk *w, struct tw_node *n, int depth)
 {
     int rc = 0;
@@ -363,6 +392,8 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
 
 /* ---- the zip format */
 
+/* The whole of a file of the archive, unpacked; malloc'ed, also after an error of reading it. A
+ * small file may unpack to very much: the size is bounded by the packed one. */
 static int read_piece(const struct tw_source *s, const struct tw_zip_entry *e, char **out,
                       struct twin_error *err)
 {
@@ -385,6 +416,7 @@ static int read_piece(const struct tw_source *s, const struct tw_zip_entry *e, c
     return rc;
 }
 
+/* The archive's byte order. "little" when the archive does not say. */
 static int find_order(struct walk *w, const char *archive)
 {
     char *name = tw_printf("%s/byteorder", archive), *order = NULL;
@@ -404,6 +436,8 @@ static int find_order(struct walk *w, const char *archive)
     return rc;
 }
 
+/* pickle: the name of the archive's data.pkl. The storages stand below the same folder, in data/.
+ */
 int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle,
                   struct twin_error *err)
 {
@@ -436,6 +470,7 @@ int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pi
 
 /* ---- the format before 1.6: five pickles, then the storages */
 
+/* The first pickle of the old format: a LONG1 with PyTorch's magic number, then the end. */
 static const unsigned char magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9,
                                       0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
 
@@ -447,8 +482,9 @@ bool tw_torch_legacy_is(const unsigned char *start, size_t n)
            memcmp(start + at, magic, sizeof magic - (at > 2)) == 0;
 }
 
-/* Bytes of an element of each storage, from the places where tensors name it: every persistent id
- * of the tree. */
+/* Finds out how many bytes an element of each storage has, from the persistent ids of the tree,
+ * which name a type with each storage. Each node is looked at once. The storage of a type that is
+ * not known gets 0: what lies behind it cannot be found. */
 static void learn_sizes(struct walk *w, struct tw_node *n, int depth)
 {
     if (n->sized || depth == TW_MAX_DEPTH)
@@ -479,6 +515,8 @@ static void learn_sizes(struct walk *w, struct tw_node *n, int depth)
             learn_sizes(w, more[i], depth + 1);
 }
 
+/* Reads the list of keys and finds the place of each storage, which begins at `at` with its number
+ * of elements in 8 bytes. */
 static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_node *top,
                          uint64_t at)
 {
@@ -515,6 +553,7 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
     return rc;
 }
 
+/* Reads the five pickles, then the storages, then walks. */
 static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *data, size_t bytes)
 {
     struct tw_node *part[5]; /* magic number, version, system, the object, keys of the storages */
@@ -536,6 +575,8 @@ static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *da
     return rc == 0 ? visit(w, part[3], 0) : rc;
 }
 
+/* Where the pickles end is not said anywhere, so as much of the file is read as a pickle may be
+ * large. */
 int tw_torch_legacy_list(struct twin_tensors *f, struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);

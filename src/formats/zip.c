@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of the fixed parts of the records, and of the longest comment at the end of a file. */
 enum { END = 22, END64 = 56, LOCATOR = 20, CENTRAL = 46, LOCAL = 30, MAX_COMMENT = 65535 };
 #define MAX_RATIO 1032 /* deflate cannot do better */
 
+/* Where the central directory is and how many files it lists. end: where its end record begins. */
 struct directory {
     uint64_t at, bytes, count, end;
 };
@@ -22,6 +24,8 @@ static int damaged(const struct tw_source *s, struct twin_error *err, const char
                           what, (unsigned long long)at);
 }
 
+/* The directory from the zip64 records, which stand before the end record at `end`. The fields of
+ * the 32-bit record are then only marks. */
 static int read_end64(const struct tw_source *s, uint64_t end, struct directory *d,
                       struct twin_error *err)
 {
@@ -64,6 +68,8 @@ static int check_end(const struct tw_source *s, const struct directory *d, struc
     return 0;
 }
 
+/* Finds the end record, from the end of the file backwards: its comment must reach exactly to the
+ * end. Then checks the directory's place and size. */
 static int find_end(const struct tw_source *s, struct directory *d, struct twin_error *err)
 {
     size_t n = s->size < END + MAX_COMMENT ? (size_t)s->size : END + MAX_COMMENT, i;
@@ -172,6 +178,8 @@ static int read_row(const struct tw_source *s, const unsigned char *b, size_t le
     return 0;
 }
 
+/* The local header of a file: it must say the same name. e->piece.at is set, where its bytes begin.
+ */
 static int read_local(const struct tw_source *s, struct tw_zip_entry *e, uint64_t end,
                       struct twin_error *err)
 {
@@ -202,6 +210,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct tw_zip_entry *)a)->name, ((const struct tw_zip_entry *)b)->name);
 }
 
+/* The first file begins the archive, files do not overlap, names are unique. Leaves the entries
+ * sorted by name. */
 static int check_places(const struct tw_source *s, struct tw_zip *z, struct twin_error *err)
 {
     if (z->count)
@@ -219,6 +229,7 @@ static int check_places(const struct tw_source *s, struct tw_zip *z, struct twin
     return 0;
 }
 
+/* Reads the whole directory; z is the caller's to free after 0 only. */
 int tw_zip_open(const struct tw_source *s, struct tw_zip *z, struct twin_error *err)
 {
     struct directory d = {0};
