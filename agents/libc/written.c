@@ -86,11 +86,13 @@ static void tell(int fd, bool appends)
                           cut || strchr(path, '\n') ? "" : path);
 }
 
+/* Nothing is told outside of a run, or behind a sandbox. */
 static bool off(void)
 {
     return !tw_agent_config.run_dir[0] || atomic_load_explicit(&confined, memory_order_relaxed);
 }
 
+/* The slow half of tw_written(): tells the run folder, unless the path keeps nothing. */
 void tw_written_slow(int fd, int flags, const char *path)
 {
     struct tw_guard g;
@@ -100,7 +102,8 @@ void tw_written_slow(int fd, int flags, const char *path)
     tw_guard_leave(&g);
 }
 
-/* What a call that gave `rc` has put at this place: a file, or a folder with all that is in it. */
+/* After a rename or a link that gave `rc`: tells what is at this place now, a file, or a folder
+ * with all that is in it. Returns rc. */
 static int placed(int rc, int at, const char *path)
 {
     struct tw_guard g;
