@@ -9,6 +9,7 @@
 #include "kernels.h"
 #include "mixer.h"
 
+/* The double with these bits, and the other way round. */
 static inline double tw_f64_from_bits(uint64_t bits)
 {
     double x;
@@ -76,6 +77,7 @@ static inline int64_t tw_order_key(double x)
     return bits ^ (int64_t)((uint64_t)(bits >> 63) >> 1);
 }
 
+/* The way back from tw_order_key(). */
 static inline double tw_from_order_key(int64_t key)
 {
     return tw_f64_from_bits((uint64_t)(key ^ (int64_t)((uint64_t)(key >> 63) >> 1)));
@@ -86,7 +88,7 @@ static inline void tw_careful_init(struct tw_careful *c)
     *c = (struct tw_careful){.min = __builtin_inf(), .max = -__builtin_inf()};
 }
 
-/* n elements, one at a time; adds to *c. */
+/* n elements, one at a time; adds to *c. What is not finite becomes +0 in out. */
 static inline __attribute__((always_inline)) void
 tw_careful_convert(double (*load)(const void *, size_t), const void *p, size_t n, double *out,
                    struct tw_careful *c)

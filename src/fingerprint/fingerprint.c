@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Views. Dimensions are merged as far as memory allows; long contiguous runs go to the pass where
- * they lie, short and strided ones through a buffer of fixed size, cut on lane groups so that the
- * results do not depend on the way.
- */
+/* Fingerprints of tensors in memory: twin_fingerprint() is what agents and readers call, with any
+ * type, shape and strides. It gives the raw digest, statistics and a sketch, as far as they are
+ * asked for.
+ *
+ * Dimensions are merged as far as memory allows; long contiguous runs go to the pass (pass.c) where
+ * they lie, short and strided ones through a buffer of fixed size. The buffer is cut on lane
+ * groups, so the results do not depend on the way. Nothing is allocated, and the floating-point
+ * mode of the caller is put back. */
 #include <string.h>
 #include "fpenv.h"
 #include "pass.h"
 
+/* Bytes of the buffer. */
 #define GATHER_BYTES 4096
 #define DIRECT_BYTES 2048 /* a shorter run is cheaper to copy than to start on */
 
+/* One dimension that is left after merging. */
 struct axis {
     uint64_t count;
     int64_t stride;
 }; /* stride in elements */
 
+/* A strided tensor. */
 struct view {
     const unsigned char *data;
     size_t size; /* bytes per element */
@@ -24,6 +30,7 @@ struct view {
     struct axis axis[TWIN_MAX_NDIM];
 };
 
+/* Collects elements and hands them to the pass in spans that end on lane groups. */
 struct feeder {
     struct tw_pass *pass;
     size_t size, parts;  /* bytes and parts per element */
@@ -31,7 +38,8 @@ struct feeder {
     unsigned char buffer[GATHER_BYTES];
 };
 
-/* Checks everything that can be wrong, and counts the elements. */
+/* Checks everything that can be wrong, and counts the elements. An empty tensor is fine, whatever
+ * its other sizes. */
 static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, uint64_t *elements,
                  struct twin_error *err)
 {
@@ -73,6 +81,8 @@ static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, 
     return 0;
 }
 
+/* Are the elements in row-major order without gaps? The stride of a dimension of size 1 does not
+ * matter. */
 static bool contiguous(const struct twin_tensor *t)
 {
     uint64_t expected = 1;
@@ -111,6 +121,7 @@ static void feeder_flush(struct feeder *f)
     f->room = GATHER_BYTES / f->size; /* a multiple of TW_LANES for every size */
 }
 
+/* The first cut comes early when the tensor does not begin on a lane group. */
 static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
 {
     f->pass = pass;
@@ -120,6 +131,7 @@ static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
     f->room = GATHER_BYTES / size - (size_t)(pass->next / f->parts % TW_LANES);
 }
 
+/* Copies elements that lie `step` bytes apart; ends the case that it stands in. */
 #define GATHER(type)                             \
     for (size_t i = 0; i < n; i++, p += step) {  \
         type v;                                  \
@@ -143,7 +155,8 @@ static void gather(unsigned char *to, const unsigned char *p, size_t n, int64_t 
     }
 }
 
-/* n elements from p on, `stride` elements apart. */
+/* Feeds n elements from p on, `stride` elements apart. A long run is given to the pass directly, up
+ * to its last lane group; what is in the buffer is filled up to a lane group before that. */
 static void feed(struct feeder *f, const unsigned char *p, uint64_t n, int64_t stride)
 {
     while (n) {
@@ -205,6 +218,7 @@ static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t,
     walk(&v, pass);
 }
 
+/* The arithmetic of one tensor, in the default floating-point mode. */
 static __attribute__((noinline)) void pass_over(const struct twin_tensor *t, uint64_t elements,
                                                 struct twin_digest *digest,
                                                 struct twin_stats *stats,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AVX-512: F, BW, DQ, VL. TW_SIMDE compiles the same source without the instructions, for the unit
- * test. */
+/* The kernels for AVX-512 (F, BW, DQ, VL): as in kernel_avx2.c, with eight blocks in one vector.
+ * TW_SIMDE compiles the same source without the instructions, for the unit test. */
 #ifdef TW_SIMDE
 #include "simde_avx512.h"
 #else
@@ -25,6 +25,7 @@
         from = swapped;                                    \
     } while (0)
 
+/* tw_mix_block of eight blocks: w0 and w1 hold the first and the second words. */
 static inline void mix(__m512i *w0, __m512i *w1)
 {
     __m512i x = *w0, y = *w1;
@@ -120,6 +121,7 @@ static inline vd vd_and_not(vd x, vd y)
     return _mm512_castsi512_pd(_mm512_andnot_si512(_mm512_castpd_si512(x), _mm512_castpd_si512(y)));
 }
 
+/* A vector of masks from a mask register: vector.h knows only the former. */
 static inline vd vd_mask(__mmask8 bits)
 {
     return _mm512_castsi512_pd(_mm512_maskz_set1_epi64(bits, -1));
@@ -212,6 +214,7 @@ static inline double vd_highest(vd v)
     return x[0];
 }
 
+/* The four outputs of the mixer that are a row's signs; half of the vector goes unused. */
 static inline void row_signs(uint64_t first, uint16_t signs[TW_ROW / TW_LANES])
 {
     static const uint8_t order[8] = {0, 2, 1, 3, 0, 0, 0, 0};

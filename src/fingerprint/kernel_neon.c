@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advanced SIMD of AArch64. TW_SIMDE compiles the same source for another processor, for the unit
- * test. */
+/* The kernels for Advanced SIMD of AArch64, which every such processor has. TW_SIMDE compiles the
+ * same source for another processor, for the unit test. */
 #ifdef TW_SIMDE
 #include <simde/arm/neon.h>
 #else
@@ -11,16 +11,19 @@
 #include "mixer.h"
 #include "kernels.h"
 
+/* The product of the two 32-bit halves of each word. */
 static inline uint64x2_t product(uint64x2_t x)
 {
     return vmull_u32(vmovn_u64(x), vshrn_n_u64(x, 32));
 }
 
+/* Each word with its halves exchanged. */
 static inline uint64x2_t swap(uint64x2_t x)
 {
     return vreinterpretq_u64_u32(vrev64q_u32(vreinterpretq_u32_u64(x)));
 }
 
+/* tw_mix_block of two blocks: w0 and w1 hold the first and the second words. */
 static inline void mix(uint64x2_t *w0, uint64x2_t *w1)
 {
     uint64x2_t x = *w0, y = *w1;
