@@ -65,6 +65,8 @@ struct tw_slot {
     int count;
 };
 
+/* One reduction, inside the memory of the program's struct twin_reduction. It may be run many
+ * times. kept: an error of init, which refuses every run; err: of the last run. */
 struct tw_reduction {
     struct twin_reduce what;
     struct tw_comm *on;
