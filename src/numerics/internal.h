@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of random draws and orders share: blocks of random bits, and the purposes that
+ * keep them apart. */
 #ifndef TW_NUMERICS_INTERNAL_H
 #define TW_NUMERICS_INTERNAL_H
 #include <stdint.h>
