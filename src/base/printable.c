@@ -87,6 +87,8 @@ static bool looks_like_ours(const unsigned char *p, size_t n)
     return n >= 4 && p[0] == '\\' && p[1] == 'x' && is_hex(p[2]) && is_hex(p[3]);
 }
 
+/* The text with everything that is not shown as \xNN. once: also what looks like an escape already.
+ */
 static char *escape(const char *s, size_t n, bool once)
 {
     struct tw_buf b = {0};
@@ -191,6 +193,7 @@ struct conversion {
     char letter;
 };
 
+/* A number of the format, or the argument that a star stands for. */
 static int number_or_star(const char **p, va_list *ap)
 {
     int n = 0;
@@ -221,6 +224,8 @@ static const char *read_conversion(const char *p, va_list *ap, struct conversion
     return *p ? p + 1 : p;
 }
 
+/* A text argument, made printable before its width is applied; the precision counts bytes of the
+ * original. */
 static void print_value(struct tw_buf *b, const struct conversion *c, const char *value)
 {
     const char *text = value ? value : "(null)";
@@ -250,6 +255,7 @@ static void spell(const struct conversion *c, const char *length, char out[64])
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
+/* An integer of any length, printed as intmax_t. */
 static void print_integer(struct tw_buf *b, const struct conversion *c, va_list *ap)
 {
     bool is_signed = c->letter == 'd' || c->letter == 'i';
