@@ -55,7 +55,7 @@ bool tw_secret_variable_kept(const char *name, size_t n)
 /* ---- names: --api-key, dbPassword, X-Auth-Token */
 
 /* What a name says of its value. MAYBE: not when the value is a number or a flag. */
-enum kind { NO_SECRET, MAYBE_SECRET, SECRET }; /* MAYBE: not when the value is a number or a flag */
+enum kind { NO_SECRET, MAYBE_SECRET, SECRET };
 
 /* The last two words of a name, split where it changes case and at signs. strong: some word of it
  * always means a secret. */

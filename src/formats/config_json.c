@@ -42,6 +42,7 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
         json_decref(v);
         return *value ? 0 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its values", name);
     }
+    /* settle() takes a reference over, so each item gets one more first. */
     json_array_foreach (v, i, item) {
         json_t *settled = json_incref(item);
         rc = rc ? rc : settle(&settled, name, depth + 1, tags, err);

@@ -90,12 +90,14 @@ static int run(int in, int out, size_t n)
         const struct rlimit room = {most, most};
         setrlimit(RLIMIT_CPU, &cpu);
         setrlimit(RLIMIT_AS, &room);
+        /* Our own descriptors are closed by exec; the three that it needs are not. */
         if (dup2(in, 0) == 0 && dup2(out, 1) == 1 && dup2(null, 2) == 2)
             execlp("python3", "python3", "-I", "-S", "-c", program, (char *)NULL);
         _exit(NO_PYTHON);
     }
     if (null >= 0)
         close(null);
+    /* It reads a file and so waits for nobody, and its limits end it: this wait ends. */
     while (pid > 0 && waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -1;

@@ -178,6 +178,7 @@ static json_t *tagged(struct reader *r, const yaml_event_t *e, const char *s, co
         if (strcmp(tag, rows[i].tag) != 0)
             continue;
         json_t *v = plain(r, e, s);
+        /* The value as untagged text would be read, then held against the tag. */
         bool integral = json_is_integer(v) || json_is_object(v); /* an object: a large one */
         if (!v)
             return v;
@@ -271,6 +272,7 @@ static bool pair(struct reader *r, yaml_event_t *key_event, json_t *out, json_t 
         yaml_event_delete(&e);
         fine = v != NULL;
     }
+    /* "<<" is kept aside; a key twice is an error, since readers differ in which one counts. */
     if (fine && merging)
         fine = json_array_append(merges, v) == 0;
     else if (fine && json_object_get(out, key))
@@ -355,6 +357,7 @@ static bool name(struct reader *r, const yaml_char_t *anchor, json_t *value, lon
  * value ends. The event stays the caller's. */
 static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
 {
+    /* Every value is counted, and an alias counts all that it stands for. */
     const long before = r->values++;
     const bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
     const bool is_sequence = e->type == YAML_SEQUENCE_START_EVENT;
@@ -433,6 +436,7 @@ static bool nothing_follows(struct reader *r)
 json_t *tw_config_from_yaml(const char *data, size_t n, const char *path, struct twin_error *err)
 {
     struct reader r = {.name = path, .err = err};
+    /* Bounds that grow with the text. */
     r.values_most = VALUES_FREE + VALUES_EACH * (long)n;
     r.key_bytes_most = KEYS_FREE + KEYS_EACH * n;
     yaml_event_t e;

@@ -100,6 +100,7 @@ static char *name_of(struct reading *r, const struct tw_node *fqn)
         r->looks += r->names->count / 2;
     if (r->looks > MAX_LOOKS)
         return NULL;
+    /* planner_data: from the dotted name to the path of keys. */
     for (uint32_t i = 0; r->names && r->names->kind == TW_DICT && i + 1 < r->names->count && !path;
          i += 2)
         if (r->names->item[i]->kind == TW_TEXT && r->names->item[i]->count == fqn->count &&
@@ -145,6 +146,7 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
             *out = i + 1;
             return 0;
         }
+    /* The name is entered before the file is opened, so that freeing finds both. */
     void *grown = tw_reallocarray(d->file, d->files + 1, sizeof *d->file);
     if (!grown)
         return no_memory(r);
@@ -260,6 +262,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     tw_free(name);
     void *grown = tw_reallocarray(d->tensor, d->tensors + 1, sizeof *d->tensor);
     d->tensor = grown ? grown : d->tensor;
+    /* Chunks are counted in: a small pickle could list very many. */
     int over = tw_tensors_charge(r->f, chunks->count * sizeof(struct chunk), 0, r->err);
     if (over)
         return over;
@@ -269,6 +272,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
         tw_free(b.chunk);
         return no_memory(r);
     }
+    /* From here on the chunks are freed with the list. */
     d->tensor[d->tensors++] = b;
     t.dtype = tw_torch_type(type->text);
     t.unreadable = t.dtype == TWIN_BYTES ? "its elements are of a type that twinrun does not know"

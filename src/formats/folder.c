@@ -276,6 +276,7 @@ void tw_folder_free(struct tw_folder *d)
 int tw_folder_read(struct tw_folder *d, const struct twin_tensors_entry *e, size_t i,
                    uint64_t first, uint64_t n, void *out, struct twin_error *err)
 {
+    /* Parts are sorted by their first entry, so the search goes one way. */
     size_t k = d->open && d->part[d->current].first <= i ? d->current : 0;
     while (i - d->part[k].first >= d->part[k].count)
         k++;

@@ -124,6 +124,7 @@ static void set_type(struct tw_found *f, const char *s, size_t n)
                  {"i2", TWIN_I16}, {"i4", TWIN_I32},  {"i8", TWIN_I64}, {"u1", TWIN_U8},
                  {"u2", TWIN_U16}, {"u4", TWIN_U32},  {"u8", TWIN_U64}, {"b1", TWIN_BOOL},
                  {"c8", TWIN_C64}, {"c16", TWIN_C128}};
+    /* Until a row of the table says otherwise. */
     f->unreadable = "its elements are of a type that twinrun does not know";
     if (n < 2 || !strchr("<>|=", s[0]))
         return;
@@ -220,8 +221,10 @@ static int add_array(struct twin_tensors *file, const struct tw_piece *piece, co
     int rc = tw_piece_read(s, state, piece, 0, start, START, err);
     if (rc != 0)
         return rc;
+    /* The magic number with the version behind it. */
     if (memcmp(start, "\x93NUMPY", 6) != 0 || start[6] < 1 || start[6] > 3)
         return bad(file, name, "expected version 1, 2 or 3 of the format", err);
+    /* Version 1 has a length of 2 bytes, later ones of 4. */
     uint64_t at = start[6] == 1 ? 10 : 12;
     uint64_t n = start[6] == 1 ? tw_le16(start + 8) : tw_le32(start + 8);
     if (n > MAX_HEADER || n > piece->bytes - at)
@@ -243,6 +246,7 @@ static int add_array(struct twin_tensors *file, const struct tw_piece *piece, co
 
 int tw_npy_list(struct twin_tensors *f, struct twin_error *err)
 {
+    /* An array alone has no name of its own. */
     const uint64_t size = tw_tensors_source(f)->size;
     const struct tw_piece whole = {.packed = size, .bytes = size};
     struct tw_unpack *none = NULL;

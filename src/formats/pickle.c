@@ -231,6 +231,7 @@ static int gather(struct machine *m, enum tw_node_kind kind, size_t from, size_t
         rc = m->stack[i] ? add(m, c, m->stack[i]) : fail(m, "a mark where a value should be");
     if (rc == 0 && kind == TW_DICT && c->count % 2)
         rc = fail(m, "a key without its value");
+    /* The values leave the stack before the container is pushed. */
     m->depth = keep;
     return rc == 0 ? push(m, c) : rc;
 }
@@ -271,6 +272,7 @@ static int push_text(struct machine *m, enum tw_node_kind kind, unsigned width)
     uint64_t length = p[0];
     if (width != 1)
         length = width == 4 ? tw_le32(p) : tw_le64(p);
+    /* Texts are not copied: the node points into the pickle. */
     if (length > UINT32_MAX || !(p = take(m, length)))
         return fail(m, "a text that is too long");
     int rc = push_new(m, kind, &n);
@@ -310,6 +312,7 @@ static int push_long(struct machine *m, unsigned width)
     int rc = push_new(m, length > 8 ? TW_LARGE : TW_INT, &n);
     if (rc != 0 || length > 8)
         return rc;
+    /* The sign is in the last byte; shorter numbers are filled up with it. */
     uint64_t v = length && p[length - 1] & 0x80 ? ~(uint64_t)0 : 0;
     for (uint32_t i = length; i-- > 0;)
         v = v << 8 | p[i];
@@ -514,41 +517,54 @@ static int step(struct machine *m, unsigned char op)
 {
     switch (op) {
     case 0x80: return take(m, 1) ? 0 : TWIN_EFORMAT; /* PROTO */
-    case 0x95: return take(m, 8) ? 0 : TWIN_EFORMAT; /* FRAME: only a hint for buffering */
+    case 0x95:
+        return take(m, 8) ? 0 : TWIN_EFORMAT; /* FRAME: only a hint for buffering */
+    /* MARK. A mark on the stack is a NULL: whatever is gathered "to the mark" begins above it. */
     case '(': return push(m, NULL);
+    /* POP: a value or a mark. */
     case '0':
         if (m->depth == 0)
             return fail(m, "nothing on its stack");
         m->depth--;
         return 0;
+    /* POP_MARK: everything above the last mark, and the mark. */
     case '1': {
         size_t from = above_mark(m);
         m->depth = from ? from - 1 : 0;
         return from ? 0 : TWIN_EFORMAT;
     }
+    /* DUP. */
     case '2': return top(m) ? push(m, top(m)) : TWIN_EFORMAT;
+    /* NONE, NEWTRUE, NEWFALSE. */
     case 'N': return push_new(m, TW_NONE, NULL);
     case 0x88: return push_truth(m, true);
     case 0x89: return push_truth(m, false);
+    /* BININT, BININT1, BININT2, LONG1, LONG4, BINFLOAT. */
     case 'J': return push_number(m, 4);
     case 'K': return push_number(m, 1);
     case 'M': return push_number(m, 2);
     case 0x8a: return push_long(m, 1);
     case 0x8b: return push_long(m, 4);
     case 'G': return push_float(m);
+    /* BINUNICODE, SHORT_BINUNICODE, BINUNICODE8. */
     case 'X': return push_text(m, TW_TEXT, 4);
     case 0x8c: return push_text(m, TW_TEXT, 1);
     case 0x8d: return push_text(m, TW_TEXT, 8);
+    /* BINSTRING and SHORT_BINSTRING of Python 2 (bytes of no known encoding); BINBYTES,
+     * SHORT_BINBYTES, BINBYTES8, BYTEARRAY8. */
     case 'T': return push_text(m, TW_OCTETS, 4);
     case 'U': return push_text(m, TW_OCTETS, 1);
     case 'B': return push_text(m, TW_OCTETS, 4);
     case 'C': return push_text(m, TW_OCTETS, 1);
     case 0x8e: return push_text(m, TW_OCTETS, 8);
     case 0x96: return push_text(m, TW_OCTETS, 8);
+    /* EMPTY_TUPLE, EMPTY_LIST, EMPTY_DICT, EMPTY_SET. */
     case ')': return push_new(m, TW_TUPLE, NULL);
     case ']': return push_new(m, TW_LIST, NULL);
     case '}': return push_new(m, TW_DICT, NULL);
     case 0x8f: return push_new(m, TW_SET, NULL);
+    /* TUPLE1, TUPLE2, TUPLE3: of the last values. TUPLE, LIST, DICT, FROZENSET: of what is above
+     * the mark. */
     case 0x85: return gather_last(m, TW_TUPLE, 1);
     case 0x86: return gather_last(m, TW_TUPLE, 2);
     case 0x87: return gather_last(m, TW_TUPLE, 3);
@@ -556,16 +572,19 @@ static int step(struct machine *m, unsigned char op)
     case 'l': return gather_marked(m, TW_LIST);
     case 'd': return gather_marked(m, TW_DICT);
     case 0x91: return gather_marked(m, TW_SET);
+    /* APPEND, SETITEM; APPENDS, ADDITEMS, SETITEMS. */
     case 'a': return take_last(m, 1);
     case 's': return take_last(m, 2);
     case 'e':
     case 0x90: return take_marked(m, false);
     case 'u': return take_marked(m, true);
+    /* BINPUT, LONG_BINPUT, MEMOIZE (the next free number); BINGET, LONG_BINGET. */
     case 'q': return with_index(m, 1, put);
     case 'r': return with_index(m, 4, put);
     case 0x94: return put(m, m->memo_count);
     case 'h': return with_index(m, 1, get);
     case 'j': return with_index(m, 4, get);
+    /* GLOBAL, STACK_GLOBAL, BINPERSID: what names something outside of the pickle. */
     case 'c': return read_global(m);
     case 0x93: return stack_global(m);
     case 'Q': return persistent(m);

@@ -14,6 +14,7 @@ int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
         return twin_error_set(err, TWIN_EFORMAT,
                               "%s: expected %zu bytes at offset %llu, but the file has %llu",
                               s->name, n, (unsigned long long)at, (unsigned long long)s->size);
+    /* In memory. */
     if (s->fd < 0) {
         if (n)
             memcpy(out, s->memory + at, n);
@@ -89,6 +90,7 @@ static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char
                    struct twin_error *err)
 {
     while (n > 0) {
+        /* More packed bytes, when the last ones are used up. */
         if (u->z.avail_in == 0 && u->taken < u->piece.packed) {
             uint64_t left = u->piece.packed - u->taken;
             size_t part = left < INPUT ? (size_t)left : INPUT;
@@ -134,6 +136,7 @@ static int unpack(const struct tw_source *s, struct tw_unpack **state, const str
 {
     unsigned char skipped[4096];
     int rc = 0;
+    /* Another piece, or a step back: from the beginning. */
     if (!*state || (*state)->piece.at != p->at || (*state)->given > at)
         rc = begin(state, p, err);
     while (rc == 0 && (*state)->given < at) {

@@ -72,6 +72,7 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
             return bad(f, name, "a size that is no number", err);
         t.shape[t.ndim++] = json_integer_value(v);
     }
+    /* Offsets count from the end of the header. */
     *range = (struct range){(uint64_t)json_integer_value(first),
                             (uint64_t)json_integer_value(last)};
     if (range->end > s->size - data)
@@ -130,6 +131,7 @@ static struct text take_value(struct text *t)
             continue;
         }
         bool closes = c == '}' || c == ']';
+        /* Outside of all brackets these end a value. */
         if (depth == 0 && (closes || c == ',' || c == ':'))
             break;
         quoted = c == '"';
@@ -316,6 +318,7 @@ int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err)
     int rc = tw_source_read(s, 0, length, 8, err);
     if (rc != 0)
         return rc;
+    /* The length of the header, little end first. */
     uint64_t n = tw_le64(length);
     if (n > MAX_HEADER || n > s->size - 8)
         return bad(f, "", "its length makes no sense", err);

@@ -69,6 +69,7 @@ void *tw_arena(struct twin_tensors *f, size_t bytes)
 {
     enum { ROOM = 1 << 16 };
     struct block *b = f->memory;
+    /* The rounding up below must not overflow. */
     if (bytes > SIZE_MAX / 2)
         return NULL;
     bytes = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
@@ -103,6 +104,7 @@ int tw_tensors_skip(struct twin_tensors *f, const char *name)
             return 0;
     if (f->skipped_count == MAX_NAMES)
         return 0;
+    /* The list grows one by one: it never has more than MAX_NAMES. */
     const char **grown = tw_reallocarray(f->skipped, f->skipped_count + 1, sizeof *grown);
     if (grown)
         f->skipped = grown;
@@ -170,6 +172,7 @@ const struct tw_source *tw_tensors_source(const struct twin_tensors *f)
 /* Elements and span in elements of a shape; false when they do not fit. */
 static bool measure(const struct tw_found *t, uint64_t *count, uint64_t *span)
 {
+    /* An empty tensor has no elements whatever its other sizes are, which may not overflow then. */
     *count = 1;
     *span = 1;
     bool empty = false;
@@ -282,6 +285,8 @@ static size_t find_alias(struct twin_tensors *f, const struct stored *s)
  * checked. */
 int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin_error *err)
 {
+    /* First the shape, then what the entry will cost, then the bytes: nothing is allocated for a
+     * tensor that cannot be. */
     uint64_t count, span, size = twin_dtype_size(t->dtype);
     if (t->ndim > TWIN_MAX_NDIM || !measure(t, &count, &span))
         return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s has an impossible shape",
@@ -304,6 +309,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
             "%s: tensor %s needs %llu bytes from byte %llu on, but only %llu are stored",
             f->source.name, t->name, (unsigned long long)s.span, (unsigned long long)t->offset,
             (unsigned long long)t->piece.bytes);
+    /* With strides of 0 a few bytes can stand for any number of elements. */
     if (!why && count * size > MAX_WHOLE && count > 64 * span)
         why = "it repeats a few stored elements very often";
     s.entry = (struct twin_tensors_entry){.name = t->name,
@@ -313,6 +319,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
                                           .ndim = t->ndim,
                                           .count = count,
                                           .bytes = count * size};
+    /* Shape and strides in one piece of memory; strides only when they are needed. */
     bool dense = t->dense || is_row_major(t);
     int64_t *numbers = tw_arena(f, (2 * t->ndim + 1) * sizeof *numbers);
     if (!numbers)
@@ -396,6 +403,7 @@ static int list(struct twin_tensors *f, struct twin_error *err)
     int rc = tw_source_read(&f->source, 0, start, n, err);
     if (rc != 0)
         return rc;
+    /* The formats with a magic number first. */
     if (n >= 6 && memcmp(start, "\x93NUMPY", 6) == 0) {
         f->kind = TWIN_TENSORS_NPY;
         return tw_npy_list(f, err);
@@ -678,6 +686,7 @@ static void gather(const struct stored *s, const unsigned char *from, uint64_t f
     const struct twin_tensors_entry *e = &s->entry;
     const size_t size = twin_dtype_size(e->dtype);
     int64_t index[TWIN_MAX_NDIM];
+    /* Where element `first` lies, in elements from the start of the span. */
     uint64_t at = 0;
     for (uint32_t d = e->ndim; d-- > 0;) {
         index[d] = (int64_t)(first % (uint64_t)e->shape[d]);
@@ -714,6 +723,7 @@ int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t
                               e->name, (unsigned long long)e->count);
     if (n == 0)
         return 0;
+    /* Folders have their own way to the elements, and their files swap bytes themselves. */
     if (f->dcp)
         return tw_dcp_read(f->dcp, e, i, first, n, out, err);
     if (f->folder)

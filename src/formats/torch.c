@@ -133,8 +133,10 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
     t->dtype = tw_torch_type(type->text);
     if (!t->stored_as)
         return no_memory(w);
+    /* Such a view would need the storage that it is a part of. */
     if (view && view->kind != TW_NONE)
         t->unreadable = "it shows a part of another storage, as PyTorch before 0.4 wrote it";
+    /* The old format has the places in a table; in a zip the key is the name of a file. */
     if (!w->zip) {
         const struct storage *s = old_storage(w, key);
         if (!s)
@@ -173,6 +175,7 @@ static bool rebuilds(const struct tw_node *n, const char **function,
             return false;
         *function = f->text + strlen("torch._utils._rebuild_");
         *arguments = a;
+        /* A parameter wraps the tensor that is its first argument. */
         if (strcmp(*function, "parameter") != 0 && strcmp(*function, "parameter_with_state") != 0)
             return strcmp(*function, "tensor") == 0 || strcmp(*function, "tensor_v2") == 0 ||
                    strcmp(*function, "tensor_v3") == 0;
@@ -191,6 +194,7 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
     int rc = find_storage(w, tw_node_item(a, 0), &t);
     if (rc != 0)
         return rc;
+    /* Its storage has no type, so the tensor says it. */
     if (strcmp(function, "tensor_v3") == 0) {
         const struct tw_node *type = tw_node_item(a, 6);
         if (!type || type->kind != TW_GLOBAL)
@@ -310,6 +314,7 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     if (leaf && ++w->visits > MAX_VISITS)
         return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values",
                               tw_tensors_source(w->file)->name, MAX_VISITS);
+    /* Most values of a checkpoint are leaves: no path is made for them when nobody asks. */
     if (leaf && !tw_tensors_wants_values(w->file))
         return 0;
     if (key)
@@ -339,6 +344,7 @@ static int visit_object(struct walk *w, struct tw_node *n, int depth)
     struct tw_node *f = tw_node_item(n, 0);
     if (rebuilds(n, &function, &arguments))
         return add_tensor(w, function, arguments);
+    /* A class is listed once, however many objects it has. */
     if (f && !f->noted &&
         tw_tensors_skip(
             w->file, f->kind == TW_GLOBAL ? f->text : "an object of a class that is computed") != 0)
@@ -371,6 +377,7 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
     if (depth == TW_MAX_DEPTH)
         return twin_error_set(w->err, TWIN_ELIMIT, "%s: containers in containers beyond %d",
                               tw_tensors_source(w->file)->name, TW_MAX_DEPTH);
+    /* A value may be reached from inside of itself. */
     if (n->on_path)
         return 0; /* a list in itself */
     if (depth == 0 && (n->kind < TW_TUPLE || n->kind == TW_GLOBAL))
@@ -384,6 +391,7 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
             rc = visit_at(w, n->item[i], depth + 1, NULL, "[%u]", i);
     else if (n->kind == TW_OBJECT)
         rc = visit_object(w, n, depth + 1);
+    /* An empty container is a value: two checkpoints may differ in it. */
     if (rc == 0 && n->count == 0 && n->kind >= TW_TUPLE && n->kind <= TW_SET)
         rc = add_value(w, n, TWIN_VALUE_EMPTY, n->kind == TW_DICT ? "{}" : "[]");
     n->on_path = false;
@@ -543,6 +551,7 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
         if (rc != 0)
             break;
         at += 8;
+        /* Number of elements times their size, within the file. */
         if (t->bytes_each == 0 || __builtin_mul_overflow(tw_le64(b), t->bytes_each, &bytes) ||
             bytes > s->size - at)
             rc = bad(w, "a storage of unknown size, or larger than the file");
@@ -570,6 +579,7 @@ static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *da
     for (uint32_t i = 0; part[2]->kind == TW_DICT && i + 1 < part[2]->count; i += 2)
         if (tw_node_is(part[2]->item[i], TW_TEXT, "little_endian"))
             w->swap = part[2]->item[i + 1]->kind == TW_TRUTH && !part[2]->item[i + 1]->number;
+    /* What the five pickles take, which is `at` by now. */
     tw_tensors_budget(w->file, at, TW_PICKLE_BYTES_EACH);
     rc = find_storages(w, part[4], part[3], at);
     return rc == 0 ? visit(w, part[3], 0) : rc;

@@ -78,6 +78,7 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     if (!tail)
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
     int rc = tw_source_read(s, start, tail, n, err);
+    /* i - 1 is the place that is looked at, so 0 means that none was found. */
     for (i = n < END ? 0 : n - END + 1; rc == 0 && i > 0; i--)
         if (memcmp(tail + i - 1, "PK\5\6", 4) == 0 &&
             tw_le16(tail + i - 1 + 20) == n - (i - 1) - END)
@@ -88,6 +89,7 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     if (rc == 0) {
         const unsigned char *b = tail + i - 1;
         uint64_t end = start + i - 1;
+        /* Fields that are all ones stand in the zip64 record. */
         if (tw_le16(b + 10) == 0xFFFF || tw_le32(b + 12) == UINT32_MAX ||
             tw_le32(b + 16) == UINT32_MAX)
             rc = read_end64(s, end, d, err);
@@ -144,6 +146,7 @@ static int read_row(const struct tw_source *s, const unsigned char *b, size_t le
 {
     if (left < CENTRAL || memcmp(b, "PK\1\2", 4) != 0)
         return damaged(s, err, "expected a row of the directory", left);
+    /* Three parts of any length follow the fixed one. */
     size_t name = tw_le16(b + 28);
     size_t extra = tw_le16(b + 30);
     size_t comment = tw_le16(b + 32);
@@ -159,11 +162,13 @@ static int read_row(const struct tw_source *s, const unsigned char *b, size_t le
     uint64_t *value[3] = {&e->piece.bytes, &e->piece.packed, &e->header};
     if (!read_zip64(b + CENTRAL + name, extra, value))
         return damaged(s, err, "large sizes are missing", left);
+    /* The names of all rows stand behind each other in one piece of memory. */
     memcpy(*names, b + CENTRAL, name);
     (*names)[name] = '\0';
     e->name = *names;
     *names += name + 1;
     e->piece.deflated = method == 8;
+    /* What cannot be unpacked is listed with the reason: it may be a file that nobody needs. */
     if (flags & 1)
         e->unreadable = "it is encrypted";
     else if (method != 0 && method != 8)
@@ -172,6 +177,7 @@ static int read_row(const struct tw_source *s, const unsigned char *b, size_t le
         e->unreadable = "it is compressed, and this twinrun was built without zlib";
     if (method == 0 && e->piece.packed != e->piece.bytes)
         return damaged(s, err, "a file that is not compressed has two sizes", e->header);
+    /* A bomb, or a wrong size: refused before anything is allocated for it. */
     if (method == 8 && e->piece.bytes / MAX_RATIO > e->piece.packed)
         return damaged(s, err, "a file claims to be smaller than deflate can make it", e->header);
     *used = all;
@@ -216,6 +222,7 @@ static int check_places(const struct tw_source *s, struct tw_zip *z, struct twin
 {
     if (z->count)
         qsort(z->entry, z->count, sizeof *z->entry, by_place);
+    /* Another archive before this one would be read by some readers and not by others. */
     if (z->count && z->entry[0].header != 0)
         return damaged(s, err, "something stands before its first file", z->entry[0].header);
     for (size_t i = 1; i < z->count; i++)
