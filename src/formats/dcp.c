@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * torch.distributed.checkpoint: a folder with a pickle, .metadata, that says of each tensor which
+/* torch.distributed.checkpoint: a folder with a pickle, .metadata, that says of each tensor which
  * boxes of it (chunks) stand in which file, where; each box is a PyTorch archive inside of that
- * file. What is no tensor is such an archive, too.
- */
+ * file. What is no tensor is such an archive, too. tensors.c calls tw_dcp_list() for a folder with
+ * .metadata in it, tw_dcp_read() for elements, tw_dcp_free() at the end.
+ *
+ * Listing reads .metadata only, through pickle.c, and finds for each chunk its place in
+ * storage_data. Reading finds the chunk that holds an element, opens its archive as a file of its
+ * own (at an offset), and copies as many elements as follow each other in both. Names are those
+ * that torch.save would have given: planner_data has the path of keys for each dotted name.
+ *
+ * .metadata is foreign: names of files must lie directly in the folder, places within the files,
+ * chunks within their tensors, and the search of one list in the other has a limit. */
 #include "pickle.h"
 
 #include <errno.h>
@@ -91,7 +98,8 @@ static bool is_class(const struct tw_node *n, const char *name)
            f->text[f->count - strlen(name) - 1] == '.';
 }
 
-/* The name that torch.save would give: by the path in planner_data, else the dotted one. */
+/* The name that torch.save would give, malloc'ed: by the path in planner_data, else the dotted one.
+ * NULL when there is no memory, or too much was looked for. */
 static char *name_of(struct reading *r, const struct tw_node *fqn)
 {
     const struct tw_node *path = NULL;
@@ -208,7 +216,8 @@ static bool index_is(const struct tw_node *index, const struct tw_node *fqn, con
     return tw_node_sizes(offset, at, &n) && n == ndim && memcmp(at, from, n * sizeof *at) == 0;
 }
 
-/* Indexes are looked through from where the last one was found: both lists have one order. */
+/* Finds the chunk of tensor fqn that begins at `from` and sets its place. Indexes are looked
+ * through from where the last one was found (*hint): both lists have one order as a rule. */
 static int find_place(struct reading *r, const struct tw_node *fqn, const int64_t *from,
                       uint32_t ndim, struct chunk *c, uint32_t *hint)
 {
@@ -294,7 +303,8 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     return rc ? rc : tw_tensors_add(r->f, &t, r->err);
 }
 
-/* What a value is called that lies as `part` in the file of `name`. */
+/* What a value is called that lies as `part` in the archive of `name`; malloc'ed. A part that is an
+ * index or an argument follows without a slash. */
 static char *value_name(const char *name, const char *part)
 {
     if (strcmp(part, "value") == 0)
@@ -417,8 +427,9 @@ void tw_dcp_free(struct tw_dcp *d)
 
 /* ---- values */
 
-/* The chunk with this element, which element of the chunk it is, and how many of the next ones
- * follow each other in both. */
+/* Finds the chunk with element `first` (counted in the whole tensor); NULL when no chunk has it.
+ * *inside: which element of the chunk it is. *run: how many of the next ones follow each other in
+ * both, which is a row of the chunk, or more where the chunk is as wide as the tensor. */
 static struct chunk *locate(const struct twin_tensors_entry *e, const struct boxes *b,
                             uint64_t first, uint64_t *inside, uint64_t *run)
 {

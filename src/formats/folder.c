@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The tensors of several files below one folder as one list. A name begins with the path of its
- * file, unless an index says that the file is only a part: Hugging Face's
- * NAME.safetensors.index.json names the tensors of a model that was cut into several files,
- * wherever the cuts are.
- */
+/* The tensors of several files below one folder as one list, for whoever compares whole folders of
+ * checkpoints. The caller names the files; tensors.c calls tw_folder_list() for the list and
+ * tw_folder_read() for elements.
+ *
+ * A name begins with the path of its file, unless an index says that the file is only a part:
+ * Hugging Face's NAME.safetensors.index.json names the tensors of a model that was cut into several
+ * files, wherever the cuts are. Then the names begin with the folder of the model, so a model that
+ * was cut in another way has the same list. A file that holds no tensors becomes one value.
+ *
+ * While the list is made each file is opened once and closed again; for elements one file at a time
+ * is open. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -95,8 +100,8 @@ static char *index_text(const struct tw_folder *d, const char *path, size_t *n)
     return text;
 }
 
-/* Adds the paths of the files that the index at `path` cuts its model into. One that cannot be read
- * as such says nothing. */
+/* Adds to `parts` the paths of the files that the index at `path` cuts its model into. One that
+ * cannot be read as such says nothing, and its files are listed like any other. */
 static void read_index(const struct tw_folder *d, const char *path, json_t *parts)
 {
     size_t n = 0;
@@ -210,7 +215,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two parts of a model may both claim one tensor. */
+/* Two parts of a model may both claim one tensor, and nobody could say which of them counts: an
+ * error. */
 static int check_names(const struct twin_tensors *f, struct twin_error *err)
 {
     const size_t n = twin_tensors_count(f);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * safetensors: a length of 8 bytes, a JSON object, and the tensors' bytes, which the object covers
- * without a gap. The object may have 100 MB: it is cut into its members by their quotes and
- * brackets, and each becomes a tree of its own, so that never more than one of them is held.
- */
+/* safetensors: a length of 8 bytes, a JSON object, and the tensors' bytes, which the object covers
+ * without a gap. tensors.c calls tw_safetensors_list(), which adds every tensor and, when values
+ * are wanted, the texts of "__metadata__".
+ *
+ * The object may have 100 MB: it is cut into its members by their quotes and brackets, and each
+ * becomes a tree of its own, so that never more than one of them is held. Cutting does not judge:
+ * what is no JSON fails when its tree is made. At the end names and places of all tensors are
+ * checked against each other. */
 #include "internal.h"
 
 #include "json_load.h"
@@ -161,7 +164,8 @@ static json_t *name_of(struct text key)
     return n <= MEMBER_BYTES ? tw_json_load(key.at, n, JSON_DECODE_ANY, NULL) : NULL;
 }
 
-/* Calls visit for each member of the object that is all of the text. */
+/* Calls visit for each member of the object that is all of the text; stops at the first non-zero,
+ * and returns it. Each name is freed after its call. */
 static int each_member(const struct twin_tensors *f, struct text t, member_visit *visit, void *user,
                        struct twin_error *err)
 {
@@ -276,7 +280,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two members of one name: which of them counts? */
+/* Two members of one name: which of them counts? An error. Sorted, equal names stand side by side.
+ */
 static int check_names(const struct twin_tensors *f, struct twin_error *err)
 {
     const size_t tensors = twin_tensors_count(f), n = tensors + twin_tensors_value_count(f);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The central directory of a zip file (APPNOTE 6.3.10), as NumPy and PyTorch write them. Names are
- * only compared: nothing is unpacked to the disk. Entries that overlap, or whose local header says
- * another name, are refused: two readers of such a file would see different things.
- */
+/* The central directory of a zip file (APPNOTE 6.3.10), as NumPy and PyTorch write them:
+ * tw_zip_open() gives the list of its files with their places, for tensors.c, torch.c and npy.c.
+ * Names are only compared: nothing is unpacked to the disk.
+ *
+ * A zip file is read from its end: the end record says where the directory is, its rows say where
+ * each file's own header is, and behind that stand the bytes. All of these are foreign numbers, so
+ * each is checked against the file before it is used. Entries that overlap, or whose local header
+ * says another name, are refused: two readers of such a file would see different things. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -18,6 +21,7 @@ struct directory {
     uint64_t at, bytes, count, end;
 };
 
+/* An error with the offset at which something is wrong. */
 static int damaged(const struct tw_source *s, struct twin_error *err, const char *what, uint64_t at)
 {
     return twin_error_set(err, TWIN_EFORMAT, "%s: damaged zip file: %s (offset %llu)", s->name,
@@ -50,8 +54,8 @@ static int read_end64(const struct tw_source *s, uint64_t end, struct directory 
     return 0;
 }
 
-/* Between the directory and its end record there may be a zip64 end record, which PyTorch writes in
- * any case, and nothing else: zip files may stand behind one another
+/* What stands between the directory and its end record? There may be a zip64 end record, which
+ * PyTorch writes in any case, and nothing else: zip files may stand behind one another
  * (torch.distributed.checkpoint), and this directory then speaks of another one. */
 static int check_end(const struct tw_source *s, const struct directory *d, struct twin_error *err)
 {
@@ -114,7 +118,9 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     return rc;
 }
 
-/* Values that do not fit into 32 bits stand in extra field 1, in this order. */
+/* Replaces those of the three values that are all ones by the ones in extra field 1, where they
+ * stand in this order: bytes, packed bytes, place of the header. False: they are missing or cut
+ * off. */
 static bool read_zip64(const unsigned char *extra, size_t n, uint64_t *value[3])
 {
     while (n >= 4) {
@@ -140,7 +146,7 @@ static bool read_zip64(const unsigned char *extra, size_t n, uint64_t *value[3])
     return *value[0] != UINT32_MAX && *value[1] != UINT32_MAX && *value[2] != UINT32_MAX;
 }
 
-/* One row of the directory; *used: its bytes. The name goes to *names. */
+/* One row of the directory, into *e; *used: its bytes. The name goes to *names, which moves on. */
 static int read_row(const struct tw_source *s, const unsigned char *b, size_t left,
                     struct tw_zip_entry *e, char **names, size_t *used, struct twin_error *err)
 {
