@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Opaque handles, and addresses in the memory of a device. */
 typedef struct tw_cu_context *tw_cu_context;
 typedef struct tw_cu_module *tw_cu_module;
 typedef struct tw_cu_function *tw_cu_function;
@@ -16,6 +17,8 @@ typedef unsigned long long tw_cu_address;
 
 enum { TW_CU_CAPTURE_NONE = 0, TW_CU_CAPTURE_RELAXED = 2 };
 
+/* Each returns 0 for success (CUDA_SUCCESS). The names in the driver's interface stand in driver.c,
+ * in this order. */
 struct tw_driver {
     int (*context_current)(tw_cu_context *);
     int (*module_load)(tw_cu_module *, const void *image);

@@ -75,6 +75,7 @@ deadline *tw_clock_real_deadline(clockid_t clock, bool either, deadline *t, stru
         clock = CLOCK_MONOTONIC;
     if (!is_moved(clock))
         return t;
+    /* As much real time ahead as it lies ahead of what the job sees. */
     int64_t until = tw_clock_kernel_ns(clock) + (wanted - shown_ns(clock));
     if (until < 1)
         until = 1; /* long past; 0 would switch a timer off */

@@ -90,6 +90,7 @@ static bool refill(int fd)
 int tw_device_fd(int flags)
 {
     int saved_errno = errno;
+    /* By number: glibc before 2.27 has no function for it. */
     int fd = (int)syscall(SYS_memfd_create, DEVICE_NAME, flags & O_CLOEXEC ? 1u : 0u);
     if (fd >= 0 && !refill(fd)) {
         close(fd);
@@ -105,6 +106,7 @@ static bool is_ours(int fd)
 {
     char link[32], name[64];
     int saved_errno = errno;
+    /* A file in memory shows its name there. */
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, name, sizeof name - 1);
     errno = saved_errno;

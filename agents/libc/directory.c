@@ -63,6 +63,7 @@ struct listing {
 };
 
 #define BUCKETS 64
+/* Listings by their DIR; `lock` guards the chains, `listings` counts them all. */
 static struct listing *buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint32_t listings;
@@ -191,6 +192,7 @@ static struct listing *listing_of(DIR *d)
         errno = saved_errno;
         return NULL;
     }
+    /* Sorted once, when the directory is read. */
     if (l->n)
         qsort(l->entries, l->n, sizeof *l->entries,
               (int (*)(const void *, const void *))chosen_order());
@@ -245,6 +247,7 @@ struct dirent *readdir(DIR *d)
         return watched(d, real_readdir()(d));
     if (l->at < l->n)
         return l->entries[l->at++];
+    /* The program meets the error where the directory would have ended. */
     if (l->end_errno)
         errno = l->end_errno;
     return NULL;

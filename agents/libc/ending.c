@@ -34,6 +34,7 @@ EXPORT void _Exit(int status);
 enum function { EXIT, EXIT_ISO, EXECVE, EXECVPE, FEXECVE, PRCTL, FUNCTIONS };
 static const char *const names[FUNCTIONS] = {"_exit",   "_Exit",   "execve",
                                              "execvpe", "fexecve", "prctl"};
+/* NULL: not looked for yet, or libc has none. */
 static void *_Atomic found[FUNCTIONS];
 
 /* The function behind us; NULL when libc has none. errno stays. */
@@ -65,6 +66,7 @@ TW_AGENT_REGISTER(libc_life);
 /* Seals and ends. When there is no original, or it comes back, the kernel is asked. */
 static _Noreturn void end(enum function f, int status)
 {
+    /* What was recorded is written before the process is gone. */
     tw_agent_seal(true);
     tw_factors_end();
     void (*next)(int) = (void (*)(int))original(f);

@@ -150,10 +150,12 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *value, struct it
 bool tw_clock_futex(const long a[6], struct timespec *out)
 {
     int operation = (int)a[1] & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+    /* The operations whose time is a moment. */
     bool until = operation == FUTEX_WAIT_BITSET || operation == FUTEX_LOCK_PI ||
                  operation == FUTEX_WAIT_REQUEUE_PI;
     if (!until || !a[3] || !tw_clock_scales())
         return false;
+    /* FUTEX_LOCK_PI always means the wall clock. */
     bool wall = (a[1] & FUTEX_CLOCK_REALTIME) || operation == FUTEX_LOCK_PI;
     const struct timespec *t = (const struct timespec *)a[3];
     return tw_clock_real_deadline(wall ? CLOCK_REALTIME : CLOCK_MONOTONIC, false, t, out) == out;

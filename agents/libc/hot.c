@@ -163,6 +163,7 @@ static void *fill(void *block, size_t from, size_t n)
     int saved_errno = errno;
     char *p = (char *)block + from;
     n -= from;
+    /* Noise; one byte for all; or zeros, which large blocks get from the kernel. */
     if (h->noise)
         h->fill_noise(p, n < NOISE_MAX ? n : NOISE_MAX);
     else if (h->byte || n < LARGE || !zero_pages(p, n))
@@ -171,6 +172,7 @@ static void *fill(void *block, size_t from, size_t n)
     return block;
 }
 
+/* As the allocator reports it. */
 static void *no_memory(void)
 {
     errno = ENOMEM;

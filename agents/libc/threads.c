@@ -47,6 +47,7 @@ struct start {
     struct tw_stream_seed seed;
 };
 #define STARTS 256
+/* An entry is in use from the creation until the thread has begun. */
 static struct start starts[STARTS];
 
 /* A free one; NULL when all are in use, and then the original is called without one. */

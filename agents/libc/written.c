@@ -49,6 +49,7 @@ static atomic_bool confined; /* a sandbox may kill for a system call that the jo
  * come twice then, and the launcher takes each path once. */
 static bool first_time(const char *path)
 {
+    /* Odd, so that it is never 0, which is an empty slot. */
     uint64_t key = tw_hash_bytes(path, strlen(path), 0).a | 1;
     for (uint64_t i = 0; i < PROBES; i++) {
         uint64_t seen = 0;
@@ -77,6 +78,7 @@ static void tell(int fd, bool appends)
     ssize_t n = readlink(link, path, sizeof path);
     if (n <= 0 || path[0] != '/')
         return;
+    /* A path that fills the buffer may have been longer. */
     bool cut = n == (ssize_t)sizeof path;
     path[cut ? n - 1 : n] = '\0';
     if (keeps_nothing(path) || !first_time(path) || fstat64(fd, &st) != 0)

@@ -38,6 +38,7 @@ static inline double tw_load_f32(const void *p, size_t i)
     return x;
 }
 
+/* The upper half of an f32. */
 static inline double tw_load_bf16(const void *p, size_t i)
 {
     uint16_t h;
@@ -51,6 +52,8 @@ static inline double tw_load_bf16(const void *p, size_t i)
 /* Any small binary float: sign, `exponent` bits, `fraction` bits, IEEE infinities and NaNs. */
 static inline double tw_small_float(uint32_t bits, unsigned exponent, unsigned fraction)
 {
+    /* Built from bits, without arithmetic that a mode could change; the product of a subnormal is
+     * exact. */
     uint64_t sign = (uint64_t)(bits >> (exponent + fraction) & 1) << 63;
     uint64_t e = bits >> fraction & ((1u << exponent) - 1), f = bits & ((1u << fraction) - 1);
     int bias = (1 << (exponent - 1)) - 1;

@@ -18,6 +18,7 @@ static unsigned saved_registers(void)
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
         return 0;
+    /* Register 0: which states the system saves when it switches threads. */
     __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
     return a;
 }
@@ -67,6 +68,7 @@ static const struct {
     {&tw_kernels_scalar, always},
 };
 
+/* NULL until the first call. */
 static _Atomic(const struct tw_kernels *) chosen;
 
 /* The named set, or the best one for NULL; NULL when there is none such. */

@@ -63,6 +63,7 @@ static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, 
     }
     if (empty)
         n = 0, overflow = false;
+    /* Numbers of bytes must fit in 63 bits: offsets are computed in them. */
     overflow |= __builtin_add_overflow(n, t->global_offset, &end) ||
                 __builtin_mul_overflow(end, (uint64_t)size, &end);
     if (overflow || end > INT64_MAX)
@@ -113,6 +114,7 @@ static void merge_axes(const struct twin_tensor *t, struct view *v)
     }
 }
 
+/* Hands the buffer over. It may be filled up to its end again. */
 static void feeder_flush(struct feeder *f)
 {
     if (f->filled)
@@ -140,6 +142,8 @@ static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
     }                                            \
     break
 
+/* n elements that lie `stride` elements apart, side by side. One loop for each size, so that each
+ * element is one load and one store. */
 static void gather(unsigned char *to, const unsigned char *p, size_t n, int64_t stride, size_t size)
 {
     int64_t step = stride * (int64_t)size;
@@ -162,6 +166,7 @@ static void feed(struct feeder *f, const unsigned char *p, uint64_t n, int64_t s
     while (n) {
         bool run = stride == 1 && n * f->size >= DIRECT_BYTES;
         size_t to_group = f->room % TW_LANES;
+        /* The buffer ends on a lane group, so the run may follow directly. */
         if (run && (f->filled == 0 || to_group == 0)) {
             feeder_flush(f);
             uint64_t at = f->pass->next / f->parts;
@@ -172,6 +177,7 @@ static void feed(struct feeder *f, const unsigned char *p, uint64_t n, int64_t s
             continue;
         }
         size_t m = n < f->room ? (size_t)n : f->room;
+        /* Of a long run only what completes the lane group goes through the buffer. */
         if (run && m > to_group)
             m = to_group;
         if (stride == 1)
@@ -198,6 +204,7 @@ static void walk(const struct view *v, struct tw_pass *pass)
     for (;;) {
         feed(&f, p, inner.count, inner.stride);
         uint32_t d = v->ndim ? v->ndim - 1 : 0;
+        /* Axes that have come to their end go back to their first element. */
         while (d > 0 && ++at[d - 1] == v->axis[d - 1].count) {
             d--;
             p -= (int64_t)(at[d] - 1) * v->axis[d].stride * (int64_t)v->size;
@@ -210,6 +217,7 @@ static void walk(const struct view *v, struct tw_pass *pass)
     feeder_flush(&f);
 }
 
+/* Apart, so that the view is on the stack only for strided tensors. */
 static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t,
                                                    struct tw_pass *pass)
 {

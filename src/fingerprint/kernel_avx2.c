@@ -96,6 +96,7 @@ typedef __m256i vz;
 #define F 8
 #define GD (TW_LANES / D)
 #define GF (TW_LANES / F)
+/* The vocabulary of vector.h. */
 #define vd_load _mm256_loadu_pd
 #define vd_store _mm256_storeu_pd
 #define vd_add _mm256_add_pd
@@ -129,6 +130,7 @@ static inline vd vd_signed(vd x, uint32_t bits, int group)
     return _mm256_xor_pd(x, _mm256_load_pd((const double *)sign_masks[bits >> 4 * group & 15]));
 }
 
+/* A mask is -1: subtracting it counts. */
 static inline vz vf_zeros(vz count, vf x)
 {
     return _mm256_sub_epi32(count,
@@ -166,6 +168,7 @@ static inline uint64_t vz_total(vz count)
     return t;
 }
 
+/* Halves against each other until one number is left. */
 static inline float vf_lowest(vf v)
 {
     __m128 m = _mm_min_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -206,6 +209,7 @@ static inline vf load_f16(const unsigned char *p, int g)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * g)));
 }
 
+/* The upper half of an f32. */
 static inline vf load_bf16(const unsigned char *p, int g)
 {
     __m128i h = _mm_loadu_si128((const __m128i *)(p + 16 * g));

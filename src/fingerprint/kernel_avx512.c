@@ -94,6 +94,7 @@ typedef __m512i vz;
 #define F 16
 #define GD (TW_LANES / D)
 #define GF (TW_LANES / F)
+/* The vocabulary of vector.h. */
 #define vd_load _mm512_loadu_pd
 #define vd_store _mm512_storeu_pd
 #define vd_add _mm512_add_pd
@@ -148,6 +149,7 @@ static inline vd vd_signed(vd x, uint32_t bits, int group)
     return _mm512_castsi512_pd(XOR(_mm512_castpd_si512(x), sign));
 }
 
+/* Counts where the mask register is set. */
 static inline vz vf_zeros(vz count, vf x)
 {
     __mmask16 zero = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_EQ_OQ);
@@ -229,6 +231,7 @@ static inline vf load_f16(const unsigned char *p, int g)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(p + 32 * g)));
 }
 
+/* The upper half of an f32. */
 static inline vf load_bf16(const unsigned char *p, int g)
 {
     __m256i h = _mm256_loadu_si256((const __m256i *)(p + 32 * g));

@@ -36,6 +36,7 @@ static inline void mix(uint64x2_t *w0, uint64x2_t *w1)
     *w1 = y;
 }
 
+/* The keys of two blocks, from `first` on. */
 static inline uint64x2_t two_keys(uint64_t first)
 {
     return vsetq_lane_u64(first + TW_KEY_STEP, vdupq_n_u64(first), 1);
@@ -85,6 +86,7 @@ typedef uint32x4_t vz;
 #define F 4
 #define GD (TW_LANES / D)
 #define GF (TW_LANES / F)
+/* The vocabulary of vector.h. */
 #define vd_load vld1q_f64
 #define vd_store vst1q_f64
 #define vd_add vaddq_f64
@@ -140,6 +142,7 @@ static inline vd vd_signed(vd x, uint32_t bits, int group)
     return VALUE(veorq_u64(BITS(x), vld1q_u64(masks[bits >> D * group & 3])));
 }
 
+/* A mask is all ones, which is -1: subtracting it counts. */
 static inline vz vf_zeros(vz count, vf x)
 {
     return vsubq_u32(count, vceqq_f32(x, vdupq_n_f32(0)));
@@ -195,6 +198,7 @@ static inline vf load_f16(const unsigned char *p, int g)
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(p + 8 * g))));
 }
 
+/* The upper half of an f32. */
 static inline vf load_bf16(const unsigned char *p, int g)
 {
     return vreinterpretq_f32_u32(

@@ -83,6 +83,7 @@ static bool any_sign(const unsigned char *p, size_t bytes, size_t size, int set)
 static void merge_extremes(struct twin_stats *t, struct tw_extremes e, const void *p, size_t n,
                            size_t size)
 {
+    /* A zero matters only when no number below it has been seen. */
     if (e.min == 0) {
         const bool matters = t->min > 0 || tw_order_key(t->min) == 0;
         e.min = matters && any_sign(p, n * size, size, 1) ? -0.0 : 0.0;
@@ -122,6 +123,7 @@ static bool lanes_finite(const struct tw_lanes *l)
 static void groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p,
                    size_t n, uint64_t index)
 {
+    /* Kept, because the fast kernel changes them before it is known whether it may. */
     struct tw_lanes before = s->lanes;
     struct tw_extremes e = s->k->moments[kind](p, n, &s->lanes);
     if (lanes_finite(&s->lanes)) {
@@ -168,6 +170,7 @@ static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p,
 static void moments(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p,
                     size_t n, uint64_t index)
 {
+    /* Elements before the next lane group. */
     size_t head = (size_t)(-index % TW_LANES);
     if (head > n)
         head = n;
@@ -291,6 +294,7 @@ void tw_pass_finish(struct tw_pass *s)
         *t = (struct twin_stats){.count = t->count};
         return;
     }
+    /* What is open at the end: the last chunk and the last row. */
     if (s->next % TW_CHUNK)
         fold_chunk(s);
     if (s->sketch) {
@@ -303,6 +307,7 @@ void tw_pass_finish(struct tw_pass *s)
     }
     if (t->sum != t->sum) /* lanes that overflowed to both sides */
         t->sum = nan;
+    /* The largest magnitude is at one of the two ends. */
     double low = __builtin_fabs(t->min), high = __builtin_fabs(t->max);
     t->absmax = low > high ? low : high;
     if (t->nan == t->count)
