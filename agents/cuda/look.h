@@ -34,7 +34,7 @@ struct tw_look {
     uint8_t dtype, width; /* enum twin_dtype, without the complex ones; bytes of an element */
 };
 
-/* One launch. */
+/* The tensors of one launch, handed to the kernel as its argument. */
 struct tw_looks {
     struct tw_look look[TW_LOOK_MOST];
     uint32_t n;

@@ -57,7 +57,7 @@ char *tw_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool tw_starts(const char *s, const char *prefix);
 bool tw_ends(const char *s, const char *suffix);
 bool tw_glob(const char *pattern, const char *s); /* * ? [..] ; '*' also matches '/' */
-/* whole string, decimal; TWIN_EINVAL */
+/* The whole string as a decimal number up to max; TWIN_EINVAL: it is none. */
 int tw_parse_u64(const char *s, uint64_t max, uint64_t *out);
 void tw_hex(const void *bytes, size_t n, char *out); /* out has 2n+1 */
 char *tw_human_bytes(uint64_t n, char out[16]);      /* "1.2 GiB" */
@@ -175,12 +175,12 @@ bool tw_path_part(const char **path, char part[TW_PATH_PART_BYTES + 1]);
  * (ELOOP, ENOTDIR: a link). */
 int tw_open_below(int root, const char *path, int flags);
 
-/* like mkdir -p, mode 0777 & ~umask */
+/* Makes the folder and those above it that are missing, as mkdir -p does. */
 int tw_mkdirs(const char *path, struct twin_error *err);
 /* NUL-terminated too. What is no regular file is refused, but below /dev and /proc, where only a
  * person's words lead. */
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err);
-/* temp + fsync + rename */
+/* Replaces the file in one step: a reader sees the old one or the new one. */
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err);
 /* 0 or -1 with errno; retries EINTR and short writes */
 int tw_write_all(int fd, const void *data, size_t bytes);

@@ -220,7 +220,7 @@ static void convert(enum twin_dtype dtype, const unsigned char *p, size_t n, dou
     }
 }
 
-/* n elements of one chunk. */
+/* n elements of one chunk, by the kernels of their type, or converted piece by piece. */
 static void chunk_part(struct tw_pass *s, const unsigned char *p, size_t n)
 {
     switch (s->dtype) {

@@ -71,7 +71,7 @@ int tw_tensors_skip(struct twin_tensors *f, const char *name);
 
 /* Does the caller want the values that are no tensors, too? */
 bool tw_tensors_wants_values(const struct twin_tensors *f);
-/* Appends; name and text are copied. */
+/* Adds a value that is no tensor to the list; name and text are copied. */
 int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v,
                      struct twin_error *err);
 
@@ -107,7 +107,7 @@ struct tw_zip {
 };
 int tw_zip_open(const struct tw_source *s, struct tw_zip *z, struct twin_error *err);
 void tw_zip_free(struct tw_zip *z);
-/* entries are sorted by name */
+/* The file of exactly this name; NULL: there is none. Entries are sorted by name. */
 const struct tw_zip_entry *tw_zip_find(const struct tw_zip *z, const char *name);
 
 /* ---- one reader each */
@@ -124,7 +124,7 @@ void tw_dcp_free(struct tw_dcp *d);
 int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first,
                 uint64_t n, void *out, struct twin_error *err);
 struct tw_folder;
-/* *out as above */
+/* Files of one folder as one list. *out is to be freed after an error, too. */
 int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count,
                    struct tw_folder **out, struct twin_error *err);
 void tw_folder_free(struct tw_folder *d);

@@ -209,7 +209,7 @@ static int take_marked(struct machine *m, bool pairs)
     return rc;
 }
 
-/* APPEND, SETITEM */
+/* APPEND (n = 1) and SETITEM (n = 2): the last n values go into what lies below them. */
 static int take_last(struct machine *m, size_t n)
 {
     if (m->depth <= n)

@@ -52,9 +52,9 @@ int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes,
                    const char *name, struct tw_node **out, struct twin_error *err);
 void tw_pickle_free(struct tw_pickle *p);
 
-/* also of this text */
+/* Is n a value of this kind with exactly this text? */
 bool tw_node_is(const struct tw_node *n, enum tw_node_kind kind, const char *text);
-/* NULL when there is no such item */
+/* Item i of a container; NULL when n is none (or NULL), or has fewer. */
 struct tw_node *tw_node_item(const struct tw_node *n, uint32_t i);
 /* A tuple or list of whole numbers from 0 on, TWIN_MAX_NDIM at most: sizes, strides, offsets. */
 bool tw_node_sizes(const struct tw_node *n, int64_t *out, uint32_t *count);

@@ -50,8 +50,7 @@ struct place {
     ino_t inode;
 };
 
-/* State of one tw_snapshot_take(). looked_at counts names of every kind, since names are what
- * listing costs. */
+/* State of one tw_snapshot_take(). looked_at counts names of every kind, against TW_FILES_MAX. */
 struct walk {
     struct tw_snapshot *s;
     struct folder *queue;
@@ -241,8 +240,7 @@ static bool interrupted(void)
 }
 
 /* Fills out->sha256 and out->bytes. NULL, or why not: a constant text, or one of strerror() that
- * holds until its next call. `chunk` then holds the beginning of the file, all of it when it is
- * shorter than `room`. */
+ * holds until its next call. Of a file that is shorter than `room`, `chunk` then holds all. */
 static const char *hash_file(int root, const char *path, char *chunk, size_t room,
                              struct twin_run_file *out)
 {
@@ -519,7 +517,7 @@ static int list_elsewhere(struct listing *l, const char *home, int64_t since_ns,
 }
 
 /* Lists the folder again and adds what was written to run->files: first the files of the working
- * folder, then those elsewhere. The run is filled as far as possible also when this fails. */
+ * folder, then those elsewhere. When this fails, the run holds what was listed before. */
 int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
                         const struct twin_launch_watcher *watcher, struct twin_error *err)
 {

@@ -135,7 +135,7 @@ struct tw_spawn {
     bool ignore_sigchld;    /* SIGCHLD was ignored when we were started */
     bool no_aslr, on_cpu;   /* see struct twin_launch_options */
     int cpu;
-    /* out */
+    /* set by tw_spawn_start() */
     pid_t pid;
     int exec_fd; /* readable: an errno when exec failed, end of file when it worked */
     struct tw_spawn_holds *holds; /* NULL unless something was to be held still */
@@ -191,7 +191,8 @@ enum tw_stream_show {
     /* as without us: files themselves, one stream where ours are one, broken pipes */
     TW_STREAM_NATIVE
 };
-/* fd: 1 or 2. */
+/* Opens the stream of descriptor fd (1 or 2) and its file in the run folder. On failure
+ * tw_stream_close() is still due. */
 int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_stream_show show,
                    uint64_t cap, struct twin_error *err);
 /* Of ours, are 1 and 2 the same terminal, pipe or socket? Then the job's shall be, too. */
@@ -296,9 +297,9 @@ uint64_t tw_tree_busy_ns(const struct tw_tree *t);
 uint32_t tw_tree_armed(struct tw_tree *t);
 /* in our process group; outside of it */
 enum tw_kill_scope { TW_KILL_ALL, TW_KILL_GROUP, TW_KILL_OTHERS };
-/* parents before children */
+/* Signals the job's living processes that are in scope, parents before children. */
 void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope);
-/* fills run->processes */
+/* Fills run->processes from all that was seen and said. */
 int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *err);
 /* Processor time of the job's processes, of those that have ended as it was when they were last
  * seen; how many live. */
@@ -312,7 +313,7 @@ void tw_tree_free(struct tw_tree *t);
 /* ---- counters of the machine (host.c). All take NULL: nothing is sampled then. */
 struct tw_host;
 struct tw_host *tw_host_open(const char *run_dir, pid_t job, uint64_t now);
-/* when it is due, or the last time */
+/* Makes a row of counters when one is due, or in any case with `last`. */
 void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool last);
 uint64_t tw_host_due_ns(const struct tw_host *h);
 void tw_host_close(struct tw_host *h);
@@ -336,7 +337,8 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
 void tw_snapshot_free(struct tw_snapshot *s);
 
 /* ---- outside.c: what was written since a moment in places that the run's command names */
-/* path: absolute. 0 goes on. */
+/* Is told of one file; path: absolute, bytes: its size. Non-zero ends the listing, and is its
+ * result. */
 typedef int tw_outside_fn(void *user, const char *path, uint64_t bytes, struct twin_error *err);
 int tw_outside_each(const struct twin_run *run, const char *home, int64_t since_ns,
                     tw_outside_fn *each, void *user, struct twin_error *err);
@@ -363,7 +365,8 @@ uint64_t tw_opened_before(const struct tw_opened *w, const char *path);
 int tw_opened_each(struct tw_opened *w, const char *home, int64_t since_ns, tw_outside_fn *each,
                    void *user, struct twin_error *err);
 
-/* files.c: of one folder */
+/* files.c: tells `each` of the files below one folder that changed since since_ns (realtime). A
+ * folder that cannot be read has none. */
 int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, tw_outside_fn *each,
                            void *user, struct twin_error *err);
 bool tw_files_is_bulk(const char *name); /* .git, node_modules, ...: never looked into */

@@ -376,7 +376,7 @@ static void read_files(struct reader *r, json_t *o, struct twin_run *run)
             f->bytes_before = (uint64_t)integer(r, v, "bytes_before", 0, INT64_MAX);
         f->listing = json_is_true(json_object_get(v, "listing"));
         f->kept = text_or_null(r, v, "kept");
-        /* nothing outside of the run folder */
+        /* the copy is read later: its path must not lead out of the run folder */
         if (f->kept && tw_path_fault(f->kept, strlen(f->kept), TW_PATH_ANY_NAME | TW_PATH_GIT))
             bad(r, "kept", "a path in the run folder");
     }
@@ -506,7 +506,7 @@ static void read_end(struct reader *r, json_t *o, struct twin_run *run)
     run->wall_s = number(r, o, "wall_s");
     read_output(r, o, "stdout", &run->stdout_bytes, run->stdout_sha256, &run->stdout_truncated);
     read_output(r, o, "stderr", &run->stderr_bytes, run->stderr_sha256, &run->stderr_truncated);
-    /* runs of older versions lack it */
+    /* runs of older versions lack it: false */
     run->one_stream = json_is_true(json_object_get(o, "one_stream"));
     read_processes(r, o, run);
     read_files(r, o, run);

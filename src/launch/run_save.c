@@ -30,7 +30,7 @@ static json_t *checked(struct builder *b, json_t *v)
 
 static void put(struct builder *b, json_t *object, const char *key, json_t *value)
 {
-    /* takes the reference in any case */
+    /* json_object_set_new takes the reference, also when it fails */
     if (!checked(b, value) || json_object_set_new(object, key, value) != 0)
         b->failed = true;
 }

@@ -33,7 +33,7 @@ void tw_agree_fill(struct tw_reduction *r)
                                         w->divisor, w->way,   digest_of_counts(r)};
     r->err = r->kept;
     if (!r->err.code)
-        /* the floating-point mode */
+        /* refuses under another floating-point mode than the default one */
         twin_fixed_sum(TWIN_F64, NULL, 0, 0, 1, 1, 1, &r->size, &r->err);
     memset(&r->mine, 0, sizeof r->mine);
     for (int f = 0; f < TW_AGREE_FIELDS; f++) {

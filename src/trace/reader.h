@@ -63,13 +63,13 @@ struct twin_trace {
 };
 
 /* reader.c */
-/* bytes or < 0 */
+/* Reads up to n bytes. Returns their number (fewer at the end of the file), or a negative error. */
 int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
                    struct twin_error *err);
-/* tw_look */
+/* The header at an offset, checked. Returns an enum tw_look. */
 int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
                     struct twin_error *err);
-/* tw_look */
+/* Loads the contents of b into t->payload, checked. Returns an enum tw_look. */
 int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin_error *err);
 /* The nearest block before or at / after an offset whose header is good. TW_GOOD, TW_DAMAGED =
  * there is none, or an error. */

@@ -34,7 +34,7 @@ struct check {
     uint32_t key_room;
     struct tw_hash128 *layout_hashes;
     uint32_t layout_room;
-    /* the step under way */
+    /* the step under way: what each thread recorded, and how many records in all */
     struct thread_sums *threads;
     size_t thread_count, thread_room;
     uint32_t stored;
