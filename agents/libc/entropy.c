@@ -108,6 +108,7 @@ void arc4random_buf(void *buffer, size_t n)
         natural(buffer, n);
 }
 
+/* Ours draws until a value is not biased, as libc's does. */
 uint32_t arc4random_uniform(uint32_t bound)
 {
     arc4random_uniform_fn *real = real_arc4random_uniform();

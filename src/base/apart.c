@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Allocates nothing: the parent may have threads. */
 void tw_child_leaves_parent(int keep, const char *name)
 {
     int null = open("/dev/null", O_RDWR);

@@ -27,6 +27,7 @@ static const char *skip_string(const char *p, const char *end, uint64_t *letters
     return p < end ? p + 1 : end;
 }
 
+/* Counts by characters, without parsing: text that is no JSON gives some number, too. */
 uint64_t tw_json_cost(const char *text, size_t n)
 {
     uint64_t cost = 0;

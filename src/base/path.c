@@ -113,6 +113,7 @@ bool tw_path_ok(const char *path)
     return path && tw_path_fault(path, strlen(path), 0) == NULL;
 }
 
+/* depth: how many folders the link lies below the root, so many "../" stay inside. */
 bool tw_path_link_ok(const char *path, const char *target)
 {
     size_t depth = 0;

@@ -140,6 +140,7 @@ static size_t colour_length(const char *s)
     return s[n] == 'm' ? n + 1 : 0;
 }
 
+/* Line by line and colour by colour; what is between them goes through tw_printable_again(). */
 char *tw_printable_lines(const char *text, bool coloured)
 {
     struct tw_buf b = {0};
@@ -160,6 +161,7 @@ char *tw_printable_lines(const char *text, bool coloured)
     return tw_buf_steal(&b);
 }
 
+/* Hidden characters occur in strings only, where an escape means the same. */
 char *tw_printable_json(const char *json)
 {
     struct tw_buf b = {0};
@@ -277,6 +279,7 @@ static void print_integer(struct tw_buf *b, const struct conversion *c, va_list 
     tw_buf_printf(b, spec, value);
 }
 
+/* One argument is taken off *ap, of the type that the conversion says. */
 static void print_conversion(struct tw_buf *b, const struct conversion *c, va_list *ap)
 {
     char spec[64];

@@ -20,6 +20,7 @@ static bool is_one_of(const char *word, size_t n, const char *const *list)
 
 /* ---- variables */
 
+/* The allow-list: names, and beginnings of names. */
 bool tw_secret_variable_kept(const char *name, size_t n)
 {
     /* clang-format off */
@@ -65,6 +66,7 @@ struct words {
     bool strong;
 };
 
+/* Finds the words of a name: "dbPassword" and "db-password" both end in "password". */
 static void split(const char *s, size_t n, struct words *w)
 {
     static const char *const strong[] = {"password",    "passwd",      "passwort", "passphrase",

@@ -225,6 +225,7 @@ static int read_line(struct reader *r, const struct tw_toml_handler *h)
     return rc;
 }
 
+/* Line by line; stops at the first error. */
 int tw_toml_read(char *data, const char *path, const struct tw_toml_handler *h,
                  struct twin_error *err)
 {

@@ -247,6 +247,7 @@ static __attribute__((noinline)) void pass_over(const struct twin_tensor *t, uin
         *stats = s.stats;
 }
 
+/* digest, stats and sketch may each be NULL. */
 int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest,
                      struct twin_stats *stats, struct twin_sketch *sketch, struct twin_error *err)
 {

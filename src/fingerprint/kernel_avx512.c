@@ -57,6 +57,8 @@ static inline uint64_t total(__m512i v)
     return sum;
 }
 
+/* As in kernel_avx2.c, eight blocks in one vector; the order of the keys is what unpacking leaves.
+ */
 static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum)
 {
     static const uint8_t order[8] = {0, 4, 1, 5, 2, 6, 3, 7};

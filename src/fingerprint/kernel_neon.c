@@ -47,6 +47,7 @@ static inline uint64_t total(uint64x2_t v)
     return vgetq_lane_u64(v, 0) + vgetq_lane_u64(v, 1);
 }
 
+/* Four blocks at a time in two chains; the rest goes one by one. */
 static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum)
 {
     uint64_t k = tw_block_key(first), sa = sum->a, sb = sum->b;

@@ -152,6 +152,7 @@ static json_t *judge(int status, const char *text, size_t n, const char *name,
     return value;
 }
 
+/* Text in, values out, both through files in memory: neither side can wait for the other. */
 json_t *tw_config_from_toml(const char *data, size_t n, const char *name, struct twin_error *err)
 {
     int in = unnamed(data, n);

@@ -309,6 +309,7 @@ static json_t *mapping(struct reader *r, const yaml_event_t *begin, int depth)
     return no_memory(r);
 }
 
+/* A list; NULL with err set. A NULL item makes appending fail. */
 static json_t *sequence(struct reader *r, int depth)
 {
     json_t *out = json_array();

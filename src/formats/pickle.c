@@ -633,6 +633,7 @@ int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes,
     return twin_error_set(err, own.code ? own.code : rc, "%s", own.message);
 }
 
+/* All trees of the heap at once: nodes may be shared between places, so they are freed by block. */
 void tw_pickle_free(struct tw_pickle *p)
 {
     if (!p->heap)

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+/* The file may have become shorter since it was opened: then this is an error, and nothing is made
+ * up. */
 int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
                    struct twin_error *err)
 {

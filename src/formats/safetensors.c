@@ -35,6 +35,7 @@ static int bad(const struct twin_tensors *f, const char *name, const char *what,
                           tw_tensors_source(f)->name, name, *name ? ": " : "", what);
 }
 
+/* By the name in t->stored_as. */
 static void set_type(struct tw_found *t)
 {
     static const struct {

@@ -96,6 +96,7 @@ char *tw_arena_text(struct twin_tensors *f, const char *s, size_t n)
     return copy;
 }
 
+/* Linear, because the list is short. */
 int tw_tensors_skip(struct twin_tensors *f, const char *name)
 {
     enum { MAX_NAMES = 64 };
@@ -490,6 +491,7 @@ int twin_tensors_open_folder(const char *dir, const struct twin_tensors_file *fi
     return f ? finish(f, tw_folder_list(f, file, count, &f->folder, err), out) : TWIN_ENOMEM;
 }
 
+/* Opened once and looked at afterwards, so that it is the same file. */
 static int open_path(const char *path, bool values, struct twin_tensors **out,
                      struct twin_error *err)
 {

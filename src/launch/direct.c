@@ -74,6 +74,7 @@ static int copy(struct tw_stream *s, int in, off_t from, off_t until)
     return 0;
 }
 
+/* Opens the file anew, to read what may have been opened for writing only. */
 int tw_stream_direct_collect(struct tw_stream *s, const char **why)
 {
     char path[32];

@@ -35,6 +35,7 @@ static size_t find(const struct tw_env *e, const char *name, size_t n)
     return i;
 }
 
+/* The copy is made first: when there is no memory e is as it was. */
 int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err)
 {
     char *copy = tw_strdup(entry);

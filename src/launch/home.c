@@ -210,6 +210,8 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
     return *dir ? 0 : no_memory(err);
 }
 
+/* A run folder first, then the names and ids of runs. A spec with a slash can only be a path, so
+ * what is wrong with it can be said. */
 int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin_error *err)
 {
     char **dirs = NULL;

@@ -55,6 +55,8 @@ int tw_own_take_stop_signal(void)
     return first;
 }
 
+/* Signals that our own work raised while they were held are thrown away; stop signals are not. The
+ * mask comes last. */
 void tw_own_release_signals(struct tw_own *own)
 {
     static const int ours[] = {SIGPIPE, SIGXFSZ, SIGCHLD, SIGWINCH};

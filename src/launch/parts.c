@@ -114,6 +114,8 @@ static const struct {
 #endif
 };
 
+/* Whatever is found first stays, so TWINRUN_LIBDIR is looked at before the executable's
+ * surroundings. A part that is missing is NULL and no error. */
 int twin_parts_find(struct twin_parts *out, struct twin_error *err)
 {
     char self[PATH_MAX];

@@ -117,6 +117,7 @@ static const char *environment_fault(pid_t pid, const char *environ_line, const 
     return preload ? NULL : "LD_PRELOAD not passed on";
 }
 
+/* Is our agent's library mapped in the process? */
 static bool maps_library(pid_t pid)
 {
     size_t n = 0;

@@ -64,6 +64,7 @@ int tw_outcome_parse(const char *s, enum twin_outcome *out)
     return 0;
 }
 
+/* Takes a run that was filled in part, and NULL. */
 void twin_run_free(struct twin_run *r)
 {
     if (!r)
@@ -360,6 +361,7 @@ static void read_processes(struct reader *r, json_t *o, struct twin_run *run)
     }
 }
 
+/* Fields that older versions did not write may be absent. */
 static void read_files(struct reader *r, json_t *o, struct twin_run *run)
 {
     json_t *a;
@@ -598,6 +600,7 @@ static int parse(const char *path, json_t **out, struct twin_error *err)
     return check_schema(*out, path, err);
 }
 
+/* Whatever has been read is freed when something fails: *out is a whole run or NULL. */
 int twin_run_load(const char *dir, struct twin_run **out, struct twin_error *err)
 {
     *out = NULL;

@@ -163,6 +163,7 @@ static json_t *processes(struct builder *b, const struct twin_run *run)
     return a;
 }
 
+/* Fields that most files lack are left out. */
 static json_t *files(struct builder *b, const struct twin_run *run)
 {
     json_t *a = checked(b, json_array());
@@ -250,6 +251,7 @@ static json_t *data(struct builder *b, const struct twin_run *run)
     return a;
 }
 
+/* What is known before the job; the final run.json begins with it, too. */
 static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
                       const struct tw_run_extra *x)
 {
@@ -288,6 +290,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
     put(b, o, "notes", strings(b, run->notes, run->note_count));
 }
 
+/* What is known when the job has ended; `outcome` tells a reader that all of it is there. */
 static void put_end(struct builder *b, json_t *o, const struct twin_run *run,
                     const struct tw_run_extra *x)
 {
@@ -316,6 +319,7 @@ static int append(const char *text, size_t n, void *data)
     return tw_buf_append(data, text, n) == 0 ? 0 : -1;
 }
 
+/* ASCII with escapes, so that any tool reads the file. */
 int tw_run_save(const struct twin_run *run, const struct tw_run_extra *x, struct twin_error *err)
 {
     struct builder b = {0};

@@ -186,6 +186,7 @@ static int copy_folder(struct copy *c, int from, int to, const char *path, int d
     return rc;
 }
 
+/* What was left out or only linked becomes a note of the run. */
 int tw_scratch_copy(const char *from, const char *to, const char *home, struct twin_run *run,
                     struct twin_error *err)
 {

@@ -241,6 +241,8 @@ static char *explain_missing(const struct tw_spawn *s)
     return tw_printf("cannot run %s: no such program in PATH (%s)", name, path);
 }
 
+/* The exit code is that of a shell: 127 for a program that is not there, 126 for one that cannot be
+ * run. */
 char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code)
 {
     struct stat st;

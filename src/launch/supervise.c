@@ -243,6 +243,9 @@ static void wait_for_events(struct tw_job *job, struct pollfd p[P_COUNT], int ti
             p[i].revents = 0;
 }
 
+/* Each turn: wait, move what can be moved, read signals, look at the processes, tell the caller, go
+ * on with stopping. Once the job has ended its streams are read at each turn, whatever poll says.
+ * After the loop everything is looked at a last time. */
 void tw_supervise(struct tw_job *job)
 {
     uint64_t now = job->start_ns;

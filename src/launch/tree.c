@@ -430,6 +430,8 @@ void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
         s->image_ns = tw_monotonic_ns();
 }
 
+/* Reads the living processes of the last scan again. Those that have ended count with what they had
+ * used when they were last read. */
 void tw_tree_usage(struct tw_tree *t, struct tw_tree_usage *out)
 {
     *out = (struct tw_tree_usage){.cpu_ticks = 0};
@@ -559,6 +561,7 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
     return 0;
 }
 
+/* NULL is fine. */
 void tw_tree_free(struct tw_tree *t)
 {
     if (!t)

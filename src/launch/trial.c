@@ -238,6 +238,8 @@ static char *reason(const char *path, const struct tw_elf *elf, const char *libr
     return try_loader(path, elf->interp, library, env, err);
 }
 
+/* Follows the program to its binary and looks for a reason. A program that does not exist has none:
+ * it is left to fail in its own way. */
 int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok,
                   char **why, struct twin_error *err)
 {

@@ -242,6 +242,8 @@ static uint64_t from_marks(const struct job *j, unsigned marks)
     return tw_marked_element(marks, tw_float_formats[j->kind]);
 }
 
+/* For each flagged block 1 + 2 * block numbers: the largest exponent of its finite elements, then
+ * two marks for each element (a short block leaves its last ones alone). */
 int twin_fixed_specials(enum twin_dtype dtype, const void *x, int64_t n, int64_t block,
                         const void *exponents, void *specials, struct twin_error *err)
 {
@@ -389,6 +391,7 @@ static int need_specials(const struct job *j, enum twin_dtype dtype, const void 
     return 0;
 }
 
+/* Elements of flagged blocks are scaled by the exponent among the specials. */
 int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, int64_t total,
                    const void *exponents, const void *specials, int64_t *sum,
                    struct twin_error *err)
@@ -417,6 +420,7 @@ int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t bloc
     return standard ? 0 : refuse_mode(err);
 }
 
+/* Elements with marks become what the marks stand for, whatever their sum is. */
 int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64_t block,
                      int64_t total, int64_t divisor, const void *exponents, const void *specials,
                      void *out, struct twin_error *err)
@@ -506,6 +510,7 @@ static void sum_block(const struct tw_fixed_set *set, const struct job *j, const
     }
 }
 
+/* The steps above in one, for contributions that are all in memory. */
 int twin_fixed_sum(enum twin_dtype dtype, const void *const *x, int64_t count, int64_t n,
                    int64_t block, int64_t total, int64_t divisor, void *out, struct twin_error *err)
 {

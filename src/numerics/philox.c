@@ -8,6 +8,8 @@
 
 #define ROUNDS 10
 
+/* The constants are those of the paper: two multipliers, and two numbers by which the key moves on
+ * each round. */
 void twin_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0];

@@ -165,6 +165,7 @@ static void sum_axis(const struct source *s, const char *x, size_t outer, size_t
             sum_columns(s, x, n, inner, out);
 }
 
+/* Sizes are multiplied with a check: their product must be a number of elements. */
 int twin_sum_axis(enum twin_dtype dtype, const void *x, int64_t outer, int64_t n, int64_t inner,
                   enum twin_dtype out_dtype, void *out, struct twin_error *err)
 {
@@ -397,6 +398,7 @@ static int check_scatter(const struct scatter *j, int64_t n, int64_t columns, in
     return 0;
 }
 
+/* Sorting pays when rows have several columns, or when there are many more targets than rows. */
 int twin_index_add(enum twin_dtype dtype, const void *rows, const int64_t *index, int64_t n,
                    int64_t columns, void *out, int64_t targets, struct twin_error *err)
 {

@@ -71,6 +71,7 @@ static bool add_string(struct tw_dict *d, const char *at, const struct tw_entry 
     return d->strings[s.id].bytes != NULL;
 }
 
+/* Its strings need not be defined: a hole may have taken them. */
 static bool add_series(struct tw_dict *d, const char *at, const struct tw_entry *e)
 {
     struct tw_series s;
@@ -224,6 +225,7 @@ int twin_trace_definitions(struct twin_trace *t, struct twin_error *err)
     return tw_dict_load(t, err);
 }
 
+/* Leaves an empty dictionary. */
 void tw_dict_free(struct tw_dict *d)
 {
     for (uint32_t i = 0; i < d->string_room; i++)

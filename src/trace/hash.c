@@ -122,6 +122,8 @@ bool tw_trace_is_le(void)
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 }
 
+/* Adds one record to a step. Sums are modulo 2^64, in two lanes; the order hash chains the keys
+ * instead, so it does depend on the order. */
 void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key,
                       uint32_t occurrence, bool unobserved, bool ordered, struct tw_hash128 layout,
                       struct twin_digest digest)

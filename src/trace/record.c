@@ -128,6 +128,7 @@ struct parts {
     uint32_t flags, bytes, links, k;
 };
 
+/* A part that is asked for and not there is left out; too many links are cut. */
 static struct parts parts_of(const struct twin_observation *o)
 {
     struct parts p = {.flags = o->flags & TW_RECORD_FLAGS, .bytes = sizeof(struct tw_record)};

@@ -43,6 +43,7 @@ static int no_step(struct twin_trace *t, uint32_t step, struct twin_error *err)
                           t->path, step);
 }
 
+/* The step's end stands in the first block that has more than `step` steps. */
 int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_hash *out,
                          struct twin_error *err)
 {

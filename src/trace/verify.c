@@ -127,6 +127,7 @@ static int check_series(struct check *c, const char *p, const struct tw_entry *e
     return 0;
 }
 
+/* Keeps its hash, for the records that use it. */
 static int check_layout(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct tw_layout l;
@@ -199,6 +200,8 @@ static struct tw_step_sums *sums_of(struct check *c, uint32_t thread)
     return &c->threads[c->thread_count++].sums;
 }
 
+/* Its step is the open one, and series and layout are defined before it. It is added to the sums of
+ * its thread. */
 static int check_record(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct twin_trace_record r;
@@ -346,6 +349,7 @@ static int check_padding(struct check *c, const struct tw_block *b)
     return 0;
 }
 
+/* Checks all entries and counts them into c->seen. */
 static int check_entries(struct check *c, const struct tw_block *b)
 {
     struct tw_cursor at = tw_cursor_over(c->t, b);

@@ -170,6 +170,7 @@ static void free_all(struct twin_writer *w)
     tw_free(w);
 }
 
+/* On failure nothing is left: no thread, no file, no memory. */
 int twin_writer_open(const struct twin_writer_options *o, struct twin_writer **out,
                      struct twin_error *err)
 {
@@ -228,6 +229,8 @@ void twin_writer_flush(struct twin_writer *w)
     errno = saved;
 }
 
+/* Everything recorded is written, with an END block. The writer's memory stays, in the list of
+ * closed ones. A second call does nothing, and neither does one in a forked child. */
 void twin_writer_close(struct twin_writer *w)
 {
     if (!w || atomic_load(&w->state) == TW_WRITER_DEAD || getpid() != w->pid)
@@ -296,6 +299,8 @@ void twin_writer_child_after_fork(struct twin_writer *w)
     unlock_all(w);
 }
 
+/* In the child, whose only thread this is. Its ring is used again; counters, prefixes and queues
+ * begin anew. */
 int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_writer_options *o,
                                   struct twin_error *err)
 {
