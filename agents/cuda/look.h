@@ -8,6 +8,8 @@
  */
 #include <stdint.h>
 
+/* Sizes that both sides must agree on. Rows and chunks are those of the fingerprint's definition.
+ */
 enum {
     /* tensors in one launch: their descriptions are the kernel's argument, at most 4 KiB */
     TW_LOOK_MOST = 64,

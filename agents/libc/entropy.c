@@ -45,7 +45,7 @@ static bool answered(const char *what, void *buffer, size_t n)
 
 ssize_t getrandom(void *buffer, size_t n, unsigned flags)
 {
-    /* The kernel gives no more at once, and programs go on where it stopped. */
+    /* The kernel gives no more at once either. */
     size_t some = n < GETRANDOM_MAX ? n : GETRANDOM_MAX;
     if (!(flags & ~GETRANDOM_FLAGS) && answered("getrandom", buffer, some))
         return (ssize_t)some;

@@ -167,6 +167,7 @@ bool tw_path_ok(const char *path); /* the strict form; NULL is none */
  * the strict form.
  */
 bool tw_path_link_ok(const char *path, const char *target);
+/* Bytes of a name in a folder, as file systems allow. */
 enum { TW_PATH_PART_BYTES = 255 };
 /* Copies the first part of a path and moves *path behind it: to a slash, or the end. False: it is
  * empty or too long. */
@@ -211,6 +212,7 @@ void tw_child_leaves_parent(int keep, const char *name);
 uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes);
 /* bijective finaliser (splitmix64) */
 uint64_t tw_mix64(uint64_t x);
+/* 128 bits, which are compared as a whole. */
 struct tw_hash128 {
     uint64_t a, b;
 };
@@ -233,6 +235,7 @@ bool tw_json_too_costly(const char *text, size_t n);
 /* ---- small TOML files (toml.c): [[NAME]] tables of strings, numbers, lists of strings and inline
  * tables of strings, a line each */
 enum tw_toml_type { TW_TOML_STRING, TW_TOML_NUMBER, TW_TOML_STRINGS, TW_TOML_TABLE };
+/* The value of one key. */
 struct tw_toml_value {
     enum tw_toml_type type;
     double number;
@@ -241,6 +244,7 @@ struct tw_toml_value {
     char **text;
     size_t count; /* of text */
 };
+/* Who is told of tables and keys; non-zero from either ends the reading. */
 struct tw_toml_handler {
     const char *table; /* NAME */
     int (*begin)(void *user, size_t line, struct twin_error *err);

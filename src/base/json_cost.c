@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+/* What jansson allocates for one of each. */
 enum {
     OBJECT_BYTES = 224, /* with its first eight buckets */
     PAIR_BYTES = 112,   /* a key, without its letters, and its share of the buckets */

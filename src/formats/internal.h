@@ -19,6 +19,7 @@ enum {
  * header, a pickle, a directory). docs/security.md states these figures.
  */
 #define TW_LIST_FREE_BYTES ((uint64_t)64 << 20)
+/* Bytes of memory for each byte of what is read, beyond the fixed part. */
 enum {
     TW_LIST_BYTES_EACH = 16, /* of the list, for a byte of a header or of a zip's directory */
     /* for a byte of a pickle: two of them are a number with a name of its own */

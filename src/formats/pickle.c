@@ -22,6 +22,7 @@ struct nodes {
     uint32_t used;
     struct tw_node node[NODES];
 };
+/* Names that were put together ("module.name"); they live as long as the trees. */
 struct text_block {
     struct text_block *next;
     char data[];

@@ -43,6 +43,7 @@ struct tw_node {
     struct tw_node *state, *list, *dict; /* of TW_OBJECT; NULL where there is none */
 };
 
+/* Where trees live. */
 struct tw_pickle {
     struct tw_heap *heap;
 }; /* the memory of one or more trees; zero-initialise */

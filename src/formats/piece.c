@@ -33,6 +33,7 @@ int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
 #ifdef TW_HAVE_ZLIB
 #include <zlib.h>
 
+/* Packed bytes that are read at once. */
 enum { INPUT = 1 << 16 };
 
 /* How far one deflated piece has been unpacked. crc: of the bytes given so far. */

@@ -23,6 +23,7 @@ enum { MEMBER_BYTES = 1 << 16 }; /* of what is said of one tensor */
 struct range {
     uint64_t begin, end;
 };
+/* The bytes of all tensors so far. */
 struct ranges {
     struct range *item;
     size_t count, room;

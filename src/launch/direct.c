@@ -15,6 +15,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+/* Bytes that are copied at once, through the stream's chunk (stream.c), which has as many. */
 enum { COPY_BYTES = 256 << 10 };
 
 /* Where the next byte goes. */

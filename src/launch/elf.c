@@ -33,6 +33,7 @@
 /* More headers than any real program has, and more bytes than a string table. */
 enum { MAX_HEADERS = 512, STRINGS_MAX = 64 << 20 };
 
+/* The function by which each sanitizer's runtime starts. */
 static const struct {
     const char *symbol, *name;
 } sanitizers[] = {

@@ -350,6 +350,7 @@ static bool was_written(const struct tw_snapshot *before, const struct file_entr
  * ---- folders that took the next free number, as loggers make them: "version_1" beside "version_0"
  */
 
+/* Names that are kept of one run. */
 enum { FRESH_MAX = 100 };
 
 /* The number at the end of a folder's path, -1 when there is none; *stem is where it begins. */
@@ -428,6 +429,7 @@ static bool is_our_output(uint64_t inode)
     return false;
 }
 
+/* What is read of a file at once: all of one that may be kept. */
 enum { ROOM = KEPT_FILE_BYTES };
 
 /* While the files that a run wrote are listed. */

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Bytes that are read at once, of the spool or of our stdin. */
 enum { CHUNK_BYTES = 64 << 10 };
 
 static void close_fd(int *fd)

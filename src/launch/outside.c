@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Places of one command that are looked at. */
 enum { PLACES_MAX = 32 };
 
 /* Everybody's places: what others do there says nothing of the job. */

@@ -87,8 +87,8 @@ static bool is_text(const char *path)
 
 /* Tries one path after the other, as execvp does, and does not return: it writes the errno to
  * `report` and ends. A folder that lacks the program, or that cannot be reached, sends us on to the
- * next; any other failure is final. Like all that runs below the fork it uses async-signal-safe
- * calls only, since the caller may have threads. */
+ * next, and so does one where it may not be executed; any other failure is final. Like all that
+ * runs below the fork it uses async-signal-safe calls only, since the caller may have threads. */
 static void exec_candidates(char *const *candidates, const char **shell_argv,
                             const struct tw_spawn *s, int report)
 {

@@ -21,6 +21,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+/* Bytes that are read at once, and the size that pipes are asked to have. */
 enum { CHUNK_BYTES = 256 << 10, PIPE_BYTES = 1 << 20 };
 
 void tw_sha256_hex(void *ctx, char out[65])

@@ -7,6 +7,7 @@
 #include "exact_inside.h"
 
 #define VERSION 1
+/* Where each field begins, in bytes. */
 enum {
     MAGIC_AT = 0,
     VERSION_AT = 4,

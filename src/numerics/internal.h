@@ -9,6 +9,7 @@
  * common. */
 enum tw_purpose { TW_FOR_DRAWS, TW_FOR_SHUFFLE };
 
+/* One block of random bits, as two draws. */
 struct tw_pair {
     uint64_t half[2];
 };

@@ -133,6 +133,7 @@ struct tw_record_sketch {
     uint32_t k, zero;
     uint64_t skipped;
 };
+/* TWIN_REC_LINKS: which earlier records this one was made from. */
 struct tw_record_links {
     uint32_t count, zero;
 };

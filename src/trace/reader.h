@@ -21,6 +21,7 @@ struct tw_string_value {
     char *bytes;
     uint32_t n;
 };
+/* Both owned, with a NUL behind them. */
 struct tw_note_item {
     char *key, *value;
 };

@@ -130,6 +130,7 @@ struct pair {
     bool order;
 };
 
+/* What is known of the first n steps of the windows. */
 struct answer {
     uint64_t n;
     bool agree;

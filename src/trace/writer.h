@@ -107,6 +107,8 @@ struct tw_thread {
 /* Finished steps that may wait to be written. */
 #define TW_STEP_QUEUE 1024u
 
+/* The file as the drain thread keeps it: where it stands, what was written so far, and the two
+ * blocks that are being filled. */
 struct tw_drain { /* touched by the drain thread alone once it runs */
     int fd;
     /* fd is of a table of descriptors that only the drain thread has */
