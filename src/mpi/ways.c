@@ -10,8 +10,8 @@
  * - SUM, for many ranks: as OWNERS, but MPI's own all-reduce adds the integers, and every rank
  *   rounds.
  *
- * Each function here is a step (tw_step): it posts operations, or returns the error that it has set
- * in r->err. */
+ * Most functions here are steps (tw_step), or parts of one: a step posts operations, or returns the
+ * error that it has set in r->err. */
 #include <stdlib.h>
 #include <string.h>
 #include "base.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders of samples, computed where they are asked for, and who takes what of them. A shuffle is a
  * permutation of n numbers in no memory: position i of it costs a few hashes, and so does the way
- * back. On top of it an order of training samples: which ones a rank takes at a step, the same for
- * every number of ranks and after any resume.
+ * back. On top of it an order of training samples: which ones each rank takes at a step. Together
+ * the ranks take the same ones whatever their number, and a resumed run takes those that it would
+ * have taken.
  *
  * The shuffle lays the numbers out as a table and turns its rows and columns, as rings, by amounts
  * that are hashed from key and line. Each turn can be taken back, so the whole is a permutation. */
