@@ -16,9 +16,10 @@
 
 #include "base.h"
 
+#include "src/compare/baseline.h"
+#include "src/provenance/provenance.h"
+
 #include <string.h>
-#include <twin/provenance.h>
-#include <twin/baseline.h>
 #include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_check_args, f)

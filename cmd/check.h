@@ -7,10 +7,11 @@
 #include "options.h"
 #include "series.h"
 
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <twin/compare.h>
-#include <twin/run.h>
 
 struct tw_check_args {
     const char *resume_with, *half; /* --resume-with, --half */

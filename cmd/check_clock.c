@@ -13,8 +13,9 @@
 
 #include "base.h"
 
+#include "src/isolate/isolate.h"
+
 #include <stdio.h>
-#include <twin/isolate.h>
 
 static bool is_wanted(const struct tw_check *c)
 {

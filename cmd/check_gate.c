@@ -11,10 +11,11 @@
 
 #include "base.h"
 
+#include "src/compare/baseline.h"
+#include "src/launch/redact.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/baseline.h>
-#include <twin/redact.h>
 
 enum { FILE_MAX_BYTES = 5 << 20 };
 #define LEVEL_NOT_GIVEN ((enum twin_level) - 1)

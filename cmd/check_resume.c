@@ -13,7 +13,7 @@
 
 #include "base.h"
 
-#include <twin/compare.h>
+#include "src/compare/compare.h"
 
 int tw_check_resume_options(const struct tw_check_args *a, bool job)
 {

@@ -11,9 +11,10 @@
 
 #include "base.h"
 
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/trace.h>
 
 /* A tolerance judges every step that differs, and what it judges by is a sketch. */
 static uint32_t sketch_every(const struct tw_check_args *a)

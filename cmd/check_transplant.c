@@ -12,11 +12,12 @@
 
 #include "base.h"
 
+#include "src/trace/trace.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <twin/trace.h>
 #include <unistd.h>
 
 enum { LEAST_RUNS = 3, ZOOMS = 3 };

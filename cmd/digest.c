@@ -9,9 +9,10 @@
 
 #include "base.h"
 
+#include "src/provenance/config.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/config.h>
 
 enum { SHOWN = 20 };
 

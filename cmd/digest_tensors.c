@@ -8,10 +8,11 @@
 
 #include "base.h"
 
+#include "src/snapshot/content.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/content.h>
 
 enum { SHOWN = 20, VALUE_BYTES = 72 }; /* a SHA-256 in hex and its name fit */
 

@@ -9,7 +9,7 @@
 #include "options.h"
 #include "search_runs.h"
 
-#include <twin/isolation.h>
+#include "src/report/isolation.h"
 
 /* ---- isolate_next.c. The command to go on with, or ""; malloc'ed, NULL: no memory. */
 char *tw_isolate_next(const struct tw_isolate *c, const struct twin_search_report *r);

@@ -4,9 +4,10 @@
 /*
  * Known cases: those that twinrun ships with, and the user's own in <home>/cases, which come first.
  */
+#include "src/cases/cases.h"
+#include "src/report/report.h"
+
 #include <stdbool.h>
-#include <twin/cases.h>
-#include <twin/report.h>
 
 enum { TW_KNOWN_HINTS = 3 };
 

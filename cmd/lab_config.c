@@ -8,12 +8,13 @@
 #include "runs.h"
 #include "say.h"
 
+#include "src/package/package.h"
+#include "src/provenance/config.h"
+#include "src/provenance/provenance.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/config.h>
-#include <twin/package.h>
-#include <twin/provenance.h>
 
 enum { AREAS = TWIN_AREAS + 1, AREAS_NEEDED = 3, WHY_SHOWN = 200 };
 

@@ -13,14 +13,15 @@
 #include "base.h"
 #include "json_load.h"
 
+#include "src/compare/compare.h"
+#include "src/package/package.h"
+#include "src/provenance/provenance.h"
+#include "src/snapshot/content.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/compare.h>
-#include <twin/content.h>
-#include <twin/package.h>
-#include <twin/provenance.h>
 #include <unistd.h>
 
 struct replay_args {

@@ -17,12 +17,13 @@
 
 #include "base.h"
 
+#include "src/provenance/provenance.h"
+#include "src/report/incident.h"
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/incident.h>
-#include <twin/provenance.h>
-#include <twin/trace.h>
 
 struct report_args {
     const char *home, *ledger, *output, *tolerance, *html;

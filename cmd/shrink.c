@@ -11,9 +11,10 @@
 
 #include "base.h"
 
+#include "src/stats/stats.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/stats.h>
 #include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_shrink_args, f)

@@ -2,9 +2,10 @@
 #ifndef TW_CMD_SNAPSHOTS_H
 #define TW_CMD_SNAPSHOTS_H
 /* What the commands that look at folders of data have in common. (snapshots.c) */
+#include "src/snapshot/snapshot.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/snapshot.h>
 
 /* Progress on a terminal, troubles as messages (the first 20), Ctrl-C. `user` is a struct
  * tw_looking. */

@@ -10,9 +10,10 @@
 
 #include "base.h"
 
+#include "src/snapshot/layout.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/layout.h>
 
 static const char *const words[] = {"same", "changed", "missing", "added", "unknown"};
 

@@ -10,9 +10,10 @@
 
 #include "base.h"
 
+#include "src/provenance/precision.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/precision.h>
 
 enum { SHOWN = 5 };
 

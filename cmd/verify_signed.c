@@ -10,9 +10,10 @@
 #include "base.h"
 #include "verified.h"
 
+#include "src/sign/sign.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/sign.h>
 
 enum { SHOWN = 20 };
 

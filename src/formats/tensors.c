@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of tensors: which format one is, the list of its tensors and other values, and reading
- * elements (<twin/tensors.h>). The formats themselves are in npy.c, safetensors.c, torch.c, dcp.c
+ * elements (src/formats/tensors.h). The formats themselves are in npy.c, safetensors.c, torch.c, dcp.c
  * (a folder of torch.distributed.checkpoint) and folder.c (several files as one list); each adds
  * what it finds by tw_tensors_add(), which checks it against the bytes that are there.
  *

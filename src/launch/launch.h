@@ -3,7 +3,7 @@
 #define TW_LAUNCH_H
 /*
  * Inside of the launch room: what its files share. The room starts the user's command, keeps what
- * it prints and writes, and leaves a run folder; the public contract is <twin/run.h>.
+ * it prints and writes, and leaves a run folder; the public contract is src/launch/run.h.
  *
  * A run:
  * - launch.c: one run from start to end
@@ -34,11 +34,12 @@
  */
 #include "base.h"
 
+#include "src/launch/redact.h"
+#include "src/launch/run.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <sys/types.h>
-#include <twin/redact.h>
-#include <twin/run.h>
 
 /* ---- run_save.c. Names of files and arguments are bytes: a JSON string when they are valid UTF-8,
  * else {"hex": "..."}; NULL gives null. provenance.json has them so, too. */
