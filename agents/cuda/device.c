@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+/* Sizes of the tables. Where one is full, tw_device_look() gives false. */
 enum {
     CONTEXTS = 16, /* one per GPU that the process uses */
     PLACES = 16,   /* threads at work at the same time */
@@ -22,12 +23,15 @@ enum {
     SCRATCH_BYTES = 4 << 20,
 };
 
+/* One CUDA context with our kernels in it. Entries are never taken out; `at` NULL: free. */
 struct context {
     _Atomic(tw_cu_context) at;
     atomic_int state; /* 0: not asked, 1: the kernels are loaded, -1: they cannot be */
     tw_cu_function digest, rows, add_rows, chunks, add_chunks;
 };
 
+/* What a thread needs while it works: memory in one context, made at the first use and kept.
+ * scratch, seen: on the device; host: where results are copied to. */
 struct place {
     atomic_bool taken;
     tw_cu_context at; /* NULL: no memory yet */
@@ -49,6 +53,7 @@ void tw_device_forget(void)
     atomic_store(&forgotten, true);
 }
 
+/* Loads the kernels into the current context. */
 static bool load(const struct tw_driver *d, struct context *c)
 {
     tw_cu_module module;
@@ -60,9 +65,8 @@ static bool load(const struct tw_driver *d, struct context *c)
            d->module_function(&c->add_chunks, module, "tw_add_chunks") == 0;
 }
 
-/*
- * While another thread captures a stream, allocating would break its capture; a relaxed thread may.
- */
+/* While another thread captures a stream, allocating would break its capture; a relaxed thread may.
+ * Returns the mode to be restored, -1 when it could not be changed. */
 static int relax(const struct tw_driver *d)
 {
     int mode = TW_CU_CAPTURE_RELAXED;
@@ -75,6 +79,7 @@ static void restore(const struct tw_driver *d, int mode)
         d->exchange_capture_mode(&mode);
 }
 
+/* The entry of a context, made and loaded when it is new; NULL when the table is full. */
 static struct context *slot_of(tw_cu_context at)
 {
     struct context *found = NULL;
@@ -115,6 +120,8 @@ bool tw_device_ready(void)
     return current(tw_driver()) != NULL;
 }
 
+/* Allocates the memory of a place in the current context. False, with nothing allocated, when one
+ * part is refused. */
 static bool make(const struct tw_driver *d, struct place *p, tw_cu_context at)
 {
     int mode = relax(d);
@@ -136,9 +143,8 @@ static bool make(const struct tw_driver *d, struct place *p, tw_cu_context at)
     return good;
 }
 
-/*
- * A place of this context that no other thread uses; NULL when all are taken or there is no memory.
- */
+/* A place of this context that no other thread uses; NULL when all are taken or there is no memory.
+ * Places that have memory already are tried first. */
 static struct place *take(const struct tw_driver *d, tw_cu_context at)
 {
     bool room = true; /* what could not be allocated for one place cannot be for the next */
@@ -159,6 +165,8 @@ static struct place *take(const struct tw_driver *d, tw_cu_context at)
 
 /* ---- launches */
 
+/* One call of tw_device_look(). failed: CUDA has refused something; nothing more is launched then.
+ */
 struct work {
     const struct tw_driver *driver;
     const struct context *context;
@@ -167,6 +175,7 @@ struct work {
     bool failed;
 };
 
+/* Puts a kernel on the stream, unless something has failed before. */
 static void launch(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads,
                    void **arguments)
 {
@@ -186,6 +195,8 @@ struct filling {
     uint64_t blocks, places;
 };
 
+/* Launches what has been filled in, and empties it. The second kernel adds up what the first has
+ * left in the scratch memory, one thread block for each tensor. */
 static void send(struct work *w, struct filling *f)
 {
     void *plain[] = {&f->looks, &w->place->seen};
@@ -204,6 +215,8 @@ static uint64_t rounded(uint64_t n, uint64_t by)
     return (n + by - 1) / by;
 }
 
+/* Adds a tensor to the launch of digests. A tensor that does not begin on 16 bytes has one unit
+ * more. */
 static void add_digest(struct work *w, struct filling *f, struct tw_look look)
 {
     const uint64_t from = look.first * look.width;
@@ -259,6 +272,7 @@ static uint64_t unkey(uint64_t key)
     return key >> 63 ? key & ~((uint64_t)1 << 63) : ~key;
 }
 
+/* The bits of x, all NaN as one. */
 static uint64_t one_nan(double x)
 {
     uint64_t bits;
@@ -266,6 +280,7 @@ static uint64_t one_nan(double x)
     return (bits & ~((uint64_t)1 << 63)) > 0x7FF0000000000000u ? NAN_BITS : bits;
 }
 
+/* A result of the device as the host's structures. Keys are 0 where there was no number. */
 static void understand(const struct tw_seen *s, const struct tw_device_tensor *t,
                        struct tw_device_found *f)
 {
@@ -305,6 +320,7 @@ static enum twin_dtype part_of(enum twin_dtype dtype)
     return dtype == TWIN_C128 ? TWIN_F64 : dtype;
 }
 
+/* A tensor for the kernels: complex elements become two. */
 static struct tw_look look_of(const struct tw_device_tensor *t, size_t result)
 {
     const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
@@ -317,7 +333,8 @@ static struct tw_look look_of(const struct tw_device_tensor *t, size_t result)
                             .width = (uint8_t)twin_dtype_size(part)};
 }
 
-/* n <= RESULTS tensors. */
+/* Fingerprints n <= RESULTS tensors: puts the kernels on the stream, waits, and reads the results.
+ */
 static void some(struct work *w, const struct tw_device_tensor *tensors, size_t n,
                  struct tw_device_found *found)
 {
@@ -354,6 +371,7 @@ static void some(struct work *w, const struct tw_device_tensor *tensors, size_t 
         understand(&w->place->host[i], &tensors[i], &found[i]);
 }
 
+/* Refused while the stream is captured: what it waits for would not run. */
 bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stream,
                     struct tw_device_found *found)
 {

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* In the order of find()'s table. */
 static const char *const names[] = {
     "cuCtxGetCurrent",     "cuModuleLoadData",    "cuModuleGetFunction",
     "cuMemAlloc_v2",       "cuMemFree_v2",        "cuMemHostAlloc",
@@ -16,11 +17,13 @@ static const char *const names[] = {
 
 static int (*allocate_flags)(void **, size_t, unsigned);
 
+/* Page-locked memory, which copies from the device can go to directly. */
 static int allocate_host(void **memory, size_t bytes)
 {
     return allocate_flags(memory, bytes, 0);
 }
 
+/* Looks only at a library that is loaded already. All functions or none. */
 static bool find(struct tw_driver *d)
 {
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);

@@ -9,13 +9,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Opaque handles, and addresses in the memory of a device. */
 typedef struct tw_cu_context *tw_cu_context;
 typedef struct tw_cu_module *tw_cu_module;
 typedef struct tw_cu_function *tw_cu_function;
 typedef unsigned long long tw_cu_address;
 
+/* CU_STREAM_CAPTURE_STATUS_NONE, and CU_STREAM_CAPTURE_MODE_RELAXED. */
 enum { TW_CU_CAPTURE_NONE = 0, TW_CU_CAPTURE_RELAXED = 2 };
 
+/* Each returns 0 for success (CUDA_SUCCESS). The names in the driver's interface stand in driver.c,
+ * in this order. */
 struct tw_driver {
     int (*context_current)(tw_cu_context *);
     int (*module_load)(tw_cu_module *, const void *image);

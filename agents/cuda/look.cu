@@ -27,6 +27,8 @@ __device__ static const struct tw_look *mine(const struct tw_looks &looks)
     return &looks.look[low];
 }
 
+/* The sum over all threads of the block, known to thread 0: within each warp by shuffles, then over
+ * the warps. All threads must call it, since it waits for them. */
 __device__ static uint64_t sum_of_block(uint64_t v, uint64_t *shared)
 {
     for (int width = 16; width > 0; width /= 2)
@@ -138,6 +140,8 @@ __device__ static double from_e4m3fn(uint32_t b) /* no infinities; only S.1111.1
 
 enum { OTHER = -1 }; /* an element type that has no code of its own */
 
+/* Element i as binary64; exact but for large 64-bit integers. With a DTYPE of its own the switch is
+ * gone at compile time. */
 template <int DTYPE> __device__ static double element(int dtype, const void *p, uint64_t i)
 {
     switch (DTYPE == OTHER ? dtype : DTYPE) {
@@ -183,6 +187,7 @@ __device__ static uint32_t my_place(const struct tw_look *t)
     return (blockIdx.x - t->block) * TW_LOOK_AT_ONCE + threadIdx.x / TW_LOOK_LANES;
 }
 
+/* Adds up n over the warp, and the warp's sum to *all. All threads of the warp must call it. */
 __device__ static void count(uint32_t n, uint64_t *all)
 {
     for (int width = 16; width > 0; width /= 2)
@@ -282,11 +287,13 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
 
 /* ---- statistics */
 
+/* What one thread has seen of a chunk. */
 struct counts {
     uint32_t nan, pos_inf, neg_inf, zeros; /* of one thread: at most 256 elements */
     uint64_t max_key, min_key;
 };
 
+/* Counts x; whether it is finite, which is what goes into the sums. */
 __device__ static bool count_element(double x, struct counts *c)
 {
     const uint64_t bits = bits_of(x), magnitude = bits & ~SIGN;
@@ -323,6 +330,7 @@ __device__ static void lane_of_chunk(const struct tw_look *t, uint64_t chunk, ui
     }
 }
 
+/* The largest key of the warp, merged into *all. All threads of the warp must call it. */
 __device__ static void largest(uint64_t key, uint64_t *all)
 {
     for (int width = 16; width > 0; width /= 2) {

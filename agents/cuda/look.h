@@ -8,6 +8,8 @@
  */
 #include <stdint.h>
 
+/* Sizes that both sides must agree on. Rows and chunks are those of the fingerprint's definition.
+ */
 enum {
     /* tensors in one launch: their descriptions are the kernel's argument, at most 4 KiB */
     TW_LOOK_MOST = 64,
@@ -34,7 +36,7 @@ struct tw_look {
     uint8_t dtype, width; /* enum twin_dtype, without the complex ones; bytes of an element */
 };
 
-/* One launch. */
+/* The tensors of one launch, handed to the kernel as its argument. */
 struct tw_looks {
     struct tw_look look[TW_LOOK_MOST];
     uint32_t n;

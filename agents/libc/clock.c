@@ -28,6 +28,8 @@ TW_REAL(int, gettimeofday, (struct timeval *, void *))
 TW_REAL(time_t, time, (time_t *))
 TW_REAL(int, timespec_get, (struct timespec *, int))
 
+/* tw_stream_clock() is how far this thread's clock has come, ns; `extra` the step in microseconds,
+ * `value` the second at which it starts. */
 int64_t tw_clock_now(bool peek)
 {
     if (tw_clock_scales())
@@ -51,11 +53,13 @@ static inline bool given(const void *p)
     return p != NULL;
 }
 
+/* Does the factor answer this reading? Notes who asked. */
 static bool answered(const char *what)
 {
     return tw_factor_armed(TW_CLOCK) && tw_factor_take(TW_CLOCK, what);
 }
 
+/* Nanoseconds since 1970 as the structure. */
 static struct timespec at(int64_t ns)
 {
     return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
@@ -71,6 +75,8 @@ static bool is_wall(long clock)
     return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
+/* The wall clock first: it is the only one that is pinned. The others are shown otherwise only when
+ * the clock is scaled. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
     if (is_wall(clock) && given(t) && answered("clock_gettime")) {
@@ -87,6 +93,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
                                              : (int)syscall(SYS_clock_gettime, clock, t);
 }
 
+/* 0 where libc has no clock_gettime to ask. */
 int64_t tw_clock_kernel_ns(clockid_t clock)
 {
     struct timespec t = {0};
@@ -113,6 +120,7 @@ static bool only_makes_deadlines(void *caller)
 
 int gettimeofday(struct timeval *restrict t, void *restrict zone)
 {
+    /* Readings for deadlines alone do not move the clock on. */
     if (given(t) && answered("gettimeofday")) {
         struct timespec s = at(tw_clock_now(only_makes_deadlines(__builtin_return_address(0))));
         *t = (struct timeval){.tv_sec = s.tv_sec, .tv_usec = s.tv_nsec / 1000};
@@ -141,7 +149,8 @@ int timespec_get(struct timespec *t, int base)
     return real ? real(t, base) : 0;
 }
 
-/* Old libstdc++ and some runtimes ask the kernel by number. */
+/* Readings by system call: old libstdc++ and some runtimes ask the kernel by number. A time zone,
+ * which the kernel hardly knows, is left to it. */
 bool tw_clock_by_number(long number, const long a[6], long *result)
 {
     *result = 0;

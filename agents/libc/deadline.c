@@ -34,6 +34,8 @@ TW_REAL(int, pthread_rwlock_timedrdlock, (pthread_rwlock_t *, deadline *))
 TW_REAL(int, pthread_rwlock_timedwrlock, (pthread_rwlock_t *, deadline *))
 TW_REAL(int, clock_nanosleep, (clockid_t, int, deadline *, struct timespec *))
 
+/* Does the job see another clock than the machine's? Not when the factor only notes who reads it.
+ */
 static bool pinned(void)
 {
     return tw_factor_armed(TW_CLOCK) &&
@@ -52,6 +54,7 @@ static bool is_moved(clockid_t clock)
     return tw_clock_scales() ? tw_clock_is_scaled(clock) : clock == CLOCK_REALTIME;
 }
 
+/* What the job would read now, without moving its clock on. */
 static int64_t shown_ns(clockid_t clock)
 {
     if (clock == CLOCK_REALTIME)
@@ -59,6 +62,8 @@ static int64_t shown_ns(clockid_t clock)
     return is_moved(clock) ? tw_clock_scaled_ns(clock) : tw_clock_kernel_ns(clock);
 }
 
+/* A deadline that the kernel would refuse is passed on as it is, so that the program gets its
+ * error. What the clock showed last is the moment that the program computed from. */
 deadline *tw_clock_real_deadline(clockid_t clock, bool either, deadline *t, struct timespec *out)
 {
     if (!pinned() || !t || t->tv_nsec < 0 || t->tv_nsec >= SECOND || t->tv_sec < 0 ||
@@ -70,6 +75,7 @@ deadline *tw_clock_real_deadline(clockid_t clock, bool either, deadline *t, stru
         clock = CLOCK_MONOTONIC;
     if (!is_moved(clock))
         return t;
+    /* As much real time ahead as it lies ahead of what the job sees. */
     int64_t until = tw_clock_kernel_ns(clock) + (wanted - shown_ns(clock));
     if (until < 1)
         until = 1; /* long past; 0 would switch a timer off */
@@ -83,6 +89,7 @@ int sem_timedwait(sem_t *s, deadline *t)
     return real_sem_timedwait()(s, tw_clock_real_deadline(CLOCK_REALTIME, false, t, &real));
 }
 
+/* Which clock a condition was made for is not to be seen from outside: `either`. */
 int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, deadline *t)
 {
     struct timespec real;
@@ -131,6 +138,7 @@ int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t cloc
     return f ? f(c, m, clock, tw_clock_real_deadline(clock, false, t, &real)) : ENOSYS;
 }
 
+/* Without TIMER_ABSTIME t is an amount of time and stays. */
 int clock_nanosleep(clockid_t clock, int flags, deadline *t, struct timespec *left)
 {
     struct timespec real;

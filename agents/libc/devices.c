@@ -21,6 +21,7 @@
 #include "agents/common/state.h"
 #include "hooks.h"
 
+/* Bytes of the stream that such a file holds until it is filled again. */
 #define DEVICE_BYTES ((size_t)1 << 18)
 #define DEVICE_NAME "twinrun-random"
 
@@ -65,8 +66,8 @@ bool tw_device_is(const char *path)
            (strcmp(path + 5, "urandom") == 0 || strcmp(path + 5, "random") == 0);
 }
 
-/* Writes the stream's next bytes at the file's start and goes there. False when nothing could be
- * written. */
+/* Writes the stream's next bytes over the file and goes to its start. False when nothing could be
+ * written. Below a limit of file sizes (ulimit -f) fewer are written. */
 static bool refill(int fd)
 {
     char piece[4096];
@@ -85,9 +86,11 @@ static bool refill(int fd)
     return done > 0 && lseek(fd, 0, SEEK_SET) == 0;
 }
 
+/* A file in memory that is full of the stream; -1, with errno as it was, when there can be none. */
 int tw_device_fd(int flags)
 {
     int saved_errno = errno;
+    /* By number: glibc before 2.27 has no function for it. */
     int fd = (int)syscall(SYS_memfd_create, DEVICE_NAME, flags & O_CLOEXEC ? 1u : 0u);
     if (fd >= 0 && !refill(fd)) {
         close(fd);
@@ -103,6 +106,7 @@ static bool is_ours(int fd)
 {
     char link[32], name[64];
     int saved_errno = errno;
+    /* A file in memory shows its name there. */
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, name, sizeof name - 1);
     errno = saved_errno;
@@ -112,6 +116,7 @@ static bool is_ours(int fd)
     return strncmp(name, "/memfd:" DEVICE_NAME, sizeof "/memfd:" DEVICE_NAME - 1) == 0;
 }
 
+/* Is entropy answered by us, and not only watched? */
 static bool seeded(void)
 {
     return tw_factor_armed(TW_ENTROPY) &&
@@ -130,6 +135,7 @@ static int instead(const char *what, const char *path, int flags)
     return tw_device_fd(flags);
 }
 
+/* The mode is an argument only when a file may be made. */
 #define MODE_OF(mode, flags)                                     \
     mode_t mode = 0;                                             \
     if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) { \
@@ -191,6 +197,8 @@ int __openat64_2(int at, const char *path, int flags)
     return fd >= 0 ? fd : tw_written(real___openat64_2()(at, path, flags), flags, path);
 }
 
+/* The same for fopen. Opening to write is left to the original: what is written to the device goes
+ * into the kernel's pool. */
 static FILE *stream_instead(const char *path, const char *mode)
 {
     if (!mode || mode[0] != 'r')
@@ -216,6 +224,7 @@ FILE *fopen64(const char *path, const char *mode)
 
 /* ---- reading on where our file ends */
 
+/* 0 is the end of a file; the device has none. */
 ssize_t read(int fd, void *buffer, size_t n)
 {
     ssize_t k = real_read()(fd, buffer, n);
@@ -232,7 +241,8 @@ ssize_t __read_chk(int fd, void *buffer, size_t n, size_t room)
     return k;
 }
 
-/* done of n elements were read. */
+/* Goes on where our file ended, until all elements are read; `done` of n were. Returns how many are
+ * read then. */
 static size_t read_on(char *buffer, size_t size, size_t n, FILE *f, size_t done)
 {
     while (done < n && size && feof(f) && !ferror(f) && seeded() && is_ours(fileno(f)) &&

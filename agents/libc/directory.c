@@ -63,15 +63,19 @@ struct listing {
 };
 
 #define BUCKETS 64
+/* Listings by their DIR; `lock` guards the chains, `listings` counts them all. */
 static struct listing *buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint32_t listings;
 
+/* The chain that a DIR's listing is in. */
 static struct listing **bucket(const DIR *d)
 {
     return &buckets[tw_mix64((uintptr_t)d) % BUCKETS];
 }
 
+/* The listing of a DIR, or NULL. remove: it is taken off the table and is the caller's. Without any
+ * listing this costs one load, which is the case in jobs whose directories are left alone. */
 static struct listing *find(DIR *d, bool remove)
 {
     if (atomic_load_explicit(&listings, memory_order_relaxed) == 0)
@@ -89,6 +93,7 @@ static struct listing *find(DIR *d, bool remove)
     return l;
 }
 
+/* Frees a listing that is in no table; NULL is none. */
 static void forget(struct listing *l)
 {
     if (!l)
@@ -121,6 +126,8 @@ static int by_hash(const struct dirent **a, const struct dirent **b)
     return by_name(a, b);
 }
 
+/* pin: by name, in the other of two pinned worlds backwards. vary: backwards where the factor says
+ * so, else by a hash of seed and name. */
 static order_fn *chosen_order(void)
 {
     if (!tw_factor_varies(TW_DIRECTORY))
@@ -130,6 +137,7 @@ static order_fn *chosen_order(void)
 
 /* ---- reading ahead */
 
+/* A copy of an entry; NULL when there is no memory. */
 static struct dirent *keep(const struct dirent *e)
 {
     /* whole: programs copy the structure by its size */
@@ -142,6 +150,8 @@ static struct dirent *keep(const struct dirent *e)
     return copy;
 }
 
+/* Reads the DIR to its end. False: no memory; an error of the directory is kept and met by the
+ * program where its entries end. */
 static bool read_all(struct listing *l)
 {
     size_t room = 0;
@@ -182,6 +192,7 @@ static struct listing *listing_of(DIR *d)
         errno = saved_errno;
         return NULL;
     }
+    /* Sorted once, when the directory is read. */
     if (l->n)
         qsort(l->entries, l->n, sizeof *l->entries,
               (int (*)(const void *, const void *))chosen_order());
@@ -212,6 +223,7 @@ static struct listing *serve(DIR *d, const char *what)
     return ordered(what) ? listing_of(d) : NULL;
 }
 
+/* Is the order only watched, to tell whether it differed between the runs? */
 static bool counted(void)
 {
     return atomic_load_explicit(&tw_factors[TW_DIRECTORY].mode, memory_order_relaxed) ==
@@ -219,6 +231,7 @@ static bool counted(void)
            !tw_agent_inside;
 }
 
+/* Tells the watcher of the entry that comes next; NULL: the end. */
 static struct dirent *watched(DIR *d, struct dirent *e)
 {
     tw_watch_entry(d, e ? e->d_name : NULL);
@@ -234,6 +247,7 @@ struct dirent *readdir(DIR *d)
         return watched(d, real_readdir()(d));
     if (l->at < l->n)
         return l->entries[l->at++];
+    /* The program meets the error where the directory would have ended. */
     if (l->end_errno)
         errno = l->end_errno;
     return NULL;
@@ -244,6 +258,7 @@ struct dirent64 *readdir64(DIR *d)
     return (struct dirent64 *)readdir(d);
 }
 
+/* readdir_r under both of its names. */
 static int read_next(DIR *d, struct dirent *entry, struct dirent **result)
 {
     struct listing *l = serve(d, "readdir_r");
@@ -299,6 +314,7 @@ void seekdir(DIR *d, long at)
         l->at = (size_t)at;
 }
 
+/* With a comparison of the program's own its order is no matter of the file system. */
 int scandir(const char *restrict path, struct dirent ***restrict list, filter_fn *filter,
             order_fn *order)
 {
@@ -316,6 +332,7 @@ int scandir64(const char *restrict path, struct dirent64 ***restrict list,
     return scandir(path, (struct dirent ***)list, (filter_fn *)filter, (order_fn *)order);
 }
 
+/* Around a fork: the child must not find the lock taken by a thread that it does not have. */
 static void hold(void)
 {
     pthread_mutex_lock(&lock);

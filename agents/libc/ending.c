@@ -30,11 +30,14 @@ extern char **environ;
 EXPORT void _exit(int status);
 EXPORT void _Exit(int status);
 
+/* The originals that this file finds itself: it is also built without the other hooks. */
 enum function { EXIT, EXIT_ISO, EXECVE, EXECVPE, FEXECVE, PRCTL, FUNCTIONS };
 static const char *const names[FUNCTIONS] = {"_exit",   "_Exit",   "execve",
                                              "execvpe", "fexecve", "prctl"};
+/* NULL: not looked for yet, or libc has none. */
 static void *_Atomic found[FUNCTIONS];
 
+/* The function behind us; NULL when libc has none. errno stays. */
 static void *original(enum function f)
 {
     void *p = atomic_load_explicit(&found[f], memory_order_relaxed);
@@ -47,6 +50,7 @@ static void *original(enum function f)
     return p;
 }
 
+/* Run when the agent is set up in a process of a run. */
 static void resolve_originals(void)
 {
     for (int f = 0; f < FUNCTIONS; f++)
@@ -59,8 +63,10 @@ static void resolve_originals(void)
 static const struct tw_agent_life libc_life = {.prepare = resolve_originals};
 TW_AGENT_REGISTER(libc_life);
 
+/* Seals and ends. When there is no original, or it comes back, the kernel is asked. */
 static _Noreturn void end(enum function f, int status)
 {
+    /* What was recorded is written before the process is gone. */
     tw_agent_seal(true);
     tw_factors_end();
     void (*next)(int) = (void (*)(int))original(f);
@@ -87,6 +93,8 @@ static void before_exec(void)
     tw_factors_end();
 }
 
+/* The program goes on: factors are in force again, and the stream that the new program would have
+ * had is free. rc and errno are the caller's. */
 static int exec_failed(int rc, bool derived)
 {
     int saved_errno = errno;
@@ -105,7 +113,8 @@ static int exec_failed(int rc, bool derived)
     if (derived)                                     \
     envp = tw_stream_environment(envp, alloca(size_ * sizeof(char *)), entry)
 
-/* Also used when libc has no such function: the closest system call. */
+/* execve and execvpe with everything around them. Returns only when the call has failed. Where libc
+ * has no such function the closest system call is made. */
 static int replace(enum function f, const char *file, char *const argv[], char *const envp[])
 {
     before_exec();
@@ -159,6 +168,8 @@ static size_t list_length(va_list ap)
     return n;
 }
 
+/* argv: `arg`, the other words, and the NULL behind them. ap then stands behind that NULL, where
+ * execle has its environment. */
 #define LIST_TO_ARRAY(argv, arg, ap)            \
     do {                                        \
         va_list count_;                         \

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entropy by function call: getrandom, getentropy, arc4random*, std::random_device, and syscall()
- * by number. */
+ * by number. When the factor `entropy` is pinned or shaken, these give bytes of the calling
+ * thread's stream (agents/common): the same in every run, however threads interleave. Else each
+ * hands the call on to the original. Devices are in devices.c.
+ *
+ * Arguments that the kernel would refuse are given to the kernel, so the program sees the error
+ * that it would see without us. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -10,7 +15,7 @@
 #include <unistd.h>
 #include "hooks.h"
 
-/* those of Linux 6: with others the kernel decides what is wrong */
+/* Flags that Linux 6 knows: with others the kernel decides what is wrong. */
 #define GETRANDOM_FLAGS 7u
 #define GETRANDOM_MAX 33554431u /* as the kernel's */
 
@@ -28,6 +33,8 @@ TW_REAL(uint32_t, arc4random_uniform, (uint32_t))
 TW_REAL(void, arc4random_buf, (void *, size_t))
 TW_REAL(long, syscall, (long, long, long, long, long, long, long))
 
+/* Fills the buffer when the factor is in force; false: the original is to do it. `what` names the
+ * function in the record of who asked. */
 static bool answered(const char *what, void *buffer, size_t n)
 {
     if (!tw_factor_armed(TW_ENTROPY) || !tw_factor_take(TW_ENTROPY, what))
@@ -38,6 +45,7 @@ static bool answered(const char *what, void *buffer, size_t n)
 
 ssize_t getrandom(void *buffer, size_t n, unsigned flags)
 {
+    /* The kernel gives no more at once either. */
     size_t some = n < GETRANDOM_MAX ? n : GETRANDOM_MAX;
     if (!(flags & ~GETRANDOM_FLAGS) && answered("getrandom", buffer, some))
         return (ssize_t)some;
@@ -56,9 +64,9 @@ int getentropy(void *buffer, size_t n)
     return n <= 256 && syscall(SYS_getrandom, buffer, n, 0) == (long)n ? 0 : -1;
 }
 
-/*
- * Where libc has no arc4random (before 2.36) only a program that tests for the symbol can get here.
- */
+/* Real random bytes where libc has no such function. Where libc has no arc4random (before 2.36)
+ * only a program that tests for the symbol can get here. By system calls, because the functions are
+ * our own hooks; by the device where the kernel has no getrandom. */
 static void natural(void *buffer, size_t n)
 {
     int fd = -1;
@@ -100,6 +108,7 @@ void arc4random_buf(void *buffer, size_t n)
         natural(buffer, n);
 }
 
+/* Ours draws until a value is not biased, as libc's does. */
 uint32_t arc4random_uniform(uint32_t bound)
 {
     arc4random_uniform_fn *real = real_arc4random_uniform();
@@ -142,7 +151,9 @@ unsigned GETVAL(void *device)
     return v;
 }
 
-/* As libc's: up to six arguments, of which those that were not given are read and not used. */
+/* As libc's: up to six arguments, of which those that were not given are read and not used.
+ * Programs and old libraries ask for entropy, time and futexes by number, and set up sandboxes:
+ * those are looked at, all others pass. */
 long syscall(long number, ...)
 {
     struct timespec until;

@@ -38,12 +38,14 @@ bool tw_clock_scales(void)
                TW_FACTOR_SCALE;
 }
 
+/* How many times as fast the shown clocks run. */
 static int64_t factor(void)
 {
     return (int64_t)tw_factors[TW_CLOCK].value;
 }
 
-/* How far the shown clocks are ahead of the machine's. */
+/* How far the shown clocks are ahead of the machine's, ns. Before the second from which they count
+ * they are not. */
 static int64_t ahead(void)
 {
     int64_t passed = tw_clock_kernel_ns(CLOCK_MONOTONIC) -
@@ -51,6 +53,8 @@ static int64_t ahead(void)
     return passed > 0 ? passed * (factor() - 1) : 0;
 }
 
+/* Every clock that shows time that passes. Clocks of other processes and of devices are left alone.
+ */
 bool tw_clock_is_scaled(clockid_t clock)
 {
     switch (clock) {
@@ -67,6 +71,8 @@ bool tw_clock_is_scaled(clockid_t clock)
     }
 }
 
+/* Processor time has no common beginning, so it is multiplied as it is; the others are moved ahead.
+ */
 int64_t tw_clock_scaled_ns(clockid_t clock)
 {
     if (clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID)
@@ -98,6 +104,7 @@ clock_t times(struct tms *t)
     return ticks + (clock_t)(ahead() / (SECOND / sysconf(_SC_CLK_TCK)));
 }
 
+/* A span of time, multiplied. */
 static void scale(struct timeval *t)
 {
     int64_t us = ((int64_t)t->tv_sec * 1000000 + t->tv_usec) * factor();
@@ -116,9 +123,9 @@ int getrusage(__rusage_who_t who, struct rusage *u)
 
 /* ---- until a moment */
 
-/*
- * A timer does not tell which clock it was made for; the moment does, the two being decades apart.
- */
+/* The timer's moment as the kernel knows it: value itself, or *out. A timer does not tell which
+ * clock it was made for; the moment does, the two being decades apart. All zero switches a timer
+ * off and stays so. */
 static const struct itimerspec *real_timer(const struct itimerspec *value, struct itimerspec *out)
 {
     if (!tw_clock_scales() || !value ||
@@ -138,14 +145,17 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *value, struct it
         fd, flags, flags & TFD_TIMER_ABSTIME ? real_timer(value, &real) : value, old);
 }
 
-/* Rust's and abseil's conditions wait on a futex until a moment. */
+/* Rust's and abseil's conditions wait on a futex until a moment; other operations wait for an
+ * amount of time, which stays. True: *out is the deadline to use. a: the arguments of futex(2). */
 bool tw_clock_futex(const long a[6], struct timespec *out)
 {
     int operation = (int)a[1] & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+    /* The operations whose time is a moment. */
     bool until = operation == FUTEX_WAIT_BITSET || operation == FUTEX_LOCK_PI ||
                  operation == FUTEX_WAIT_REQUEUE_PI;
     if (!until || !a[3] || !tw_clock_scales())
         return false;
+    /* FUTEX_LOCK_PI always means the wall clock. */
     bool wall = (a[1] & FUTEX_CLOCK_REALTIME) || operation == FUTEX_LOCK_PI;
     const struct timespec *t = (const struct timespec *)a[3];
     return tw_clock_real_deadline(wall ? CLOCK_REALTIME : CLOCK_MONOTONIC, false, t, out) == out;

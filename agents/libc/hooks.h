@@ -17,7 +17,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* From the constructor of a process of a run. */
+/* Each finds the originals that one file needs. tw_hooks_resolve() calls all others; it runs in the
+ * constructor of a process of a run. */
 void tw_hooks_resolve(void);
 void tw_entropy_resolve(void);
 void tw_stdio_resolve(void);
@@ -37,6 +38,8 @@ void tw_written_slow(int fd, int flags, const char *path);
 void tw_written_resolve(void);
 void tw_written_confined(bool yes); /* from here on nothing is asked of the kernel, or again */
 
+/* For what open() gave: passes fd on. Opening to read, the most frequent case, costs one
+ * comparison. */
 static inline int tw_written(int fd, int flags, const char *path)
 {
     if (__builtin_expect((flags & O_ACCMODE) != O_RDONLY && fd >= 0, 0))
@@ -44,6 +47,7 @@ static inline int tw_written(int fd, int flags, const char *path)
     return fd;
 }
 
+/* The same for fopen(): the mode tells whether the stream may be written to. */
 static inline FILE *tw_written_stream(FILE *f, const char *mode, const char *path)
 {
     bool writes = mode && (mode[0] != 'r' || strchr(mode, '+'));

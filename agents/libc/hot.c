@@ -60,9 +60,12 @@ void tw_hot_here(void)
 {
 }
 
+/* `known`: what to do, once libtwinrun.so could tell. `looking`: this thread is inside dlsym, which
+ * may allocate; its own variable in static TLS, since reaching dynamic TLS may allocate as well. */
 static const struct tw_hot_plan *_Atomic known;
 static __thread int looking __attribute__((tls_model("initial-exec")));
 
+/* What is to be done in this process; a plan that asks for nothing while it is not known. */
 static const struct tw_hot_plan *plan(void)
 {
     const struct tw_hot_plan *p = atomic_load_explicit(&known, memory_order_acquire);
@@ -79,6 +82,7 @@ static const struct tw_hot_plan *plan(void)
     return p;
 }
 
+/* Finds the original behind us and keeps it. errno is the program's and stays. */
 static void *look_up(void *_Atomic *cache, const char *name)
 {
     int saved_errno = errno;
@@ -90,6 +94,7 @@ static void *look_up(void *_Atomic *cache, const char *name)
     return p;
 }
 
+/* Defines real_NAME(), which gives the original: one load and a branch once it is known. */
 #define REAL(result, name, parameters)                                                         \
     typedef result name##_fn parameters;                                                       \
     static void *_Atomic name##_cache;                                                         \
@@ -121,13 +126,14 @@ REAL(int, sem_wait, (sem_t *))
 
 /* ---- fresh memory */
 
+/* Bytes from which asking the kernel for zero pages is tried instead of writing them. */
 #define LARGE ((size_t)4 << 20)
 /* of one allocation: who reserves more does not mean to touch it all */
 #define NOISE_MAX ((size_t)1 << 30)
 
-/* Zeros for a large block without touching it: the kernel gives zero pages at the next access. An
- * allocator of private anonymous memory only; elsewhere, and where pages are locked, it is refused
- * or not tried. */
+/* Zeros for a large block without touching it: the kernel gives zero pages at the next access. Only
+ * for memory of glibc's own allocator, which is private and anonymous; false where it is another's,
+ * or where the kernel refuses (locked pages). The parts of pages at both ends are written. */
 static bool zero_pages(char *p, size_t n)
 {
     const size_t page = 4096;
@@ -157,6 +163,7 @@ static void *fill(void *block, size_t from, size_t n)
     int saved_errno = errno;
     char *p = (char *)block + from;
     n -= from;
+    /* Noise; one byte for all; or zeros, which large blocks get from the kernel. */
     if (h->noise)
         h->fill_noise(p, n < NOISE_MAX ? n : NOISE_MAX);
     else if (h->byte || n < LARGE || !zero_pages(p, n))
@@ -165,6 +172,7 @@ static void *fill(void *block, size_t from, size_t n)
     return block;
 }
 
+/* As the allocator reports it. */
 static void *no_memory(void)
 {
     errno = ENOMEM;
@@ -181,6 +189,7 @@ void *malloc(size_t n)
     return filling() ? fill(real(n), 0, n) : real(n);
 }
 
+/* Only what the block has gained is fresh. */
 void *realloc(void *p, size_t n)
 {
     if (__builtin_expect(looking, 0))
@@ -247,6 +256,7 @@ int posix_memalign(void **p, size_t alignment, size_t n)
 
 enum { LOCK = 2, COND = 3, BARRIER = 4 };
 
+/* A place at which threads may come in another order: the factor `schedule` may wait here. */
 static inline void boundary(int kind)
 {
     const struct tw_hot_plan *h = plan();
@@ -316,6 +326,7 @@ int sem_wait(sem_t *s)
     return real_sem_wait()(s);
 }
 
+/* All originals at the start: later a look-up could happen inside a signal handler. */
 __attribute__((constructor)) static void find_all(void)
 {
     real_malloc();

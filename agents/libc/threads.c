@@ -37,7 +37,8 @@ TW_REAL(int, posix_spawnp,
         (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
          char *const *, char *const *))
 
-/* From creator to thread. A few are kept here, so that the heap is what it would be without us. */
+/* What a new thread needs of its creator: the thread gives it back as soon as it has read it. They
+ * are kept in a table of our own, so that the heap is what it would be without us. */
 struct start {
     atomic_flag taken;
     bool own;
@@ -46,8 +47,10 @@ struct start {
     struct tw_stream_seed seed;
 };
 #define STARTS 256
+/* An entry is in use from the creation until the thread has begun. */
 static struct start starts[STARTS];
 
+/* A free one; NULL when all are in use, and then the original is called without one. */
 static struct start *take(void)
 {
     for (int i = 0; i < STARTS; i++)
@@ -61,6 +64,8 @@ static void give_back(struct start *s)
     atomic_flag_clear_explicit(&s->taken, memory_order_release);
 }
 
+/* Where a thread of the job begins: takes its stream, waits where the schedule is shaken, and runs
+ * what the program asked for. */
 static void *begin(void *p)
 {
     struct start *s = p;
@@ -77,6 +82,8 @@ static void *begin(void *p)
     return run(argument);
 }
 
+/* The seed is derived here, in the creator, because the order in which one thread creates others is
+ * the same in each run. It is taken back when no thread came of it. */
 int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict a, run_fn *run,
                    void *restrict argument)
 {
@@ -100,6 +107,8 @@ int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict a, run_
     return rc;
 }
 
+/* A child reads its stream from the environment; system and popen have no argument for one, so it
+ * is put into ours. */
 int system(const char *command)
 {
     if (command && tw_factors_any())
@@ -114,6 +123,8 @@ FILE *popen(const char *command, const char *mode)
     return real_popen()(command, mode);
 }
 
+/* Calls the original with an environment that names the child's stream. The environment is on our
+ * stack: nothing of the program's is changed. */
 #define SPAWN(real, path)                                                                      \
     do {                                                                                       \
         char entry_[TW_STREAM_ENTRY_BYTES];                                                    \

@@ -49,6 +49,7 @@ static atomic_bool confined; /* a sandbox may kill for a system call that the jo
  * come twice then, and the launcher takes each path once. */
 static bool first_time(const char *path)
 {
+    /* Odd, so that it is never 0, which is an empty slot. */
     uint64_t key = tw_hash_bytes(path, strlen(path), 0).a | 1;
     for (uint64_t i = 0; i < PROBES; i++) {
         uint64_t seen = 0;
@@ -77,6 +78,7 @@ static void tell(int fd, bool appends)
     ssize_t n = readlink(link, path, sizeof path);
     if (n <= 0 || path[0] != '/')
         return;
+    /* A path that fills the buffer may have been longer. */
     bool cut = n == (ssize_t)sizeof path;
     path[cut ? n - 1 : n] = '\0';
     if (keeps_nothing(path) || !first_time(path) || fstat64(fd, &st) != 0)
@@ -86,11 +88,13 @@ static void tell(int fd, bool appends)
                           cut || strchr(path, '\n') ? "" : path);
 }
 
+/* Nothing is told outside of a run, or behind a sandbox. */
 static bool off(void)
 {
     return !tw_agent_config.run_dir[0] || atomic_load_explicit(&confined, memory_order_relaxed);
 }
 
+/* The slow half of tw_written(): tells the run folder, unless the path keeps nothing. */
 void tw_written_slow(int fd, int flags, const char *path)
 {
     struct tw_guard g;
@@ -100,7 +104,8 @@ void tw_written_slow(int fd, int flags, const char *path)
     tw_guard_leave(&g);
 }
 
-/* What a call that gave `rc` has put at this place: a file, or a folder with all that is in it. */
+/* After a rename or a link that gave `rc`: tells what is at this place now, a file, or a folder
+ * with all that is in it. Returns rc. */
 static int placed(int rc, int at, const char *path)
 {
     struct tw_guard g;

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Memory for all rooms: the functions of libc, counted, so that tests can make any one allocation
+ * fail (tw_alloc_fail_at) and see that the caller copes. Without such a test each costs two relaxed
+ * atomic operations. A size of 0 gives a pointer that can be freed, never NULL: NULL always means
+ * no memory. */
 #include "base.h"
 
 #include <errno.h>
@@ -6,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Since the start of the process, refused ones included. */
 static atomic_uint_fast64_t allocations;
 static atomic_uint_fast64_t fail_at; /* absolute allocation number; 0 = never */
 static atomic_bool fail_forever;
@@ -21,6 +26,8 @@ uint64_t tw_alloc_count(void)
     return atomic_load(&allocations);
 }
 
+/* Counts this allocation. True when a test wants it to fail; errno is ENOMEM then, as malloc leaves
+ * it. */
 static bool refuse(void)
 {
     uint64_t number = atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed) + 1;
@@ -73,6 +80,7 @@ char *tw_strndup(const char *s, size_t n)
     return copy;
 }
 
+/* The bound is never reached: no string is that long. */
 char *tw_strdup(const char *s)
 {
     return tw_strndup(s, (size_t)-1 >> 1);

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Cuts a forked child loose from its parent: descriptors, process group, signals, name. Called in
+ * the child of helpers such as the sampler of GPUs (launch/gpus.c); what it does and why stands at
+ * the declaration in base.h. It returns nothing: where the one descriptor that matters cannot be
+ * kept, the child ends. */
 #include "base.h"
 
 #include <fcntl.h>
@@ -8,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Allocates nothing: the parent may have threads. */
 void tw_child_leaves_parent(int keep, const char *name)
 {
     int null = open("/dev/null", O_RDWR);
@@ -17,6 +22,7 @@ void tw_child_leaves_parent(int keep, const char *name)
     if (keep != TW_CHILD_KEEPS && dup3(keep, TW_CHILD_KEEPS, O_CLOEXEC) != TW_CHILD_KEEPS)
         _exit(1);
 #ifdef SYS_close_range
+    /* A kernel without close_range(2) closes one by one, as far as numbers are usual. */
     if (syscall(SYS_close_range, TW_CHILD_KEEPS + 1u, ~0u, 0u) != 0)
 #endif
         for (int fd = TW_CHILD_KEEPS + 1; fd < 4096; fd++)

@@ -57,7 +57,7 @@ char *tw_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool tw_starts(const char *s, const char *prefix);
 bool tw_ends(const char *s, const char *suffix);
 bool tw_glob(const char *pattern, const char *s); /* * ? [..] ; '*' also matches '/' */
-/* whole string, decimal; TWIN_EINVAL */
+/* The whole string as a decimal number up to max; TWIN_EINVAL: it is none. */
 int tw_parse_u64(const char *s, uint64_t max, uint64_t *out);
 void tw_hex(const void *bytes, size_t n, char *out); /* out has 2n+1 */
 char *tw_human_bytes(uint64_t n, char out[16]);      /* "1.2 GiB" */
@@ -167,6 +167,7 @@ bool tw_path_ok(const char *path); /* the strict form; NULL is none */
  * the strict form.
  */
 bool tw_path_link_ok(const char *path, const char *target);
+/* Bytes of a name in a folder, as file systems allow. */
 enum { TW_PATH_PART_BYTES = 255 };
 /* Copies the first part of a path and moves *path behind it: to a slash, or the end. False: it is
  * empty or too long. */
@@ -175,12 +176,12 @@ bool tw_path_part(const char **path, char part[TW_PATH_PART_BYTES + 1]);
  * (ELOOP, ENOTDIR: a link). */
 int tw_open_below(int root, const char *path, int flags);
 
-/* like mkdir -p, mode 0777 & ~umask */
+/* Makes the folder and those above it that are missing, as mkdir -p does. */
 int tw_mkdirs(const char *path, struct twin_error *err);
 /* NUL-terminated too. What is no regular file is refused, but below /dev and /proc, where only a
  * person's words lead. */
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err);
-/* temp + fsync + rename */
+/* Replaces the file in one step: a reader sees the old one or the new one. */
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err);
 /* 0 or -1 with errno; retries EINTR and short writes */
 int tw_write_all(int fd, const void *data, size_t bytes);
@@ -211,6 +212,7 @@ void tw_child_leaves_parent(int keep, const char *name);
 uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes);
 /* bijective finaliser (splitmix64) */
 uint64_t tw_mix64(uint64_t x);
+/* 128 bits, which are compared as a whole. */
 struct tw_hash128 {
     uint64_t a, b;
 };
@@ -233,6 +235,7 @@ bool tw_json_too_costly(const char *text, size_t n);
 /* ---- small TOML files (toml.c): [[NAME]] tables of strings, numbers, lists of strings and inline
  * tables of strings, a line each */
 enum tw_toml_type { TW_TOML_STRING, TW_TOML_NUMBER, TW_TOML_STRINGS, TW_TOML_TABLE };
+/* The value of one key. */
 struct tw_toml_value {
     enum tw_toml_type type;
     double number;
@@ -241,6 +244,7 @@ struct tw_toml_value {
     char **text;
     size_t count; /* of text */
 };
+/* Who is told of tables and keys; non-zero from either ends the reading. */
 struct tw_toml_handler {
     const char *table; /* NAME */
     int (*begin)(void *user, size_t line, struct twin_error *err);

@@ -39,6 +39,7 @@ static int value_of(char c, bool url)
     return c == last[1] ? 63 : -1;
 }
 
+/* *bytes: how many there are; a NUL stands behind them. */
 unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes)
 {
     size_t n = strlen(text), pad = 0;

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A byte buffer that grows: append and print as often as needed, look once at the end. After the
+ * first failure it stays failed, every further call returns the same code and tw_buf_steal() gives
+ * NULL, so callers need no check between their calls. What was appended before a failure is still
+ * there. */
 #include "base.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* Bytes, where the owner sets no cap: no text of ours is that long. */
 #define DEFAULT_CAP ((size_t)1 << 30)
 
+/* Makes room for `extra` bytes and the NUL behind them. Room doubles, so appending costs constant
+ * time on average. cap bounds the length with its NUL. */
 static int reserve(struct tw_buf *b, size_t extra)
 {
     size_t cap = b->cap ? b->cap : DEFAULT_CAP;
@@ -44,6 +51,7 @@ int tw_buf_puts(struct tw_buf *b, const char *s)
     return tw_buf_append(b, s, strlen(s));
 }
 
+/* Measured first, then written: nothing is ever cut. */
 int tw_buf_vprintf(struct tw_buf *b, const char *format, va_list ap)
 {
     va_list again;
@@ -69,6 +77,7 @@ int tw_buf_printf(struct tw_buf *b, const char *format, ...)
     return rc;
 }
 
+/* An empty buffer gives "", not NULL. */
 char *tw_buf_steal(struct tw_buf *b)
 {
     char *data = NULL;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The two clocks: one that only runs forward, for durations, and the time of day, for names and
+ * records. Both in nanoseconds. */
 #include "base.h"
 
 #include <stdio.h>
@@ -18,6 +20,7 @@ int64_t tw_realtime_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* No colons: the text is a part of file names. It sorts in the order of time. */
 void tw_utc_stamp(int64_t realtime_ns, char out[32])
 {
     time_t s = (time_t)(realtime_ns / 1000000000);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Files and folders, for every room: read whole, write whole, make, delete, and the parts of paths.
+ * Errors name the path. Descriptors are opened with O_CLOEXEC, so no job inherits one of ours. */
 #include "base.h"
 
 #include <dirent.h>
@@ -18,6 +20,8 @@ char *tw_path_join(const char *a, const char *b)
     return tw_printf("%s%s%s", a, a[strlen(a) - 1] == '/' ? "" : "/", b);
 }
 
+/* The working folder before a relative path; "." and ".." stay in it. malloc'ed; NULL with err set.
+ */
 char *tw_path_absolute(const char *path, struct twin_error *err)
 {
     char *joined = NULL;
@@ -37,6 +41,8 @@ char *tw_path_absolute(const char *path, struct twin_error *err)
     return joined;
 }
 
+/* Makes each folder on the way that is missing. Only the last one is looked at: what is there
+ * already must be a folder. */
 int tw_mkdirs(const char *path, struct twin_error *err)
 {
     char *copy = tw_strdup(path);
@@ -81,6 +87,8 @@ static bool may_be_read(const char *path, int fd)
            fcntl(fd, F_SETFL, 0) == 0;
 }
 
+/* cap: bytes that are accepted; one byte more is TWIN_ELIMIT. The size is not asked for beforehand:
+ * files of /proc say 0. *data is the caller's (tw_free) and is set on success only. */
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err)
 {
     struct tw_buf b = {.cap = cap < SIZE_MAX - 1 ? cap + 1 : cap};
@@ -154,6 +162,9 @@ ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset)
     return (ssize_t)done;
 }
 
+/* A reader sees the old file or the new one, also after a crash. The temporary file lies in the
+ * same folder, because rename works only within a file system. mkostemp makes it private; it gets
+ * the mode that open would have given. */
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err)
 {
     char *temp = tw_printf("%s.tmp-%ld-XXXXXX", path, (long)getpid());
@@ -165,6 +176,7 @@ int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struc
         rc = twin_error_system(err, "cannot create a file beside %s", path);
         goto out;
     }
+    /* There is no way to ask for the mask without setting it. */
     mode_t mask = umask(0);
     umask(mask);
     if (fchmod(fd, 0666 & ~mask) != 0 || tw_write_all(fd, data, bytes) != 0 || fsync(fd) != 0)
@@ -180,6 +192,8 @@ out:
     return rc;
 }
 
+/* Deletes `name` in the open folder `parent`, and what is below it. *bytes adds up what the files
+ * took on the disk. shown: the path that messages name. What is gone meanwhile is no error. */
 static int remove_at(int parent, const char *name, const char *shown, dev_t device, int depth,
                      uint64_t *bytes, struct twin_error *err)
 {
@@ -213,6 +227,7 @@ static int remove_at(int parent, const char *name, const char *shown, dev_t devi
     return rc;
 }
 
+/* A path that is not there is deleted already: 0. */
 int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err)
 {
     struct stat st;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rooms say, on its way to whoever listens. */
+/* What rooms say, on its way to whoever listens (front.h). Values in a message are made printable
+ * here, so that no command has to think of it. A message for which there is no memory becomes "out
+ * of memory". */
 #include "front.h"
 
 #include "base.h"

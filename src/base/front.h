@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <twin/error.h>
 
+/* The functions of one front, with the `user` that each gets. */
 struct tw_front {
     void *user;
     /* one whole message, printable; NULL: not heard */

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checksums and mixing: CRC32C for blocks of traces, and a hash of 128 bits for tables and for the
+ * keys that traces store. None of them is made against somebody who chooses the input. Their
+ * results are in files: they never change. */
 #include "base.h"
 
 #include <string.h>
@@ -11,8 +14,9 @@ uint64_t tw_mix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Two multiply-fold lanes over 8-byte words; length and seed enter first. Not for hostile input:
- * tables and keys only. */
+/* Two lanes over words of 8 bytes, each mixed by tw_mix64; length and seed enter first. Bytes are
+ * put together little end first, so every machine gets the same. The last word is filled with
+ * zeros, which the length tells apart. Not for hostile input: tables and keys only. */
 struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed)
 {
     const unsigned char *p = data;
@@ -31,6 +35,8 @@ struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed)
     return (struct tw_hash128){tw_mix64(a), tw_mix64(b ^ a)};
 }
 
+/* Table t: what a byte does to the remainder with t zero bytes behind it. Filled before main(); the
+ * polynomial is Castagnoli's, bits reversed. */
 static uint32_t crc_table[8][256];
 
 __attribute__((constructor)) static void make_crc_table(void)
@@ -46,6 +52,8 @@ __attribute__((constructor)) static void make_crc_table(void)
             crc_table[t][i] = (crc_table[t - 1][i] >> 8) ^ crc_table[0][crc_table[t - 1][i] & 255];
 }
 
+/* "Slicing by eight": eight table lookups that do not wait for each other instead of eight steps
+ * that do. */
 static uint32_t crc_portable(uint32_t c, const unsigned char *p, size_t n)
 {
     for (; n >= 8; n -= 8, p += 8) {
@@ -61,6 +69,7 @@ static uint32_t crc_portable(uint32_t c, const unsigned char *p, size_t n)
 }
 
 #if defined(__x86_64__)
+/* The instruction computes just this polynomial. */
 __attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t c, const unsigned char *p,
                                                             size_t n)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's limit on the size of files (ulimit -f), which holds for what we write as well. */
+/* The user's limit on the size of files (ulimit -f), which holds for what we write as well. Inside
+ * the job a signal that our write brings about would end a program that has done nothing wrong:
+ * between hold and release the write fails with EFBIG instead, and the signal it raised is taken
+ * away. */
 #include "base.h"
 
 #include <errno.h>

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+/* How many slips (a letter too many, too few, wrong, or two exchanged) lie between two words, the
+ * first 48 bytes of each. Three rows of the table suffice. */
 static unsigned edit_distance(const char *a, const char *b)
 {
     enum { CUT = 48 };
@@ -28,6 +30,7 @@ static unsigned edit_distance(const char *a, const char *b)
     return rows[n % 3][m];
 }
 
+/* A name that begins with the word is near, too. Of equally near ones the first counts. */
 const char *tw_nearest(const char *word, const char *const *names)
 {
     const char *best = NULL;

@@ -12,6 +12,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+/* Of a whole path: what Linux takes. */
 enum { PATH_BYTES = 4096 };
 
 /*
@@ -83,6 +84,7 @@ static bool is_plain(const char *path, size_t n)
     return same;
 }
 
+/* Part by part, then the characters of the whole. */
 const char *tw_path_fault(const char *path, size_t n, unsigned allow)
 {
     if (n == 0)
@@ -111,6 +113,7 @@ bool tw_path_ok(const char *path)
     return path && tw_path_fault(path, strlen(path), 0) == NULL;
 }
 
+/* depth: how many folders the link lies below the root, so many "../" stay inside. */
 bool tw_path_link_ok(const char *path, const char *target)
 {
     size_t depth = 0;
@@ -142,6 +145,7 @@ bool tw_path_part(const char **path, char part[TW_PATH_PART_BYTES + 1])
     return true;
 }
 
+/* Opens folder by folder, so that no part can be a link, whenever it was put there. */
 int tw_open_below(int root, const char *path, int flags)
 {
     char part[TW_PATH_PART_BYTES + 1];

@@ -87,6 +87,8 @@ static bool looks_like_ours(const unsigned char *p, size_t n)
     return n >= 4 && p[0] == '\\' && p[1] == 'x' && is_hex(p[2]) && is_hex(p[3]);
 }
 
+/* The text with everything that is not shown as \xNN. once: also what looks like an escape already.
+ */
 static char *escape(const char *s, size_t n, bool once)
 {
     struct tw_buf b = {0};
@@ -138,6 +140,7 @@ static size_t colour_length(const char *s)
     return s[n] == 'm' ? n + 1 : 0;
 }
 
+/* Line by line and colour by colour; what is between them goes through tw_printable_again(). */
 char *tw_printable_lines(const char *text, bool coloured)
 {
     struct tw_buf b = {0};
@@ -158,6 +161,7 @@ char *tw_printable_lines(const char *text, bool coloured)
     return tw_buf_steal(&b);
 }
 
+/* Hidden characters occur in strings only, where an escape means the same. */
 char *tw_printable_json(const char *json)
 {
     struct tw_buf b = {0};
@@ -191,6 +195,7 @@ struct conversion {
     char letter;
 };
 
+/* A number of the format, or the argument that a star stands for. */
 static int number_or_star(const char **p, va_list *ap)
 {
     int n = 0;
@@ -221,6 +226,8 @@ static const char *read_conversion(const char *p, va_list *ap, struct conversion
     return *p ? p + 1 : p;
 }
 
+/* A text argument, made printable before its width is applied; the precision counts bytes of the
+ * original. */
 static void print_value(struct tw_buf *b, const struct conversion *c, const char *value)
 {
     const char *text = value ? value : "(null)";
@@ -250,6 +257,7 @@ static void spell(const struct conversion *c, const char *length, char out[64])
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
+/* An integer of any length, printed as intmax_t. */
 static void print_integer(struct tw_buf *b, const struct conversion *c, va_list *ap)
 {
     bool is_signed = c->letter == 'd' || c->letter == 'i';
@@ -271,6 +279,7 @@ static void print_integer(struct tw_buf *b, const struct conversion *c, va_list 
     tw_buf_printf(b, spec, value);
 }
 
+/* One argument is taken off *ap, of the type that the conversion says. */
 static void print_conversion(struct tw_buf *b, const struct conversion *c, va_list *ap)
 {
     char spec[64];

@@ -20,6 +20,7 @@ static bool is_one_of(const char *word, size_t n, const char *const *list)
 
 /* ---- variables */
 
+/* The allow-list: names, and beginnings of names. */
 bool tw_secret_variable_kept(const char *name, size_t n)
 {
     /* clang-format off */
@@ -54,15 +55,18 @@ bool tw_secret_variable_kept(const char *name, size_t n)
 
 /* ---- names: --api-key, dbPassword, X-Auth-Token */
 
-enum kind { NO_SECRET, MAYBE_SECRET, SECRET }; /* MAYBE: not when the value is a number or a flag */
+/* What a name says of its value. MAYBE: not when the value is a number or a flag. */
+enum kind { NO_SECRET, MAYBE_SECRET, SECRET };
 
-/* The last two words of a name, split where it changes case and at signs. */
+/* The last two words of a name, split where it changes case and at signs. strong: some word of it
+ * always means a secret. */
 struct words {
     const char *last, *before;
     size_t last_n, before_n;
     bool strong;
 };
 
+/* Finds the words of a name: "dbPassword" and "db-password" both end in "password". */
 static void split(const char *s, size_t n, struct words *w)
 {
     static const char *const strong[] = {"password",    "passwd",      "passwort", "passphrase",
@@ -88,6 +92,7 @@ static void split(const char *s, size_t n, struct words *w)
     }
 }
 
+/* Judges a name by its last word, and a weak one ("key") by the word before it. */
 static enum kind kind_of(const char *name, size_t n)
 {
     /* What a secret's name is followed by when the value is only about it. */
@@ -141,6 +146,7 @@ static bool ends_value(char c)
     return isspace((unsigned char)c) || strchr("\"'&,;|)}]<>`", c) != NULL;
 }
 
+/* Where an unquoted value ends. */
 static size_t value_end(const char *s, size_t n, size_t from)
 {
     while (from < n && !ends_value(s[from]))
@@ -155,8 +161,8 @@ static size_t skip_space(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* From the value's first character on: quotes and the scheme of an Authorization header are not
- * part of it. */
+/* The value that begins at *from: quotes around it and the scheme of an Authorization header are
+ * not part of it. whole: an unquoted value goes to the end of the text. Sets *from and *to. */
 static void bound_value(const char *s, size_t n, bool whole, size_t *from, size_t *to)
 {
     static const char *const schemes[] = {"bearer ", "basic ", "token ", NULL};
@@ -175,7 +181,7 @@ static void bound_value(const char *s, size_t n, bool whole, size_t *from, size_
         *to = whole ? n : value_end(s, n, *from);
 }
 
-/* What an earlier search has replaced. */
+/* Behind a mark that an earlier search has put at `from`; 0 when there is none. */
 static size_t redacted_end(const char *s, size_t n, size_t from)
 {
     static const char mask[] = "[redacted";
@@ -188,7 +194,8 @@ static size_t redacted_end(const char *s, size_t n, size_t from)
     return i < n ? i + 1 : 0;
 }
 
-/* user:password@ of an address whose "://" is at i. */
+/* The user:password@ of an address whose "://" is at i. A user alone counts when it is long or
+ * looks like a token. */
 static bool in_address(const char *s, size_t n, size_t i, size_t *from, size_t *to)
 {
     size_t end = i + 3, at = 0;
@@ -220,7 +227,8 @@ static bool is_signature(const char *name, size_t n)
     return is_one_of(name, n, names);
 }
 
-/* A secret that a name announces; the name begins at i and ends before `end`. */
+/* A secret that a name announces: "name=value", "name: value", "--name value". The name begins at i
+ * and ends before `end`. An option at the end of the argument is remembered in *pending. */
 static bool named(const char *s, size_t n, size_t i, size_t end, int *pending, size_t *from,
                   size_t *to)
 {
@@ -257,7 +265,8 @@ static bool named(const char *s, size_t n, size_t i, size_t end, int *pending, s
     return kind == SECRET || !is_harmless_value(s + *from, *to - *from);
 }
 
-/* user:password behind the -u of curl; numbers are the user and group of a container. */
+/* The password of user:password behind the -u of curl. Numbers are the user and group of a
+ * container, and no login. */
 static bool login(const char *s, size_t n, size_t from, size_t *begin, size_t *end)
 {
     *end = value_end(s, n, from);
@@ -345,6 +354,7 @@ static bool by_shape(const char *s, size_t n, size_t i, bool in_file, size_t *fr
     return length > 0;
 }
 
+/* "Bearer TOKEN" without a header's name before it. */
 static bool bearer(const char *s, size_t n, size_t i, size_t end, size_t *from, size_t *to)
 {
     static const char *const words[] = {"bearer", NULL};
@@ -354,6 +364,8 @@ static bool bearer(const char *s, size_t n, size_t i, size_t end, size_t *from, 
            !redacted_end(s, n, *from);
 }
 
+/* What the last argument announced comes first. Then, place by place: what is masked already, what
+ * has the shape of a secret, what a name announces. */
 bool tw_secret_next(int *pending, const char *s, size_t n, size_t *at, size_t *from, size_t *to)
 {
     bool in_file = *pending & TW_SECRET_IN_FILE;
@@ -389,6 +401,7 @@ bool tw_secret_next(int *pending, const char *s, size_t n, size_t *at, size_t *f
     return false;
 }
 
+/* Works within `room`; what does not fit is cut off, masks as well. */
 size_t tw_secret_mask(int *pending, const char *s, size_t n, char *out, size_t room)
 {
     static const char instead[] = TW_SECRET_MASK;

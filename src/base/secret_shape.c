@@ -11,8 +11,10 @@
 #include <ctype.h>
 #include <string.h>
 
+/* See secret_shapes.h. */
 enum alphabet { WORD, DOTTED, HEX, UPPER, BASE64 };
 
+/* A row of secret_shapes.h without its test vector. */
 struct shape {
     const char *begin;
     enum alphabet alphabet;
@@ -32,6 +34,7 @@ static bool is_in(enum alphabet alphabet, char c)
     return false;
 }
 
+/* How many bytes of s are a token of some service; 0: none begins here. */
 size_t tw_secret_shape(const char *s, size_t n)
 {
 #define TW_SHAPE(service, begin, alphabet, least, vector) {begin, alphabet, least},
@@ -58,6 +61,8 @@ size_t tw_secret_shape(const char *s, size_t n)
 
 /* ---- random texts */
 
+/* Bytes of a random text at least, and lower-case letters in a row at most: longer runs are words.
+ */
 enum { RANDOM_LEAST = 32, WORD_MOST = 9 };
 
 enum class { NO_CLASS, LOWER_CASE, UPPER_CASE, DIGIT };
@@ -94,6 +99,7 @@ static bool is_mixed(const char *s, size_t n)
     return seen[NO_CLASS] == 0 && seen[DIGIT] >= 6 && changes * 100 >= n * 30;
 }
 
+/* How many bytes of s are a random text; 0: none begins here. */
 size_t tw_secret_random(const char *s, size_t n)
 {
     /* What these announce is a digest, which names something. */

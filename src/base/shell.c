@@ -69,6 +69,7 @@ static char *without_secrets(const char *s, int *pending)
     return safe;
 }
 
+/* Writes one word in the plainest form that stands for it. What is shown has no secret in it. */
 static void quote_word(struct tw_buf *b, const char *given, int *pending)
 {
     char *s = without_secrets(given, pending);

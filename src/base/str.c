@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Strings: formatted text, globs, numbers in and out, and sizes, counts and times as a person reads
+ * them. Texts that are returned are the caller's to
+ * free, those that go into an array are bounded by its size. */
 #include "base.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* As sprintf into memory of the right size. */
 char *tw_printf(const char *format, ...)
 {
     struct tw_buf b = {0};
@@ -84,6 +88,7 @@ bool tw_glob(const char *pattern, const char *s)
     }
 }
 
+/* Digits only: no sign, no blanks. *out is set on success only. */
 int tw_parse_u64(const char *s, uint64_t max, uint64_t *out)
 {
     uint64_t v = 0;
@@ -113,6 +118,7 @@ void tw_hex(const void *bytes, size_t n, char *out)
     out[2 * n] = '\0';
 }
 
+/* 1023.95 would be rounded to "1024.0" of the smaller unit. */
 char *tw_human_bytes(uint64_t n, char out[16])
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -140,6 +146,8 @@ char *tw_human_count(uint64_t n, char out[32])
     return out;
 }
 
+/* Below 100 s with a tenth, where a tenth still says something; above an hour the seconds are cut
+ * off. */
 char *tw_human_seconds(double s, char out[24])
 {
     if (s < 99.95)
@@ -152,6 +160,8 @@ char *tw_human_seconds(double s, char out[24])
     return out;
 }
 
+/* More and more digits until the text reads back as x: 17 always do for a double, and 9 for a
+ * float. */
 char *tw_shortest(double x, char out[40])
 {
     const bool single = (double)(float)x == x;
@@ -163,6 +173,7 @@ char *tw_shortest(double x, char out[40])
     return out;
 }
 
+/* Three digits of the unit that suits. */
 char *tw_human_time(double s, char out[24])
 {
     if (s < 1e-6)

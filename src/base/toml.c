@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a key with its NUL, keys of one table, items of one list. */
 enum { KEY_BYTES = 64, KEYS_MAX = 32, ITEMS_MAX = 256 };
 
+/* One text that is being read, line by line. */
 struct reader {
     const char *path, *p; /* p: where we are in the line */
     size_t line;
@@ -20,6 +22,7 @@ struct reader {
     size_t seen_count;
 };
 
+/* An error that shows what stands at r->p instead. */
 static int refuse(const struct reader *r, const char *expected)
 {
     char *found = tw_printable(r->p, strnlen(r->p, 60));
@@ -75,6 +78,7 @@ static int read_string(struct reader *r, char **out)
     return *out ? 0 : no_memory(r);
 }
 
+/* "key =": the key is copied, and r->p stands at the value then. */
 static int read_key(struct reader *r, char key[KEY_BYTES])
 {
     size_t n = strspn(r->p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-0123456789");
@@ -87,6 +91,7 @@ static int read_key(struct reader *r, char key[KEY_BYTES])
     return 0;
 }
 
+/* Adds a text to the value, which owns it from here on, also after an error. */
 static int push(const struct reader *r, struct tw_toml_value *v, char *text)
 {
     char **grown = text && v->count < ITEMS_MAX
@@ -137,6 +142,7 @@ static int read_group(struct reader *r, struct tw_toml_value *v)
     return 0;
 }
 
+/* A value and its type; r->p stands behind it. */
 static int read_value(struct reader *r, struct tw_toml_value *v)
 {
     char *text;
@@ -164,6 +170,7 @@ static void free_value(struct tw_toml_value *v)
     tw_free(v->text);
 }
 
+/* Each key once in a table. */
 static int remember(struct reader *r, const char *key)
 {
     for (size_t i = 0; i < r->seen_count; i++)
@@ -177,6 +184,7 @@ static int remember(struct reader *r, const char *key)
     return 0;
 }
 
+/* One line: nothing, the head of a table, or a key with its value. */
 static int read_line(struct reader *r, const struct tw_toml_handler *h)
 {
     char key[KEY_BYTES];
@@ -217,6 +225,7 @@ static int read_line(struct reader *r, const struct tw_toml_handler *h)
     return rc;
 }
 
+/* Line by line; stops at the first error. */
 int tw_toml_read(char *data, const char *path, const struct tw_toml_handler *h,
                  struct twin_error *err)
 {

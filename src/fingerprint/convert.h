@@ -9,6 +9,7 @@
 #include "kernels.h"
 #include "mixer.h"
 
+/* The double with these bits, and the other way round. */
 static inline double tw_f64_from_bits(uint64_t bits)
 {
     double x;
@@ -37,6 +38,7 @@ static inline double tw_load_f32(const void *p, size_t i)
     return x;
 }
 
+/* The upper half of an f32. */
 static inline double tw_load_bf16(const void *p, size_t i)
 {
     uint16_t h;
@@ -50,6 +52,8 @@ static inline double tw_load_bf16(const void *p, size_t i)
 /* Any small binary float: sign, `exponent` bits, `fraction` bits, IEEE infinities and NaNs. */
 static inline double tw_small_float(uint32_t bits, unsigned exponent, unsigned fraction)
 {
+    /* Built from bits, without arithmetic that a mode could change; the product of a subnormal is
+     * exact. */
     uint64_t sign = (uint64_t)(bits >> (exponent + fraction) & 1) << 63;
     uint64_t e = bits >> fraction & ((1u << exponent) - 1), f = bits & ((1u << fraction) - 1);
     int bias = (1 << (exponent - 1)) - 1;
@@ -76,6 +80,7 @@ static inline int64_t tw_order_key(double x)
     return bits ^ (int64_t)((uint64_t)(bits >> 63) >> 1);
 }
 
+/* The way back from tw_order_key(). */
 static inline double tw_from_order_key(int64_t key)
 {
     return tw_f64_from_bits((uint64_t)(key ^ (int64_t)((uint64_t)(key >> 63) >> 1)));
@@ -86,7 +91,7 @@ static inline void tw_careful_init(struct tw_careful *c)
     *c = (struct tw_careful){.min = __builtin_inf(), .max = -__builtin_inf()};
 }
 
-/* n elements, one at a time; adds to *c. */
+/* n elements, one at a time; adds to *c. What is not finite becomes +0 in out. */
 static inline __attribute__((always_inline)) void
 tw_careful_convert(double (*load)(const void *, size_t), const void *p, size_t n, double *out,
                    struct tw_careful *c)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The digest of contiguous bytes, and its finaliser. */
+/* The digest of contiguous bytes, and its finaliser (docs/format/fingerprint.md). Each block of 16
+ * bytes, with its number in the global tensor, gives two words, which are added up. So parts of a
+ * tensor can be digested apart, in any order, and their sums added; only blocks that are cut
+ * between two parts forbid it. The finaliser mixes in length, type, shape and seed. */
 #include <string.h>
 #include "kernels.h"
 #include "mixer.h"
@@ -18,6 +21,7 @@ static void add_cut_block(const struct tw_kernels *k, const unsigned char *p, si
     k->digest(whole, 1, block, sum);
 }
 
+/* Cut blocks at both ends are filled with zeros; the kernel takes the whole ones between. */
 void tw_digest_add(const struct tw_kernels *k, const unsigned char *p, size_t bytes,
                    uint64_t offset, struct twin_digest *sum)
 {
@@ -42,6 +46,7 @@ struct twin_digest twin_digest_bytes(const void *data, size_t bytes, uint64_t of
     return sum;
 }
 
+/* A part may begin here when it begins a block. */
 int twin_digest_composable(enum twin_dtype dtype, uint64_t global_offset)
 {
     return global_offset * twin_dtype_size(dtype) % 16 == 0;
@@ -57,6 +62,8 @@ static void absorb(struct twin_digest *h, uint64_t word, uint64_t position)
     h->a += h->b;
 }
 
+/* Position counts the words, so the same number as a size or as a length gives different digests.
+ */
 struct twin_digest twin_digest_finish(struct twin_digest raw, uint64_t byte_length,
                                       enum twin_dtype dtype, uint32_t ndim, const int64_t *shape,
                                       uint64_t seed)

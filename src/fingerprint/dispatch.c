@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which instruction set: the best one that the build has and the CPU and the system let us use. */
+/* Which instruction set: the best one that the build has and that CPU and system let us use.
+ * Decided at the first call; TWINRUN_ISA names another one, which tests use, and an unknown name is
+ * ignored. All sets leave the same bits, so the choice is a matter of time only. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -16,10 +18,12 @@ static unsigned saved_registers(void)
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
         return 0;
+    /* Register 0: which states the system saves when it switches threads. */
     __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
     return a;
 }
 
+/* The instructions, and that the system saves the registers of 256 bits (bits 1 and 2 of XCR0). */
 static bool has_avx2(void)
 {
     unsigned a, b, c, d;
@@ -32,6 +36,7 @@ static bool has_avx2(void)
 #endif
 
 #ifdef TW_HAVE_AVX512
+/* Also the mask registers and those of 512 bits (bits 5 to 7 of XCR0). */
 static bool has_avx512(void)
 {
     unsigned a, b, c, d;
@@ -63,6 +68,7 @@ static const struct {
     {&tw_kernels_scalar, always},
 };
 
+/* NULL until the first call. */
 static _Atomic(const struct tw_kernels *) chosen;
 
 /* The named set, or the best one for NULL; NULL when there is none such. */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names and sizes of the element types. The names stand in reports and in JSON; the numbers (enum
+ * twin_dtype) stand in traces. A number that this version does not know has size 0 and the name
+ * "?". */
 #include <twin/fingerprint.h>
 
+/* Bytes of one element; of a complex number, of both parts. */
 static const struct {
     const char *name;
     size_t size;

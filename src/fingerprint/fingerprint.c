@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Views. Dimensions are merged as far as memory allows; long contiguous runs go to the pass where
- * they lie, short and strided ones through a buffer of fixed size, cut on lane groups so that the
- * results do not depend on the way.
- */
+/* Fingerprints of tensors in memory: twin_fingerprint() is what agents and readers call, with any
+ * type, shape and strides. It gives the raw digest, statistics and a sketch, as far as they are
+ * asked for.
+ *
+ * Dimensions are merged as far as memory allows; long contiguous runs go to the pass (pass.c) where
+ * they lie, short and strided ones through a buffer of fixed size. The buffer is cut on lane
+ * groups, so the results do not depend on the way. Nothing is allocated, and the floating-point
+ * mode of the caller is put back. */
 #include <string.h>
 #include "fpenv.h"
 #include "pass.h"
 
+/* Bytes of the buffer. */
 #define GATHER_BYTES 4096
 #define DIRECT_BYTES 2048 /* a shorter run is cheaper to copy than to start on */
 
+/* One dimension that is left after merging. */
 struct axis {
     uint64_t count;
     int64_t stride;
 }; /* stride in elements */
 
+/* A strided tensor. */
 struct view {
     const unsigned char *data;
     size_t size; /* bytes per element */
@@ -24,6 +30,7 @@ struct view {
     struct axis axis[TWIN_MAX_NDIM];
 };
 
+/* Collects elements and hands them to the pass in spans that end on lane groups. */
 struct feeder {
     struct tw_pass *pass;
     size_t size, parts;  /* bytes and parts per element */
@@ -31,7 +38,8 @@ struct feeder {
     unsigned char buffer[GATHER_BYTES];
 };
 
-/* Checks everything that can be wrong, and counts the elements. */
+/* Checks everything that can be wrong, and counts the elements. An empty tensor is fine, whatever
+ * its other sizes. */
 static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, uint64_t *elements,
                  struct twin_error *err)
 {
@@ -55,6 +63,7 @@ static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, 
     }
     if (empty)
         n = 0, overflow = false;
+    /* Numbers of bytes must fit in 63 bits: offsets are computed in them. */
     overflow |= __builtin_add_overflow(n, t->global_offset, &end) ||
                 __builtin_mul_overflow(end, (uint64_t)size, &end);
     if (overflow || end > INT64_MAX)
@@ -73,6 +82,8 @@ static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, 
     return 0;
 }
 
+/* Are the elements in row-major order without gaps? The stride of a dimension of size 1 does not
+ * matter. */
 static bool contiguous(const struct twin_tensor *t)
 {
     uint64_t expected = 1;
@@ -103,6 +114,7 @@ static void merge_axes(const struct twin_tensor *t, struct view *v)
     }
 }
 
+/* Hands the buffer over. It may be filled up to its end again. */
 static void feeder_flush(struct feeder *f)
 {
     if (f->filled)
@@ -111,6 +123,7 @@ static void feeder_flush(struct feeder *f)
     f->room = GATHER_BYTES / f->size; /* a multiple of TW_LANES for every size */
 }
 
+/* The first cut comes early when the tensor does not begin on a lane group. */
 static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
 {
     f->pass = pass;
@@ -120,6 +133,7 @@ static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
     f->room = GATHER_BYTES / size - (size_t)(pass->next / f->parts % TW_LANES);
 }
 
+/* Copies elements that lie `step` bytes apart; ends the case that it stands in. */
 #define GATHER(type)                             \
     for (size_t i = 0; i < n; i++, p += step) {  \
         type v;                                  \
@@ -128,6 +142,8 @@ static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
     }                                            \
     break
 
+/* n elements that lie `stride` elements apart, side by side. One loop for each size, so that each
+ * element is one load and one store. */
 static void gather(unsigned char *to, const unsigned char *p, size_t n, int64_t stride, size_t size)
 {
     int64_t step = stride * (int64_t)size;
@@ -143,12 +159,14 @@ static void gather(unsigned char *to, const unsigned char *p, size_t n, int64_t 
     }
 }
 
-/* n elements from p on, `stride` elements apart. */
+/* Feeds n elements from p on, `stride` elements apart. A long run is given to the pass directly, up
+ * to its last lane group; what is in the buffer is filled up to a lane group before that. */
 static void feed(struct feeder *f, const unsigned char *p, uint64_t n, int64_t stride)
 {
     while (n) {
         bool run = stride == 1 && n * f->size >= DIRECT_BYTES;
         size_t to_group = f->room % TW_LANES;
+        /* The buffer ends on a lane group, so the run may follow directly. */
         if (run && (f->filled == 0 || to_group == 0)) {
             feeder_flush(f);
             uint64_t at = f->pass->next / f->parts;
@@ -159,6 +177,7 @@ static void feed(struct feeder *f, const unsigned char *p, uint64_t n, int64_t s
             continue;
         }
         size_t m = n < f->room ? (size_t)n : f->room;
+        /* Of a long run only what completes the lane group goes through the buffer. */
         if (run && m > to_group)
             m = to_group;
         if (stride == 1)
@@ -185,6 +204,7 @@ static void walk(const struct view *v, struct tw_pass *pass)
     for (;;) {
         feed(&f, p, inner.count, inner.stride);
         uint32_t d = v->ndim ? v->ndim - 1 : 0;
+        /* Axes that have come to their end go back to their first element. */
         while (d > 0 && ++at[d - 1] == v->axis[d - 1].count) {
             d--;
             p -= (int64_t)(at[d] - 1) * v->axis[d].stride * (int64_t)v->size;
@@ -197,6 +217,7 @@ static void walk(const struct view *v, struct tw_pass *pass)
     feeder_flush(&f);
 }
 
+/* Apart, so that the view is on the stack only for strided tensors. */
 static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t,
                                                    struct tw_pass *pass)
 {
@@ -205,6 +226,7 @@ static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t,
     walk(&v, pass);
 }
 
+/* The arithmetic of one tensor, in the default floating-point mode. */
 static __attribute__((noinline)) void pass_over(const struct twin_tensor *t, uint64_t elements,
                                                 struct twin_digest *digest,
                                                 struct twin_stats *stats,
@@ -225,6 +247,7 @@ static __attribute__((noinline)) void pass_over(const struct twin_tensor *t, uin
         *stats = s.stats;
 }
 
+/* digest, stats and sketch may each be NULL. */
 int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest,
                      struct twin_stats *stats, struct twin_sketch *sketch, struct twin_error *err)
 {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #if defined(__x86_64__)
+/* What is put back: rounding, flushing, masks and flags are all in one register. */
 struct tw_fpenv {
     uint32_t mxcsr;
 };
@@ -31,6 +32,7 @@ static inline int tw_fpenv_is_standard(struct tw_fpenv e)
     return (e.mxcsr & 0xE040) == 0;
 }
 #elif defined(__aarch64__)
+/* What is put back: control and status. */
 struct tw_fpenv {
     uint64_t fpcr, fpsr;
 };
@@ -53,6 +55,7 @@ static inline int tw_fpenv_is_standard(struct tw_fpenv e)
 }
 #else
 #include <fenv.h>
+/* Machines without a way of their own: the C library's. */
 struct tw_fpenv {
     fenv_t env;
     int rounding;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AVX2 with FMA and F16C (every AVX2 processor of Intel and AMD has both). */
+/* The kernels for AVX2 with FMA and F16C (every AVX2 processor of Intel and AMD has both). The
+ * digest takes eight blocks at a time, in two chains that do not wait for each other; statistics
+ * and sketches are vector.h's. */
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +22,7 @@
 #define ADD _mm256_add_epi64
 #define XOR _mm256_xor_si256
 
+/* tw_mix_block of four blocks: w0 and w1 hold the first and the second words. */
 static inline void mix(__m256i *w0, __m256i *w1)
 {
     __m256i x = *w0, y = *w1;
@@ -40,6 +43,7 @@ static inline __m256i four_keys(uint64_t first)
                                   (long long)(3 * TW_KEY_STEP)));
 }
 
+/* The sum of the four words, modulo 2^64. */
 static inline uint64_t total(__m256i v)
 {
     uint64_t t[4];
@@ -47,6 +51,8 @@ static inline uint64_t total(__m256i v)
     return t[0] + t[1] + t[2] + t[3];
 }
 
+/* Unpacking takes first and second words apart; the keys are laid out in the order that it leaves
+ * (four_keys). The rest of less than eight blocks goes one by one. */
 static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum)
 {
     uint64_t k = tw_block_key(first), sa = sum->a, sb = sum->b;
@@ -90,6 +96,7 @@ typedef __m256i vz;
 #define F 8
 #define GD (TW_LANES / D)
 #define GF (TW_LANES / F)
+/* The vocabulary of vector.h. */
 #define vd_load _mm256_loadu_pd
 #define vd_store _mm256_storeu_pd
 #define vd_add _mm256_add_pd
@@ -123,6 +130,7 @@ static inline vd vd_signed(vd x, uint32_t bits, int group)
     return _mm256_xor_pd(x, _mm256_load_pd((const double *)sign_masks[bits >> 4 * group & 15]));
 }
 
+/* A mask is -1: subtracting it counts. */
 static inline vz vf_zeros(vz count, vf x)
 {
     return _mm256_sub_epi32(count,
@@ -160,6 +168,7 @@ static inline uint64_t vz_total(vz count)
     return t;
 }
 
+/* Halves against each other until one number is left. */
 static inline float vf_lowest(vf v)
 {
     __m128 m = _mm_min_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -186,6 +195,7 @@ static inline double vd_highest(vd v)
     return _mm_cvtsd_f64(_mm_max_sd(m, _mm_unpackhi_pd(m, m)));
 }
 
+/* The four outputs of the mixer that are a row's signs, in their order. */
 static inline void row_signs(uint64_t first, uint16_t signs[TW_ROW / TW_LANES])
 {
     __m256i x = four_keys(first), y = x;
@@ -199,6 +209,7 @@ static inline vf load_f16(const unsigned char *p, int g)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * g)));
 }
 
+/* The upper half of an f32. */
 static inline vf load_bf16(const unsigned char *p, int g)
 {
     __m128i h = _mm_loadu_si128((const __m128i *)(p + 16 * g));

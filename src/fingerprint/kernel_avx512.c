@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AVX-512: F, BW, DQ, VL. TW_SIMDE compiles the same source without the instructions, for the unit
- * test. */
+/* The kernels for AVX-512 (F, BW, DQ, VL): as in kernel_avx2.c, with eight blocks in one vector.
+ * TW_SIMDE compiles the same source without the instructions, for the unit test. */
 #ifdef TW_SIMDE
 #include "simde_avx512.h"
 #else
@@ -25,6 +25,7 @@
         from = swapped;                                    \
     } while (0)
 
+/* tw_mix_block of eight blocks: w0 and w1 hold the first and the second words. */
 static inline void mix(__m512i *w0, __m512i *w1)
 {
     __m512i x = *w0, y = *w1;
@@ -56,6 +57,8 @@ static inline uint64_t total(__m512i v)
     return sum;
 }
 
+/* As in kernel_avx2.c, eight blocks in one vector; the order of the keys is what unpacking leaves.
+ */
 static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum)
 {
     static const uint8_t order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -93,6 +96,7 @@ typedef __m512i vz;
 #define F 16
 #define GD (TW_LANES / D)
 #define GF (TW_LANES / F)
+/* The vocabulary of vector.h. */
 #define vd_load _mm512_loadu_pd
 #define vd_store _mm512_storeu_pd
 #define vd_add _mm512_add_pd
@@ -120,6 +124,7 @@ static inline vd vd_and_not(vd x, vd y)
     return _mm512_castsi512_pd(_mm512_andnot_si512(_mm512_castpd_si512(x), _mm512_castpd_si512(y)));
 }
 
+/* A vector of masks from a mask register: vector.h knows only the former. */
 static inline vd vd_mask(__mmask8 bits)
 {
     return _mm512_castsi512_pd(_mm512_maskz_set1_epi64(bits, -1));
@@ -146,6 +151,7 @@ static inline vd vd_signed(vd x, uint32_t bits, int group)
     return _mm512_castsi512_pd(XOR(_mm512_castpd_si512(x), sign));
 }
 
+/* Counts where the mask register is set. */
 static inline vz vf_zeros(vz count, vf x)
 {
     __mmask16 zero = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_EQ_OQ);
@@ -212,6 +218,7 @@ static inline double vd_highest(vd v)
     return x[0];
 }
 
+/* The four outputs of the mixer that are a row's signs; half of the vector goes unused. */
 static inline void row_signs(uint64_t first, uint16_t signs[TW_ROW / TW_LANES])
 {
     static const uint8_t order[8] = {0, 2, 1, 3, 0, 0, 0, 0};
@@ -226,6 +233,7 @@ static inline vf load_f16(const unsigned char *p, int g)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(p + 32 * g)));
 }
 
+/* The upper half of an f32. */
 static inline vf load_bf16(const unsigned char *p, int g)
 {
     __m256i h = _mm256_loadu_si256((const __m256i *)(p + 32 * g));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advanced SIMD of AArch64. TW_SIMDE compiles the same source for another processor, for the unit
- * test. */
+/* The kernels for Advanced SIMD of AArch64, which every such processor has. TW_SIMDE compiles the
+ * same source for another processor, for the unit test. */
 #ifdef TW_SIMDE
 #include <simde/arm/neon.h>
 #else
@@ -11,16 +11,19 @@
 #include "mixer.h"
 #include "kernels.h"
 
+/* The product of the two 32-bit halves of each word. */
 static inline uint64x2_t product(uint64x2_t x)
 {
     return vmull_u32(vmovn_u64(x), vshrn_n_u64(x, 32));
 }
 
+/* Each word with its halves exchanged. */
 static inline uint64x2_t swap(uint64x2_t x)
 {
     return vreinterpretq_u64_u32(vrev64q_u32(vreinterpretq_u32_u64(x)));
 }
 
+/* tw_mix_block of two blocks: w0 and w1 hold the first and the second words. */
 static inline void mix(uint64x2_t *w0, uint64x2_t *w1)
 {
     uint64x2_t x = *w0, y = *w1;
@@ -33,6 +36,7 @@ static inline void mix(uint64x2_t *w0, uint64x2_t *w1)
     *w1 = y;
 }
 
+/* The keys of two blocks, from `first` on. */
 static inline uint64x2_t two_keys(uint64_t first)
 {
     return vsetq_lane_u64(first + TW_KEY_STEP, vdupq_n_u64(first), 1);
@@ -43,6 +47,7 @@ static inline uint64_t total(uint64x2_t v)
     return vgetq_lane_u64(v, 0) + vgetq_lane_u64(v, 1);
 }
 
+/* Four blocks at a time in two chains; the rest goes one by one. */
 static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum)
 {
     uint64_t k = tw_block_key(first), sa = sum->a, sb = sum->b;
@@ -82,6 +87,7 @@ typedef uint32x4_t vz;
 #define F 4
 #define GD (TW_LANES / D)
 #define GF (TW_LANES / F)
+/* The vocabulary of vector.h. */
 #define vd_load vld1q_f64
 #define vd_store vst1q_f64
 #define vd_add vaddq_f64
@@ -137,6 +143,7 @@ static inline vd vd_signed(vd x, uint32_t bits, int group)
     return VALUE(veorq_u64(BITS(x), vld1q_u64(masks[bits >> D * group & 3])));
 }
 
+/* A mask is all ones, which is -1: subtracting it counts. */
 static inline vz vf_zeros(vz count, vf x)
 {
     return vsubq_u32(count, vceqq_f32(x, vdupq_n_f32(0)));
@@ -192,6 +199,7 @@ static inline vf load_f16(const unsigned char *p, int g)
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(p + 8 * g))));
 }
 
+/* The upper half of an f32. */
 static inline vf load_bf16(const unsigned char *p, int g)
 {
     return vreinterpretq_f32_u32(

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference: plain C, one element at a time. Every other set must leave the same bits. */
+/* The reference: plain C, one element at a time. Every other set must leave the same bits, and the
+ * unit tests compare them with this one. It is also what processors without a set of their own use.
+ */
 #include "kernels.h"
 #include "convert.h"
 #include "mixer.h"
@@ -41,6 +43,7 @@ static inline __attribute__((always_inline)) void sketch(double (*load)(const vo
     }
 }
 
+/* The three kernels of one element type. */
 #define KERNELS(name)                                                                         \
     static struct tw_extremes moments_##name(const void *p, size_t n, struct tw_lanes *lanes) \
     {                                                                                         \

@@ -22,6 +22,7 @@
 /* Element types that kernels read directly; the driver turns all others into f64 first. */
 enum tw_kind { TW_F16, TW_BF16, TW_F32, TW_F64, TW_KINDS };
 
+/* Sums and sums of squares of the current chunk. */
 struct tw_lanes {
     double sum[TW_LANES], sumsq[TW_LANES];
 };
@@ -33,6 +34,7 @@ struct tw_extremes {
     uint64_t zeros;
 };
 
+/* The sketch under way: lanes of the current row, and the caller's buckets. */
 struct tw_rows {
     double lane[TWIN_SKETCH_MAX]; /* of the current row */
     double *bucket;               /* [k] */
@@ -45,6 +47,7 @@ struct tw_careful {
     double min, max; /* +Inf and -Inf while all are NaN */
 };
 
+/* One instruction set. p is aligned to nothing. */
 struct tw_kernels {
     const char *name;
     /* Adds blocks first..first+blocks-1, which begin at p (any alignment), to *sum. */

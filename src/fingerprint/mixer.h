@@ -30,11 +30,13 @@ TW_MIXER uint64_t tw_halves_product(uint64_t x)
     return (x & 0xFFFFFFFFu) * (x >> 32);
 }
 
+/* The key of a block by its number in the global tensor. */
 TW_MIXER uint64_t tw_block_key(uint64_t block)
 {
     return block * TW_KEY_STEP + TW_KEY_BASE;
 }
 
+/* Adds the two values of one block to *a and *b. w0, w1: its words. */
 TW_MIXER void tw_mix_block(uint64_t w0, uint64_t w1, uint64_t key, uint64_t *a, uint64_t *b)
 {
     uint64_t x = w0 + key, y = w1 ^ key;
@@ -67,6 +69,8 @@ TW_MIXER uint64_t tw_sign_key(uint64_t index) /* of the row's first output */
     return index / 512 * 4 * TW_KEY_STEP + TW_SIGN_BASE;
 }
 
+/* Does element `index` count with a minus? One element at a time: kernels make the signs of a row
+ * at once. */
 TW_MIXER int tw_sketch_minus(uint64_t index)
 {
     uint64_t x = 0, y = 0;

@@ -16,6 +16,8 @@ static enum twin_dtype part_of(enum twin_dtype dtype)
     return dtype == TWIN_C128 ? TWIN_F64 : dtype;
 }
 
+/* first: index of the first element in the global tensor. A complex number is two parts, each an
+ * element of its own here. */
 void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct twin_sketch *sketch,
                   uint64_t first)
 {
@@ -39,6 +41,7 @@ void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct t
     }
 }
 
+/* -0 counts below +0, so the result does not depend on which of them comes first. */
 static void merge_min(struct twin_stats *t, double x)
 {
     if (tw_order_key(x) < tw_order_key(t->min))
@@ -75,11 +78,12 @@ static bool any_sign(const unsigned char *p, size_t bytes, size_t size, int set)
     return set ? (any & mask) != 0 : (all & mask) != mask;
 }
 
-/* A span of finite elements. Vector minima do not tell -0 from +0: looked up in the rare case that
- * it matters. */
+/* Takes the extremes of a span of finite elements. Vector minima do not tell -0 from +0: when a
+ * zero could be the new extreme, the sign bits of the span are looked at. */
 static void merge_extremes(struct twin_stats *t, struct tw_extremes e, const void *p, size_t n,
                            size_t size)
 {
+    /* A zero matters only when no number below it has been seen. */
     if (e.min == 0) {
         const bool matters = t->min > 0 || tw_order_key(t->min) == 0;
         e.min = matters && any_sign(p, n * size, size, 1) ? -0.0 : 0.0;
@@ -93,6 +97,7 @@ static void merge_extremes(struct twin_stats *t, struct tw_extremes e, const voi
     t->zeros += e.zeros;
 }
 
+/* Takes what a careful kernel has counted. */
 static void merge_careful(struct twin_stats *t, const struct tw_careful *c)
 {
     t->nan += c->nan;
@@ -103,6 +108,7 @@ static void merge_careful(struct twin_stats *t, const struct tw_careful *c)
     merge_max(t, c->max);
 }
 
+/* Were all elements finite? The factor keeps the sum of 16 large squares below infinity. */
 static bool lanes_finite(const struct tw_lanes *l)
 {
     double sum = 0; /* squares: only an overflow, an infinity or a NaN makes this one not finite */
@@ -111,10 +117,13 @@ static bool lanes_finite(const struct tw_lanes *l)
     return sum < __builtin_inf();
 }
 
-/* Whole lane groups; index is a multiple of TW_LANES. */
+/* Whole lane groups; index is a multiple of TW_LANES. The fast kernel runs first; when its lanes
+ * are not finite afterwards they are put back, and the span is done again piece by piece, with
+ * elements that are not finite counted and taken as zero. */
 static void groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p,
                    size_t n, uint64_t index)
 {
+    /* Kept, because the fast kernel changes them before it is known whether it may. */
     struct tw_lanes before = s->lanes;
     struct tw_extremes e = s->k->moments[kind](p, n, &s->lanes);
     if (lanes_finite(&s->lanes)) {
@@ -156,9 +165,12 @@ static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p,
     }
 }
 
+/* n elements from index on: up to the next lane group one by one, then whole groups, then the rest.
+ */
 static void moments(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p,
                     size_t n, uint64_t index)
 {
+    /* Elements before the next lane group. */
     size_t head = (size_t)(-index % TW_LANES);
     if (head > n)
         head = n;
@@ -180,6 +192,7 @@ static inline double from_e4m3fn(uint8_t b) /* no infinities; only S.1111.111 is
     return tw_small_float(b, 4, 3);
 }
 
+/* Converts element by element; ends the case that it stands in. */
 #define EACH(type, expression)                  \
     for (size_t i = 0; i < n; i++) {            \
         type v;                                 \
@@ -188,6 +201,7 @@ static inline double from_e4m3fn(uint8_t b) /* no infinities; only S.1111.111 is
     }                                           \
     break
 
+/* Types without kernels of their own, to f64. Exact but for large 64-bit integers. */
 static void convert(enum twin_dtype dtype, const unsigned char *p, size_t n, double *out)
 {
     switch (dtype) {
@@ -206,7 +220,7 @@ static void convert(enum twin_dtype dtype, const unsigned char *p, size_t n, dou
     }
 }
 
-/* n elements of one chunk. */
+/* n elements of one chunk, by the kernels of their type, or converted piece by piece. */
 static void chunk_part(struct tw_pass *s, const unsigned char *p, size_t n)
 {
     switch (s->dtype) {
@@ -225,6 +239,8 @@ static void chunk_part(struct tw_pass *s, const unsigned char *p, size_t n)
     }
 }
 
+/* The lanes of a chunk in a fixed tree: lane j and j + 8, then j and j + 4, and so on. This order
+ * is part of the format. */
 static double tree_sum(const double lane[TW_LANES])
 {
     double t[TW_LANES];
@@ -235,6 +251,8 @@ static double tree_sum(const double lane[TW_LANES])
     return t[0];
 }
 
+/* Adds the lanes to the totals and empties them. Chunks follow each other in the order of the
+ * tensor. */
 static void fold_chunk(struct tw_pass *s)
 {
     s->stats.sum += tree_sum(s->lanes.sum);
@@ -242,6 +260,7 @@ static void fold_chunk(struct tw_pass *s)
     s->lanes = (struct tw_lanes){{0}, {0}};
 }
 
+/* Without statistics the digest takes the span as a whole; else both take it piece by piece. */
 void tw_pass_span(struct tw_pass *s, const unsigned char *p, size_t n)
 {
     s->stats.count += n;
@@ -266,6 +285,7 @@ void tw_pass_span(struct tw_pass *s, const unsigned char *p, size_t n)
     }
 }
 
+/* Results that are not numbers get one NaN, whatever the processor made. */
 void tw_pass_finish(struct tw_pass *s)
 {
     struct twin_stats *t = &s->stats;
@@ -274,6 +294,7 @@ void tw_pass_finish(struct tw_pass *s)
         *t = (struct twin_stats){.count = t->count};
         return;
     }
+    /* What is open at the end: the last chunk and the last row. */
     if (s->next % TW_CHUNK)
         fold_chunk(s);
     if (s->sketch) {
@@ -286,6 +307,7 @@ void tw_pass_finish(struct tw_pass *s)
     }
     if (t->sum != t->sum) /* lanes that overflowed to both sides */
         t->sum = nan;
+    /* The largest magnitude is at one of the two ends. */
     double low = __builtin_fabs(t->min), high = __builtin_fabs(t->max);
     t->absmax = low > high ? low : high;
     if (t->nan == t->count)

@@ -9,6 +9,7 @@
 
 #define TW_PIECE 256 /* elements that are converted at a time */
 
+/* State of one pass. A part is what is counted: an element, or one half of a complex number. */
 struct tw_pass {
     const struct tw_kernels *k;
     enum twin_dtype dtype; /* of a part: f32 and f64 for complex elements */

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is done with finished sketches. */
+/* What is done with finished sketches: the distance of two, which estimates that of their tensors,
+ * and their sum, which is the sketch of both parts of one tensor. The arithmetic runs in the
+ * default floating-point mode, whatever the job has set (fpenv.h), and so in functions that are
+ * never inlined. */
 #include "fpenv.h"
 #include "kernels.h"
 
+/* Added in the order of the buckets. */
 static __attribute__((noinline)) double distance(const struct twin_sketch *x,
                                                  const struct twin_sketch *y)
 {
@@ -14,6 +18,7 @@ static __attribute__((noinline)) double distance(const struct twin_sketch *x,
     return __builtin_sqrt(sum);
 }
 
+/* NaN when the sketches have different numbers of buckets. */
 double twin_sketch_distance(const struct twin_sketch *x, const struct twin_sketch *y)
 {
     if (x->k != y->k)

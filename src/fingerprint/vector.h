@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The statistics and sketch kernels, written once over the small vocabulary that each instruction
- * set's file defines before it includes this one:
+ * The statistics and sketch kernels, written once over a small vocabulary that the file of each
+ * instruction set defines before it includes this one. It also defines digest().
  *
- *   vd, D          a vector of D doubles              vf, F          a vector of F floats
- *   vd_load, vd_store, vd_set, vd_add, vd_mul, vd_min, vd_max        vf_set, vf_min, vf_max
- *   vd_equal, vd_less, vd_and, vd_or, vd_and_not       masks are vectors; and_not(a, b) is ~a & b
- *   vd_square_add  acc + x*x where x*x is exact (f32 and narrower), so that a fused instruction
- * gives the same bits vd_signed      flips the signs of element j of group g where bit D*g + j of a
- * 16-bit word is set vz, vz_none, vf_zeros, vd_count, vz_total          counts of zeros, and of set
- * masks row_signs      the signs of a row by their first key, element 0 in the lowest bit
- *   vf_lowest, vf_highest, vd_lowest, vd_highest, vd_any_bit   of one vector
- *   load_f16, load_bf16, load_f32  vector number g of the floats at p
- *   vf_widen, vd_widen             D doubles: of a vector of floats, number `part`; of the floats
- * in memory
+ * Every set adds the same numbers in the same order (element i belongs to lane i mod TW_LANES), so
+ * all leave the same bits. The order within a lane is that of the elements; lanes are added up
+ * elsewhere (pass.c).
+ *
+ * The vocabulary:
+ * - vd, D: a vector of D doubles. vf, F: a vector of F floats. GD, GF: vectors for TW_LANES of
+ * them.
+ * - vd_load, vd_store, vd_set, vd_add, vd_mul, vd_min, vd_max, vf_set, vf_min, vf_max: as named.
+ * - vd_equal, vd_less, vd_and, vd_or, vd_and_not: masks are vectors; and_not(a, b) is ~a & b.
+ * - vd_square_add: acc + x*x, where x*x is exact (f32 and narrower), so that a fused instruction
+ *   gives the same bits.
+ * - vd_signed: flips the signs of element j of group g where bit D*g + j of a 16-bit word is set.
+ * - vz, vz_none, vf_zeros, vd_count, vz_total: counts of zeros, and of set masks.
+ * - row_signs: the signs of a row by their first key, element 0 in the lowest bit.
+ * - vf_lowest, vf_highest, vd_lowest, vd_highest, vd_any_bit: of one vector.
+ * - load_f16, load_bf16, load_f32: vector number g of the floats at p.
+ * - vf_widen, vd_widen: D doubles, of part number `part` of a vector of floats; of the floats in
+ *   memory.
  */
 #include "convert.h"
 #include "kernels.h"
@@ -25,6 +32,7 @@
  * rest meanwhile. */
 #define PREFETCH_NEXT(p) __builtin_prefetch((p) + 16384, 0, 2)
 
+/* Between the lanes in memory and GD vectors of them. */
 static inline void lanes_load(const double *lane, vd v[GD])
 {
     UNROLL for (int g = 0; g < GD; g++) v[g] = vd_load(lane + g * D);
@@ -71,6 +79,8 @@ narrow_moments(vf (*load)(const unsigned char *, int), size_t size, const unsign
     return (struct tw_extremes){(double)vf_lowest(min), (double)vf_highest(max), vz_total(zeros)};
 }
 
+/* The same for f64. The square of an f64 is rounded, so it is multiplied and then added: a fused
+ * instruction would give other bits. */
 static struct tw_extremes moments_f64(const void *data, size_t n, struct tw_lanes *lanes)
 {
     const unsigned char *p = data;
@@ -96,7 +106,8 @@ static struct tw_extremes moments_f64(const void *data, size_t n, struct tw_lane
     return (struct tw_extremes){vd_lowest(min), vd_highest(max), vz_total(zeros)};
 }
 
-/* Of one row, the lane groups that begin at first, first + step, ... ; load is NULL for f64. */
+/* A part of one row: the lane groups that begin at first, first + step, ..., before `end`, into the
+ * lanes at `lane`. load is NULL for f64. */
 static inline __attribute__((always_inline)) void
 sketch_strip(vf (*load)(const unsigned char *, int), size_t size, const unsigned char *row,
              size_t first, size_t end, size_t step, const uint16_t *signs, double *lane)
@@ -121,6 +132,9 @@ sketch_strip(vf (*load)(const unsigned char *, int), size_t size, const unsigned
     lanes_store(lane, acc);
 }
 
+/* Rows of 512 elements, the first and last of which may be cut. With more sketch lanes than
+ * TW_LANES a row is walked in strips, one for each TW_LANES of its lanes, so that these stay in
+ * registers. */
 static inline __attribute__((always_inline)) void
 sketch_rows(vf (*load)(const unsigned char *, int), size_t size, const unsigned char *p, size_t n,
             uint64_t index, struct tw_rows *rows)
@@ -187,6 +201,8 @@ careful_vectors(vf (*load)(const unsigned char *, int), size_t size, const unsig
         c->max = high;
 }
 
+/* Defines the kernels of one element type; what is less than a vector at the end goes element by
+ * element. */
 #define SKETCH(name, size, load)                                                                   \
     static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)       \
     {                                                                                              \

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configurations in JSON: duplicate keys are refused, large integers get a tag, keys that look like
- * our tags are refused. */
+/* Configurations in JSON, as the one tree that all formats are read into (config_values.h).
+ * Duplicate keys are refused, because readers differ in which one counts; integers beyond 2^53 get
+ * a tag, since the canonical form has no number for them; keys that look like our tags are refused.
+ */
 #include "config_values.h"
 
 #include "base.h"
@@ -23,8 +25,9 @@ json_t *tw_config_integer(long long value)
     return json_pack("{s:s}", TW_TAG "integer", text);
 }
 
-/* Large integers get their tag, reserved keys are refused unless they are ours (tags). Takes over
- * *value and may replace it. */
+/* Brings a value into the form that the canonical form needs: large integers get their tag,
+ * reserved keys are refused unless tags are ours (`tags`). Takes over *value and may replace it by
+ * another one; containers are changed in place. */
 static int settle(json_t **value, const char *name, int depth, bool tags, struct twin_error *err)
 {
     int rc = 0;
@@ -39,6 +42,7 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
         json_decref(v);
         return *value ? 0 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its values", name);
     }
+    /* settle() takes a reference over, so each item gets one more first. */
     json_array_foreach (v, i, item) {
         json_t *settled = json_incref(item);
         rc = rc ? rc : settle(&settled, name, depth + 1, tags, err);
@@ -61,6 +65,7 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
     return rc;
 }
 
+/* A new reference, or NULL with err set. */
 static json_t *from_json(const char *data, size_t n, const char *name, bool tags,
                          struct twin_error *err)
 {

@@ -20,9 +20,11 @@
 #include <unistd.h>
 
 /* What Python may take: a fixed part for itself, and so much for each byte of the text ("a.a.a"
- * costs its square). */
+ * costs its square). Bytes of address space; seconds of processor time. */
 #define ADDRESS_FREE_BYTES ((rlim_t)256 << 20)
 enum { ADDRESS_BYTES_EACH = 128, CPU_SECONDS_FREE = 8, BYTES_A_SECOND = 1 << 20 };
+/* Exit codes: the first two are the program's own, the last one is what a shell says when there is
+ * no such program. */
 enum { REFUSED = 3, TOO_OLD = 4, NO_PYTHON = 127 };
 
 /* Prints the values as JSON, with our tags for what it cannot say, or why not. */
@@ -74,7 +76,9 @@ static int unnamed(const char *data, size_t n)
     return fd;
 }
 
-/* How python3 ended, as waitpid says; -1 with errno. n: bytes of the text. */
+/* Runs python3 on the text in descriptor `in`; its answer goes to `out`. Returns how it ended, as
+ * waitpid says; -1 with errno. n: bytes of the text, for the limits. -I and -S keep the user's
+ * packages and settings out. */
 static int run(int in, int out, size_t n)
 {
     int status, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -86,12 +90,14 @@ static int run(int in, int out, size_t n)
         const struct rlimit room = {most, most};
         setrlimit(RLIMIT_CPU, &cpu);
         setrlimit(RLIMIT_AS, &room);
+        /* Our own descriptors are closed by exec; the three that it needs are not. */
         if (dup2(in, 0) == 0 && dup2(out, 1) == 1 && dup2(null, 2) == 2)
             execlp("python3", "python3", "-I", "-S", "-c", program, (char *)NULL);
         _exit(NO_PYTHON);
     }
     if (null >= 0)
         close(null);
+    /* It reads a file and so waits for nobody, and its limits end it: this wait ends. */
     while (pid > 0 && waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -1;
@@ -120,6 +126,8 @@ static void too_old(const char *name, const char *why, struct twin_error *err)
                    why);
 }
 
+/* Makes a value of the answer, or an error of the exit code. A signal is mostly one of the limits.
+ */
 static json_t *judge(int status, const char *text, size_t n, const char *name,
                      struct twin_error *err)
 {
@@ -144,6 +152,7 @@ static json_t *judge(int status, const char *text, size_t n, const char *name,
     return value;
 }
 
+/* Text in, values out, both through files in memory: neither side can wait for the other. */
 json_t *tw_config_from_toml(const char *data, size_t n, const char *name, struct twin_error *err)
 {
     int in = unnamed(data, n);

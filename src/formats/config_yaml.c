@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML by libyaml, its plain scalars by the core schema of YAML 1.2.2 (10.3.2): yes, on and 012 are
- * a string, a string and twelve.
- * "<<" merges, as in YAML 1.1, since configurations use it. */
+/* Configurations in YAML, read by libyaml's events into the one tree that all formats become
+ * (config_values.h). Plain scalars follow the core schema of YAML 1.2.2 (10.3.2): yes, on and 012
+ * are a string, a string and twelve. "<<" merges, as in YAML 1.1, since configurations use it.
+ *
+ * What has no one meaning is refused: tags of a program, a key twice, several documents, NaN. An
+ * alias is the value that it names; the number of values is bounded by the length of the text.
+ * Without libyaml the last function of this file says so. */
 #include "config_values.h"
 
 #include "base.h"
@@ -23,12 +27,15 @@
  */
 enum { VALUES_FREE = 500000, VALUES_EACH = 2, KEYS_FREE = 1 << 20, KEYS_EACH = 16 };
 
+/* A named value (&name). values: how many values it stands for, counted again at each alias. */
 struct anchor {
     char *name;
     json_t *value;
     long values;
 };
 
+/* One text that is being read. values, key_bytes: against the bounds above. Errors go to err; a
+ * function that gives NULL or false has set it. */
 struct reader {
     yaml_parser_t parser;
     const char *name;
@@ -53,6 +60,7 @@ static json_t *no_memory(struct reader *r)
     return NULL;
 }
 
+/* The next event, which the caller deletes; false with err set. */
 static bool next(struct reader *r, yaml_event_t *e)
 {
     if (yaml_parser_parse(&r->parser, e))
@@ -118,6 +126,7 @@ static bool looks_real(const char *s)
     return *s == '\0';
 }
 
+/* s: looks like an integer of that base. Its prefix 0o or 0x is two bytes long. */
 static json_t *integer(struct reader *r, const yaml_event_t *e, const char *s, int base)
 {
     errno = 0;
@@ -154,6 +163,8 @@ static json_t *plain(struct reader *r, const yaml_event_t *e, const char *s)
     return json_string(s);
 }
 
+/* A scalar with a tag: what the plain form gives must be of the type that the tag says. An integer
+ * may be tagged as a float. */
 static json_t *tagged(struct reader *r, const yaml_event_t *e, const char *s, const char *tag)
 {
     static const struct {
@@ -167,6 +178,7 @@ static json_t *tagged(struct reader *r, const yaml_event_t *e, const char *s, co
         if (strcmp(tag, rows[i].tag) != 0)
             continue;
         json_t *v = plain(r, e, s);
+        /* The value as untagged text would be read, then held against the tag. */
         bool integral = json_is_integer(v) || json_is_object(v); /* an object: a large one */
         if (!v)
             return v;
@@ -185,6 +197,7 @@ static json_t *tagged(struct reader *r, const yaml_event_t *e, const char *s, co
                   "that reads it");
 }
 
+/* Quoted scalars are text, whatever they look like. */
 static json_t *scalar(struct reader *r, const yaml_event_t *e)
 {
     const char *s = (const char *)e->data.scalar.value, *tag = (const char *)e->data.scalar.tag;
@@ -200,8 +213,8 @@ static json_t *scalar(struct reader *r, const yaml_event_t *e)
 
 /* ---- collections */
 
-/* The key as JSON has it: text; other values, which JSON cannot have as keys, by their canonical
- * form behind a tag. */
+/* The key as JSON has it, malloc'ed: text; other values, which JSON cannot have as keys, by their
+ * canonical form behind a tag. NULL with err set. */
 static char *key_of(struct reader *r, const yaml_event_t *e, const json_t *v)
 {
     struct tw_buf b = {.cap = r->key_bytes_most - r->key_bytes + 1};
@@ -259,6 +272,7 @@ static bool pair(struct reader *r, yaml_event_t *key_event, json_t *out, json_t 
         yaml_event_delete(&e);
         fine = v != NULL;
     }
+    /* "<<" is kept aside; a key twice is an error, since readers differ in which one counts. */
     if (fine && merging)
         fine = json_array_append(merges, v) == 0;
     else if (fine && json_object_get(out, key))
@@ -271,6 +285,7 @@ static bool pair(struct reader *r, yaml_event_t *key_event, json_t *out, json_t 
     return fine;
 }
 
+/* All own keys first, then what "<<" brought, since own keys win. */
 static json_t *mapping(struct reader *r, const yaml_event_t *begin, int depth)
 {
     json_t *out = json_object(), *merges = json_array(), *item;
@@ -294,6 +309,7 @@ static json_t *mapping(struct reader *r, const yaml_event_t *begin, int depth)
     return no_memory(r);
 }
 
+/* A list; NULL with err set. A NULL item makes appending fail. */
 static json_t *sequence(struct reader *r, int depth)
 {
     json_t *out = json_array();
@@ -315,6 +331,7 @@ static json_t *sequence(struct reader *r, int depth)
 
 /* ---- anchors */
 
+/* The value of an alias: a new reference to the same value, which nobody changes afterwards. */
 static json_t *follow(struct reader *r, const yaml_event_t *e)
 {
     for (size_t i = r->anchors; i-- > 0;) /* the latest of a name */
@@ -337,8 +354,11 @@ static bool name(struct reader *r, const yaml_char_t *anchor, json_t *value, lon
     return copy != NULL;
 }
 
+/* The value that begins with this event, a new reference; NULL with err set. Reads on until the
+ * value ends. The event stays the caller's. */
 static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
 {
+    /* Every value is counted, and an alias counts all that it stands for. */
     const long before = r->values++;
     const bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
     const bool is_sequence = e->type == YAML_SEQUENCE_START_EVENT;
@@ -399,6 +419,7 @@ static bool find_value(struct reader *r, yaml_event_t *e)
     return false;
 }
 
+/* After the value: the end of its document and of the stream, nothing else. */
 static bool nothing_follows(struct reader *r)
 {
     yaml_event_t e;
@@ -416,6 +437,7 @@ static bool nothing_follows(struct reader *r)
 json_t *tw_config_from_yaml(const char *data, size_t n, const char *path, struct twin_error *err)
 {
     struct reader r = {.name = path, .err = err};
+    /* Bounds that grow with the text. */
     r.values_most = VALUES_FREE + VALUES_EACH * (long)n;
     r.key_bytes_most = KEYS_FREE + KEYS_EACH * n;
     yaml_event_t e;

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * torch.distributed.checkpoint: a folder with a pickle, .metadata, that says of each tensor which
+/* torch.distributed.checkpoint: a folder with a pickle, .metadata, that says of each tensor which
  * boxes of it (chunks) stand in which file, where; each box is a PyTorch archive inside of that
- * file. What is no tensor is such an archive, too.
- */
+ * file. What is no tensor is such an archive, too. tensors.c calls tw_dcp_list() for a folder with
+ * .metadata in it, tw_dcp_read() for elements, tw_dcp_free() at the end.
+ *
+ * Listing reads .metadata only, through pickle.c, and finds for each chunk its place in
+ * storage_data. Reading finds the chunk that holds an element, opens its archive as a file of its
+ * own (at an offset), and copies as many elements as follow each other in both. Names are those
+ * that torch.save would have given: planner_data has the path of keys for each dotted name.
+ *
+ * .metadata is foreign: names of files must lie directly in the folder, places within the files,
+ * chunks within their tensors, and the search of one list in the other has a limit. */
 #include "pickle.h"
 
 #include <errno.h>
@@ -13,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A box of one tensor: from its first index on, so many elements in each dimension; and the bytes
+ * of a file that hold it. */
 struct chunk {
     int64_t from[TWIN_MAX_NDIM], size[TWIN_MAX_NDIM];
     size_t file; /* index + 1; 0: its place was not told */
@@ -20,11 +29,14 @@ struct chunk {
     struct twin_tensors *open; /* while its tensor is read */
 };
 
+/* The chunks of one tensor. */
 struct boxes {
     struct chunk *chunk;
     size_t count;
 };
 
+/* The folder behind a list; it lives as long as the list. file: those that chunks lie in, each
+ * opened once. */
 struct tw_dcp {
     int folder;
     struct {
@@ -42,6 +54,7 @@ struct tw_dcp {
  * it takes the square. */
 #define MAX_LOOKS ((uint64_t)1 << 28)
 
+/* While .metadata is read. looks: comparisons of names so far, against MAX_LOOKS. */
 struct reading {
     struct twin_tensors *f;
     uint64_t looks;
@@ -71,11 +84,13 @@ static const struct tw_node *field(const struct tw_node *dict, const char *key)
     return NULL;
 }
 
+/* An attribute of an object whose state is a dict of them; NULL: none. */
 static const struct tw_node *attribute(const struct tw_node *object, const char *name)
 {
     return object && object->kind == TW_OBJECT ? field(object->state, name) : NULL;
 }
 
+/* Is n an object of a class of this name, in whatever module? */
 static bool is_class(const struct tw_node *n, const char *name)
 {
     const struct tw_node *f = n && n->kind == TW_OBJECT ? tw_node_item(n, 0) : NULL;
@@ -83,7 +98,8 @@ static bool is_class(const struct tw_node *n, const char *name)
            f->text[f->count - strlen(name) - 1] == '.';
 }
 
-/* The name that torch.save would give: by the path in planner_data, else the dotted one. */
+/* The name that torch.save would give, malloc'ed: by the path in planner_data, else the dotted one.
+ * NULL when there is no memory, or too much was looked for. */
 static char *name_of(struct reading *r, const struct tw_node *fqn)
 {
     const struct tw_node *path = NULL;
@@ -92,6 +108,7 @@ static char *name_of(struct reading *r, const struct tw_node *fqn)
         r->looks += r->names->count / 2;
     if (r->looks > MAX_LOOKS)
         return NULL;
+    /* planner_data: from the dotted name to the path of keys. */
     for (uint32_t i = 0; r->names && r->names->kind == TW_DICT && i + 1 < r->names->count && !path;
          i += 2)
         if (r->names->item[i]->kind == TW_TEXT && r->names->item[i]->count == fqn->count &&
@@ -120,6 +137,8 @@ static char *name_of(struct reading *r, const struct tw_node *fqn)
 
 /* ---- places */
 
+/* *out: the number (index + 1) of the file that `path` names, opened when it is new. Only names
+ * directly in the folder are taken, and no links. */
 static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
 {
     struct tw_dcp *d = r->d;
@@ -135,6 +154,7 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
             *out = i + 1;
             return 0;
         }
+    /* The name is entered before the file is opened, so that freeing finds both. */
     void *grown = tw_reallocarray(d->file, d->files + 1, sizeof *d->file);
     if (!grown)
         return no_memory(r);
@@ -155,6 +175,7 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
     return 0;
 }
 
+/* Where a chunk lies: file, offset, length, all checked against the file. */
 static int set_place(struct reading *r, const struct tw_node *info, struct chunk *c,
                      const struct tw_node *fqn)
 {
@@ -179,6 +200,8 @@ static int set_place(struct reading *r, const struct tw_node *info, struct chunk
     return rc;
 }
 
+/* Is this the index of the chunk of tensor fqn that begins at `from`? from NULL: of a value,
+ * whatever its offset. */
 static bool index_is(const struct tw_node *index, const struct tw_node *fqn, const int64_t *from,
                      uint32_t ndim)
 {
@@ -193,7 +216,8 @@ static bool index_is(const struct tw_node *index, const struct tw_node *fqn, con
     return tw_node_sizes(offset, at, &n) && n == ndim && memcmp(at, from, n * sizeof *at) == 0;
 }
 
-/* Indexes are looked through from where the last one was found: both lists have one order. */
+/* Finds the chunk of tensor fqn that begins at `from` and sets its place. Indexes are looked
+ * through from where the last one was found (*hint): both lists have one order as a rule. */
 static int find_place(struct reading *r, const struct tw_node *fqn, const int64_t *from,
                       uint32_t ndim, struct chunk *c, uint32_t *hint)
 {
@@ -215,6 +239,7 @@ static int find_place(struct reading *r, const struct tw_node *fqn, const int64_
 
 /* ---- what is in it */
 
+/* Opens the archive that a chunk is, in the file that stays open; *out is the caller's to close. */
 static int open_chunk(const struct tw_dcp *d, const struct chunk *c, bool values, const char *name,
                       struct twin_tensors **out, struct twin_error *err)
 {
@@ -226,6 +251,8 @@ static int open_chunk(const struct tw_dcp *d, const struct chunk *c, bool values
     return tw_tensors_open_source(&s, values, out, err);
 }
 
+/* Adds one tensor with its chunks. They are only listed here; whether they cover the tensor shows
+ * when it is read. */
 static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct tw_node *meta,
                       uint32_t *hint)
 {
@@ -244,6 +271,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     tw_free(name);
     void *grown = tw_reallocarray(d->tensor, d->tensors + 1, sizeof *d->tensor);
     d->tensor = grown ? grown : d->tensor;
+    /* Chunks are counted in: a small pickle could list very many. */
     int over = tw_tensors_charge(r->f, chunks->count * sizeof(struct chunk), 0, r->err);
     if (over)
         return over;
@@ -253,6 +281,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
         tw_free(b.chunk);
         return no_memory(r);
     }
+    /* From here on the chunks are freed with the list. */
     d->tensor[d->tensors++] = b;
     t.dtype = tw_torch_type(type->text);
     t.unreadable = t.dtype == TWIN_BYTES ? "its elements are of a type that twinrun does not know"
@@ -274,7 +303,8 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     return rc ? rc : tw_tensors_add(r->f, &t, r->err);
 }
 
-/* What a value is called that lies as `part` in the file of `name`. */
+/* What a value is called that lies as `part` in the archive of `name`; malloc'ed. A part that is an
+ * index or an argument follows without a slash. */
 static char *value_name(const char *name, const char *part)
 {
     if (strcmp(part, "value") == 0)
@@ -307,6 +337,7 @@ static int add_values(struct reading *r, const struct tw_node *fqn, uint32_t *hi
     return rc == 1 ? 0 : rc;
 }
 
+/* Goes through state_dict_metadata: tensors and other values, in its order. */
 static int read_metadata(struct reading *r, const struct tw_node *top)
 {
     const struct tw_node *all = attribute(top, "state_dict_metadata");
@@ -331,6 +362,7 @@ static int read_metadata(struct reading *r, const struct tw_node *top)
     return rc;
 }
 
+/* Reads .metadata and adds everything that it names. folder is closed by tw_dcp_free(). */
 int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct twin_error *err)
 {
     struct tw_dcp *d = *out = tw_calloc(1, sizeof *d);
@@ -366,6 +398,7 @@ int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct 
     return rc;
 }
 
+/* Closes the chunks of the tensor that was read last. */
 static void close_chunks(struct tw_dcp *d)
 {
     for (size_t i = 0; d->current < d->tensors && i < d->tensor[d->current].count; i++) {
@@ -394,8 +427,9 @@ void tw_dcp_free(struct tw_dcp *d)
 
 /* ---- values */
 
-/* The chunk with this element, which element of the chunk it is, and how many of the next ones
- * follow each other in both. */
+/* Finds the chunk with element `first` (counted in the whole tensor); NULL when no chunk has it.
+ * *inside: which element of the chunk it is. *run: how many of the next ones follow each other in
+ * both, which is a row of the chunk, or more where the chunk is as wide as the tensor. */
 static struct chunk *locate(const struct twin_tensors_entry *e, const struct boxes *b,
                             uint64_t first, uint64_t *inside, uint64_t *run)
 {
@@ -428,6 +462,8 @@ static struct chunk *locate(const struct twin_tensors_entry *e, const struct box
     return NULL;
 }
 
+/* Reads elements of tensor i, run by run: as many as follow each other both in the tensor and in
+ * one chunk. The chunks of one tensor stay open until another one is read. */
 int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first,
                 uint64_t n, void *out, struct twin_error *err)
 {

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The tensors of several files below one folder as one list. A name begins with the path of its
- * file, unless an index says that the file is only a part: Hugging Face's
- * NAME.safetensors.index.json names the tensors of a model that was cut into several files,
- * wherever the cuts are.
- */
+/* The tensors of several files below one folder as one list, for whoever compares whole folders of
+ * checkpoints. The caller names the files; tensors.c calls tw_folder_list() for the list and
+ * tw_folder_read() for elements.
+ *
+ * A name begins with the path of its file, unless an index says that the file is only a part:
+ * Hugging Face's NAME.safetensors.index.json names the tensors of a model that was cut into several
+ * files, wherever the cuts are. Then the names begin with the folder of the model, so a model that
+ * was cut in another way has the same list. A file that holds no tensors becomes one value.
+ *
+ * While the list is made each file is opened once and closed again; for elements one file at a time
+ * is open. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -18,11 +23,13 @@
 
 #define MAX_INDEX ((uint64_t)64 << 20) /* bytes of an index: a model of a million tensors */
 
+/* One file of tensors: its path below the folder, and which entries of the list are its own. */
 struct part {
     const char *path;
     size_t first, count;
 };
 
+/* The folder behind a list. One file at a time is open for reading elements. */
 struct tw_folder {
     const char *name; /* the list's */
     int fd;
@@ -32,6 +39,7 @@ struct tw_folder {
     struct twin_tensors *open;
 };
 
+/* A descriptor of a regular file below the folder, or an error. */
 static int open_regular(const struct tw_folder *d, const char *path, const char *name,
                         uint64_t *size, struct twin_error *err)
 {
@@ -53,7 +61,8 @@ static int open_regular(const struct tw_folder *d, const char *path, const char 
     return fd;
 }
 
-/* 1: none of the formats that hold tensors. */
+/* Opens a file of the folder as tensors. 1: it is none of the formats that hold tensors, and *out
+ * is NULL. */
 static int open_file(const struct tw_folder *d, const char *path, bool values,
                      struct twin_tensors **out, struct twin_error *err)
 {
@@ -91,8 +100,8 @@ static char *index_text(const struct tw_folder *d, const char *path, size_t *n)
     return text;
 }
 
-/* Adds the paths of the files that the index at `path` cuts its model into. One that cannot be read
- * as such says nothing. */
+/* Adds to `parts` the paths of the files that the index at `path` cuts its model into. One that
+ * cannot be read as such says nothing, and its files are listed like any other. */
 static void read_index(const struct tw_folder *d, const char *path, json_t *parts)
 {
     size_t n = 0;
@@ -125,6 +134,8 @@ static char *prefix_of(const char *path, const json_t *parts)
     return tw_strndup(path, slash ? (size_t)(slash + 1 - path) : 0);
 }
 
+/* Adds the tensors of one file with the prefix before their names. They get no place: values are
+ * read through the file itself. */
 static int add_tensors(struct twin_tensors *f, struct twin_tensors *in, const char *prefix,
                        struct twin_error *err)
 {
@@ -151,6 +162,7 @@ static int add_tensors(struct twin_tensors *f, struct twin_tensors *in, const ch
     return 0;
 }
 
+/* Adds the other values of one file; their names always begin with its path. */
 static int add_values(struct twin_tensors *f, const struct twin_tensors *in, const char *path,
                       struct twin_error *err)
 {
@@ -167,6 +179,8 @@ static int add_values(struct twin_tensors *f, const struct twin_tensors *in, con
     return rc;
 }
 
+/* Adds one file: its tensors and values, or, when it holds no tensors, the text that the caller
+ * gave for it. */
 static int add_file(struct twin_tensors *f, struct tw_folder *d,
                     const struct twin_tensors_file *file, const json_t *parts,
                     struct twin_error *err)
@@ -201,7 +215,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two parts of a model may both claim one tensor. */
+/* Two parts of a model may both claim one tensor, and nobody could say which of them counts: an
+ * error. */
 static int check_names(const struct twin_tensors *f, struct twin_error *err)
 {
     const size_t n = twin_tensors_count(f);
@@ -222,6 +237,8 @@ static int check_names(const struct twin_tensors *f, struct twin_error *err)
     return rc;
 }
 
+/* All indexes are read first: whether a file is a part of a model decides the names of its tensors.
+ */
 int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count,
                    struct tw_folder **out, struct twin_error *err)
 {
@@ -260,9 +277,12 @@ void tw_folder_free(struct tw_folder *d)
 
 /* ---- values */
 
+/* Finds the file that has entry i, going forward from the open one. The file is opened anew, so it
+ * may have changed: type and number of elements must be the same. */
 int tw_folder_read(struct tw_folder *d, const struct twin_tensors_entry *e, size_t i,
                    uint64_t first, uint64_t n, void *out, struct twin_error *err)
 {
+    /* Parts are sorted by their first entry, so the search goes one way. */
     size_t k = d->open && d->part[d->current].first <= i ? d->current : 0;
     while (i - d->part[k].first >= d->part[k].count)
         k++;

@@ -8,6 +8,7 @@
 
 #include "base.h"
 
+/* Entries of one list, and containers inside of containers. */
 enum {
     TW_MAX_TENSORS = 1 << 20,
     TW_MAX_DEPTH = 100,
@@ -19,6 +20,7 @@ enum {
  * header, a pickle, a directory). docs/security.md states these figures.
  */
 #define TW_LIST_FREE_BYTES ((uint64_t)64 << 20)
+/* Bytes of memory for each byte of what is read, beyond the fixed part. */
 enum {
     TW_LIST_BYTES_EACH = 16, /* of the list, for a byte of a header or of a zip's directory */
     /* for a byte of a pickle: two of them are a number with a name of its own */
@@ -62,14 +64,16 @@ struct tw_found {
 /* Checks everything against the piece and appends. Errors name the tensor. */
 int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin_error *err);
 
-/* Memory that lives as long as the file; NULL when there is none. */
+/* Memory that lives as long as the file; NULL when there is none. The text is copied and gets a NUL
+ * behind it. */
 void *tw_arena(struct twin_tensors *f, size_t bytes);
 char *tw_arena_text(struct twin_tensors *f, const char *s, size_t n);
 /* the first 64 different names are kept; copied */
 int tw_tensors_skip(struct twin_tensors *f, const char *name);
 
+/* Does the caller want the values that are no tensors, too? */
 bool tw_tensors_wants_values(const struct twin_tensors *f);
-/* Appends; name and text are copied. */
+/* Adds a value that is no tensor to the list; name and text are copied. */
 int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v,
                      struct twin_error *err);
 
@@ -83,6 +87,8 @@ const struct tw_source *tw_tensors_source(const struct twin_tensors *f);
 
 /* ---- reading packed pieces (piece.c) */
 struct tw_unpack;
+/* Reads n bytes of the piece, counted unpacked, from `at` on. *state: NULL at first; keeps how far
+ * a deflated piece was unpacked, and is freed with tw_unpack_free(). */
 int tw_piece_read(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
                   uint64_t at, void *out, size_t n, struct twin_error *err);
 void tw_unpack_free(struct tw_unpack *u);
@@ -95,6 +101,7 @@ struct tw_zip_entry {
     const char *unreadable;
     uint64_t header; /* where its local header stands */
 };
+/* The files of an archive, sorted by name; names is their memory. */
 struct tw_zip {
     struct tw_zip_entry *entry;
     size_t count;
@@ -102,7 +109,7 @@ struct tw_zip {
 };
 int tw_zip_open(const struct tw_source *s, struct tw_zip *z, struct twin_error *err);
 void tw_zip_free(struct tw_zip *z);
-/* entries are sorted by name */
+/* The file of exactly this name; NULL: there is none. Entries are sorted by name. */
 const struct tw_zip_entry *tw_zip_find(const struct tw_zip *z, const char *name);
 
 /* ---- one reader each */
@@ -119,7 +126,7 @@ void tw_dcp_free(struct tw_dcp *d);
 int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first,
                 uint64_t n, void *out, struct twin_error *err);
 struct tw_folder;
-/* *out as above */
+/* Files of one folder as one list. *out is to be freed after an error, too. */
 int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count,
                    struct tw_folder **out, struct twin_error *err);
 void tw_folder_free(struct tw_folder *d);

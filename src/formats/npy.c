@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .npy (numpy.lib.format, versions 1 to 3) and .npz, a zip file of them. */
+/* Arrays of NumPy: .npy (numpy.lib.format, versions 1 to 3) and .npz, a zip file of them. tensors.c
+ * calls tw_npy_list() or tw_npz_list(), which add every array with its place in the file.
+ *
+ * The header of an array is a Python dict literal. It is parsed by hand and never evaluated:
+ * exactly the three keys that the format has, in any order. */
 #include "internal.h"
 
 #include <string.h>
 
+/* Bytes of a header; bytes in front of it (magic number, version, length) that are read at once. */
 enum { MAX_HEADER = 1 << 20, START = 12 };
 
 /* The header is a Python dict literal: a cursor over it. */
@@ -17,6 +22,8 @@ static void blanks(struct text *t)
         t->p++;
 }
 
+/* Takes the character off the text, blanks before it included; false when another one stands there.
+ */
 static bool token(struct text *t, char c)
 {
     blanks(t);
@@ -52,6 +59,7 @@ static bool quoted(struct text *t, const char **s, size_t *n)
     return true;
 }
 
+/* A whole number from 0 on; false when there is none, or when it overflows. */
 static bool number(struct text *t, int64_t *v)
 {
     blanks(t);
@@ -66,6 +74,7 @@ static bool number(struct text *t, int64_t *v)
     return any;
 }
 
+/* "(3, 4)", "(3,)" or "()": sizes go to f->shape. */
 static bool shape(struct text *t, struct tw_found *f)
 {
     if (!token(t, '('))
@@ -105,6 +114,7 @@ static bool fields(struct text *t)
     return true;
 }
 
+/* The type of a descr such as "<f4"; one that is not known leaves f->unreadable with the reason. */
 static void set_type(struct tw_found *f, const char *s, size_t n)
 {
     static const struct {
@@ -114,6 +124,7 @@ static void set_type(struct tw_found *f, const char *s, size_t n)
                  {"i2", TWIN_I16}, {"i4", TWIN_I32},  {"i8", TWIN_I64}, {"u1", TWIN_U8},
                  {"u2", TWIN_U16}, {"u4", TWIN_U32},  {"u8", TWIN_U64}, {"b1", TWIN_BOOL},
                  {"c8", TWIN_C64}, {"c16", TWIN_C128}};
+    /* Until a row of the table says otherwise. */
     f->unreadable = "its elements are of a type that twinrun does not know";
     if (n < 2 || !strchr("<>|=", s[0]))
         return;
@@ -137,7 +148,8 @@ static int bad(const struct twin_tensors *f, const char *name, const char *what,
                           tw_tensors_source(f)->name, name, what);
 }
 
-/* {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } in any order. */
+/* Parses {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } in any order. Bits of `seen`:
+ * 1 descr, 2 fortran_order, 4 shape; each must be there once. */
 static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, bool *fortran,
                  struct twin_error *err)
 {
@@ -183,6 +195,7 @@ static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, b
     return f->stored_as ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for a name");
 }
 
+/* Strides of an array in column-major order: the first index runs fastest. */
 static void set_fortran(struct tw_found *f)
 {
     int64_t stride = 1;
@@ -194,7 +207,8 @@ static void set_fortran(struct tw_found *f)
     }
 }
 
-/* The array whose bytes are piece. name is kept. */
+/* Reads the header of the array whose bytes are piece, and adds it. name is kept. *state: of
+ * unpacking, the caller's to free. */
 static int add_array(struct twin_tensors *file, const struct tw_piece *piece, const char *name,
                      struct tw_unpack **state, struct twin_error *err)
 {
@@ -207,8 +221,10 @@ static int add_array(struct twin_tensors *file, const struct tw_piece *piece, co
     int rc = tw_piece_read(s, state, piece, 0, start, START, err);
     if (rc != 0)
         return rc;
+    /* The magic number with the version behind it. */
     if (memcmp(start, "\x93NUMPY", 6) != 0 || start[6] < 1 || start[6] > 3)
         return bad(file, name, "expected version 1, 2 or 3 of the format", err);
+    /* Version 1 has a length of 2 bytes, later ones of 4. */
     uint64_t at = start[6] == 1 ? 10 : 12;
     uint64_t n = start[6] == 1 ? tw_le16(start + 8) : tw_le32(start + 8);
     if (n > MAX_HEADER || n > piece->bytes - at)
@@ -230,12 +246,15 @@ static int add_array(struct twin_tensors *file, const struct tw_piece *piece, co
 
 int tw_npy_list(struct twin_tensors *f, struct twin_error *err)
 {
+    /* An array alone has no name of its own. */
     const uint64_t size = tw_tensors_source(f)->size;
     const struct tw_piece whole = {.packed = size, .bytes = size};
     struct tw_unpack *none = NULL;
     return add_array(f, &whole, "array", &none, err);
 }
 
+/* The name of an array is that of its file without ".npy". Other files of the archive are listed as
+ * passed over. */
 int tw_npz_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_error *err)
 {
     struct tw_unpack *state = NULL;

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stack machine of pickles (Python's pickletools.py, protocols 2 to 5), without anything that
- * runs. */
+ * runs. torch.c and dcp.c read their trees with it.
+ *
+ * A pickle is a list of operations that push values on a stack, make containers of what lies there,
+ * and keep values by number to use them again. Where Python would import a function and call it,
+ * the tree gets a node with the name of the function and its arguments (pickle.h). One node may
+ * stand at several places of the tree, and a container may hold itself.
+ *
+ * Counts of values and items, the stack, and the numbers of kept values are bounded, and nothing is
+ * taken from the text without looking at its end. */
 #include "pickle.h"
 
 #include <string.h>
 
+/* Values and items of one heap; values in one block of memory. */
 enum { MAX_NODES = 1 << 22, MAX_ITEMS = 1 << 24, NODES = 512 };
 
 /* Nodes in blocks, and the arrays of their items. */
@@ -13,16 +22,21 @@ struct nodes {
     uint32_t used;
     struct tw_node node[NODES];
 };
+/* Names that were put together ("module.name"); they live as long as the trees. */
 struct text_block {
     struct text_block *next;
     char data[];
 };
+/* The memory of trees. texts: names that are not in the pickle as they are. count, items: against
+ * the bounds. */
 struct tw_heap {
     struct nodes *nodes;
     struct text_block *texts;
     uint32_t count, items;
 };
 
+/* One pickle that is being read: the text with the place in it, the stack, and the memo (values
+ * that were kept, by number). err is never NULL: it tells which error it was. */
 struct machine {
     struct tw_heap *heap;
     const unsigned char *data;
@@ -54,6 +68,7 @@ static int too_much(struct machine *m)
 
 /* ---- values */
 
+/* A new value; NULL with err set. Nodes never move. */
 static struct tw_node *node(struct machine *m, enum tw_node_kind kind)
 {
     struct tw_heap *h = m->heap;
@@ -77,6 +92,7 @@ static struct tw_node *node(struct machine *m, enum tw_node_kind kind)
     return n;
 }
 
+/* Appends an item to a container. */
 static int add(struct machine *m, struct tw_node *to, struct tw_node *item)
 {
     if (m->heap->items == MAX_ITEMS)
@@ -156,6 +172,7 @@ static size_t above_mark(struct machine *m)
 
 /* ---- what containers take */
 
+/* The list or dict of an object, made when it is first needed. */
 static struct tw_node *part(struct machine *m, struct tw_node **slot, enum tw_node_kind kind)
 {
     if (!*slot)
@@ -163,6 +180,7 @@ static struct tw_node *part(struct machine *m, struct tw_node **slot, enum tw_no
     return *slot;
 }
 
+/* Puts the values from `from` on into a container, as items or as pairs of key and value. */
 static int add_items(struct machine *m, struct tw_node *to, size_t from, bool pairs)
 {
     if (to->kind == TW_OBJECT)
@@ -192,7 +210,7 @@ static int take_marked(struct machine *m, bool pairs)
     return rc;
 }
 
-/* APPEND, SETITEM */
+/* APPEND (n = 1) and SETITEM (n = 2): the last n values go into what lies below them. */
 static int take_last(struct machine *m, size_t n)
 {
     if (m->depth <= n)
@@ -214,6 +232,7 @@ static int gather(struct machine *m, enum tw_node_kind kind, size_t from, size_t
         rc = m->stack[i] ? add(m, c, m->stack[i]) : fail(m, "a mark where a value should be");
     if (rc == 0 && kind == TW_DICT && c->count % 2)
         rc = fail(m, "a key without its value");
+    /* The values leave the stack before the container is pushed. */
     m->depth = keep;
     return rc == 0 ? push(m, c) : rc;
 }
@@ -232,6 +251,7 @@ static int gather_last(struct machine *m, enum tw_node_kind kind, size_t n)
 
 /* ---- reading */
 
+/* The next n bytes of the text; NULL with err set when it ends before. */
 static const unsigned char *take(struct machine *m, uint64_t n)
 {
     if (n > m->bytes - m->at) {
@@ -253,6 +273,7 @@ static int push_text(struct machine *m, enum tw_node_kind kind, unsigned width)
     uint64_t length = p[0];
     if (width != 1)
         length = width == 4 ? tw_le32(p) : tw_le64(p);
+    /* Texts are not copied: the node points into the pickle. */
     if (length > UINT32_MAX || !(p = take(m, length)))
         return fail(m, "a text that is too long");
     int rc = push_new(m, kind, &n);
@@ -292,6 +313,7 @@ static int push_long(struct machine *m, unsigned width)
     int rc = push_new(m, length > 8 ? TW_LARGE : TW_INT, &n);
     if (rc != 0 || length > 8)
         return rc;
+    /* The sign is in the last byte; shorter numbers are filled up with it. */
     uint64_t v = length && p[length - 1] & 0x80 ? ~(uint64_t)0 : 0;
     for (uint32_t i = length; i-- > 0;)
         v = v << 8 | p[i];
@@ -299,6 +321,7 @@ static int push_long(struct machine *m, unsigned width)
     return 0;
 }
 
+/* Eight bytes, most significant first. */
 static int push_float(struct machine *m)
 {
     const unsigned char *p = take(m, 8);
@@ -314,6 +337,7 @@ static int push_float(struct machine *m)
     return rc;
 }
 
+/* A function or class by name, "module.name". */
 static int push_global(struct machine *m, const char *module, size_t a, const char *name, size_t b)
 {
     struct tw_node *n;
@@ -336,6 +360,7 @@ static int push_global(struct machine *m, const char *module, size_t a, const ch
     return rc;
 }
 
+/* GLOBAL: module and name, each up to a line break. */
 static int read_global(struct machine *m)
 {
     const char *start[2];
@@ -351,6 +376,7 @@ static int read_global(struct machine *m)
     return push_global(m, start[0], n[0], start[1], n[1]);
 }
 
+/* STACK_GLOBAL: module and name are on the stack. */
 static int stack_global(struct machine *m)
 {
     struct tw_node *name = pop(m), *module = name ? pop(m) : NULL;
@@ -363,7 +389,8 @@ static int stack_global(struct machine *m)
 
 /* ---- what would run */
 
-/* Containers of the standard library are what they hold. */
+/* What calling `function` would give. Containers of the standard library are what they hold;
+ * anything else becomes TW_OBJECT. */
 static int reduce(struct machine *m, struct tw_node *function, struct tw_node *arguments)
 {
     struct tw_node *n;
@@ -391,6 +418,7 @@ static int reduce(struct machine *m, struct tw_node *function, struct tw_node *a
     return rc;
 }
 
+/* REDUCE and NEWOBJ: function (or class) and its arguments lie on the stack. */
 static int call(struct machine *m)
 {
     struct tw_node *arguments = pop(m), *function = arguments ? pop(m) : NULL;
@@ -410,7 +438,8 @@ static int call_with_names(struct machine *m) /* NEWOBJ_EX: class, arguments, na
                : rc;
 }
 
-/* The attributes of a dict (a state_dict's _metadata) hold no tensors. */
+/* BUILD: gives the object on the stack its state. The attributes of a dict (a state_dict's
+ * _metadata) hold no tensors and are dropped. */
 static int build(struct machine *m)
 {
     struct tw_node *state = pop(m), *of = state ? top(m) : NULL;
@@ -421,6 +450,7 @@ static int build(struct machine *m)
     return 0;
 }
 
+/* BINPERSID: something that lies outside of the pickle, such as a storage; its id is kept. */
 static int persistent(struct machine *m)
 {
     struct tw_node *id = pop(m), *n;
@@ -432,6 +462,7 @@ static int persistent(struct machine *m)
 
 /* ---- the memo */
 
+/* Keeps the value on top of the stack under number i. */
 static int put(struct machine *m, uint64_t i)
 {
     struct tw_node *n = top(m);
@@ -482,45 +513,59 @@ static int push_truth(struct machine *m, bool yes)
     return rc;
 }
 
+/* One operation. Most operations of protocols 0 and 1, which are text, are not read. */
 static int step(struct machine *m, unsigned char op)
 {
     switch (op) {
     case 0x80: return take(m, 1) ? 0 : TWIN_EFORMAT; /* PROTO */
-    case 0x95: return take(m, 8) ? 0 : TWIN_EFORMAT; /* FRAME: only a hint for buffering */
+    case 0x95:
+        return take(m, 8) ? 0 : TWIN_EFORMAT; /* FRAME: only a hint for buffering */
+    /* MARK. A mark on the stack is a NULL: whatever is gathered "to the mark" begins above it. */
     case '(': return push(m, NULL);
+    /* POP: a value or a mark. */
     case '0':
         if (m->depth == 0)
             return fail(m, "nothing on its stack");
         m->depth--;
         return 0;
+    /* POP_MARK: everything above the last mark, and the mark. */
     case '1': {
         size_t from = above_mark(m);
         m->depth = from ? from - 1 : 0;
         return from ? 0 : TWIN_EFORMAT;
     }
+    /* DUP. */
     case '2': return top(m) ? push(m, top(m)) : TWIN_EFORMAT;
+    /* NONE, NEWTRUE, NEWFALSE. */
     case 'N': return push_new(m, TW_NONE, NULL);
     case 0x88: return push_truth(m, true);
     case 0x89: return push_truth(m, false);
+    /* BININT, BININT1, BININT2, LONG1, LONG4, BINFLOAT. */
     case 'J': return push_number(m, 4);
     case 'K': return push_number(m, 1);
     case 'M': return push_number(m, 2);
     case 0x8a: return push_long(m, 1);
     case 0x8b: return push_long(m, 4);
     case 'G': return push_float(m);
+    /* BINUNICODE, SHORT_BINUNICODE, BINUNICODE8. */
     case 'X': return push_text(m, TW_TEXT, 4);
     case 0x8c: return push_text(m, TW_TEXT, 1);
     case 0x8d: return push_text(m, TW_TEXT, 8);
+    /* BINSTRING and SHORT_BINSTRING of Python 2 (bytes of no known encoding); BINBYTES,
+     * SHORT_BINBYTES, BINBYTES8, BYTEARRAY8. */
     case 'T': return push_text(m, TW_OCTETS, 4);
     case 'U': return push_text(m, TW_OCTETS, 1);
     case 'B': return push_text(m, TW_OCTETS, 4);
     case 'C': return push_text(m, TW_OCTETS, 1);
     case 0x8e: return push_text(m, TW_OCTETS, 8);
     case 0x96: return push_text(m, TW_OCTETS, 8);
+    /* EMPTY_TUPLE, EMPTY_LIST, EMPTY_DICT, EMPTY_SET. */
     case ')': return push_new(m, TW_TUPLE, NULL);
     case ']': return push_new(m, TW_LIST, NULL);
     case '}': return push_new(m, TW_DICT, NULL);
     case 0x8f: return push_new(m, TW_SET, NULL);
+    /* TUPLE1, TUPLE2, TUPLE3: of the last values. TUPLE, LIST, DICT, FROZENSET: of what is above
+     * the mark. */
     case 0x85: return gather_last(m, TW_TUPLE, 1);
     case 0x86: return gather_last(m, TW_TUPLE, 2);
     case 0x87: return gather_last(m, TW_TUPLE, 3);
@@ -528,16 +573,19 @@ static int step(struct machine *m, unsigned char op)
     case 'l': return gather_marked(m, TW_LIST);
     case 'd': return gather_marked(m, TW_DICT);
     case 0x91: return gather_marked(m, TW_SET);
+    /* APPEND, SETITEM; APPENDS, ADDITEMS, SETITEMS. */
     case 'a': return take_last(m, 1);
     case 's': return take_last(m, 2);
     case 'e':
     case 0x90: return take_marked(m, false);
     case 'u': return take_marked(m, true);
+    /* BINPUT, LONG_BINPUT, MEMOIZE (the next free number); BINGET, LONG_BINGET. */
     case 'q': return with_index(m, 1, put);
     case 'r': return with_index(m, 4, put);
     case 0x94: return put(m, m->memo_count);
     case 'h': return with_index(m, 1, get);
     case 'j': return with_index(m, 4, get);
+    /* GLOBAL, STACK_GLOBAL, BINPERSID: what names something outside of the pickle. */
     case 'c': return read_global(m);
     case 0x93: return stack_global(m);
     case 'Q': return persistent(m);
@@ -553,6 +601,7 @@ static int step(struct machine *m, unsigned char op)
     }
 }
 
+/* Runs operations until STOP. *at is moved also after an error. */
 int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes, size_t *at,
                    const char *name, struct tw_node **out, struct twin_error *err)
 {
@@ -585,6 +634,7 @@ int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes,
     return twin_error_set(err, own.code ? own.code : rc, "%s", own.message);
 }
 
+/* All trees of the heap at once: nodes may be shared between places, so they are freed by block. */
 void tw_pickle_free(struct tw_pickle *p)
 {
     if (!p->heap)

@@ -8,6 +8,7 @@
  */
 #include "internal.h"
 
+/* What a value is. The order matters: kinds below TW_TUPLE hold no other values. */
 enum tw_node_kind {
     TW_NONE,
     TW_TRUTH,
@@ -25,6 +26,8 @@ enum tw_node_kind {
     TW_OBJECT,     /* items: the function, its arguments; then `state`, `list` and `dict` */
 };
 
+/* One value. count: bytes of a text, or items; room: items that have place. Nodes belong to the
+ * heap. */
 struct tw_node {
     unsigned char kind;
     bool on_path; /* being looked at further up */
@@ -40,6 +43,7 @@ struct tw_node {
     struct tw_node *state, *list, *dict; /* of TW_OBJECT; NULL where there is none */
 };
 
+/* Where trees live. */
 struct tw_pickle {
     struct tw_heap *heap;
 }; /* the memory of one or more trees; zero-initialise */
@@ -49,9 +53,9 @@ int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes,
                    const char *name, struct tw_node **out, struct twin_error *err);
 void tw_pickle_free(struct tw_pickle *p);
 
-/* also of this text */
+/* Is n a value of this kind with exactly this text? */
 bool tw_node_is(const struct tw_node *n, enum tw_node_kind kind, const char *text);
-/* NULL when there is no such item */
+/* Item i of a container; NULL when n is none (or NULL), or has fewer. */
 struct tw_node *tw_node_item(const struct tw_node *n, uint32_t i);
 /* A tuple or list of whole numbers from 0 on, TWIN_MAX_NDIM at most: sizes, strides, offsets. */
 bool tw_node_sizes(const struct tw_node *n, int64_t *out, uint32_t *count);

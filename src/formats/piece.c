@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a piece of a file, as they are or inflated. Going forward in a deflated piece goes on
- * where the last call ended. */
+/* Bytes of a piece of a file: as they are, or inflated by zlib. All readers of this room go through
+ * here, so every read is checked against the file's size and the piece's. Going forward in a
+ * deflated piece goes on where the last call ended; going back begins anew. Without zlib packed
+ * pieces are refused in words. */
 #include "internal.h"
 
 #include <string.h>
 
+/* The file may have become shorter since it was opened: then this is an error, and nothing is made
+ * up. */
 int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
                    struct twin_error *err)
 {
@@ -12,6 +16,7 @@ int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
         return twin_error_set(err, TWIN_EFORMAT,
                               "%s: expected %zu bytes at offset %llu, but the file has %llu",
                               s->name, n, (unsigned long long)at, (unsigned long long)s->size);
+    /* In memory. */
     if (s->fd < 0) {
         if (n)
             memcpy(out, s->memory + at, n);
@@ -28,8 +33,10 @@ int tw_source_read(const struct tw_source *s, uint64_t at, void *out, size_t n,
 #ifdef TW_HAVE_ZLIB
 #include <zlib.h>
 
+/* Packed bytes that are read at once. */
 enum { INPUT = 1 << 16 };
 
+/* How far one deflated piece has been unpacked. crc: of the bytes given so far. */
 struct tw_unpack {
     z_stream z;
     struct tw_piece piece;
@@ -50,6 +57,7 @@ void tw_unpack_free(struct tw_unpack *u)
     tw_free(u);
 }
 
+/* zlib allocates through us, so that tests can make it fail. */
 static voidpf take(voidpf unused, uInt n, uInt size)
 {
     (void)unused;
@@ -62,6 +70,7 @@ static void give(voidpf unused, voidpf p)
     tw_free(p);
 }
 
+/* Starts anew at the beginning of a piece. *state is NULL after an error. */
 static int begin(struct tw_unpack **state, const struct tw_piece *p, struct twin_error *err)
 {
     tw_unpack_free(*state);
@@ -79,11 +88,12 @@ static int begin(struct tw_unpack **state, const struct tw_piece *p, struct twin
     return 0;
 }
 
-/* The next n unpacked bytes. */
+/* Unpacks the next n bytes. When the last byte of the piece comes out, its checksum is compared. */
 static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char *out, size_t n,
                    struct twin_error *err)
 {
     while (n > 0) {
+        /* More packed bytes, when the last ones are used up. */
         if (u->z.avail_in == 0 && u->taken < u->piece.packed) {
             uint64_t left = u->piece.packed - u->taken;
             size_t part = left < INPUT ? (size_t)left : INPUT;
@@ -122,11 +132,14 @@ static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char
     return 0;
 }
 
+/* n bytes of the piece from unpacked byte `at` on; what lies before them is unpacked and thrown
+ * away. */
 static int unpack(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
                   uint64_t at, void *out, size_t n, struct twin_error *err)
 {
     unsigned char skipped[4096];
     int rc = 0;
+    /* Another piece, or a step back: from the beginning. */
     if (!*state || (*state)->piece.at != p->at || (*state)->given > at)
         rc = begin(state, p, err);
     while (rc == 0 && (*state)->given < at) {

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * safetensors: a length of 8 bytes, a JSON object, and the tensors' bytes, which the object covers
- * without a gap. The object may have 100 MB: it is cut into its members by their quotes and
- * brackets, and each becomes a tree of its own, so that never more than one of them is held.
- */
+/* safetensors: a length of 8 bytes, a JSON object, and the tensors' bytes, which the object covers
+ * without a gap. tensors.c calls tw_safetensors_list(), which adds every tensor and, when values
+ * are wanted, the texts of "__metadata__".
+ *
+ * The object may have 100 MB: it is cut into its members by their quotes and brackets, and each
+ * becomes a tree of its own, so that never more than one of them is held. Cutting does not judge:
+ * what is no JSON fails when its tree is made. At the end names and places of all tensors are
+ * checked against each other. */
 #include "internal.h"
 
 #include "json_load.h"
@@ -16,9 +19,11 @@
 
 enum { MEMBER_BYTES = 1 << 16 }; /* of what is said of one tensor */
 
+/* Bytes of one tensor, counted from the end of the header. */
 struct range {
     uint64_t begin, end;
 };
+/* The bytes of all tensors so far. */
 struct ranges {
     struct range *item;
     size_t count, room;
@@ -31,6 +36,7 @@ static int bad(const struct twin_tensors *f, const char *name, const char *what,
                           tw_tensors_source(f)->name, name, *name ? ": " : "", what);
 }
 
+/* By the name in t->stored_as. */
 static void set_type(struct tw_found *t)
 {
     static const struct {
@@ -51,6 +57,8 @@ static void set_type(struct tw_found *t)
         }
 }
 
+/* Adds the tensor that member `name` describes; *range: its bytes. data: where the tensors' bytes
+ * begin in the file. */
 static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint64_t data,
                       struct range *range, struct twin_error *err)
 {
@@ -69,6 +77,7 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
             return bad(f, name, "a size that is no number", err);
         t.shape[t.ndim++] = json_integer_value(v);
     }
+    /* Offsets count from the end of the header. */
     *range = (struct range){(uint64_t)json_integer_value(first),
                             (uint64_t)json_integer_value(last)};
     if (range->end > s->size - data)
@@ -88,6 +97,7 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
     return rc;
 }
 
+/* For qsort: empty ranges before others that begin at the same place. */
 static int by_begin(const void *a, const void *b)
 {
     const struct range *x = a, *y = b;
@@ -98,6 +108,7 @@ static int by_begin(const void *a, const void *b)
 
 /* ---- members of an object, one by one */
 
+/* What is left of a text. */
 struct text {
     const char *at, *end;
 };
@@ -125,6 +136,7 @@ static struct text take_value(struct text *t)
             continue;
         }
         bool closes = c == '}' || c == ']';
+        /* Outside of all brackets these end a value. */
         if (depth == 0 && (closes || c == ',' || c == ':'))
             break;
         quoted = c == '"';
@@ -154,7 +166,8 @@ static json_t *name_of(struct text key)
     return n <= MEMBER_BYTES ? tw_json_load(key.at, n, JSON_DECODE_ANY, NULL) : NULL;
 }
 
-/* Calls visit for each member of the object that is all of the text. */
+/* Calls visit for each member of the object that is all of the text; stops at the first non-zero,
+ * and returns it. Each name is freed after its call. */
 static int each_member(const struct twin_tensors *f, struct text t, member_visit *visit, void *user,
                        struct twin_error *err)
 {
@@ -181,6 +194,7 @@ static int each_member(const struct twin_tensors *f, struct text t, member_visit
     return t.at == t.end ? 0 : bad(f, "", "something stands behind its object", err);
 }
 
+/* The value as a tree, or NULL with the reason in *why. */
 static json_t *tree_of(struct text value, json_error_t *why)
 {
     return tw_json_load(value.at, (size_t)(value.end - value.at),
@@ -189,6 +203,7 @@ static json_t *tree_of(struct text value, json_error_t *why)
 
 /* ---- the header */
 
+/* While the header is read. */
 struct listing {
     struct twin_tensors *f;
     uint64_t data; /* where the tensors' bytes begin */
@@ -196,6 +211,7 @@ struct listing {
     bool metadata; /* was there */
 };
 
+/* One member of "__metadata__": a text, which is listed when values are wanted. */
 static int take_metadata(void *user, const char *key, struct text value, struct twin_error *err)
 {
     struct listing *l = user;
@@ -237,6 +253,7 @@ static int add_range(struct listing *l, struct range r, struct twin_error *err)
     return 0;
 }
 
+/* One member of the header: a tensor, or "__metadata__". */
 static int take_member(void *user, const char *name, struct text value, struct twin_error *err)
 {
     struct listing *l = user;
@@ -265,7 +282,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two members of one name: which of them counts? */
+/* Two members of one name: which of them counts? An error. Sorted, equal names stand side by side.
+ */
 static int check_names(const struct twin_tensors *f, struct twin_error *err)
 {
     const size_t tensors = twin_tensors_count(f), n = tensors + twin_tensors_value_count(f);
@@ -299,6 +317,7 @@ static int check_ranges(struct listing *l, struct twin_error *err)
     return 0;
 }
 
+/* Adds all tensors of the file and checks that they fill it. */
 int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);
@@ -306,6 +325,7 @@ int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err)
     int rc = tw_source_read(s, 0, length, 8, err);
     if (rc != 0)
         return rc;
+    /* The length of the header, little end first. */
     uint64_t n = tw_le64(length);
     if (n > MAX_HEADER || n > s->size - 8)
         return bad(f, "", "its length makes no sense", err);

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An open file: which format it is, the list of its tensors, and their values. */
+/* Files of tensors: which format one is, the list of its tensors and other values, and reading
+ * elements (src/formats/tensors.h). The formats themselves are in npy.c, safetensors.c, torch.c, dcp.c
+ * (a folder of torch.distributed.checkpoint) and folder.c (several files as one list); each adds
+ * what it finds by tw_tensors_add(), which checks it against the bytes that are there.
+ *
+ * All files are foreign. Opening reads descriptions only, never the elements, and what a list may
+ * cost in memory is bounded by the size of what describes it. Nothing in a file is ever run.
+ *
+ * Two names of the same bytes are told as aliases. Elements that lie apart (a transposed tensor)
+ * are put into row-major order when they are read; for that their whole span is held in memory, one
+ * tensor at a time. */
 #include "internal.h"
 
 #include <errno.h>
@@ -11,6 +21,7 @@
 /* bytes that are held to put elements that lie apart into order */
 #define MAX_WHOLE ((uint64_t)16 << 30)
 
+/* One tensor of the list: what the caller sees, and where its elements are. */
 struct stored {
     struct twin_tensors_entry entry;
     const int64_t *strides; /* NULL: dense */
@@ -20,12 +31,16 @@ struct stored {
     uint64_t offset, span;
 };
 
+/* A piece of memory that lives as long as the file; blocks are chained and never freed one by one.
+ */
 struct block {
     struct block *next;
     size_t used, room;
     max_align_t data[];
 };
 
+/* An open file, or folder, with its list. dcp and folder are NULL for a single file; then source is
+ * read. */
 struct twin_tensors {
     struct tw_source source;
     enum twin_tensors_kind kind;
@@ -54,6 +69,7 @@ void *tw_arena(struct twin_tensors *f, size_t bytes)
 {
     enum { ROOM = 1 << 16 };
     struct block *b = f->memory;
+    /* The rounding up below must not overflow. */
     if (bytes > SIZE_MAX / 2)
         return NULL;
     bytes = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
@@ -80,6 +96,7 @@ char *tw_arena_text(struct twin_tensors *f, const char *s, size_t n)
     return copy;
 }
 
+/* Linear, because the list is short. */
 int tw_tensors_skip(struct twin_tensors *f, const char *name)
 {
     enum { MAX_NAMES = 64 };
@@ -88,6 +105,7 @@ int tw_tensors_skip(struct twin_tensors *f, const char *name)
             return 0;
     if (f->skipped_count == MAX_NAMES)
         return 0;
+    /* The list grows one by one: it never has more than MAX_NAMES. */
     const char **grown = tw_reallocarray(f->skipped, f->skipped_count + 1, sizeof *grown);
     if (grown)
         f->skipped = grown;
@@ -108,6 +126,8 @@ void tw_tensors_budget(struct twin_tensors *f, uint64_t bytes, uint64_t each)
     f->budget = TW_LIST_FREE_BYTES + bytes * each;
 }
 
+/* Twice the entry, because a table that grows by doubling may have as much room again; and what the
+ * arena may waste on alignment. */
 int tw_tensors_charge(struct twin_tensors *f, size_t entry, size_t texts, struct twin_error *err)
 {
     f->charged += 2 * (uint64_t)entry + texts + 2 * sizeof(max_align_t);
@@ -153,6 +173,7 @@ const struct tw_source *tw_tensors_source(const struct twin_tensors *f)
 /* Elements and span in elements of a shape; false when they do not fit. */
 static bool measure(const struct tw_found *t, uint64_t *count, uint64_t *span)
 {
+    /* An empty tensor has no elements whatever its other sizes are, which may not overflow then. */
     *count = 1;
     *span = 1;
     bool empty = false;
@@ -178,6 +199,8 @@ static bool measure(const struct tw_found *t, uint64_t *count, uint64_t *span)
     return *count <= INT64_MAX / 16 && *span <= INT64_MAX / 16;
 }
 
+/* Are these the strides of a dense row-major tensor? Those of dimensions of size 1 do not matter.
+ */
 static bool is_row_major(const struct tw_found *t)
 {
     int64_t expected = 1;
@@ -191,6 +214,7 @@ static bool is_row_major(const struct tw_found *t)
     return true;
 }
 
+/* Of everything that same_place() compares but swap and strides. */
 static uint64_t place_hash(const struct stored *s)
 {
     uint64_t h = tw_mix64(s->piece.at ^ tw_mix64(s->offset) ^ (uint64_t)s->entry.dtype << 56);
@@ -199,6 +223,7 @@ static uint64_t place_hash(const struct stored *s)
     return h;
 }
 
+/* Do both show the same elements of the same bytes? */
 static bool same_place(const struct stored *a, const struct stored *b)
 {
     size_t n = a->entry.ndim * sizeof(int64_t);
@@ -215,6 +240,7 @@ static bool has_place(const struct twin_tensors_entry *e)
     return e->count > 0 && !e->unreadable;
 }
 
+/* Doubles the list and makes the hash table of places anew, at most half full. */
 static int grow(struct twin_tensors *f, struct twin_error *err)
 {
     if (f->count == TW_MAX_TENSORS)
@@ -256,8 +282,12 @@ static size_t find_alias(struct twin_tensors *f, const struct stored *s)
     return f->count;
 }
 
+/* Nothing of *t is kept but its texts. A tensor with `unreadable` is listed without its bytes being
+ * checked. */
 int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin_error *err)
 {
+    /* First the shape, then what the entry will cost, then the bytes: nothing is allocated for a
+     * tensor that cannot be. */
     uint64_t count, span, size = twin_dtype_size(t->dtype);
     if (t->ndim > TWIN_MAX_NDIM || !measure(t, &count, &span))
         return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s has an impossible shape",
@@ -280,6 +310,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
             "%s: tensor %s needs %llu bytes from byte %llu on, but only %llu are stored",
             f->source.name, t->name, (unsigned long long)s.span, (unsigned long long)t->offset,
             (unsigned long long)t->piece.bytes);
+    /* With strides of 0 a few bytes can stand for any number of elements. */
     if (!why && count * size > MAX_WHOLE && count > 64 * span)
         why = "it repeats a few stored elements very often";
     s.entry = (struct twin_tensors_entry){.name = t->name,
@@ -289,6 +320,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
                                           .ndim = t->ndim,
                                           .count = count,
                                           .bytes = count * size};
+    /* Shape and strides in one piece of memory; strides only when they are needed. */
     bool dense = t->dense || is_row_major(t);
     int64_t *numbers = tw_arena(f, (2 * t->ndim + 1) * sizeof *numbers);
     if (!numbers)
@@ -306,6 +338,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
 
 /* ---- opening */
 
+/* A zip file: a checkpoint when a data.pkl lies directly below a folder of it, else arrays. */
 static int list_zip(struct twin_tensors *f, struct twin_error *err)
 {
     struct tw_zip z;
@@ -362,6 +395,8 @@ static int unknown(const struct tw_source *s, const unsigned char *b, size_t n,
                           s->name, seems(b, n));
 }
 
+/* Tells the format by the first bytes. safetensors has no magic number: a length below 2^32, then
+ * an open brace; a larger length needs the name to say it. */
 static int list(struct twin_tensors *f, struct twin_error *err)
 {
     unsigned char start[32];
@@ -369,6 +404,7 @@ static int list(struct twin_tensors *f, struct twin_error *err)
     int rc = tw_source_read(&f->source, 0, start, n, err);
     if (rc != 0)
         return rc;
+    /* The formats with a magic number first. */
     if (n >= 6 && memcmp(start, "\x93NUMPY", 6) == 0) {
         f->kind = TWIN_TENSORS_NPY;
         return tw_npy_list(f, err);
@@ -455,6 +491,7 @@ int twin_tensors_open_folder(const char *dir, const struct twin_tensors_file *fi
     return f ? finish(f, tw_folder_list(f, file, count, &f->folder, err), out) : TWIN_ENOMEM;
 }
 
+/* Opened once and looked at afterwards, so that it is the same file. */
 static int open_path(const char *path, bool values, struct twin_tensors **out,
                      struct twin_error *err)
 {
@@ -576,6 +613,7 @@ const char *twin_tensors_skipped(const struct twin_tensors *f, size_t i)
 
 /* ---- values */
 
+/* Turns the bytes of each element round; of a complex one, of each of its two parts. */
 static void swap_bytes(unsigned char *p, uint64_t n, enum twin_dtype dtype)
 {
     size_t part = twin_dtype_size(dtype);
@@ -601,7 +639,9 @@ static bool mostly_holes(const struct tw_source *s, uint64_t span)
     return span > TW_LIST_FREE_BYTES + TW_UNPACKED_EACH * (uint64_t)st.st_blocks * 512;
 }
 
-/* Elements that lie apart: the span is held in memory. */
+/* Reads the span of tensor i into memory, because its elements lie apart; f->whole stays until
+ * another such tensor is read. Refused where the span is out of all proportion to the bytes of the
+ * file. */
 static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
 {
     const struct stored *s = &f->tensor[i];
@@ -640,12 +680,15 @@ static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
     return 0;
 }
 
+/* Copies n elements from number `first` on (row-major) out of the span. The index is counted up
+ * like an odometer, the last dimension fastest. */
 static void gather(const struct stored *s, const unsigned char *from, uint64_t first, uint64_t n,
                    unsigned char *out)
 {
     const struct twin_tensors_entry *e = &s->entry;
     const size_t size = twin_dtype_size(e->dtype);
     int64_t index[TWIN_MAX_NDIM];
+    /* Where element `first` lies, in elements from the start of the span. */
     uint64_t at = 0;
     for (uint32_t d = e->ndim; d-- > 0;) {
         index[d] = (int64_t)(first % (uint64_t)e->shape[d]);
@@ -664,6 +707,7 @@ static void gather(const struct stored *s, const unsigned char *from, uint64_t f
     }
 }
 
+/* Elements are numbered in row-major order. They come out in this machine's byte order. */
 int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t n, void *out,
                       struct twin_error *err)
 {
@@ -681,6 +725,7 @@ int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t
                               e->name, (unsigned long long)e->count);
     if (n == 0)
         return 0;
+    /* Folders have their own way to the elements, and their files swap bytes themselves. */
     if (f->dcp)
         return tw_dcp_read(f->dcp, e, i, first, n, out, err);
     if (f->folder)

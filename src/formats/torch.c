@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch checkpoints: where in the pickled tree tensors are, and which bytes each one shows. */
+/* PyTorch checkpoints, both kinds: a zip archive (since 1.6) and five pickles with the storages
+ * behind them (before). tensors.c calls tw_torch_list() or tw_torch_legacy_list(); they add every
+ * tensor of the file, and every other value when the caller wants those.
+ *
+ * The pickle is read as a tree and never run (pickle.c). A walk from its top gives each tensor the
+ * path of keys and indexes that leads to it as its name. A tensor is an object whose function is
+ * one of PyTorch's _rebuild functions; its arguments name a storage and say which of its bytes it
+ * shows. Objects of other classes are looked into, too, and their classes are listed as passed
+ * over.
+ *
+ * The file is foreign: how many values are visited, how long all names are together, and how deep
+ * containers nest has limits, and a container inside of itself is visited once. */
 #include "pickle.h"
 
 #include <stdlib.h>
@@ -10,13 +21,15 @@ enum { MAX_VISITS = 1 << 17 };
 #else
 enum { MAX_VISITS = 1 << 22 }; /* a small pickle may name one thing in very many places */
 #endif
+/* Bytes of all names and texts together. */
 #define MAX_NAMES ((uint64_t)256 << 20)
 #define PICKLE_FREE                                                               \
     ((uint64_t)4 << 20) /* bytes that a pickle may have however well it is packed \
                          */
 
-/* The storages of the old format stand behind each other; their places are known only once all
- * types are. */
+/* One storage of the old format. They stand behind each other, and each says how many elements it
+ * has: so their places are known only once the sizes of elements are, from the tensors that use
+ * them. bytes_each 0: no tensor has told. */
 struct storage {
     const char *key;
     uint32_t key_bytes;
@@ -24,6 +37,8 @@ struct storage {
     struct tw_piece piece;
 };
 
+/* State of one walk over a checkpoint. path: the name of the value that is being visited. visits,
+ * names: against the limits. */
 struct walk {
     struct twin_tensors *file;
     const struct tw_zip *zip; /* NULL: old format */
@@ -51,6 +66,7 @@ static int no_memory(struct walk *w)
 
 /* ---- types */
 
+/* By the name of a storage's class ("torch.FloatStorage") or of a dtype ("torch.float32"). */
 enum twin_dtype tw_torch_type(const char *name)
 {
     static const struct {
@@ -84,6 +100,7 @@ enum twin_dtype tw_torch_type(const char *name)
 
 /* ---- storages: id is ("storage", type, key, place, number of elements, [view]) */
 
+/* For qsort and bsearch: bytes first, then the length. */
 static int by_key(const void *a, const void *b)
 {
     const struct storage *x = a, *y = b;
@@ -98,6 +115,8 @@ static struct storage *old_storage(const struct walk *w, const struct tw_node *k
     return w->storages ? bsearch(&wanted, w->storage, w->storages, sizeof wanted, by_key) : NULL;
 }
 
+/* Sets type and piece of a tensor from the persistent id of its storage. The zip's checksum is not
+ * relied on. */
 static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found *t)
 {
     const struct tw_node *id = n && n->kind == TW_PERSISTENT ? tw_node_item(n, 0) : NULL;
@@ -114,8 +133,10 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
     t->dtype = tw_torch_type(type->text);
     if (!t->stored_as)
         return no_memory(w);
+    /* Such a view would need the storage that it is a part of. */
     if (view && view->kind != TW_NONE)
         t->unreadable = "it shows a part of another storage, as PyTorch before 0.4 wrote it";
+    /* The old format has the places in a table; in a zip the key is the name of a file. */
     if (!w->zip) {
         const struct storage *s = old_storage(w, key);
         if (!s)
@@ -154,6 +175,7 @@ static bool rebuilds(const struct tw_node *n, const char **function,
             return false;
         *function = f->text + strlen("torch._utils._rebuild_");
         *arguments = a;
+        /* A parameter wraps the tensor that is its first argument. */
         if (strcmp(*function, "parameter") != 0 && strcmp(*function, "parameter_with_state") != 0)
             return strcmp(*function, "tensor") == 0 || strcmp(*function, "tensor_v2") == 0 ||
                    strcmp(*function, "tensor_v3") == 0;
@@ -162,6 +184,8 @@ static bool rebuilds(const struct tw_node *n, const char **function,
     return false;
 }
 
+/* Adds the tensor that a _rebuild function with these arguments would make. Arguments: storage,
+ * offset in elements, sizes, strides, ..., in tensor_v3 the type at place 6. */
 static int add_tensor(struct walk *w, const char *function, const struct tw_node *a)
 {
     struct tw_found t = {.swap = w->swap};
@@ -170,6 +194,7 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
     int rc = find_storage(w, tw_node_item(a, 0), &t);
     if (rc != 0)
         return rc;
+    /* Its storage has no type, so the tensor says it. */
     if (strcmp(function, "tensor_v3") == 0) {
         const struct tw_node *type = tw_node_item(a, 6);
         if (!type || type->kind != TW_GLOBAL)
@@ -223,6 +248,8 @@ void tw_torch_append_key(struct tw_buf *b, const char *s, uint32_t n)
     tw_buf_puts(b, "\"");
 }
 
+/* A key of a dict as a part of the path. A key that is neither text nor a number is named by its
+ * place. */
 static void append_key(struct tw_buf *b, const struct tw_node *key, uint32_t i)
 {
     if (b->len)
@@ -262,6 +289,7 @@ static int add_value(struct walk *w, const struct tw_node *n, enum twin_value_ki
     return tw_tensors_value(w->file, &v, w->err);
 }
 
+/* Adds a value that holds no others, at the path. */
 static int add_leaf(struct walk *w, const struct tw_node *n)
 {
     static const enum twin_value_kind kinds[] = {
@@ -276,6 +304,8 @@ static int add_leaf(struct walk *w, const struct tw_node *n)
     return add_value(w, n, kinds[n->kind], NULL);
 }
 
+/* Visits n with one part more in the path: a key, or `format` printed with i. The path is as before
+ * when this returns. */
 static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct tw_node *key,
                     const char *format, uint32_t i)
 {
@@ -284,6 +314,7 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     if (leaf && ++w->visits > MAX_VISITS)
         return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values",
                               tw_tensors_source(w->file)->name, MAX_VISITS);
+    /* Most values of a checkpoint are leaves: no path is made for them when nobody asks. */
     if (leaf && !tw_tensors_wants_values(w->file))
         return 0;
     if (key)
@@ -304,6 +335,8 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     return rc;
 }
 
+/* An object: a tensor, or of some class. Of the latter the arguments, what was appended or set in
+ * it, and its state are visited, all under the object's own name. */
 static int visit_object(struct walk *w, struct tw_node *n, int depth)
 {
     const char *function;
@@ -311,6 +344,7 @@ static int visit_object(struct walk *w, struct tw_node *n, int depth)
     struct tw_node *f = tw_node_item(n, 0);
     if (rebuilds(n, &function, &arguments))
         return add_tensor(w, function, arguments);
+    /* A class is listed once, however many objects it has. */
     if (f && !f->noted &&
         tw_tensors_skip(
             w->file, f->kind == TW_GLOBAL ? f->text : "an object of a class that is computed") != 0)
@@ -333,6 +367,7 @@ static int visit_object(struct walk *w, struct tw_node *n, int depth)
     return rc;
 }
 
+/* Visits a value and everything in it. */
 static int visit(struct walk *w, struct tw_node *n, int depth)
 {
     int rc = 0;
@@ -342,6 +377,7 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
     if (depth == TW_MAX_DEPTH)
         return twin_error_set(w->err, TWIN_ELIMIT, "%s: containers in containers beyond %d",
                               tw_tensors_source(w->file)->name, TW_MAX_DEPTH);
+    /* A value may be reached from inside of itself. */
     if (n->on_path)
         return 0; /* a list in itself */
     if (depth == 0 && (n->kind < TW_TUPLE || n->kind == TW_GLOBAL))
@@ -355,6 +391,7 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
             rc = visit_at(w, n->item[i], depth + 1, NULL, "[%u]", i);
     else if (n->kind == TW_OBJECT)
         rc = visit_object(w, n, depth + 1);
+    /* An empty container is a value: two checkpoints may differ in it. */
     if (rc == 0 && n->count == 0 && n->kind >= TW_TUPLE && n->kind <= TW_SET)
         rc = add_value(w, n, TWIN_VALUE_EMPTY, n->kind == TW_DICT ? "{}" : "[]");
     n->on_path = false;
@@ -363,6 +400,8 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
 
 /* ---- the zip format */
 
+/* The whole of a file of the archive, unpacked; malloc'ed, also after an error of reading it. A
+ * small file may unpack to very much: the size is bounded by the packed one. */
 static int read_piece(const struct tw_source *s, const struct tw_zip_entry *e, char **out,
                       struct twin_error *err)
 {
@@ -385,6 +424,7 @@ static int read_piece(const struct tw_source *s, const struct tw_zip_entry *e, c
     return rc;
 }
 
+/* The archive's byte order. "little" when the archive does not say. */
 static int find_order(struct walk *w, const char *archive)
 {
     char *name = tw_printf("%s/byteorder", archive), *order = NULL;
@@ -404,6 +444,8 @@ static int find_order(struct walk *w, const char *archive)
     return rc;
 }
 
+/* pickle: the name of the archive's data.pkl. The storages stand below the same folder, in data/.
+ */
 int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle,
                   struct twin_error *err)
 {
@@ -436,6 +478,7 @@ int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pi
 
 /* ---- the format before 1.6: five pickles, then the storages */
 
+/* The first pickle of the old format: a LONG1 with PyTorch's magic number, then the end. */
 static const unsigned char magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9,
                                       0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
 
@@ -447,8 +490,9 @@ bool tw_torch_legacy_is(const unsigned char *start, size_t n)
            memcmp(start + at, magic, sizeof magic - (at > 2)) == 0;
 }
 
-/* Bytes of an element of each storage, from the places where tensors name it: every persistent id
- * of the tree. */
+/* Finds out how many bytes an element of each storage has, from the persistent ids of the tree,
+ * which name a type with each storage. Each node is looked at once. The storage of a type that is
+ * not known gets 0: what lies behind it cannot be found. */
 static void learn_sizes(struct walk *w, struct tw_node *n, int depth)
 {
     if (n->sized || depth == TW_MAX_DEPTH)
@@ -479,6 +523,8 @@ static void learn_sizes(struct walk *w, struct tw_node *n, int depth)
             learn_sizes(w, more[i], depth + 1);
 }
 
+/* Reads the list of keys and finds the place of each storage, which begins at `at` with its number
+ * of elements in 8 bytes. */
 static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_node *top,
                          uint64_t at)
 {
@@ -505,6 +551,7 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
         if (rc != 0)
             break;
         at += 8;
+        /* Number of elements times their size, within the file. */
         if (t->bytes_each == 0 || __builtin_mul_overflow(tw_le64(b), t->bytes_each, &bytes) ||
             bytes > s->size - at)
             rc = bad(w, "a storage of unknown size, or larger than the file");
@@ -515,6 +562,7 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
     return rc;
 }
 
+/* Reads the five pickles, then the storages, then walks. */
 static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *data, size_t bytes)
 {
     struct tw_node *part[5]; /* magic number, version, system, the object, keys of the storages */
@@ -531,11 +579,14 @@ static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *da
     for (uint32_t i = 0; part[2]->kind == TW_DICT && i + 1 < part[2]->count; i += 2)
         if (tw_node_is(part[2]->item[i], TW_TEXT, "little_endian"))
             w->swap = part[2]->item[i + 1]->kind == TW_TRUTH && !part[2]->item[i + 1]->number;
+    /* What the five pickles take, which is `at` by now. */
     tw_tensors_budget(w->file, at, TW_PICKLE_BYTES_EACH);
     rc = find_storages(w, part[4], part[3], at);
     return rc == 0 ? visit(w, part[3], 0) : rc;
 }
 
+/* Where the pickles end is not said anywhere, so as much of the file is read as a pickle may be
+ * large. */
 int tw_torch_legacy_list(struct twin_tensors *f, struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);

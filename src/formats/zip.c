@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The central directory of a zip file (APPNOTE 6.3.10), as NumPy and PyTorch write them. Names are
- * only compared: nothing is unpacked to the disk. Entries that overlap, or whose local header says
- * another name, are refused: two readers of such a file would see different things.
- */
+/* The central directory of a zip file (APPNOTE 6.3.10), as NumPy and PyTorch write them:
+ * tw_zip_open() gives the list of its files with their places, for tensors.c, torch.c and npy.c.
+ * Names are only compared: nothing is unpacked to the disk.
+ *
+ * A zip file is read from its end: the end record says where the directory is, its rows say where
+ * each file's own header is, and behind that stand the bytes. All of these are foreign numbers, so
+ * each is checked against the file before it is used. Entries that overlap, or whose local header
+ * says another name, are refused: two readers of such a file would see different things. */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of the fixed parts of the records, and of the longest comment at the end of a file. */
 enum { END = 22, END64 = 56, LOCATOR = 20, CENTRAL = 46, LOCAL = 30, MAX_COMMENT = 65535 };
 #define MAX_RATIO 1032 /* deflate cannot do better */
 
+/* Where the central directory is and how many files it lists. end: where its end record begins. */
 struct directory {
     uint64_t at, bytes, count, end;
 };
 
+/* An error with the offset at which something is wrong. */
 static int damaged(const struct tw_source *s, struct twin_error *err, const char *what, uint64_t at)
 {
     return twin_error_set(err, TWIN_EFORMAT, "%s: damaged zip file: %s (offset %llu)", s->name,
                           what, (unsigned long long)at);
 }
 
+/* The directory from the zip64 records, which stand before the end record at `end`. The fields of
+ * the 32-bit record are then only marks. */
 static int read_end64(const struct tw_source *s, uint64_t end, struct directory *d,
                       struct twin_error *err)
 {
@@ -46,8 +54,8 @@ static int read_end64(const struct tw_source *s, uint64_t end, struct directory 
     return 0;
 }
 
-/* Between the directory and its end record there may be a zip64 end record, which PyTorch writes in
- * any case, and nothing else: zip files may stand behind one another
+/* What stands between the directory and its end record? There may be a zip64 end record, which
+ * PyTorch writes in any case, and nothing else: zip files may stand behind one another
  * (torch.distributed.checkpoint), and this directory then speaks of another one. */
 static int check_end(const struct tw_source *s, const struct directory *d, struct twin_error *err)
 {
@@ -64,6 +72,8 @@ static int check_end(const struct tw_source *s, const struct directory *d, struc
     return 0;
 }
 
+/* Finds the end record, from the end of the file backwards: its comment must reach exactly to the
+ * end. Then checks the directory's place and size. */
 static int find_end(const struct tw_source *s, struct directory *d, struct twin_error *err)
 {
     size_t n = s->size < END + MAX_COMMENT ? (size_t)s->size : END + MAX_COMMENT, i;
@@ -72,6 +82,7 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     if (!tail)
         return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
     int rc = tw_source_read(s, start, tail, n, err);
+    /* i - 1 is the place that is looked at, so 0 means that none was found. */
     for (i = n < END ? 0 : n - END + 1; rc == 0 && i > 0; i--)
         if (memcmp(tail + i - 1, "PK\5\6", 4) == 0 &&
             tw_le16(tail + i - 1 + 20) == n - (i - 1) - END)
@@ -82,6 +93,7 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     if (rc == 0) {
         const unsigned char *b = tail + i - 1;
         uint64_t end = start + i - 1;
+        /* Fields that are all ones stand in the zip64 record. */
         if (tw_le16(b + 10) == 0xFFFF || tw_le32(b + 12) == UINT32_MAX ||
             tw_le32(b + 16) == UINT32_MAX)
             rc = read_end64(s, end, d, err);
@@ -106,7 +118,9 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     return rc;
 }
 
-/* Values that do not fit into 32 bits stand in extra field 1, in this order. */
+/* Replaces those of the three values that are all ones by the ones in extra field 1, where they
+ * stand in this order: bytes, packed bytes, place of the header. False: they are missing or cut
+ * off. */
 static bool read_zip64(const unsigned char *extra, size_t n, uint64_t *value[3])
 {
     while (n >= 4) {
@@ -132,12 +146,13 @@ static bool read_zip64(const unsigned char *extra, size_t n, uint64_t *value[3])
     return *value[0] != UINT32_MAX && *value[1] != UINT32_MAX && *value[2] != UINT32_MAX;
 }
 
-/* One row of the directory; *used: its bytes. The name goes to *names. */
+/* One row of the directory, into *e; *used: its bytes. The name goes to *names, which moves on. */
 static int read_row(const struct tw_source *s, const unsigned char *b, size_t left,
                     struct tw_zip_entry *e, char **names, size_t *used, struct twin_error *err)
 {
     if (left < CENTRAL || memcmp(b, "PK\1\2", 4) != 0)
         return damaged(s, err, "expected a row of the directory", left);
+    /* Three parts of any length follow the fixed one. */
     size_t name = tw_le16(b + 28);
     size_t extra = tw_le16(b + 30);
     size_t comment = tw_le16(b + 32);
@@ -153,11 +168,13 @@ static int read_row(const struct tw_source *s, const unsigned char *b, size_t le
     uint64_t *value[3] = {&e->piece.bytes, &e->piece.packed, &e->header};
     if (!read_zip64(b + CENTRAL + name, extra, value))
         return damaged(s, err, "large sizes are missing", left);
+    /* The names of all rows stand behind each other in one piece of memory. */
     memcpy(*names, b + CENTRAL, name);
     (*names)[name] = '\0';
     e->name = *names;
     *names += name + 1;
     e->piece.deflated = method == 8;
+    /* What cannot be unpacked is listed with the reason: it may be a file that nobody needs. */
     if (flags & 1)
         e->unreadable = "it is encrypted";
     else if (method != 0 && method != 8)
@@ -166,12 +183,15 @@ static int read_row(const struct tw_source *s, const unsigned char *b, size_t le
         e->unreadable = "it is compressed, and this twinrun was built without zlib";
     if (method == 0 && e->piece.packed != e->piece.bytes)
         return damaged(s, err, "a file that is not compressed has two sizes", e->header);
+    /* A bomb, or a wrong size: refused before anything is allocated for it. */
     if (method == 8 && e->piece.bytes / MAX_RATIO > e->piece.packed)
         return damaged(s, err, "a file claims to be smaller than deflate can make it", e->header);
     *used = all;
     return 0;
 }
 
+/* The local header of a file: it must say the same name. e->piece.at is set, where its bytes begin.
+ */
 static int read_local(const struct tw_source *s, struct tw_zip_entry *e, uint64_t end,
                       struct twin_error *err)
 {
@@ -202,10 +222,13 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct tw_zip_entry *)a)->name, ((const struct tw_zip_entry *)b)->name);
 }
 
+/* The first file begins the archive, files do not overlap, names are unique. Leaves the entries
+ * sorted by name. */
 static int check_places(const struct tw_source *s, struct tw_zip *z, struct twin_error *err)
 {
     if (z->count)
         qsort(z->entry, z->count, sizeof *z->entry, by_place);
+    /* Another archive before this one would be read by some readers and not by others. */
     if (z->count && z->entry[0].header != 0)
         return damaged(s, err, "something stands before its first file", z->entry[0].header);
     for (size_t i = 1; i < z->count; i++)
@@ -219,6 +242,7 @@ static int check_places(const struct tw_source *s, struct tw_zip *z, struct twin
     return 0;
 }
 
+/* Reads the whole directory; z is the caller's to free after 0 only. */
 int tw_zip_open(const struct tw_source *s, struct tw_zip *z, struct twin_error *err)
 {
     struct directory d = {0};

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gets the agent ready for one run: found, staged, tried. */
+/* Gets the agent ready for one run: finds our parts (parts.c), gives them paths that LD_PRELOAD and
+ * PYTHONPATH can hold, and tries whether the agent can be loaded into the job's program (trial.c).
+ * Called by launch.c before the job; env.c then turns the result into variables.
+ *
+ * Nothing here refuses a job. Where the agent cannot be used, the reason is kept (`why`), noted in
+ * the run, and the job runs unobserved. Errors are for memory only. */
 #include "launch.h"
 
 #include <stdlib.h>
@@ -8,6 +13,7 @@
 
 /* ---- staging: LD_PRELOAD is split at spaces and colons, PYTHONPATH at colons */
 
+/* A new folder whose path has no space and no colon, malloc'ed; NULL when none can be made. */
 static char *staging_folder(void)
 {
     const char *places[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
@@ -40,6 +46,8 @@ static int stage(struct tw_agent_setup *a, char **path, const char *name, const 
     return 0;
 }
 
+/* Sets a->library, a->preload and a->why. With a program that cannot take the agent this is a note
+ * and 0. */
 static int prepare_library(struct tw_agent_setup *a, const char *program, struct tw_env *e,
                            struct twin_run *run, struct twin_error *err)
 {
@@ -94,6 +102,7 @@ static int prepare_hot(struct tw_agent_setup *a, struct twin_run *run, struct tw
     return 0;
 }
 
+/* Keeps site_dir only when PYTHONPATH can hold it; NULL afterwards means no Python half. */
 static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
 {
     struct twin_parts *p = &a->parts;

@@ -18,8 +18,11 @@
 
 extern char **environ;
 
+/* Bytes of an answer, or of one line. */
 enum { CAP = 1 << 20 };
 
+/* Starts argv with stdout on out_fd, stdin and stderr on /dev/null, in a process group of its own.
+ * It inherits our environment. */
 static int spawn(char *const *argv, int out_fd, pid_t *pid, struct twin_error *err)
 {
     posix_spawn_file_actions_t files;
@@ -89,6 +92,8 @@ static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name,
     }
 }
 
+/* The program is killed with its group after any error, then waited for: no child is left behind.
+ */
 int tw_capture(char *const *argv, double timeout_s, char **out, int *status, struct twin_error *err)
 {
     struct tw_buf b = {0};
@@ -130,6 +135,7 @@ static int hand_out(struct tw_buf *b,
     return rc;
 }
 
+/* Turns every 200 ms at the latest, to see whether the person in front wants an end. */
 int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front *front,
                      int (*on_line)(void *user, char *line, struct twin_error *err), void *user,
                      bool *interrupted, int *status, struct twin_error *err)

@@ -15,6 +15,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+/* Bytes that are copied at once, through the stream's chunk (stream.c), which has as many. */
 enum { COPY_BYTES = 256 << 10 };
 
 /* Where the next byte goes. */
@@ -33,6 +34,8 @@ static bool is_device(const struct stat *st, int fd)
     return S_ISCHR(st->st_mode) && !isatty(fd) && st->st_rdev != makedev(1, 3);
 }
 
+/* False when fd cannot be given to the job, which then gets a pipe. s->direct is the caller's
+ * descriptor and stays its own. */
 bool tw_stream_try_direct(struct tw_stream *s, int fd)
 {
     struct stat st;
@@ -72,6 +75,7 @@ static int copy(struct tw_stream *s, int in, off_t from, off_t until)
     return 0;
 }
 
+/* Opens the file anew, to read what may have been opened for writing only. */
 int tw_stream_direct_collect(struct tw_stream *s, const char **why)
 {
     char path[32];

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What kind of program a file is: a script, an ELF file for this machine or another one, static or
+ * dynamic, with a sanitizer or not. Only what decides whether our agent can be preloaded is read.
+ * Asked by trial.c before the job, by proc.c for programs that the job started, by spawn.c to
+ * explain a failed exec.
+ *
+ * The file is foreign: counts and sizes in it are checked against caps, and what does not fit is
+ * taken for absent. */
 #include "launch.h"
 
 #include <elf.h>
@@ -23,8 +30,10 @@
 #endif
 #define OUR_DATA (BYTE_ORDER == LITTLE_ENDIAN ? ELFDATA2LSB : ELFDATA2MSB)
 
+/* More headers than any real program has, and more bytes than a string table. */
 enum { MAX_HEADERS = 512, STRINGS_MAX = 64 << 20 };
 
+/* The function by which each sanitizer's runtime starts. */
 static const struct {
     const char *symbol, *name;
 } sanitizers[] = {
@@ -44,6 +53,7 @@ static const char *sanitizer_in(const char *strings, size_t n)
     return NULL;
 }
 
+/* Looks for a sanitizer in the string tables. Leaves out->sanitizer NULL where there is none. */
 static void read_sections(int fd, const Elf64_Ehdr *h, struct tw_elf *out)
 {
     Elf64_Shdr section;
@@ -65,6 +75,7 @@ static void read_sections(int fd, const Elf64_Ehdr *h, struct tw_elf *out)
     }
 }
 
+/* Finds the dynamic loader that the program asks for. A program that asks for none is static. */
 static void read_headers(int fd, const Elf64_Ehdr *h, struct tw_elf *out)
 {
     Elf64_Phdr segment;
@@ -85,6 +96,7 @@ static void read_headers(int fd, const Elf64_Ehdr *h, struct tw_elf *out)
     }
 }
 
+/* The text behind "#!", without spaces at either end. Stays "" for a file that is no script. */
 static void read_shebang(int fd, struct tw_elf *out)
 {
     char line[sizeof out->shebang + 2] = "";
@@ -101,6 +113,8 @@ static void read_shebang(int fd, struct tw_elf *out)
     out->shebang[len] = '\0';
 }
 
+/* A file that opens but is no regular file gives 0 and an empty result. Opened without blocking: it
+ * might be a pipe. */
 int tw_elf_inspect(const char *path, struct tw_elf *out)
 {
     *out = (struct tw_elf){0};
@@ -126,6 +140,8 @@ int tw_elf_inspect(const char *path, struct tw_elf *out)
     return 0;
 }
 
+/* Set-user-ID, set-group-ID or file capabilities that would give the program rights that we do not
+ * have. */
 bool tw_program_is_privileged(const char *path)
 {
     struct stat st;

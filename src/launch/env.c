@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The environment of the job: a list of "NAME=value" that launch.c fills in three steps.
+ * tw_env_user() takes ours, without what an outer twinrun put there, and adds what the caller asks
+ * for; agent.c may read it; tw_env_protocol() adds the variables by which the agents know the run
+ * (docs/format/run-folder.md).
+ *
+ * Order and duplicates of the inherited entries stay as they are. Lookups take the first entry of a
+ * name, as getenv does. */
 #include "launch.h"
 
 #include <errno.h>
@@ -18,6 +25,8 @@ static size_t name_length(const char *entry)
     return strcspn(entry, "=");
 }
 
+/* The place of the first entry of this name, e->n when there is none. An entry without "=" is a
+ * name, too. */
 static size_t find(const struct tw_env *e, const char *name, size_t n)
 {
     size_t i = 0;
@@ -26,6 +35,7 @@ static size_t find(const struct tw_env *e, const char *name, size_t n)
     return i;
 }
 
+/* The copy is made first: when there is no memory e is as it was. */
 int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err)
 {
     char *copy = tw_strdup(entry);
@@ -102,6 +112,8 @@ void tw_strings_free(char **v)
     tw_free(v);
 }
 
+/* The words are separated by commas; the last one about the clock counts. "audit" and "scale" show
+ * no other time of day. */
 int64_t tw_env_shown_clock(const char *factors)
 {
     static const char pinned[] = "clock=pin:";
@@ -117,6 +129,7 @@ int64_t tw_env_shown_clock(const char *factors)
     return shown;
 }
 
+/* 1 when the clock is not scaled, or by a number that is out of range. */
 uint32_t tw_env_clock_factor(const char *factors)
 {
     const char *scale = factors ? strstr(factors, "clock=scale:") : NULL;
@@ -130,6 +143,8 @@ bool tw_env_is_kept(const char *entry)
     return entry[n] == '=' && tw_secret_variable_kept(entry, n);
 }
 
+/* Variables of an outer twinrun: the job of an inner one must not see them, or its agents would
+ * write into the outer run. */
 static const char *const protocol[] = {
     "TWINRUN_RUN_DIR",    "TWINRUN_RUN_ID",       "TWINRUN_LEVEL",           "TWINRUN_WINDOW",
     "TWINRUN_STEPS",      "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
@@ -172,6 +187,8 @@ static int list_without(struct tw_env *e, const char *name, const char *separato
     return rc;
 }
 
+/* LD_PRELOAD and PYTHONPATH are cleaned first, with the help of the protocol's variables, which go
+ * after that. */
 int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct twin_error *err)
 {
     int rc = tw_env_copy(e, environ, err);
@@ -211,6 +228,7 @@ static int set_number(struct tw_env *e, const char *name, uint32_t value, struct
     return tw_env_set(e, name, text, err);
 }
 
+/* The part of the protocol that comes from the options alone. What is at its default is not set. */
 static int protocol_options(struct tw_env *e, const struct twin_launch_options *o,
                             struct twin_error *err)
 {
@@ -234,6 +252,9 @@ static int protocol_options(struct tw_env *e, const struct twin_launch_options *
     return rc;
 }
 
+/* Sets what the agents need. For LD_PRELOAD the order of the two calls counts: each puts its
+ * library in front, so the agent stands before the library of hot functions, and both before the
+ * user's. */
 int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o,
                     const struct twin_run *run, const struct tw_agent_setup *a,
                     struct twin_error *err)

@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which files the job wrote, with their digests: evidence of last resort, for jobs that no agent
+ * can look into. launch.c takes a snapshot of the working folder before the job (tw_snapshot_take)
+ * and compares after it (tw_snapshot_compare), which fills run->files.
+ *
+ * The tree below the working folder is listed before and after; what is new, or differs in size,
+ * modification time or inode, was written. Breadth first, so that a cap cuts off the depths and not
+ * the results beside the script. Links are not followed, other file systems not entered. Folders
+ * such as .git are skipped, and so is all that twinrun keeps itself. Places outside of the working
+ * folder are looked at by outside.c and opened.c, which give what they find back to this file. */
 #include "launch.h"
 
 #include <dirent.h>
@@ -10,18 +19,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/*
- * Which files the job wrote: the tree below the working folder is listed before and after; what is
- * new, or differs in size, modification time or inode, was written. Breadth first, so that a cap
- * cuts off the depths and not the results beside the script. Links are not followed, other file
- * systems not entered.
- */
+/* One regular file of the tree as it was listed. */
 struct file_entry {
     char *path; /* relative */
     uint64_t bytes, inode;
     int64_t mtime_ns, ctime_ns;
 };
 
+/* The tree at one moment. truncated: a cap was reached, so a file that is missing here may have
+ * been there. */
 struct tw_snapshot {
     char *dir;
     struct file_entry *entries;
@@ -30,17 +36,21 @@ struct tw_snapshot {
     int64_t taken_ns; /* realtime */
 };
 
+/* A folder that is still to be listed. path: relative to the root, "" for the root itself; owned.
+ */
 struct folder {
     char *path;
     int depth;
 };
 
+/* A folder known by device and inode, so that it is recognised under every name. */
 struct place {
     bool exists;
     dev_t device;
     ino_t inode;
 };
 
+/* State of one tw_snapshot_take(). looked_at counts names of every kind, against TW_FILES_MAX. */
 struct walk {
     struct tw_snapshot *s;
     struct folder *queue;
@@ -104,6 +114,7 @@ static bool is_of_home(const struct walk *w, const struct folder *in, int fd, co
     return ours;
 }
 
+/* Looks at one name of folder `in` (open as fd): a file becomes an entry, a folder is queued. */
 static int take(struct walk *w, const struct folder *in, int fd, const char *name,
                 struct twin_error *err)
 {
@@ -140,6 +151,7 @@ static int take(struct walk *w, const struct folder *in, int fd, const char *nam
     return 0;
 }
 
+/* Lists one folder. One that cannot be opened counts as empty. */
 static int list_folder(struct walk *w, int root, const struct folder *f, struct twin_error *err)
 {
     int fd = openat(root, f->path[0] ? f->path : ".",
@@ -169,6 +181,8 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct file_entry *)a)->path, ((const struct file_entry *)b)->path);
 }
 
+/* home: of twinrun, left out. NULL on failure, with err set. The result is the caller's
+ * (tw_snapshot_free). */
 struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct twin_error *err)
 {
     struct stat st;
@@ -225,6 +239,8 @@ static bool interrupted(void)
             sigismember(&pending, SIGHUP));
 }
 
+/* Fills out->sha256 and out->bytes. NULL, or why not: a constant text, or one of strerror() that
+ * holds until its next call. Of a file that is shorter than `room`, `chunk` then holds all. */
 static const char *hash_file(int root, const char *path, char *chunk, size_t room,
                              struct twin_run_file *out)
 {
@@ -263,6 +279,8 @@ static const char *hash_file(int root, const char *path, char *chunk, size_t roo
 #define KEPT_FILE_BYTES ((size_t)4 << 20) /* of one file */
 #define KEPT_BYTES ((uint64_t)32 << 20)   /* of all of a run */
 
+/* No NUL byte, and at most 1% of other control characters; escape, bell and backspace are usual in
+ * logs. */
 static bool is_text(const char *data, size_t n)
 {
     size_t odd = 0;
@@ -305,10 +323,13 @@ static void keep_text(const struct twin_run *run, struct twin_run_file *f, const
     tw_free(safe);
 }
 
+/* How far a file's time may lie before ours although it was written later: file systems take the
+ * time of the kernel's last tick, up to 10 ms back (HZ=100); this is twice that. */
 #define CLOCK_TICK_NS 20000000
 /* there is no first listing of places outside, and the run before may just have ended */
 #define SHORT_TICK_NS 4000000
 
+/* Did the job write this file? *existed and *bytes_before tell how it was before. */
 static bool was_written(const struct tw_snapshot *before, const struct file_entry *now,
                         uint64_t *bytes_before, bool *existed)
 {
@@ -329,6 +350,7 @@ static bool was_written(const struct tw_snapshot *before, const struct file_entr
  * ---- folders that took the next free number, as loggers make them: "version_1" beside "version_0"
  */
 
+/* Names that are kept of one run. */
 enum { FRESH_MAX = 100 };
 
 /* The number at the end of a folder's path, -1 when there is none; *stem is where it begins. */
@@ -367,6 +389,8 @@ static bool took_next_number(const struct tw_snapshot *before, const char *path,
     return bare ? number == 1 || number == 2 : number == 0 || number == 1;
 }
 
+/* Adds the folders on the way to a new file that took the next free number to run->fresh_names,
+ * each name once. A difference between two runs in such a name is noise. */
 static int note_fresh_names(const struct tw_snapshot *before, struct twin_run *run,
                             const char *path, struct twin_error *err)
 {
@@ -405,6 +429,7 @@ static bool is_our_output(uint64_t inode)
     return false;
 }
 
+/* What is read of a file at once: all of one that may be kept. */
 enum { ROOM = KEPT_FILE_BYTES };
 
 /* While the files that a run wrote are listed. */
@@ -417,6 +442,8 @@ struct listing {
     const struct tw_opened *opened;
 };
 
+/* Adds one file to the run: hashed, copied when it is text, shown to the watcher. A file that
+ * cannot be hashed is listed with the reason. */
 static int list_file(struct listing *l, struct twin_run_file file, const char *path,
                      struct twin_error *err)
 {
@@ -445,7 +472,8 @@ static int list_file(struct listing *l, struct twin_run_file file, const char *p
     return 0;
 }
 
-/* Files of the working folder stand first, sorted, by the path below it. */
+/* Is the file in the list already? The files of the working folder stand there with the path below
+ * it, the others with their absolute path. */
 static bool is_listed(const struct listing *l, const char *path)
 {
     for (size_t i = 0; i < l->run->file_count; i++)
@@ -454,6 +482,8 @@ static bool is_listed(const struct listing *l, const char *path)
     return false;
 }
 
+/* For outside.c and opened.c, which call it with each file that they find. `user` is the struct
+ * listing. */
 static int list_outside(void *user, const char *path, uint64_t bytes, struct twin_error *err)
 {
     struct listing *l = user;
@@ -488,6 +518,8 @@ static int list_elsewhere(struct listing *l, const char *home, int64_t since_ns,
     return rc;
 }
 
+/* Lists the folder again and adds what was written to run->files: first the files of the working
+ * folder, then those elsewhere. When this fails, the run holds what was listed before. */
 int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
                         const struct twin_launch_watcher *watcher, struct twin_error *err)
 {

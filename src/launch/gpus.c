@@ -19,22 +19,28 @@
 #include <time.h>
 #include <unistd.h>
 
+/* PERIOD and SPACING as in host.c, but for wall time. PATIENCE_MS: how long tw_gpus_stop() waits
+ * for the process before it kills it. */
 enum { PERIOD_MS = 200, SPACING = 400, GPUS_MAX = 64, PATIENCE_MS = 500 };
 #define ROWS_DENSE 20000 /* as in agents/common/telemetry.c */
 #define ROW "%llu\t%s\t%s\t%s\t%s\t%s\n"
 
+/* From nvml.h, which need not be there when we are built: an opaque handle, and the numbers of the
+ * clock and of the sensor that we ask for. */
 typedef struct nvml_device *device;
 enum { SM_CLOCK = 1, DIE = 0 };
 /* Why clocks are held down: power cap, hardware slowdown, heat (software, hardware), power brake.
  * Not: idle, or as set by somebody. */
 #define HELD_DOWN (0x4ull | 0x8 | 0x20 | 0x40 | 0x80)
 
+/* The launcher's side: the process that samples, and the end of a pipe. */
 struct tw_gpus {
     pid_t pid;
     int end; /* closed: make an end */
 };
 
-/* In the process that samples. */
+/* The side of the process that samples: where it writes, the library, and its functions. A function
+ * that this driver does not have is NULL. */
 struct sampler {
     char *path, host[256];
     void *library;
@@ -50,6 +56,7 @@ struct sampler {
 /* NULL stays NULL: what an older driver does not have is not known. */
 #define LOOK_UP(g, field, name) *(void **)&(g)->field = dlsym((g)->library, name)
 
+/* Loads the driver's library and finds the GPUs. False: there is none to sample. */
 static bool begin(struct sampler *g)
 {
     int (*init)(void), (*count)(unsigned *), (*at)(unsigned, device *);
@@ -73,6 +80,7 @@ static bool begin(struct sampler *g)
     return g->count > 0;
 }
 
+/* A cell: the number, or "-" when no GPU told one. */
 static void number(char out[24], unsigned known, unsigned long long v)
 {
     if (known)
@@ -81,6 +89,8 @@ static void number(char out[24], unsigned known, unsigned long long v)
         memcpy(out, "-", 2);
 }
 
+/* One row over all GPUs: mean use, slowest clock, sum of power, hottest die, and whether any is
+ * slowed down. n counts the GPUs that answered. False when the row could not be written. */
 static bool row(const struct sampler *g, uint64_t now, bool head)
 {
     unsigned long long used = 0, watts = 0, hottest = 0, slowest = ~0ull, slowed = 0, why;
@@ -137,6 +147,8 @@ static _Noreturn void sample(struct sampler *g)
     _exit(0); /* the library is not shut down, which can take longer than all the rest */
 }
 
+/* Memory that ran out, a pipe or a fork that failed: NULL, and the run goes on without these
+ * counters. */
 struct tw_gpus *tw_gpus_start(const char *run_dir)
 {
     struct tw_gpus *g = tw_calloc(1, sizeof *g);
@@ -161,6 +173,7 @@ struct tw_gpus *tw_gpus_start(const char *run_dir)
     return NULL;
 }
 
+/* Closing our end makes the process leave its loop; it is killed when it does not. */
 void tw_gpus_stop(struct tw_gpus *g)
 {
     if (!g)

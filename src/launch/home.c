@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The runs of a home: lists them, finds the one that a user named, deletes one. Called by the
+ * commands that take a run as an argument ("last", "last~1", an id, a path) and by `twinrun ls` and
+ * `twinrun gc`.
+ *
+ * A home holds its runs as folders below runs/; a folder is a run when it has a run.json. No index
+ * is kept: each call reads the folder, so runs that were copied in or deleted by hand are no
+ * special case. The home itself is made in home_make.c. */
 #include "launch.h"
 
 #include <dirent.h>
@@ -30,6 +37,7 @@ char *tw_home_path(const char *home, struct twin_error *err)
     return path;
 }
 
+/* A folder with a regular file run.json. Memory that ran out counts as "no". */
 static bool is_run(const char *dir)
 {
     struct stat st;
@@ -39,13 +47,15 @@ static bool is_run(const char *dir)
     return yes;
 }
 
-/* Names begin with the time in UTC, so their order is the order of the runs; runs of one second are
- * told apart by the time in run.json, which is only looked at then. */
+/* One run folder while a home is listed. The name of a folder ends in random digits, and its time
+ * counts whole seconds: the order of two runs of one second is known from run.json alone. */
 struct entry {
     char *dir;
     int64_t time_ns;
 };
 
+/* For qsort. Equal times fall back to the name, later names first, so that the order never depends
+ * on the order in which the file system lists the folder. */
 static int newest_first(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
@@ -77,6 +87,8 @@ static int64_t start_time(const char *dir)
     return t;
 }
 
+/* Adds every run folder below `runs` to *list. On failure *list holds what was found before; the
+ * caller frees it in either case. */
 static int collect(DIR *d, const char *runs, struct entry **list, size_t *n, struct twin_error *err)
 {
     for (struct dirent *e; (e = readdir(d));) {
@@ -99,6 +111,7 @@ static int collect(DIR *d, const char *runs, struct entry **list, size_t *n, str
     return 0;
 }
 
+/* A home without runs/ is an empty home and no error: nothing has been run in it yet. */
 int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err)
 {
     struct entry *list = NULL;
@@ -145,6 +158,8 @@ static const char *id_of(const char *dir)
     return dash ? dash + 1 : dir;
 }
 
+/* Does `spec` begin the id of this run? The name of the folder holds the first 8 of 32 digits; only
+ * a longer spec makes us open run.json. */
 static bool matches_id(const char *dir, const char *spec)
 {
     const char *short_id = id_of(dir);
@@ -160,6 +175,8 @@ static bool matches_id(const char *dir, const char *spec)
     return yes;
 }
 
+/* Chooses one of the n runs (newest first) by "last", "last~N", the name of its folder, or the
+ * beginning of its id. Sets *dir (malloc'ed). TWIN_ENOENT: none fits; TWIN_EINVAL: several do. */
 static int pick(char **dirs, size_t n, const char *home, const char *spec, char **dir,
                 struct twin_error *err)
 {
@@ -193,6 +210,8 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
     return *dir ? 0 : no_memory(err);
 }
 
+/* A run folder first, then the names and ids of runs. A spec with a slash can only be a path, so
+ * what is wrong with it can be said. */
 int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin_error *err)
 {
     char **dirs = NULL;
@@ -221,6 +240,8 @@ int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin
     return rc;
 }
 
+/* Both paths are resolved first, so neither ".." nor a link leads out of runs/: what is deleted
+ * lies directly in it and has a run.json. */
 int twin_run_remove(const char *home, const char *dir, uint64_t *bytes, struct twin_error *err)
 {
     char runs_real[PATH_MAX], dir_real[PATH_MAX];

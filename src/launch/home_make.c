@@ -50,6 +50,7 @@ static bool holds_only_ours(const char *home)
     return only && (empty || has_runs(home) || has_key(home));
 }
 
+/* Writes .gitignore unless there is one. A home that cannot be hidden is used all the same. */
 static void hide_from_git(const char *home)
 {
     char *path = tw_path_join(home, ".gitignore");
@@ -87,6 +88,7 @@ static bool has_runs(const char *dir)
     return found;
 }
 
+/* Is there a key for secrets in DIR, or the name of one? */
 static bool has_key(const char *dir)
 {
     bool found = false;
@@ -99,6 +101,8 @@ static bool has_key(const char *dir)
     return found;
 }
 
+/* Goes up from the file's real path, folder by folder: one called .twinrun is a home, and so is one
+ * that holds runs or a key, for what lies in it under a name that a home uses. */
 bool twin_home_holds(const char *path)
 {
     char at[PATH_MAX], whole[PATH_MAX];

@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 #define MS 1000000ull
+/* Milliseconds: PERIOD between two rows at least, SLOW between two looks at what moves slowly,
+ * FLUSH between two writes. SPACING: the pause is at least so many times the processor time of the
+ * last row, which makes 0.25% of a core. */
 enum {
     PERIOD_MS = 50,
     SLOW_MS = 500,
@@ -51,6 +54,9 @@ enum {
 #define INDEX(x) H_##x,
 enum { COLUMNS(INDEX) H_COUNT };
 
+/* The sampler. known, value: the row that is being made, one cell for each column. next_ns,
+ * slow_ns: when the next row, and the next slow look, are due. tick_ns: length of a tick of /proc's
+ * times. failed: the file cannot be written, so nothing is sampled any more. */
 struct tw_host {
     char *path;
     pid_t job;
@@ -97,6 +103,7 @@ static void pressure(struct tw_host *h, const char *path, int column)
         set(h, column, true, strtoull(total + 6, NULL, 10) * 1000u);
 }
 
+/* The number before the slash of "0.20 0.18 0.12 1/80 11206": threads that run or could run. */
 static void load(struct tw_host *h)
 {
     char text[128], *slash;
@@ -109,6 +116,8 @@ static void load(struct tw_host *h)
 
 /* ---- the quota of the job's control group */
 
+/* Adds the time for which this control group was held by its quota. False: the group has no such
+ * number. */
 static bool throttled_in(const char *dir, uint64_t *ns)
 {
     char path[700], text[1024], *at;
@@ -166,6 +175,7 @@ static bool throttled(const char *lines, uint64_t *ns)
     return any;
 }
 
+/* Time for which the job was held by a quota since it was first seen in its control group. */
 static void quota(struct tw_host *h)
 {
     char path[40], text[sizeof h->group];
@@ -183,6 +193,7 @@ static void quota(struct tw_host *h)
 
 /* ---- network and disks */
 
+/* Bytes in and out of all interfaces; the loopback is counted apart and once. */
 static void network(struct tw_host *h)
 {
     char text[16384], *save = NULL;
@@ -229,6 +240,7 @@ static void disks(struct tw_host *h)
 
 /* ---- what moves slowly, or costs much to read */
 
+/* The number at the start of a small file; false when there is none. */
 static bool file_number(const char *path, uint64_t *v)
 {
     char text[64], *end;
@@ -238,6 +250,8 @@ static bool file_number(const char *path, uint64_t *v)
     return end != text;
 }
 
+/* The mean clock of the first CPUS_MAX processors and the sum of their thermal events. Where the
+ * first one tells neither, no other is asked. */
 static void clocks(struct tw_host *h)
 {
     uint64_t khz = 0, events = 0, v;
@@ -272,6 +286,8 @@ static void memory(struct tw_host *h)
 
 /* ---- rows */
 
+/* Appends the rows so far to the file, which is opened each time: no descriptor of it is open while
+ * the job runs on. */
 static void flush(struct tw_host *h, uint64_t now)
 {
     h->flushed_ns = now;
@@ -284,6 +300,7 @@ static void flush(struct tw_host *h, uint64_t now)
     h->rows.len = 0;
 }
 
+/* Writes one row from known and value. */
 static void row(struct tw_host *h, uint64_t now)
 {
     tw_buf_printf(&h->rows, "%llu", (unsigned long long)now);
@@ -303,6 +320,10 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Makes a row when one is due, or always with `last`. What moves slowly is "-" in the rows between.
+ * The next row is due after the longest of three times: the period, SPACING times what this row
+ * cost, and a pause that grows with the length of the run, which keeps the file of a long run
+ * small. */
 void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool last)
 {
     if (!h || h->failed || (!last && now < h->next_ns))

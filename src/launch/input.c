@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The job's stdin, when several runs must read the same: tw_input_open() decides how,
+ * tw_input_pump() is called by the event loop (supervise.c), tw_input_close() after the job.
+ *
+ * A file is opened anew at the offset where ours stands. A pipe is read by us: what came is
+ * spooled, given to the job, and given again to later runs before they read on. A terminal,
+ * /dev/null and other devices are left as they are. We only read when the job has taken what was
+ * read before, so a job that never looks at its stdin costs at most one chunk of it. */
 #include "launch.h"
 
 #include <errno.h>
@@ -7,13 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/*
- * Every run of a check must read the same stdin. A file is opened anew at the offset where ours
- * stands. A pipe is read by us: what came is spooled, given to the job, and given again to later
- * runs before they read on. A terminal, /dev/null and other devices are left as they are. We only
- * read when the job has taken what was read before, so a job that never looks at its stdin costs at
- * most one chunk of it.
- */
+/* Bytes that are read at once, of the spool or of our stdin. */
 enum { CHUNK_BYTES = 64 << 10 };
 
 static void close_fd(int *fd)
@@ -23,6 +24,9 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+/* A descriptor of its own for the job, at the place where ours stands: the job then moves its own
+ * offset. Where opening is not allowed, the job shares ours, and the offset is put back after the
+ * run. */
 static void open_file_again(struct tw_input *in)
 {
     off_t at = lseek(0, 0, SEEK_CUR);
@@ -36,6 +40,8 @@ static void open_file_again(struct tw_input *in)
     in->rewind_to = at; /* not ours to open: shared with the job, put back after the run */
 }
 
+/* spool_path NULL: the run is alone, and the job gets our stdin as it is. On failure the caller
+ * still calls tw_input_close(). */
 int tw_input_open(struct tw_input *in, const char *spool_path, struct twin_error *err)
 {
     struct stat st;
@@ -67,16 +73,21 @@ int tw_input_open(struct tw_input *in, const char *spool_path, struct twin_error
     return 0;
 }
 
+/* Is there something to give to the job? */
 bool tw_input_wants_sink(const struct tw_input *in)
 {
     return in->sink >= 0 && (in->chunk_off < in->chunk_len || in->replay < in->replay_end);
 }
 
+/* Only when the job has taken everything: what we read ahead would be missing in our own stdin
+ * afterwards. */
 bool tw_input_wants_source(const struct tw_input *in)
 {
     return in->sink >= 0 && in->source >= 0 && !tw_input_wants_sink(in);
 }
 
+/* Fills the empty chunk: from the spool as long as earlier runs have left something there, then
+ * from our stdin. Fills nothing when neither has anything now. */
 static void refill(struct tw_input *in, bool source_ready)
 {
     ssize_t n;
@@ -107,6 +118,7 @@ static void refill(struct tw_input *in, bool source_ready)
     in->chunk_len = (size_t)n;
 }
 
+/* Moves what can be moved without waiting. source_ready: our stdin can be read. */
 void tw_input_pump(struct tw_input *in, bool source_ready)
 {
     if (in->sink < 0)
@@ -129,6 +141,7 @@ void tw_input_pump(struct tw_input *in, bool source_ready)
         close_fd(&in->sink); /* the end of our input is the end of the job's */
 }
 
+/* run may be NULL, after a failure: then nothing is noted. Does no harm when called twice. */
 void tw_input_close(struct tw_input *in, struct twin_run *run)
 {
     if (in->spool_failed && run)

@@ -1,4 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One run of the user's command from start to end: twin_launch() at the end of this file. Called by
+ * every command that runs a job; it gives back a struct twin_run and leaves a run folder behind.
+ *
+ * The steps, in this order: hold our signals, make the run folder, prepare environment and agent,
+ * list the working folder, open the streams, save a first run.json, fork and exec, supervise
+ * (supervise.c), collect what the job left, save the final run.json. All that can fail for our own
+ * reasons comes before the fork. After it a failure of ours becomes a note in the run, because a
+ * job that may have trained for days must not be lost to us.
+ *
+ * The other files of this room do one of these steps each; launch.h says which. */
 #include "launch.h"
 
 #include <errno.h>
@@ -13,9 +23,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* What is stored of each stream when the caller sets no cap; more is passed on and hashed. */
 #define OUTPUT_CAP_BYTES ((uint64_t)256 << 20)
 
-/* All of one launch; freed in one place. */
+/* All of one launch, on the stack of twin_launch() and freed in one place, free_launch(). `run` is
+ * handed to the caller on success. `err` is an error of our own, so that a step can read back its
+ * code and text also when the caller passed no error; hand_out() copies it to the caller's. */
 struct launch {
     const struct twin_launch_options *o;
     struct twin_run *run;
@@ -51,6 +64,8 @@ void tw_run_note(struct twin_run *run, const char *format, ...)
 
 /* ---- the run folder */
 
+/* The label as a part of the folder's name: at most 32 bytes, everything but letters, digits, dot
+ * and underscore replaced by an underscore; "run" when there is no label. */
 static void label_part(const char *label, char out[33])
 {
     size_t n = 0;
@@ -64,6 +79,8 @@ static void label_part(const char *label, char out[33])
         memcpy(out, "run", 4);
 }
 
+/* errno says why a folder of ours could not be made. Every reason but a lack of memory is reported
+ * as TWIN_EIO, which twin_launch() promises for a home that cannot be written. */
 static int refuse_home(struct launch *l, const char *path)
 {
     struct twin_error why = TWIN_ERROR_INIT;
@@ -72,7 +89,8 @@ static int refuse_home(struct launch *l, const char *path)
     return twin_error_set(l->err, TWIN_EIO, "cannot write a run folder: %s", why.message);
 }
 
-/* Hands the error out. One about the home says what helps. */
+/* Copies our error to the caller's and returns its code. An error whose text names the home gets
+ * the advice that helps there. */
 static int hand_out(const struct launch *l, int rc, struct twin_error *err)
 {
     const char *message = l->err->message;
@@ -84,6 +102,9 @@ static int hand_out(const struct launch *l, int rc, struct twin_error *err)
         about_home ? "; set TWINRUN_HOME to a folder that can be written and has room" : "");
 }
 
+/* Makes <home>/runs/<time>-<label>-<8 digits of the id> and the three folders below it. Sets the
+ * id, the start times and run->dir. The time comes first in the name, so that the order of names is
+ * the order of runs; a name that exists already is tried again with another id. */
 static int make_run_folder(struct launch *l)
 {
     struct twin_run *run = l->run;
@@ -130,6 +151,8 @@ static int make_run_folder(struct launch *l)
     return rc;
 }
 
+/* Copies into the run what the options say: nothing of the caller's is kept, since the run outlives
+ * the options. */
 static int describe_run(struct launch *l)
 {
     const struct twin_launch_options *o = l->o;
@@ -148,6 +171,7 @@ static int describe_run(struct launch *l)
     l->launched_from = tw_path_absolute(".", l->err);
     if (!run->label || !run->host || !l->launched_from)
         return l->err->code ? l->err->code : no_memory(l->err);
+    /* The working folder, made absolute from ".", may end in "/.", which no reader wants to see. */
     size_t n = strlen(l->launched_from);
     if (n > 2 && tw_ends(l->launched_from, "/."))
         l->launched_from[n - 2] = '\0';
@@ -191,6 +215,8 @@ static void reserve_room(struct launch *l, bool take)
     tw_free(path);
 }
 
+/* Writes run.json, before the job (complete false: without an outcome) and after it. A reader takes
+ * one without an outcome for a run whose launcher was ended. */
 static int save(struct launch *l, bool complete)
 {
     struct tw_run_extra x = {
@@ -213,6 +239,8 @@ static int save(struct launch *l, bool complete)
 
 /* ---- before the job */
 
+/* The folder in which the job runs: ours, or with fresh_dir a copy of it below the run folder. PWD
+ * follows, because shells and other programs believe it. */
 static int choose_folder(struct launch *l)
 {
     struct twin_run *run = l->run;
@@ -241,6 +269,7 @@ static int files_unknown(struct launch *l, int rc, const struct twin_error *why)
     return 0;
 }
 
+/* Lists the working folder, so that list_files_after() can tell what the job wrote. */
 static int list_files_before(struct launch *l)
 {
     struct twin_error why = TWIN_ERROR_INIT;
@@ -248,6 +277,7 @@ static int list_files_before(struct launch *l)
     return files_unknown(l, l->before ? 0 : why.code, &why);
 }
 
+/* Skipped when there was no first listing, or when no job ran: then there is nothing to tell. */
 static int list_files_after(struct launch *l)
 {
     struct twin_error why = TWIN_ERROR_INIT;
@@ -257,6 +287,8 @@ static int list_files_after(struct launch *l)
                          &why);
 }
 
+/* Tells the caller's watcher that a run begins. `watched` makes sure that the end is told exactly
+ * once, however the launch ends. */
 static void watch_begin(struct launch *l)
 {
     const struct twin_launch_watcher *w = l->o->watcher;
@@ -273,6 +305,10 @@ static void watch_end(struct launch *l)
     l->watched = false;
 }
 
+/* Everything between the run folder and the fork. The order matters: processes that the watcher and
+ * the sampler of the GPUs start must be there before the table of processes is, which takes every
+ * later descendant of ours for the job's; run.json is saved last, so that it holds the environment
+ * of the job. */
 static int prepare_job(struct launch *l)
 {
     const struct twin_launch_options *o = l->o;
@@ -310,6 +346,9 @@ static int prepare_job(struct launch *l)
 
 /* ---- the job */
 
+/* Starts the job and gives it its ends of the streams. Returns an error only when no process could
+ * be made; an exec that failed is seen later, in supervise.c, from the pipe that tw_spawn_start()
+ * left. */
 static int start_job(struct launch *l, const sigset_t *wanted)
 {
     struct tw_job *job = &l->job;
@@ -363,6 +402,7 @@ static const char *stop_signal_name(int number)
     }
 }
 
+/* Why the run was ended before the job ended by itself; "" when it was not. malloc'ed. */
 static char *stop_message(const struct tw_job *job)
 {
     const char *name = stop_signal_name(job->stop_signal);
@@ -376,6 +416,9 @@ static char *stop_message(const struct tw_job *job)
     }
 }
 
+/* Turns the status from waitpid, and why we stopped the job, into outcome, exit code and message.
+ * Later cases overrule earlier ones: a job that we stopped is "stopped" whatever its exit code, and
+ * one that could not be executed is "not started". */
 static int set_outcome(struct launch *l)
 {
     struct tw_job *job = &l->job;
@@ -403,7 +446,8 @@ static int set_outcome(struct launch *l)
     return run->message ? 0 : no_memory(l->err);
 }
 
-/* What went to the job's own file is copied now. Without a copy there is no digest either. */
+/* Finishes one stream. Output that went to a file of the user's directly is copied into the run
+ * folder now; without a copy there is no digest either. */
 static void collect_stream(struct twin_run *run, struct tw_stream *s, uint64_t *bytes,
                            bool *truncated, char sha256[65])
 {
@@ -418,6 +462,7 @@ static void collect_stream(struct twin_run *run, struct tw_stream *s, uint64_t *
     tw_run_note(run, "no copy of the job's %s could be kept: %s", s->name, why);
 }
 
+/* Both streams, and a note for one whose copy ended early (a full disk). */
 static void collect_output(struct launch *l)
 {
     struct twin_run *run = l->run;
@@ -430,6 +475,8 @@ static void collect_output(struct launch *l)
                         (unsigned long long)s[i].stored, strerror(s[i].store_errno));
 }
 
+/* Names the processes that still live. True when there is one: it may yet load the staged agent, so
+ * the staging folder stays. */
 static bool note_outlived(struct twin_run *run)
 {
     bool any = false;
@@ -445,7 +492,8 @@ static bool note_outlived(struct twin_run *run)
     return any;
 }
 
-/* Whether the kernel did what was asked of it before the exec. */
+/* Writes down whether the kernel did what was asked of it before the exec. error: 0, or the errno
+ * of the child. */
 static void settle_hold(struct twin_run *run, struct twin_run_hold *h, int error, const char *what)
 {
     h->done = error == 0;
@@ -455,6 +503,7 @@ static void settle_hold(struct twin_run *run, struct twin_run_hold *h, int error
     tw_run_note(run, "%s: %s; the job ran without", what, strerror(error));
 }
 
+/* For both things that the child may hold still: the address layout and the processor. */
 static void settle_holds(struct launch *l)
 {
     const struct tw_spawn_holds *h = l->job.spawn.holds;
@@ -468,7 +517,8 @@ static void settle_holds(struct launch *l)
                     "the processor could not be fixed (sched_setaffinity)");
 }
 
-/* What the agents could not do, in their own words. */
+/* What the agents could not do, in their own words: the file `faults` of the run folder, a line
+ * each. The first 20 become notes of the run. */
 static void note_faults(struct twin_run *run)
 {
     enum { FAULTS_MAX = 20, BYTES_MAX = 1 << 20 };
@@ -501,8 +551,8 @@ static void note_ids(struct launch *l)
     }
 }
 
-/* A part that fails for lack of memory must not cost the rest: the first error is reported when all
- * was tried. */
+/* After the job: fills in all that is known of the run and saves it. A part that fails for lack of
+ * memory must not cost the rest, so every step is tried and the first error is reported. */
 static int collect(struct launch *l)
 {
     struct twin_run *run = l->run;
@@ -535,6 +585,8 @@ static int collect(struct launch *l)
     return rc;
 }
 
+/* A stop signal that came while we prepared means that the job is never started; the run is still
+ * recorded, as interrupted. */
 static int run_job(struct launch *l, const sigset_t *wanted)
 {
     struct tw_job *job = &l->job;
@@ -552,6 +604,9 @@ static int run_job(struct launch *l, const sigset_t *wanted)
     return collect(l);
 }
 
+/* Gives back everything but the run. Our signals are let through last: from then on a Ctrl-C ends
+ * us, and everything is clean by then. After a success most of it is closed already; each call
+ * takes that. */
 static void free_launch(struct launch *l, bool failed)
 {
     struct tw_job *job = &l->job;
@@ -595,8 +650,8 @@ static int check_options(const struct twin_launch_options *o, struct twin_error 
     return 0;
 }
 
-/* The job has run: from here on the command is what is recorded of it, so that nobody who shows it
- * can forget to mask. */
+/* Replaces argv of the run by its redacted form. The job has run, so the real words are needed no
+ * more, and nobody who shows the run can forget to mask them. */
 static int forget_secrets(struct launch *l)
 {
     char **safe = twin_redact_argv(l->redactor, l->run->argv, l->run->argc);
@@ -609,6 +664,8 @@ static int forget_secrets(struct launch *l)
     return 0;
 }
 
+/* Each step runs only when all before it went well; `rc` carries the first failure to the end,
+ * where everything is freed. */
 int twin_launch(const struct twin_launch_options *o, struct twin_run **out, struct twin_error *err)
 {
     struct twin_error local = TWIN_ERROR_INIT;

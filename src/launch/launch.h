@@ -2,21 +2,31 @@
 #ifndef TW_LAUNCH_H
 #define TW_LAUNCH_H
 /*
- * Inside of the launch room: what its files share. The public contract is src/launch/run.h.
+ * Inside of the launch room: what its files share. The room starts the user's command, keeps what
+ * it prints and writes, and leaves a run folder; the public contract is src/launch/run.h.
  *
- *   launch.c     one run from start to end          supervise.c  the event loop around the running
- * job spawn.c      fork, exec, why it did not start   stream.c     stdout and stderr: stored,
- * hashed, passed on env.c        the job's environment              input.c      stdin: the same
- * bytes for every run of a check tree.c       which processes belong to the job  proc.c       what
- * /proc says about one process parts.c      where our own parts are            agent.c      staging
- * the agent for one run trial.c      may the agent be loaded?           elf.c        what kind of
- * program is it? files.c      which files the job wrote          scratch.c    a copy of the working
- * folder own.c        our own signals and descriptors    progress.c   the agents' progress file
- *   direct.c     output that goes into a file
- *   run_save.c, run_load.c, home.c                  the run folder
- *   capture.c    small programs that help us, none of them a job
- *   host.c, gpus.c  counters of the machine
- *   redact.c     secrets out of what is written     (what is one: base/secret.c)
+ * A run:
+ * - launch.c: one run from start to end
+ * - supervise.c: the event loop around the running job
+ * - spawn.c: fork, exec, why a program did not start
+ * - own.c: our own signals and descriptors
+ * - env.c: the job's environment
+ * - agent.c: finds, stages and tries the agent for one run; trial.c: may it be loaded?
+ * - parts.c: where our own parts are; elf.c: what kind of program is it?
+ *
+ * What goes in and out of the job:
+ * - stream.c: stdout and stderr: stored, hashed, passed on; direct.c: output that goes into a file
+ * - input.c: stdin: the same bytes for every run of a check
+ * - files.c: which files the job wrote; outside.c, opened.c: the same outside of its folder
+ * - scratch.c: a copy of the working folder
+ *
+ * What is known of it:
+ * - tree.c: which processes belong to the job; proc.c: what /proc says about one process
+ * - progress.c: the agents' progress file
+ * - host.c, gpus.c: counters of the machine
+ * - run_save.c, run_load.c, home.c, home_make.c: the run folder and its home
+ * - redact.c: secrets out of what is written (what is one: base/secret.c)
+ * - capture.c: small programs that help us, none of them a job
  *
  * Order of events, which the rest relies on: everything that can fail for our own reasons (folder,
  * streams, snapshot, allocation of the tables) is done before the job starts. From the fork on
@@ -48,10 +58,14 @@ struct tw_env {
     char **v;
     size_t n;
 }; /* "NAME=value", NULL-terminated */
+/* Takes its own copy of each string of `from`, which may be NULL. On any failure of these functions
+ * e is still to be freed. */
 int tw_env_copy(struct tw_env *e, char *const *from, struct twin_error *err);
+/* Replaces the first entry of this name, or adds one. */
 int tw_env_set(struct tw_env *e, const char *name, const char *value, struct twin_error *err);
 int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err); /* "NAME=value" */
 void tw_env_unset(struct tw_env *e, const char *name);
+/* The value, which belongs to e and holds until the entry is changed; NULL when there is none. */
 const char *tw_env_get(const struct tw_env *e, const char *name);
 void tw_env_free(struct tw_env *e);
 /* True for the variables whose values are kept in run.json: those that decide about numbers. Never
@@ -61,6 +75,8 @@ uint32_t tw_env_clock_factor(const char *factors); /* how many times as fast the
 /* TWINRUN_FACTORS, or NULL: what shown_clock_s of a run means */
 int64_t tw_env_shown_clock(const char *factors);
 
+/* What agent.c found out for one run; env.c makes variables of it. All strings are owned
+ * (tw_agent_cleanup). */
 struct tw_agent_setup {
     struct twin_parts parts;
     char *library; /* as staged: no space or colon in the path; NULL when not preloaded */
@@ -75,6 +91,7 @@ struct tw_agent_setup {
  * not an error. */
 int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options *o,
                      struct tw_env *e, struct twin_run *run, struct twin_error *err);
+/* keep_stage: a process of the job still lives and may load what is staged. */
 void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage);
 /* twin_trial_load with the job's environment. */
 int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok,
@@ -87,6 +104,7 @@ int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o,
                     struct twin_error *err);
 
 /* ---- programs (elf.c, trial.c, spawn.c) */
+/* What tw_elf_inspect() tells of a file. is_elf false: a script, or anything else. */
 struct tw_elf {
     bool is_elf;
     bool foreign;          /* other word size, byte order or machine than ours */
@@ -106,6 +124,8 @@ char **tw_program_candidates(const char *name, const char *path_value, struct tw
 char *tw_program_find(const char *name, const char *path_value, struct twin_error *err);
 void tw_strings_free(char **v);
 
+/* What is to be started and how; below "out", what tw_spawn_start() gives back. It keeps none of
+ * the pointers after its return, but tw_spawn_explain() reads argv and path_value again. */
 struct tw_spawn {
     char *const *argv;
     char *const *env;
@@ -116,7 +136,7 @@ struct tw_spawn {
     bool ignore_sigchld;    /* SIGCHLD was ignored when we were started */
     bool no_aslr, on_cpu;   /* see struct twin_launch_options */
     int cpu;
-    /* out */
+    /* set by tw_spawn_start() */
     pid_t pid;
     int exec_fd; /* readable: an errno when exec failed, end of file when it worked */
     struct tw_spawn_holds *holds; /* NULL unless something was to be held still */
@@ -127,6 +147,8 @@ struct tw_spawn {
 struct tw_spawn_holds {
     int aslr_errno, cpu_errno;
 };
+/* 0: there is a process; the caller waits for it and closes exec_fd. Whether the program could be
+ * executed is said by exec_fd. */
 int tw_spawn_start(struct tw_spawn *s, struct twin_error *err);
 void tw_spawn_end(struct tw_spawn *s); /* gives `holds` back */
 /* Explains errno number `error` of a failed exec; *exit_code is 127 or 126. malloc'ed, NULL = no
@@ -134,6 +156,9 @@ void tw_spawn_end(struct tw_spawn *s); /* gives `holds` back */
 char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code);
 
 /* ---- output (stream.c) */
+/* One output stream of the job while it runs (stream.c). Descriptors are -1 when there is none;
+ * bytes are those that the job wrote, stored those that are in the run folder's file, at most cap.
+ */
 struct tw_stream {
     const char *name;
     int source;        /* our end of the pipe or pseudo-terminal; -1 after its end */
@@ -167,7 +192,8 @@ enum tw_stream_show {
     /* as without us: files themselves, one stream where ours are one, broken pipes */
     TW_STREAM_NATIVE
 };
-/* fd: 1 or 2. */
+/* Opens the stream of descriptor fd (1 or 2) and its file in the run folder. On failure
+ * tw_stream_close() is still due. */
 int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_stream_show show,
                    uint64_t cap, struct twin_error *err);
 /* Of ours, are 1 and 2 the same terminal, pipe or socket? Then the job's shall be, too. */
@@ -190,11 +216,14 @@ void tw_stream_mute(struct tw_stream *s); /* takes what is in the pipe, then mut
 void tw_stream_job_ended(struct tw_stream *s);
 bool tw_stream_drained(const struct tw_stream *s);
 void tw_stream_resize(struct tw_stream *s); /* after SIGWINCH */
+/* The digest of all bytes that came. Called once, when nothing more is read. */
 void tw_stream_finish(struct tw_stream *s, char sha256[65]);
 void tw_stream_close(struct tw_stream *s);
 void tw_sha256_hex(void *ctx, char out[65]);
 
 /* ---- input (input.c) */
+/* The job's stdin while it runs (input.c). A chunk goes from the spool or from our stdin to the
+ * job; replay and replay_end are offsets in the spool, bytes. */
 struct tw_input {
     int child_fd;                /* what the job gets as descriptor 0; -1 = ours as it is */
     int source;                  /* our stdin while it is pumped; -1 = not pumped, or at its end */
@@ -206,6 +235,8 @@ struct tw_input {
     char *chunk;
     size_t chunk_len, chunk_off;
 };
+/* spool_path NULL: the job gets our stdin as it is. After a failure tw_input_close() is still due.
+ */
 int tw_input_open(struct tw_input *in, const char *spool_path, struct twin_error *err);
 bool tw_input_wants_source(const struct tw_input *in);
 bool tw_input_wants_sink(const struct tw_input *in);
@@ -222,7 +253,9 @@ int tw_progress_create(const char *run_dir, struct twin_error *err);
 bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p);
 
 /* ---- processes (proc.c, tree.c) */
+/* Bytes of a process's words that are kept, joined by spaces. */
 enum { TW_ARGV_MAX = 4096 };
+/* One process as /proc/PID/stat showed it at one moment. */
 struct tw_proc {
     pid_t pid, ppid, pgrp;
     char state;
@@ -239,6 +272,7 @@ struct tw_proc {
     int mark; /* the table's */
 };
 int tw_proc_read_small(const char *path, char *out, size_t room); /* bytes, NUL behind them; -1 */
+/* False when there is no such process any more, or its line cannot be understood. */
 bool tw_proc_stat(pid_t pid, struct tw_proc *out);
 /* joined by spaces, secrets masked; NULL when it has none (a zombie) or there is no memory */
 char *tw_proc_argv(pid_t pid);
@@ -250,7 +284,10 @@ uint64_t tw_process_start_ticks(pid_t pid);
 bool tw_proc_why_unarmed(pid_t pid, uint64_t start, const char *environ_line,
                          const char *preload_why, const char **why);
 
+/* The table of the job's processes (tree.c). One thread uses it. */
 struct tw_tree;
+/* Called before the job starts: what is below us now is not the job's. agents false: a control run,
+ * in which no agent is expected. NULL when out of memory. */
 struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why,
                               struct twin_error *err);
 void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv);
@@ -261,9 +298,9 @@ uint64_t tw_tree_busy_ns(const struct tw_tree *t);
 uint32_t tw_tree_armed(struct tw_tree *t);
 /* in our process group; outside of it */
 enum tw_kill_scope { TW_KILL_ALL, TW_KILL_GROUP, TW_KILL_OTHERS };
-/* parents before children */
+/* Signals the job's living processes that are in scope, parents before children. */
 void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope);
-/* fills run->processes */
+/* Fills run->processes from all that was seen and said. */
 int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *err);
 /* Processor time of the job's processes, of those that have ended as it was when they were last
  * seen; how many live. */
@@ -277,7 +314,7 @@ void tw_tree_free(struct tw_tree *t);
 /* ---- counters of the machine (host.c). All take NULL: nothing is sampled then. */
 struct tw_host;
 struct tw_host *tw_host_open(const char *run_dir, pid_t job, uint64_t now);
-/* when it is due, or the last time */
+/* Makes a row of counters when one is due, or in any case with `last`. */
 void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool last);
 uint64_t tw_host_due_ns(const struct tw_host *h);
 void tw_host_close(struct tw_host *h);
@@ -288,8 +325,12 @@ struct tw_gpus *tw_gpus_start(const char *run_dir);
 void tw_gpus_stop(struct tw_gpus *g);
 
 /* ---- files (files.c, scratch.c) */
+/* Names that are looked at in one listing, and how many folders deep it goes. */
 enum { TW_FILES_MAX = 20000, TW_FILES_DEPTH = 16 };
+/* Bytes of the files of one run that are hashed, and of one file at most. */
 #define TW_FILES_HASH_BYTES ((uint64_t)2 << 30)
+/* The files of a folder at one moment. `home` is twinrun's own and left out. take: NULL on failure.
+ * compare: lists the folder again and adds to run->files what was written since. */
 struct tw_snapshot;
 struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct twin_error *err);
 int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, const char *home,
@@ -297,17 +338,21 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
 void tw_snapshot_free(struct tw_snapshot *s);
 
 /* ---- outside.c: what was written since a moment in places that the run's command names */
-/* path: absolute. 0 goes on. */
+/* Is told of one file; path: absolute, bytes: its size. Non-zero ends the listing, and is its
+ * result. */
 typedef int tw_outside_fn(void *user, const char *path, uint64_t bytes, struct twin_error *err);
 int tw_outside_each(const struct twin_run *run, const char *home, int64_t since_ns,
                     tw_outside_fn *each, void *user, struct twin_error *err);
 bool tw_path_lies_in(const char *path, const char *folder); /* or is it */
 
 /* ---- opened.c: what the agents say was opened for writing */
+/* One path that a process of the job opened for writing, or put in place by renaming; it points
+ * into tw_opened.text. */
 struct tw_opened_file {
     const char *path;
     uint64_t bytes_before; /* with an opening that appends; else 0 */
 };
+/* All such paths of a run, sorted, each once. */
 struct tw_opened {
     struct tw_opened_file *file;
     size_t count;
@@ -316,11 +361,13 @@ struct tw_opened {
 };
 int tw_opened_load(struct tw_opened *w, const struct twin_run *run, struct twin_error *err);
 void tw_opened_free(struct tw_opened *w);
+/* How large the file was when it was first opened to be appended to; 0 when not known. */
 uint64_t tw_opened_before(const struct tw_opened *w, const char *path);
 int tw_opened_each(struct tw_opened *w, const char *home, int64_t since_ns, tw_outside_fn *each,
                    void *user, struct twin_error *err);
 
-/* files.c: of one folder */
+/* files.c: tells `each` of the files below one folder that changed since since_ns (realtime). A
+ * folder that cannot be read has none. */
 int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, tw_outside_fn *each,
                            void *user, struct twin_error *err);
 bool tw_files_is_bulk(const char *name); /* .git, node_modules, ...: never looked into */
@@ -348,6 +395,8 @@ void tw_own_fill_descriptors(struct tw_own *own);
 void tw_own_unfill_descriptors(struct tw_own *own);
 
 /* ---- the running job (supervise.c) */
+/* The running job: what launch.c prepared and what the event loop keeps of it. Times are of
+ * CLOCK_MONOTONIC. */
 struct tw_job {
     const struct twin_launch_options *o;
     struct twin_run *run;
@@ -369,6 +418,7 @@ struct tw_job {
     uint64_t next_tick_ns, next_look_ns;
     int steps_reached; /* consecutive ticks at which all ranks had max_steps */
 };
+/* Returns when the run is over (see finished() there); status, end_ns and stop then say how. */
 void tw_supervise(struct tw_job *job);
 
 /* ---- run folder (run_save.c, run_load.c, home.c) */
@@ -381,6 +431,8 @@ struct tw_run_extra { /* what run.json says beyond struct twin_run */
     const struct tw_stream *stream; /* two; NULL before the job */
     bool complete;                  /* with the outcome */
 };
+/* Writes run.json in one step; errors: TWIN_EIO and what tw_write_file_atomic() says, TWIN_ENOMEM.
+ */
 int tw_run_save(const struct twin_run *run, const struct tw_run_extra *x, struct twin_error *err);
 const char *tw_outcome_name(enum twin_outcome o);
 int tw_outcome_parse(const char *s, enum twin_outcome *out);

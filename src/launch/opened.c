@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Paths that are looked at, and bytes of the agents' file that are read. */
 enum { PATHS_MAX = 4096, BYTES_MAX = 16 << 20 };
 
 static int by_path_then_place(const void *a, const void *b)
@@ -29,7 +30,8 @@ static int by_path(const void *a, const void *b)
                   ((const struct tw_opened_file *)b)->path);
 }
 
-/* Of a path that several processes opened the first word counts: it is nearest to the start. */
+/* Sorts by path and keeps one entry of each. Of a path that several processes opened the first word
+ * counts: it is nearest to the start of the job. */
 static void sort_once(struct tw_opened *w)
 {
     size_t kept = 0;
@@ -41,6 +43,7 @@ static void sort_once(struct tw_opened *w)
     w->count = kept;
 }
 
+/* Splits w->text into "<bytes before>TAB<path>"; the paths point into the text. */
 static int take_lines(struct tw_opened *w, struct twin_error *err)
 {
     char *save = NULL;
@@ -59,6 +62,8 @@ static int take_lines(struct tw_opened *w, struct twin_error *err)
     return 0;
 }
 
+/* A run without the file has opened nothing that we know of. One that is too large or cannot be
+ * read sets `cut`. On failure w is still to be freed. */
 int tw_opened_load(struct tw_opened *w, const struct twin_run *run, struct twin_error *err)
 {
     struct twin_error why = TWIN_ERROR_INIT;
@@ -95,6 +100,7 @@ uint64_t tw_opened_before(const struct tw_opened *w, const char *path)
     return found ? found->bytes_before : 0;
 }
 
+/* Does the path lead through a folder such as .git or node_modules? */
 static bool has_bulk_part(const char *path)
 {
     char part[256];
@@ -129,6 +135,8 @@ static int look_at(const struct tw_opened_file *f, const char *home, int64_t sin
     return S_ISREG(st.st_mode) && changed ? each(user, f->path, (uint64_t)st.st_size, err) : 0;
 }
 
+/* Tells `each` what of the opened paths is there and was changed since since_ns. Stops at its first
+ * non-zero and returns it. */
 int tw_opened_each(struct tw_opened *w, const char *home, int64_t since_ns, tw_outside_fn *each,
                    void *user, struct twin_error *err)
 {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Places of one command that are looked at. */
 enum { PLACES_MAX = 32 };
 
 /* Everybody's places: what others do there says nothing of the job. */
@@ -62,6 +63,8 @@ static char *place_of(const char *cwd, const char *word, size_t n)
     return real;
 }
 
+/* Places that were found, each once, owned (realpath). What is beyond PLACES_MAX is not looked at.
+ */
 struct places {
     char *path[PLACES_MAX];
     size_t count;
@@ -92,6 +95,8 @@ static void take_words(struct places *p, const char *cwd, const char *text)
     }
 }
 
+/* A file is told when it was modified since then; a folder is listed like the working folder
+ * (files.c). Stops at the first non-zero that `each` returns, and returns it. */
 int tw_outside_each(const struct twin_run *run, const char *home, int64_t since_ns,
                     tw_outside_fn *each, void *user, struct twin_error *err)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a launch changes in twinrun's own process, and puts back. */
+/* What a launch changes in twinrun's own process, and puts back: blocked signals, SIGCHLD's
+ * disposition, descriptors 0 to 2, and being the subreaper. launch.c calls the halves in pairs; the
+ * first half of each remembers in struct tw_own how it was. */
 #include "launch.h"
 
 #include <errno.h>
@@ -53,6 +55,8 @@ int tw_own_take_stop_signal(void)
     return first;
 }
 
+/* Signals that our own work raised while they were held are thrown away; stop signals are not. The
+ * mask comes last. */
 void tw_own_release_signals(struct tw_own *own)
 {
     static const int ours[] = {SIGPIPE, SIGXFSZ, SIGCHLD, SIGWINCH};
@@ -88,6 +92,7 @@ void tw_own_unfill_descriptors(struct tw_own *own)
             close(fd);
 }
 
+/* Orphans of the job become our children, so tree.c still finds them below us. */
 void tw_own_become_subreaper(struct tw_own *own)
 {
     own->subreaper_known = prctl(PR_GET_CHILD_SUBREAPER, &own->subreaper) == 0 &&

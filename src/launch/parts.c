@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds twinrun's own parts: the agent's library, the Python half, the known cases, the workloads.
+ * Called when a run is prepared, and by commands that need one of them.
+ *
+ * They are looked for beside the executable in each layout in which twinrun exists (a wheel, the
+ * build tree, an installation), so nothing has to be configured. TWINRUN_LIBDIR names a folder that
+ * comes first. A part that is not found stays NULL; whoever needs it says so. */
 #include "launch.h"
 
 #include <errno.h>
@@ -108,6 +114,8 @@ static const struct {
 #endif
 };
 
+/* Whatever is found first stays, so TWINRUN_LIBDIR is looked at before the executable's
+ * surroundings. A part that is missing is NULL and no error. */
 int twin_parts_find(struct twin_parts *out, struct twin_error *err)
 {
     char self[PATH_MAX];

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What /proc says about one process. */
+/* What /proc says about one process: its state and times, its arguments, and why our agent is not
+ * in it. tree.c calls this for the processes of the job. A process may end or exec at any moment,
+ * so every answer may also be "not known now". */
 #include "launch.h"
 
 #include <errno.h>
@@ -10,6 +12,7 @@
 
 #define LIBRARY "/libtwinrun.so"
 
+/* Bytes that are read of a process's environment and of its list of mappings. */
 enum { ENVIRON_MAX = 2 << 20, MAPS_MAX = 16 << 20 };
 
 int tw_proc_read_small(const char *path, char *out, size_t room)
@@ -86,6 +89,7 @@ char *tw_proc_argv(pid_t pid)
     return tw_strndup(line, used);
 }
 
+/* The file of /proc/PID as text, malloc'ed; NULL when it cannot be read. *n: its bytes. */
 static char *read_of(pid_t pid, const char *name, size_t cap, size_t *n)
 {
     char path[40], *text = NULL;
@@ -113,6 +117,7 @@ static const char *environment_fault(pid_t pid, const char *environ_line, const 
     return preload ? NULL : "LD_PRELOAD not passed on";
 }
 
+/* Is our agent's library mapped in the process? */
 static bool maps_library(pid_t pid)
 {
     size_t n = 0;

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The file by which the agents tell how far they are: `progress` of the run folder, made by the
+ * launcher and mapped by every agent. A process of the job writes its own slot and no other; the
+ * launcher reads them some four times a second and learns from it when max_steps are made. */
 #include "launch.h"
 
 #include <fcntl.h>
@@ -31,8 +34,8 @@ int tw_progress_create(const char *run_dir, struct twin_error *err)
     return fd;
 }
 
-/* A rank may have several processes (loader workers carry its number too): its steps are those of
- * the farthest one. */
+/* Adds up what all slots say. A rank may have several processes (loader workers carry its number,
+ * too): its steps are those of the farthest one. The run's steps are those of the slowest rank. */
 bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p)
 {
     /* Read, not mapped: a job that truncates the file must not end us by SIGBUS. */

@@ -20,10 +20,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* SHOWN_BYTES: how much of a keyed hash is shown. */
 enum { KEY_BYTES = 32, SHOWN_BYTES = 8 };
 static const char name_of_key[] = "redaction.key", name_of_id[] = "redaction.id",
                   begin[] = "[redacted";
 
+/* has_key false: there is no usable key, and secrets become "[redacted]" without a hash. id: a hash
+ * of a fixed text under the key; it names the key without telling it. */
 struct twin_redactor {
     bool has_key;
     unsigned char key[KEY_BYTES];
@@ -35,6 +38,7 @@ static int no_memory(struct twin_error *err)
     return twin_error_set(err, TWIN_ENOMEM, "out of memory keeping secrets out of the record");
 }
 
+/* HMAC-SHA-256 of the data, cut to SHOWN_BYTES, as hex; "" without a key. */
 static void digest(const struct twin_redactor *r, const void *data, size_t n,
                    char out[2 * SHOWN_BYTES + 1])
 {
@@ -46,9 +50,8 @@ static void digest(const struct twin_redactor *r, const void *data, size_t n,
         tw_hex(mac, SHOWN_BYTES, out);
 }
 
-/*
- * A key that others may read, or that another user owns, hides nothing from them: it is not used.
- */
+/* Reads a key and computes its id; true when there is a key now. A key that others may read, or
+ * that another user owns, hides nothing from them: it is not used. */
 static bool read_key(struct twin_redactor *r, const char *path)
 {
     static const char about[] = "twinrun redaction key";
@@ -128,7 +131,9 @@ static bool read_named(struct twin_redactor *r, const char *home, const char *fo
     return found;
 }
 
-/* Moves a key out of the home. It is deleted there only when it can be read in its new place. */
+/* Moves a key that an older version left in the home to the user's folder (NULL: stays where it
+ * is). It is deleted in the home only when it can be read in its new place. True when the home has
+ * a key, moved or not. */
 static bool take_over(struct twin_redactor *r, const char *home, const char *folder)
 {
     char *old = tw_path_join(home, name_of_key);
@@ -153,6 +158,7 @@ static bool take_over(struct twin_redactor *r, const char *home, const char *fol
     return found;
 }
 
+/* The key of the user, made when there is none. */
 static void read_own(struct twin_redactor *r, const char *folder)
 {
     char *path = tw_path_join(folder, name_of_key);
@@ -166,6 +172,8 @@ static void read_own(struct twin_redactor *r, const char *folder)
     tw_free(path);
 }
 
+/* In this order: the key that the home names, a key in the home itself, the user's own key. So
+ * words of an old home keep their hashes. No key at all is no error. */
 int twin_redactor_open(const char *home, struct twin_redactor **out, struct twin_error *err)
 {
     struct twin_redactor *r = tw_calloc(1, sizeof *r);
@@ -193,6 +201,7 @@ const char *twin_redactor_key_id(const struct twin_redactor *r)
     return r->id;
 }
 
+/* Writes "[redacted:<hash>]", or "[redacted]" without a key. */
 static void put_redacted(const struct twin_redactor *r, struct tw_buf *b, const char *s, size_t n)
 {
     char hex[2 * SHOWN_BYTES + 1];
@@ -207,6 +216,8 @@ char *twin_redact_whole(const struct twin_redactor *r, const char *s, size_t n)
     return tw_buf_steal(&b);
 }
 
+/* *pending: what the last word announced ("--password"), carried from word to word; NULL for a text
+ * that stands alone. malloc'ed; NULL when out of memory. */
 char *twin_redact(const struct twin_redactor *r, const char *s, int *pending)
 {
     int alone = TW_SECRET_NONE;

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a run folder back: run.json into a struct twin_run, and the list of its traces. Called by
+ * everything that looks at a run after it has ended. The names of levels and outcomes are here,
+ * too, since reading needs them both ways.
+ *
+ * A run folder may come from anybody (packages are handed around), so run.json is foreign: it has a
+ * cap, every field is typed, numbers have ranges, and the path of a kept copy must not lead out of
+ * the folder. The first field that is wrong is named in the error, and the rest is not read. A
+ * run.json without an outcome is that of a run whose launcher was killed, or is still going on. */
 #include "launch.h"
 
 #include "json_load.h"
@@ -12,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Bytes of run.json, and items of one list in it (also: traces of one run). */
 enum { RUN_JSON_MAX = 64 << 20, ITEMS_MAX = 1 << 20 };
 
 static const char *const level_names[] = {"steps", "tensors", "modules", "ops"};
@@ -23,6 +32,7 @@ const char *twin_level_name(enum twin_level l)
     return (unsigned)l < 4 ? level_names[l] : "unknown";
 }
 
+/* The place of s among n names, -1 when it is none of them. */
 static int index_of(const char *s, const char *const *names, int n)
 {
     int i = 0;
@@ -54,6 +64,7 @@ int tw_outcome_parse(const char *s, enum twin_outcome *out)
     return 0;
 }
 
+/* Takes a run that was filled in part, and NULL. */
 void twin_run_free(struct twin_run *r)
 {
     if (!r)
@@ -109,11 +120,14 @@ int tw_launch_grow(void *array, size_t n, size_t size, struct twin_error *err)
 
 /* ---- traces */
 
+/* One file of ranks/. Its name is <rank>.<pid>.twt. */
 struct trace_name {
     long rank, pid;
     char *path;
 };
 
+/* For qsort: by rank, then by process, then by path, so that every reader sees the traces of a run
+ * in one order. */
 static int by_rank(const void *a, const void *b)
 {
     const struct trace_name *x = a, *y = b;
@@ -124,6 +138,8 @@ static int by_rank(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
+/* Adds each *.twt of the folder to *list. On failure *list keeps what was added; the caller frees
+ * it. */
 static int collect_traces(DIR *d, const char *folder, struct trace_name **list, size_t *n,
                           struct twin_error *err)
 {
@@ -148,9 +164,9 @@ static int collect_traces(DIR *d, const char *folder, struct trace_name **list, 
     return 0;
 }
 
-/*
- * The agent leaves a file of this name where torch was imported: bare tensors may leave no trace.
- */
+/* Sets run->torch. The agent leaves a file of this name in the run folder when a process has
+ * imported torch: a program that works on bare tensors may leave no trace, and this is how it is
+ * known that PyTorch was there. */
 static int find_torch(struct twin_run *run, struct twin_error *err)
 {
     char *mark = tw_path_join(run->dir, "torch");
@@ -161,6 +177,7 @@ static int find_torch(struct twin_run *run, struct twin_error *err)
     return 0;
 }
 
+/* Fills run->traces. A folder without ranks/ has none, which is no error. */
 int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
 {
     struct trace_name *list = NULL;
@@ -195,12 +212,16 @@ int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
 
 /* ---- run.json: every field is typed; the first one that is missing or of another type is named */
 
+/* While run.json is read: the file's name for errors, and the first error, which later ones do not
+ * overwrite. The functions below can so be called one after another without a check between them;
+ * each returns something harmless after an error. */
 struct reader {
     const char *path;
     struct twin_error *err;
     int rc;
 };
 
+/* Says that a field is not as expected. Only the first complaint is kept. */
 static void bad(struct reader *r, const char *key, const char *expected)
 {
     if (r->rc == 0)
@@ -250,12 +271,14 @@ static char *text(struct reader *r, json_t *o, const char *key)
     return text_of(r, json_object_get(o, key), key);
 }
 
+/* For fields that may be absent or null; NULL then, without an error. */
 static char *text_or_null(struct reader *r, json_t *o, const char *key)
 {
     json_t *v = json_object_get(o, key);
     return !v || json_is_null(v) ? NULL : text_of(r, v, key);
 }
 
+/* A whole number from low to high; `low` when it is none, with the error set. */
 static int64_t integer(struct reader *r, json_t *o, const char *key, int64_t low, int64_t high)
 {
     json_t *v = json_object_get(o, key);
@@ -282,6 +305,8 @@ static double number(struct reader *r, json_t *o, const char *key)
     return json_number_value(v);
 }
 
+/* A SHA-256 in hex, or an empty string where nothing was hashed. On error `out` is left as it was.
+ */
 static void digest(struct reader *r, json_t *o, const char *key, char out[65])
 {
     const char *s = json_string_value(json_object_get(o, key));
@@ -307,6 +332,8 @@ static void *items(struct reader *r, json_t *o, const char *key, size_t size, js
     return p;
 }
 
+/* A list of byte strings. *n counts those that were read, also when one of them was wrong: all are
+ * freed with the run. */
 static void read_strings(struct reader *r, json_t *o, const char *key, char ***out, size_t *n)
 {
     json_t *a;
@@ -316,6 +343,8 @@ static void read_strings(struct reader *r, json_t *o, const char *key, char ***o
             ++*n;
 }
 
+/* process_count grows before the fields are read, so that a run that is given up halfway frees what
+ * it has. */
 static void read_processes(struct reader *r, json_t *o, struct twin_run *run)
 {
     json_t *a;
@@ -332,6 +361,7 @@ static void read_processes(struct reader *r, json_t *o, struct twin_run *run)
     }
 }
 
+/* Fields that older versions did not write may be absent. */
 static void read_files(struct reader *r, json_t *o, struct twin_run *run)
 {
     json_t *a;
@@ -348,7 +378,7 @@ static void read_files(struct reader *r, json_t *o, struct twin_run *run)
             f->bytes_before = (uint64_t)integer(r, v, "bytes_before", 0, INT64_MAX);
         f->listing = json_is_true(json_object_get(v, "listing"));
         f->kept = text_or_null(r, v, "kept");
-        /* nothing outside of the run folder */
+        /* the copy is read later: its path must not lead out of the run folder */
         if (f->kept && tw_path_fault(f->kept, strlen(f->kept), TW_PATH_ANY_NAME | TW_PATH_GIT))
             bad(r, "kept", "a path in the run folder");
     }
@@ -373,6 +403,7 @@ static void read_data(struct reader *r, json_t *o, struct twin_run *run)
     }
 }
 
+/* One of the two streams: how many bytes, their digest, whether the stored copy is only a part. */
 static void read_output(struct reader *r, json_t *o, const char *key, uint64_t *n, char sha256[65],
                         bool *truncated)
 {
@@ -400,6 +431,8 @@ static void read_hold(struct reader *r, json_t *factors, const char *name, struc
         *cpu = (int)integer(r, v, "cpu", 0, INT_MAX);
 }
 
+/* What was held still or shaken. The time that the job was shown is not stored: it follows from the
+ * words that the agents were given. */
 static void read_factors(struct reader *r, json_t *o, struct twin_run *run)
 {
     json_t *factors = json_object_get(o, "factors");
@@ -418,6 +451,7 @@ static void read_factors(struct reader *r, json_t *o, struct twin_run *run)
         json_string_value(json_object_get(json_object_get(factors, "agents"), "TWINRUN_FACTORS")));
 }
 
+/* The fields that are written before the job starts; every run has them. */
 static void read_start(struct reader *r, json_t *o, struct twin_run *run)
 {
     run->id = text(r, o, "id");
@@ -461,6 +495,7 @@ static void read_facts(struct reader *r, json_t *o, struct twin_run *run)
         read_strings(r, o, "fresh_names", &run->fresh_names, &run->fresh_count);
 }
 
+/* The fields that are known when the job has ended. Only a complete run.json has them. */
 static void read_end(struct reader *r, json_t *o, struct twin_run *run)
 {
     char *outcome = text(r, o, "outcome");
@@ -473,13 +508,14 @@ static void read_end(struct reader *r, json_t *o, struct twin_run *run)
     run->wall_s = number(r, o, "wall_s");
     read_output(r, o, "stdout", &run->stdout_bytes, run->stdout_sha256, &run->stdout_truncated);
     read_output(r, o, "stderr", &run->stderr_bytes, run->stderr_sha256, &run->stderr_truncated);
-    /* runs of older versions lack it */
+    /* runs of older versions lack it: false */
     run->one_stream = json_is_true(json_object_get(o, "one_stream"));
     read_processes(r, o, run);
     read_files(r, o, run);
     read_facts(r, o, run);
 }
 
+/* Bytes of a file of the run folder, 0 when it is not there. */
 static uint64_t size_of(const char *dir, const char *name)
 {
     struct stat st;
@@ -489,6 +525,9 @@ static uint64_t size_of(const char *dir, const char *name)
     return n;
 }
 
+/* Is the process that wrote this run.json still alive? Its number alone does not tell: numbers are
+ * used again. It is the same process when the machine has not been booted since and the start time
+ * fits. */
 static bool launcher_alive(json_t *o)
 {
     char *boot = NULL;
@@ -510,6 +549,7 @@ static bool launcher_alive(json_t *o)
 static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
 {
     run->outcome = TWIN_RUN_INTERRUPTED;
+    /* As a shell shows a process that SIGKILL ended, which is what most often ends a launcher. */
     run->exit_code = 128 + 9;
     run->in_progress = launcher_alive(o);
     run->message = tw_strdup(
@@ -523,6 +563,8 @@ static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
     run->stdout_truncated = run->stderr_truncated = true;
 }
 
+/* TWIN_EVERSION for a run in another version of the format, TWIN_EFORMAT for a file that is no run
+ * at all. */
 static int check_schema(json_t *o, const char *path, struct twin_error *err)
 {
     const char *schema = json_string_value(json_object_get(o, "schema"));
@@ -537,6 +579,8 @@ static int check_schema(json_t *o, const char *path, struct twin_error *err)
                           schema ? schema : "none");
 }
 
+/* Reads and parses the file. *out is the caller's to decref, also after an error of check_schema.
+ */
 static int parse(const char *path, json_t **out, struct twin_error *err)
 {
     char *data = NULL;
@@ -556,6 +600,7 @@ static int parse(const char *path, json_t **out, struct twin_error *err)
     return check_schema(*out, path, err);
 }
 
+/* Whatever has been read is freed when something fails: *out is a whole run or NULL. */
 int twin_run_load(const char *dir, struct twin_run **out, struct twin_error *err)
 {
     *out = NULL;

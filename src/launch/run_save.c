@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes run.json, schema twinrun.run/1 (docs/format/run-folder.md). launch.c calls it twice:
+ * before the job with what is known then, after it with everything. The file is replaced in one
+ * step, so a reader sees one of the two and never a half. Secrets in the command and in the
+ * environment are redacted on the way.
+ *
+ * Building a JSON value can only fail for lack of memory. The builder remembers that, so the
+ * functions below need no checks, and tw_run_save() looks once at the end. */
 #include "launch.h"
 
 #include <errno.h>
@@ -7,14 +14,13 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/*
- * Writes run.json (schema twinrun.run/1, docs/format/run-folder.md). Building a JSON value can only
- * fail for lack of memory; the builder remembers that and the end looks once.
- */
+/* failed: some value could not be made. jansson's functions take NULL for a value and then fail
+ * themselves, so building goes on harmlessly to the end. */
 struct builder {
     bool failed;
 };
 
+/* Passes v through and remembers when it is NULL. */
 static json_t *checked(struct builder *b, json_t *v)
 {
     if (!v)
@@ -24,7 +30,7 @@ static json_t *checked(struct builder *b, json_t *v)
 
 static void put(struct builder *b, json_t *object, const char *key, json_t *value)
 {
-    /* takes the reference in any case */
+    /* json_object_set_new takes the reference, also when it fails */
     if (!checked(b, value) || json_object_set_new(object, key, value) != 0)
         b->failed = true;
 }
@@ -58,6 +64,8 @@ static json_t *strings(struct builder *b, char *const *v, size_t n)
     return a;
 }
 
+/* One word with its secrets replaced. *pending carries over from word to word ("--password" and
+ * then the password); NULL for a word that stands alone. */
 static json_t *redacted(const struct twin_redactor *r, const char *s, int *pending)
 {
     char *safe = twin_redact(r, s, pending);
@@ -75,6 +83,7 @@ static json_t *command(struct builder *b, const struct twin_run *run, const stru
     return a;
 }
 
+/* The variables that decide about numbers (tw_env_is_kept); all others stay out of the record. */
 static json_t *kept_environment(struct builder *b, const struct tw_env *e,
                                 const struct twin_redactor *r)
 {
@@ -93,6 +102,8 @@ static json_t *kept_environment(struct builder *b, const struct tw_env *e,
     return o;
 }
 
+/* The kernel, the processor's model and how many processors are online: what a reader first asks
+ * when two runs of two machines differ. */
 static json_t *machine(struct builder *b)
 {
     struct utsname u;
@@ -152,6 +163,7 @@ static json_t *processes(struct builder *b, const struct twin_run *run)
     return a;
 }
 
+/* Fields that most files lack are left out. */
 static json_t *files(struct builder *b, const struct twin_run *run)
 {
     json_t *a = checked(b, json_array());
@@ -174,6 +186,7 @@ static json_t *files(struct builder *b, const struct twin_run *run)
     return a;
 }
 
+/* `s` is NULL before the job and gives 0 stored bytes. */
 static json_t *output(struct builder *b, uint64_t n, const struct tw_stream *s, const char *sha256,
                       bool truncated)
 {
@@ -185,6 +198,7 @@ static json_t *output(struct builder *b, uint64_t n, const struct tw_stream *s, 
     return o;
 }
 
+/* Writes nothing for what was not asked for. cpu: -1 where the hold has no processor. */
 static void put_hold(struct builder *b, json_t *o, const char *name, const struct twin_run_hold *h,
                      int cpu)
 {
@@ -237,6 +251,7 @@ static json_t *data(struct builder *b, const struct twin_run *run)
     return a;
 }
 
+/* What is known before the job; the final run.json begins with it, too. */
 static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
                       const struct tw_run_extra *x)
 {
@@ -275,6 +290,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
     put(b, o, "notes", strings(b, run->notes, run->note_count));
 }
 
+/* What is known when the job has ended; `outcome` tells a reader that all of it is there. */
 static void put_end(struct builder *b, json_t *o, const struct twin_run *run,
                     const struct tw_run_extra *x)
 {
@@ -297,11 +313,13 @@ static void put_end(struct builder *b, json_t *o, const struct twin_run *run,
     put(b, o, "fresh_names", strings(b, run->fresh_names, run->fresh_count));
 }
 
+/* Where jansson writes the text of the file to. */
 static int append(const char *text, size_t n, void *data)
 {
     return tw_buf_append(data, text, n) == 0 ? 0 : -1;
 }
 
+/* ASCII with escapes, so that any tool reads the file. */
 int tw_run_save(const struct twin_run *run, const struct tw_run_extra *x, struct twin_error *err)
 {
     struct builder b = {0};

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A scratch copy of the working folder, so that runs do not overwrite each other's files
+ * (fresh_dir). launch.c makes it below the run folder before the job starts.
+ *
+ * Blocks are shared where the file system can. Bulk folders (.git, .venv, node_modules) are links
+ * to the originals: copying them would cost more than it protects. What is too large is an error: a
+ * job on half a folder would fail in ways that nobody understands. On an error the half-made copy
+ * stays; it goes with the run folder. */
 #include "launch.h"
 
 #include <dirent.h>
@@ -11,14 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/*
- * A scratch copy of the working folder, so that runs do not overwrite each other's files. Blocks
- * are shared where the file system can. Bulk folders (.git, .venv, node_modules) are links to the
- * originals: copying them would cost more than it protects. What is too large is an error: a job on
- * half a folder would fail in ways that nobody understands.
- */
 #define SCRATCH_BYTES ((uint64_t)2 << 30)
 
+/* State of one copy: what to leave out (the home, by device and inode), and what was met so far.
+ * bytes, entries: against the caps. skipped: sockets, pipes, devices. linked: bulk folders. */
 struct copy {
     const char *from;
     dev_t home_device;
@@ -29,6 +32,8 @@ struct copy {
     struct twin_error *err;
 };
 
+/* Copies from the current offset of `in` to its end, by the cheapest way that works: shared blocks,
+ * a copy inside the kernel, reading and writing. 0, or -1 with errno. */
 static int copy_bytes(int in, int out)
 {
     if (ioctl(out, FICLONE, in) == 0)
@@ -63,6 +68,7 @@ static int copy_bytes(int in, int out)
     return rc;
 }
 
+/* A file with its mode and its times: make and Python decide by them what is up to date. */
 static int copy_file(struct copy *c, int from, int to, const char *name, const struct stat *st)
 {
     c->bytes += (uint64_t)st->st_size;
@@ -101,6 +107,8 @@ static int copy_link(struct copy *c, int from, int to, const char *name)
 
 static int copy_folder(struct copy *c, int from, int to, const char *path, int depth);
 
+/* One name of the folder `from`. What vanished meanwhile is skipped. __pycache__ is left out, since
+ * Python makes it again. */
 static int copy_entry(struct copy *c, int from, int to, const char *path, const char *name,
                       int depth)
 {
@@ -140,6 +148,7 @@ static int copy_entry(struct copy *c, int from, int to, const char *path, const 
                             "%s is more than %d folders deep, too deep for a scratch copy",
                             original, TW_FILES_DEPTH);
     } else {
+        /* The folder's own mode is set when it is full: it may forbid writing. */
         int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         int out = in >= 0 && mkdirat(to, name, 0700) == 0
                       ? openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
@@ -158,6 +167,8 @@ static int copy_entry(struct copy *c, int from, int to, const char *path, const 
     return rc;
 }
 
+/* `from` and `to` are open folders; path: of `from` below the root, for messages. The folder is
+ * opened anew, because closedir() closes what it was given. */
 static int copy_folder(struct copy *c, int from, int to, const char *path, int depth)
 {
     int again = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -175,6 +186,7 @@ static int copy_folder(struct copy *c, int from, int to, const char *path, int d
     return rc;
 }
 
+/* What was left out or only linked becomes a note of the run. */
 int tw_scratch_copy(const char *from, const char *to, const char *home, struct twin_run *run,
                     struct twin_error *err)
 {

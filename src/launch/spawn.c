@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts a program: looks for it as exec does, forks, execs, and tells in words why it did not
+ * start. Used for the job (launch.c) and for the loader that tries the agent (trial.c).
+ *
+ * posix_spawn does not suffice here: the child holds the address layout and the processor still,
+ * and it reports the errno of the exec through a pipe that exec closes. End of file on that pipe
+ * means that the program runs. */
 #include "launch.h"
 
 #include <errno.h>
@@ -13,6 +19,7 @@
 /* What the C library uses when PATH is not set at all. */
 #define DEFAULT_PATH "/bin:/usr/bin"
 
+/* A name with a slash is its own only candidate; so is the empty name. */
 char **tw_program_candidates(const char *name, const char *path_value, struct twin_error *err)
 {
     const char *path = NULL;
@@ -78,7 +85,10 @@ static bool is_text(const char *path)
     return n >= 0;
 }
 
-/* Everything below the fork uses async-signal-safe calls only: the caller may have threads. */
+/* Tries one path after the other, as execvp does, and does not return: it writes the errno to
+ * `report` and ends. A folder that lacks the program, or that cannot be reached, sends us on to the
+ * next, and so does one where it may not be executed; any other failure is final. Like all that
+ * runs below the fork it uses async-signal-safe calls only, since the caller may have threads. */
 static void exec_candidates(char *const *candidates, const char **shell_argv,
                             const struct tw_spawn *s, int report)
 {
@@ -124,6 +134,8 @@ static void hold_still(const struct tw_spawn *s)
     }
 }
 
+/* The child's side of the fork. The order matters: descriptors and folder first, then what is held
+ * still; the signal mask last, because from there on a signal may end the child. */
 static void child(const struct tw_spawn *s, char *const *candidates, const char **shell_argv,
                   int report)
 {
@@ -145,6 +157,8 @@ static void child(const struct tw_spawn *s, char *const *candidates, const char 
     _exit(126);
 }
 
+/* 0 when there is a process; s->pid and s->exec_fd are set then, and the caller waits for the one
+ * and closes the other. All memory is taken before the fork: the child must not allocate. */
 int tw_spawn_start(struct tw_spawn *s, struct twin_error *err)
 {
     int report[2] = {-1, -1}, rc = 0;
@@ -197,6 +211,8 @@ void tw_spawn_end(struct tw_spawn *s)
     s->holds = NULL;
 }
 
+/* For ENOENT and ENOTDIR. The kernel gives ENOENT also when the file is there but its interpreter
+ * is not, which is the case that people do not find by themselves. */
 static char *explain_missing(const struct tw_spawn *s)
 {
     const char *name = s->argv[0];
@@ -225,6 +241,8 @@ static char *explain_missing(const struct tw_spawn *s)
     return tw_printf("cannot run %s: no such program in PATH (%s)", name, path);
 }
 
+/* The exit code is that of a shell: 127 for a program that is not there, 126 for one that cannot be
+ * run. */
 char *tw_spawn_explain(const struct tw_spawn *s, int error, int *exit_code)
 {
     struct stat st;

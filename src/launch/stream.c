@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One of the job's output streams: where it comes from (a pipe or a pseudo-terminal), where it is
+ * kept (a file of the run folder, with a SHA-256 of all bytes) and where it is passed on to (our
+ * own stdout or stderr). launch.c opens two of them; the event loop (supervise.c) pumps them
+ * without ever waiting.
+ *
+ * The job must not notice us. It gets a terminal where it would have one, a pipe that breaks where
+ * its pipe would break, and what is a file stays a file (direct.c). Storing has a cap; the digest
+ * and the count cover every byte. One chunk is in memory at a time: nothing is read while it has
+ * not been passed on, so a slow reader slows the job and not our memory. */
 #include "launch.h"
 
 #include <errno.h>
@@ -12,6 +21,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+/* Bytes that are read at once, and the size that pipes are asked to have. */
 enum { CHUNK_BYTES = 256 << 10, PIPE_BYTES = 1 << 20 };
 
 void tw_sha256_hex(void *ctx, char out[65])
@@ -90,6 +100,7 @@ static void open_sink(struct tw_stream *s, int fd)
     }
 }
 
+/* Makes the two ends: s->source for us, s->job_end for the job. 0, or -1 with errno. */
 static int open_source(struct tw_stream *s, int fd, bool show)
 {
     int ends[2];
@@ -107,6 +118,7 @@ static int open_source(struct tw_stream *s, int fd, bool show)
     return 0;
 }
 
+/* On failure what was opened stays in s for tw_stream_close(). */
 int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_stream_show show,
                    uint64_t cap, struct twin_error *err)
 {
@@ -143,6 +155,8 @@ out:
     return rc;
 }
 
+/* Two descriptors of the same terminal have one device number; pipes, sockets and files are one
+ * when their inode is. */
 bool tw_stream_is_one(void)
 {
     struct stat out;
@@ -167,6 +181,7 @@ int tw_stream_join(struct tw_stream *s, const struct tw_stream *into, struct twi
     return 0;
 }
 
+/* Appends the first n bytes of the chunk to the copy, up to the cap. */
 static void store(struct tw_stream *s, size_t n)
 {
     uint64_t left = s->cap > s->stored ? s->cap - s->stored : 0;
@@ -191,6 +206,7 @@ void tw_stream_keep(struct tw_stream *s, size_t n)
     store(s, n);
 }
 
+/* Reads one chunk, keeps it and passes it on. The source is closed at its end. */
 void tw_stream_pump(struct tw_stream *s)
 {
     if (s->source < 0 || tw_stream_is_stuck(s))
@@ -215,6 +231,7 @@ void tw_stream_pump(struct tw_stream *s)
     tw_stream_pass_on(s);
 }
 
+/* Writes as much of the chunk as the sink takes now. */
 void tw_stream_pass_on(struct tw_stream *s)
 {
     while (s->sink >= 0 && s->chunk_off < s->chunk_len) {
@@ -256,6 +273,8 @@ void tw_stream_mute(struct tw_stream *s)
     s->muted = true;
 }
 
+/* From the end of the main process on, only what is in the pipe at this moment must still be read:
+ * a daemon that holds the pipe open could go on writing for ever. */
 void tw_stream_job_ended(struct tw_stream *s)
 {
     int waiting = 0;

@@ -1,4 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The event loop around the running job: tw_supervise() is called by launch.c after the fork and
+ * returns when the run is over.
+ *
+ * One loop, one thread: output and input are moved, signals are read from a descriptor (so the
+ * job's dispositions are untouched and nothing races), processes are sampled, the caller is told,
+ * and the job is ended when it must be.
+ *
+ * Stopping has two states. Asked: a signal was sent, and kill_ns is 0. Killed: the grace time is
+ * over, or the user asked twice; SIGKILL is sent at each turn until none is left. The end of the
+ * job's main process does not end the loop: its output may still be in the pipes, and its children
+ * may still write. */
 #include "launch.h"
 
 #include <errno.h>
@@ -8,13 +19,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/*
- * One loop, one thread: output and input are moved, signals are read from a descriptor (so the
- * job's dispositions are untouched and nothing races), processes are sampled, the caller is told,
- * and the job is ended when it must be. States of stopping: asked (a signal was sent, kill_ns = 0),
- * killed (SIGKILL sent, repeated until none is left).
- */
 #define MS 1000000ull
+/* Milliseconds. TICK: between two calls of on_tick. GRACE: from the request to end until SIGKILL,
+ * after a signal of the user's and after a stop of ours. GIVE_UP: after SIGKILL; what still lives
+ * then hangs in the kernel. REPEAT: a second Ctrl-C that comes sooner is taken for the same one. */
 enum {
     TICK_MS = 250,
     LINGER_MS = 500, /* what does nothing for so long after the job's end stays for good */
@@ -26,6 +34,8 @@ enum {
     REPEAT_MS = 300
 };
 
+/* Notes that the job has been asked to end, and when patience ends. Sending the signal is the
+ * caller's part. */
 static void ask_to_stop(struct tw_job *job, enum tw_stop why, uint64_t now, unsigned grace_ms)
 {
     job->stop = why;
@@ -57,6 +67,8 @@ static void on_stop_signal(struct tw_job *job, const struct signalfd_siginfo *in
     }
 }
 
+/* Collects every child that has ended. When it is the job's main process, its status and the time
+ * are written down and the streams are told. */
 static void reap(struct tw_job *job, uint64_t now)
 {
     int status;
@@ -86,6 +98,8 @@ static void reap(struct tw_job *job, uint64_t now)
     }
 }
 
+/* Reads all signals that wait. Several may have come as one, so reap() runs once behind the loop
+ * whatever they were. */
 static void on_signals(struct tw_job *job, uint64_t now)
 {
     struct signalfd_siginfo info;
@@ -102,6 +116,8 @@ static void on_signals(struct tw_job *job, uint64_t now)
     reap(job, now);
 }
 
+/* What the pipe of the exec says: an errno when the program could not be executed, end of file when
+ * it runs. The pipe is closed in both cases. */
 static void on_exec_report(struct tw_job *job)
 {
     int error = 0;
@@ -114,6 +130,8 @@ static void on_exec_report(struct tw_job *job)
     job->spawn.exec_fd = -1;
 }
 
+/* Four times a second, and once at the end: reads the agents' progress, tells the caller, and asks
+ * the job to end when the caller wants so or when all ranks have made max_steps. */
 static void tick(struct tw_job *job, uint64_t now)
 {
     struct twin_progress p = {.run_dir = job->run->dir};
@@ -145,6 +163,8 @@ static void sample(struct tw_job *job, uint64_t now)
         tw_host_sample(job->host, job->tree, now, false);
 }
 
+/* Kills what was asked to end and has not ended in time. Called at every turn, so processes that
+ * were made meanwhile are killed, too. */
 static void move_stopping_on(struct tw_job *job, uint64_t now)
 {
     if (job->stop == TW_STOP_NO)
@@ -153,6 +173,10 @@ static void move_stopping_on(struct tw_job *job, uint64_t now)
         kill_all(job, now);
 }
 
+/* May the loop end? After the main process has ended: at once when no other process is left and the
+ * streams are empty and closed. When we stopped the job, all of it must be gone (or GIVE_UP_MS
+ * over). Else what lives on is left alone when it was idle for LINGER_MS, or at the latest after
+ * LINGER_BUSY_MS: it is a daemon. */
 static bool finished(struct tw_job *job, uint64_t now)
 {
     if (!job->ended)
@@ -190,8 +214,12 @@ static int patience(const struct tw_job *job, uint64_t now)
     return due <= now ? 0 : (int)((due - now) / MS) + 1;
 }
 
+/* Places in the list for poll. A place that is not needed has descriptor -1, which poll skips. */
 enum { P_SIGNAL, P_EXEC, P_OUT, P_ERR, P_OUT_SINK, P_ERR_SINK, P_IN, P_IN_SINK, P_COUNT };
 
+/* Waits for the descriptors that can matter now. A stream whose last chunk has not been passed on
+ * waits for its sink instead of its source: so a slow reader of ours slows the job down, as it
+ * would without us. */
 static void wait_for_events(struct tw_job *job, struct pollfd p[P_COUNT], int timeout_ms)
 {
     for (int i = 0; i < P_COUNT; i++)
@@ -209,11 +237,15 @@ static void wait_for_events(struct tw_job *job, struct pollfd p[P_COUNT], int ti
         p[P_IN].fd = job->input.source;
     if (tw_input_wants_sink(&job->input))
         p[P_IN_SINK] = (struct pollfd){.fd = job->input.sink, .events = POLLOUT};
+    /* Interrupted: nothing is known of any descriptor. */
     if (poll(p, P_COUNT, timeout_ms) < 0)
         for (int i = 0; i < P_COUNT; i++)
             p[i].revents = 0;
 }
 
+/* Each turn: wait, move what can be moved, read signals, look at the processes, tell the caller, go
+ * on with stopping. Once the job has ended its streams are read at each turn, whatever poll says.
+ * After the loop everything is looked at a last time. */
 void tw_supervise(struct tw_job *job)
 {
     uint64_t now = job->start_ns;

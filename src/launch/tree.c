@@ -1,4 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which processes belong to the job, and what became of each: the table behind run.json's
+ * `processes`.
+ *
+ * They are all descendants of ours, found by sampling /proc. We are a subreaper while the job runs,
+ * so a process whose parent ended becomes our child and stays in sight. What was a descendant
+ * before the job started (a daemon left over by an earlier run) is not the job's: tw_tree_start()
+ * takes a baseline. A process is known by its number and its start time, because numbers are used
+ * again.
+ *
+ * The agents tell of themselves, too, in the run folder's file `processes`. So a process that lived
+ * for too short a time to be sampled is still listed when an agent entered it; one that was sampled
+ * and has no agent gets a reason (proc.c).
+ *
+ * Sampling is cheap where it can be: no process was created since when the last pid of
+ * /proc/loadavg is the same; and it keeps to 1% of one core. One thread uses the table, the one
+ * that runs tw_supervise(). */
 #include "launch.h"
 
 #include <ctype.h>
@@ -10,19 +26,18 @@
 #include <time.h>
 #include <unistd.h>
 
-/*
- * Which processes belong to the job: all descendants of ours, found by sampling /proc. We are a
- * subreaper while the job runs, so a process whose parent ended becomes our child and stays in
- * sight. What was a descendant before the job started (a daemon left over by an earlier run) is not
- * the job's. Sampling is cheap where it can be: no process was created since when the last pid of
- * /proc/loadavg is the same; and it keeps to 1% of one core.
- */
+/* TABLE_MAX: processes that are kept of one run, sampled ones and those that an agent named, each.
+ * ARMED_LINE_MAX: bytes; a line of four times this length is not an agent's. */
 enum {
     TABLE_MAX = 4096,
     ARMED_LINE_MAX = 8192,
     SETTLE_MS = 120, /* a process younger than this may not have run its agent's constructor yet */
 };
 
+/* One process of the job that was sampled. argv: its words as last seen, owned. why: why it has no
+ * agent, owned; NULL when it has, or when nothing is known yet. examined: proc.c has looked into
+ * this program, and `loaded` is what it found. is_fork_of_us: it still shows our own arguments,
+ * since it is between fork and exec. */
 struct seen {
     pid_t pid, ppid;
     uint64_t start;     /* clock ticks since boot */
@@ -33,12 +48,16 @@ struct seen {
     bool alive, examined, loaded, is_fork_of_us;
 };
 
+/* One process whose agent has said that it is there: the last line of that pid. */
 struct armed {
     pid_t pid, ppid;
     char *argv;
     uint64_t start_ns; /* of the agent in the program that argv names */
 };
 
+/* preload_why: why nothing was preloaded, NULL when it was. armed_offset: how far the agents' file
+ * has been read, bytes. last_pid: newest process number at the last scan. alive, busy_ns: of the
+ * last sample. overflow: TABLE_MAX was reached, which becomes a note. */
 struct tw_tree {
     char *processes_path, *environ_line, *our_argv;
     char *preload_why;
@@ -65,12 +84,15 @@ static int by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The line of a process in a list sorted by pid; NULL when it has none. */
 static struct tw_proc *line_of(const struct tw_proc *lines, size_t n, pid_t pid)
 {
     struct tw_proc key = {.pid = pid};
     return n ? bsearch(&key, lines, n, sizeof *lines, by_pid) : NULL;
 }
 
+/* Of a line during one scan. OPEN: on the path that decide() is following now, so that a cycle
+ * (lines are read one after another, and a number may be reused meanwhile) ends. */
 enum { MARK_UNKNOWN, MARK_OURS, MARK_FOREIGN, MARK_OPEN };
 
 /*
@@ -138,6 +160,8 @@ static void scan(struct tw_tree *t)
     t->now_count = kept;
 }
 
+/* Looks a process up by number and start time. *at (may be NULL) is where it stands, or where it
+ * would be inserted. */
 static struct seen *seen_of(struct tw_tree *t, pid_t pid, uint64_t start, size_t *at)
 {
     size_t low = 0, high = t->seen_count;
@@ -156,6 +180,8 @@ static struct seen *seen_of(struct tw_tree *t, pid_t pid, uint64_t start, size_t
                : NULL;
 }
 
+/* The entry of a process, made when it is new; NULL when the table is full or there is no memory.
+ * The table stays sorted. A pointer into it holds until the next call only. */
 static struct seen *remember(struct tw_tree *t, const struct tw_proc *line)
 {
     size_t at;
@@ -242,6 +268,7 @@ static void read_armed(struct tw_tree *t)
 static bool spoke(const struct tw_tree *t, const struct seen *s)
 {
     const struct armed *line = armed_of(t, s->pid);
+    /* Bytes of the two command lines that must be equal. */
     enum { COMPARED = 3500 }; /* agents cut earlier than we do */
     return line && line->argv && s->argv && strncmp(line->argv, s->argv, COMPARED) == 0;
 }
@@ -265,6 +292,9 @@ static char *argv_of_image(pid_t pid, char *argv, uint64_t *when)
     return argv;
 }
 
+/* Looks at one living process: notes its words when they changed, and once it has run the same
+ * program for SETTLE_MS without a word of an agent, finds out why. Its parent's words are not taken
+ * for its own: right after the fork it still shows them. */
 static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
 {
     char *argv = tw_proc_argv(s->pid);
@@ -294,6 +324,7 @@ static void look_at(struct tw_tree *t, struct seen *s, uint64_t now_ns)
     s->examined = true;
 }
 
+/* Processor time of this thread. */
 static uint64_t cpu_ns(void)
 {
     struct timespec t = {0};
@@ -301,6 +332,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* One look at the job: who lives, who is busy, which agents have spoken. */
 void tw_tree_sample(struct tw_tree *t, bool force)
 {
     uint64_t begin = tw_monotonic_ns(), begin_cpu = cpu_ns(), last_pid = 0;
@@ -340,6 +372,8 @@ void tw_tree_sample(struct tw_tree *t, bool force)
             look_at(t, s, begin);
         }
     }
+    /* A hundred times what this look cost, so that we keep to 1% of a core; between 0.15 and 1 s.
+     */
     uint64_t pause = (cpu_ns() - begin_cpu) * 100;
     if (pause < 150000000)
         pause = 150000000;
@@ -348,6 +382,7 @@ void tw_tree_sample(struct tw_tree *t, bool force)
     t->next_sample_ns = begin + pause;
 }
 
+/* The table, with all present descendants in its baseline; NULL when out of memory. */
 struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why,
                               struct twin_error *err)
 {
@@ -374,6 +409,8 @@ no_memory:
     return NULL;
 }
 
+/* The main process, known without a sample: its words come from the command itself, masked as those
+ * of the others are. */
 void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
 {
     t->main_pid = pid;
@@ -393,6 +430,8 @@ void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
         s->image_ns = tw_monotonic_ns();
 }
 
+/* Reads the living processes of the last scan again. Those that have ended count with what they had
+ * used when they were last read. */
 void tw_tree_usage(struct tw_tree *t, struct tw_tree_usage *out)
 {
     *out = (struct tw_tree_usage){.cpu_ticks = 0};
@@ -434,6 +473,9 @@ static int by_start(const void *a, const void *b)
     return x->start != y->start ? (x->start > y->start) - (x->start < y->start) : by_pid(a, b);
 }
 
+/* Reads /proc anew, so that processes made since the last sample are met, too. They are signalled
+ * in the order of their start times, which puts parents before children; the list is sorted by pid
+ * again for those who search it. */
 void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope)
 {
     scan(t);
@@ -449,6 +491,7 @@ void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope)
         qsort(t->now, t->now_count, sizeof *t->now, by_pid);
 }
 
+/* Is the first word of both command lines the same? */
 static bool same_program(const char *argv, const char *other)
 {
     size_t n = strcspn(argv, " ");
@@ -518,6 +561,7 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
     return 0;
 }
 
+/* NULL is fine. */
 void tw_tree_free(struct tw_tree *t)
 {
     if (!t)

@@ -1,4 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Trial load: may the agent be preloaded into this program? Asked by agent.c before the job is
+ * started, and by `twin_trial_load()` for others. A preload that fails would end the job, or fill
+ * its output with the loader's complaints.
+ *
+ * The program itself never runs. Its own dynamic loader is started in tracing mode (as ldd -r
+ * does), maps program, libraries and agent, binds every symbol, reports, and ends. (--list binds no
+ * symbols.) A loader that does not know that mode, such as musl's, would run the program: it is
+ * told by the mode's name, which must stand in the loader's file.
+ *
+ * When the loader fails, it is asked once more without the agent: a program that is broken by
+ * itself is not the agent's fault. */
 #include "launch.h"
 
 #include <errno.h>
@@ -10,13 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/*
- * Trial load: may the agent be preloaded into this program? The program itself never runs. Its own
- * dynamic loader is started in tracing mode (as ldd -r does), maps program, libraries and agent,
- * binds every symbol, reports, and ends.
- * (--list binds no symbols.) A loader that does not know that mode, such as musl's, would run the
- * program: it is told by the mode's name, which must stand in the loader's file.
- */
+/* Scripts that name scripts, at most so many; bytes kept of what the loader says; how long it may
+ * take. */
 enum { SHEBANG_DEPTH = 4, OUTPUT_MAX = 1 << 20, TIMEOUT_MS = 10000 };
 
 /* "interp arg" of a "#!" line, or "env [-S] NAME": the program whose loader counts. False: cannot
@@ -58,6 +64,8 @@ static char *binary_of(const char *program, const char *path_value, struct tw_el
     return path;
 }
 
+/* Reads what the loader says until it closes its end. 0, or -1 when it took too long and was
+ * killed. */
 static int drain(int fd, pid_t pid, struct tw_buf *out)
 {
     char chunk[8192];
@@ -80,6 +88,7 @@ static int drain(int fd, pid_t pid, struct tw_buf *out)
     }
 }
 
+/* The job's environment and what turns the loader's tracing on. `preload` may be NULL. */
 static int tracing_environment(struct tw_env *env, const struct tw_env *user, const char *preload,
                                struct twin_error *err)
 {
@@ -164,6 +173,8 @@ static char *complaint(const char *text, const char *library)
     return NULL;
 }
 
+/* Does the loader know the tracing mode? Decided before it is run: one that does not would run the
+ * program. */
 static bool loader_can_trace(const char *loader)
 {
     static const char name[] = "TRACE_LOADED_OBJECTS"; /* the loader compares without the LD_ */
@@ -176,6 +187,8 @@ static bool loader_can_trace(const char *loader)
     return can;
 }
 
+/* Why the agent cannot be preloaded, malloc'ed; NULL when it can, or when err is set. LD_PRELOAD of
+ * the user is kept behind ours, as the job will have it. */
 static char *try_loader(const char *path, const char *loader, const char *library,
                         const struct tw_env *env, struct twin_error *err)
 {
@@ -204,6 +217,8 @@ out:
     return why;
 }
 
+/* The first property of the program that speaks against a preload, malloc'ed; NULL when none does.
+ * The cheap looks into the file come first, the trial itself last. */
 static char *reason(const char *path, const struct tw_elf *elf, const char *library,
                     const struct tw_env *env, struct twin_error *err)
 {
@@ -223,6 +238,8 @@ static char *reason(const char *path, const struct tw_elf *elf, const char *libr
     return try_loader(path, elf->interp, library, env, err);
 }
 
+/* Follows the program to its binary and looks for a reason. A program that does not exist has none:
+ * it is left to fail in its own way. */
 int tw_trial_load(const char *program, const char *library, const struct tw_env *env, bool *ok,
                   char **why, struct twin_error *err)
 {

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Before anything else is sent, all ranks learn whether they want the same, and whether one of them
- * refuses. */
+/* The agreement: before anything else is sent, all ranks learn whether they want the same, and
+ * whether one of them refuses. One all-reduce with an operation of our own (tw_agree_merge) does
+ * it. A rank whose arguments are wrong takes part as well and says so: else the others would wait
+ * for it for ever.
+ *
+ * Two ranks want the same number when the largest of it and of its negative are one: MAX alone
+ * tells equality. What a rank contributes is added up and compared with the total that all were
+ * told. */
 #include <fenv.h>
 #include <inttypes.h>
 #include <string.h>
 #include "inside.h"
 
-/* Counts differ with great likelihood in 62 bits of this when they differ. */
+/* A number that stands for counts: two lists that differ have different ones with great likelihood
+ * (62 bits). 0: there are none, it is an all-reduce. */
 static int64_t digest_of_counts(const struct tw_reduction *r)
 {
     uint64_t h = 0x9E3779B97F4A7C15u;
@@ -17,6 +24,8 @@ static int64_t digest_of_counts(const struct tw_reduction *r)
     return (int64_t)(h >> 2 | 1);
 }
 
+/* Fills r->mine. A reduction that cannot run, for its arguments or for the thread's floating-point
+ * mode, refuses; the lowest such rank is the one that all hear of. */
 void tw_agree_fill(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
@@ -24,7 +33,7 @@ void tw_agree_fill(struct tw_reduction *r)
                                         w->divisor, w->way,   digest_of_counts(r)};
     r->err = r->kept;
     if (!r->err.code)
-        /* the floating-point mode */
+        /* refuses under another floating-point mode than the default one */
         twin_fixed_sum(TWIN_F64, NULL, 0, 0, 1, 1, 1, &r->size, &r->err);
     memset(&r->mine, 0, sizeof r->mine);
     for (int f = 0; f < TW_AGREE_FIELDS; f++) {
@@ -37,6 +46,7 @@ void tw_agree_fill(struct tw_reduction *r)
         r->mine.most = r->mine.sum = w->contributions;
 }
 
+/* For MAX. */
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -58,6 +68,8 @@ void tw_agree_merge(void *from, void *to, int *count, MPI_Datatype *type)
     }
 }
 
+/* Decides from what came out, the same on every rank: 0 with r->way chosen, or an error that is set
+ * in r->err. A rank's own refusal comes first, since its message says most. */
 int tw_agree_judge(struct tw_reduction *r)
 {
     static const char *const names[TW_AGREE_FIELDS] = {"n",       "dtype", "total", "block",

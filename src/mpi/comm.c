@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a communicator carries: a duplicate for our own messages, kept as an attribute and freed
- * with it. */
+/* What a communicator of the program carries for us: a duplicate for our own messages, so that they
+ * never meet the program's, with rank, size, and the type and operation of the agreement. Made at
+ * the first reduction on the communicator, kept as an attribute, freed by MPI with it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include "base.h"
 #include "inside.h"
 
+/* Sets err to TWIN_EIO with MPI's own text for rc; `what`: the call that failed. Returns the code.
+ */
 int tw_mpi_failed(struct twin_error *err, int rc, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -14,9 +17,11 @@ int tw_mpi_failed(struct twin_error *err, int rc, const char *what)
     return twin_error_set(err, TWIN_EIO, "all-reduce: %s: %s", what, text);
 }
 
+/* The attribute's key, made once in a process. */
 static int key = MPI_KEYVAL_INVALID;
 static pthread_mutex_t key_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* MPI calls this when the communicator is freed. */
 static int free_state(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     struct tw_comm *c = value;
@@ -28,6 +33,8 @@ static int free_state(MPI_Comm comm, int keyval, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+/* Collective: all ranks of comm are in their first reduction on it. 0 with *out, which the
+ * attribute owns; else an error, also when another rank has no memory. */
 static int make_state(MPI_Comm comm, struct tw_comm **out, struct twin_error *err)
 {
     struct tw_comm *c = tw_calloc(1, sizeof *c);
@@ -59,6 +66,8 @@ static int make_state(MPI_Comm comm, struct tw_comm **out, struct twin_error *er
     return 0;
 }
 
+/* Gives the state of comm in *out; it belongs to comm. TWIN_EINVAL for what is no communicator of
+ * one group, or while MPI is not up. */
 int tw_comm_of(MPI_Comm comm, struct tw_comm **out, struct twin_error *err)
 {
     int up = 0, down = 0, inter = 0, found = 0, rc = MPI_SUCCESS;

@@ -21,6 +21,7 @@ extern int64_t tw_chunk;    /* tests: 0, or instead of both */
 #define TW_OWNERS_MOST 64   /* ranks; above, each pair's messages are too small */
 #define TW_ANY_MOST INT32_MAX
 
+/* Which of our messages it is: contributions on their way to an owner, or an owner's results. */
 enum tw_tag { TW_TAG_NUMBERS = 1, TW_TAG_RESULTS };
 
 /* ---- the agreement: what every rank puts in, and what comes out for all. Two numbers of opposite
@@ -35,6 +36,7 @@ enum tw_agree {
     TW_AGREE_COUNTS,
     TW_AGREE_FIELDS
 };
+/* What a rank tells in the agreement, and what comes of all of them. */
 struct tw_header {
     int64_t high[TW_AGREE_FIELDS], minus_low[TW_AGREE_FIELDS]; /* MAX */
     /* MAX: (ranks - rank) << 8 | error code, negated; 0: none */
@@ -65,6 +67,8 @@ struct tw_slot {
     int count;
 };
 
+/* One reduction, inside the memory of the program's struct twin_reduction. It may be run many
+ * times. kept: an error of init, which refuses every run; err: of the last run. */
 struct tw_reduction {
     struct twin_reduce what;
     struct tw_comm *on;

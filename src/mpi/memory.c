@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks what one rank wants, and takes the memory for it, once: runs of a reduction allocate
- * nothing (but for specials). */
+/* Checks what one rank wants, shares the elements among the ranks, and takes the memory for it,
+ * once: runs of a reduction allocate nothing, but for marks of NaN and infinities. Buffers are
+ * tw_calloc'ed and freed by tw_reduction_release(). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base.h"
 #include "inside.h"
 
+/* Elements of a chunk, for tests; 0: the constants of inside.h. */
 int64_t tw_chunk;
 
+/* All that this rank alone can find wrong, in words. */
 static int check(const struct tw_reduction *r, struct twin_error *err)
 {
     const struct twin_reduce *w = &r->what;
@@ -74,6 +77,7 @@ static int check(const struct tw_reduction *r, struct twin_error *err)
     return 0;
 }
 
+/* Zeroed memory; NULL with r->kept set. */
 static void *take(struct tw_reduction *r, int64_t count, size_t size)
 {
     void *p = tw_calloc(count > 0 ? (size_t)count : 1, size);
@@ -90,7 +94,9 @@ static bool by_sum(const struct tw_reduction *r)
            (r->what.way == TWIN_WAY_AUTO && r->on->ranks > TW_OWNERS_MOST);
 }
 
-/* Who owns what: whole blocks, shared evenly; or those around what each rank is to get. */
+/* Who owns what: whole blocks, shared evenly; in a reduce-scatter the whole blocks around what each
+ * rank is to get, so that parts may overlap at their ends. Then how wide a chunk is and how many
+ * there are. */
 static void share(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
@@ -121,6 +127,8 @@ static void share(struct tw_reduction *r)
     r->chunks = (most + r->wide - 1) / r->wide;
 }
 
+/* Buffers for every way that this rank may have to go: which one it is, the agreement says later.
+ */
 static int take_all(struct tw_reduction *r)
 {
     const int ranks = r->on->ranks;
@@ -151,6 +159,7 @@ static MPI_Datatype type_of(enum twin_dtype dtype)
     return dtype == TWIN_F32 ? MPI_FLOAT : MPI_UINT16_T;
 }
 
+/* Fills in defaults, checks, and takes the memory. The result is in r->kept. */
 int tw_reduction_prepare(struct tw_reduction *r)
 {
     struct twin_reduce *w = &r->what;
@@ -179,6 +188,7 @@ int tw_reduction_prepare(struct tw_reduction *r)
     return take_all(r);
 }
 
+/* Frees what prepare has taken, as far as it came. */
 void tw_reduction_release(struct tw_reduction *r)
 {
     if (r->ready)

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public calls, and the queue of a communicator's reductions. */
+/* The public calls (<twin/allreduce.h>), and the queue of a communicator's reductions.
+ *
+ * A reduction advances in steps, each of which posts MPI operations and names the next one. Only
+ * the head of the queue moves, whichever one the program waits for, so all ranks post the
+ * operations of one communicator in one order. Nothing moves outside of start, test and wait: there
+ * is no thread of ours. */
 #include <fenv.h>
 #include <string.h>
 #include "inside.h"
@@ -13,6 +18,8 @@ static struct tw_reduction *inside(struct twin_reduction *r)
 }
 
 /* ---- progress */
+/* The step after the agreement: chooses the way that all go. With no elements nothing is left to
+ * do. */
 static int agreed(struct tw_reduction *r)
 {
     if (tw_agree_judge(r) != 0)
@@ -24,6 +31,7 @@ static int agreed(struct tw_reduction *r)
     return 0;
 }
 
+/* Posts the agreement: the first step of every reduction. */
 static void begin(struct tw_reduction *r)
 {
     memset(&r->err, 0, sizeof r->err);
@@ -40,8 +48,8 @@ static void begin(struct tw_reduction *r)
     }
 }
 
-/* The mode was the default one at the start. If the program has changed it since, it gets its own
- * back. */
+/* Runs the next step in the default floating-point mode, in which the reduction was begun. If the
+ * program has changed it since, it gets its own back. */
 static int step(struct tw_reduction *r)
 {
     fenv_t theirs;
@@ -53,6 +61,7 @@ static int step(struct tw_reduction *r)
     return rc;
 }
 
+/* Takes the head off the queue; r->err says how it went. */
 static void end(struct tw_reduction *r)
 {
     struct tw_comm *c = r->on;
@@ -87,12 +96,15 @@ static bool advance(struct tw_reduction *r, bool block)
     return true;
 }
 
+/* Hands the run's result to the caller. */
 static int tell(const struct tw_reduction *r, struct twin_error *err)
 {
     return r->err.code ? twin_error_set(err, r->err.code, "%s", r->err.message) : 0;
 }
 
 /* ---- the interface */
+/* What is wrong with the arguments is kept and told at the run, where all ranks learn of it; here
+ * only an unusable communicator is an error. */
 int twin_reduction_init(struct twin_reduction *public, const struct twin_reduce *what,
                         MPI_Comm comm, struct twin_error *err)
 {
@@ -108,6 +120,7 @@ int twin_reduction_init(struct twin_reduction *public, const struct twin_reduce 
     return 0;
 }
 
+/* Behind others of its communicator it only queues up. */
 int twin_reduction_start(struct twin_reduction *public, struct twin_error *err)
 {
     struct tw_reduction *r = inside(public);
@@ -129,6 +142,7 @@ static int never(struct twin_error *err)
     return twin_error_set(err, TWIN_EINVAL, "all-reduce: this reduction was never started");
 }
 
+/* Moves as far as possible without waiting, the ones before it first. */
 int twin_reduction_test(struct twin_reduction *public, int *done, struct twin_error *err)
 {
     struct tw_reduction *r = inside(public);
@@ -141,6 +155,7 @@ int twin_reduction_test(struct twin_reduction *public, int *done, struct twin_er
     return *done ? tell(r, err) : 0;
 }
 
+/* The reductions before it in the queue end first. */
 int twin_reduction_wait(struct twin_reduction *public, struct twin_error *err)
 {
     struct tw_reduction *r = inside(public);
@@ -151,6 +166,7 @@ int twin_reduction_wait(struct twin_reduction *public, struct twin_error *err)
     return tell(r, err);
 }
 
+/* Waits for a run that is under way: MPI still uses its buffers. */
 void twin_reduction_fini(struct twin_reduction *public)
 {
     struct tw_reduction *r = inside(public);
@@ -172,6 +188,7 @@ int twin_reduce(const struct twin_reduce *what, MPI_Comm comm, struct twin_error
     return rc;
 }
 
+/* An all-reduce in one call, for one type. */
 #define ALLREDUCE(name, type, dtype_)                                                     \
     int twin_allreduce_##name(const type *x, type *out, int64_t n, int64_t contributions, \
                               int64_t total, MPI_Comm comm, struct twin_error *err)       \

@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The phases after the agreement: the numbers to those who sum them, the results to those who want
- * them. */
+ * them. There are three ways, all with the same bits as result, because sums are exact integers
+ * (numerics/fixed.c):
+ *
+ * - DIRECT, one contribution from each rank: each sends the owner of a part its numbers as they
+ *   are; the owner sums and rounds.
+ * - OWNERS, any number of contributions: all agree on the exponents of the blocks; each adds up its
+ *   own contributions as integers and sends them to the owners, chunk by chunk.
+ * - SUM, for many ranks: as OWNERS, but MPI's own all-reduce adds the integers, and every rank
+ *   rounds.
+ *
+ * Most functions here are steps (tw_step), or parts of one: a step posts operations, or returns the
+ * error that it has set in r->err. */
 #include <stdlib.h>
 #include <string.h>
 #include "base.h"
 #include "inside.h"
 
+/* `next` runs when these requests have ended. */
 static int wait_for(struct tw_reduction *r, MPI_Request *requests, int count, tw_step *next)
 {
     r->pending = requests;
@@ -35,6 +47,7 @@ static char *own_result(const struct tw_reduction *r)
 }
 
 /* ---- results */
+/* The last step: nothing is next. */
 static int finished(struct tw_reduction *r)
 {
     free(r->specials);
@@ -79,6 +92,7 @@ static int give_results(struct tw_reduction *r)
 }
 
 /* ---- one contribution from each rank: the numbers as they are, to the owner */
+/* All numbers of my part are here: sum and round. */
 static int sum_slices(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
@@ -93,6 +107,7 @@ static int sum_slices(struct tw_reduction *r)
     return give_results(r);
 }
 
+/* Receives are posted before sends. */
 int tw_begin_direct(struct tw_reduction *r)
 {
     const int me = r->on->rank;
@@ -121,7 +136,8 @@ int tw_begin_direct(struct tw_reduction *r)
 /* ---- any number of contributions: exponents first, then integers, in chunks of which two are
  * under way */
 
-/* My contributions to elements [low, high), which begin at a block, in integers. */
+/* My contributions to elements [low, high), added up as integers. low begins a block, so exponents
+ * and marks are found by its number. */
 static int quantise(struct tw_reduction *r, int64_t low, int64_t high, int64_t *integers)
 {
     const struct twin_reduce *w = &r->what;
@@ -140,6 +156,7 @@ static int quantise(struct tw_reduction *r, int64_t low, int64_t high, int64_t *
     return 0;
 }
 
+/* The sums of elements [low, high) as floating-point numbers. */
 static int round_to(struct tw_reduction *r, int64_t low, int64_t high, const int64_t *integers,
                     char *out)
 {
@@ -163,6 +180,8 @@ static void range(const struct tw_reduction *r, int k, int64_t chunk, int64_t *l
     *high = *low + r->wide < end ? *low + r->wide : end;
 }
 
+/* Posts one chunk: receives for my part, then for each owner my integers, made just before they are
+ * sent. */
 static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
 {
     const int me = r->on->rank;
@@ -191,6 +210,7 @@ static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
     return 0;
 }
 
+/* Posts one chunk as an all-reduce of integers. */
 static int post_sum(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
 {
     int64_t low, high;
@@ -205,6 +225,7 @@ static int post_sum(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
                : TWIN_EIO;
 }
 
+/* A chunk beyond the last posts nothing. */
 static int post(struct tw_reduction *r, int64_t chunk)
 {
     struct tw_slot *s = &r->slot[chunk % TW_SLOTS];
@@ -214,6 +235,7 @@ static int post(struct tw_reduction *r, int64_t chunk)
     return r->way == TWIN_WAY_SUM ? post_sum(r, chunk, s) : post_owners(r, chunk, s);
 }
 
+/* All integers of my part of the chunk are here. Their order does not matter: integers. */
 static int end_owners(struct tw_reduction *r, struct tw_slot *s)
 {
     const int me = r->on->rank;
@@ -245,6 +267,8 @@ static int end_sum(struct tw_reduction *r, struct tw_slot *s)
                         : 0;
 }
 
+/* One chunk has ended: its results are made, its slot takes the chunk after next, and the other
+ * slot's is waited for. */
 static int end_chunk(struct tw_reduction *r)
 {
     struct tw_slot *s = &r->slot[r->chunk % TW_SLOTS];
@@ -257,6 +281,7 @@ static int end_chunk(struct tw_reduction *r)
     return r->way == TWIN_WAY_SUM && !r->what.counts ? finished(r) : give_results(r);
 }
 
+/* Posts the first two chunks. */
 static int begin_chunks(struct tw_reduction *r)
 {
     r->chunk = 0;
@@ -278,6 +303,7 @@ static void flip(const struct tw_reduction *r, unsigned char *numbers, int64_t c
         numbers[i] ^= 0x80;
 }
 
+/* The largest of each number over all ranks, in place. */
 static int post_max(struct tw_reduction *r, unsigned char *numbers, int64_t count, tw_step *next)
 {
     flip(r, numbers, count);
@@ -296,6 +322,8 @@ static int have_specials(struct tw_reduction *r)
     return begin_chunks(r);
 }
 
+/* Marks of NaN and infinities, for the blocks that have any. A rank without memory makes all of
+ * them give up together. */
 static int exchange_specials(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
@@ -313,7 +341,8 @@ static int exchange_specials(struct tw_reduction *r)
     return post_max(r, r->specials, r->specials_count, have_specials);
 }
 
-/* All ranks have the same exponents, and so come to the same conclusion. */
+/* The step when exponents are known to all. All ranks have the same ones, and so come to the same
+ * conclusion. */
 static int look_for_specials(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
@@ -335,6 +364,7 @@ static int look_for_specials(struct tw_reduction *r)
     return wait_for(r, r->requests, 1, exchange_specials);
 }
 
+/* First the exponents: the largest of each block, over my contributions and then over all ranks. */
 int tw_begin_general(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;

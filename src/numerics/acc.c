@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The accumulator: one long integer. Addition of integers does not care about order; that is the
- * whole trick. */
+/* The accumulator of exact sums: one long integer in two's complement, in units of 2^TW_ACC_LOW.
+ * Addition of integers does not care about order; that is the whole trick. exact.c fills it,
+ * twin_acc_round() at the end rounds it once, to any type. What no integer holds (NaN, infinities,
+ * the sign of an all-zero sum) is kept in flags. */
 #include <string.h>
 #include "base.h"
 #include "exact_inside.h"
@@ -10,6 +12,8 @@ void twin_acc_init(struct twin_acc *acc)
     memset(acc, 0, sizeof *acc);
 }
 
+/* Adds v * 2^exponent. v is moved to its place and added in three words; above them only its sign
+ * is left to add, which is nothing when the carry makes up for it. */
 void tw_acc_add_integer(struct twin_acc *acc, tw_i128 v, int exponent)
 {
     const unsigned at = (unsigned)(exponent - TW_ACC_LOW), shift = at % 64;
@@ -33,6 +37,7 @@ void tw_acc_add_integer(struct twin_acc *acc, tw_i128 v, int exponent)
     }
 }
 
+/* Adds another accumulator's integer, word by word. */
 void tw_acc_add_limbs(struct twin_acc *acc, const uint64_t limb[TWIN_ACC_LIMBS])
 {
     uint64_t carry = 0;
@@ -43,6 +48,8 @@ void tw_acc_add_limbs(struct twin_acc *acc, const uint64_t limb[TWIN_ACC_LIMBS])
     }
 }
 
+/* Sums of parts become the sum of all: the result does not depend on how the numbers were shared.
+ */
 int twin_acc_merge(struct twin_acc *to, const struct twin_acc *from, struct twin_error *err)
 {
     if (to->count > UINT64_MAX - from->count)
@@ -56,6 +63,8 @@ int twin_acc_merge(struct twin_acc *to, const struct twin_acc *from, struct twin
     return 0;
 }
 
+/* The integer without its sign. *bits: the number of bits, 0 for zero. Returns whether it is
+ * negative. */
 bool tw_acc_magnitude(const struct twin_acc *acc, uint64_t magnitude[TWIN_ACC_LIMBS], int *bits)
 {
     const bool negative = acc->limb[TWIN_ACC_LIMBS - 1] >> 63;
@@ -76,6 +85,7 @@ struct format {
     int significand, exponent;
 };
 
+/* NULL for a type that sums are not rounded to. */
 static const struct format *format_of(enum twin_dtype dtype)
 {
     static const struct format f64 = {53, 11}, f32 = {24, 8}, f16 = {11, 5}, bf16 = {8, 8};
@@ -96,6 +106,7 @@ static uint64_t bits_from(const uint64_t *magnitude, int at)
     return shift && i + 1 < TWIN_ACC_LIMBS ? low | magnitude[i + 1] << (64 - shift) : low;
 }
 
+/* Is any bit below `at` set? */
 static bool any_below(const uint64_t *magnitude, int at)
 {
     uint64_t any = at % 64 ? magnitude[at / 64] << (64 - at % 64) : 0;
@@ -104,7 +115,8 @@ static bool any_below(const uint64_t *magnitude, int at)
     return any != 0;
 }
 
-/* A magnitude of that many bits, to nearest, ties to even: the bits of the type, sign left out. */
+/* Rounds a magnitude of that many bits to nearest, ties to even. Returns the bits of the type
+ * without the sign; what is too large becomes infinity. */
 static uint64_t round_magnitude(const uint64_t *magnitude, int bits, const struct format *f)
 {
     const int bias = (1 << (f->exponent - 1)) - 1, fraction = f->significand - 1;
@@ -125,6 +137,8 @@ static uint64_t round_magnitude(const uint64_t *magnitude, int bits, const struc
     return kept + ((uint64_t)(normal + bias - 1) << fraction);
 }
 
+/* The bits of the rounded sum. NaN, and infinities of both signs, give the quiet NaN of the type; a
+ * sum of nothing but -0 is -0, one of no numbers +0. */
 static uint64_t round_to(const struct twin_acc *acc, const struct format *f)
 {
     const int fraction = f->significand - 1;
@@ -162,6 +176,7 @@ int twin_acc_round(const struct twin_acc *acc, enum twin_dtype dtype, void *out,
     return 0;
 }
 
+/* For those who only want to see it. */
 double twin_acc_f64(const struct twin_acc *acc)
 {
     const uint64_t bits = round_to(acc, format_of(TWIN_F64));

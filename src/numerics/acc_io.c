@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The accumulator as bytes: docs/format/accumulator.md. */
+/* The accumulator as bytes (docs/format/accumulator.md), so that partial sums can be stored or sent
+ * and merged elsewhere. Little endian, with a checksum. Reading takes nothing that no sum could
+ * have left: flags and magnitude must fit the count, so that later additions cannot overflow. */
 #include <string.h>
 #include "base.h"
 #include "exact_inside.h"
 
 #define VERSION 1
+/* Where each field begins, in bytes. */
 enum {
     MAGIC_AT = 0,
     VERSION_AT = 4,
@@ -16,6 +19,7 @@ enum {
 _Static_assert(CRC_AT + 8 == TWIN_ACC_BYTES, "header, limbs, checksum and its padding");
 static const char magic[4] = {'T', 'W', 'A', 'C'};
 
+/* `bytes` bytes of v, little end first; get() is the way back. */
 static void put(unsigned char *p, uint64_t v, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -53,6 +57,7 @@ static bool possible(const uint64_t magnitude[TWIN_ACC_LIMBS], int bits, uint64_
                          (magnitude[LIMB] >> SHIFT | magnitude[LIMB + 1] << (64 - SHIFT)) < count);
 }
 
+/* What is wrong with the contents, or 0. */
 static int check_contents(const struct twin_acc *a, struct twin_error *err)
 {
     uint64_t magnitude[TWIN_ACC_LIMBS];
@@ -80,6 +85,7 @@ static int check_contents(const struct twin_acc *a, struct twin_error *err)
     return 0;
 }
 
+/* *acc is set on success only. */
 int twin_acc_read(struct twin_acc *acc, const void *data, size_t bytes, struct twin_error *err)
 {
     const unsigned char *p = data;

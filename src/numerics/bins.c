@@ -16,6 +16,7 @@ struct number {
     bool negative, infinite, nan;
 };
 
+/* Subnormals have the exponent of the smallest normal numbers, and no hidden bit. */
 static inline struct number take_apart(double x)
 {
     const uint64_t bits = tw_f64_bits(x), magnitude = bits & INT64_MAX;
@@ -29,6 +30,7 @@ static inline struct number take_apart(double x)
     };
 }
 
+/* Element i as f64, which holds all of these types exactly. */
 static inline double load(enum tw_kind kind, const void *p, size_t i)
 {
     switch (kind) {
@@ -68,6 +70,8 @@ void tw_bins_flush(struct tw_bins *b, struct twin_acc *acc)
     tw_bins_init(b);
 }
 
+/* Adds or subtracts v * 2^exponent, digit by digit, without a carry between them. sign is 0 or all
+ * ones: (d ^ sign) - sign negates. */
 static inline void add_digits(struct tw_bins *b, tw_u128 v, int exponent, bool negative)
 {
     const unsigned at = (unsigned)(exponent - TW_ACC_LOW), shift = at % 32;
@@ -86,6 +90,7 @@ static inline void add_digits(struct tw_bins *b, tw_u128 v, int exponent, bool n
     }
 }
 
+/* The flag of a term with a NaN or an infinity in it. */
 static uint32_t special(const struct number *x, const struct number *y, bool negative)
 {
     const bool x_zero = !x->infinite && !x->nan && !x->significand;

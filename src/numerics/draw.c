@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws: half `index % 2` of block `index / 2` of a seed. Floating point: + - * / and sqrt only, in
- * the order written; these round alike on every machine (contraction to fused operations is off in
- * the build), the system's log and cos do not. */
+/* Random draws by seed and index: draw number `index` of a seed is always the same, whoever asks,
+ * in whatever order. A draw is half `index % 2` of block `index / 2` of the seed's Philox stream
+ * (philox.c).
+ *
+ * Floating point: + - * / and sqrt only, in the order written; these round alike on every machine
+ * (contraction to fused operations is off in the build), the system's log and cos do not. So the
+ * values are the same everywhere, to the bit. */
 #include "internal.h"
 
 #include <twin/random.h>
 
 #include <math.h>
 
+/* The upper 53 bits: from 0 to below 1, exact. */
 static double uniform_of(uint64_t bits)
 {
     return (double)(bits >> 11) * 0x1p-53;
@@ -33,8 +38,9 @@ bool twin_random_bernoulli(uint64_t seed, uint64_t index, double p)
     return twin_random_uniform(seed, index) < p;
 }
 
-/* The high half of draw * n; the draws that make some results likelier than others are made anew
- * (Lemire 2019). */
+/* The high half of draw * n. Draws that would make some results likelier than others are made anew
+ * (Lemire 2019), with the number of the attempt in the block's counter, so that other indexes keep
+ * their draws. TWIN_NO_INDEX for n = 0. */
 uint64_t twin_random_below(uint64_t seed, uint64_t index, uint64_t n)
 {
     if (n == 0)
@@ -48,6 +54,7 @@ uint64_t twin_random_below(uint64_t seed, uint64_t index, uint64_t n)
     }
 }
 
+/* n draws from `first` on; each block is made once for its two. */
 #define FILL(value_of, seed, first, n, out)                               \
     do {                                                                  \
         struct tw_pair pair = {{0, 0}};                                   \
@@ -101,6 +108,7 @@ static const struct ratio far = {
      7.868691311456132591e-4, 1.48753612908506148525e-2, .13692988092273580531,
      .59983220655588793769, 1}};
 
+/* Highest power first. The order of operations is part of the result. */
 static double horner(const double *coefficients, int n, double x)
 {
     double value = coefficients[0];
@@ -130,6 +138,8 @@ static double log_of(double x)
     return e * 0.6931471805599453 + 2 * s * horner(atanh_series, 12, s * s);
 }
 
+/* The upper 52 bits as a probability in the middle of its step, which is never 0 or 1, then its
+ * quantile. */
 double tw_normal_of(uint64_t bits)
 {
     double q = ((double)(bits >> 12) + .5) * 0x1p-52 - .5; /* exact */

@@ -30,6 +30,7 @@ TW_ON_DEVICE int tw_bit_length(uint64_t v)
 #endif
 }
 
+/* The exponent as it stands in the bits, with its bias; all ones for NaN and infinities. */
 TW_ON_DEVICE uint32_t tw_exponent_field(uint64_t bits, struct tw_float_format f)
 {
     return (uint32_t)(bits >> f.fraction) & ((1u << f.exponent) - 1);

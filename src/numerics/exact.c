@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts the input into blocks and finds for each the cheapest way that is exact: a window, or the
- * bins. */
+/* Exact sums, products and norms of f64, f32, f16 and bf16 (<twin/exact.h>). The sum does not
+ * depend on the order of the numbers, on the instruction set or on how the input is cut: it is the
+ * rounded exact value.
+ *
+ * The input is cut into blocks, and for each the cheapest way is taken that is exact. A window
+ * (window.h) takes a block of numbers whose exponents are near each other, as a few sums of
+ * integers in floating point; bins (bins.c) take any number, one at a time. Whether a window holds
+ * a block is seen after the fact, from the smallest and largest exponent that the kernel met: when
+ * it does not, nothing of the block has been added yet, and another window or the bins are tried. A
+ * window is kept from block to block. */
 #include <stdatomic.h>
 #include <string.h>
 #include "exact_inside.h"
@@ -27,6 +35,7 @@ static const struct tw_window_set *const sets[] = {
 static _Atomic(const struct tw_window_set *) forced;
 static atomic_bool is_forced;
 
+/* For tests: NULL is plain C. */
 void tw_exact_use(const struct tw_window_set *set)
 {
     atomic_store(&forced, set);
@@ -47,6 +56,7 @@ static const struct tw_window_set *window_set(void)
 }
 
 /* ---- windows */
+/* One call: where the numbers go, how they are combined, and the window that fitted last. */
 struct pass {
     struct twin_acc *acc;
     const struct tw_window_set *set;
@@ -63,6 +73,8 @@ struct need {
     int top, low;
 };
 
+/* From the exponent fields that a kernel saw: all zero, special (NaN or infinity), or the range of
+ * exponents. */
 static struct need need_of(enum tw_kind kind, struct tw_seen s, bool narrow)
 {
     static const int fraction[TW_KINDS] = {
@@ -84,6 +96,7 @@ static struct need need_of(enum tw_kind kind, struct tw_seen s, bool narrow)
     };
 }
 
+/* Of the terms that are added: products have the sums of the exponents. */
 static struct need need_of_terms(const struct pass *p, const struct tw_folded *f,
                                  struct tw_window w)
 {
@@ -94,18 +107,20 @@ static struct need need_of_terms(const struct pass *p, const struct tw_folded *f
     return (struct need){x.special || y.special, x.zero || y.zero, x.top + y.top, x.low + y.low};
 }
 
+/* Bits that one fold of a window takes. */
 static int fold_bits(struct tw_window w)
 {
     return w.narrow ? TW_NARROW_BITS : TW_FOLD_BITS;
 }
 
+/* Does the window hold such terms? One bit above them is kept free. */
 static bool fits(const struct need *n, struct tw_window w)
 {
     return n->zero || (n->top <= w.top - 1 && n->low >= w.top - fold_bits(w) * w.folds);
 }
 
-/* A window of floats, for sums of 16-bit types. Its constants must be normal, and its finest unit a
- * float. */
+/* A window of floats, for sums of 16-bit types; false when there is none for such terms. Its
+ * constants must be normal, and its finest unit a float. */
 static bool choose_narrow(const struct need *n, struct tw_window *w)
 {
     const int finest = -149, top = n->top + 1 + SPARE_TOP;
@@ -124,8 +139,8 @@ static bool choose_narrow(const struct need *n, struct tw_window *w)
     return true;
 }
 
-/* False when no window can hold such terms. Its constants must be finite, and its finest unit an
- * f64. */
+/* A window for such terms, with spare room; *w is set. False when no window can hold them. Its
+ * constants must be finite, and its finest unit an f64. */
 static bool choose(const struct pass *p, const struct need *n, struct tw_window *w)
 {
     const int finest = -1074;
@@ -150,6 +165,7 @@ static bool choose(const struct pass *p, const struct need *n, struct tw_window 
     return fits(n, *w);
 }
 
+/* Adds n terms to the bins, which are made when they are first needed. */
 static void by_bins(struct pass *p, const void *x, const void *y, size_t n)
 {
     if (!p->bins_used)
@@ -158,6 +174,8 @@ static void by_bins(struct pass *p, const void *x, const void *y, size_t n)
     tw_bins_add(&p->bins, p->op, p->kind, x, y, n);
 }
 
+/* Adds what the kernel has folded to the accumulator, and notes whether anything but -0 was there.
+ */
 static void commit(struct pass *p, const struct tw_folded *f, struct tw_window w, const void *x,
                    const void *y, size_t n)
 {
@@ -172,7 +190,8 @@ static void commit(struct pass *p, const struct tw_folded *f, struct tw_window w
         p->acc->flags |= TW_ACC_NOT_MINUS_ZERO;
 }
 
-/* n: a multiple of TW_STEP, of which the last ones may be padding; `real` of them count. */
+/* One block: by the current window, else by the one that the block asks for, else by the bins. n: a
+ * multiple of TW_STEP, of which the last ones may be padding; `real` of them count. */
 static void add_block(struct pass *p, const void *x, const void *y, size_t n, size_t real)
 {
     struct tw_folded f;
@@ -194,6 +213,8 @@ static void add_block(struct pass *p, const void *x, const void *y, size_t n, si
     by_bins(p, x, y, real);
 }
 
+/* All terms. The first few give a first guess of the window; what is less than a step at the end is
+ * padded with zeros, which add nothing. */
 static void add_all(struct pass *p, const char *x, const char *y, size_t n)
 {
     static const size_t sizes[TW_KINDS] = {[TW_F16] = 2, [TW_BF16] = 2, [TW_F32] = 4, [TW_F64] = 8};
@@ -236,6 +257,8 @@ static int kind_of(enum twin_dtype dtype)
     }
 }
 
+/* The public adding functions. The thread's floating-point mode must be the default one, which the
+ * kernels rely on; else this is an error. */
 static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const void *x,
                const void *y, int64_t n, struct twin_error *err)
 {
@@ -298,6 +321,7 @@ int twin_acc_add_products(struct twin_acc *acc, enum twin_dtype dtype, const voi
     return add(acc, TW_PRODUCT, dtype, x, y, n, err);
 }
 
+/* A sum in one call. */
 static int at_once(enum tw_op op, enum twin_dtype dtype, const void *x, const void *y, int64_t n,
                    void *out, struct twin_error *err)
 {

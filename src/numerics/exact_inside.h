@@ -16,6 +16,7 @@
 #define TW_ACC_LOW (-2148) /* exponent of the accumulator's unit */
 #define TW_ACC_HIGH 2048   /* every number or product is below 2^TW_ACC_HIGH */
 
+/* What was met that no integer holds. */
 enum tw_acc_flag {
     TW_ACC_NAN = 1,
     TW_ACC_POS_INF = 2,
@@ -24,6 +25,7 @@ enum tw_acc_flag {
     TW_ACC_FLAGS = 15
 };
 
+/* How elements become terms: x, |x|, x * x, x * y. */
 enum tw_op { TW_SUM, TW_ABS, TW_SQUARE, TW_PRODUCT, TW_OPS };
 
 __extension__ typedef __int128 tw_i128;
@@ -41,6 +43,7 @@ bool tw_acc_magnitude(const struct twin_acc *acc, uint64_t magnitude[TWIN_ACC_LI
  * ---- bins (bins.c): the accumulator with carries put off. Digit i counts 2^(32 i + TW_ACC_LOW).
  */
 #define TW_DIGITS (2 * TWIN_ACC_LIMBS)
+/* Digits may be above 2^32 or below 0 until the carries are settled. */
 struct tw_bins {
     int64_t digit[TW_DIGITS];
     uint32_t added; /* since the carries were last settled */
@@ -79,6 +82,7 @@ struct tw_seen {
     uint32_t max, min;
 };
 
+/* What a kernel found in one block. */
 struct tw_folded {
     /* of the terms, in units of 2^(top - bits * (i + 1)); right when the window fits them */
     int64_t sum[TW_FOLDS];
@@ -88,6 +92,7 @@ struct tw_folded {
 typedef void tw_window_kernel(const void *x, const void *y, size_t n, struct tw_window w,
                               struct tw_folded *out);
 
+/* The kernels of one instruction set. y is read for products only. */
 struct tw_window_set {
     const char *name;
     tw_window_kernel *fold[TW_OPS][TW_KINDS];

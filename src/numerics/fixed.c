@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fixed-point sums: walks the blocks, gives the ordinary ones to the kernels, and deals with NaN
- * and infinities itself. */
+/* Fixed-point sums that do not depend on the order (<twin/reduce.h>): walks the blocks, gives the
+ * ordinary ones to the kernels, and deals with NaN and infinities itself. src/mpi sums over ranks
+ * with it.
+ *
+ * The elements of a block become integers: multiples of a unit that the block's largest exponent
+ * and the number of contributions decide, so that no sum overflows 64 bits. Integers are added in
+ * any order, then divided and rounded once. A block with NaN or infinities is flagged; its marks
+ * ("specials") are kept beside the exponents and merged by MAX, as those are. */
 #include <stdatomic.h>
 #include <string.h>
 #include "fixed_inside.h"
@@ -23,6 +29,7 @@ void tw_fixed_use(const struct tw_fixed_set *set)
     atomic_store(&forced, set);
 }
 
+/* The set that the fingerprint uses, or plain C. */
 static const struct tw_fixed_set *fixed_set(void)
 {
     const struct tw_fixed_set *set = atomic_load(&forced);
@@ -45,6 +52,7 @@ static int kind_of(enum twin_dtype dtype)
     }
 }
 
+/* The checked arguments of one call. */
 struct job {
     enum tw_kind kind;
     size_t size;      /* bytes of an element */
@@ -52,6 +60,7 @@ struct job {
     int64_t n, block;
 };
 
+/* present: none of the addresses is NULL. */
 static int job_init(struct job *j, enum twin_dtype dtype, int64_t n, int64_t block, bool present,
                     struct twin_error *err)
 {
@@ -75,6 +84,7 @@ static int job_init(struct job *j, enum twin_dtype dtype, int64_t n, int64_t blo
     return 0;
 }
 
+/* Bounds of the number of contributions and of the divisor. */
 static int check_total(int64_t total, int64_t divisor, struct twin_error *err)
 {
     if (total < 1 || total > TWIN_FIXED_MAX_TOTAL)
@@ -117,6 +127,7 @@ int twin_fixed_bits(int64_t total)
 }
 
 /* ---- exponents */
+/* Number i of a list of exponents or marks: 2 bytes each for f64, else 1. */
 static uint32_t get(const struct job *j, const void *numbers, int64_t i)
 {
     if (j->kind != TW_F64)
@@ -126,6 +137,7 @@ static uint32_t get(const struct job *j, const void *numbers, int64_t i)
     return v;
 }
 
+/* Sets number i to `value` if that is larger: lists are merged by MAX. */
 static void raise_to(const struct job *j, void *numbers, int64_t i, uint32_t value)
 {
     if (value <= get(j, numbers, i))
@@ -142,6 +154,7 @@ static const char *at(const struct job *j, const void *x, int64_t i)
     return (const char *)x + (size_t)i * j->size;
 }
 
+/* The last block may be shorter. */
 static int64_t block_length(const struct job *j, int64_t b)
 {
     const int64_t left = j->n - b * j->block;
@@ -183,6 +196,7 @@ int64_t twin_fixed_specials_count(enum twin_dtype dtype, int64_t block, const vo
     return flagged * (1 + 2 * block);
 }
 
+/* The bits of element i. */
 static uint64_t element(const struct job *j, const void *x, int64_t i)
 {
     uint64_t bits = 0;
@@ -217,6 +231,7 @@ static uint32_t field_of(const struct job *j, uint64_t bits)
     return tw_exponent_field(bits, tw_float_formats[j->kind]);
 }
 
+/* What an element is when it is not finite: two bits, which are merged by or. */
 static unsigned marks_of(const struct job *j, uint64_t bits)
 {
     return tw_element_mark(bits, tw_float_formats[j->kind]);
@@ -227,6 +242,8 @@ static uint64_t from_marks(const struct job *j, unsigned marks)
     return tw_marked_element(marks, tw_float_formats[j->kind]);
 }
 
+/* For each flagged block 1 + 2 * block numbers: the largest exponent of its finite elements, then
+ * two marks for each element (a short block leaves its last ones alone). */
 int twin_fixed_specials(enum twin_dtype dtype, const void *x, int64_t n, int64_t block,
                         const void *exponents, void *specials, struct twin_error *err)
 {
@@ -265,6 +282,8 @@ static int unit_exponent(enum tw_kind kind, uint32_t field, int bits)
     return tw_unit_exponent(field, bits, tw_float_formats[kind]);
 }
 
+/* The constants by which a kernel turns elements of such a block into integers. Two scales, because
+ * one power of two may be out of range. */
 static struct tw_fixed_unit unit_of(enum tw_kind kind, uint32_t field, int bits)
 {
     int up = -unit_exponent(kind, field, bits);
@@ -282,6 +301,8 @@ static struct tw_fixed_unit unit_of(enum tw_kind kind, uint32_t field, int bits)
 }
 
 /* ---- to integer and back, one block */
+/* Adds one block's elements, as integers, to sum. What is not finite counts as zero here; its marks
+ * are kept elsewhere. */
 static void add_block(const struct tw_fixed_set *set, const struct job *j, const void *x, int64_t n,
                       const struct tw_fixed_unit *u, bool special, int64_t *sum)
 {
@@ -309,6 +330,8 @@ static void round_slowly(const struct job *j, const int64_t *sum, int64_t n, int
             tw_fixed_round_one(sum[i], (uint64_t)divisor, exponent, tw_float_formats[j->kind]));
 }
 
+/* Divides and rounds the sums of one block. Powers of two in the divisor go into the exponent,
+ * which leaves an odd one; 64 elements at a time, so that one close quotient costs little. */
 static void round_block(const struct tw_fixed_set *set, const struct job *j, const int64_t *sum,
                         int64_t n, int64_t divisor, int exponent, char *out)
 {
@@ -340,6 +363,8 @@ struct walk {
     int64_t base;
 };
 
+/* Goes on to block b. True: it is flagged; *base is where its specials lie, and *field the exponent
+ * of its finite elements. Else *field is that of the block. */
 static bool walk_block(const struct job *j, struct walk *w, int64_t b, uint32_t *field,
                        int64_t *base)
 {
@@ -352,6 +377,7 @@ static bool walk_block(const struct job *j, struct walk *w, int64_t b, uint32_t 
     return true;
 }
 
+/* Flagged blocks need their marks: an error without them. */
 static int need_specials(const struct job *j, enum twin_dtype dtype, const void *exponents,
                          const void *specials, struct twin_error *err)
 {
@@ -365,6 +391,7 @@ static int need_specials(const struct job *j, enum twin_dtype dtype, const void 
     return 0;
 }
 
+/* Elements of flagged blocks are scaled by the exponent among the specials. */
 int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t block, int64_t total,
                    const void *exponents, const void *specials, int64_t *sum,
                    struct twin_error *err)
@@ -393,6 +420,7 @@ int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t bloc
     return standard ? 0 : refuse_mode(err);
 }
 
+/* Elements with marks become what the marks stand for, whatever their sum is. */
 int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64_t block,
                      int64_t total, int64_t divisor, const void *exponents, const void *specials,
                      void *out, struct twin_error *err)
@@ -453,6 +481,8 @@ static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job 
     return field;
 }
 
+/* A block of all contributions: exponent, integers and rounding in one go, a chunk at a time on the
+ * stack. */
 static void sum_block(const struct tw_fixed_set *set, const struct job *j, const void *const *x,
                       int64_t count, int64_t first, int64_t total, int64_t divisor, char *out)
 {
@@ -480,6 +510,7 @@ static void sum_block(const struct tw_fixed_set *set, const struct job *j, const
     }
 }
 
+/* The steps above in one, for contributions that are all in memory. */
 int twin_fixed_sum(enum twin_dtype dtype, const void *const *x, int64_t count, int64_t n,
                    int64_t block, int64_t total, int64_t divisor, void *out, struct twin_error *err)
 {

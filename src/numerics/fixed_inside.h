@@ -31,6 +31,7 @@ struct tw_fixed_way {
     double divisor, scale;
 };
 
+/* The kernels of one instruction set. */
 struct tw_fixed_set {
     const char *name;
     uint32_t (*exponent[TW_KINDS])(const void *x, size_t n); /* the largest exponent field */

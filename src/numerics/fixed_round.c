@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference, element by element: what the kernels leave, and what they are tested against. */
+/* The reference of fixed-point sums, one element at a time: what the kernels leave aside, and what
+ * they are tested against. */
 #include "fixed_inside.h"
 
 const struct tw_float_format tw_float_formats[TW_KINDS] = {

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of random draws and orders share: blocks of random bits, and the purposes that
+ * keep them apart. */
 #ifndef TW_NUMERICS_INTERNAL_H
 #define TW_NUMERICS_INTERNAL_H
 #include <stdint.h>
@@ -7,6 +9,7 @@
  * common. */
 enum tw_purpose { TW_FOR_DRAWS, TW_FOR_SHUFFLE };
 
+/* One block of random bits, as two draws. */
 struct tw_pair {
     uint64_t half[2];
 };

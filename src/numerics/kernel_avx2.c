@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AVX2 with FMA and F16C. */
+/* The window kernels of exact sums (window.h) for AVX2 with FMA and F16C. */
 #include <immintrin.h>
 #include "exact_inside.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AVX-512: F, BW, DQ, VL. TW_SIMDE compiles the same source without the instructions, for the unit
- * test. */
+/* The window kernels of exact sums (window.h) for AVX-512 (F, BW, DQ, VL). TW_SIMDE compiles the
+ * same source without the instructions, for the unit test. */
 #ifdef TW_SIMDE
 #include "simde_avx512.h"
 #else

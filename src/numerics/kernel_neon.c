@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advanced SIMD of AArch64. TW_SIMDE compiles the same source for another processor, for the unit
- * test. */
+/* The window kernels of exact sums (window.h) for Advanced SIMD of AArch64. TW_SIMDE compiles the
+ * same source for another processor, for the unit test. */
 #ifdef TW_SIMDE
 #include <simde/arm/neon.h>
 #else

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders computed where they are asked for, and who takes what of them. */
+/* Orders of samples, computed where they are asked for, and who takes what of them. A shuffle is a
+ * permutation of n numbers in no memory: position i of it costs a few hashes, and so does the way
+ * back. On top of it an order of training samples: which ones each rank takes at a step. Together
+ * the ranks take the same ones whatever their number, and a resumed run takes those that it would
+ * have taken.
+ *
+ * The shuffle lays the numbers out as a table and turns its rows and columns, as rings, by amounts
+ * that are hashed from key and line. Each turn can be taken back, so the whole is a permutation. */
 #include "internal.h"
 
 #include "base.h"
@@ -36,6 +43,7 @@ static uint64_t shift(const struct twin_shuffle *p, int j, uint64_t x, uint64_t 
     return ((tw_mix64(x + p->key[j]) >> 32) * size) >> 32;
 }
 
+/* All rounds: a row, then a column, and so on. */
 static uint64_t forward(const struct twin_shuffle *p, uint64_t x)
 {
     uint64_t row = x / p->columns, column = x % p->columns;
@@ -72,6 +80,7 @@ uint64_t twin_shuffle_at(const struct twin_shuffle *p, uint64_t i)
     return i;
 }
 
+/* The position at which the shuffle has x: the way back. */
 uint64_t twin_shuffle_find(const struct twin_shuffle *p, uint64_t x)
 {
     if (x >= p->n)
@@ -82,6 +91,7 @@ uint64_t twin_shuffle_find(const struct twin_shuffle *p, uint64_t x)
     return x;
 }
 
+/* Steps of one epoch; a short last batch counts unless it is dropped. */
 uint64_t twin_order_steps(const struct twin_order *order)
 {
     if (order->batch == 0)
@@ -97,6 +107,8 @@ static uint64_t share(uint64_t n, uint64_t part, uint64_t whole)
     return (uint64_t)(product / whole);
 }
 
+/* A batch is cut evenly, to a difference of one sample, and ranks take their shares in order. So
+ * all ranks together take the same samples at a step whatever their number is. */
 int twin_order_part(const struct twin_order *order, uint64_t step, uint64_t rank, uint64_t world,
                     struct twin_order_part *part, struct twin_error *err)
 {
@@ -118,6 +130,7 @@ int twin_order_part(const struct twin_order *order, uint64_t step, uint64_t rank
     return 0;
 }
 
+/* Each epoch has a seed of its own, derived from the order's. */
 void twin_order_take(const struct twin_order *order, const struct twin_order_part *part,
                      uint64_t *out)
 {

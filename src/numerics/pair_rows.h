@@ -11,6 +11,7 @@
 #define QUOTE_(a) #a
 #define QUOTE(a) QUOTE_(a)
 
+/* `width` numbers as doubles. */
 static inline void widen(double *restrict v, enum tw_kind kind, const void *x, size_t width)
 {
     switch (kind) { /* outside of the loops, or they stay scalar */
@@ -30,6 +31,7 @@ static inline void widen(double *restrict v, enum tw_kind kind, const void *x, s
     }
 }
 
+/* Each pair starts as one number. */
 static void begin(struct tw_pairs *p, enum tw_kind kind, const void *x, size_t width)
 {
     widen(p->high, kind, x, width);
@@ -39,6 +41,7 @@ static void begin(struct tw_pairs *p, enum tw_kind kind, const void *x, size_t w
         p->inexact[j] = (tw_f64_bits(p->high[j]) & INT64_MAX) >= 0x7FF0000000000000u;
 }
 
+/* Adds k rows, row by row: each pair meets its numbers in the order of the rows. */
 static void add(struct tw_pairs *p, enum tw_kind kind, const char *x, size_t stride,
                 const struct tw_place *order, size_t k, size_t width)
 {
@@ -52,6 +55,8 @@ static void add(struct tw_pairs *p, enum tw_kind kind, const char *x, size_t str
     }
 }
 
+/* Rounds all pairs to `kind`. Returns whether any is inexact; what is stored for such a one is to
+ * be made again. */
 static int round_all(const struct tw_pairs *p, enum tw_kind kind, void *out, size_t width)
 {
     uint64_t any = 0;

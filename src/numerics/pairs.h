@@ -18,6 +18,7 @@
 /* sums in one group: high, low and marks stay in the first-level cache */
 #define TW_PAIRS_WIDTH 256
 
+/* A group of sums. inexact: not 0 where the pair no longer is the exact sum. */
 struct tw_pairs {
     double high[TW_PAIRS_WIDTH], low[TW_PAIRS_WIDTH];
     uint64_t inexact[TW_PAIRS_WIDTH]; /* not 0: sum j is not high[j] + low[j] */
@@ -58,6 +59,7 @@ static inline double tw_half_value(uint16_t h) /* as tw_load_f16, without branch
     return f;
 }
 
+/* Element i as a double, which holds all of these types exactly. */
 static inline double tw_pair_load(enum tw_kind kind, const void *p, size_t i)
 {
     uint16_t h;
@@ -115,6 +117,8 @@ static inline uint16_t tw_pair_half(double x, int exponent, int fraction)
     return (uint16_t)(sign | ((uint64_t)whole + ((uint64_t)(lead + bias - 1) << fraction)));
 }
 
+/* Rounds a pair to `kind` and stores it as element i. Types below f64 go through rounding to odd,
+ * so that they are rounded only once. */
 static inline void tw_pair_store(enum tw_kind kind, void *out, size_t i, double high, double low)
 {
     double d;

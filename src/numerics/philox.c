@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox4x32-10: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
- * 2011. */
+/* Philox4x32-10, a counter-based generator: Salmon, Moraes, Dror and Shaw, "Parallel random
+ * numbers: as easy as 1, 2, 3", SC 2011. It has no state: four words of counter and two of key give
+ * four random words, so any draw can be made without those before it. */
 #include "internal.h"
 
 #include <twin/random.h>
 
 #define ROUNDS 10
 
+/* The constants are those of the paper: two multipliers, and two numbers by which the key moves on
+ * each round. */
 void twin_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0];
@@ -30,6 +33,7 @@ void twin_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t 
     out[3] = c3;
 }
 
+/* The counter: two words of block, one of attempt, one of purpose; the seed is the key. */
 struct tw_pair tw_random_block(uint64_t seed, uint64_t block, uint32_t attempt,
                                enum tw_purpose purpose)
 {

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many sums at once: by pairs (pairs.h), and those that a pair does not hold by an accumulator. */
+/* Many exact sums at once: along an axis of a tensor (twin_sum_axis), and rows added to targets by
+ * an index (twin_index_add). Each sum is the rounded exact one, so the order of additions is
+ * nothing.
+ *
+ * Most sums have few numbers. They are made as pairs of doubles (pairs.h), many side by side; a
+ * pair notices when it no longer holds the exact sum, and that one is made again by an accumulator
+ * (exact.c). Long sums go to an accumulator at once. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -14,6 +20,7 @@
 #define GATHERED 256  /* numbers collected for an accumulator at a time */
 #define AHEAD 16      /* numbers by which the memory of a target is asked for in advance */
 
+/* The set that the fingerprint uses, where pairs have one; else plain C. */
 static const struct tw_pair_set *pair_set(void)
 {
     static const struct tw_pair_set *const sets[] = {
@@ -51,6 +58,7 @@ struct source {
     size_t size, out_size; /* of an element */
 };
 
+/* Fills *s; an error for types that are not summed. */
 static int source_of(struct source *s, enum twin_dtype dtype, enum twin_dtype out_dtype,
                      struct twin_error *err)
 {
@@ -70,6 +78,7 @@ static int source_of(struct source *s, enum twin_dtype dtype, enum twin_dtype ou
     return 0;
 }
 
+/* The error for a thread whose floating-point mode would change results. */
 static int refuse_mode(struct twin_error *err)
 {
     return twin_error_set(
@@ -139,6 +148,8 @@ static void sum_columns(const struct source *s, const char *x, size_t n, size_t 
     }
 }
 
+/* outer tensors of n rows of `inner` columns each: the rows are summed. Without rows the sums are
+ * zero. */
 static void sum_axis(const struct source *s, const char *x, size_t outer, size_t n, size_t inner,
                      char *out)
 {
@@ -154,6 +165,7 @@ static void sum_axis(const struct source *s, const char *x, size_t outer, size_t
             sum_columns(s, x, n, inner, out);
 }
 
+/* Sizes are multiplied with a check: their product must be a number of elements. */
 int twin_sum_axis(enum twin_dtype dtype, const void *x, int64_t outer, int64_t n, int64_t inner,
                   enum twin_dtype out_dtype, void *out, struct twin_error *err)
 {
@@ -179,6 +191,7 @@ int twin_sum_axis(enum twin_dtype dtype, const void *x, int64_t outer, int64_t n
 }
 
 /* ---- by index */
+/* One call of twin_index_add, checked. `out` is read, too: its numbers are part of the sums. */
 struct scatter {
     struct source s;
     const char *rows;
@@ -187,8 +200,8 @@ struct scatter {
     char *out;
 };
 
-/* Sorts by target; rows of one target keep their order. Gives back which of the two arrays holds
- * the answer. */
+/* Sorts by target, digit by digit from the lowest; rows of one target keep their order. The answer
+ * is in one of the two arrays, which is returned. */
 static struct tw_place *sorted(struct tw_place *place, struct tw_place *spare, size_t n,
                                size_t targets)
 {
@@ -229,6 +242,8 @@ static void add_line(const struct scatter *j, const struct tw_place *place, size
     by_accumulator(s, out, j->rows, s->size, place, k, out);
 }
 
+/* The same for rows of several columns. Results are kept aside until the inexact ones are made
+ * again, which need what `out` held before. */
 static void add_columns(const struct scatter *j, const struct tw_place *place, size_t k, char *out)
 {
     const struct source *s = &j->s;
@@ -271,7 +286,8 @@ static int no_memory(const struct scatter *j, struct twin_error *err)
                           j->targets);
 }
 
-/* Rows in any number and width: first brought together by their targets. */
+/* Rows in any number and width: first brought together by their targets. 0 or TWIN_ENOMEM, with out
+ * untouched. */
 static int add_sorted(const struct scatter *j, struct twin_error *err)
 {
     struct tw_place *place = tw_reallocarray(NULL, j->n, 2 * sizeof *place);
@@ -284,13 +300,13 @@ static int add_sorted(const struct scatter *j, struct twin_error *err)
     return 0;
 }
 
-/* The sum of one target while all are made at once. low: -0 until something is added (or only -0 to
- * -0), NaN when the pair is inexact, which no addition undoes. */
+/* The sum of one target while all are made at once, without sorting. low: -0 until something is
+ * added (or only -0 to -0), NaN when the pair is inexact, which no addition undoes. */
 struct held {
     double high, low;
 };
 
-/* Returns whether any is inexact. */
+/* Adds all rows to the pairs of their targets. Returns whether any is inexact. */
 static bool hold(const struct scatter *j, struct held *held)
 {
     bool any = false;
@@ -320,6 +336,7 @@ static size_t inexact_rows(const struct scatter *j, const struct held *held, str
     return n;
 }
 
+/* Stores the sums that are exact. An untouched target keeps its bits. */
 static void let_go(const struct scatter *j, const struct held *held)
 {
     for (size_t t = 0; t < j->targets; t++) {
@@ -330,7 +347,7 @@ static void let_go(const struct scatter *j, const struct held *held)
 }
 
 /* Single numbers, to not many more targets than there are numbers: no need to sort, but for those
- * that a pair does not hold. */
+ * that a pair does not hold. All memory is taken before the first target is changed. */
 static int add_held(const struct scatter *j, struct twin_error *err)
 {
     struct held *held = tw_reallocarray(NULL, j->targets, sizeof *held);
@@ -354,6 +371,7 @@ static int add_held(const struct scatter *j, struct twin_error *err)
     return rc;
 }
 
+/* Sizes, addresses, and that each index is one of the targets. */
 static int check_scatter(const struct scatter *j, int64_t n, int64_t columns, int64_t targets,
                          struct twin_error *err)
 {
@@ -380,6 +398,7 @@ static int check_scatter(const struct scatter *j, int64_t n, int64_t columns, in
     return 0;
 }
 
+/* Sorting pays when rows have several columns, or when there are many more targets than rows. */
 int twin_index_add(enum twin_dtype dtype, const void *rows, const int64_t *index, int64_t n,
                    int64_t columns, void *out, int64_t targets, struct twin_error *err)
 {

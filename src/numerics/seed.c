@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree of seeds: every name is hashed under the seed above it, by keyed BLAKE2b (RFC 7693) of 8
- * bytes. */
+/* The tree of seeds: a seed for every name, derived from the seed above it by keyed BLAKE2b (RFC
+ * 7693) of 8 bytes. "model/dropout" under a seed is always the same number. Nothing is allocated
+ * and no library called, so it may be used anywhere. */
 #include <twin/random.h>
 
 #include <string.h>
@@ -25,6 +26,7 @@ static const uint8_t sigma[10][16] = {
     {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0},
 };
 
+/* Eight bytes, little end first. */
 static uint64_t load(const unsigned char *p)
 {
     uint64_t w = 0;
@@ -74,7 +76,8 @@ static void compress(uint64_t h[8], const unsigned char block[BLOCK], uint64_t t
         h[i] ^= v[i] ^ v[i + 8];
 }
 
-/* Name `name` of so many bytes and, after it, `suffix`. */
+/* The seed of one name below `parent`: BLAKE2b with the parent as its key, over the name and,
+ * behind it, the suffix (which may be NULL with 0 bytes). */
 static uint64_t child(uint64_t parent, const char *name, size_t bytes, const char *suffix,
                       size_t suffix_bytes)
 {
@@ -99,8 +102,9 @@ static uint64_t child(uint64_t parent, const char *name, size_t bytes, const cha
     return h[0];
 }
 
-/* Descends along all names but the last, which is left in *path with its length, 0 if there is
- * none. */
+/* Goes down along all names of a path but the last, which is left in *path with its length, 0 if
+ * there is none. Returns the seed above it. Slashes at the ends and repeated ones count for
+ * nothing. */
 static uint64_t descend(uint64_t parent, const char **path, size_t *bytes)
 {
     for (;;) {
@@ -121,6 +125,7 @@ uint64_t twin_seed(uint64_t parent, const char *path)
     return bytes > 0 ? child(parent, path, bytes, NULL, 0) : parent;
 }
 
+/* The last name with "=INDEX" behind it. */
 uint64_t twin_seed_index(uint64_t parent, const char *path, uint64_t index)
 {
     char text[21]; /* '=' and at most 20 digits, by hand: printf is not for signal handlers */

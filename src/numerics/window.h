@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The window kernels, written once over the small vocabulary that each instruction set's file
- * defines before it includes this one:
- *
- *   vd, D          a vector of D doubles          vf, F          a vector of F = 2 D floats      vi
- * as many bits vd_load, vd_add, vd_sub, vd_mul       vd_product_error(a, b, p)    a*b - p, rounded
- * once vd_bits, vf_bits, vd_from_bits, vf_from_bits  between them, bits unchanged vf_add, vf_sub
- *   vi_load16, vi_set16, vi_add16, vi_max16, vi_min16 (unsigned)   of 2 F elements of 16 bits
- *   vi_set32, vi_set64, vi_and, vi_add32, vi_add64, vi_max32, vi_min32 (unsigned), vi_store
- *   load_f16, load_bf16, load_f32  vector of the F floats at p      vf_widen(v, part)    D doubles
- * of it vd_widen(p)                                   D doubles of the floats in memory
+ * The window kernels of exact sums, written once over a small vocabulary that the file of each
+ * instruction set defines before it includes this one:
+ * - vd, D: a vector of D doubles. vf, F: a vector of F = 2 D floats. vi: as many bits.
+ * - vd_load, vd_add, vd_sub, vd_mul, vf_add, vf_sub: as named.
+ * - vd_product_error(a, b, p): a*b - p, rounded once.
+ * - vd_bits, vf_bits, vd_from_bits, vf_from_bits: between them, bits unchanged.
+ * - vi_load16, vi_set16, vi_add16, vi_max16, vi_min16 (unsigned): of 2 F elements of 16 bits.
+ * - vi_set32, vi_set64, vi_and, vi_add32, vi_add64, vi_max32, vi_min32 (unsigned), vi_store.
+ * - load_f16, load_bf16, load_f32: the vector of the F floats at p.
+ * - vf_widen(v, part): D doubles of it. vd_widen(p): D doubles of the floats in memory.
  *
  * A fold splits the term r at a power of two. Adding M = 1.5 * 2^52 units, for a unit of 2^(top -
  * 51), rounds r to whole units: t = r + M. The bit pattern of t, read as an integer, is then that
@@ -29,10 +29,13 @@
  * rest meanwhile. */
 #define AHEAD 8192 /* bytes */
 
+/* What was seen of one operand, lane by lane: the largest magnitude and the smallest one but zero.
+ */
 struct operand {
     vi max, min;
 };
 
+/* Notes v in *o; gives v, or its magnitude with `absolute`. */
 INLINE vd see_vd(vd v, struct operand *o, int absolute)
 {
     const vi magnitude = vi_and(vd_bits(v), vi_set64(INT64_MAX));
@@ -51,11 +54,14 @@ INLINE vf see_vf(vf v, struct operand *o, int absolute)
     return absolute ? vf_from_bits(magnitude) : v;
 }
 
+/* The folds of one block: constants and sums of bit patterns. */
 struct folder {
     vd big[TW_FOLDS]; /* M of each fold */
     vi sum[TW_FOLDS];
 };
 
+/* Splits D terms from fold `first` on. What is left of them after the last fold is dropped: the
+ * driver sees whether that was nothing. */
 INLINE void fold(struct folder *f, vd rest, int first, int folds)
 {
     for (int i = first; i < folds; i++) {
@@ -104,11 +110,13 @@ INLINE void step_narrow(struct folder *f, enum tw_op op, int folds,
     }
 }
 
+/* The bits of M for fold i. */
 static uint64_t big_bits(struct tw_window w, int i)
 {
     return (uint64_t)(w.top + 1 - TW_FOLD_BITS * i + 1023) << 52 | (uint64_t)1 << 51;
 }
 
+/* The exponent fields of what was seen in all lanes. */
 static struct tw_seen see(struct operand o, int wide)
 {
     uint32_t max[F], min[F];
@@ -127,7 +135,8 @@ static struct tw_seen see(struct operand o, int wide)
     return s;
 }
 
-/* load is NULL for f64. */
+/* One block: folds all terms and takes the patterns of M off the sums. n is a multiple of TW_STEP.
+ * load is NULL for f64. */
 INLINE void window(enum tw_op op, int folds, vf (*load)(const unsigned char *), size_t size,
                    const unsigned char *x, const unsigned char *y, size_t n, struct tw_window w,
                    struct tw_folded *out)
@@ -168,11 +177,14 @@ INLINE void window(enum tw_op op, int folds, vf (*load)(const unsigned char *), 
     out->y = op == TW_PRODUCT ? see(oy, !load) : out->x;
 }
 
+/* The bits of M for fold i of a narrow window. */
 static uint32_t narrow_bits(struct tw_window w, int i)
 {
     return (uint32_t)(w.top + 2 - TW_NARROW_BITS * i + 127) << 23 | (uint32_t)1 << 22;
 }
 
+/* One block of 16-bit elements by a narrow window. fraction: bits of the type's fraction, which are
+ * shifted out of the magnitudes seen. */
 INLINE void narrow(enum tw_op op, int folds, vf (*load)(const unsigned char *), int fraction,
                    const unsigned char *x, size_t n, struct tw_window w, struct tw_folded *out)
 {

@@ -27,6 +27,7 @@
 bool tw_drain_shares_descriptors;
 extern void __tsan_init(void) __attribute__((weak)); /* there under a thread sanitizer only */
 
+/* Is a system call filter in force? When it cannot be told, yes. */
 static bool is_filtered(void)
 {
     char text[4096];
@@ -38,7 +39,7 @@ static bool is_filtered(void)
     return strstr(text, "\nSeccomp:\t0\n") == NULL;
 }
 
-/* Kernels before 5.9. */
+/* For kernels without close_range(2), which is there from 5.9 on. */
 static void close_one_by_one(void)
 {
     DIR *d = opendir("/proc/thread-self/fd");

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file as the drain thread writes it: header, blocks, chain. Each sealed block is one write. */
+/* The trace file as the drain thread writes it: header, blocks, chain (format.h;
+ * docs/format/trace.md). Called by drain.c alone, so nothing here needs a lock but what it reads of
+ * the recorders.
+ *
+ * Records and ends of steps collect in one open DATA block, definitions and notes in one open DICT
+ * block. Sealing fills in the header of a block (pointers back, checksums, a seal over the block
+ * and the seal before it) and writes the block as one piece. Definitions are sealed before the data
+ * that use them, so whatever a killed process leaves can be read from the front. After a failed
+ * write the writer is off, and what is on disk stays readable up to the last whole block. */
 #include "writer.h"
 
 #include <errno.h>
@@ -10,8 +18,12 @@
 #include <unistd.h>
 
 #define HIGH_FD 200 /* away from the numbers that jobs close, dup2 onto, or expect to get */
+/* Room for a payload at its target and one entry more, the longest being a note with the longest
+ * key and value. */
 #define DICT_ROOM (TW_BLOCK_TARGET + TW_STRING_MAX + TW_NOTE_KEY_MAX + 64u)
 
+/* The drain's state as it is before the first block. After a fork the two buffers of the parent are
+ * used again. 0 or TWIN_ENOMEM. */
 int tw_blocks_init(struct twin_writer *w)
 {
     struct tw_drain *d = &w->drain;
@@ -24,6 +36,7 @@ int tw_blocks_init(struct twin_writer *w)
     return data && dict ? 0 : TWIN_ENOMEM;
 }
 
+/* Writes all n bytes at the offset. 0 or an errno; a write of no bytes counts as EIO. */
 static int write_at(int fd, const char *p, size_t n, uint64_t offset)
 {
     while (n > 0) {
@@ -39,6 +52,8 @@ static int write_at(int fd, const char *p, size_t n, uint64_t offset)
     return 0;
 }
 
+/* Is the number still the trace's file? A program may close descriptors that it did not open, and
+ * get the number again for a file of its own: that must never be written to. */
 static bool still_ours(const struct tw_drain *d)
 {
     struct stat st;
@@ -46,7 +61,8 @@ static bool still_ours(const struct tw_drain *d)
            (uint64_t)st.st_ino == d->inode;
 }
 
-/* Gives the finished file its name: a trace is never seen without its header. */
+/* Gives the finished file its name: a trace is never seen without its header. 0 or an errno; EEXIST
+ * when there is such a trace already, which is never replaced. */
 static int publish(const char *from, const char *to)
 {
     if (link(from, to) == 0) {
@@ -64,6 +80,8 @@ static int publish(const char *from, const char *to)
     return rename(from, to) == 0 ? 0 : errno;
 }
 
+/* Creates the file under a temporary name, writes its header, gives it its name. On failure nothing
+ * is left and the writer is off. The seal of the header is what the first block is chained to. */
 void tw_file_create(struct twin_writer *w)
 {
     struct tw_drain *d = &w->drain;
@@ -76,6 +94,7 @@ void tw_file_create(struct twin_writer *w)
         error = d->fd < 0 ? errno : 0;
     }
     if (error == 0) {
+        /* In a shared table the file moves to a number that programs seldom use. */
         int high = d->alone ? -1 : fcntl(d->fd, F_DUPFD_CLOEXEC, HIGH_FD);
         if (high >= 0) {
             close(d->fd);
@@ -119,7 +138,9 @@ void tw_file_close(struct twin_writer *w)
     d->fd = -1;
 }
 
-/* bytes: room for the header, then the payload, then room for padding */
+/* Completes the header in *b and writes the block at the end of the file. bytes: room for the
+ * header, then the payload, then room for the padding. The order counts: the jump pointer is
+ * covered by the seal, the seal by the header's checksum. */
 static void write_block(struct twin_writer *w, enum tw_block_type type, struct tw_block *b,
                         char *bytes)
 {
@@ -135,6 +156,8 @@ static void write_block(struct twin_writer *w, enum tw_block_type type, struct t
     b->last_data = d->last_data;
     b->last_dict = d->last_dict;
     b->records_total = d->last.records_total + b->records;
+    /* A block without steps repeats what is known of the steps before it: so the last block of a
+     * file tells it, of whatever type it is. */
     if (type != TW_BLOCK_DATA) {
         b->steps = d->last.steps;
         b->prefix_lo = d->last.prefix_lo;
@@ -189,8 +212,8 @@ static void write_dict(struct twin_writer *w)
     d->dict = (struct tw_block){0};
 }
 
-/* An entry of a fixed part and up to two variable ones, padded with zeros; fixed starts with a
- * struct tw_entry. */
+/* Adds an entry to the open DICT block: a fixed part that starts with a struct tw_entry, and up to
+ * two variable ones, padded with zeros to 8 bytes. A full block is sealed first. */
 static void put_dict(struct twin_writer *w, void *fixed, size_t fixed_bytes,
                      enum tw_entry_type type, const void *x, size_t x_bytes, const void *y,
                      size_t y_bytes)
@@ -212,6 +235,7 @@ static void put_dict(struct twin_writer *w, void *fixed, size_t fixed_bytes,
     d->dict.entries++;
 }
 
+/* Takes the whole list of waiting notes under the lock and writes them without it. */
 static void put_notes(struct twin_writer *w)
 {
     if (!atomic_load_explicit(&w->notes_waiting, memory_order_acquire))
@@ -268,6 +292,8 @@ static void put_definitions(struct twin_writer *w)
 
 /* ---- data */
 
+/* Writes what has collected, definitions first. The next DATA block carries on with the number of
+ * steps and the prefixes. */
 void tw_blocks_seal(struct twin_writer *w)
 {
     struct tw_drain *d = &w->drain;
@@ -284,6 +310,8 @@ void tw_blocks_seal(struct twin_writer *w)
     d->data = next;
 }
 
+/* Adds a record, or the end of a step, to the open DATA block; a full one is sealed first. step and
+ * seq become the bounds in the header, by which a reader skips blocks. */
 void tw_blocks_put(struct twin_writer *w, const void *entry, uint32_t bytes, uint32_t step,
                    uint32_t seq, bool record)
 {
@@ -309,6 +337,8 @@ void tw_blocks_put(struct twin_writer *w, const void *entry, uint32_t bytes, uin
         b->last_seq = seq;
 }
 
+/* The end of a step. When it lost records, a gap entry goes into the definitions first, so that a
+ * reader who meets the step knows of the gap. */
 void tw_blocks_put_step(struct twin_writer *w, const struct tw_step_end *s)
 {
     struct tw_drain *d = &w->drain;
@@ -324,6 +354,8 @@ void tw_blocks_put_step(struct twin_writer *w, const struct tw_step_end *s)
     d->data.order_prefix_hi = s->order_prefix_hi;
 }
 
+/* Seals what is left and writes the empty END block, which says that the process closed its trace.
+ */
 void tw_blocks_end(struct twin_writer *w)
 {
     struct tw_block end = {0};

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Definitions, notes and gaps: read once, at the first question, along the chain of DICT blocks. */
+/* What a trace says besides its records: definitions (strings, series, layouts), notes, and gaps.
+ * The file's DICT blocks are read once, at the first question, along their chain from the end of
+ * the file; entries are then taken front to back. Everything is kept in memory until the trace is
+ * closed, so the answers below are pointers into it.
+ *
+ * The first definition of an id counts. A malformed one is passed over and stays undefined:
+ * undefined ids give "" or an empty struct, and twin_trace_described() tells whether a record has
+ * all of its definitions. A later try after a lack of memory is not made. */
 #include "reader.h"
 
 #include <string.h>
 
+/* Makes room for index id in an array that is found by id; new items are zero. False when out of
+ * memory. */
 static bool room_for(void **array, uint32_t *room, uint32_t id, size_t item)
 {
     if (id < *room)
@@ -20,6 +29,7 @@ static bool room_for(void **array, uint32_t *room, uint32_t id, size_t item)
     return true;
 }
 
+/* Makes room for one more item in a list that is appended to. False when out of memory. */
 static bool more_room(void **array, size_t *room, size_t count, size_t item)
 {
     if (count < *room)
@@ -33,6 +43,7 @@ static bool more_room(void **array, size_t *room, size_t count, size_t item)
     return true;
 }
 
+/* The bytes with a NUL behind them. */
 static char *copy_of(const char *bytes, size_t n)
 {
     char *s = tw_malloc(n + 1);
@@ -60,6 +71,7 @@ static bool add_string(struct tw_dict *d, const char *at, const struct tw_entry 
     return d->strings[s.id].bytes != NULL;
 }
 
+/* Its strings need not be defined: a hole may have taken them. */
 static bool add_series(struct tw_dict *d, const char *at, const struct tw_entry *e)
 {
     struct tw_series s;
@@ -147,6 +159,8 @@ static bool add_entry(struct tw_dict *d, const char *at, const struct tw_entry *
     }
 }
 
+/* Reads every good DICT block. `offsets` collects where they lie, last first. A damaged one becomes
+ * a hole. */
 static int load_blocks(struct twin_trace *t, struct tw_buf *offsets, struct twin_error *err)
 {
     struct tw_block b, next;
@@ -176,7 +190,8 @@ static int load_blocks(struct twin_trace *t, struct tw_buf *offsets, struct twin
     return look < 0 ? look : 0;
 }
 
-/* What was dropped and stands in no gap yet belongs to steps that are not finished. */
+/* Adds a gap at the first unfinished step for the dropped records that stand in no gap yet: a gap
+ * is written when its step ends, and these steps did not. */
 static bool add_open_gap(struct twin_trace *t)
 {
     uint64_t left = t->info.dropped;
@@ -186,6 +201,7 @@ static bool add_open_gap(struct twin_trace *t)
                                 left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
 }
 
+/* 0 when the definitions are there; only the first call reads. */
 int tw_dict_load(struct twin_trace *t, struct twin_error *err)
 {
     struct tw_buf offsets = {0};
@@ -209,6 +225,7 @@ int twin_trace_definitions(struct twin_trace *t, struct twin_error *err)
     return tw_dict_load(t, err);
 }
 
+/* Leaves an empty dictionary. */
 void tw_dict_free(struct tw_dict *d)
 {
     for (uint32_t i = 0; i < d->string_room; i++)
@@ -249,6 +266,7 @@ const struct twin_layout *twin_trace_layout(struct twin_trace *t, uint32_t id)
     return id < t->dict.layout_room && t->dict.layouts[id] ? t->dict.layouts[id] : &none;
 }
 
+/* Id 0 is the empty string and needs no definition. */
 static bool has_string(const struct tw_dict *d, uint32_t id)
 {
     return id == 0 || (id < d->string_room && d->strings[id].bytes);

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries of a payload, decoded with every length checked; records of a range of steps; the walk
- * over the whole file. */
+/* Entries of a payload, decoded with every length checked; the records of a range of steps
+ * (twin_trace_read), for whoever compares steps; the walk over the whole file (twin_trace_walk),
+ * for whoever wants everything once.
+ *
+ * Damage is no error here: what cannot be read is noted as a hole (holes.c) with the steps that it
+ * may have covered, and reading goes on behind it. Errors are for reading itself, for memory, and
+ * for a caller's limit. */
 #include "reader.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Over the payload that tw_trace_payload() has loaded for b; it holds until the next payload is
+ * loaded. */
 struct tw_cursor tw_cursor_over(const struct twin_trace *t, const struct tw_block *b)
 {
     return (struct tw_cursor){t->payload, t->payload + b->payload_bytes};
@@ -29,6 +36,7 @@ const char *tw_cursor_next(struct tw_cursor *c, struct tw_entry *e, bool *bad)
     return at;
 }
 
+/* Copies n bytes out of an entry and moves on; false when fewer are left. */
 static bool take(const char **at, size_t *left, void *to, size_t n)
 {
     if (*left < n)
@@ -39,11 +47,14 @@ static bool take(const char **at, size_t *left, void *to, size_t n)
     return true;
 }
 
+/* The file has no absmax: it follows from min and max. A tensor without numbers has NaN there. */
 static double absmax_of(double min, double max)
 {
     return isnan(min) ? min : fmax(fabs(min), fabs(max));
 }
 
+/* Fills *r; false when the parts that the flags promise do not fill the entry exactly. Parts that
+ * are not there are set to zero. */
 bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trace_record *r)
 {
     struct tw_record f;
@@ -101,6 +112,7 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
     return left == 0;
 }
 
+/* Fills *h; false when the phases of the mask do not fill the entry exactly. */
 bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_hash *h)
 {
     struct tw_step_end s;
@@ -121,12 +133,15 @@ bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_h
 
 /* ---- records of some steps */
 
+/* While twin_trace_read() runs: the steps that are wanted, the caller's limit, and the records so
+ * far. */
 struct collect {
     uint32_t first, last;
     size_t max, count, room;
     struct twin_trace_record *records;
 };
 
+/* Adds the wanted records of one block. A damaged payload is noted and gives 0. */
 static int add_block(struct twin_trace *t, const struct tw_block *b, struct collect *c,
                      struct twin_error *err)
 {
@@ -165,6 +180,7 @@ static int add_block(struct twin_trace *t, const struct tw_block *b, struct coll
     return 0;
 }
 
+/* For qsort: by step, then by sequence in the step. */
 static int by_place(const void *x, const void *y)
 {
     const struct twin_trace_record *a = x, *b = y;
@@ -184,8 +200,9 @@ static void note_missing(struct twin_trace *t, const struct tw_block *before,
         tw_trace_bad_stretch(t, before, after);
 }
 
-/* Headers of the blocks that touch steps first..last, nearest first, from the file's end or from a
- * seek. */
+/* Finds the DATA blocks that touch steps first..last, nearest to the end first, and appends their
+ * offsets. The walk starts at the block in which step `last` ends, or at the end of the file, and
+ * stops at a block that lies before `first`. */
 static int find_blocks(struct twin_trace *t, const struct collect *c, struct tw_buf *offsets,
                        struct twin_error *err)
 {
@@ -210,6 +227,8 @@ static int find_blocks(struct twin_trace *t, const struct collect *c, struct tw_
     return look < 0 ? look : 0;
 }
 
+/* Blocks are read in the file's order. Records of several threads interleave there, so they are
+ * sorted unless they are in order already, as they are with one thread. */
 int twin_trace_read(struct twin_trace *t, uint32_t first, uint32_t last, size_t max_records,
                     struct twin_trace_record **records, size_t *count, struct twin_error *err)
 {
@@ -245,6 +264,8 @@ void twin_trace_records_free(struct twin_trace_record *records)
     tw_free(records);
 }
 
+/* Reads the file front to back. Stops at the first non-zero that a callback returns, and returns
+ * it; either callback may be NULL. */
 int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
                     twin_trace_step_fn *on_step, void *user, struct twin_error *err)
 {
@@ -255,6 +276,7 @@ int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
     int look = tw_trace_scan_forward(t, sizeof t->header, &b, err);
     for (; look == TW_GOOD;
          look = tw_trace_scan_forward(t, b.offset + tw_block_span(&b), &b, err)) {
+        /* Blocks of every type are numbered: a number that is missing may have been definitions. */
         if (b.index > previous.index + (previous.magic != 0))
             tw_trace_lost_definitions(t, previous.magic ? &previous : NULL);
         previous = b;

@@ -29,9 +29,13 @@
 #define TW_TABLE_MAX (1u << 20) /* strings, series, layouts: each */
 #define TW_ROLE_MAX 256u
 
+/* The first bytes of a trace. A byte above 127, line ends of both kinds and the end-of-file mark of
+ * DOS show damage by a transfer as text. */
 static const uint8_t tw_file_magic[8] = {0x89, 'T', 'W', 'T', '\r', '\n', 0x1A, '\n'};
 #define TW_BLOCK_MAGIC UINT64_C(0x314B4C4257540A8B) /* bytes 8B 0A 'T' 'W' 'B' 'L' 'K' '1' */
 
+/* The first 512 bytes of the file, written once. rank and world: 0 and 1 when not distributed;
+ * role: what the process does ("main"), not terminated. */
 struct tw_file_header {
     uint8_t magic[8];
     uint32_t endian;
@@ -49,8 +53,14 @@ struct tw_file_header {
 };
 _Static_assert(sizeof(struct tw_file_header) == 512, "file header");
 
+/* DATA: records and ends of steps. DICT: definitions, notes and gaps. END: empty, written when the
+ * process closes its trace. */
 enum tw_block_type { TW_BLOCK_DATA = 1, TW_BLOCK_DICT = 2, TW_BLOCK_END = 3 };
 
+/* The header of a block; the payload follows. Each header says how the trace stands at its end
+ * (steps, prefixes, counters), so the last good block alone tells what a cut file holds. Pointers
+ * are offsets in the file and lead to smaller ones; 0 is no block, for there lies the file header.
+ * times: since the start of the trace, ns. */
 struct tw_block {
     uint64_t magic;
     uint8_t type, zero0[3];
@@ -82,6 +92,7 @@ struct tw_block {
 _Static_assert(sizeof(struct tw_block) == 256, "block header");
 #define TW_SEALED_BYTES offsetof(struct tw_block, seal_a) /* what the seal covers of the header */
 
+/* What a payload is made of. Numbers below 16 stand in DATA blocks, the others in DICT blocks. */
 enum tw_entry_type {
     TW_ENTRY_PAD = 0, /* never in a file: skips to the end of a ring */
     TW_ENTRY_RECORD = 1,
@@ -93,13 +104,16 @@ enum tw_entry_type {
     TW_ENTRY_GAP = 20,
 };
 
-/* bytes: this header included, multiple of 8 */
+/* The start of every entry. bytes: this header included, multiple of 8. flags: TWIN_REC_*, of a
+ * record. */
 struct tw_entry {
     uint32_t bytes;
     uint8_t type, zero;
     uint16_t flags;
 };
 
+/* One record. series, layout: ids of definitions that stand in an earlier block; layout 0: none.
+ * seq counts from 1 in the step, over all threads. time_ns: since the start of the trace. */
 struct tw_record {
     struct tw_entry e;
     uint32_t series, layout, step, seq, occurrence, thread;
@@ -120,6 +134,7 @@ struct tw_record_sketch {
     uint32_t k, zero;
     uint64_t skipped;
 };
+/* TWIN_REC_LINKS: which earlier records this one was made from. */
 struct tw_record_links {
     uint32_t count, zero;
 };
@@ -129,6 +144,8 @@ struct tw_record_links {
      sizeof(struct tw_record_sketch) + 8 * TWIN_SKETCH_MAX + sizeof(struct tw_record_links) + \
      8 * TWIN_MAX_LINKS)
 
+/* The end of a step: how many records it had (lost ones included), the sum of their values for each
+ * phase, the state of the order hash, and both prefixes up to and including this step. */
 struct tw_step_end {
     struct tw_entry e;
     uint32_t step, records, dropped, phase_mask;
@@ -139,28 +156,30 @@ struct tw_step_end {
 #define TW_STEP_END_FIXED offsetof(struct tw_step_end, phase)
 _Static_assert(TW_STEP_END_FIXED == 64, "step end");
 
-/* + bytes, padded with zeros to 8 */
+/* Text that series refer to by id; the bytes follow, padded with zeros to 8. */
 struct tw_string {
     struct tw_entry e;
     uint32_t id, bytes;
 };
+/* What a record is of: ids of strings, 0 for the empty one. */
 struct tw_series {
     struct tw_entry e;
     uint32_t id;
     uint8_t phase, kind, zero[2];
     uint32_t name, scope, role, op, site, zero1;
 };
-/* + i64 shape[ndim] */
+/* Type and shape of a tensor; i64 shape[ndim] follows. */
 struct tw_layout {
     struct tw_entry e;
     uint32_t id;
     uint8_t dtype, ndim, zero[2];
 };
-/* + key, value, padded with zeros to 8 */
+/* Key and value of the agent's; both follow, padded with zeros to 8. */
 struct tw_note {
     struct tw_entry e;
     uint32_t key_bytes, value_bytes;
 };
+/* `dropped` records of this step are not in the file. */
 struct tw_gap {
     struct tw_entry e;
     uint32_t step, dropped;
@@ -170,6 +189,7 @@ _Static_assert(sizeof(struct tw_string) == 16 && sizeof(struct tw_series) == 40 
                    sizeof(struct tw_gap) == 16,
                "definitions");
 
+/* n rounded up to a multiple of 8. */
 static inline uint64_t tw_align8(uint64_t n)
 {
     return (n + 7) & ~UINT64_C(7);
@@ -178,12 +198,14 @@ static inline uint64_t tw_align_block(uint64_t n)
 {
     return (n + TW_BLOCK_ALIGN - 1) & ~(uint64_t)(TW_BLOCK_ALIGN - 1);
 }
+/* Bytes that the block takes in the file: header, payload, padding. */
 static inline uint64_t tw_block_span(const struct tw_block *b)
 {
     return tw_align_block(sizeof *b + b->payload_bytes);
 }
 
-/* The last DATA block, its jump ancestor, that one's jump ancestor, and so on to the first. */
+/* The last DATA block, its jump ancestor, that one's jump ancestor, and so on to the first. number:
+ * its data_index. */
 struct tw_jump_chain {
     uint32_t length;
     struct {
@@ -201,6 +223,7 @@ struct tw_hash128 tw_trace_key_hash(uint8_t phase, uint8_t kind, struct tw_hash1
                                     struct tw_hash128 scope, struct tw_hash128 role);
 struct tw_hash128 tw_trace_layout_hash(uint8_t dtype, uint8_t ndim, const int64_t *shape);
 struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload);
+/* Is this machine little endian? Others do not write traces. */
 bool tw_trace_is_le(void);
 
 /* What one recording thread saw of one step; those of several threads add up. */

@@ -1,15 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Value hashes and the seal. Definitions are frozen: traces of different versions of twinrun are
- * compared. */
+/* The hashes of a trace: values of records, steps and prefixes of steps; the seal of a block; the
+ * jump pointers. Used by the writer, by the reader's search for the first difference, and by
+ * verify.c, which computes all of it again.
+ *
+ * Three levels. Each record gives 128 bits that depend on its key, its occurrence, its layout and
+ * its digest; the records of a step are added up, so their order among threads does not matter. A
+ * step's sums are mixed into one element modulo 2^127 - 1. Elements are the coefficients of a
+ * polynomial at a fixed point: the prefix over n steps. Two traces agree in their first n steps
+ * when their prefixes do, and a window of steps is had from two prefixes.
+ *
+ * The definitions are frozen, constants included: traces of different versions of twinrun are
+ * compared. They find differences; they are not made to resist somebody who forges bytes. */
 #include "format.h"
 
 #include <string.h>
 
+/* Seeds keep hashes of different things apart: a string never has the hash of a layout. */
 #define SEED_STRING UINT64_C(0x7374722E74776E31)
 #define SEED_KEY UINT64_C(0x6B65792E74776E31)
 #define SEED_LAYOUT UINT64_C(0x6C61792E74776E31)
 #define SEED_PAYLOAD UINT64_C(0x7061792E74776E31)
 #define SEED_SEAL UINT64_C(0x7365616C2E746E31)
+/* Odd constants with well mixed bits; UNOBSERVED stands for the digest of a record that has none.
+ */
 #define W0 UINT64_C(0x9E3779B97F4A7C15)
 #define W1 UINT64_C(0xD1B54A32D192ED03)
 #define UNOBSERVED UINT64_C(0xA24BAED4963EE407)
@@ -50,7 +63,8 @@ struct tw_hash128 tw_trace_layout_hash(uint8_t dtype, uint8_t ndim, const int64_
     return tw_hash_bytes(w, (1 + (size_t)ndim) * sizeof *w, SEED_LAYOUT);
 }
 
-/* Word i goes into lane i mod 4: four chains of bijections that the processor runs side by side. */
+/* The hash of a payload, which goes into the seal. Word i goes into lane i mod 4: four chains of
+ * bijections that the processor runs side by side. */
 static struct tw_hash128 payload_hash(const char *payload, uint32_t bytes)
 {
     uint64_t lane[5] = {mix(SEED_PAYLOAD), mix(SEED_PAYLOAD + 1), mix(SEED_PAYLOAD + 2),
@@ -70,6 +84,8 @@ static struct tw_hash128 payload_hash(const char *payload, uint32_t bytes)
     return tw_hash_bytes(lane, sizeof lane, SEED_PAYLOAD);
 }
 
+/* The seal covers the header up to itself, the payload, and by the header's previous_seal all
+ * blocks before: changing one block changes the seals of all later ones. */
 struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload)
 {
     uint8_t sealed[TW_SEALED_BYTES + sizeof(struct tw_hash128)];
@@ -79,6 +95,9 @@ struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload)
     return tw_hash_bytes(sealed, sizeof sealed, SEED_SEAL);
 }
 
+/* Myers' rule: when the last two jumps were equally long, the new one spans both; else it goes to
+ * the block before. The chain keeps only the blocks that later jumps can reach, some log n of them.
+ */
 uint64_t tw_jump_next(struct tw_jump_chain *c, uint64_t offset, uint64_t number)
 {
     uint32_t n = c->length, drop = 0;
@@ -103,6 +122,8 @@ bool tw_trace_is_le(void)
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 }
 
+/* Adds one record to a step. Sums are modulo 2^64, in two lanes; the order hash chains the keys
+ * instead, so it does depend on the order. */
 void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key,
                       uint32_t occurrence, bool unobserved, bool ordered, struct tw_hash128 layout,
                       struct twin_digest digest)
@@ -124,6 +145,8 @@ void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 k
         s->order = mix((s->order ? s->order : ORDER_START) * W0 + ka) | 1;
 }
 
+/* Sums add up. The order hash of a thread is finished by one more mix before it is added: a sum of
+ * raw states would not tell one thread's order from another's. */
 void tw_step_sums_merge(struct tw_step_sums *total, const struct tw_step_sums *thread)
 {
     for (int p = 0; p < TWIN_PHASE_COUNT; p++) {
@@ -147,6 +170,7 @@ static struct twin_value_hash store(u128 x)
     return (struct twin_value_hash){(uint64_t)x, (uint64_t)(x >> 64)};
 }
 
+/* x + y modulo 2^127 - 1: the carry above bit 127 is worth 1. */
 static u128 add_mod(u128 x, u128 y) /* both below 2^127 */
 {
     u128 s = x + y;
@@ -154,6 +178,7 @@ static u128 add_mod(u128 x, u128 y) /* both below 2^127 */
     return s >= P127 ? s - P127 : s;
 }
 
+/* x * y modulo 2^127 - 1, by four products of 64-bit halves. */
 static u128 mul_mod(u128 x, u128 y)
 {
     uint64_t xl = (uint64_t)x, xh = (uint64_t)(x >> 64), yl = (uint64_t)y, yh = (uint64_t)(y >> 64);
@@ -165,12 +190,14 @@ static u128 mul_mod(u128 x, u128 y)
     return add_mod(r, high << 1);
 }
 
+/* 128 bits as a value modulo 2^127 - 1; the top bit is dropped. */
 static u128 reduce(uint64_t a, uint64_t b)
 {
     u128 x = ((u128)b << 64 | a) & P127;
     return x == P127 ? 0 : x;
 }
 
+/* Phases in ascending order; one without records counts for nothing, whatever its sum. */
 struct twin_value_hash tw_step_element(const struct tw_step_sums *total)
 {
     uint64_t a = mix(W0 + total->records), b = mix(W1 ^ total->records);
@@ -193,6 +220,7 @@ struct twin_value_hash tw_prefix_push(struct twin_value_hash prefix, struct twin
     return store(add_mod(mul_mod(load(prefix), (u128)POINT_HI << 64 | POINT_LO), load(element)));
 }
 
+/* last - before * R^steps: what the first steps added to the polynomial is taken out. */
 struct twin_value_hash tw_prefix_window(struct twin_value_hash last, struct twin_value_hash before,
                                         uint64_t steps)
 {

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Damage that was met while a trace was read: whoever compares records has to know which ones may
- * be missing. */
+/* Damage that was met while a trace was read, as a list of holes: where, and which steps may have
+ * lost records there. Whoever compares records has to know which ones may be missing, for a record
+ * that is only in the other run is then no difference.
+ *
+ * A hole is noted when it is met, so the list is complete only for what has been read. Meeting it
+ * again adds nothing. Beyond TW_HOLES_MAX the last one is widened: the list may say too much, never
+ * too little. */
 #include "reader.h"
 
 static void add_hole(struct twin_trace *t, struct twin_trace_hole h)
@@ -17,6 +22,8 @@ static void add_hole(struct twin_trace *t, struct twin_trace_hole h)
     last->last_step = h.last_step > last->last_step ? h.last_step : last->last_step;
 }
 
+/* A block whose header is good and whose contents are not: its header tells the steps. Lost
+ * definitions may concern any step. */
 void tw_trace_bad_block(struct twin_trace *t, const struct tw_block *b)
 {
     bool definitions = b->type != TW_BLOCK_DATA;
@@ -27,6 +34,8 @@ void tw_trace_bad_block(struct twin_trace *t, const struct tw_block *b)
                                          .definitions = definitions});
 }
 
+/* Between `before` (NULL: the start of the file) and the next good block at least one block is
+ * missing, which may have held definitions. */
 void tw_trace_lost_definitions(struct twin_trace *t, const struct tw_block *before)
 {
     struct twin_trace_hole h = {
@@ -38,6 +47,8 @@ void tw_trace_lost_definitions(struct twin_trace *t, const struct tw_block *befo
     add_hole(t, h);
 }
 
+/* Records of the steps from the last of `before` to the first of `after` may be missing; NULL
+ * leaves that side open. */
 void tw_trace_bad_stretch(struct twin_trace *t, const struct tw_block *before,
                           const struct tw_block *after)
 {

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings, series, layouts, keys: interned once, written to the file by the drain thread as far as
- * it has not yet. */
+/* Strings, series, layouts and keys of the job, each kept once and known by a small number. Called
+ * by the agents when they meet a name for the first time; the drain thread writes to the file what
+ * is new (blocks.c).
+ *
+ * Each kind has a table (struct tw_table). Items are never moved or changed, so record.c reads them
+ * without a lock; appending is done under intern_lock, and an item becomes visible when `count` is
+ * released. A key is what two runs have in common of a series: phase, kind, name, scope, role,
+ * without operation and site. All series of one key share its counter of occurrences.
+ *
+ * What cannot be kept (no memory, a full table, ids that do not exist) gives id 0 and counts as
+ * lost. errno is the job's and stays as it was. */
 #include "writer.h"
 
 #include <errno.h>
 #include <string.h>
 
+/* Doubles the hash table and enters all ids again. 0 or TWIN_ENOMEM, with the old table in force.
+ */
 static int grow_slots(struct tw_table *t, uint32_t (*hash_of)(const void *item))
 {
     uint32_t n = t->slot_count ? t->slot_count * 2 : 256;
@@ -25,8 +36,9 @@ static int grow_slots(struct tw_table *t, uint32_t (*hash_of)(const void *item))
     return 0;
 }
 
-/* Finds or appends; *fresh says which. The appended item is a copy of `item`, published only by
- * commit(). 0 = lost. */
+/* Finds an equal item, or makes room for a new one; *fresh says which. Returns the id, 0 when there
+ * is no room. A fresh id is not visible to others before commit(). The table is kept at most half
+ * full. */
 static uint32_t find(struct tw_table *t, const void *item, uint32_t (*hash_of)(const void *),
                      bool (*same)(const void *, const void *), bool *fresh)
 {
@@ -52,6 +64,7 @@ static uint32_t find(struct tw_table *t, const void *item, uint32_t (*hash_of)(c
     return count + 1;
 }
 
+/* Copies the item to its place, enters it into the hash table and makes it visible. */
 static void commit(struct tw_table *t, uint32_t id, const void *item, uint32_t hash)
 {
     memcpy(tw_table_at(t, id), item, t->item);
@@ -108,12 +121,14 @@ static bool same_series(const void *x, const void *y)
            a->scope == b->scope && a->role == b->role && a->op == b->op && a->site == b->site;
 }
 
+/* Counts what the trace will lack; returns the id that says so. */
 static uint32_t lose(struct twin_writer *w)
 {
     atomic_fetch_add_explicit(&w->lost, 1, memory_order_relaxed);
     return 0;
 }
 
+/* The id of a string, cut to TW_STRING_MAX bytes. The empty string is id 0 and never stored. */
 uint32_t twin_writer_string(struct twin_writer *w, const char *s, size_t bytes)
 {
     if (!tw_writer_on(w) || !s || bytes == 0)
@@ -178,7 +193,8 @@ static struct tw_hash128 hash_of_id(struct twin_writer *w, uint32_t id)
               : tw_trace_string_hash("", 0);
 }
 
-/* under intern_lock */
+/* The key of a series, made when it is new; NULL when there is no room. intern_lock is held. The
+ * hash is made of the hashes of the strings, not of their ids: ids differ from run to run. */
 static struct tw_key_item *key_of(struct twin_writer *w, const struct twin_series *s)
 {
     struct tw_key_item item = {
@@ -192,6 +208,7 @@ static struct tw_key_item *key_of(struct twin_writer *w, const struct twin_serie
     return id ? tw_table_at(&w->keys, id) : NULL;
 }
 
+/* All strings of the series must be interned already; a series without a name is refused. */
 uint32_t twin_writer_series(struct twin_writer *w, const struct twin_series *s)
 {
     if (!tw_writer_on(w))
@@ -223,6 +240,7 @@ uint32_t twin_writer_series(struct twin_writer *w, const struct twin_series *s)
     return id ? id : lose(w);
 }
 
+/* Appends a note to the list that the drain thread takes. Key and value are cut to their limits. */
 void twin_writer_note(struct twin_writer *w, const char *key, const char *value)
 {
     if (!tw_writer_on(w) || !key || !value)
@@ -287,6 +305,7 @@ static void free_table(struct tw_table *t)
     tw_free(t->slots);
 }
 
+/* Frees everything; no thread uses the writer any more. */
 void tw_intern_fini(struct twin_writer *w)
 {
     free_notes(w);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The names of phases and kinds, as reports and JSON show them. "?" for a number that this version
+ * does not know, which a trace of a later version may hold. */
 #include "src/trace/trace.h"
 
 const char *twin_phase_name(enum twin_phase p)

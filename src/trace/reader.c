@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens a trace and finds its blocks: by their pointers where these lead to good blocks, by
- * scanning where they do not. */
+ * scanning where they do not. The rest of the reader stands on this: entries.c, dict.c, search.c,
+ * verify.c.
+ *
+ * A trace may be that of a process that was killed, and it may come from anybody. A block counts
+ * when its magic number, its own offset in the header and its checksum are right; the last one of
+ * the file must have good contents, too. All pointers lead to smaller offsets, so each walk ends.
+ * Blocks stand at multiples of 64 bytes: a scan looks for the magic number there. */
 #include "reader.h"
 
 #include <errno.h>
@@ -14,6 +20,8 @@
 /* good headers with bad payloads that are stepped over while looking for the last good block */
 #define BAD_PAYLOADS 4096
 
+/* Reads up to n bytes; fewer at the end of the file. Counts what was read, for those who measure
+ * it. */
 int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
                    struct twin_error *err)
 {
@@ -25,12 +33,14 @@ int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
     return (int)got;
 }
 
+/* 0, or a possible place of a block before `before`. */
 static bool pointer_ok(uint64_t to, uint64_t before)
 {
     return to == 0 ||
            (to >= sizeof(struct tw_file_header) && to < before && to % TW_BLOCK_ALIGN == 0);
 }
 
+/* Everything that a header can be checked for by itself. */
 static bool header_ok(const struct twin_trace *t, const struct tw_block *b, uint64_t offset)
 {
     return b->magic == TW_BLOCK_MAGIC && b->offset == offset &&
@@ -42,6 +52,8 @@ static bool header_ok(const struct twin_trace *t, const struct tw_block *b, uint
            pointer_ok(b->last_dict, offset) && b->steps <= UINT32_MAX;
 }
 
+/* The header at an offset, out of a small cache or from the file. TW_DAMAGED when there is no good
+ * one. */
 int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
                     struct twin_error *err)
 {
@@ -62,6 +74,8 @@ int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
     return TW_GOOD;
 }
 
+/* Loads the contents of b into t->payload, unless they are there already. TW_DAMAGED when their
+ * checksum is wrong. */
 int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin_error *err)
 {
     if (t->payload_offset == b->offset)
@@ -77,6 +91,8 @@ int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin
     return TW_GOOD;
 }
 
+/* *budget: how many more blocks with bad contents are passed over. Without it a file could make us
+ * read each of its payloads. */
 static int try_block(struct twin_trace *t, uint64_t offset, bool with_payload, unsigned *budget,
                      struct tw_block *b, struct twin_error *err)
 {
@@ -92,11 +108,9 @@ static int try_block(struct twin_trace *t, uint64_t offset, bool with_payload, u
     return look;
 }
 
-/*
- * A file may claim a terabyte that was never written; there is no block in that. Both give `at`
- * where the file system cannot say. The end of the last bytes below `end` that were written:
- * "something was, at or after x" falls only once.
- */
+/* A file may claim a terabyte that was never written; there is no block in that. This gives the end
+ * of the last bytes below `end` that were written, by halving: "something was written at or after
+ * x" turns false only once. Gives `end` where the file system cannot say. */
 static uint64_t written_before(const struct twin_trace *t, uint64_t end)
 {
     uint64_t low = 0, high = end;
@@ -113,6 +127,8 @@ static uint64_t written_before(const struct twin_trace *t, uint64_t end)
     return low;
 }
 
+/* The first place at or after `at` that was written, aligned to a block; the file's size when there
+ * is none, `at` where the file system cannot say. */
 static uint64_t written_after(const struct twin_trace *t, uint64_t at)
 {
     off_t data = lseek(t->fd, (off_t)at, SEEK_DATA);
@@ -121,6 +137,8 @@ static uint64_t written_after(const struct twin_trace *t, uint64_t at)
     return (uint64_t)data / TW_BLOCK_ALIGN * TW_BLOCK_ALIGN;
 }
 
+/* Looks at every possible place from `from` down. The first reads are small, because the end of a
+ * whole file is met at once; from SCAN_CHUNK on, unwritten stretches are jumped over. */
 int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, struct tw_block *b,
                        struct twin_error *err)
 {
@@ -147,6 +165,7 @@ int tw_trace_scan_back(struct twin_trace *t, uint64_t from, bool with_payload, s
     return TW_DAMAGED;
 }
 
+/* The place itself is tried first: in an undamaged file the block is there. */
 int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *b,
                           struct twin_error *err)
 {
@@ -169,6 +188,8 @@ int tw_trace_scan_forward(struct twin_trace *t, uint64_t from, struct tw_block *
     return TW_DAMAGED;
 }
 
+/* The nearest good block before a damaged place. The last answer is kept, since each probe of a
+ * search meets the same hole. */
 static int before_hole(struct twin_trace *t, uint64_t hole, struct tw_block *b,
                        struct twin_error *err)
 {
@@ -208,6 +229,8 @@ int tw_trace_last(struct twin_trace *t, enum tw_block_type type, struct tw_block
     return out->type == type ? TW_GOOD : tw_trace_before(t, &t->last, type, out, err);
 }
 
+/* Checks the header of the file. The order gives the best message: what is no trace, then what
+ * another version wrote, and only then damage. */
 static int read_file_header(struct twin_trace *t, struct twin_error *err)
 {
     struct tw_file_header *h = &t->header;
@@ -247,6 +270,7 @@ static int read_file_header(struct twin_trace *t, struct twin_error *err)
     return 0;
 }
 
+/* What twin_trace_info() tells. All counts come from the last good block, and are 0 without one. */
 static void fill_info(struct twin_trace *t)
 {
     const struct tw_file_header *h = &t->header;
@@ -287,6 +311,8 @@ static int open_file(struct twin_trace *t, const char *path, struct twin_error *
     return read_file_header(t, err);
 }
 
+/* Reads the header and finds the last good block. A file without any block is a trace of nothing,
+ * and no error. */
 int twin_trace_open(const char *path, struct twin_trace **out, struct twin_error *err)
 {
     *out = NULL;

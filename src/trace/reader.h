@@ -6,22 +6,27 @@
  * ever. */
 #include "format.h"
 
+/* Headers that are kept: a search by halving meets the same ones again and again. */
 #define TW_HEADER_CACHE 512u
 
 /* What a look at a place in the file says; negative values are errors (TWIN_EIO, TWIN_ENOMEM). */
 enum tw_look { TW_DAMAGED = 0, TW_GOOD = 1 };
 
+/* Records of one step that the writer had to drop. */
 struct tw_gap_item {
     uint32_t step, dropped;
 };
+/* Owned, with a NUL behind its n bytes; bytes NULL: not defined. */
 struct tw_string_value {
     char *bytes;
     uint32_t n;
 };
+/* Both owned, with a NUL behind them. */
 struct tw_note_item {
     char *key, *value;
 };
 
+/* All definitions of a trace (dict.c). Arrays are found by id. */
 struct tw_dict {
     bool loaded, failed;
     struct tw_string_value *strings;
@@ -36,6 +41,8 @@ struct tw_dict {
 
 #define TW_HOLES_MAX 256u /* further ones widen the last */
 
+/* An open trace. Not for two threads at once: cache, payload and definitions change while it is
+ * read. */
 struct twin_trace {
     int fd;
     char *path;
@@ -57,13 +64,13 @@ struct twin_trace {
 };
 
 /* reader.c */
-/* bytes or < 0 */
+/* Reads up to n bytes. Returns their number (fewer at the end of the file), or a negative error. */
 int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
                    struct twin_error *err);
-/* tw_look */
+/* The header at an offset, checked. Returns an enum tw_look. */
 int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
                     struct twin_error *err);
-/* tw_look */
+/* Loads the contents of b into t->payload, checked. Returns an enum tw_look. */
 int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin_error *err);
 /* The nearest block before or at / after an offset whose header is good. TW_GOOD, TW_DAMAGED =
  * there is none, or an error. */
@@ -86,7 +93,7 @@ void tw_trace_lost_definitions(struct twin_trace *t, const struct tw_block *befo
 void tw_trace_bad_stretch(struct twin_trace *t, const struct tw_block *before,
                           const struct tw_block *after);
 
-/* entries.c */
+/* Where a walk over a payload stands. */
 struct tw_cursor {
     const char *at, *end;
 };

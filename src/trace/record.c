@@ -15,9 +15,14 @@
 #include <unistd.h>
 
 #define SEQ_LIMIT 0xF0000000u /* far below the carry into the step number */
+/* How long the end of a step waits for records that were begun, or for room in the queue of steps;
+ * then the writer is switched off instead of holding the job up. */
 #define STEP_PATIENCE_NS UINT64_C(30000000000)
+/* How long a recorder with a full ring sleeps between two looks, in a lossless trace. */
 #define LOSSLESS_POLL_NS 100000u
 
+/* Gives the calling thread a ring and puts it into the list; NULL when there is no memory. The list
+ * is read without the lock by the drain thread: an entry is complete before it is released. */
 static struct tw_thread *thread_begin(struct twin_writer *w)
 {
     struct tw_thread *t = NULL;
@@ -52,6 +57,8 @@ void tw_thread_free(struct tw_thread *t)
     tw_free(t);
 }
 
+/* The thread ends: its share of both open steps goes to `orphan`, so that the step can be closed
+ * without it. Its ring may still hold records, which is why it is freed by the drain thread. */
 void tw_thread_end(void *thread)
 {
     struct tw_thread *t = thread;
@@ -72,7 +79,10 @@ void tw_thread_end(void *thread)
     errno = saved;
 }
 
-/* Room for n contiguous bytes in the ring (a multiple of 8); NULL when full. */
+/* Room for n contiguous bytes in the ring (a multiple of 8); NULL when full. Where the end of the
+ * ring is too near, the rest is filled with a pad entry and the room is at the start. `tail` is
+ * looked up only when the last known value does not suffice: it lies on a cache line that the drain
+ * thread writes. */
 static char *ring_room(struct tw_thread *t, uint32_t n)
 {
     uint64_t size = t->mask + 1, head = atomic_load_explicit(&t->head, memory_order_relaxed);
@@ -91,6 +101,8 @@ static char *ring_room(struct tw_thread *t, uint32_t n)
     return t->ring + (head & t->mask);
 }
 
+/* How many records of this key the step had before this one. The counter of a parity belongs to the
+ * step that its upper half names; the first record of a later step takes it over. */
 static uint32_t next_occurrence(struct tw_key_item *k, uint32_t step)
 {
     atomic_uint_fast64_t *word = &k->occurrences[step & 1];
@@ -103,16 +115,20 @@ static uint32_t next_occurrence(struct tw_key_item *k, uint32_t step)
     return (uint32_t)atomic_fetch_add_explicit(word, 1, memory_order_relaxed);
 }
 
+/* Copies and returns the place behind. */
 static char *put(char *at, const void *bytes, size_t n)
 {
     memcpy(at, bytes, n);
     return at + n;
 }
 
+/* Which optional parts a record has, and how large it becomes with them. links: their number; k:
+ * numbers of the sketch. */
 struct parts {
     uint32_t flags, bytes, links, k;
 };
 
+/* A part that is asked for and not there is left out; too many links are cut. */
 static struct parts parts_of(const struct twin_observation *o)
 {
     struct parts p = {.flags = o->flags & TW_RECORD_FLAGS, .bytes = sizeof(struct tw_record)};
@@ -139,6 +155,7 @@ static struct parts parts_of(const struct twin_observation *o)
     return p;
 }
 
+/* Writes the record with its parts, in the order that format.h gives. */
 static void encode(char *at, const struct tw_record *r, const struct parts *p,
                    const struct twin_observation *o)
 {
@@ -165,6 +182,8 @@ static void encode(char *at, const struct tw_record *r, const struct parts *p,
     }
 }
 
+/* Puts the record into the ring; false when it is full. In a lossless trace this waits instead, as
+ * long as the writer works. The drain thread is woken when a quarter of the ring is in use. */
 static bool push(struct twin_writer *w, struct tw_thread *t, const struct tw_record *r,
                  const struct parts *p, const struct twin_observation *o)
 {
@@ -194,6 +213,9 @@ static uint64_t lose(struct twin_writer *w)
     return 0;
 }
 
+/* One record by this thread. A record that found no room counts in the value of the step all the
+ * same: the step's hash covers what happened, and `dropped` says that the bytes are missing. `done`
+ * is released last: from then on the step may be closed. */
 static uint64_t record(struct twin_writer *w, struct tw_thread *t, const struct twin_observation *o)
 {
     const struct tw_series_item *series = tw_table_at(&w->series, o->series);
@@ -230,6 +252,8 @@ static uint64_t record(struct twin_writer *w, struct tw_thread *t, const struct 
     return (uint64_t)step << 32 | seq;
 }
 
+/* Returns the link by which later records name this one, 0 when it was lost. A signal handler that
+ * records while its thread does so already is refused: the ring is not to be entered twice. */
 uint64_t twin_writer_record(struct twin_writer *w, const struct twin_observation *o)
 {
     if (!tw_writer_on(w))
@@ -295,6 +319,7 @@ static bool collect(struct twin_writer *w, unsigned parity, uint32_t records,
     return done == records;
 }
 
+/* Sleeps a moment while something is awaited; false when waiting has no sense any more. */
 static bool patient(struct twin_writer *w, uint64_t *since)
 {
     uint64_t now = tw_monotonic_ns();
@@ -308,6 +333,8 @@ static bool patient(struct twin_writer *w, uint64_t *since)
     return true;
 }
 
+/* Pushes the step's element into the prefixes and queues its end for the drain thread. step_lock is
+ * held. Only phases that have records take room. */
 static void queue_step(struct twin_writer *w, uint32_t step, const struct tw_step_sums *total)
 {
     uint32_t head = atomic_load_explicit(&w->queue_head, memory_order_relaxed);
@@ -340,6 +367,9 @@ static void queue_step(struct twin_writer *w, uint32_t step, const struct tw_ste
     atomic_store_explicit(&w->queue_head, head + 1, memory_order_release);
 }
 
+/* Closes the step: the exchange gives the exact number of its records, and starts the next one at
+ * the same moment. Then it waits until all of them are done. Returns the number of the step that is
+ * open now. */
 uint32_t twin_writer_step_end(struct twin_writer *w)
 {
     if (!tw_writer_on(w))

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps by number, and the first difference of two traces: both by the jump pointers, in O(log
- * steps) block reads. */
+ * steps) block reads. Called by the compare room before any record is read.
+ *
+ * Whether two traces agree in their first n steps is known from two prefix hashes (hash.c), so the
+ * first difference is found by halving. Damage makes some n unknown: then the nearest known n below
+ * or above is asked instead, and the answer may name a stretch rather than one step. */
 #include "reader.h"
 
 #include <string.h>
 
+/* Goes down from the last block: by the jump pointer as long as that does not pass the block that
+ * is sought, else by one block. A damaged jump target only makes it slower. */
 int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b,
                        struct twin_error *err)
 {
@@ -27,6 +33,7 @@ int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b,
     }
 }
 
+/* TWIN_ENOENT: the step is not finished, or its end lies in damaged bytes. */
 static int no_step(struct twin_trace *t, uint32_t step, struct twin_error *err)
 {
     if (step >= t->info.steps)
@@ -36,6 +43,7 @@ static int no_step(struct twin_trace *t, uint32_t step, struct twin_error *err)
                           t->path, step);
 }
 
+/* The step's end stands in the first block that has more than `step` steps. */
 int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_hash *out,
                          struct twin_error *err)
 {
@@ -62,6 +70,8 @@ struct place {
     struct twin_value_hash prefix;
 };
 
+/* The prefix over all steps that are finished in this block; of values, or of the order of records.
+ */
 static struct twin_value_hash header_prefix(const struct tw_block *b, bool order)
 {
     return order ? (struct twin_value_hash){b->order_prefix_lo, b->order_prefix_hi}
@@ -111,6 +121,8 @@ static int nearest(struct twin_trace *t, uint64_t n, bool up, bool order, struct
     return look < 0 ? look : TW_GOOD;
 }
 
+/* Two traces that are searched, from step at_a of the one and at_b of the other on. before_a,
+ * before_b: the prefixes up to there. */
 struct pair {
     struct twin_trace *a, *b;
     uint64_t at_a, at_b; /* where the windows begin */
@@ -118,6 +130,7 @@ struct pair {
     bool order;
 };
 
+/* What is known of the first n steps of the windows. */
 struct answer {
     uint64_t n;
     bool agree;
@@ -148,6 +161,9 @@ static int ask(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high,
     return TW_DAMAGED;
 }
 
+/* Do the first n steps of the windows agree, and if not, where is the first that does not?
+ * *compared: how many steps could be asked about, fewer than n after damage. *place counts from the
+ * start of the windows. */
 static int search(struct pair *p, uint64_t n, bool *found, uint64_t *place, uint64_t *compared,
                   struct twin_error *err)
 {
@@ -186,6 +202,8 @@ static int begin(struct twin_trace *t, uint64_t n, bool order, struct twin_value
     return look < 0 ? look : 0;
 }
 
+/* Step s of `a` stands beside step s + shift of `b`. The windows are cut to what both have; an
+ * empty window agrees. */
 static int first_difference(struct twin_trace *a, struct twin_trace *b, bool order, int64_t shift,
                             uint32_t from, uint32_t limit, bool *found, uint32_t *step,
                             uint64_t *compared, struct twin_error *err)

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything a trace claims about itself, checked front to back; the first fault is reported. */
+/* Everything a trace claims about itself, checked front to back by twin_trace_verify(); the first
+ * fault is reported, with its place in the file and the two numbers that do not agree. For `twinrun
+ * show` and for tests of the writer.
+ *
+ * Unlike the reader it excuses nothing: chain, seals, jump pointers and counts are computed again
+ * from the contents, and so are the hashes of each step from its records. The hashes of a step that
+ * dropped records cannot be computed again; they are believed, and the rest is still checked. */
 #include "reader.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+/* What one thread recorded of the step under way: order hashes are per thread. */
 struct thread_sums {
     uint32_t thread;
     struct tw_step_sums sums;
 };
 
+/* State of one verification. What stands here has been checked, and is what the next block must
+ * follow on. */
 struct check {
     struct twin_trace *t;
     struct twin_error *err;
@@ -25,7 +34,7 @@ struct check {
     uint32_t key_room;
     struct tw_hash128 *layout_hashes;
     uint32_t layout_room;
-    /* the step under way */
+    /* the step under way: what each thread recorded, and how many records in all */
     struct thread_sums *threads;
     size_t thread_count, thread_room;
     uint32_t stored;
@@ -46,6 +55,7 @@ static int no_memory(struct check *c)
     return twin_error_set(c->err, TWIN_ENOMEM, "%s: out of memory while verifying", c->t->path);
 }
 
+/* Returns from the calling function with a fault when two numbers are not the same. */
 #define EXPECT(what, expected, found)                      \
     do {                                                   \
         uint64_t expected_ = (expected), found_ = (found); \
@@ -53,6 +63,7 @@ static int no_memory(struct check *c)
             return fault(c, what, expected_, found_);      \
     } while (0)
 
+/* Enlarges an array from `old` to `room` items; new ones are zero. */
 static bool grow(void **array, uint32_t room, uint32_t old, size_t item)
 {
     char *grown = tw_reallocarray(*array, room, item);
@@ -65,6 +76,7 @@ static bool grow(void **array, uint32_t room, uint32_t old, size_t item)
 
 /* ---- definitions */
 
+/* An undefined string counts as the empty one, as in the writer's id 0. */
 static struct tw_hash128 hash_of_string(struct check *c, uint32_t id)
 {
     const struct tw_dict *d = &c->t->dict;
@@ -73,6 +85,7 @@ static struct tw_hash128 hash_of_string(struct check *c, uint32_t id)
     return tw_trace_string_hash("", 0);
 }
 
+/* Ids must count up without a gap. */
 static int check_string(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct tw_string s;
@@ -84,6 +97,8 @@ static int check_string(struct check *c, const char *p, const struct tw_entry *e
     return 0;
 }
 
+/* Its strings must be defined before it. Keeps key, phase and whether its records count for the
+ * order hash. */
 static int check_series(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct tw_series s;
@@ -112,6 +127,7 @@ static int check_series(struct check *c, const char *p, const struct tw_entry *e
     return 0;
 }
 
+/* Keeps its hash, for the records that use it. */
 static int check_layout(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct tw_layout l;
@@ -132,6 +148,7 @@ static int check_layout(struct check *c, const char *p, const struct tw_entry *e
     return 0;
 }
 
+/* Any entry of a DICT block. A type that this version does not know is passed over. */
 static int check_definition(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct tw_note n;
@@ -165,6 +182,7 @@ static int check_definition(struct check *c, const char *p, const struct tw_entr
 
 /* ---- records and steps */
 
+/* The sums of a thread in this step, made when it is new; NULL when out of memory. */
 static struct tw_step_sums *sums_of(struct check *c, uint32_t thread)
 {
     for (size_t i = c->thread_count; i > 0; i--)
@@ -182,6 +200,8 @@ static struct tw_step_sums *sums_of(struct check *c, uint32_t thread)
     return &c->threads[c->thread_count++].sums;
 }
 
+/* Its step is the open one, and series and layout are defined before it. It is added to the sums of
+ * its thread. */
 static int check_record(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct twin_trace_record r;
@@ -222,6 +242,8 @@ static int check_sums(struct check *c, const struct twin_step_hash *h,
     return 0;
 }
 
+/* The end of a step against the sums of its records. The prefix is made of what the step says of
+ * itself, so that one wrong step is reported as that step. */
 static int check_step(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct twin_step_hash h;
@@ -260,6 +282,7 @@ static int check_step(struct check *c, const char *p, const struct tw_entry *e)
     return 0;
 }
 
+/* Any entry of a DATA block; keeps the bounds that the header must show. */
 static int check_data(struct check *c, const char *p, const struct tw_entry *e)
 {
     struct tw_block *b = &c->seen;
@@ -285,6 +308,7 @@ static int check_data(struct check *c, const char *p, const struct tw_entry *e)
 
 /* ---- blocks */
 
+/* The header against the blocks before: numbers, pointers, seals, and counters that only grow. */
 static int check_links(struct check *c, const struct tw_block *b)
 {
     const struct tw_block *p = &c->before;
@@ -308,6 +332,7 @@ static int check_links(struct check *c, const struct tw_block *b)
     return 0;
 }
 
+/* The zeros between the payload and the next block. */
 static int check_padding(struct check *c, const struct tw_block *b)
 {
     char pad[TW_BLOCK_ALIGN];
@@ -324,6 +349,7 @@ static int check_padding(struct check *c, const struct tw_block *b)
     return 0;
 }
 
+/* Checks all entries and counts them into c->seen. */
 static int check_entries(struct check *c, const struct tw_block *b)
 {
     struct tw_cursor at = tw_cursor_over(c->t, b);
@@ -345,6 +371,7 @@ static int check_entries(struct check *c, const struct tw_block *b)
     return rc;
 }
 
+/* Links, padding and entries first, then what the header says of the entries. */
 static int check_block(struct check *c, const struct tw_block *b)
 {
     c->at = b->offset;
@@ -378,6 +405,8 @@ static int check_block(struct check *c, const struct tw_block *b)
     return 0;
 }
 
+/* All blocks without a gap between them, up to the last good one; anything behind that is a fault.
+ */
 static int check_all(struct check *c)
 {
     struct twin_trace *t = c->t;

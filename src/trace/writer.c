@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Life of a writer: open, flush, fork, close. */
+/* Life of a writer: open, flush, fork, close. Called by the agents inside the job; records
+ * themselves go through record.c, and the file belongs to the drain thread (drain.c).
+ *
+ * A writer that fails is off: calls return at once and the job goes on. A closed writer is never
+ * freed, because another thread may be inside a call; only tests free one. After a fork the child
+ * has a dead copy, which twin_writer_reopen_after_fork() turns into a writer with a file of its
+ * own: definitions that the parent interned are kept, since the agents hold their ids. */
 #include "writer.h"
 
 #include <errno.h>
@@ -13,6 +19,7 @@
 
 /* a job that exits waits no longer for a disk that hangs */
 #define FLUSH_PATIENCE_NS UINT64_C(10000000000)
+/* Bytes of a thread's ring; always a power of two. */
 #define RING_DEFAULT ((size_t)4 << 20)
 #define RING_MIN ((size_t)16 << 10)
 #define RING_MAX ((size_t)1 << 30)
@@ -22,6 +29,7 @@
  * leak checkers. */
 static _Atomic(struct twin_writer *) closed_writers;
 
+/* Waits while *word is `value`, at most timeout_ns; may return early for no reason. */
 void tw_futex_wait(atomic_uint *word, uint32_t value, uint64_t timeout_ns)
 {
     struct timespec t = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
@@ -40,6 +48,7 @@ void tw_sleep_ns(uint64_t ns)
     nanosleep(&t, NULL);
 }
 
+/* The file's header, except for its checksum. */
 static void fill_header(struct twin_writer *w, const struct twin_writer_options *o)
 {
     struct tw_file_header *h = &w->header;
@@ -61,6 +70,7 @@ static void fill_header(struct twin_writer *w, const struct twin_writer_options 
     memcpy(h->role, role, h->role_bytes);
 }
 
+/* The next power of two from RING_MIN to RING_MAX; 0 asks for the default. */
 static size_t ring_size(size_t wanted)
 {
     size_t n = RING_MIN;
@@ -71,7 +81,8 @@ static size_t ring_size(size_t wanted)
 }
 
 /* Starts the drain thread, with every signal blocked in it, and waits until it has created the
- * file. */
+ * file. Used for a new writer and for one that is reopened in a child. On failure the caller stops
+ * the drain thread. */
 static int start(struct twin_writer *w, const struct twin_writer_options *o, struct twin_error *err)
 {
     pthread_attr_t attr;
@@ -118,6 +129,7 @@ static int start(struct twin_writer *w, const struct twin_writer_options *o, str
     return 0;
 }
 
+/* Lets the drain thread write what is left and waits for its end. */
 static void stop_drain(struct twin_writer *w)
 {
     if (!w->drain_running)
@@ -128,6 +140,7 @@ static void stop_drain(struct twin_writer *w)
     w->drain_running = false;
 }
 
+/* Frees the rings of all threads but one (NULL: all). Only when no other thread is left. */
 static void free_threads(struct twin_writer *w, const struct tw_thread *but)
 {
     struct tw_thread *next, *kept = NULL;
@@ -157,6 +170,7 @@ static void free_all(struct twin_writer *w)
     tw_free(w);
 }
 
+/* On failure nothing is left: no thread, no file, no memory. */
 int twin_writer_open(const struct twin_writer_options *o, struct twin_writer **out,
                      struct twin_error *err)
 {
@@ -197,6 +211,8 @@ int twin_writer_open(const struct twin_writer_options *o, struct twin_writer **o
     return rc;
 }
 
+/* Waits until everything recorded before this call is in the file. A disk that hangs switches the
+ * writer off after FLUSH_PATIENCE_NS. */
 void twin_writer_flush(struct twin_writer *w)
 {
     if (!tw_writer_on(w) || getpid() != w->pid)
@@ -213,6 +229,8 @@ void twin_writer_flush(struct twin_writer *w)
     errno = saved;
 }
 
+/* Everything recorded is written, with an END block. The writer's memory stays, in the list of
+ * closed ones. A second call does nothing, and neither does one in a forked child. */
 void twin_writer_close(struct twin_writer *w)
 {
     if (!w || atomic_load(&w->state) == TW_WRITER_DEAD || getpid() != w->pid)
@@ -247,6 +265,7 @@ void tw_writer_free(struct twin_writer *w)
     free_all(w);
 }
 
+/* All locks, in their order: no other thread holds one of them in the child. */
 void twin_writer_prepare_fork(struct twin_writer *w)
 {
     if (!w)
@@ -269,6 +288,8 @@ void twin_writer_parent_after_fork(struct twin_writer *w)
         unlock_all(w);
 }
 
+/* The copy in the child is dead until it is reopened: its drain thread exists in the parent only.
+ */
 void twin_writer_child_after_fork(struct twin_writer *w)
 {
     if (!w)
@@ -278,6 +299,8 @@ void twin_writer_child_after_fork(struct twin_writer *w)
     unlock_all(w);
 }
 
+/* In the child, whose only thread this is. Its ring is used again; counters, prefixes and queues
+ * begin anew. */
 int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_writer_options *o,
                                   struct twin_error *err)
 {
@@ -289,6 +312,8 @@ int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_write
     int saved = errno;
     struct tw_thread *own = pthread_getspecific(w->key);
     free_threads(w, own);
+    /* The forking thread keeps its ring where it has the right size; the others' threads do not
+     * exist here. */
     if (own && ring_size(o->ring_bytes) != w->ring_bytes) {
         free_threads(w, NULL);
         pthread_setspecific(w->key, NULL);
@@ -327,6 +352,7 @@ int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_write
     return rc;
 }
 
+/* May be called at any time, also of a closed writer. */
 struct twin_writer_counts twin_writer_counts(const struct twin_writer *w)
 {
     struct twin_writer_counts c = {0};

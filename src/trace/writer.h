@@ -16,8 +16,10 @@
 
 /* ---- intern tables: append-only, read without a lock, written under intern_lock */
 
+/* Items of one piece of a table. Pieces are never moved, so a pointer to an item stays good. */
 #define TW_CHUNK 256u
 
+/* One table: items 1..count in pieces, and a hash table over them that only writers use. */
 struct tw_table {
     atomic_uint count; /* ids 1..count exist; release on append */
     _Atomic(char *) chunk[TW_TABLE_MAX / TW_CHUNK];
@@ -26,22 +28,26 @@ struct tw_table {
     uint32_t *slots, slot_count;
 };
 
+/* A string of the job; bytes is owned and not terminated. */
 struct tw_string_item {
     const char *bytes;
     uint32_t n;
     struct tw_hash128 hash;
 };
+/* What identifies a record across runs, beside its step: see intern.c. */
 struct tw_key_item {
     struct tw_hash128 hash;
     uint32_t name, scope, role;
     uint8_t phase, kind;
     atomic_uint_fast64_t occurrences[2]; /* by parity of the step: step << 32 | count */
 };
+/* A series with the key that it shares with others. */
 struct tw_series_item {
     struct twin_series s;
     uint32_t hash;
     struct tw_key_item *key;
 };
+/* A type and a shape; shape is owned. */
 struct tw_layout_item {
     struct tw_hash128 hash;
     uint8_t dtype, ndim;
@@ -59,6 +65,7 @@ static inline bool tw_table_has(const struct tw_table *t, uint32_t id)
     return id != 0 && id <= atomic_load_explicit(&t->count, memory_order_acquire);
 }
 
+/* A note that waits to be written; key and then value stand in bytes. */
 struct tw_note_node {
     struct tw_note_node *next;
     uint32_t key_bytes, value_bytes;
@@ -74,6 +81,8 @@ struct tw_step_part {
     atomic_uint done;
 };
 
+/* One recording thread and its ring. The ring holds entries of format.h; head and tail count bytes
+ * since the start and are taken modulo its size (mask = size - 1). */
 struct tw_thread {
     struct tw_thread *next;
     struct twin_writer *writer;
@@ -95,8 +104,11 @@ struct tw_thread {
 
 /* ---- drain thread */
 
+/* Finished steps that may wait to be written. */
 #define TW_STEP_QUEUE 1024u
 
+/* The file as the drain thread keeps it: where it stands, what was written so far, and the two
+ * blocks that are being filled. */
 struct tw_drain { /* touched by the drain thread alone once it runs */
     int fd;
     /* fd is of a table of descriptors that only the drain thread has */
@@ -118,6 +130,8 @@ struct tw_drain { /* touched by the drain thread alone once it runs */
 /* off: failed; dead: closed, or forked and not reopened */
 enum tw_writer_state { TW_WRITER_ON, TW_WRITER_OFF, TW_WRITER_DEAD };
 
+/* One trace that is being written. Groups between the gaps of 64 bytes lie on cache lines of their
+ * own, since every recording thread adds to step_seq. */
 struct twin_writer {
     atomic_int state;
     atomic_int failed_errno;
