@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of tensors: which format one is, the list of its tensors and other values, and reading
- * elements (src/formats/tensors.h). The formats themselves are in npy.c, safetensors.c, torch.c, dcp.c
- * (a folder of torch.distributed.checkpoint) and folder.c (several files as one list); each adds
- * what it finds by tw_tensors_add(), which checks it against the bytes that are there.
+ * elements (src/formats/tensors.h). The formats themselves are in npy.c, safetensors.c, torch.c,
+ * dcp.c (a folder of torch.distributed.checkpoint) and folder.c (several files as one list); each
+ * adds what it finds by tw_tensors_add(), which checks it against the bytes that are there.
  *
  * All files are foreign. Opening reads descriptions only, never the elements, and what a list may
  * cost in memory is bounded by the size of what describes it. Nothing in a file is ever run.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What differs between two commands, and the commands in between (src/isolate/arms.h). `twinrun isolate
+ * What differs between two commands, and the commands in between (src/isolate/arms.h). `twinrun
+ * isolate
  * --a CMD --b CMD` makes its candidates of the differences (search_arms.c), and asks for a mixed
  * command for each run.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which of the lines that ask for an isolated cause matter (src/isolate/asking_lines.h)? search_lines.c
- * calls this with the lines of the job, and makes the trials.
+ * Which of the lines that ask for an isolated cause matter (src/isolate/asking_lines.h)?
+ * search_lines.c calls this with the lines of the job, and makes the trials.
  *
  * Up to FEW lines are tried one by one. More of them are tried in halves: where a run with other
  * values for one half agrees, all lines of that half are done with after one run; where it

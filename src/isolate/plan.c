@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a world means for a launch: variables, words for the agents in the job, and what the
- * launcher itself does (src/isolate/isolate.h: struct twin_world_plan). Called for each run of a search
- * and for each command that sets factors, before the launch; twin_world_plan_apply then hands the
- * plan to the launcher.
+ * launcher itself does (src/isolate/isolate.h: struct twin_world_plan). Called for each run of a
+ * search and for each command that sets factors, before the launch; twin_world_plan_apply then
+ * hands the plan to the launcher.
  *
  * TWINRUN_FACTORS tells the libc agent what to hold or shake, TWINRUN_PINS the Python agent, each
  * as "ID=pin", "ID=pin:VALUE" or "ID=vary:SEED", with commas. TWINRUN_HELD names the variables that

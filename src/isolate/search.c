@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drives the search for a cause (src/isolate/search.h): baseline, pinned world, find, confirm, until the
- * set of pins is sufficient or an honest end is reached. The way through is written
- * down in docs/internals/isolate.md.
+ * Drives the search for a cause (src/isolate/search.h): baseline, pinned world, find, confirm,
+ * until the set of pins is sufficient or an honest end is reached. The way through is written down
+ * in docs/internals/isolate.md.
  *
  * Each step lives in a file of its own and returns a code; here they are put in order, and every
  * code becomes an outcome of the report. cmd/isolate.c calls twin_search with callbacks that make

@@ -2,9 +2,9 @@
 #ifndef TW_SEARCH_H
 #define TW_SEARCH_H
 /*
- * Inside of the search for a cause (src/isolate/search.h). search.c drives; runs.c asks for runs and keeps
- * the log; search_plan.c has the criteria and the words; baseline.c looks at the natural world,
- * alone.c at natural runs with a few pins, contrast.c at the pinned world, confirm.c and
+ * Inside of the search for a cause (src/isolate/search.h). search.c drives; runs.c asks for runs
+ * and keeps the log; search_plan.c has the criteria and the words; baseline.c looks at the natural
+ * world, alone.c at natural runs with a few pins, contrast.c at the pinned world, confirm.c and
  * confirm_arms.c at fresh runs, in the arrangements of blocks.c; persist.c asks whether natural
  * runs still diverge.
  *

@@ -2,8 +2,8 @@
 #ifndef TW_ISOLATE_SEARCH_RUNS_H
 #define TW_ISOLATE_SEARCH_RUNS_H
 /*
- * The runs of a search for a cause. The search (src/isolate/search.h) asks for runs in worlds; here each
- * becomes a trial, and what came of it a result. search_runs.c makes and compares them,
+ * The runs of a search for a cause. The search (src/isolate/search.h) asks for runs in worlds; here
+ * each becomes a trial, and what came of it a result. search_runs.c makes and compares them,
  * search_log.c keeps what lets an interrupted search go on, search_arms.c mixes two commands,
  * search_clock.c tells times from other numbers, search_vote.c replays the suspect operation,
  * search_who.c and search_lines.c ask who in the job uses a cause, search_through.c whether A

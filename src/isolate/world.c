@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A list of settings as a person types it: "all,-threads", "hash-seed,threads=4", "noise=vary:3".
- * `twinrun run --pin`, `isolate --pin` and others hand it over; out comes a world (src/isolate/isolate.h).
- * A later item overrides an earlier one of the same factor; "all" pins what is free so far.
+ * `twinrun run --pin`, `isolate --pin` and others hand it over; out comes a world
+ * (src/isolate/isolate.h). A later item overrides an earlier one of the same factor; "all" pins
+ * what is free so far.
  */
 #include "internal.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From the runs of each number of workers to the curve: rates, latencies, efficiency, cost
- * (src/stats/scaling.h). `twinrun scale` measures the runs, src/study/scale_compute.c calls this, and
- * the report draws the points. Only numbers come in and go out.
+ * (src/stats/scaling.h). `twinrun scale` measures the runs, src/study/scale_compute.c calls this,
+ * and the report draws the points. Only numbers come in and go out.
  */
 #include "inside.h"
 

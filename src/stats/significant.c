@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is a difference between two sets of runs real (src/stats/significant.h)? Which method answers which
- * question, and what its result means beside the floor. `twinrun significant` asks, and so does the
- * report of a diagnosis; the methods themselves are in arms.c, rank.c and sample.c.
+ * Is a difference between two sets of runs real (src/stats/significant.h)? Which method answers
+ * which question, and what its result means beside the floor. `twinrun significant` asks, and so
+ * does the report of a diagnosis; the methods themselves are in arms.c, rank.c and sample.c.
  *
  * An answer is never "no difference" for want of values: where no outcome of a test could have been
  * significant the answer is "too few", with the number that would be enough.

@@ -6,8 +6,8 @@
  * scale_file.c has a study as JSON and back, scale_compute.c goes from the runs to the curve;
  * cmd/scale.c makes the runs, and the report draws the points.
  *
- * A study is what was measured, run by run; every figure is computed from that (src/stats/scaling.h), so
- * that whoever has the file has the curve.
+ * A study is what was measured, run by run; every figure is computed from that
+ * (src/stats/scaling.h), so that whoever has the file has the curve.
  */
 #include "src/launch/run.h"
 #include "src/stats/scaling.h"

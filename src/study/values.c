@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The floating-point numbers of a file of tensors, as doubles, for the studies that add them up.
- * Formats are those of src/formats (src/formats/tensors.h). Two passes: the first chooses tensors and
- * counts numbers, the second reads.
+ * Formats are those of src/formats (src/formats/tensors.h). Two passes: the first chooses tensors
+ * and counts numbers, the second reads.
  */
 #include "values.h"
 
