@@ -39,6 +39,8 @@ SOURCES = {
     "src/isolate/effects.c": EVERY,
     "cmd/check.c": EVERY,
     "cmd/check_*.c": EVERY,
+    "src/trial/check_*.c": EVERY,
+    "src/isolate/check_clock.c": EVERY,
     "cmd/diff.c": EVERY,
     "cmd/zoom*.c": EVERY,
     "src/trial/zoom_runs.c": EVERY,

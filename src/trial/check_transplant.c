@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check --transplant: one natural run, one that is recorded, and others whose steps start with what
- * was recorded. */
+/*
+ * check --transplant: one natural run, one that is recorded, and others whose steps start with what
+ * was recorded. So a divergence does not hide the next one, and each origin has its rate.
+ */
 #include "check.h"
 
-#include "interrupt.h"
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
-#include "verdict.h"
+#include "run_state.h"
 #include "zoom_runs.h"
 
 #include "base.h"
@@ -19,7 +17,7 @@
 #include <twin/trace.h>
 #include <unistd.h>
 
-enum { LEAST_RUNS = 3, ZOOMS = 3 };
+enum { ZOOMS = 3 }; /* origins whose operation is looked for */
 
 struct transplant {
     struct tw_check *c;
@@ -33,38 +31,25 @@ struct transplant {
     char *env[2]; /* TWINRUN_TRANSPLANT of the run at hand */
 };
 
-int tw_check_transplant_options(const struct tw_check_args *a, bool arms)
-{
-    enum twin_transplant_kind kind;
-    if (!a->transplant)
-        return a->window.given ? tw_bad_use("check", "--window belongs to --transplant") : -1;
-    if (twin_transplant_parse(a->transplant, &kind) != 0)
-        return tw_bad_use("check", "--transplant: expected data, rng or step, found %s",
-                          a->transplant);
-    if (arms)
-        return tw_bad_use("check",
-                          "--transplant compares runs of one command; write: twinrun check "
-                          "--transplant %s -- COMMAND",
-                          a->transplant);
-    if (a->runs < LEAST_RUNS)
-        return tw_bad_use("check",
-                          "--transplant needs 3 runs or more (a natural one, one to record, one to "
-                          "give the values to), found --runs %llu",
-                          (unsigned long long)a->runs);
-    return -1;
-}
-
 /* ---- runs */
 
+static int no_memory(const struct tw_check *c, const char *doing)
+{
+    return tw_front_trouble(c->series.front, &(struct twin_error){.code = TWIN_ENOMEM}, "%s",
+                            doing);
+}
+
+/* Sets what the next run is told: to measure, to record, or to take what lies in the folder. */
 static int ask(struct transplant *t, const char *mode, const char *folder)
 {
     tw_free(t->env[0]);
     t->env[0] = tw_printf("TWINRUN_TRANSPLANT=%s:%s:%u:%u:%llu:%s", mode,
                           twin_transplant_name(t->kind), t->first, t->last,
                           (unsigned long long)t->cap, folder);
-    return t->env[0] ? -1 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check");
+    return t->env[0] ? 0 : no_memory(t->c, "check");
 }
 
+/* One run that does what `ask` told it to. *out is the caller's. */
 static int launch(struct transplant *t, const char *label, struct twin_run **out)
 {
     struct tw_check *c = t->c;
@@ -74,48 +59,51 @@ static int launch(struct transplant *t, const char *label, struct twin_run **out
     struct twin_launch_options o = tw_check_launch_options(c, 0, label);
     o.env = t->env;
     int rc = tw_check_launch(c, &o, title, false, out);
-    if (rc >= 0)
+    if (rc != 0)
         return rc;
     if ((*out)->outcome == TWIN_RUN_NOT_STARTED) {
-        tw_say("check: %s", (*out)->message);
+        tw_front_say(c->series.front, "check: %s", (*out)->message);
         twin_run_free(*out);
         *out = NULL;
-        return TW_EXIT_TROUBLE;
+        return TWIN_EINVAL;
     }
     bool whole = (*out)->outcome == TWIN_RUN_STOPPED && c->series.trial.end != TW_TRIAL_OUT_OF_TIME;
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, title, *out, whole ? "ok" : tw_run_state(*out, text));
-    return -1;
+        tw_trial_line(c->series.front, title, *out, whole ? "ok" : tw_run_state(*out, text));
+    return 0;
 }
 
+/* A run of the series: its values are its own. */
 static int natural(struct transplant *t, const char *mode, const char *label)
 {
     struct twin_run *r = NULL;
     int rc = ask(t, mode, "");
-    if (rc < 0)
+    if (rc == 0)
         rc = launch(t, label, &r);
-    return rc < 0 ? tw_check_keep(t->c, r) : rc;
+    return rc == 0 ? tw_check_keep(t->c, r) : rc;
 }
 
+/* A run whose steps start with the values in the folder. */
 static int given(struct transplant *t, const char *folder)
 {
     struct twin_run *r = NULL, **grown;
     int rc = ask(t, "inject", folder);
-    if (rc < 0)
+    if (rc == 0)
         rc = launch(t, "transplanted", &r);
-    if (rc >= 0)
+    if (rc != 0)
         return rc;
     if (!(grown = tw_reallocarray(t->runs, t->count + 1, sizeof *grown))) {
         twin_run_free(r);
-        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check: cannot keep a run");
+        return no_memory(t->c, "check: cannot keep a run");
     }
     t->runs = grown;
     t->runs[t->count++] = r;
-    return -1;
+    return 0;
 }
 
 /* ---- what the agent says in its notes */
 
+/* Given one note of one process; the key is without its "transplant.". */
 typedef void note_fn(struct transplant *t, const struct twin_trace_info *info, const char *key,
                      const char *value);
 
@@ -171,19 +159,26 @@ static void say_left_out(struct transplant *t, const struct twin_trace_info *inf
 
 /* ---- how much it will take */
 
+/* Why nothing can be given to a job of which run 1 measured nothing. */
 static int refuse(const struct transplant *t, const struct twin_run *r)
 {
+    const struct tw_front *front = t->c->series.front;
     if (!t->processes)
-        tw_say("check: --transplant needs a PyTorch job that the Python agent watches for two "
-               "steps or more, and found none in run 1 (%s): values cannot be given to programs in "
-               "C; try twinrun check without --transplant, or twinrun doctor -- COMMAND",
-               r->dir);
+        tw_front_say(
+            front,
+            "check: --transplant needs a PyTorch job that the Python agent watches for two "
+            "steps or more, and found none in run 1 (%s): values cannot be given to programs in "
+            "C; try twinrun check without --transplant, or twinrun doctor -- COMMAND",
+            r->dir);
     else
-        tw_say("check: --transplant data needs batches of a DataLoader, and run 1 had none: what "
-               "goes in is made by the job itself; try --transplant step");
-    return TW_EXIT_TROUBLE;
+        tw_front_say(
+            front,
+            "check: --transplant data needs batches of a DataLoader, and run 1 had none: what "
+            "goes in is made by the job itself; try --transplant step");
+    return TWIN_EINVAL;
 }
 
+/* From what run 1 measured: does what is to be recorded fit the limit and the disk? */
 static int plan(struct transplant *t)
 {
     struct tw_check *c = t->c;
@@ -195,9 +190,10 @@ static int plan(struct transplant *t)
         return refuse(t, c->series.runs[0]);
     tw_run_totals(c->series.runs[0], &totals);
     if (t->first >= totals.steps) {
-        tw_say("check: --window begins at step %u, and run 1 has only %llu steps", t->first,
-               (unsigned long long)totals.steps);
-        return TW_EXIT_TROUBLE;
+        tw_front_say(c->series.front,
+                     "check: --window begins at step %u, and run 1 has only %llu steps", t->first,
+                     (unsigned long long)totals.steps);
+        return TWIN_EINVAL;
     }
     uint64_t processes = (t->processes + 1) / 2;
     uint64_t steps = (t->last < totals.steps ? t->last : totals.steps) - t->first + 1;
@@ -209,21 +205,25 @@ static int plan(struct transplant *t)
     tw_human_bytes(step, each);
     tw_human_bytes(need, all);
     if (need > limit || need > space) {
-        tw_say("check: --transplant %s would record %llu steps of %s, %s in all; found %s %s; try "
-               "--window FIRST:LAST for fewer steps%s%s",
-               c->args.transplant, (unsigned long long)steps, each, all,
-               need > limit ? "a limit of" : "free:",
-               tw_human_bytes(need > limit ? limit : space, most),
-               t->kind == TWIN_TRANSPLANT_STEP ? ", --transplant rng or data" : "",
-               need > limit ? ", or a larger --transplant-limit" : ", or --home on a larger disk");
-        return TW_EXIT_TROUBLE;
+        tw_front_say(
+            c->series.front,
+            "check: --transplant %s would record %llu steps of %s, %s in all; found %s %s; try "
+            "--window FIRST:LAST for fewer steps%s%s",
+            c->args.transplant, (unsigned long long)steps, each, all,
+            need > limit ? "a limit of" : "free:",
+            tw_human_bytes(need > limit ? limit : space, most),
+            t->kind == TWIN_TRANSPLANT_STEP ? ", --transplant rng or data" : "",
+            need > limit ? ", or a larger --transplant-limit" : ", or --home on a larger disk");
+        return TWIN_EINVAL;
     }
     if (!c->args.quiet)
-        tw_say("transplant: run 2 records %llu steps of about %s, %s in all (at most %s), deleted "
-               "at the end",
-               (unsigned long long)steps, each, all, tw_human_bytes(limit, most));
+        tw_front_say(
+            c->series.front,
+            "transplant: run 2 records %llu steps of about %s, %s in all (at most %s), deleted "
+            "at the end",
+            (unsigned long long)steps, each, all, tw_human_bytes(limit, most));
     t->cap = limit / processes;
-    return -1;
+    return 0;
 }
 
 /* What was recorded has served its purpose. */
@@ -242,6 +242,7 @@ static void delete_values(const char *folder)
 
 /* ---- what came of it */
 
+/* The verdict on the runs that were given values, and what hindered the giving. */
 static int judge(struct transplant *t)
 {
     struct tw_check *c = t->c;
@@ -250,21 +251,21 @@ static int judge(struct transplant *t)
     struct twin_transplant_options o = {t->kind, t->first, t->last, c->args.ignore.items,
                                         c->args.ignore.count};
     if (!runs)
-        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check");
+        return no_memory(c, "check");
     runs[0] = c->series.runs[1];
     for (size_t i = 0; i < t->count; i++)
         runs[i + 1] = t->runs[i];
     int rc = twin_compare_transplant(c->series.v, runs, t->count + 1, &o, &err);
     tw_free(runs);
     if (rc != 0)
-        return tw_trouble(&err, "check: cannot judge the transplanted runs");
+        return tw_front_trouble(c->series.front, &err, "check: cannot judge the transplanted runs");
     each_note(t, c->series.runs[1], say_trouble);
     t->processes = 0;
     for (size_t i = 0; i < t->count; i++) {
         each_note(t, t->runs[i], say_trouble);
         each_note(t, t->runs[i], say_left_out);
     }
-    return -1;
+    return 0;
 }
 
 static bool same_place(const struct twin_finding *x, const struct twin_finding *y)
@@ -285,13 +286,14 @@ static void zoom_into(struct transplant *t, struct twin_finding *f)
     if (!tw_zoom_is_useful(&alone, c->series.runs[0], &why))
         return;
     a.env = b.env = t->env;
-    struct tw_zoom z = {.front = &tw_terminal,
+    struct tw_zoom z = {.front = c->series.front,
                         .base_a = &a,
                         .base_b = &b,
                         .deadline_ns = c->series.deadline_ns,
                         .quiet = c->args.quiet};
     if (tw_zoom_run(&alone, &z, &err) != 0)
-        tw_trouble(&err, "check: a zoom failed, the verdict stands without it");
+        tw_front_trouble(c->series.front, &err,
+                         "check: a zoom failed, the verdict stands without it");
     c->zoomed = true;
     c->series.interrupted |= z.interrupted;
     for (size_t i = 0; i < alone.note_count; i++) {
@@ -302,6 +304,8 @@ static void zoom_into(struct transplant *t, struct twin_finding *f)
     tw_zoom_free(&z);
 }
 
+/* The operations of the first origins; the first finding of the verdict shares its operation with
+ * the origin in the same place. */
 static void zoom(struct transplant *t)
 {
     struct twin_transplant *found = t->c->series.v->transplant;
@@ -324,22 +328,23 @@ static void zoom(struct transplant *t)
     }
 }
 
+/* All runs. *folder, malloc'ed: where values were recorded; NULL: none were. */
 static int series(struct transplant *t, char **folder)
 {
     struct tw_check *c = t->c;
     int rc = natural(t, "measure", "natural");
-    if (rc < 0 && !c->series.interrupted && !c->series.out_of_time)
+    if (rc == 0 && !c->series.interrupted && !c->series.out_of_time)
         rc = plan(t);
-    if (rc < 0 && !c->series.interrupted && !c->series.out_of_time)
+    if (rc == 0 && !c->series.interrupted && !c->series.out_of_time)
         rc = natural(t, "record", "recorded");
-    if (rc < 0)
+    if (rc == 0)
         rc = tw_check_compare(c);
-    if (rc >= 0 || c->series.count < 2 || tw_run_failed(c->series.runs[1]))
+    if (rc != 0 || c->series.count < 2 || tw_run_failed(c->series.runs[1]))
         return rc;
     *folder = tw_path_join(c->series.runs[1]->dir, "transplant");
     if (!*folder)
-        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "check");
-    while (rc < 0 && c->series.count + t->count < c->args.runs && !c->series.interrupted &&
+        return no_memory(c, "check");
+    while (rc == 0 && c->series.count + t->count < c->args.runs && !c->series.interrupted &&
            !c->series.out_of_time)
         rc = given(t, *folder);
     return rc;
@@ -355,9 +360,9 @@ int tw_check_transplant(struct tw_check *c)
         t.last = c->args.window.last;
     }
     int rc = series(&t, &folder);
-    if (rc < 0 && t.count)
+    if (rc == 0 && t.count)
         rc = judge(&t);
-    if (rc < 0 && t.count && !c->args.no_zoom && !c->series.interrupted && !c->series.out_of_time)
+    if (rc == 0 && t.count && !c->args.no_zoom && !c->series.interrupted && !c->series.out_of_time)
         zoom(&t);
     if (folder)
         delete_values(folder);

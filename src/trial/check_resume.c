@@ -6,37 +6,11 @@
  */
 #include "check.h"
 
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
-#include "verdict.h"
-
 #include "base.h"
+#include "run_state.h"
 
+#include <stdio.h>
 #include <twin/compare.h>
-
-int tw_check_resume_options(const struct tw_check_args *a, bool job)
-{
-    if (a->half && !a->resume_with)
-        return tw_bad_use("check", "--half belongs to --resume-with");
-    if (!a->resume_with)
-        return -1;
-    if (!job)
-        return tw_bad_use(
-            "check", "--resume-with: expected the whole job's command after --; write: twinrun "
-                     "check --resume-with 'python train.py --resume' -- python train.py");
-    const char *other = NULL;
-    if (a->against)
-        other = "--against";
-    else if (a->save_baseline)
-        other = "--save-baseline";
-    else if (a->transplant)
-        other = "--transplant";
-    if (other)
-        return tw_bad_use("check", "--resume-with does not go with %s, which is about one job",
-                          other);
-    return -1;
-}
 
 /* 0: it is not known how many steps half of the job are, which has been said. */
 static uint32_t half_of(const struct tw_check *c)
@@ -45,30 +19,35 @@ static uint32_t half_of(const struct tw_check *c)
     tw_run_totals(c->series.runs[0], &t);
     if (t.steps >= 2)
         return (uint32_t)(t.steps / 2);
-    tw_say("check: --resume-with: expected a run of two steps or more, to stop one after half of "
-           "them, found %llu; give a command that trains a part and ends: --half CMD",
-           (unsigned long long)t.steps);
+    tw_front_say(
+        c->series.front,
+        "check: --resume-with: expected a run of two steps or more, to stop one after half of "
+        "them, found %llu; give a command that trains a part and ends: --half CMD",
+        (unsigned long long)t.steps);
     return 0;
 }
 
+/* Did it end as it was to: by itself and well, or stopped where it was told? Says when not. */
 static int judge_end(const struct tw_check *c, const struct twin_run *half)
 {
     char text[32];
     bool ended_well = half->outcome == TWIN_RUN_EXITED && half->exit_code == 0;
     if (ended_well || (half->outcome == TWIN_RUN_STOPPED && !c->args.half))
-        return -1;
+        return 0;
     if (half->outcome == TWIN_RUN_STOPPED && c->args.steps)
-        return -1;
-    tw_say("check: --resume-with: the run that was to be resumed ended badly (%s): nothing was "
-           "resumed",
-           tw_run_state(half, text));
-    tw_check_show_tail(half);
-    return TW_EXIT_TROUBLE;
+        return 0;
+    tw_front_say(
+        c->series.front,
+        "check: --resume-with: the run that was to be resumed ended badly (%s): nothing was "
+        "resumed",
+        tw_run_state(half, text));
+    tw_check_show_tail(c->series.front, half);
+    return TWIN_EINVAL;
 }
 
 /* Did it compute what the whole run had computed so far? When not, there is nothing to learn from a
  * resume. */
-static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
+static int judge_half(struct tw_check *c, uint32_t steps, bool *diverged)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const struct twin_run *pair[2] = {c->series.runs[0], c->half};
@@ -81,12 +60,13 @@ static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
         how.steps = steps;
     }
     if (twin_compare(pair, 2, &how, &v, &err) != 0)
-        return tw_trouble(&err, "check: cannot compare the half run with the whole one");
-    *parted = v->outcome == TWIN_DIFFER && v->first && v->first->type <= TWIN_FINDING_ORDER;
-    if (!*parted) {
+        return tw_front_trouble(c->series.front, &err,
+                                "check: cannot compare the half run with the whole one");
+    *diverged = v->outcome == TWIN_DIFFER && v->first && v->first->type <= TWIN_FINDING_ORDER;
+    if (!*diverged) {
         c->arm_repeats = v->outcome == TWIN_SAME && !c->args.half;
         twin_verdict_free(v);
-        return -1;
+        return 0;
     }
     twin_verdict_free(c->series.v);
     c->series.v = v;
@@ -96,7 +76,7 @@ static int judge_half(struct tw_check *c, uint32_t steps, bool *parted)
         c->args.half
             ? "--half is no part of the whole run: it diverges from it before anything is resumed"
             : "the job diverges from itself before it is interrupted: first make it repeatable");
-    return -1;
+    return 0;
 }
 
 int tw_check_half(struct tw_check *c, bool *done)
@@ -104,7 +84,7 @@ int tw_check_half(struct tw_check *c, bool *done)
     char text[32], title[48];
     *done = tw_run_failed(c->series.runs[0]);
     if (*done)
-        return -1;
+        return 0;
     struct twin_launch_options o = tw_check_launch_options(c, 0, "half");
     char *shell[4];
     uint32_t steps = 0;
@@ -114,26 +94,26 @@ int tw_check_half(struct tw_check *c, bool *done)
     } else {
         steps = half_of(c);
         if (!steps)
-            return TW_EXIT_TROUBLE;
+            return TWIN_EINVAL;
         o.max_steps = steps;
         o.hold = true;
     }
     int rc = tw_check_launch(c, &o, "half", false, &c->half);
-    if (rc >= 0)
+    if (rc != 0)
         return rc;
     if (c->series.interrupted || c->series.out_of_time) {
         *done = true;
-        return -1;
+        return 0;
     }
     bool ok = c->half->outcome == TWIN_RUN_STOPPED;
     snprintf(title, sizeof title, c->args.half ? "half" : "half, stopped after step %u", steps);
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, title, c->half, ok ? "ok" : tw_run_state(c->half, text));
+        tw_trial_line(c->series.front, title, c->half, ok ? "ok" : tw_run_state(c->half, text));
     rc = judge_end(c, c->half);
-    if (rc >= 0)
+    if (rc != 0)
         return rc;
     rc = judge_half(c, steps, done);
-    if (rc >= 0 || !*done)
+    if (rc != 0 || !*done)
         return rc;
     struct twin_run *half = c->half;
     c->half = NULL;

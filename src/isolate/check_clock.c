@@ -3,13 +3,10 @@
  * The clock experiment of a check: where it is not known whether numbers that differ are times, the
  * job runs twice more under clocks that run faster. What that shows, src/compare decides.
  */
-#include "check.h"
+#include "check_clock.h"
 
 #include "faster.h"
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
-#include "verdict.h"
+#include "run_state.h"
 
 #include "base.h"
 
@@ -39,7 +36,7 @@ static struct twin_run *run_faster(struct tw_check *c, int i)
     if (deadline == 0 || limit < deadline)
         c->series.deadline_ns = limit;
     bool had_time = c->series.out_of_time;
-    bool made = tw_check_launch(c, &o, title, false, &run) < 0;
+    bool made = tw_check_launch(c, &o, title, false, &run) == 0;
     bool cut = c->series.out_of_time && !had_time;
     twin_world_plan_free(&p);
     c->series.deadline_ns = deadline;
@@ -59,12 +56,14 @@ void tw_check_clock(struct tw_check *c)
     if (!is_wanted(c))
         return;
     if (!c->args.quiet)
-        tw_say("it is not known whether numbers that differ are times: two more runs under faster "
-               "clocks tell (--no-clock leaves that out)");
+        tw_front_say(
+            c->series.front,
+            "it is not known whether numbers that differ are times: two more runs under faster "
+            "clocks tell (--no-clock leaves that out)");
     for (int i = 0; i < TW_FASTER_RUNS && (i == 0 || run[0]); i++) {
         run[i] = run_faster(c, i);
         if (run[i] && !c->args.quiet)
-            tw_trial_line(&tw_terminal, i ? "clock x12" : "clock x64", run[i],
+            tw_trial_line(c->series.front, i ? "clock x12" : "clock x64", run[i],
                           tw_run_state(run[i], text));
     }
     if (!run[0] || !run[1]) {
@@ -76,7 +75,8 @@ void tw_check_clock(struct tw_check *c)
         o.faster[1] = run[1];
         if (twin_compare((const struct twin_run *const *)c->series.runs, c->series.count, &o, &v,
                          &err) != 0) {
-            tw_trouble(&err, "check: the clock experiment failed, the verdict stands without it");
+            tw_front_trouble(c->series.front, &err,
+                             "check: the clock experiment failed, the verdict stands without it");
         } else {
             twin_verdict_free(c->series.v);
             c->series.v = v;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check --save-baseline and check --against: what a job is expected to compute, in a file that goes
- * into the repository. */
+/*
+ * check --save-baseline and check --against: what a job is expected to compute, in a file that goes
+ * into the repository. A gate makes runs, holds each against the file, and gives the worst verdict.
+ */
 #include "check.h"
 
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
-#include "verdict.h"
+#include "run_state.h"
 #include "world.h"
 
 #include "base.h"
@@ -16,47 +15,18 @@
 #include <twin/baseline.h>
 #include <twin/redact.h>
 
-enum { FILE_MAX_BYTES = 5 << 20 };
-#define LEVEL_NOT_GIVEN ((enum twin_level) - 1)
-
-int tw_check_gate_options(const struct tw_check_args *a, bool arms)
-{
-    if (!a->against && (a->keys.count || a->trust))
-        return tw_bad_use("check",
-                          "--key and --trust are about the file of --against: expected it too");
-    if (!a->against && !a->save_baseline)
-        return -1;
-    const char *which = a->against ? "--against" : "--save-baseline";
-    if (a->against && a->save_baseline)
-        return tw_bad_use("check", "expected --save-baseline, which writes what is expected, or "
-                                   "--against, which reads it; found both");
-    if (arms)
-        return tw_bad_use("check", "%s is about one job: it does not go with --a and --b", which);
-    if (a->transplant)
-        return tw_bad_use("check",
-                          "%s does not go with --transplant, which changes what the job computes",
-                          which);
-    if (a->against && a->ignore.count)
-        return tw_bad_use(
-            "check",
-            "what a baseline leaves out is written in it: give --ignore to --save-baseline");
-    if (a->save_baseline && a->runs != TW_NOT_GIVEN && a->runs < 2)
-        return tw_bad_use(
-            "check",
-            "a baseline is what repeats itself: expected --runs 2 or more with --save-baseline");
-    return -1;
-}
-
 /* ---- writing */
 
+/* A tw_world_fn: user is the baseline. */
 static int add_world(void *user, const char *name, const char *value, struct twin_error *err)
 {
     return twin_baseline_add_world(user, name, value, err);
 }
 
+/* Of the first `runs` runs of the series. */
 static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *err)
 {
-    const struct tw_check_args *a = &c->args;
+    const struct tw_check_asked *a = &c->args;
     struct twin_compare_options o = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
     struct twin_baseline *b = NULL;
     char *text = NULL, size[16], steps[32], records[32];
@@ -72,7 +42,7 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
     c->series.runs[0] = &first;
     if (rc == 0)
         rc = twin_baseline_make((const struct twin_run *const *)c->series.runs, runs, &o,
-                                TWINRUN_VERSION, &b, err);
+                                c->version, &b, err);
     c->series.runs[0] = whole;
     twin_redact_free(first.argv);
     twin_redactor_close(safe);
@@ -84,18 +54,18 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
         rc = tw_write_file_atomic(a->save_baseline, text, strlen(text), err);
     if (rc == 0) {
         struct twin_baseline_info i = twin_baseline_info(b);
-        tw_say("baseline in %s: %s steps, %s records of %zu process%s, %s%s", a->save_baseline,
-               tw_human_count(i.steps, steps), tw_human_count(i.records, records), i.processes,
-               i.processes == 1 ? "" : "es", tw_human_bytes(strlen(text), size),
-               i.left_out ? "; what does not repeat and does not matter is left out" : "");
+        tw_front_say(c->series.front, "baseline in %s: %s steps, %s records of %zu process%s, %s%s",
+                     a->save_baseline, tw_human_count(i.steps, steps),
+                     tw_human_count(i.records, records), i.processes, i.processes == 1 ? "" : "es",
+                     tw_human_bytes(strlen(text), size),
+                     i.left_out ? "; what does not repeat and does not matter is left out" : "");
     }
     tw_free(text);
     twin_baseline_free(b);
     return rc;
 }
 
-/* Why no baseline can come of these runs; NULL when one can. */
-static const char *no_baseline_because(const struct tw_series *s)
+const char *tw_check_no_baseline_because(const struct tw_series *s)
 {
     if (s->interrupted)
         return "the check was interrupted";
@@ -112,56 +82,44 @@ void tw_check_save_baseline(struct tw_check *c)
     struct twin_error err = TWIN_ERROR_INIT;
     if (!c->args.save_baseline || !c->series.v)
         return;
-    const char *why = no_baseline_because(&c->series);
+    const char *why = tw_check_no_baseline_because(&c->series);
     if (why) {
-        tw_say("no baseline was written: %s", why);
+        tw_front_say(c->series.front, "no baseline was written: %s", why);
     } else if (write_baseline(c,
                               c->series.v->outcome == TWIN_WITHIN_TOLERANCE ? 1 : c->series.count,
                               &err) != 0) {
-        c->trouble = tw_trouble(&err, "check: no baseline was written");
+        c->trouble = tw_front_trouble(c->series.front, &err, "check: no baseline was written");
     }
 }
 
 /* ---- the gate */
 
-static int load(struct tw_check *c)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    char *text = NULL;
-    size_t bytes = 0;
-    int rc = tw_read_file(c->args.against, FILE_MAX_BYTES, &text, &bytes, &err);
-    if (rc == 0)
-        rc = tw_check_signature(c, text, bytes, &err);
-    if (rc == 0)
-        rc = twin_baseline_read(text, bytes, c->args.against, &c->baseline, &err);
-    tw_free(text);
-    return rc == 0 ? -1 : tw_trouble(&err, "check: --against");
-}
-
-/* The run is made as those of the baseline were. */
-static int as_then(struct tw_check *c)
+int tw_check_gate_as_then(struct tw_check *c, struct twin_error *err)
 {
     struct twin_baseline_info i = twin_baseline_info(c->baseline);
-    struct tw_check_args *a = &c->args;
-    if (a->level != LEVEL_NOT_GIVEN && a->level != i.level)
-        return tw_bad_use("check", "%s was made at level %s: expected no --level, or that one",
-                          a->against, twin_level_name(i.level));
+    struct tw_check_asked *a = &c->args;
+    if (a->level != TW_CHECK_LEVEL_NOT_GIVEN && a->level != i.level)
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%s was made at level %s: expected no --level, or that one",
+                              a->against, twin_level_name(i.level));
     c->level = i.level;
     if (!a->steps)
         a->steps = i.max_steps;
     else if (i.max_steps && a->steps > i.max_steps)
-        return tw_bad_use("check",
-                          "%s was made with --steps %u: expected no more than that, found %llu",
-                          a->against, i.max_steps, (unsigned long long)a->steps);
-    return -1;
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%s was made with --steps %u: expected no more than that, found %llu",
+                              a->against, i.max_steps, (unsigned long long)a->steps);
+    return 0;
 }
 
+/* What compare_name collects: where the world of a run is another than that of a baseline. */
 struct world_diff {
     struct twin_baseline *b;
     struct twin_against *a;
     size_t known;
 };
 
+/* What the baseline says of that name; "" where it says nothing. malloc'ed. */
 static char *value_then(const struct twin_baseline *b, const char *name)
 {
     const char *n = NULL, *v = NULL;
@@ -174,6 +132,7 @@ static char *value_then(const struct twin_baseline *b, const char *name)
     return tw_strdup("");
 }
 
+/* Takes `then` (NULL: no memory), also after an error. */
 static int add_change(struct twin_against *a, const char *name, char *then, const char *now,
                       struct twin_error *err)
 {
@@ -191,6 +150,7 @@ static int add_change(struct twin_against *a, const char *name, char *then, cons
     return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing worlds");
 }
 
+/* A tw_world_fn: user is a struct world_diff. */
 static int compare_name(void *user, const char *name, const char *now, struct twin_error *err)
 {
     struct world_diff *d = user;
@@ -217,6 +177,7 @@ static int find_name(void *user, const char *name, const char *value, struct twi
     return 0;
 }
 
+/* Collects in v->against what is another in the world of r, or was there and is no more. */
 static int compare_worlds(struct tw_check *c, const struct twin_run *r, struct twin_verdict *v,
                           struct twin_error *err)
 {
@@ -235,6 +196,7 @@ static int compare_worlds(struct tw_check *c, const struct twin_run *r, struct t
     return rc;
 }
 
+/* *out: the verdict on one run, with what is another in its world. */
 static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdict **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -243,13 +205,15 @@ static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdi
                                      .tolerance_file = c->args.tolerance,
                                      .number = c->series.count - 1};
     if (twin_baseline_judge(c->baseline, r, &o, out, &err) != 0)
-        return tw_trouble(&err, "check: cannot compare the run with %s", c->args.against);
+        return tw_front_trouble(c->series.front, &err, "check: cannot compare the run with %s",
+                                c->args.against);
     (*out)->against->path = tw_strdup(c->args.against);
     (*out)->against->signer = c->signer ? tw_strdup(c->signer) : NULL;
     if (compare_worlds(c, r, *out, &err) != 0)
-        return tw_trouble(&err, "check: cannot compare the world of the run with that of %s",
-                          c->args.against);
-    return -1;
+        return tw_front_trouble(c->series.front, &err,
+                                "check: cannot compare the world of the run with that of %s",
+                                c->args.against);
+    return 0;
 }
 
 /* Does the job still repeat itself? Then it computes something else on purpose or by its world; if
@@ -261,7 +225,7 @@ static void repeat(struct tw_check *c)
     struct twin_run *again = NULL;
     struct twin_verdict *v = NULL;
     char text[32];
-    if (tw_check_launch(c, &o, "run again", false, &again) >= 0)
+    if (tw_check_launch(c, &o, "run again", false, &again) != 0)
         return;
     if (c->series.interrupted || c->series.out_of_time) {
         twin_verdict_note(
@@ -270,7 +234,7 @@ static void repeat(struct tw_check *c)
         twin_run_free(again);
         return;
     }
-    if (tw_check_keep(c, again) >= 0)
+    if (tw_check_keep(c, again) != 0)
         return;
     const struct twin_run *pair[2] = {c->series.runs[0], again};
     /* what the baseline leaves out */
@@ -280,11 +244,11 @@ static void repeat(struct tw_check *c)
                                        .ignore = (const char *const *)left_out.ignore,
                                        .ignore_count = left_out.ignore_count};
     if (twin_compare(pair, 2, &how, &v, &err) != 0) {
-        tw_trouble(&err, "check: cannot compare the run with itself");
+        tw_front_trouble(c->series.front, &err, "check: cannot compare the run with itself");
         return;
     }
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, "run again", again,
+        tw_trial_line(c->series.front, "run again", again,
                       v->outcome == TWIN_DIFFER ? "diverged" : tw_run_state(again, text));
     c->gate_unsteady = v->outcome == TWIN_DIFFER;
     if (c->gate_unsteady)
@@ -300,10 +264,9 @@ static void repeat(struct tw_check *c)
     twin_verdict_free(v);
 }
 
-/* Of several runs, the verdict with the highest rank is the gate's. */
-static int rank_of(enum twin_verdict_outcome o)
+int tw_check_gate_rank(enum twin_verdict_outcome outcome)
 {
-    switch (o) {
+    switch (outcome) {
     case TWIN_FAILED: return 4;
     case TWIN_DIFFER: return 3;
     case TWIN_INCONCLUSIVE: return 2;
@@ -313,6 +276,7 @@ static int rank_of(enum twin_verdict_outcome o)
     return 0;
 }
 
+/* One run, held against the baseline; the worst verdict stays. */
 static int one(struct tw_check *c, uint64_t runs)
 {
     char title[48], text[32];
@@ -321,22 +285,22 @@ static int one(struct tw_check *c, uint64_t runs)
     struct twin_verdict *v = NULL;
     snprintf(title, sizeof title, "run %zu/%llu", c->series.count + 1, (unsigned long long)runs);
     int rc = tw_check_launch(c, &o, title, false, &r);
-    if (rc >= 0)
+    if (rc != 0)
         return rc;
     if (r->outcome == TWIN_RUN_NOT_STARTED) {
-        tw_say("check: %s", r->message);
+        tw_front_say(c->series.front, "check: %s", r->message);
         twin_run_free(r);
-        return TW_EXIT_TROUBLE;
+        return TWIN_EINVAL;
     }
-    if ((rc = tw_check_keep(c, r)) >= 0 || (rc = judge(c, r, &v)) >= 0)
+    if ((rc = tw_check_keep(c, r)) != 0 || (rc = judge(c, r, &v)) != 0)
         return rc;
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, title, r,
+        tw_trial_line(c->series.front, title, r,
                       tw_check_state(c, r, v->outcome == TWIN_DIFFER, text));
-    if (c->series.v && rank_of(v->outcome) <= rank_of(c->series.v->outcome)) {
+    if (c->series.v && tw_check_gate_rank(v->outcome) <= tw_check_gate_rank(c->series.v->outcome)) {
         c->series.v->runs = c->series.count;
         twin_verdict_free(v);
-        return -1;
+        return 0;
     }
     if (c->series.v && v->first && c->series.count > 1)
         twin_verdict_note(v, "run %zu is the one that differs", c->series.count);
@@ -344,22 +308,20 @@ static int one(struct tw_check *c, uint64_t runs)
     c->series.v = v;
     v->runs = c->series.count;
     v->comparisons = c->series.count;
-    return -1;
+    return 0;
 }
 
 int tw_check_gate(struct tw_check *c)
 {
     uint64_t runs = c->args.runs;
-    int rc = load(c);
-    if (rc < 0)
-        rc = as_then(c);
-    for (; rc < 0 && c->series.count < runs && !c->series.interrupted && !c->series.out_of_time;) {
+    int rc = 0;
+    while (rc == 0 && c->series.count < runs && !c->series.interrupted && !c->series.out_of_time) {
         rc = one(c, runs);
         if (c->series.v && c->series.v->outcome == TWIN_DIFFER && !c->args.all)
             break;
     }
-    if (rc < 0 && !c->runs_given && c->series.v->outcome == TWIN_DIFFER && !c->series.interrupted &&
-        !c->series.out_of_time && !tw_run_failed(c->series.runs[0]))
+    if (rc == 0 && !c->runs_given && c->series.v->outcome == TWIN_DIFFER &&
+        !c->series.interrupted && !c->series.out_of_time && !tw_run_failed(c->series.runs[0]))
         repeat(c);
     return rc;
 }

@@ -3,19 +3,16 @@
  * the outcome. */
 #include "check.h"
 
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
-#include "verdict.h"
+#include "run_state.h"
 #include "zoom_runs.h"
 
 #include "base.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <twin/provenance.h>
 
-/* The first run that differs from the reference: the zoom pair stands for it. */
+/* Is there a first place at which the runs differ? */
 static bool differs(const struct tw_check *c)
 {
     return c->series.v && c->series.v->outcome == TWIN_DIFFER && c->series.v->first;
@@ -32,7 +29,7 @@ void tw_check_zoom(struct tw_check *c)
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a");
     struct twin_launch_options b = tw_check_launch_options(c, c->arms, "zoom-b");
-    struct tw_zoom z = {.front = &tw_terminal,
+    struct tw_zoom z = {.front = c->series.front,
                         .base_a = &a,
                         .base_b = &b,
                         .deadline_ns = c->series.deadline_ns,
@@ -40,7 +37,8 @@ void tw_check_zoom(struct tw_check *c)
                         .run_s = c->series.runs[0]->wall_s,
                         .limit_s = (double)c->args.zoom_time};
     if (tw_zoom_run(c->series.v, &z, &err) != 0)
-        tw_trouble(&err, "check: the zoom failed, the verdict stands without it");
+        tw_front_trouble(c->series.front, &err,
+                         "check: the zoom failed, the verdict stands without it");
     c->zoomed = !z.cut;
     c->series.interrupted |= z.interrupted;
     tw_zoom_free(&z);
@@ -56,7 +54,7 @@ void tw_check_repeat_arm(struct tw_check *c)
     struct twin_verdict *v = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
     char text[32];
-    if (tw_check_launch(c, &o, "a again", false, &again) >= 0)
+    if (tw_check_launch(c, &o, "a again", false, &again) != 0)
         return;
     const struct twin_run *pair[2] = {c->series.runs[0], again};
     struct twin_compare_options how = {
@@ -71,10 +69,10 @@ void tw_check_repeat_arm(struct tw_check *c)
             c->series.v,
             "whether A repeats itself was not found out: its second run was cut short");
     } else if (twin_compare(pair, 2, &how, &v, &err) != 0) {
-        tw_trouble(&err, "check: cannot compare A with itself");
+        tw_front_trouble(c->series.front, &err, "check: cannot compare A with itself");
     } else {
         if (!c->args.quiet)
-            tw_trial_line(&tw_terminal, "a again", again,
+            tw_trial_line(c->series.front, "a again", again,
                           v->outcome == TWIN_DIFFER ? "diverged" : tw_run_state(again, text));
         c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first &&
                           v->first->step_a <= c->series.v->first->step_a;
@@ -97,6 +95,7 @@ void tw_check_repeat_arm(struct tw_check *c)
 
 /* ---- control: does watching change what the job prints and writes? */
 
+/* The file that the run wrote at this path; NULL: none. */
 static const struct twin_run_file *file_of(const struct twin_run *r, const char *path)
 {
     for (size_t i = 0; i < r->file_count; i++)
@@ -105,6 +104,7 @@ static const struct twin_run_file *file_of(const struct twin_run *r, const char 
     return NULL;
 }
 
+/* How many files one run alone wrote, or with other bytes; *one: the path of the last of them. */
 static size_t files_that_differ(const struct twin_run *a, const struct twin_run *b,
                                 const char **one)
 {
@@ -124,6 +124,7 @@ static size_t files_that_differ(const struct twin_run *a, const struct twin_run 
     return n;
 }
 
+/* A note on how the run that nobody watched compares with run 1. */
 static void judge_control(struct tw_check *c, const struct twin_run *control)
 {
     const struct twin_run *r = c->series.runs[0];
@@ -172,10 +173,10 @@ void tw_check_control(struct tw_check *c)
                           "control: left out, since --steps cannot end a run that nobody watches");
         return;
     }
-    if (tw_check_launch(c, &o, "control", false, &control) >= 0)
+    if (tw_check_launch(c, &o, "control", false, &control) != 0)
         return;
     if (!c->args.quiet)
-        tw_trial_line(&tw_terminal, "control", control, tw_run_state(control, text));
+        tw_trial_line(c->series.front, "control", control, tw_run_state(control, text));
     if (!c->series.interrupted && !c->series.out_of_time)
         judge_control(c, control);
     twin_run_free(control);
@@ -210,7 +211,32 @@ void tw_check_shared_files(struct tw_check *c)
                           one, n - 1, n == 2 ? "" : "s");
 }
 
-void tw_check_show_tail(const struct twin_run *r)
+void tw_check_look_around(struct tw_check *c)
+{
+    const struct twin_run *const *runs = (const struct twin_run *const *)c->series.runs;
+    char *between = NULL, *ranks = NULL;
+    if (c->series.v->outcome == TWIN_DIFFER)
+        between = twin_provenance_summary(runs, c->series.count);
+    if (c->series.count)
+        ranks = twin_provenance_parity_summary(c->series.runs[0]);
+    if (between)
+        twin_verdict_note(c->series.v, "%s", between);
+    if (ranks)
+        twin_verdict_note(c->series.v, "%s", ranks);
+    tw_free(between);
+    tw_free(ranks);
+}
+
+bool tw_check_can_isolate(const struct tw_check *c)
+{
+    if (c->series.interrupted || c->shares_files)
+        return false;
+    if (c->arms)
+        return c->arm_unsteady || (c->arm_repeats && c->series.v->shift == 0);
+    return !c->args.against || c->gate_unsteady;
+}
+
+void tw_check_show_tail(const struct tw_front *front, const struct twin_run *r)
 {
     enum { TAIL = 2000, LINES = 8 };
     char *path = tw_path_join(r->dir, "stderr"), *data = NULL;
@@ -220,10 +246,10 @@ void tw_check_show_tail(const struct twin_run *r)
         while (from > 0 && bytes - from < TAIL &&
                (data[from - 1] != '\n' || from == bytes || ++lines < LINES))
             from--;
-        tw_say("run 1 printed last (%s):", path);
+        tw_front_say(front, "run 1 printed last (%s):", path);
         for (const char *line = data + from; line < data + bytes;) {
             size_t n = strcspn(line, "\n");
-            tw_put_to(stderr, "  | %.*s\n", (int)n, line);
+            tw_front_line(front, "  | %.*s", (int)n, line);
             line += n + 1;
         }
     }
