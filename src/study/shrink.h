@@ -6,6 +6,7 @@
  * stays in them.
  */
 #include "base.h" /* struct tw_strings */
+#include "front.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,7 +67,10 @@ struct tw_shrink_args {
     bool fresh_dir, no_zoom, json, quiet;
 };
 
+/* A search for a smaller job. Zeroed; front, args and argv are given, tw_shrink_fini in any case.
+ */
 struct tw_shrink {
+    const struct tw_front *front;
     struct tw_shrink_args args;
     char *const *argv;
     char *home, *spool;
@@ -85,6 +89,8 @@ struct tw_shrink {
     char *given_back;
     bool interrupted, out_of_budget, reported;
 };
+
+void tw_shrink_fini(struct tw_shrink *c); /* deletes the file of the standard input, too */
 
 enum tw_shrink_outcome { TW_SHRUNK, TW_NOT_SHRUNK, TW_NO_DIVERGENCE, TW_SHRINK_INCONCLUSIVE };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What shrink says: as text for people, as one JSON object for programs. */
 #include "shrink_report.h"
+#include "shrink_runs.h"
 
 #include "base.h"
 #include "json_text.h"
@@ -12,29 +13,6 @@
 #include <twin/trace.h>
 
 #define CONFIDENCE 0.95
-
-char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
-{
-    char *name = tw_printable(f->name, strlen(f->name));
-    char *text = tw_printable(f->text, strlen(f->text));
-    char *op = tw_printable(f->op, strlen(f->op));
-    char *out = NULL;
-    if (name && text && op) {
-        char step[32] = "";
-        if (with_step && f->type <= TWIN_FINDING_ORDER)
-            snprintf(step, sizeof step, "step %u, rank %d, ", f->step_a, f->rank);
-        const char *kind = twin_kind_name(f->kind);
-        if (*name)
-            out = tw_printf("%s%s: %s of %s%s%s", step, f->layer, kind, name, *op ? ", op " : "",
-                            op);
-        else
-            out = tw_printf("%s%s: %s", step, f->layer, *text ? text : kind);
-    }
-    tw_free(name);
-    tw_free(text);
-    tw_free(op);
-    return out;
-}
 
 /* The fresh runs' evidence; when the budget did not allow any, what was known before. */
 static bool confirmed(const struct tw_shrink *c)

@@ -16,7 +16,5 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
 /* The caller's; NULL: no memory. */
 json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                        const char *command);
-/* "step 17, backward gradient of w1 (aten::index_put)". malloc'ed. */
-char *tw_shrink_finding(const struct twin_finding *f, bool with_step);
 
 #endif

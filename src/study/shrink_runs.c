@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does the divergence stay in a setting? Runs of it, each compared with the first, until the rule
  * gives an answer. */
-#include "shrink_report.h"
 #include "shrink_runs.h"
 
-#include "interrupt.h"
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
+#include "run_state.h"
 #include "trial.h"
 #include "zoom_runs.h"
 
@@ -23,6 +19,29 @@ void tw_shrink_evidence_free(struct tw_shrink_evidence *e)
     tw_free(e->other);
     tw_free(e->unseen);
     *e = (struct tw_shrink_evidence){0};
+}
+
+char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
+{
+    char *name = tw_printable(f->name, strlen(f->name));
+    char *text = tw_printable(f->text, strlen(f->text));
+    char *op = tw_printable(f->op, strlen(f->op));
+    char *out = NULL;
+    if (name && text && op) {
+        char step[32] = "";
+        if (with_step && f->type <= TWIN_FINDING_ORDER)
+            snprintf(step, sizeof step, "step %u, rank %d, ", f->step_a, f->rank);
+        const char *kind = twin_kind_name(f->kind);
+        if (*name)
+            out = tw_printf("%s%s: %s of %s%s%s", step, f->layer, kind, name, *op ? ", op " : "",
+                            op);
+        else
+            out = tw_printf("%s%s: %s", step, f->layer, *text ? text : kind);
+    }
+    tw_free(name);
+    tw_free(text);
+    tw_free(op);
+    return out;
 }
 
 static bool same(const struct twin_finding *a, const struct twin_finding *b)
@@ -63,6 +82,7 @@ static struct twin_launch_options launch_options(const struct tw_shrink *c,
     };
 }
 
+/* The earlier of two deadlines, of which 0 is none. */
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
     if (!a)
@@ -79,7 +99,7 @@ static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setti
     uint64_t halt = c->natural_s > 0 ? tw_patience_ends_ns(&tw_patience_of_less_work, c->natural_s)
                                      : 0;
     snprintf(title, sizeof title, "run %llu", (unsigned long long)c->runs_used + 1);
-    struct tw_trial t = {.front = &tw_terminal,
+    struct tw_trial t = {.front = c->front,
                          .title = title,
                          .reference = reference,
                          .deadline_ns = sooner(c->deadline_ns, halt)};
@@ -101,6 +121,7 @@ static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setti
 
 /* ---- one comparison */
 
+/* The first divergence that is none of the whole job's. */
 static void note_other(struct tw_shrink_evidence *e, const struct twin_finding *f)
 {
     char *what = e->other ? NULL : tw_shrink_finding(f, false);
@@ -143,8 +164,10 @@ static void count_parted(struct tw_shrink *c, struct tw_shrink_evidence *e,
     }
 }
 
+/* Of two runs: they agree; they diverge as the whole job does, or in another way. */
 enum pair { AGREE, PARTED, ELSEWHERE };
 
+/* Compares a run with the first of a class. *pair: what is to be counted. */
 static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const struct twin_run *a,
                    const struct twin_run *b, struct tw_shrink_evidence *e, enum pair *pair,
                    struct twin_error *err)
@@ -207,15 +230,14 @@ static int sort_in(struct tw_shrink *c, const struct tw_shrink_setting *s, struc
 
 static bool may_go_on(struct tw_shrink *c)
 {
-    c->interrupted |= tw_interrupted();
+    c->interrupted |= tw_front_stops(c->front);
     c->out_of_budget |= c->runs_used >= c->args.max_runs ||
                         (c->deadline_ns && tw_monotonic_ns() >= c->deadline_ns);
     return !c->interrupted && !c->out_of_budget;
 }
 
-/* Of the whole job, one that parts too seldom for the rule is of interest, too. */
-static bool decided(const struct tw_shrink_rule *rule, const struct tw_shrink_evidence *e,
-                    bool whole)
+bool tw_shrink_decided(const struct tw_shrink_rule *rule, const struct tw_shrink_evidence *e,
+                       bool whole)
 {
     uint64_t left = rule->trials - e->trials;
     return e->parted >= rule->need || (whole ? left == 0 : e->parted + left < rule->need);
@@ -248,10 +270,11 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
     int rc = k ? tw_shrink_command(c, s, &m) : TWIN_ENOMEM;
     if (rc != 0) {
         tw_free(k);
-        return tw_trouble(&(struct twin_error){.code = rc}, "shrink");
+        return tw_front_trouble(c->front, &(struct twin_error){.code = rc}, "shrink");
     }
     *e = (struct tw_shrink_evidence){0};
-    while (rc == 0 && !broken && (!k->count || !decided(&rule, e, whole)) && may_go_on(c)) {
+    while (rc == 0 && !broken && (!k->count || !tw_shrink_decided(&rule, e, whole)) &&
+           may_go_on(c)) {
         bool stuck;
         struct twin_run *r = launch(c, s, &m, k->count ? k->at[0].first : NULL, &stuck, &err);
         if (!r) {
@@ -266,15 +289,15 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
             if (whole)
                 c->natural_s = r->wall_s;
             if (broken && whole)
-                tw_say("shrink: the job does not work as it is: %s%s%s", e->other ? e->other : "",
-                       *r->message ? ": " : "", r->message);
+                tw_front_say(c->front, "shrink: the job does not work as it is: %s%s%s",
+                             e->other ? e->other : "", *r->message ? ": " : "", r->message);
         }
     }
     if (broken)
         *answer = TW_SHRINK_FAILS;
     else if (e->parted >= rule.need)
         *answer = TW_SHRINK_STAYS;
-    else if (k->count && decided(&rule, e, whole))
+    else if (k->count && tw_shrink_decided(&rule, e, whole))
         *answer = TW_SHRINK_GONE;
     else
         *answer = TW_SHRINK_UNKNOWN;
@@ -282,7 +305,7 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
         twin_run_free(k->at[i].first);
     tw_free(k);
     tw_shrink_command_free(&m);
-    return rc == 0 ? 0 : tw_trouble(&err, "shrink: cannot run the job");
+    return rc == 0 ? 0 : tw_front_trouble(c->front, &err, "shrink: cannot run the job");
 }
 
 /* ---- which operation */
@@ -296,13 +319,13 @@ void tw_shrink_name_operation(struct tw_shrink *c, const struct tw_shrink_settin
         tw_shrink_command(c, s, &m) != 0)
         return;
     struct twin_launch_options o = launch_options(c, s, &m, "zoom");
-    struct tw_zoom z = {.front = &tw_terminal,
+    struct tw_zoom z = {.front = c->front,
                         .base_a = &o,
                         .base_b = &o,
                         .deadline_ns = c->deadline_ns,
                         .quiet = true};
     if (tw_zoom_run(e->verdict[0], &z, &err) != 0)
-        tw_trouble(&err, "shrink: the operation cannot be named");
+        tw_front_trouble(c->front, &err, "shrink: the operation cannot be named");
     c->runs_used += z.dir_count;
     c->interrupted |= z.interrupted;
     tw_zoom_free(&z);

@@ -3,8 +3,6 @@
  * their places. */
 #include "shrink_runs.h"
 
-#include "say.h"
-
 #include "base.h"
 
 #include <stdio.h>
@@ -29,6 +27,7 @@ static int find_number(char *const *argv, size_t from, size_t to, const char *na
     return 0;
 }
 
+/* How many words the command has. */
 static size_t words(char *const *argv)
 {
     size_t n = 0;
@@ -37,23 +36,24 @@ static size_t words(char *const *argv)
     return n;
 }
 
-static int no_memory(void)
+static int no_memory(struct twin_error *err)
 {
-    return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "shrink");
+    return twin_error_set(err, TWIN_ENOMEM, "out of memory");
 }
 
+/* A knob that stands at argv[word] + skip. */
 static int add(struct tw_shrink *c, enum tw_knob_kind kind, const char *name, size_t word,
-               size_t skip, uint64_t from, uint64_t to)
+               size_t skip, uint64_t from, uint64_t to, struct twin_error *err)
 {
     if (c->knob_count == TW_KNOBS_MAX)
-        return tw_bad_use("shrink", "expected at most %d knobs", TW_KNOBS_MAX);
+        return twin_error_set(err, TWIN_EINVAL, "expected at most %d knobs", TW_KNOBS_MAX);
     struct tw_knob *k = &c->knob[c->knob_count];
     *k = (struct tw_knob){
         .kind = kind, .name = tw_strdup(name), .word = word, .skip = skip, .from = from, .to = to};
     if (!k->name)
-        return no_memory();
+        return no_memory(err);
     c->whole.value[c->knob_count++] = from;
-    return -1;
+    return 0;
 }
 
 /* ---- ranks */
@@ -68,7 +68,8 @@ static size_t end_of_options(char *const *argv, size_t from)
     return i;
 }
 
-static int add_ranks(struct tw_shrink *c)
+/* The number of processes of a launcher that we know, down to one. */
+static int add_ranks(struct tw_shrink *c, struct twin_error *err)
 {
     static const char *const torch[] = {"--nproc-per-node", "--nproc_per_node", NULL};
     static const char *const mpi[] = {"-np", "--np", "-n", "--n", NULL};
@@ -93,8 +94,8 @@ static int add_ranks(struct tw_shrink *c)
     size_t to = names ? end_of_options(c->argv, from) : 0;
     for (; names && *names; names++)
         if (find_number(c->argv, from, to, *names, &word, &skip, &value) == 1)
-            return value > 1 ? add(c, TW_KNOB_RANKS, *names, word, skip, value, 1) : -1;
-    return -1;
+            return value > 1 ? add(c, TW_KNOB_RANKS, *names, word, skip, value, 1, err) : 0;
+    return 0;
 }
 
 /* ---- --knob */
@@ -110,56 +111,61 @@ static bool parse_knob(char *text, uint64_t *from, uint64_t *to)
            tw_parse_u64(colon + 1, UINT32_MAX, to) == 0 && *to < *from;
 }
 
-static int add_argument(struct tw_shrink *c, const char *name, uint64_t from, uint64_t to)
+/* A knob that stands in the command as `name NUMBER` or `name=NUMBER`. */
+static int add_argument(struct tw_shrink *c, const char *name, uint64_t from, uint64_t to,
+                        struct twin_error *err)
 {
     size_t word, skip;
     uint64_t value = 0;
     int found = find_number(c->argv, 1, words(c->argv), name, &word, &skip, &value);
     if (found == 0)
-        return tw_bad_use("shrink",
-                          "--knob: the command has no word %s; write it there with its number (%s "
-                          "%llu), or use env:NAME=%llu:%llu",
-                          name, name, (unsigned long long)from, (unsigned long long)from,
-                          (unsigned long long)to);
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "--knob: the command has no word %s; write it there with its number (%s "
+            "%llu), or use env:NAME=%llu:%llu",
+            name, name, (unsigned long long)from, (unsigned long long)from, (unsigned long long)to);
     if (found < 0 || value != from)
-        return tw_bad_use("shrink", "--knob: expected %s %llu in the command, found %s %s", name,
-                          (unsigned long long)from, name,
-                          c->argv[word] ? c->argv[word] + skip : "without a number");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "--knob: expected %s %llu in the command, found %s %s", name,
+                              (unsigned long long)from, name,
+                              c->argv[word] ? c->argv[word] + skip : "without a number");
     for (size_t i = 0; i < c->knob_count; i++)
         if (c->knob[i].kind != TW_KNOB_ENV && c->knob[i].word == word && c->knob[i].skip == skip) {
             /* the launcher's number of processes, with a limit of the user's own */
             c->knob[i].to = to;
-            return -1;
+            return 0;
         }
-    return add(c, TW_KNOB_ARGUMENT, name, word, skip, from, to);
+    return add(c, TW_KNOB_ARGUMENT, name, word, skip, from, to, err);
 }
 
-static int add_declared(struct tw_shrink *c, const char *text)
+/* One --knob. */
+static int add_declared(struct tw_shrink *c, const char *text, struct twin_error *err)
 {
     uint64_t from, to;
     char *copy = tw_strdup(text);
     if (!copy)
-        return no_memory();
+        return no_memory(err);
     int rc;
     bool env = tw_starts(copy, "env:");
     if (!parse_knob(copy, &from, &to) || (env && !copy[4]))
-        rc = tw_bad_use("shrink",
-                        "--knob: expected --OPTION=FROM:TO or env:NAME=FROM:TO with whole numbers, "
-                        "TO the smaller one; found \"%s\"",
-                        text);
+        rc = twin_error_set(
+            err, TWIN_EINVAL,
+            "--knob: expected --OPTION=FROM:TO or env:NAME=FROM:TO with whole numbers, "
+            "TO the smaller one; found \"%s\"",
+            text);
     else if (env)
-        rc = add(c, TW_KNOB_ENV, copy + 4, 0, 0, from, to);
+        rc = add(c, TW_KNOB_ENV, copy + 4, 0, 0, from, to, err);
     else
-        rc = add_argument(c, copy, from, to);
+        rc = add_argument(c, copy, from, to, err);
     tw_free(copy);
     return rc;
 }
 
-int tw_shrink_knobs(struct tw_shrink *c)
+int tw_shrink_knobs(struct tw_shrink *c, struct twin_error *err)
 {
-    int rc = add_ranks(c);
-    for (size_t i = 0; i < c->args.knobs.count && rc < 0; i++)
-        rc = add_declared(c, c->args.knobs.items[i]);
+    int rc = add_ranks(c, err);
+    for (size_t i = 0; i < c->args.knobs.count && rc == 0; i++)
+        rc = add_declared(c, c->args.knobs.items[i], err);
     return rc;
 }
 
@@ -176,6 +182,7 @@ void tw_shrink_command_free(struct tw_shrink_command *m)
     *m = (struct tw_shrink_command){0};
 }
 
+/* Puts one number where it stands: over a word, or behind the variables. False: no memory. */
 static bool put_number(const struct tw_shrink *c, const struct tw_knob *k, uint64_t value,
                        struct tw_shrink_command *m)
 {
