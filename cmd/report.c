@@ -328,9 +328,11 @@ static int diagnosis_report(const char *home, char *const operands[2], bool as_j
     struct tw_set set[2] = {{.n = 0}, {.n = 0}};
     struct twin_error err = TWIN_ERROR_INIT;
     json_t *json = NULL;
-    int rc = tw_set_read(operands[0], home, &wall, &set[0]);
+    int rc = tw_set_read(operands[0], home, &wall, &set[0], &err);
     if (rc == 0)
-        rc = tw_set_read(operands[1], home, &wall, &set[1]);
+        rc = tw_set_read(operands[1], home, &wall, &set[1], &err);
+    if (rc != 0)
+        rc = tw_trouble(&err, "nothing was compared");
     if (rc == 0 && tw_diagnosis_report(set, stdout, as_json ? &json : NULL, &err) != 0)
         rc = tw_trouble(&err, "report: cannot compare the runs");
     else if (rc == 0 && as_json)

@@ -12,6 +12,7 @@
 #include "runs.h"
 #include "options.h"
 #include "say.h"
+#include "terminal.h"
 
 #include "base.h"
 
@@ -234,7 +235,7 @@ static int measure(struct tw_scale *s)
     s->command = masked_command(s);
     if (!s->made || !s->command)
         return tw_trouble(NULL, "scale: no memory");
-    int rc = tw_scale_make_runs(s);
+    int rc = tw_scale_make_runs(s) == 0 ? -1 : TW_EXIT_TROUBLE;
     if (rc < 0 && !(s->configuration = configuration(s)))
         rc = tw_trouble(NULL, "scale: no memory");
     if (rc < 0)
@@ -329,7 +330,7 @@ static int report(struct tw_scale *s)
 static int run(int argc, char **argv)
 {
     struct tw_journal journal = {.fd = -1};
-    struct tw_scale s = {.journal = &journal};
+    struct tw_scale s = {.front = &tw_terminal, .journal = &journal};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_scale, argc, argv, &s.args, &job);
     if (rc < 0 && !s.args.from && !job.count)

@@ -8,6 +8,8 @@
  * A study is what was measured, run by run; every figure is computed from that (twin/scaling.h), so
  * that whoever has the file has the curve.
  */
+#include "front.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,6 +73,7 @@ struct tw_scale_result {
 };
 
 struct tw_scale {
+    const struct tw_front *front; /* that hears of the runs */
     struct tw_scale_args args;
     char *const *argv; /* with {n} in it */
     char *command;     /* the same as one could type it, secrets masked */

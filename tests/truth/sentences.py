@@ -47,8 +47,9 @@ SOURCES = {
     "src/trial/series.c": EVERY,
     "src/sign/bytes.c": EVERY,
     "cmd/isolate*.c": EVERY,
-    "cmd/significant*.c": EVERY,
-    "src/report/study/significant_report.c": EVERY,
+    "cmd/significant.c": EVERY,
+    "src/study/significant_*.c": EVERY,
+    "src/report/study/significant_*.c": EVERY,
 }
 # Complaints, progress, names of fields: they stand beside a verdict, not in it.
 NOT_A_VERDICT = (

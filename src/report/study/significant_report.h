@@ -3,6 +3,7 @@
 #define TW_REPORT_SIGNIFICANT_REPORT_H
 /* Whether a difference is real, in words and as JSON. */
 #include "significant.h"
+#include "significant_arms.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -13,6 +14,15 @@ int tw_significant_text(FILE *out, const struct tw_significant *s);
 json_t *tw_significant_json(const struct tw_significant *s);
 /* The answer in one line. malloc'ed; NULL: no memory. */
 char *tw_significant_line(const struct tw_significant *s);
+/* Is what was measured a time? */
 bool tw_measure_is_time(const struct tw_significant *s);
+
+/*
+ * significant_arms_report.c: an experiment with two commands, whose sets have their configuration:
+ * three lines that say it, then each of them with all that it rests on. 0, or TWIN_ENOMEM.
+ */
+int tw_experiment_text(FILE *out, const struct tw_experiment *x);
+/* The caller's; NULL: no memory. Every digit counts: print it exactly. */
+json_t *tw_experiment_json(const struct tw_experiment *x);
 
 #endif

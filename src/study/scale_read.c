@@ -2,8 +2,7 @@
 /* What the traces of a run say about its speed, and about what came out of it. */
 #include "scale_runs.h"
 
-#include "options.h"
-#include "runs.h"
+#include "run_state.h"
 
 #include "base.h"
 
@@ -96,6 +95,7 @@ static char *digest_of(const struct twin_ends *e)
 
 /* ---- one run */
 
+/* The largest world of its processes; takes the times of the main ones by the way. */
 static uint64_t most_ranks(const struct twin_run *r, uint64_t warmup, struct tw_scale_run *out,
                            int *rc, struct twin_error *err)
 {
@@ -144,6 +144,8 @@ static bool same_layout(const struct twin_layout *l, const struct twin_layout *m
     return l->ndim == m->ndim && memcmp(l->shape, m->shape, l->ndim * sizeof *l->shape) == 0;
 }
 
+/* How far the last weights of b are from those of a. NULL, or (static) why they cannot be compared.
+ */
 static const char *distance(const struct twin_ends *a, const struct twin_ends *b,
                             struct tw_scale_result *out)
 {
@@ -176,6 +178,8 @@ static const char *distance(const struct twin_ends *a, const struct twin_ends *b
     return NULL;
 }
 
+/* The run that stands for a number of workers: of round 0, where that ended well. NULL: none did.
+ */
 static const struct tw_scale_run *shows_results(const struct tw_scale *s, uint64_t workers)
 {
     const struct tw_scale_run *found = NULL;
@@ -185,6 +189,7 @@ static const struct tw_scale_run *shows_results(const struct tw_scale *s, uint64
     return found;
 }
 
+/* How many runs of a number of workers show weights, and how many different ones. */
 static void count_classes(const struct tw_scale *s, struct tw_scale_result *out)
 {
     for (size_t i = 0; i < s->runs; i++) {

@@ -5,16 +5,12 @@
  * over all of them. */
 #include "scale_runs.h"
 
-#include "interrupt.h"
 #include "journal.h"
-#include "json.h"
-#include "options.h"
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
+#include "run_state.h"
 #include "trial.h"
 
 #include "base.h"
+#include "json_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,6 +37,7 @@ static void draw(const struct tw_scale *s, uint64_t round, uint64_t order[TW_SCA
     }
 }
 
+/* The plan in two lines. malloc'ed; NULL: no memory. */
 static char *plan_text(const struct tw_scale *s)
 {
     struct tw_buf b = {0};
@@ -68,6 +65,7 @@ static const char *work_text(const struct tw_scale *s)
     return s->args.work_per_step ? s->args.work_per_step : "";
 }
 
+/* What a study is made for: one with an equal object may be gone on with. */
 static json_t *describe(const struct tw_scale *s)
 {
     json_t *counts = json_array();
@@ -83,6 +81,7 @@ static json_t *describe(const struct tw_scale *s)
     return j;
 }
 
+/* A tw_journal_line. */
 static int read_line(void *user, const json_t *j, struct twin_error *err)
 {
     struct tw_scale_run r;
@@ -102,6 +101,7 @@ static bool is_made(const struct tw_scale *s, uint64_t round, uint64_t workers)
     return false;
 }
 
+/* Did runs of so many workers fail, and none end well? */
 static bool is_hopeless(const struct tw_scale *s, uint64_t workers)
 {
     size_t failed = 0, good = 0;
@@ -114,6 +114,7 @@ static bool is_hopeless(const struct tw_scale *s, uint64_t workers)
 
 /* ---- one run */
 
+/* The word with the number of workers in place of each {n}. malloc'ed; NULL: no memory. */
 static char *fill_in(const char *word, uint64_t workers)
 {
     struct tw_buf b = {0};
@@ -195,11 +196,12 @@ static int keep(struct tw_scale *s, struct tw_scale_run *one, struct twin_error 
     return rc;
 }
 
+/* One run, which the journal keeps before it counts. */
 static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t deadline_ns)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64];
-    struct tw_trial t = {.front = &tw_terminal, .title = title, .deadline_ns = deadline_ns};
+    struct tw_trial t = {.front = s->front, .title = title, .deadline_ns = deadline_ns};
     struct tw_scale_run one = {.round = round, .workers = workers};
     if (round)
         snprintf(title, sizeof title, "round %llu/%llu  %llu workers", (unsigned long long)round,
@@ -213,27 +215,38 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
     s->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;
     s->out_of_time |= t.end == TW_TRIAL_OUT_OF_TIME;
     if (rc == TWIN_EINTR)
-        return -1;
+        return 0;
     if (rc != 0)
-        return tw_trouble(&err, "scale: cannot run the job");
+        return tw_front_trouble(s->front, &err, "scale: cannot run the job");
     if (t.end == TW_TRIAL_NOT_STARTED && s->runs == 0) {
-        tw_say("scale: %s", t.run->message);
+        tw_front_say(s->front, "scale: %s", t.run->message);
         twin_run_free(t.run);
-        return TW_EXIT_TROUBLE;
+        return TWIN_ENOENT;
     }
     if (!s->interrupted && !s->out_of_time) { /* else it is made again */
         rc = take(s, &t, &one, &err);
         if (rc == 0 && !s->args.quiet)
-            tw_trial_line(&tw_terminal, title, t.run, one.state);
+            tw_trial_line(s->front, title, t.run, one.state);
         rc = rc ? rc : keep(s, &one, &err);
     }
     tw_scale_run_free(&one);
     twin_run_free(t.run);
-    return rc ? tw_trouble(&err, "scale: the study ended; what was measured stands in %s",
-                           s->journal->folder)
-              : -1;
+    if (rc == 0)
+        return 0;
+    return tw_front_trouble(s->front, &err,
+                            "scale: the study ended; what was measured stands in %s",
+                            s->journal->folder);
 }
 
+/* Text that was made in lines, each ended by a line break. */
+static void show_lines(const struct tw_front *front, char *text)
+{
+    for (char *line; (line = strsep(&text, "\n")) && text;)
+        tw_front_line(front, "%s", line);
+}
+
+/* Opens the folder of the study; with args.resume the runs that it has are taken. Shows the plan.
+ */
 static int open_journal(struct tw_scale *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -247,10 +260,10 @@ static int open_journal(struct tw_scale *s)
                                      .thing = "study of this job with these options"};
     int rc = tw_journal_open(s->journal, s->home, &of, read_line, s, &err);
     if (rc == 0 && plan && !s->args.quiet)
-        tw_put_lines(stderr, plan);
+        show_lines(s->front, plan);
     tw_free(plan);
     json_decref(what);
-    return rc ? tw_trouble(&err, "scale: cannot keep the study") : -1;
+    return rc ? tw_front_trouble(s->front, &err, "scale: cannot keep the study") : 0;
 }
 
 int tw_scale_make_runs(struct tw_scale *s)
@@ -260,13 +273,13 @@ int tw_scale_make_runs(struct tw_scale *s)
                                ? tw_monotonic_ns() + s->args.max_time * UINT64_C(1000000000)
                                : 0;
     int rc = open_journal(s);
-    for (uint64_t round = 0; round <= s->args.repeats && rc < 0; round++) {
+    for (uint64_t round = 0; round <= s->args.repeats && rc == 0; round++) {
         draw(s, round, order);
-        for (size_t i = 0; i < s->counts && rc < 0; i++) {
-            s->interrupted |= tw_interrupted();
+        for (size_t i = 0; i < s->counts && rc == 0; i++) {
+            s->interrupted |= tw_front_stops(s->front);
             s->out_of_time |= deadline_ns && tw_monotonic_ns() > deadline_ns;
             if (s->interrupted || s->out_of_time)
-                return -1;
+                return 0;
             if (!is_made(s, round, order[i]) && !is_hopeless(s, order[i]))
                 rc = make(s, round, order[i], deadline_ns);
         }

@@ -3,9 +3,7 @@
 #include "significant_sets.h"
 
 #include "configuration.h"
-#include "options.h"
-#include "runs.h"
-#include "say.h"
+#include "run_state.h"
 #include "scale_runs.h"
 
 #include "base.h"
@@ -24,7 +22,7 @@
 #define FILE_MAX ((size_t)64 << 20)
 enum { VALUES_MAX = 1000000 };
 
-int tw_measure_parse(const char *s, struct tw_measure *out)
+int tw_measure_parse(const char *s, struct tw_measure *out, struct twin_error *err)
 {
     *out = (struct tw_measure){TW_METRIC_IN_FILE, s};
     if (!s)
@@ -39,23 +37,24 @@ int tw_measure_parse(const char *s, struct tw_measure *out)
             return 0;
         }
     if (!tw_starts(s, "printed:"))
-        return tw_bad_use("significant",
-                          "--metric: expected wall, step, loss or printed:REGEX, found \"%s\"", s);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "--metric: expected wall, step, loss or printed:REGEX, found \"%s\"",
+                              s);
     regex_t r;
     char why[256];
     int rc = regcomp(&r, s + strlen("printed:"), REG_EXTENDED | REG_NEWLINE);
     if (rc != 0) {
         regerror(rc, &r, why, sizeof why);
-        return tw_bad_use("significant", "--metric: \"%s\" is not a regular expression: %s",
-                          s + strlen("printed:"), why);
+        return twin_error_set(err, TWIN_EINVAL, "--metric: \"%s\" is not a regular expression: %s",
+                              s + strlen("printed:"), why);
     }
     const size_t groups = r.re_nsub;
     regfree(&r);
     if (groups != 1)
-        return tw_bad_use("significant",
-                          "--metric: expected one group, around the number, as in "
-                          "'printed:accuracy=([0-9.]+)', found %zu",
-                          groups);
+        return twin_error_set(err, TWIN_EINVAL,
+                              "--metric: expected one group, around the number, as in "
+                              "'printed:accuracy=([0-9.]+)', found %zu",
+                              groups);
     out->metric = TW_METRIC_PRINTED;
     return 0;
 }
@@ -188,6 +187,7 @@ static const char *field(const char *line, size_t n, size_t column, size_t *leng
     }
 }
 
+/* column: its number from 1 on, or its name in the first line. */
 static int read_csv(struct tw_set *s, const char *path, const char *column, const char *text,
                     struct twin_error *err)
 {
@@ -241,6 +241,7 @@ static int read_file(struct tw_set *s, const char *path, const char *column, str
 
 /* ---- runs */
 
+/* Leaves a run out, and keeps why. */
 static int leave_out(struct tw_set *s, const struct twin_run *r, const char *why)
 {
     char **list = tw_reallocarray(s->left_out, s->left_out_count + 1, sizeof *list);
@@ -252,6 +253,7 @@ static int leave_out(struct tw_set *s, const struct twin_run *r, const char *why
     return 0;
 }
 
+/* Of one trace while it is walked. */
 struct last_loss {
     struct twin_trace *t;
     double value;
@@ -284,6 +286,7 @@ static double last_loss(const struct twin_run *r, bool *nan)
     return l.value;
 }
 
+/* The group of the last match in what the run printed. NaN: none, or no number. */
 static double last_printed(const struct twin_run *r, const char *pattern)
 {
     char *path = tw_path_join(r->dir, "stdout"), *text = NULL;
@@ -352,6 +355,7 @@ int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run
     return rc ? twin_error_set(err, TWIN_ENOMEM, "no memory") : 0;
 }
 
+/* Every run of the home with this label, the oldest first. */
 static int read_label(struct tw_set *s, const char *home, const char *label,
                       const struct tw_measure *m, struct twin_error *err)
 {
@@ -376,6 +380,7 @@ static int read_label(struct tw_set *s, const char *home, const char *label,
     return rc;
 }
 
+/* The runs of a list with commas. One that is named twice would count twice. */
 static int read_runs(struct tw_set *s, const char *home, const char *list,
                      const struct tw_measure *m, struct twin_error *err)
 {
@@ -401,9 +406,8 @@ static int read_runs(struct tw_set *s, const char *home, const char *list,
 }
 
 int tw_set_read(const char *operand, const char *home, const struct tw_measure *m,
-                struct tw_set *out)
+                struct tw_set *out, struct twin_error *err)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
     struct stat st;
     *out = (struct tw_set){.operand = operand};
     const char *colon = strrchr(operand, ':');
@@ -413,22 +417,20 @@ int tw_set_read(const char *operand, const char *home, const struct tw_measure *
     int rc;
     if ((file || column) && m->metric != TW_METRIC_IN_FILE)
         rc = twin_error_set(
-            &err, TWIN_EINVAL,
+            err, TWIN_EINVAL,
             "--metric is measured in runs; %s is a file, whose numbers are the values", operand);
     else if (file || column)
-        rc = read_file(out, column ? path : operand, column ? colon + 1 : NULL, &err);
+        rc = read_file(out, column ? path : operand, column ? colon + 1 : NULL, err);
     else if (tw_starts(operand, "label:"))
-        rc = read_label(out, home, operand + strlen("label:"), m, &err);
+        rc = read_label(out, home, operand + strlen("label:"), m, err);
     else
-        rc = read_runs(out, home, operand, m, &err);
+        rc = read_runs(out, home, operand, m, err);
     tw_free(path);
     if (rc == 0 && out->n == 0)
-        rc = twin_error_set(&err, TWIN_EINVAL, "%s: expected at least one value, found none%s%s",
+        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected at least one value, found none%s%s",
                             operand, out->left_out_count ? "; left out: " : "",
                             out->left_out_count ? out->left_out[0] : "");
-    if (rc == 0)
-        rc = tw_set_one_program(out, &err);
-    return rc ? tw_trouble(&err, "nothing was compared") : 0;
+    return rc ? rc : tw_set_one_program(out, err);
 }
 
 /* ---- the worlds: every figure carries its configuration */
@@ -453,7 +455,7 @@ int tw_significant_configure(struct tw_significant *s)
     for (int k = 0; k < 2; k++) {
         s->set[k].configuration = configuration(&s->set[k]);
         if (!s->set[k].configuration)
-            return tw_trouble(NULL, "no memory for the answer");
+            return TWIN_ENOMEM;
     }
     return 0;
 }

@@ -5,8 +5,6 @@
  */
 #include "significant_sets.h"
 
-#include "say.h"
-
 #include "base.h"
 
 #include <stdio.h>
