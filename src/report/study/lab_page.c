@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lab as one HTML file. */
-#include "lab.h"
+#include "lab_report.h"
 
-#include "page.h"
-#include "say.h"
 #include "verdict_gather.h"
 
 #include <math.h>
 
+/* The colour of a result. */
 static enum twin_mood mood_of(enum tw_lab_result r)
 {
     if (r == TW_LAB_PASS || r == TW_LAB_QUIET)
@@ -15,6 +14,7 @@ static enum twin_mood mood_of(enum tw_lab_result r)
     return r == TW_LAB_FAIL ? TWIN_MOOD_FOUND : TWIN_MOOD_OPEN;
 }
 
+/* NaN: there is no such number. */
 static double number(const json_t *o, const char *key)
 {
     const json_t *x = json_object_get(o, key);
@@ -68,6 +68,7 @@ static void wandering(struct twin_page *p, const struct tw_lab *lab)
     tw_free(run);
 }
 
+/* Times of free and pinned runs, pair by pair; list: of the cost step. */
 static void timings(struct twin_page *p, const json_t *list)
 {
     const size_t n = json_array_size(list);
@@ -116,10 +117,12 @@ static void results(struct twin_page *p, const struct tw_lab *lab)
 static void one_step(struct twin_page *p, const struct tw_lab_step *s)
 {
     twin_page_heading(p, s->question);
-    if (s->text.data)
-        twin_page_code(p, s->text.data);
+    char *said = tw_lab_said_text(s);
+    if (said)
+        twin_page_code(p, said);
     else
         twin_page_text(p, "%s", s->why);
+    tw_free(said);
     timings(p, json_object_get(s->json, "timings"));
     if (s->command) {
         twin_page_small(p, "To see it yourself:");
@@ -127,19 +130,19 @@ static void one_step(struct twin_page *p, const struct tw_lab_step *s)
     }
 }
 
-int tw_lab_page(const struct tw_lab *lab)
+struct twin_page *tw_lab_page(const struct tw_lab *lab)
 {
     struct twin_page *p = twin_page_open("twinrun lab");
-    const int code = tw_lab_exit(lab);
+    const enum tw_lab_outcome outcome = tw_lab_outcome(lab);
     char *job = tw_shell_quote(lab->argv, 0);
     if (!p) {
         tw_free(job);
-        return tw_page_write("lab", NULL, lab->args.html);
+        return NULL;
     }
-    if (code == TW_EXIT_SAME)
+    if (outcome == TW_LAB_PASSED)
         twin_page_verdict(p, TWIN_MOOD_CLEAN, "PASS",
                           "Every step of the lab passed, or had nothing to measure.", lab->name);
-    else if (code == TW_EXIT_DIFFER)
+    else if (outcome == TW_LAB_FAILED)
         twin_page_verdict(p, TWIN_MOOD_FOUND, "FAIL", "A step of the lab failed.", lab->name);
     else
         twin_page_verdict(p, TWIN_MOOD_OPEN, "OPEN", "A step of the lab could not say.", lab->name);
@@ -158,5 +161,5 @@ int tw_lab_page(const struct tw_lab *lab)
             one_step(p, &lab->step[i]);
     wandering(p, lab);
     tw_free(job);
-    return tw_page_write("lab", p, lab->args.html);
+    return p;
 }

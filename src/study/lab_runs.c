@@ -4,9 +4,7 @@
 #include "lab.h"
 
 #include "configuration.h"
-#include "runs.h"
-#include "say.h"
-#include "terminal.h"
+#include "run_state.h"
 #include "trial.h"
 
 #include <math.h>
@@ -42,6 +40,7 @@ void tw_lab_world_free(struct tw_lab_world *w)
 
 /* ---- what else the processors did */
 
+/* Processor time used so far. NaN: it cannot be read. */
 struct load {
     double busy_s, own_s;
     uint64_t at_ns;
@@ -70,6 +69,7 @@ static struct load load_now(void)
     return l;
 }
 
+/* The share of all processors that others used between two looks. NaN: not known. */
 static double others_between(const struct load *a, const struct load *b)
 {
     const double wall = (double)(b->at_ns - a->at_ns) / 1e9;
@@ -88,6 +88,7 @@ struct seen {
     struct stat st;
 };
 
+/* path may be NULL: nothing is there. */
 static struct seen look(const char *path)
 {
     struct seen s = {0};
@@ -95,6 +96,7 @@ static struct seen look(const char *path)
     return s;
 }
 
+/* Was the file written between two looks? */
 static bool is_new(const struct seen *before, const struct seen *now)
 {
     const struct stat *a = &before->st, *b = &now->st;
@@ -206,7 +208,7 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
                const char *title, struct tw_lab_run *out, struct twin_error *err)
 {
     char text[32];
-    struct tw_trial t = {.front = &tw_terminal, .title = title, .expected_s = lab->expected_s};
+    struct tw_trial t = {.front = lab->front, .title = title, .expected_s = lab->expected_s};
     *out = (struct tw_lab_run){.others = NAN,
                                .ends = {.loss = NAN, .loop_s = NAN, .nonfinite_step = -1}};
     if (lab->expected_s > 0)
@@ -222,7 +224,7 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
         return rc;
     out->others = others_between(&from, &to);
     if (!lab->args.quiet)
-        tw_trial_line(&tw_terminal, title, out->run,
+        tw_trial_line(lab->front, title, out->run,
                       t.end == TW_TRIAL_OUT_OF_TIME ? "stood still" : tw_run_state(out->run, text));
     if (out->run->outcome != TWIN_RUN_EXITED || out->run->exit_code != 0)
         return 0;
@@ -285,6 +287,7 @@ void tw_lab_set_free(struct tw_lab_set *set)
     *set = (struct tw_lab_set){0};
 }
 
+/* Is the end of two runs the same, by all that was seen of it? */
 static bool same_end(const struct tw_lab_run *a, const struct tw_lab_run *b)
 {
     const bool traces = a->ends.bits_records == b->ends.bits_records &&

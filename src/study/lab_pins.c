@@ -2,9 +2,8 @@
 /* Step 2: the same command, and everything held still that can be. Are same-seed runs equal now? */
 #include "lab.h"
 
-#include "runs.h"
-#include "json.h"
-#include "say.h"
+#include "json_text.h"
+#include "run_state.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,6 +14,7 @@ struct pins {
     size_t count;
 };
 
+/* What became of one pin, in the words of the page and of the JSON. */
 static const char *effect_word(const struct twin_world_effect *e)
 {
     if (e->effect == TWIN_EFFECT_NOT_USED && e->text && tw_starts(e->text, "overridden:"))
@@ -26,7 +26,7 @@ static const char *effect_word(const struct twin_world_effect *e)
     return words[e->effect];
 }
 
-/* NULL: none. */
+/* The pins of which `word` is true, with commas between. NULL: none. */
 static char *names_of(const struct tw_lab_world *w, const struct pins *p, const char *word)
 {
     struct tw_buf b = {0};
@@ -85,6 +85,7 @@ static int find_breaking(struct tw_lab *lab, const struct tw_lab_world *all, str
     return rc;
 }
 
+/* Is the last run one that did not end well? */
 static bool last_failed(const struct tw_lab_set *set)
 {
     const struct twin_run *r = set->count ? set->run[set->count - 1].run : NULL;
@@ -93,6 +94,7 @@ static bool last_failed(const struct tw_lab_set *set)
 
 /* ---- the step */
 
+/* The widest gaps between any two of the runs. */
 struct pinned {
     double loss, l2;
     bool equal, exact;
@@ -133,6 +135,7 @@ static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list,
     return 0;
 }
 
+/* What the step comes to. failed: pins without effect. */
 static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const struct pinned *m,
                    size_t failed)
 {
@@ -172,6 +175,7 @@ static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const st
                       m->classes, n);
 }
 
+/* The lines of the page. */
 static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struct pins *p,
                 const struct tw_lab_set *set, const struct pinned *m)
 {
@@ -205,6 +209,7 @@ static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struc
                         : "held still like this, the same seed gives nearly the same model here");
 }
 
+/* Compares all runs of the set pair by pair, and judges the pins. */
 static int compare(struct tw_lab_step *s, const struct tw_lab_world *w,
                    const struct tw_lab_set *set, struct twin_error *err)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_LAB_H
-#define TW_CMD_LAB_H
+#ifndef TW_STUDY_LAB_H
+#define TW_STUDY_LAB_H
 /*
- * Inside of twinrun lab: lab.c (options, order of events), lab_job.c (what is run), lab_runs.c (one
- * run with all that is measured of it); the steps: lab_noise.c, lab_pins.c, lab_cost.c with
- * lab_ops.c, lab_config.c; lab_report.c (what is printed and written).
+ * The lab: how far do runs of a job wander here, what do the switches buy, and what do they cost?
+ * lab_runs.c makes a run with all that is measured of it; the steps are lab_noise.c, lab_pins.c,
+ * lab_cost.c with lab_ops.c, and lab_config.c. A step leaves numbers as JSON, lines for its page
+ * and what it comes to (lab_said.c); how that is laid out, src/report/study says.
  */
-#include "data.h"
-#include "options.h"
-
 #include "base.h"
+#include "front.h"
+#include "verified_data.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -18,6 +18,7 @@
 #include <twin/content.h>
 #include <twin/ends.h>
 #include <twin/isolate.h>
+#include <twin/run.h>
 #include <twin/stats.h>
 
 /* Bars of the first two steps, fixed before the first run. */
@@ -61,18 +62,30 @@ enum tw_lab_which {
     TW_LAB_STEPS
 };
 
+/* A line of a page; both owned. label "": it goes on with what the line before is about. */
+struct tw_lab_said {
+    char *label, *text;
+};
+
 /* One page: what was asked, what came out. */
 struct tw_lab_step {
     const char *id, *title, *question;
     bool wanted;
     enum tw_lab_result result;
-    struct tw_buf text; /* lines as they are printed */
-    char *why;          /* of the result, in one line */
-    char *command;      /* that one could type */
-    json_t *json;       /* what was measured */
+    struct tw_lab_said *said;
+    size_t said_count;
+    char *why;     /* of the result, in one line */
+    char *command; /* that one could type */
+    json_t *json;  /* what was measured */
 };
 
+/* What a run has for an auditor, area by area: appends objects with "name", "holds" and "missing"
+ * (a list of texts; none: the area passes) to the list. The rooms that know are above this one. */
+typedef int tw_lab_audit(const struct twin_run *run, json_t *areas, struct twin_error *err);
+
 struct tw_lab {
+    const struct tw_front *front;
+    tw_lab_audit *audit;
     struct tw_lab_args args;
     const char *name;    /* "the embedded C trainer" */
     const char *wanders; /* why it is known to wander; NULL: a job of the user's */
@@ -97,11 +110,6 @@ struct tw_lab {
     bool interrupted, failed; /* failed: the job does, as it is */
     struct tw_lab_step step[TW_LAB_STEPS];
 };
-
-/* ---- lab_job.c */
-/* The user's command, or one of the two jobs that come with twinrun, whose data are weighed first.
- * -1, or the exit code after a complaint. */
-int tw_lab_choose_job(struct tw_lab *lab, const struct tw_operands *job);
 
 /* ---- lab_runs.c */
 /* list: as --pin; NULL: nothing. 0, or the error. */
@@ -145,20 +153,25 @@ json_t *tw_lab_runs_json(const struct tw_lab_set *set);
 json_t *tw_lab_estimate_json(const struct twin_estimate *e, size_t n);
 json_t *tw_lab_gap_json(size_t a, size_t b, const struct twin_gap *g);
 
-/* ---- lab_report.c */
-/* "   loss       gap ..." */
+/* ---- lab_said.c */
+/* Adds a line to the page. Without memory it is left out. */
 void tw_lab_line(struct tw_lab_step *s, const char *label, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* What the step comes to, and why; the last word counts. */
+void tw_lab_decide(struct tw_lab_step *s, enum tw_lab_result result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* "0.021, 95% interval 0.005 to 0.08 (5 pairs)" */
 char *tw_lab_estimate_text(const struct twin_estimate *e, size_t n, char out[120]);
-void tw_lab_decide(struct tw_lab_step *s, enum tw_lab_result result, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-void tw_lab_print_head(const struct tw_lab *lab);
-void tw_lab_print_step(const struct tw_lab *lab, const struct tw_lab_step *s);
-/* Prints the end or the JSON, writes lab.json into the folder. Returns the exit code. */
-int tw_lab_report(const struct tw_lab *lab);
-int tw_lab_exit(const struct tw_lab *lab);
+void tw_lab_step_free(struct tw_lab_step *s);
 
-/* ---- lab_page.c: --html. 0, or the exit code after a complaint */
-int tw_lab_page(const struct tw_lab *lab);
+/* What the lab as a whole came to. */
+enum tw_lab_outcome {
+    TW_LAB_PASSED,
+    TW_LAB_FAILED,     /* a step did */
+    TW_LAB_UNSURE,     /* a step could not say */
+    TW_LAB_JOB_FAILED, /* as it is */
+    TW_LAB_INTERRUPTED,
+};
+enum tw_lab_outcome tw_lab_outcome(const struct tw_lab *lab);
+
 #endif

@@ -3,10 +3,6 @@
 #include "lab.h"
 
 #include "capture.h"
-#include "json.h"
-#include "progress.h"
-#include "say.h"
-#include "terminal.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -15,6 +11,7 @@
 
 enum { SILENCE_S = 500 };
 
+/* Keeps the last line that is a JSON object. */
 static int take_line(void *user, char *line, struct twin_error *err)
 {
     json_t **out = user, *j = json_loads(line, 0, NULL);
@@ -49,6 +46,7 @@ static size_t names(const json_t *ops, const char *verdict, const char *effect, 
     return n;
 }
 
+/* The lines on the operations of one device. */
 static void say(struct tw_lab_step *s, const json_t *device)
 {
     const json_t *ops = json_object_get(device, "ops");
@@ -95,10 +93,10 @@ int tw_lab_ops(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err
     self[n] = '\0';
     char *argv[] = {self, (char *)"ops",      (char *)"--json",          (char *)"--quiet",
                     runs, (char *)"--python", (char *)(uintptr_t)python, NULL};
-    tw_progress_line("catalogue of operations: about a minute");
-    int rc = tw_capture_lines(argv, SILENCE_S, &tw_terminal, take_line, &found, &interrupted,
-                              &status, err);
-    tw_progress_clear();
+    tw_front_progress(lab->front, "catalogue of operations: about a minute");
+    int rc = tw_capture_lines(argv, SILENCE_S, lab->front, take_line, &found, &interrupted, &status,
+                              err);
+    tw_front_progress(lab->front, NULL);
     lab->interrupted |= interrupted;
     if (rc != 0 || interrupted) {
         json_decref(found);

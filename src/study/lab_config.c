@@ -3,22 +3,19 @@
  * and what can no hash of it catch? */
 #include "lab.h"
 
-#include "areas.h"
-#include "json.h"
-#include "runs.h"
-#include "say.h"
+#include "json_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <twin/config.h>
-#include <twin/package.h>
 #include <twin/provenance.h>
 
-enum { AREAS = TWIN_AREAS + 1, AREAS_NEEDED = 3, WHY_SHOWN = 200 };
+enum { AREAS_NEEDED = 3, WHY_SHOWN = 200 };
 
 /* ---- the hash */
 
+/* A configuration and what its hash was seen to do. */
 struct hashing {
     const struct tw_lab *lab;
     json_t *config; /* what the file says */
@@ -28,6 +25,7 @@ struct hashing {
     bool repeats, reordered, yaml, yaml_tried;
 };
 
+/* Of a file of the lab's folder with this text. */
 static int hash_text(const struct hashing *h, const char *name, const char *text, char out[65],
                      struct twin_error *err)
 {
@@ -128,6 +126,7 @@ static int perturb(struct hashing *h, json_t *at, struct twin_error *err)
     return rc;
 }
 
+/* The hash, again, of the same in another order, and of each value changed. */
 static int hash(struct hashing *h, struct twin_error *err)
 {
     char again[65] = "", found[65] = "";
@@ -167,6 +166,7 @@ static int read_config(struct hashing *h, const json_t *p, struct twin_error *er
 
 /* ---- the checklist */
 
+/* The area that audits do not have: which machine it was. */
 static json_t *hardware(const json_t *p)
 {
     const json_t *cpu = json_object_get(json_object_get(p, "environment"), "cpu");
@@ -182,49 +182,42 @@ static json_t *hardware(const json_t *p)
     if (!name || !json_string_value(json_object_get(cpu, "flags")))
         json_array_append_new(missing,
                               json_string("the processor's name and flags were not recorded"));
-    json_t *o = json_pack("{s:o, s:o}", "holds", tw_json_text(holds ? holds : ""), "missing",
-                          missing);
+    json_t *o = json_pack("{s:s, s:o, s:o}", "name", "hardware", "holds",
+                          tw_json_text(holds ? holds : ""), "missing", missing);
     tw_free(holds);
     return o;
 }
 
-static const char *area_name(size_t i)
-{
-    if (i == TWIN_AREAS)
-        return "hardware";
-    if (i == TWIN_AREA_SEEDS)
-        return "random state";
-    return twin_area_name((enum twin_area)i);
-}
-
 /* As text into the page, as JSON into the result and, for CI, a file of its own. Returns how many
  * pass. */
-static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, json_t *const area[AREAS])
+static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, const json_t *areas)
 {
     struct tw_buf passed = {0}, failed = {0};
-    json_t *list = json_array();
-    size_t n = 0;
-    for (size_t i = 0; i < AREAS; i++) {
-        const bool pass = tw_area_passes(area[i]);
-        const char *why = json_string_value(json_array_get(json_object_get(area[i], "missing"), 0));
+    json_t *list = json_array(), *area;
+    size_t n = 0, i;
+    json_array_foreach (areas, i, area) {
+        const char *name = json_string_value(json_object_get(area, "name"));
+        json_t *missing = json_object_get(area, "missing");
+        json_t *holds = json_object_get(area, "holds");
+        const bool pass = json_array_size(missing) == 0;
+        const char *why = json_string_value(json_array_get(missing, 0));
         const size_t length = why ? strlen(why) : 0;
         const size_t shown = length < WHY_SHOWN ? length : WHY_SHOWN;
         char *safe = why ? tw_printable_again(why, shown) : NULL;
         struct tw_buf *b = pass ? &passed : &failed;
         const char *between = pass ? ", " : "\n";
         n += pass;
-        tw_buf_printf(b, "%s%s", b->len ? between : "", area_name(i));
+        tw_buf_printf(b, "%s%s", b->len ? between : "", name);
         if (!pass)
             tw_buf_printf(b, ": %s%s", safe ? safe : "?", length > WHY_SHOWN ? "..." : "");
         tw_free(safe);
-        json_t *missing = json_object_get(area[i], "missing");
-        json_t *holds = json_object_get(area[i], "holds");
-        json_array_append_new(
-            list, json_pack("{s:s, s:b, s:o, s:o}", "name", area_name(i), "pass", pass, "holds",
-                            holds ? json_deep_copy(holds) : json_string(""), "missing",
-                            missing ? json_deep_copy(missing) : json_array()));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:b, s:o, s:o}", "name", name, "pass", pass, "holds",
+                                        holds ? json_deep_copy(holds) : json_string(""), "missing",
+                                        missing ? json_deep_copy(missing) : json_array()));
     }
-    tw_lab_line(s, "checklist", "%zu of %d: %s", n, AREAS, passed.data ? passed.data : "none");
+    tw_lab_line(s, "checklist", "%zu of %zu: %s", n, json_array_size(areas),
+                passed.data ? passed.data : "none");
     const char *label = "missing";
     for (const char *at = failed.data; at && *at; label = "") {
         const size_t length = strcspn(at, "\n");
@@ -245,6 +238,7 @@ static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, json_t 
 
 /* ---- what no hash of a configuration sees, with what it is here */
 
+/* p[a][b] or p[a][b][c] (c not NULL), where it is a text. */
 static const char *text_at(const json_t *p, const char *a, const char *b, const char *c)
 {
     const json_t *x = json_object_get(json_object_get(p, a), b);
@@ -329,18 +323,18 @@ static void blind_spots(const struct tw_lab *lab, struct tw_lab_step *s, const j
 
 /* ---- the step */
 
+/* Hashes the configuration of a run in many ways, and lists what is known of the run besides. */
 static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_run *run,
                    struct twin_error *err)
 {
     struct hashing h = {.lab = lab};
-    struct twin_packed found = {0};
-    json_t *p = NULL, *area[AREAS] = {NULL};
+    json_t *p = NULL, *areas = json_array();
     int rc = twin_provenance_load(run->dir, &p, err);
     rc = rc ? rc : read_config(&h, p, err);
     rc = rc ? rc : hash(&h, err);
-    if (rc == 0 && (rc = twin_audit_run(run, &found, err)) == 0) {
-        memcpy(area, found.area, sizeof found.area);
-        area[TWIN_AREAS] = hardware(p);
+    rc = rc ? rc : lab->audit(run, areas, err);
+    if (rc == 0) {
+        json_array_append_new(areas, hardware(p));
         tw_lab_line(s, "hash",
                     "sha256:%.16s... of %s (RFC 8785: what it says, not how it is written)", h.base,
                     h.source);
@@ -362,7 +356,7 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
                                       h.reordered, "yaml_equal",
                                       h.yaml_tried ? json_boolean(h.yaml) : json_null(), "changed",
                                       (json_int_t)h.changed, "caught", (json_int_t)h.caught));
-        const size_t passed = checklist(lab, s, area);
+        const size_t passed = checklist(lab, s, areas);
         blind_spots(lab, s, p);
         const bool sound = h.repeats && h.reordered && (h.yaml || !h.yaml_tried) && h.changed > 0 &&
                            h.caught == h.changed;
@@ -376,11 +370,10 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
                           "one number for one meaning, and evidence for %zu areas besides "
                           "(%s/checklist.json)",
                           passed, lab->folder);
-        json_decref(area[TWIN_AREAS]);
     }
     s->command = tw_printf("%s",
                            h.source && strcmp(h.source, "the command line") != 0 ? h.source : "");
-    twin_packed_free(&found);
+    json_decref(areas);
     json_decref(p);
     json_decref(h.config);
     tw_free(h.source);

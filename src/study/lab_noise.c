@@ -3,9 +3,8 @@
  * given the same? */
 #include "lab.h"
 
-#include "runs.h"
-#include "json.h"
-#include "say.h"
+#include "json_text.h"
+#include "run_state.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,7 +74,8 @@ json_t *tw_lab_runs_json(const struct tw_lab_set *set)
 
 /* ---- was the same given? */
 
-/* differs: -1 */
+/* What was seen of what the runs were given. differs: which kind was not the same, in run `run`;
+ * -1: none. */
 struct given {
     bool unseen[TWIN_GIVEN_COUNT];
     int differs;
@@ -83,6 +83,7 @@ struct given {
     char *stream;
 };
 
+/* Holds what each run was given against run 1. stream is the caller's. */
 static struct given look_at_given(const struct tw_lab_set *set)
 {
     struct given g = {.differs = -1};
@@ -129,6 +130,7 @@ static json_t *given_json(const struct given *g)
 
 /* ---- the step */
 
+/* How far the runs ended apart, pair by pair. */
 struct measured {
     double *loss, *l2, *relative;
     size_t pairs;
@@ -188,6 +190,7 @@ static const char *gap_words(const struct measured *m)
     return "the gaps do";
 }
 
+/* What the step comes to. */
 static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const struct given *g,
                    const struct measured *m)
 {
@@ -232,6 +235,7 @@ static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const st
     tw_free(unseen);
 }
 
+/* The line on what the runs were given. */
 static void say_given(struct tw_lab_step *s, const struct tw_lab_set *set, const struct given *g)
 {
     char *unseen = unseen_text(g), steps[32];
@@ -249,6 +253,7 @@ static void say_given(struct tw_lab_step *s, const struct tw_lab_set *set, const
     tw_free(unseen);
 }
 
+/* The lines on how far the runs ended apart. */
 static void say_measured(struct tw_lab_step *s, const struct tw_lab_set *set,
                          const struct measured *m)
 {

@@ -4,9 +4,8 @@
  */
 #include "lab.h"
 
-#include "json.h"
-#include "runs.h"
-#include "say.h"
+#include "json_text.h"
+#include "run_state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@ enum { PAIRS_NEEDED = 5, PINS_MAX = 64, ROUNDS_MOST = 3, ROUNDS_S = 150, FREE_EV
 #define COST_LEAST (-50.0)
 #define COST_MOST 300.0
 
+/* One pair: a free and a pinned run, in drawn order. */
 struct timing {
     double natural, pinned, others;
     bool pinned_first, disturbed;
@@ -44,6 +44,7 @@ static bool coin(uint64_t *state)
 
 /* ---- pairs */
 
+/* The step while it goes on. */
 struct costing {
     struct tw_lab *lab;
     struct tw_lab_step *s;
@@ -95,11 +96,13 @@ static int time_one(struct costing *c, const struct tw_lab_world *w, const char 
     return rc;
 }
 
+/* Is there nothing more to time? */
 static bool stop(const struct costing *c)
 {
     return c->lab->interrupted || c->failed;
 }
 
+/* Pairs that no neighbour disturbed. */
 static size_t calm(const struct costing *c)
 {
     size_t n = 0;
@@ -155,6 +158,7 @@ static double percent(double ratio)
 
 /* ---- each pin alone */
 
+/* One pin, with nothing else held still. */
 struct alone {
     const struct twin_factor *factor;
     double seconds[ROUNDS_MOST];
@@ -193,6 +197,7 @@ static int time_calm(struct costing *c, const struct tw_lab_world *w, const char
     return rc;
 }
 
+/* One run under one pin. A job that fails under it is no trouble: the pin is not timed. */
 static int time_alone(struct costing *c, struct alone *a, const char *title, struct twin_error *err)
 {
     struct tw_lab_world w;
@@ -323,6 +328,7 @@ static void from_pairs(const struct costing *c, struct against *with)
         }
 }
 
+/* The lines on what each pin costs. */
 static void say_pins(struct costing *c, const struct alone *pin, size_t count, size_t rounds,
                      size_t free)
 {
@@ -355,6 +361,7 @@ static void say_pins(struct costing *c, const struct alone *pin, size_t count, s
     tw_buf_free(&fails);
 }
 
+/* Times each pin that is in force, and says which ones cost. */
 static int each_pin(struct costing *c, struct twin_error *err)
 {
     struct alone pin[PINS_MAX] = {0};
