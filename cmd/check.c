@@ -169,7 +169,7 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
     char **settings = NULL;
     s.setting_count = tw_known_settings(c->series.runs[0], &settings);
     s.settings = settings;
-    tw_known_look_up(c->series.home, &s, k);
+    tw_known_look_up(c->series.home, &s, k, &tw_terminal);
     tw_known_settings_free(settings, s.setting_count);
 }
 

@@ -301,7 +301,7 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
             char **settings = NULL;
             s.setting_count = tw_known_settings(runs[0], &settings);
             s.settings = settings;
-            tw_known_look_up(home, &s, &known);
+            tw_known_look_up(home, &s, &known, &tw_terminal);
             tw_known_settings_free(settings, s.setting_count);
             x.hint = known.hint;
             x.hint_count = known.count;

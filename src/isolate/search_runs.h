@@ -24,13 +24,13 @@
 #include <twin/isolate.h>
 #include <twin/search.h>
 
-/* What was asked for: the options of twinrun isolate. Those of the output are the command's own and
- * not looked at here. */
+/* What was asked for: the options of twinrun isolate that shape the search. Those of the output are
+ * the command's own. */
 struct tw_isolate_args {
-    const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
+    const char *a, *b, *pin, *factor_file;
     uint64_t max_runs, max_time, steps, jobs;
-    struct tw_strings ignore, data;
-    bool fresh_dir, json, no_cases, no_clock, quiet, resume, text, thorough, through;
+    struct tw_strings ignore;
+    bool fresh_dir, no_clock, quiet, resume, text, thorough, through;
 };
 
 /* A run that the search has asked for, found again by its handle. */
@@ -57,7 +57,7 @@ struct tw_isolate {
     struct tw_isolate_args args;
     const struct tw_front *front;
     char *const *argv;            /* the job; without any words with --a and --b */
-    struct tw_data data;          /* of args.data, verified */
+    struct tw_data data;          /* verified */
     struct tw_isolate_arms *arms; /* NULL without --a and --b, and with --through */
     char *shell[2][4];            /* --through: A and B as sh -c; argv is B's */
     char *home, *spool;

@@ -47,6 +47,8 @@ SOURCES = {
     "src/trial/series.c": EVERY,
     "src/sign/bytes.c": EVERY,
     "cmd/isolate*.c": EVERY,
+    "src/report/isolation/isolate_r*.c": EVERY,
+    "src/report/isolation/isolate_claims.c": EVERY,
     "cmd/significant.c": EVERY,
     "src/study/significant_*.c": EVERY,
     "src/report/study/significant_*.c": EVERY,

@@ -2,9 +2,6 @@
 /* Looks a verdict up among the known cases, and writes a new case. */
 #include "known.h"
 
-#include "options.h"
-#include "say.h"
-
 #include "base.h"
 
 #include <jansson.h>
@@ -59,7 +56,8 @@ void tw_known_settings_free(char **settings, size_t count)
     tw_free(settings);
 }
 
-void tw_known_look_up(const char *home, const struct twin_signature *s, struct tw_known *k)
+void tw_known_look_up(const char *home, const struct twin_signature *s, struct tw_known *k,
+                      const struct tw_front *front)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_parts parts = {0};
@@ -68,9 +66,9 @@ void tw_known_look_up(const char *home, const struct twin_signature *s, struct t
     char *own = tw_path_join(home, "cases");
     const char *const folders[] = {own, parts.cases_dir};
     if (twin_cases_load(folders, 2, &k->cases, &err) != 0)
-        tw_say("known cases were not looked up: %s", err.message);
+        tw_front_say(front, "known cases were not looked up: %s", err.message);
     for (size_t i = 0; i < k->cases.problem_count; i++)
-        tw_say("known cases: left out: %s", k->cases.problem[i]);
+        tw_front_say(front, "known cases: left out: %s", k->cases.problem[i]);
     k->count = twin_cases_match(&k->cases, s, k->match, TW_KNOWN_HINTS);
     for (size_t i = 0; i < k->count; i++) {
         const struct twin_case_match *m = &k->match[i];
@@ -108,39 +106,37 @@ static char *case_path(const char *home, const char *id, struct twin_error *err)
     return NULL;
 }
 
-int tw_known_may_save(const char *home, const char *id)
+int tw_known_may_save(const char *home, const char *id, struct twin_error *err)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
-    char *path = case_path(home, id, &err);
-    bool ok = path != NULL;
+    struct twin_error why = TWIN_ERROR_INIT;
+    char *path = case_path(home, id, &why);
     tw_free(path);
-    return ok ? 0 : tw_trouble(&err, "isolate: --save-case");
+    return path ? 0 : twin_error_set(err, why.code, "%s", why.message);
 }
 
 int tw_known_save(const char *home, const char *id, const struct twin_signature *s,
-                  const char *title, const char *cause, const char *fix)
+                  const char *title, const char *cause, const char *fix,
+                  const struct tw_front *front, struct twin_error *err)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
-    char *text = NULL, *folder = tw_path_join(home, "cases"), *path = case_path(home, id, &err);
+    struct twin_error why = TWIN_ERROR_INIT;
+    char *text = NULL, *folder = tw_path_join(home, "cases"), *path = case_path(home, id, &why);
     int rc;
     if (!path)
-        rc = err.code;
+        rc = twin_error_set(err, why.code, "%s", why.message);
     else if (!folder)
-        rc = twin_error_set(&err, TWIN_ENOMEM, "out of memory");
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
     else
-        rc = twin_case_text(s, id, title, cause, fix, &text, &err);
+        rc = twin_case_text(s, id, title, cause, fix, &text, err);
     if (rc == 0)
-        rc = twin_home_make(home, &err);
+        rc = twin_home_make(home, err);
     if (rc == 0)
-        rc = tw_mkdirs(folder, &err);
+        rc = tw_mkdirs(folder, err);
     if (rc == 0)
-        rc = tw_write_file_atomic(path, text, strlen(text), &err);
+        rc = tw_write_file_atomic(path, text, strlen(text), err);
     if (rc == 0)
-        tw_say("case written: %s (put what you know into title, cause and fix)", path);
-    else
-        tw_trouble(&err, "isolate: --save-case");
+        tw_front_say(front, "case written: %s (put what you know into title, cause and fix)", path);
     tw_free(path);
     tw_free(folder);
     tw_free(text);
-    return rc == 0 ? 0 : TW_EXIT_TROUBLE;
+    return rc;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a search found, put into the words and numbers that text, JSON and page are made from. */
-#include "isolate.h"
-
-#include "say.h"
+#include "isolate_result.h"
 
 #include "base.h"
 
@@ -33,6 +31,7 @@ static const char *own(struct tw_isolate_result *o, char *given)
     return text;
 }
 
+/* n zeroed items. NULL: no memory, and the result says so. */
 static void *list(struct tw_isolate_result *o, size_t n, size_t bytes)
 {
     void *p = tw_calloc(n ? n : 1, bytes);
@@ -186,6 +185,7 @@ static void pins_alone(struct tw_isolate_result *o, const struct tw_isolate *c)
     }
 }
 
+/* What was pinned in a run, in as few names as possible. */
 static const char *pinned_names(struct tw_isolate_result *o, const struct tw_isolate *c,
                                 uint32_t number)
 {
@@ -214,6 +214,7 @@ static bool natural(const struct tw_isolate *c, const struct twin_search_entry *
            (c->arms && e->purpose == TWIN_FOR_REFERENCE && e->result.status == TWIN_ENDED_WELL);
 }
 
+/* One row for each run of the search. */
 static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
 {
     static const char *const ended[] = {"well", "badly", "stood still", "not"};
@@ -293,6 +294,7 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
     tw_free(run);
 }
 
+/* What else is to be known of the search, and the two lists of names beside it. */
 static void notes(struct tw_isolate_result *o, const struct tw_isolate *c,
                   const struct twin_search_report *r)
 {
@@ -355,11 +357,10 @@ static const struct twin_run *natural_run(struct tw_isolate *c)
     return found;
 }
 
-static void known_cases(struct tw_isolate_result *o, struct tw_isolate *c)
+void tw_isolate_look_up(struct tw_isolate *c, struct tw_isolate_result *o)
 {
     struct twin_isolation *x = &o->x;
-    const char **factors = x->first && !c->args.no_cases ? list(o, x->cause_count, sizeof *factors)
-                                                         : NULL;
+    const char **factors = x->first ? list(o, x->cause_count, sizeof *factors) : NULL;
     if (!factors)
         return;
     /* A resumed arm: what the seam lost is what check says of it, too. */
@@ -370,33 +371,35 @@ static void known_cases(struct tw_isolate_result *o, struct tw_isolate *c)
     char **settings = NULL;
     s.setting_count = first ? tw_known_settings(first, &settings) : 0;
     s.settings = settings;
-    tw_known_look_up(c->home, &s, &o->known);
+    tw_known_look_up(c->home, &s, &o->known, c->front);
     tw_known_settings_free(settings, s.setting_count);
     x->hint = o->known.hint;
     x->hint_count = o->known.count;
     tw_free(factors);
 }
 
-int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found)
+int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found,
+                         const char *id, struct twin_error *err)
 {
     const struct twin_isolation *x = &found->x;
     if (x->cause_count == 0 || !x->first) {
-        tw_say("isolate: --save-case: no case was written, since no cause was isolated");
+        tw_front_say(c->front,
+                     "isolate: --save-case: no case was written, since no cause was isolated");
         return 0;
     }
     const char **factors = tw_calloc(x->cause_count, sizeof *factors);
     if (!factors)
-        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM, .message = "out of memory"},
-                          "isolate: --save-case");
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
     struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
-    int rc = tw_known_save(c->home, c->args.save_case, &s, x->sentence, x->cause[0].title,
-                           x->cause[0].fix);
+    int rc = tw_known_save(c->home, id, &s, x->sentence, x->cause[0].title, x->cause[0].fix,
+                           c->front, err);
     tw_free(factors);
     return rc;
 }
 
 /* ---- sentences */
 
+/* What the page begins with. malloc'ed; NULL: no memory. */
 static char *sentence(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct tw_buf b = {0};
@@ -446,7 +449,7 @@ static const char *outcome_words(const struct twin_search_report *r)
     return twin_search_outcome_name(r->outcome);
 }
 
-void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
+void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, char *next,
                        struct tw_isolate_result *o)
 {
     *o = (struct tw_isolate_result){{0}};
@@ -465,7 +468,7 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
         .sentence = own(o, sentence(c, r)),
         .command = job,
         .folder = c->journal.folder,
-        .next = own(o, tw_isolate_next(c, r)),
+        .next = own(o, next),
         .alpha = c->plan.alpha,
         .beta = c->plan.beta,
         .plan = own(o, plan_text(c)),
@@ -488,7 +491,6 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
     runs(o, c);
     natural_runs(o, c);
     notes(o, c, r);
-    known_cases(o, c);
 }
 
 void tw_isolate_result_free(struct tw_isolate_result *o)

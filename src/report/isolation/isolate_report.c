@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What isolate says: as text for people, as one JSON object for programs. */
-#include "isolate.h"
-
-#include "json.h"
-#include "ledger.h"
-#include "say.h"
+#include "isolate_result.h"
 
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,25 +13,27 @@
 
 /* ---- text */
 
-static void print_first(const struct twin_isolation *x)
+/* The first divergence. */
+static void print_first(FILE *out, const struct twin_isolation *x)
 {
     const struct twin_finding *f = x->first;
     if (!f)
         return;
     char *name = tw_printable(f->name, strlen(f->name));
     char *site = tw_printable(f->site, strcspn(f->site, "\n"));
-    tw_put("seen      step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer,
-           name && *name ? name : f->text, f->op[0] ? "   op " : "", f->op,
-           site && *site ? "   at " : "", site ? site : "");
+    tw_put_to(out, "seen      step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer,
+              name && *name ? name : f->text, f->op[0] ? "   op " : "", f->op,
+              site && *site ? "   at " : "", site ? site : "");
     tw_free(name);
     tw_free(site);
 }
 
-static void print_natural(const struct twin_isolation *x)
+/* How natural runs fall into classes, and where they diverge. */
+static void print_natural(FILE *out, const struct twin_isolation *x)
 {
     char *classes = x->tree.count > 1 ? twin_isolation_classes(x) : NULL;
     if (classes)
-        tw_put("classes   %s\n", classes);
+        tw_put_to(out, "classes   %s\n", classes);
     tw_free(classes);
     const char *heading = x->arms ? "steps     runs of B first differ from A at step "
                                   : "steps     natural runs first differ from run 1 at step ";
@@ -44,12 +44,12 @@ static void print_natural(const struct twin_isolation *x)
         if (!r->natural || !r->parted || r->step < 0)
             continue;
         if (parted++ < SHOWN) {
-            tw_put("%s%lld", shown ? ", " : heading, (long long)r->step);
+            tw_put_to(out, "%s%lld", shown ? ", " : heading, (long long)r->step);
             shown++;
         }
     }
     if (shown)
-        tw_put(parted > shown ? " and %zu more\n" : "\n", parted - shown);
+        tw_put_to(out, parted > shown ? " and %zu more\n" : "\n", parted - shown);
 }
 
 /* Runs of the search in which this factor alone was pinned, and how many of them diverged. */
@@ -69,7 +69,8 @@ static struct twin_search_arm tried_alone(const struct tw_isolate *c, size_t can
     return arm;
 }
 
-static void print_causes(const struct tw_isolate *c, const struct twin_isolation *x,
+/* Each cause with its fix, where it is asked for, its pin and what that costs. */
+static void print_causes(FILE *out, const struct tw_isolate *c, const struct twin_isolation *x,
                          const struct twin_search_report *r)
 {
     for (size_t i = 0; i < r->cause_count; i++) {
@@ -77,16 +78,16 @@ static void print_causes(const struct tw_isolate *c, const struct twin_isolation
         char *cost = twin_isolation_cost_text(&x->cause[i].cost);
         char *together = twin_search_together_text(r, c->candidate, i,
                                                    tried_alone(c, r->cause[i].candidate));
-        tw_put("fix       %s: %s%s\n", f->id, f->fix, together ? together : "");
+        tw_put_to(out, "fix       %s: %s%s\n", f->id, f->fix, together ? together : "");
         free(together);
         for (size_t k = 0; k < x->cause[i].consumer_count; k++) {
             char *where = tw_printable(x->cause[i].consumer[k], strlen(x->cause[i].consumer[k]));
-            tw_put("%s%s\n", k ? "          " : "where     ", where ? where : "");
+            tw_put_to(out, "%s%s\n", k ? "          " : "where     ", where ? where : "");
             tw_free(where);
         }
-        tw_put("pin       %s   (%s)\n", f->pin, f->how);
-        tw_put("cost      of this pin: %s%s\n", cost ? cost : "",
-               isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
+        tw_put_to(out, "pin       %s   (%s)\n", f->pin, f->how);
+        tw_put_to(out, "cost      of this pin: %s%s\n", cost ? cost : "",
+                  isfinite(x->cause[i].cost.ratio) ? "" : "; twinrun run --cost measures it");
         tw_free(cost);
     }
 }
@@ -211,6 +212,7 @@ static json_t *first_json(const struct tw_isolate *c)
              : json_null();
 }
 
+/* The outcome in the words that docs/format promises. */
 static const char *contract_word(enum twin_search_outcome o)
 {
     if (o == TWIN_SEARCH_ISOLATED)
@@ -258,10 +260,10 @@ static json_t *vote_json(const struct twin_search_report *r)
     return json_string(r->vote == TWIN_VOTE_HARDWARE ? "hardware" : "operation");
 }
 
-static int print_json(const struct tw_isolate *c, const struct twin_isolation *x,
-                      const struct twin_search_report *r)
+json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation *x,
+                        const struct twin_search_report *r)
 {
-    return tw_json_print(with_confirmation(
+    return with_confirmation(
         json_pack(
             "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, "
             "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i}",
@@ -278,127 +280,50 @@ static int print_json(const struct tw_isolate *c, const struct twin_isolation *x
             classes_json(x), "natural", natural_json(x), "contrasts", contrasts_json(c, r),
             "seen_before", hints_json(x), "next", *x->next ? tw_json_text(x->next) : json_null(),
             "arms", tw_isolate_arms_json(c, r), "vote", vote_json(r), "jobs", (int)c->args.jobs),
-        c, r));
+        c, r);
 }
 
-int tw_isolate_json_error(int code)
-{
-    json_t *j = json_pack("{s:s, s:s, s:o, s:[], s:i}", "schema", "twinrun.isolate/1", "outcome",
-                          "error", "message", tw_json_text(tw_said()), "causes", "runs_used", 0);
-    return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
-}
-
-/* The page lies in the search's folder, and where the user wants it. */
-static int write_page(const struct tw_isolate *c, const struct tw_isolate_result *found)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    char *page = NULL, *path = tw_path_join(c->journal.folder, "report.html");
-    int rc = found->failed || !path ? twin_error_set(&err, TWIN_ENOMEM, "out of memory")
-                                    : twin_isolation_html(&found->x, &page, &err);
-    if (rc == 0)
-        rc = tw_write_file_atomic(path, page, strlen(page), &err);
-    if (rc == 0 && c->args.html)
-        rc = tw_write_file_atomic(c->args.html, page, strlen(page), &err);
-    tw_free(page);
-    tw_free(path);
-    return rc == 0 ? 0 : tw_trouble(&err, "isolate: the report is not written as a page");
-}
-
-static void print_through(const struct tw_isolate *c, const struct twin_search_report *r)
+/* With two commands under the same pins: does A repeat itself? */
+static void print_through(FILE *out, const struct tw_isolate *c, const struct twin_search_report *r)
 {
     char *text = c->args.through && r->outcome == TWIN_SEARCH_ISOLATED ? tw_isolate_a_again_text(c)
                                                                        : NULL;
     if (text)
-        tw_put("through   %s\n", text);
+        tw_put_to(out, "through   %s\n", text);
     tw_free(text);
 }
 
-static void print_arms(const struct tw_isolate *c, const struct twin_search_report *r)
+static void print_arms(FILE *out, const struct tw_isolate *c, const struct twin_search_report *r)
 {
     char *text = tw_isolate_arms_text(c, r);
-    tw_put_lines(stdout, text ? text : "");
+    tw_put_lines(out, text ? text : "");
     tw_free(text);
 }
 
-static int print_text(const struct tw_isolate *c, const struct twin_isolation *x,
-                      const struct twin_search_report *r)
+void tw_isolate_text(FILE *out, const struct tw_isolate *c, const struct twin_isolation *x,
+                     const struct twin_search_report *r)
 {
     char *verdict = twin_search_verdict_text(r, c->candidate);
     char *evidence = twin_search_evidence_text(r, c->candidate);
-    tw_put_lines(stdout, verdict ? verdict : "");
-    print_first(x);
+    tw_put_lines(out, verdict ? verdict : "");
+    print_first(out, x);
     if (c->arms)
-        print_arms(c, r);
+        print_arms(out, c, r);
     else
-        print_causes(c, x, r);
-    print_through(c, r);
+        print_causes(out, c, x, r);
+    print_through(out, c, r);
     for (size_t i = 0; i < x->hint_count && i < 1; i++) {
         char *hint = twin_hint_text(&x->hint[i]);
-        tw_put("hint      %s\n", hint ? hint : "");
+        tw_put_to(out, "hint      %s\n", hint ? hint : "");
         tw_free(hint);
     }
     if (*x->next)
-        tw_put("next      %s\n", x->next);
-    tw_put_lines(stdout, evidence ? evidence : "");
-    print_natural(x);
+        tw_put_to(out, "next      %s\n", x->next);
+    tw_put_lines(out, evidence ? evidence : "");
+    print_natural(out, x);
     for (size_t i = 0; i < x->note_count; i++)
-        tw_put("note      %s\n", x->note[i]);
+        tw_put_to(out, "note      %s\n", x->note[i]);
     free(verdict);
     free(evidence);
-    tw_put("page      %s/report.html\n", c->journal.folder);
-    return 0;
-}
-
-static void note_in_ledger(const struct tw_isolate *c, const struct twin_isolation *x,
-                           const struct twin_search_report *r)
-{
-    enum { RUNS = 50 };
-    const struct twin_run *runs[RUNS];
-    struct tw_buf causes = {0};
-    size_t n = 0;
-    for (size_t i = 0; i < c->run_count && n < RUNS; i++)
-        if (c->runs[i].run)
-            runs[n++] = c->runs[i].run;
-    for (size_t i = 0; i < r->cause_count; i++)
-        tw_buf_printf(&causes, "%s%s", i ? ", " : "", c->factor[r->cause[i].candidate]->id);
-    char *command = c->arms ? NULL : tw_shell_quote(c->argv, 0);
-    tw_ledger_note(&(struct tw_noted){.home = c->home,
-                                      .url = c->args.ledger,
-                                      .verb = "isolate",
-                                      .command = command ? command : x->command,
-                                      .outcome = x->outcome,
-                                      .first = x->first,
-                                      .cause = causes.data ? causes.data : "",
-                                      .runs = runs,
-                                      .count = n});
-    tw_free(command);
-    tw_buf_free(&causes);
-}
-
-int tw_isolate_report(struct tw_isolate *c, const struct twin_search_report *r)
-{
-    static const int code[] = {
-        [TWIN_SEARCH_ISOLATED] = TW_EXIT_DIFFER,
-        [TWIN_SEARCH_NO_DIVERGENCE] = TW_EXIT_SAME,
-        [TWIN_SEARCH_OUTSIDE] = TW_EXIT_INCONCLUSIVE,
-        [TWIN_SEARCH_HARDWARE] = TW_EXIT_INCONCLUSIVE,
-        [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE,
-        [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
-        [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED,
-        [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
-        [TWIN_SEARCH_UNSEEN] = TW_EXIT_INCONCLUSIVE,
-        [TWIN_SEARCH_UNSTEADY] = TW_EXIT_INCONCLUSIVE,
-        [TWIN_SEARCH_GONE] = TW_EXIT_INCONCLUSIVE,
-    };
-    struct tw_isolate_result found;
-    tw_isolate_result(c, r, &found);
-    c->reported = true;
-    int rc = c->args.json ? print_json(c, &found.x, r) : print_text(c, &found.x, r);
-    int page = write_page(c, &found);
-    int saved = c->args.save_case ? tw_isolate_save_case(c, &found) : 0;
-    note_in_ledger(c, &found.x, r);
-    fflush(stdout);
-    tw_isolate_keep_claims(c, r);
-    tw_isolate_result_free(&found);
-    return rc || page || saved ? TW_EXIT_TROUBLE : code[r->outcome];
+    tw_put_to(out, "page      %s/report.html\n", c->journal.folder);
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a search claims, with its evidence (docs/format/verdict.md, "Of a search"): written down
  * here, worked out anew by python/twinrun/_causes.py. */
-#include "isolate.h"
-
-#include "json.h"
-#include "say.h"
+#include "isolate_result.h"
 
 #include "base.h"
+#include "json_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -337,7 +335,8 @@ void tw_isolate_keep_claims(struct tw_isolate *c, const struct twin_search_repor
         if (rc == 0)
             rc = tw_write_file_atomic(path, text, strlen(text), &err);
         if (rc != 0)
-            tw_say("isolate: the claims are not kept beside the search: %s", err.message);
+            tw_front_say(c->front, "isolate: the claims are not kept beside the search: %s",
+                         err.message);
         free(text);
         tw_free(path);
         json_decref(verdict);
