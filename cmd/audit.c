@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "verify_words.h"
 
 #include "base.h"
 

@@ -9,6 +9,7 @@
 #include "signed.h"
 #include "trial.h"
 #include "verdict.h"
+#include "verify_words.h"
 
 #include "base.h"
 #include "json_load.h"
@@ -115,7 +116,7 @@ static int open_package(const struct replay_args *a, const char *dir, const char
     if (rc >= 0 || v->findings == 0)
         return rc;
     tw_stdout_reserve();
-    tw_package_print(dir, v);
+    tw_package_text(stdout, dir, v);
     tw_stdout_restore();
     tw_say("replay: the package is not what it was when it was made: nothing was run");
     return TW_EXIT_DIFFER;

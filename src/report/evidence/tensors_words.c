@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of one file as one number, or those of two files beside each other. */
-#include "digest.h"
-
-#include "json.h"
-#include "options.h"
-#include "say.h"
+/* The tensors of one file as one number, or those of two files beside each other: in words and as
+ * JSON. */
+#include "tensors_words.h"
 
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <twin/content.h>
 
 enum { SHOWN = 20, VALUE_BYTES = 72 }; /* a SHA-256 in hex and its name fit */
 
-static void print_type(const struct twin_tensors_entry *e)
+/* "f32 [64, 3]" */
+static void print_type(FILE *out, const struct twin_tensors_entry *e)
 {
-    tw_put("%s [", twin_dtype_name(e->dtype));
+    tw_put_to(out, "%s [", twin_dtype_name(e->dtype));
     for (uint32_t i = 0; i < e->ndim; i++)
-        tw_put("%s%lld", i ? ", " : "", (long long)e->shape[i]);
-    tw_put("]");
+        tw_put_to(out, "%s%lld", i ? ", " : "", (long long)e->shape[i]);
+    tw_put_to(out, "]");
 }
 
 static json_t *shape_json(const struct twin_tensors_entry *e)
@@ -63,39 +61,42 @@ static int add_difference(void *list, const struct twin_content_difference *d)
                         tw_json_number(d->values ? d->rel_l2 : NAN)));
 }
 
+/* What was printed of a list of differences, and where. */
 struct seen {
+    FILE *out;
     long shown, all;
 };
 
 static int print_difference(void *user, const struct twin_content_difference *d)
 {
     struct seen *s = user;
+    FILE *out = s->out;
     char *name = tw_printable(d->name, strlen(d->name));
     if (s->all++ >= SHOWN) {
         tw_free(name);
         return 0;
     }
     s->shown++;
-    tw_put("  %s  ", name ? name : "?");
+    tw_put_to(out, "  %s  ", name ? name : "?");
     tw_free(name);
-    print_type(d->a ? d->a : d->b);
+    print_type(out, d->a ? d->a : d->b);
     if (!d->a || !d->b) {
-        tw_put("  only in %s\n", d->a ? "the first" : "the second");
+        tw_put_to(out, "  only in %s\n", d->a ? "the first" : "the second");
     } else if (!d->values) {
-        tw_put(" against ");
-        print_type(d->b);
-        tw_put("\n");
+        tw_put_to(out, " against ");
+        print_type(out, d->b);
+        tw_put_to(out, "\n");
     } else {
         char changed[32], all[32];
-        tw_put("  %s of %s elements", tw_human_count(d->changed, changed),
-               tw_human_count(d->a->count, all));
+        tw_put_to(out, "  %s of %s elements", tw_human_count(d->changed, changed),
+                  tw_human_count(d->a->count, all));
         if (isinf(d->max_ulp))
-            tw_put(", NaN among them");
+            tw_put_to(out, ", NaN among them");
         else if (!isnan(d->max_ulp))
-            tw_put(", at most %.6g ulp", d->max_ulp);
+            tw_put_to(out, ", at most %.6g ulp", d->max_ulp);
         if (!isnan(d->rel_l2))
-            tw_put(", relative L2 %.2g", d->rel_l2);
-        tw_put("\n");
+            tw_put_to(out, ", relative L2 %.2g", d->rel_l2);
+        tw_put_to(out, "\n");
     }
     return 0;
 }
@@ -146,7 +147,7 @@ static int print_value_difference(void *user, const struct twin_tensors_value *a
         put_value(&line, a);
         tw_buf_puts(&line, " -> ");
         put_value(&line, b);
-        tw_put("%s\n", line.data ? line.data : "?");
+        tw_put_to(s->out, "%s\n", line.data ? line.data : "?");
         s->shown++;
     }
     tw_buf_free(&line);
@@ -181,29 +182,29 @@ static int add_value_difference(void *list, const struct twin_tensors_value *a,
                                                  value_json(a), "b", value_json(b)));
 }
 
-static void print_item(const char *path, const struct twin_content *c)
+static void print_item(FILE *out, const char *path, const struct twin_content *c)
 {
     char size[16], *name = tw_printable(path, strlen(path));
-    tw_put("%s  %s, %zu tensor%s, %s\n", name ? name : "?",
-           twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count,
-           c->count == 1 ? "" : "s", tw_human_bytes(c->file_bytes, size));
+    tw_put_to(out, "%s  %s, %zu tensor%s, %s\n", name ? name : "?",
+              twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count,
+              c->count == 1 ? "" : "s", tw_human_bytes(c->file_bytes, size));
     if (*c->file)
-        tw_put("  file       sha256:%s\n", c->file);
-    tw_put("  content    sha256:%s\n", c->content);
+        tw_put_to(out, "  file       sha256:%s\n", c->file);
+    tw_put_to(out, "  content    sha256:%s\n", c->content);
     for (size_t i = 0; i < twin_tensors_skipped_count(c->tensors); i++) {
         char *skipped = tw_printable(twin_tensors_skipped(c->tensors, i),
                                      strlen(twin_tensors_skipped(c->tensors, i)));
-        tw_put("%s%s", i ? ", " : "  passed over: ", skipped ? skipped : "?");
+        tw_put_to(out, "%s%s", i ? ", " : "  passed over: ", skipped ? skipped : "?");
         tw_free(skipped);
     }
     if (twin_tensors_skipped_count(c->tensors))
-        tw_put("\n");
+        tw_put_to(out, "\n");
     if (c->value_count)
-        tw_put("  values     sha256:%s  (%zu that are no tensor%s: %s)\n", c->values,
-               c->value_count, c->value_count == 1 ? "" : "s",
-               twin_tensors_kind(c->tensors) == TWIN_TENSORS_FOLDER
-                   ? "other files, step counts, settings"
-                   : "step counts, settings, names");
+        tw_put_to(out, "  values     sha256:%s  (%zu that are no tensor%s: %s)\n", c->values,
+                  c->value_count, c->value_count == 1 ? "" : "s",
+                  twin_tensors_kind(c->tensors) == TWIN_TENSORS_FOLDER
+                      ? "other files, step counts, settings"
+                      : "step counts, settings, names");
     tw_free(name);
 }
 
@@ -217,36 +218,36 @@ static const char *sameness(const struct twin_content *c, bool values)
     return *c[0].file ? "the same tensors in other bytes" : "the same tensors";
 }
 
-static int report_text(char *const *files, const struct twin_content *c, size_t count,
-                       struct twin_error *err)
+int tw_tensors_text(FILE *out, char *const *files, const struct twin_content *c, size_t count,
+                    struct twin_error *err)
 {
-    struct seen seen = {0, 0};
+    struct seen seen = {.out = out};
     for (size_t i = 0; i < count; i++)
-        print_item(files[i], &c[i]);
+        print_item(out, files[i], &c[i]);
     if (count < 2)
-        return TW_EXIT_SAME;
+        return 0;
     const bool same = strcmp(c[0].content, c[1].content) == 0;
     const bool values = strcmp(c[0].values, c[1].values) == 0;
     if (same)
-        tw_put("SAME    %s\n", sameness(c, values));
+        tw_put_to(out, "SAME    %s\n", sameness(c, values));
     else
-        tw_put("DIFFER\n");
+        tw_put_to(out, "DIFFER\n");
     if (!same && twin_content_compare(&c[0], &c[1], print_difference, &seen, err) < 0)
-        return tw_trouble(err, "the tensors cannot be compared");
+        return err->code;
     if (seen.all > seen.shown)
-        tw_put("  and %ld more (--json lists all)\n", seen.all - seen.shown);
-    seen = (struct seen){0, 0};
+        tw_put_to(out, "  and %ld more (--json lists all)\n", seen.all - seen.shown);
+    seen = (struct seen){.out = out};
     if (!values && !same)
-        tw_put("and what is no tensor:\n");
+        tw_put_to(out, "and what is no tensor:\n");
     if (!values)
         twin_content_compare_values(&c[0], &c[1], print_value_difference, &seen);
     if (seen.all > seen.shown)
-        tw_put("  and %ld more (--json lists all)\n", seen.all - seen.shown);
-    return same ? TW_EXIT_SAME : TW_EXIT_DIFFER;
+        tw_put_to(out, "  and %ld more (--json lists all)\n", seen.all - seen.shown);
+    return same ? 0 : 1;
 }
 
-static int report_json(char *const *files, const struct twin_content *c, size_t count,
-                       struct twin_error *err)
+int tw_tensors_json(char *const *files, const struct twin_content *c, size_t count, json_t **out,
+                    struct twin_error *err)
 {
     json_t *items = json_array();
     json_t *differences = json_array();
@@ -265,30 +266,8 @@ static int report_json(char *const *files, const struct twin_content *c, size_t 
     json_decref(differences);
     if (n < 0) {
         json_decref(o);
-        return tw_trouble(err, "the tensors cannot be compared");
+        return err->code;
     }
-    int rc = tw_json_print(o);
-    if (rc != 0)
-        return rc;
-    return n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
-}
-
-int tw_digest_tensors(char *const *files, size_t count, bool only_tensors, bool json)
-{
-    struct twin_content c[2] = {{0}};
-    struct twin_error err = TWIN_ERROR_INIT;
-    size_t read = 0;
-    while (read < count && (only_tensors ? twin_content_read_tensors
-                                         : twin_content_read)(files[read], &c[read], &err) == 0)
-        read++;
-    int rc;
-    if (read < count)
-        rc = tw_trouble(&err, "no digest");
-    else if (json)
-        rc = report_json(files, c, count, &err);
-    else
-        rc = report_text(files, c, count, &err);
-    while (read > 0)
-        twin_content_free(&c[--read]);
-    return rc;
+    *out = o;
+    return n != 0;
 }
