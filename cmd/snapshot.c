@@ -4,6 +4,7 @@
 #include "options.h"
 #include "progress.h"
 #include "say.h"
+#include "snapshot_words.h"
 #include "snapshots.h"
 
 #include "base.h"
@@ -133,7 +134,7 @@ static void report_text(const char *output, const struct twin_snapshot *s,
            tw_snapshot_holds(was ? was : s, holds));
     if (was) {
         tw_put("  now    sha256:%s\n", s->root);
-        tw_snapshot_print_differences(stdout, was, s, 0, &modes);
+        tw_snapshot_text_differences(stdout, was, s, 0, &modes);
         tw_put("  next   --force replaces it, -o FILE writes another\n");
         tw_free(safe);
         return;

@@ -1,75 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What snapshot and verify say of a folder: how far the reading is, what differs and why. */
-#include "snapshots.h"
-
-#include "interrupt.h"
-#include "json.h"
-#include "options.h"
-#include "progress.h"
-#include "say.h"
+/* What snapshot and verify say of a folder: what it holds, what differs and why. */
+#include "snapshot_words.h"
 
 #include "base.h"
+#include "json_text.h"
+#include "put.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { SHOWN_TROUBLES = 20 };
-
-static int progress(void *user, uint64_t files, uint64_t all_files, uint64_t bytes,
-                    uint64_t all_bytes)
-{
-    const struct tw_looking *l = user;
-    char line[200], done[16], of[16], n[32], all[32], left[24], bar[21];
-    const double part = all_bytes ? (double)bytes / (double)all_bytes : 1;
-    const double s = (double)(tw_monotonic_ns() - l->began_ns) / 1e9;
-    if (!tw_progress_on())
-        return tw_interrupted();
-    for (int i = 0; i < 20; i++)
-        bar[i] = i < (int)(part * 20) ? '#' : '-';
-    bar[20] = '\0';
-    int at = snprintf(line, sizeof line, "%s  [%s]  %s of %s  %s of %s files", l->what, bar,
-                      tw_human_bytes(bytes, done), tw_human_bytes(all_bytes, of),
-                      tw_human_count(files, n), tw_human_count(all_files, all));
-    if (s > 1 && part > 0.01 && part < 1)
-        snprintf(line + at, sizeof line - (size_t)at, "  about %s left",
-                 tw_human_seconds(s / part * (1 - part), left));
-    tw_progress_line(line);
-    return tw_interrupted();
-}
-
-static void trouble(void *user, const char *path, const char *why)
-{
-    struct tw_looking *l = user;
-    char *safe = tw_printable(path, strlen(path));
-    if (l->troubles++ < SHOWN_TROUBLES)
-        tw_say("%s: %s", safe ? safe : "?", why);
-    tw_free(safe);
-}
-
-struct twin_snapshot_options tw_snapshot_options(struct tw_looking *l, const char *what)
-{
-    *l = (struct tw_looking){.what = what, .began_ns = tw_monotonic_ns()};
-    tw_interrupt_hold();
-    return (struct twin_snapshot_options){.progress = progress, .trouble = trouble, .user = l};
-}
-
-int tw_snapshot_failed(const struct tw_looking *l, const struct twin_error *err)
-{
-    tw_progress_clear();
-    if (err->code == TWIN_EINTR) {
-        tw_say("%s", err->message);
-        return TW_EXIT_INTERRUPTED;
-    }
-    if (l->troubles > SHOWN_TROUBLES)
-        tw_say("and %zu more", l->troubles - SHOWN_TROUBLES);
-    if (l->troubles)
-        tw_say("expected files that can be read, found %zu thing%s without a digest: see above",
-               l->troubles, l->troubles == 1 ? "" : "s");
-    else
-        tw_trouble(err, "no snapshot");
-    return TW_EXIT_TROUBLE;
-}
-
+/* What an entry is, in a word. */
 static const char *kind_name(const struct twin_snapshot_entry *e)
 {
     if (e->kind == TWIN_SNAPSHOT_FILE)
@@ -77,11 +17,13 @@ static const char *kind_name(const struct twin_snapshot_entry *e)
     return e->kind == TWIN_SNAPSHOT_LINK ? "link" : "empty folder";
 }
 
+/* The lines of differences while they are printed: how many, of how many at most (0: all). */
 struct printing {
     FILE *out;
     size_t modes, shown, most;
 };
 
+/* In what an entry that is in both differs: the first thing that tells them apart. */
 static void print_why(FILE *out, const struct twin_snapshot_entry *was,
                       const struct twin_snapshot_entry *is)
 {
@@ -102,6 +44,7 @@ static void print_why(FILE *out, const struct twin_snapshot_entry *was,
     }
 }
 
+/* For twin_snapshot_compare; user is a struct printing. */
 static int print_difference(void *user, const struct twin_snapshot_difference *d)
 {
     static const char *const words[] = {"added", "missing", "changed"};
@@ -125,8 +68,8 @@ static int print_difference(void *user, const struct twin_snapshot_difference *d
     return 0;
 }
 
-void tw_snapshot_print_differences(FILE *out, const struct twin_snapshot *was,
-                                   const struct twin_snapshot *is, size_t most, size_t *modes)
+void tw_snapshot_text_differences(FILE *out, const struct twin_snapshot *was,
+                                  const struct twin_snapshot *is, size_t most, size_t *modes)
 {
     struct printing p = {.out = out, .most = most};
     twin_snapshot_compare(was, is, print_difference, &p);
@@ -135,18 +78,7 @@ void tw_snapshot_print_differences(FILE *out, const struct twin_snapshot *was,
     *modes = p.modes;
 }
 
-static int pass_over(void *user, const struct twin_snapshot_difference *d)
-{
-    (void)user, (void)d;
-    return 0;
-}
-
-size_t tw_snapshot_count_differences(const struct twin_snapshot *was,
-                                     const struct twin_snapshot *is)
-{
-    return twin_snapshot_compare(was, is, pass_over, NULL);
-}
-
+/* One side of a difference, null where the entry is not there. known: its digest was taken. */
 static json_t *side(const struct twin_snapshot_entry *e, bool known)
 {
     char hex[65], mode[8];
@@ -161,6 +93,7 @@ static json_t *side(const struct twin_snapshot_entry *e, bool known)
                      mode, "sha256", known ? json_string(hex) : json_null());
 }
 
+/* For twin_snapshot_compare; user is a JSON list. */
 static int add_difference(void *list, const struct twin_snapshot_difference *d)
 {
     static const char *const words[] = {"added", "missing", "changed", "mode"};
@@ -194,10 +127,35 @@ char *tw_snapshot_holds(const struct twin_snapshot *s, char out[160])
     return out;
 }
 
-char *tw_snapshot_folder(const char *manifest)
+void tw_snapshot_verified_text(FILE *out, const char *manifest, const char *dir,
+                               const struct twin_snapshot *was, const struct twin_snapshot *now)
 {
-    const size_t n = strlen(manifest), m = strlen(".snapshot");
-    return n > m && tw_ends(manifest, ".snapshot") && manifest[n - m - 1] != '/'
-               ? tw_strndup(manifest, n - m)
-               : NULL;
+    const size_t differences = tw_snapshot_count_differences(was, now);
+    char holds[160], n[32];
+    size_t modes = 0;
+    char *folder = tw_printable(dir, strlen(dir)), *name = tw_printable(manifest, strlen(manifest));
+    if (differences)
+        tw_put_to(out, "DIFFER  %s is not what %s says: %s difference%s\n", folder ? folder : "?",
+                  name ? name : "?", tw_human_count(differences, n), differences == 1 ? "" : "s");
+    tw_snapshot_text_differences(out, was, now, 0, &modes);
+    if (!differences)
+        tw_put_to(out, "OK      %s  %s  sha256:%s\n", folder ? folder : "?",
+                  tw_snapshot_holds(was, holds), was->root);
+    if (modes)
+        tw_put_to(out, "  note     %s with other permission bits or links, the same bytes\n",
+                  tw_human_count(modes, n));
+    tw_free(folder);
+    tw_free(name);
+}
+
+json_t *tw_snapshot_verified_json(const char *manifest, const char *dir,
+                                  const struct twin_snapshot *was, const struct twin_snapshot *now)
+{
+    size_t n = 0;
+    json_t *differences = tw_snapshot_json_differences(was, now, &n);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:o}", "schema", "twinrun.verify/1",
+                     "kind", "snapshot", "outcome", n ? "differ" : "same", "target",
+                     tw_json_text(manifest), "folder", tw_json_text(dir), "root", was->root,
+                     "files", (json_int_t)was->files, "bytes", (json_int_t)was->bytes,
+                     "differences", differences);
 }
