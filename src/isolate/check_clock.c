@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <twin/isolate.h>
 
+/* Does the verdict hang on whether numbers that differ are times? */
 static bool is_wanted(const struct tw_check *c)
 {
     return !c->args.no_clock && !c->args.against && !c->args.transplant && c->series.v &&

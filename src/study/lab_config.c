@@ -42,6 +42,7 @@ static int hash_text(const struct hashing *h, const char *name, const char *text
     return rc;
 }
 
+/* Of a configuration as JSON, written by the flags of json_dumps. */
 static int hash_json(const struct hashing *h, const char *name, const json_t *config, size_t flags,
                      char out[65], struct twin_error *err)
 {
@@ -276,6 +277,7 @@ static char *lock_file(void)
     return tw_strdup("there is no lock file in this folder");
 }
 
+/* The lines on things that may change a result and that stand in no configuration. */
 static void blind_spots(const struct tw_lab *lab, struct tw_lab_step *s, const json_t *p)
 {
     const json_t *gpu = json_array_get(json_object_get(json_object_get(p, "accelerators"), "gpus"),

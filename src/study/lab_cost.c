@@ -30,6 +30,7 @@ static double seconds_of(const struct tw_lab_run *r, bool by_steps)
     return by_steps ? r->ends.loop_s : r->run->wall_s;
 }
 
+/* Did the run begin, and end by itself without an error? */
 static bool ended_well(const struct tw_lab_run *r)
 {
     return r->run && r->run->outcome == TWIN_RUN_EXITED && r->run->exit_code == 0;
@@ -151,6 +152,7 @@ static size_t ratios(const struct costing *c, double *x, bool *all)
     return n;
 }
 
+/* Of a ratio of times: +10 for 1.1. */
 static double percent(double ratio)
 {
     return 100 * (ratio - 1);
@@ -294,6 +296,7 @@ static int by_cost(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+/* A list of numbers, null where one is not known. */
 static json_t *numbers_json(const double *x, size_t n)
 {
     json_t *list = json_array();
@@ -302,6 +305,7 @@ static json_t *numbers_json(const double *x, size_t n)
     return list;
 }
 
+/* One pin with its times and its cost. */
 static json_t *alone_json(const struct alone *a)
 {
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "id", a->factor->id, "seconds",

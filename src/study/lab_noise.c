@@ -43,6 +43,7 @@ json_t *tw_lab_gap_json(size_t a, size_t b, const struct twin_gap *g)
                      tw_json_number(g->max_ulp), "exact", g->exact, "bit_equal", g->equal);
 }
 
+/* A digest in hex; null: nothing was recorded for it. */
 static json_t *digest_json(const struct twin_digest *d, uint64_t records)
 {
     char text[40];
@@ -120,6 +121,7 @@ static const char *given_word(const struct given *g, int w)
     return g->unseen[w] ? "unseen" : "equal";
 }
 
+/* Each kind of thing that is given, with what was seen of it. */
 static json_t *given_json(const struct given *g)
 {
     json_t *o = json_object();

@@ -36,6 +36,7 @@ static char *names_of(const struct tw_lab_world *w, const struct pins *p, const 
     return b.len ? tw_buf_steal(&b) : NULL;
 }
 
+/* Of how many pins `word` is true. */
 static size_t count_of(const struct pins *p, const char *word)
 {
     size_t n = 0;
@@ -44,6 +45,7 @@ static size_t count_of(const struct pins *p, const char *word)
     return n;
 }
 
+/* The pins that are in force, or those that are not. */
 static json_t *settings_json(const struct tw_lab_world *w, const struct pins *p, bool in_force)
 {
     json_t *list = json_array();
@@ -103,6 +105,7 @@ struct pinned {
     int64_t broken_step; /* at which a loss was no number; -1 */
 };
 
+/* The widest gaps between any two runs; each pair goes to the list. */
 static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list,
                    struct twin_error *err)
 {

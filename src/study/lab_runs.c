@@ -105,6 +105,7 @@ static bool is_new(const struct seen *before, const struct seen *now)
             a->st_mtim.tv_sec != b->st_mtim.tv_sec || a->st_mtim.tv_nsec != b->st_mtim.tv_nsec);
 }
 
+/* Is it a file with at least one tensor in it? */
 static bool holds_tensors(const char *path)
 {
     struct twin_tensors *f;
@@ -140,6 +141,7 @@ static char *guess(const struct twin_run *r, char **why)
     return NULL;
 }
 
+/* A copy that is there whole or not at all. */
 static int copy_file(const char *from, const char *to, struct twin_error *err)
 {
     char *data = NULL;

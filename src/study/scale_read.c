@@ -21,6 +21,7 @@ struct clock {
     size_t steps;
 };
 
+/* For twin_trace_walk; user is a struct clock. */
 static int see_time(void *user, const struct twin_trace_record *r)
 {
     struct clock *c = user;
@@ -54,6 +55,7 @@ static void take_times(const struct clock *c, uint64_t warmup, struct tw_scale_r
             out->step[out->step_count++] = (double)(c->end_ns[i] - c->end_ns[i - 1]) * 1e-9;
 }
 
+/* The times of one process; those of the slowest rank stay in out. */
 static int read_times(struct twin_trace *t, uint64_t warmup, struct tw_scale_run *out,
                       struct twin_error *err)
 {
@@ -206,6 +208,7 @@ static void count_classes(const struct tw_scale *s, struct tw_scale_result *out)
     }
 }
 
+/* The last states of a run of the study. Non-zero: they cannot be had. */
 static int open_ends(const struct tw_scale *s, const struct tw_scale_run *of, struct twin_ends *e)
 {
     char *path = of ? tw_printf("%s/runs/%s", s->home, of->run) : NULL;

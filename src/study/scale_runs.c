@@ -93,6 +93,7 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
     return rc;
 }
 
+/* Is this run of the plan there already? */
 static bool is_made(const struct tw_scale *s, uint64_t round, uint64_t workers)
 {
     for (size_t i = 0; i < s->runs; i++)
@@ -126,6 +127,7 @@ static char *fill_in(const char *word, uint64_t workers)
     return tw_buf_steal(&b);
 }
 
+/* NULL-terminated; NULL is allowed. */
 static void free_argv(char **argv)
 {
     for (size_t i = 0; argv && argv[i]; i++)
@@ -133,6 +135,7 @@ static void free_argv(char **argv)
     tw_free(argv);
 }
 
+/* The study's command for a number of workers. malloc'ed (free_argv); NULL: no memory. */
 static char **command_of(const struct tw_scale *s, uint64_t workers)
 {
     size_t n = 0;
@@ -147,6 +150,7 @@ static char **command_of(const struct tw_scale *s, uint64_t workers)
     return argv;
 }
 
+/* One run of the job with so many workers; t->run is the caller's. */
 static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *t,
                   struct twin_error *err)
 {
@@ -188,6 +192,7 @@ static int take(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_ru
     return tw_scale_read_run(r, s->args.warmup, out, err);
 }
 
+/* Writes a run down, then counts it. Takes what one holds. */
 static int keep(struct tw_scale *s, struct tw_scale_run *one, struct twin_error *err)
 {
     int rc = tw_journal_add(s->journal, tw_scale_run_json(one), err);

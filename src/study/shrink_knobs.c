@@ -36,6 +36,7 @@ static size_t words(char *const *argv)
     return n;
 }
 
+/* Returns TWIN_ENOMEM. */
 static int no_memory(struct twin_error *err)
 {
     return twin_error_set(err, TWIN_ENOMEM, "out of memory");

@@ -44,6 +44,7 @@ char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
     return out;
 }
 
+/* Are two first divergences the same one? Steps and values do not count. */
 static bool same(const struct twin_finding *a, const struct twin_finding *b)
 {
     if (strcmp(a->layer, b->layer) != 0)

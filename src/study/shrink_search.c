@@ -92,11 +92,13 @@ static int try(struct tw_shrink *c, struct chain *k, const struct tw_shrink_sett
     return rc;
 }
 
+/* What is known of the smallest setting that was accepted; of the whole job, if none was. */
 static const struct tw_shrink_evidence *last_seen(const struct tw_shrink *c, const struct chain *k)
 {
     return k->count ? &k->seen[k->count - 1] : &c->baseline;
 }
 
+/* The smallest setting that was accepted; the whole job, if none was. */
 static struct tw_shrink_setting current(const struct tw_shrink *c, const struct chain *k)
 {
     return k->count ? k->at[k->count - 1] : c->whole;
@@ -281,6 +283,7 @@ static int baseline(struct tw_shrink *c, bool *diverges, enum tw_shrink_outcome 
     return 0;
 }
 
+/* What a job that diverges was shrunk to. */
 static enum tw_shrink_outcome outcome_of(const struct tw_shrink *c, const struct chain *k)
 {
     if (k->count)

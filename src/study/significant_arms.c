@@ -154,6 +154,7 @@ static int ask_speed(struct tw_experiment *x, struct twin_error *err)
     return tw_significant_ask(&x->speed, err);
 }
 
+/* Not asked (x->no_metric) where no run of an arm has the metric. */
 static int ask_metric(struct tw_experiment *x, struct twin_error *err)
 {
     int rc = fill(x, &x->metric, err);

@@ -12,6 +12,7 @@
 
 enum { SHOWN = 3, COMMAND_BYTES = 80 };
 
+/* Does the program run what its arguments name? */
 static bool is_interpreter(const char *program)
 {
     static const char *const names[] = {"python", "sh",    "bash", "dash",    "zsh",
@@ -40,6 +41,7 @@ static char *program_of(const struct twin_run *r)
     return tw_printf("%s %s %.*s", first, r->argv[i], (int)strcspn(text, " \t\n;"), text);
 }
 
+/* Runs by a name that they share, in the order in which names were met. */
 struct kinds {
     char **name;
     size_t *runs;
@@ -64,6 +66,7 @@ static void count_kind(struct kinds *k, char *name)
     }
 }
 
+/* Sorts the set's runs by name(run). False: no memory. free_kinds in any case. */
 static bool kinds_of(const struct tw_set *s, char *(*name)(const struct twin_run *),
                      struct kinds *out)
 {
@@ -74,6 +77,7 @@ static bool kinds_of(const struct tw_set *s, char *(*name)(const struct twin_run
     return out->name && out->runs && !out->failed;
 }
 
+/* Frees the names and counts. */
 static void free_kinds(struct kinds *k)
 {
     for (size_t i = 0; k->name && i < k->count; i++)
@@ -118,6 +122,7 @@ int tw_set_one_program(const struct tw_set *s, struct twin_error *err)
     return rc;
 }
 
+/* The whole command of a run. malloc'ed; NULL: no memory. */
 static char *command_of(const struct twin_run *r)
 {
     return tw_shell_quote(r->argv, r->argc);

@@ -115,6 +115,7 @@ static bool number(const char *text, size_t n, double *out)
     return *end == '\0' && isfinite(*out);
 }
 
+/* Says which line has something else. Returns TWIN_EFORMAT. */
 static int not_a_number(const char *path, size_t line, const char *text, size_t n,
                         struct twin_error *err)
 {
@@ -126,6 +127,7 @@ static int not_a_number(const char *path, size_t line, const char *text, size_t 
     return rc;
 }
 
+/* Numbers with blanks, commas or semicolons between them; # begins a comment. */
 static int read_text(struct tw_set *s, const char *path, const char *text, struct twin_error *err)
 {
     int rc = 0;
@@ -146,6 +148,7 @@ static int read_text(struct tw_set *s, const char *path, const char *text, struc
     return rc;
 }
 
+/* A list of numbers and nothing else. */
 static int read_json(struct tw_set *s, const char *path, const char *text, size_t bytes,
                      struct twin_error *err)
 {
@@ -221,6 +224,7 @@ static int read_csv(struct tw_set *s, const char *path, const char *column, cons
     return rc;
 }
 
+/* The values of a file, by what it is. column: of a CSV file; NULL: it is none. */
 static int read_file(struct tw_set *s, const char *path, const char *column, struct twin_error *err)
 {
     char *text = NULL;
@@ -260,6 +264,7 @@ struct last_loss {
     bool nan;
 };
 
+/* For twin_trace_walk; user is a struct last_loss. */
 static int see_loss(void *user, const struct twin_trace_record *r)
 {
     struct last_loss *l = user;

@@ -163,11 +163,13 @@ static int compare_name(void *user, const char *name, const char *now, struct tw
     return add_change(d->a, name, then, now, err);
 }
 
+/* Is this name among those of a world? */
 struct find {
     const char *name;
     bool found;
 };
 
+/* A tw_world_fn: user is a struct find. */
 static int find_name(void *user, const char *name, const char *value, struct twin_error *err)
 {
     struct find *f = user;

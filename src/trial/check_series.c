@@ -132,6 +132,7 @@ static const char *run_label(const struct tw_check *c, int arm)
     return arm ? "b" : "a";
 }
 
+/* The next run of the series, compared with the first. *diverged: it is in another class. */
 static int one_run(struct tw_check *c, bool *diverged)
 {
     char title[48], text[32];

@@ -107,6 +107,7 @@ static int given(struct transplant *t, const char *folder)
 typedef void note_fn(struct transplant *t, const struct twin_trace_info *info, const char *key,
                      const char *value);
 
+/* Calls for each of a run's notes on transplants. */
 static void each_note(struct transplant *t, const struct twin_run *r, note_fn *call)
 {
     for (size_t i = 0; i < r->trace_count; i++) {
@@ -135,6 +136,7 @@ static void take_size(struct transplant *t, const struct twin_trace_info *info, 
     t->processes++;
 }
 
+/* A note_fn: from which step on a process recorded or took nothing more. */
 static void say_trouble(struct transplant *t, const struct twin_trace_info *info, const char *key,
                         const char *value)
 {
@@ -147,6 +149,7 @@ static void say_trouble(struct transplant *t, const struct twin_trace_info *info
         info->rank, (int)step, value, value + step + (value[step] == ' '));
 }
 
+/* A note_fn: a step that could not be given its values. */
 static void say_left_out(struct transplant *t, const struct twin_trace_info *info, const char *key,
                          const char *value)
 {
@@ -268,6 +271,7 @@ static int judge(struct transplant *t)
     return 0;
 }
 
+/* Is it the same tensor in the same phase? */
 static bool same_place(const struct twin_finding *x, const struct twin_finding *y)
 {
     return x->phase == y->phase && x->kind == y->kind && strcmp(x->name, y->name) == 0 &&

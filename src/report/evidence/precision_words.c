@@ -19,6 +19,8 @@ static void put(struct tw_buf *b, const char *format, const char *text)
     tw_free(safe);
 }
 
+/* Where a rule was broken, what was found there, and the operation and line, where they are
+ * known. */
 static void put_breach(struct tw_buf *b, const struct twin_precision_breach *x)
 {
     char count[32];
@@ -96,6 +98,7 @@ int tw_precision_text(FILE *out, const struct twin_precision_verdict *v, const c
     return rc;
 }
 
+/* The same as an object. */
 static json_t *breach_json(const struct twin_precision_breach *x)
 {
     return json_pack(

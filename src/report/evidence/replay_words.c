@@ -35,6 +35,7 @@ static const char *last_word(enum tw_replay_outcome came_to, enum twin_verdict_o
     return outcome == TWIN_SAME ? "REPRODUCED" : "REPRODUCED WITHIN TOLERANCE";
 }
 
+/* What the word means, in a sentence. */
 static const char *last_sentence(enum tw_replay_outcome came_to, enum twin_verdict_outcome outcome)
 {
     if (came_to == TW_REPLAY_DIFFERS)

@@ -37,6 +37,7 @@ static void print_digests(FILE *out, const char *label, const json_t *digests)
     }
 }
 
+/* The first subjects that are not as they were signed, with both digests. */
 static void print_changes(FILE *out, const json_t *changes)
 {
     for (size_t i = 0; i < json_array_size(changes) && i < SHOWN; i++) {

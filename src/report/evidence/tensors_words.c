@@ -21,6 +21,7 @@ static void print_type(FILE *out, const struct twin_tensors_entry *e)
     tw_put_to(out, "]");
 }
 
+/* The lengths of a tensor, dimension by dimension. */
 static json_t *shape_json(const struct twin_tensors_entry *e)
 {
     json_t *list = json_array();
@@ -29,6 +30,7 @@ static json_t *shape_json(const struct twin_tensors_entry *e)
     return list;
 }
 
+/* A file: its digests, and each tensor with its own. */
 static json_t *item_json(const char *name, const struct twin_content *c)
 {
     json_t *list = json_array();
@@ -45,12 +47,14 @@ static json_t *item_json(const char *name, const struct twin_content *c)
                      c->values, "tensors", list);
 }
 
+/* One side of a difference; null: the tensor is in the other file only. */
 static json_t *side_json(const struct twin_tensors_entry *e)
 {
     return e ? json_pack("{s:s, s:o}", "dtype", twin_dtype_name(e->dtype), "shape", shape_json(e))
              : json_null();
 }
 
+/* For twin_content_compare; list is a JSON list. */
 static int add_difference(void *list, const struct twin_content_difference *d)
 {
     return json_array_append_new(
@@ -67,6 +71,7 @@ struct seen {
     long shown, all;
 };
 
+/* For twin_content_compare; user is a struct seen. The first SHOWN are printed, all are counted. */
 static int print_difference(void *user, const struct twin_content_difference *d)
 {
     struct seen *s = user;
@@ -136,6 +141,7 @@ static void put_value(struct tw_buf *b, const struct twin_tensors_value *v)
     tw_free(text);
 }
 
+/* The same of things in the files that are no tensors. */
 static int print_value_difference(void *user, const struct twin_tensors_value *a,
                                   const struct twin_tensors_value *b)
 {
@@ -155,6 +161,7 @@ static int print_value_difference(void *user, const struct twin_tensors_value *a
     return 0;
 }
 
+/* A value that is no tensor: as JSON has it, where JSON has such a value, else as text. */
 static json_t *value_json(const struct twin_tensors_value *v)
 {
     struct tw_buf b = {0};
@@ -174,6 +181,7 @@ static json_t *value_json(const struct twin_tensors_value *v)
     return json_pack("{s:o}", "value", j);
 }
 
+/* For twin_content_compare_values; list is a JSON list. */
 static int add_value_difference(void *list, const struct twin_tensors_value *a,
                                 const struct twin_tensors_value *b)
 {
@@ -182,6 +190,7 @@ static int add_value_difference(void *list, const struct twin_tensors_value *a,
                                                  value_json(a), "b", value_json(b)));
 }
 
+/* A file: what kind, its digests, and what was passed over. */
 static void print_item(FILE *out, const char *path, const struct twin_content *c)
 {
     char size[16], *name = tw_printable(path, strlen(path));

@@ -36,6 +36,7 @@ static json_int_t run_number(struct claims *k, uint64_t handle)
     return (json_int_t)++k->runs;
 }
 
+/* Is there a claim on these two runs already? */
 static bool has_pair(const struct claims *k, json_int_t a, json_int_t b)
 {
     size_t i;
@@ -76,6 +77,7 @@ static void add_pair(struct claims *k, uint64_t first, uint64_t second)
     twin_verdict_free(v);
 }
 
+/* The names of the factors in a set. */
 static json_t *factor_ids(const struct tw_isolate *c, const struct twin_search_set *set)
 {
     json_t *list = json_array();
@@ -95,6 +97,7 @@ static struct twin_search_set pins_of(const struct twin_search_evidence *e, uint
     return set;
 }
 
+/* The place of a run in the confirmation; NULL: it has none. */
 static const struct twin_search_trial *trial_of(const struct twin_search_evidence *e,
                                                 uint32_t number)
 {
@@ -104,6 +107,7 @@ static const struct twin_search_trial *trial_of(const struct twin_search_evidenc
     return NULL;
 }
 
+/* Is it a natural run with exactly these pins? */
 static bool of_this_world(const struct tw_isolate *c, const struct twin_search_entry *e,
                           const struct twin_search_set *pins)
 {
@@ -151,6 +155,8 @@ static json_t *world_json(struct claims *k, int kind, const struct twin_search_s
                      "reference", run_number(k, reference), "runs", runs);
 }
 
+/* A world of the confirmation: 0 has the pins of all members, another number those of all but
+ * that one. */
 static json_t *world_of_kind(struct claims *k, uint32_t kind)
 {
     const struct twin_search_evidence *e = &k->r->evidence;
@@ -173,6 +179,7 @@ static json_t *natural_json(struct claims *k)
     return world_json(k, -1, &none, reference);
 }
 
+/* What was drawn beforehand, and the worlds that it was drawn for. */
 static json_t *confirmation_json(struct claims *k)
 {
     const struct twin_search_evidence *e = &k->r->evidence;
@@ -197,6 +204,7 @@ static json_t *confirmation_json(struct claims *k)
                      "worlds", worlds, "natural", natural_json(k));
 }
 
+/* A claim for each cause, with its counts. */
 static void add_causes(json_t *list, const struct claims *k)
 {
     const struct twin_search_evidence *e = &k->r->evidence;
@@ -240,6 +248,7 @@ static json_t *last_json(struct claims *k)
     return NULL;
 }
 
+/* Where each run that is named lies, in the order of their numbers. */
 static json_t *folders(const struct claims *k)
 {
     json_t *list = json_array();
@@ -268,6 +277,7 @@ static void add_repeats(json_t *list, struct claims *k)
     json_decref(runs);
 }
 
+/* The whole file. Takes the list of claims. */
 static json_t *verdict_json(const struct claims *k, const char *outcome, json_t *list)
 {
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "schema", "twinrun.isolate/1", "outcome",
@@ -276,6 +286,7 @@ static json_t *verdict_json(const struct claims *k, const char *outcome, json_t 
                      "claims", list);
 }
 
+/* The claims behind an isolated cause. */
 static json_t *claims_json(struct claims *k)
 {
     const struct twin_search_report *r = k->r;

@@ -100,6 +100,7 @@ static json_t *arm(const struct twin_search_arm *a)
                      (json_int_t)a->parted);
 }
 
+/* The factors in a set, by name. */
 static json_t *ids(const struct tw_isolate *c, const struct twin_search_set *set)
 {
     json_t *list = json_array();
@@ -109,6 +110,7 @@ static json_t *ids(const struct tw_isolate *c, const struct twin_search_set *set
     return list;
 }
 
+/* What a pin costs, with its interval. */
 static json_t *cost_json(const struct twin_isolation_cost *cost)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "ratio", tw_json_number(cost->ratio), "low",
@@ -117,6 +119,7 @@ static json_t *cost_json(const struct twin_isolation_cost *cost)
                      (json_int_t)cost->without);
 }
 
+/* Natural runs that agree, class by class, and where each class leaves another. */
 static json_t *classes_json(const struct twin_isolation *x)
 {
     json_t *list = json_array();
@@ -133,6 +136,7 @@ static json_t *classes_json(const struct twin_isolation *x)
     return list;
 }
 
+/* The natural runs, and where each diverged from the first. */
 static json_t *natural_json(const struct twin_isolation *x)
 {
     json_t *list = json_array();
@@ -148,6 +152,7 @@ static json_t *natural_json(const struct twin_isolation *x)
     return list;
 }
 
+/* Known cases that look alike. */
 static json_t *hints_json(const struct twin_isolation *x)
 {
     json_t *list = json_array();
@@ -162,6 +167,7 @@ static json_t *hints_json(const struct twin_isolation *x)
     return list;
 }
 
+/* Runs in the pinned world, by what was freed in them. */
 static json_t *contrasts_json(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     json_t *list = json_array();
@@ -174,6 +180,7 @@ static json_t *contrasts_json(const struct tw_isolate *c, const struct twin_sear
     return list;
 }
 
+/* Where the job asks for what varies. */
 static json_t *consumers(const struct twin_isolation_cause *x)
 {
     json_t *list = json_array();
@@ -182,6 +189,7 @@ static json_t *consumers(const struct twin_isolation_cause *x)
     return list;
 }
 
+/* Each cause with its evidence. */
 static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *found,
                       const struct twin_search_report *r)
 {
@@ -202,6 +210,7 @@ static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *f
     return list;
 }
 
+/* The first divergence; null: none was seen. */
 static json_t *first_json(const struct tw_isolate *c)
 {
     const struct twin_finding *f = c->first ? c->first->first : NULL;
@@ -253,6 +262,7 @@ static json_t *with_confirmation(json_t *j, const struct tw_isolate *c,
     return j;
 }
 
+/* What reruns of the first operation on its recorded inputs say; null: they were not made. */
 static json_t *vote_json(const struct twin_search_report *r)
 {
     if (r->vote == TWIN_VOTE_UNKNOWN)
@@ -293,6 +303,7 @@ static void print_through(FILE *out, const struct tw_isolate *c, const struct tw
     tw_free(text);
 }
 
+/* Of two commands: which of their differences matter. */
 static void print_arms(FILE *out, const struct tw_isolate *c, const struct twin_search_report *r)
 {
     char *text = tw_isolate_arms_text(c, r);

@@ -54,6 +54,7 @@ static const char *names(struct tw_isolate_result *o, const struct tw_isolate *c
     return own(o, tw_buf_steal(&b));
 }
 
+/* Are the same factors in both? */
 static bool equal_sets(const struct twin_search_set *a, const struct twin_search_set *b)
 {
     return memcmp(a->word, b->word, sizeof a->word) == 0;
@@ -139,11 +140,13 @@ static void causes(struct tw_isolate_result *o, const struct tw_isolate *c,
     }
 }
 
+/* The name of a layer; "" where none was seen. */
 static const char *layer_of(int32_t layer)
 {
     return layer >= 0 ? twin_search_layer_name(layer) : "";
 }
 
+/* Rows of what was freed in the pinned world, and what came of it. */
 static void contrasts(struct tw_isolate_result *o, const struct tw_isolate *c,
                       const struct twin_search_report *r)
 {
@@ -424,6 +427,7 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
     return tw_buf_steal(&b);
 }
 
+/* The colour of the page. */
 static enum twin_mood mood(enum twin_search_outcome o)
 {
     if (o == TWIN_SEARCH_ISOLATED)
@@ -442,6 +446,7 @@ static char *plan_text(const struct tw_isolate *c)
     return copy;
 }
 
+/* The outcome, as a person reads it. */
 static const char *outcome_words(const struct twin_search_report *r)
 {
     if (r->outcome == TWIN_SEARCH_ISOLATED && !r->sufficient)

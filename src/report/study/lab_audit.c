@@ -5,6 +5,7 @@
 
 #include <twin/package.h>
 
+/* What the lab calls an area. */
 static const char *area_name(enum twin_area which)
 {
     return which == TWIN_AREA_SEEDS ? "random state" : twin_area_name(which);

@@ -114,6 +114,7 @@ static void results(struct twin_page *p, const struct tw_lab *lab)
     twin_page_table_end(p);
 }
 
+/* The lines of a step, its times, and the command to see it oneself. */
 static void one_step(struct twin_page *p, const struct tw_lab_step *s)
 {
     twin_page_heading(p, s->question);
