@@ -121,6 +121,8 @@ double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r);
  * Points and notes, from the runs. TWIN_EINVAL: a speed is no positive finite number; TWIN_ENOMEM.
  */
 int tw_scale_compute(struct tw_scale *s, struct twin_error *err);
+/* Timed runs ended well, and none of them says how long its steps took. */
+bool tw_scale_steps_unseen(const struct tw_scale *s);
 /* Are there runs enough of each number of workers for an interval worth having? */
 bool tw_scale_enough(const struct tw_scale *s);
 #endif

@@ -5,6 +5,7 @@
  * over all of them. */
 #include "scale_runs.h"
 
+#include "configuration.h"
 #include "journal.h"
 #include "run_state.h"
 #include "trial.h"
@@ -13,6 +14,7 @@
 #include "json_text.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,4 +292,64 @@ int tw_scale_make_runs(struct tw_scale *s)
         }
     }
     return rc;
+}
+
+/* ---- the whole study */
+
+/* The processors that this process may use. */
+static long usable_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                       : sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* The job as one could type it, without secrets. malloc'ed; NULL: no memory. */
+static char *masked_command(const struct tw_scale *s)
+{
+    json_t *words = tw_journal_argv(s->home, s->argv);
+    const size_t n = json_array_size(words);
+    char **argv = tw_calloc(n + 1, sizeof *argv);
+    for (size_t i = 0; argv && i < n; i++)
+        argv[i] = (char *)(uintptr_t)json_string_value(json_array_get(words, i));
+    char *text = argv ? tw_shell_quote(argv, n) : NULL;
+    tw_free(argv);
+    json_decref(words);
+    return text;
+}
+
+/* Of the first run that ended well, whose commands and numbers of workers are left out: these are
+ * the study's. */
+static char *configuration(const struct tw_scale *s)
+{
+    char *text = NULL;
+    for (size_t i = 0; i < s->runs && !text; i++) {
+        struct twin_run *r = NULL;
+        char *path = s->run[i].good ? tw_printf("%s/runs/%s", s->home, s->run[i].run) : NULL;
+        if (path && twin_run_load(path, &r, NULL) == 0)
+            text = tw_configuration_of_world(r, false);
+        twin_run_free(r);
+        tw_free(path);
+    }
+    return text ? text : tw_strdup("");
+}
+
+int tw_scale_measure(struct tw_scale *s)
+{
+    char when[32];
+    tw_utc_stamp(tw_realtime_ns(), when);
+    when[10] = '\0'; /* the day */
+    s->cores = usable_cores();
+    s->made = tw_strdup(when);
+    s->command = masked_command(s);
+    if (!s->made || !s->command)
+        return tw_front_trouble(s->front, NULL, "scale: no memory");
+    int rc = tw_scale_make_runs(s);
+    if (rc != 0)
+        return rc;
+    s->configuration = configuration(s);
+    if (!s->configuration)
+        return tw_front_trouble(s->front, NULL, "scale: no memory");
+    tw_scale_compare_results(s);
+    return 0;
 }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { SHOWN_IDS = 5 };
+
 /* What an entry is, in a word. */
 static const char *kind_name(const struct twin_snapshot_entry *e)
 {
@@ -158,4 +160,65 @@ json_t *tw_snapshot_verified_json(const char *manifest, const char *dir,
                      tw_json_text(manifest), "folder", tw_json_text(dir), "root", was->root,
                      "files", (json_int_t)was->files, "bytes", (json_int_t)was->bytes,
                      "differences", differences);
+}
+
+/* What other tools call the data. */
+static json_t *ids_json(const struct twin_snapshot *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->id_count; i++)
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:o}", "scheme", tw_json_text(s->id[i].scheme), "value",
+                            tw_json_text(s->id[i].value), "path", tw_json_text(s->id[i].path)));
+    return list;
+}
+
+json_t *tw_snapshot_taken_json(const char *dir, const char *output, const struct twin_snapshot *s,
+                               const struct twin_snapshot *was, const char *outcome)
+{
+    size_t n = 0;
+    json_t *o = json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "schema",
+                          "twinrun.snapshot/1", "outcome", outcome, "folder", tw_json_text(dir),
+                          "manifest", tw_json_text(output), "root", s->root, "files",
+                          (json_int_t)s->files, "links", (json_int_t)s->links, "folders",
+                          (json_int_t)s->folders, "bytes", (json_int_t)s->bytes, "read_files",
+                          (json_int_t)s->read_files, "read_bytes", (json_int_t)s->read_bytes, "ids",
+                          ids_json(s));
+    if (was)
+        json_object_set_new(o, "differences", tw_snapshot_json_differences(was, s, &n));
+    return o;
+}
+
+void tw_snapshot_taken_text(FILE *out, const char *output, const struct twin_snapshot *s,
+                            const struct twin_snapshot *was)
+{
+    char holds[160], n[32], size[16];
+    size_t modes;
+    char *safe = tw_printable(output, strlen(output));
+    tw_put_to(out, "%s%s\n  root   sha256:%s\n  holds  %s\n", safe ? safe : "?",
+              was ? "  says something else" : "", was ? was->root : s->root,
+              tw_snapshot_holds(was ? was : s, holds));
+    if (was) {
+        tw_put_to(out, "  now    sha256:%s\n", s->root);
+        tw_snapshot_text_differences(out, was, s, 0, &modes);
+        tw_put_to(out, "  next   --force replaces it, -o FILE writes another\n");
+        tw_free(safe);
+        return;
+    }
+    for (size_t i = 0; i < s->id_count && i < SHOWN_IDS; i++) {
+        char *path = tw_printable(s->id[i].path, strlen(s->id[i].path));
+        char *value = tw_printable(s->id[i].value, strlen(s->id[i].value));
+        tw_put_to(out, "  id     %s %s%s%s\n", s->id[i].scheme, value ? value : "?",
+                  *s->id[i].path ? "  " : "", path ? path : "?");
+        tw_free(path);
+        tw_free(value);
+    }
+    if (s->id_count > SHOWN_IDS)
+        tw_put_to(out, "         and %zu more\n", s->id_count - SHOWN_IDS);
+    if (s->read_files < s->files)
+        tw_put_to(out,
+                  "  read   %s file%s, %s; the others have not changed since they were last read\n",
+                  tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
+                  tw_human_bytes(s->read_bytes, size));
+    tw_free(safe);
 }

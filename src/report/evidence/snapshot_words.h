@@ -21,5 +21,11 @@ void tw_snapshot_verified_text(FILE *out, const char *manifest, const char *dir,
                                const struct twin_snapshot *was, const struct twin_snapshot *now);
 json_t *tw_snapshot_verified_json(const char *manifest, const char *dir,
                                   const struct twin_snapshot *was, const struct twin_snapshot *now);
+/* Of a folder whose manifest was taken. was: what the manifest that is there says, where it says
+ * something else and was kept; NULL. outcome: "written", "unchanged", "differ". */
+json_t *tw_snapshot_taken_json(const char *dir, const char *output, const struct twin_snapshot *s,
+                               const struct twin_snapshot *was, const char *outcome);
+void tw_snapshot_taken_text(FILE *out, const char *output, const struct twin_snapshot *s,
+                            const struct twin_snapshot *was);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_CMD_HABITS_H
-#define TW_CMD_HABITS_H
+#ifndef TW_PROVENANCE_HABITS_H
+#define TW_PROVENANCE_HABITS_H
 /* Habits in training scripts that look like seeding or pinning and are not. (habits.c) */
 #include <stddef.h>
 #include <twin/error.h>
