@@ -8,7 +8,7 @@
  */
 #include "options.h"
 
-#include <twin/report.h>
+#include "src/report/report.h"
 
 /* What `twinrun` has to be told for a command that follows one whose options are in args. */
 struct tw_again {

@@ -12,11 +12,12 @@
 
 #include "base.h"
 
+#include "src/package/package.h"
+#include "src/sign/sign.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/package.h>
-#include <twin/sign.h>
 
 struct audit_args {
     const char *home, *checklist, *statement;

@@ -14,9 +14,10 @@
 
 #include "base.h"
 
+#include "src/compare/compare.h"
+
 #include <string.h>
 #include <unistd.h>
-#include <twin/compare.h>
 
 struct diff_args {
     const char *home, *junit, *html, *tolerance, *ledger;

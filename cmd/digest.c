@@ -8,10 +8,11 @@
 
 #include "base.h"
 
+#include "src/provenance/config.h"
+#include "src/snapshot/content.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/config.h>
-#include <twin/content.h>
 
 enum { SHOWN = 20 };
 

@@ -8,10 +8,11 @@
 
 #include "base.h"
 
+#include "src/isolate/isolate.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/isolate.h>
 
 struct factors_args {
     const char *factor_file;

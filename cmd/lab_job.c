@@ -5,8 +5,9 @@
 #include "capture.h"
 #include "say.h"
 
+#include "src/snapshot/snapshot.h"
+
 #include <string.h>
-#include <twin/snapshot.h>
 #include <unistd.h>
 
 static char **copy_words(const char *const *words, size_t *count)

@@ -10,13 +10,14 @@
 #include "base.h"
 #include "json_load.h"
 
+#include "src/launch/redact.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <twin/redact.h>
 #include <unistd.h>
 
 enum { ARTIFACTS = 1000, COMPARISON_BYTES = 1 << 20 };

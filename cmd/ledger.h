@@ -5,9 +5,9 @@
  * it is said, and changes no exit code. */
 #include "options.h"
 
-#include <twin/compare.h>
-#include <twin/ledger.h>
-#include <twin/run.h>
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+#include "src/ledger/ledger.h"
 
 #define TW_LEDGER_OPTION(s, f)                                                                    \
     {"ledger",                                                                                    \

@@ -9,11 +9,12 @@
 
 #include "base.h"
 
+#include "src/sign/sign.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/sign.h>
 
 struct ls_args {
     const char *home, *ledger, *command, *outcome, *since;

@@ -12,11 +12,12 @@
 
 #include "base.h"
 
+#include "src/launch/run.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/run.h>
 #include <unistd.h>
 
 enum { ROW_LIMIT_S = 60, SILENCE_S = 300, THREADS_MAX = 16 };

@@ -4,11 +4,12 @@
 #include "base.h"
 #include "say.h"
 
+#include "src/compare/compare.h"
+
 #include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/compare.h>
 
 const struct tw_option tw_option_help = {"help", 'h',     TW_OPT_FLAG,      NULL,
                                          NULL,   "Other", "print this help"};

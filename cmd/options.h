@@ -7,12 +7,13 @@
  */
 #include "base.h" /* struct tw_strings, struct tw_steps_window, TW_NOT_GIVEN */
 
+#include "src/launch/run.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <twin/error.h>
-#include <twin/run.h>
 
 /* Exit codes of the commands that give a verdict. */
 enum {

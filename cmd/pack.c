@@ -10,9 +10,10 @@
 
 #include "base.h"
 
+#include "src/package/package.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/package.h>
 
 struct pack_args {
     const char *home, *out, *data, *study;

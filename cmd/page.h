@@ -2,7 +2,7 @@
 #ifndef TW_CMD_PAGE_H
 #define TW_CMD_PAGE_H
 /* --html FILE of every command. */
-#include <twin/page.h>
+#include "src/report/page.h"
 
 #define TW_HTML_OPTION(args, field)                               \
     {"html",                                                      \

@@ -14,11 +14,12 @@
 
 #include "base.h"
 
+#include "src/package/package.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/package.h>
 #include <unistd.h>
 
 struct replay_args {

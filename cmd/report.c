@@ -18,11 +18,12 @@
 
 #include "base.h"
 
+#include "src/provenance/provenance.h"
+#include "src/report/incident.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/incident.h>
-#include <twin/provenance.h>
 
 struct report_args {
     const char *home, *ledger, *output, *tolerance, *html;

@@ -9,8 +9,9 @@
 
 #include "base.h"
 
+#include "src/compare/compare.h"
+
 #include <string.h>
-#include <twin/compare.h>
 
 static int page(const struct twin_run *const *runs, size_t count, const char *command, bool arms,
                 const struct tw_report_page *what)

@@ -6,11 +6,12 @@
 
 #include "base.h"
 
+#include "src/isolate/isolate.h"
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/isolate.h>
-#include <twin/stats.h>
 #include <unistd.h>
 
 enum { PAIRS = 3 };

@@ -5,7 +5,7 @@
 #include "base.h"
 #include "run_state.h"
 
-#include <twin/run.h>
+#include "src/launch/run.h"
 
 /* --home, or the default. malloc'ed; NULL when out of memory. */
 char *tw_home(const char *option);

@@ -12,10 +12,11 @@
 
 #include "base.h"
 
+#include "src/trace/trace.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/trace.h>
 
 struct tw_show_args {
     const char *home, *record, *ledger;

@@ -7,12 +7,13 @@
 #include "base.h"
 #include "found.h"
 
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/compare.h>
-#include <twin/run.h>
 #include <unistd.h>
 
 struct sign_args {

@@ -4,7 +4,7 @@
 /* The options --key, --trust and --at, which check, replay and verify share. (verify_signed.c) */
 #include "verify.h"
 
-#include <twin/sign.h>
+#include "src/sign/sign.h"
 
 /* Whom --key or --trust name, and the time of --at or now. */
 int tw_signed_trust(const struct tw_verify_args *a, struct twin_trust **out, int64_t *at_ns,

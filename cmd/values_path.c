@@ -10,11 +10,12 @@
 
 #include "base.h"
 
+#include "src/formats/tensors.h"
+#include "src/launch/run.h"
+
 #include <openssl/evp.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/run.h>
-#include <twin/tensors.h>
 
 enum { CHUNK = 1 << 16 };
 

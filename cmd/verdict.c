@@ -10,13 +10,14 @@
 #include "base.h"
 #include "verdict_gather.h"
 
+#include "src/report/report.h"
+
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <twin/report.h>
 #include <unistd.h>
 
 enum { WIDTH = 100, NARROWEST = 60, SKIP_COMMIT = 125 };

@@ -2,10 +2,11 @@
 #ifndef TW_CMD_VERDICT_H
 #define TW_CMD_VERDICT_H
 /* How check, diff and zoom hand their verdict out. */
+#include "src/compare/compare.h"
+#include "src/report/report.h"
+
 #include <stdbool.h>
 #include <stddef.h>
-#include <twin/compare.h>
-#include <twin/report.h>
 
 struct tw_verdict_output {
     const char *verb;    /* "check", "diff", "zoom" */

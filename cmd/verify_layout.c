@@ -11,8 +11,9 @@
 
 #include "base.h"
 
+#include "src/snapshot/layout.h"
+
 #include <stdio.h>
-#include <twin/layout.h>
 
 static int verify(enum twin_layout layout, char *const *operands, size_t count,
                   const struct tw_verify_args *a)

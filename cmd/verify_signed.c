@@ -10,9 +10,10 @@
 #include "base.h"
 #include "verified.h"
 
+#include "src/sign/sign.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/sign.h>
 
 /* Where the members stand in the object is the writer's choice, and the payload may be long: what
  * it is shows when all of it is read. */

@@ -12,10 +12,11 @@
 
 #include "base.h"
 
+#include "src/compare/compare.h"
+#include "src/launch/redact.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/redact.h>
-#include <twin/compare.h>
 #include <unistd.h>
 
 struct zoom_args {

@@ -8,10 +8,11 @@
  * and says so in the run folder. These functions are exported from libtwinrun.so for the Python
  * half (ctypes): plain C types only, ABI-stable.
  */
+#include "src/trace/trace.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/trace.h>
 
 #pragma GCC visibility push(default)
 

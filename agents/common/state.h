@@ -12,13 +12,14 @@
  * The state only moves under `lock` (agent.c), except into OFF. The writer is never freed while
  * threads may use it.
  */
+#include "src/trace/trace.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <twin/trace.h>
 #include "agent.h"
 
 enum tw_agent_state { TW_STATE_OFF, TW_STATE_READY, TW_STATE_OPEN, TW_STATE_DONE };

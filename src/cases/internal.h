@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_CASES_INTERNAL_H
 #define TW_CASES_INTERNAL_H
-#include <twin/cases.h>
+#include "src/cases/cases.h"
 
 /* A key's name in the files, what it is worth, and whether it can make a case particular: many
  * divergences share a phase, few an operation. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a baseline is made of, and what it says of itself. */
-#include "baseline.h"
+#include "baseline_inside.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * copied, others are marked), so that the first tensor, its origin and what was equal before it are
  * found by the same rules as between two runs.
  */
-#include "baseline.h"
+#include "baseline_inside.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a baseline. It comes out of a repository, so out of anybody's hands: every number is
  * checked before it is used. */
-#include "baseline.h"
+#include "baseline_inside.h"
 
 #include "json_load.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hashes for baselines. Definitions are frozen: files of different versions of twinrun are compared
  * (docs/format/baseline.md). */
-#include "baseline.h"
+#include "baseline_inside.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a baseline: JSON, one line per step, so that a change of it can be read in a diff. */
-#include "baseline.h"
+#include "baseline_inside.h"
 
 #include <jansson.h>
 #include <stdlib.h>

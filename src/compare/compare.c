@@ -3,9 +3,10 @@
  * together. */
 #include "internal.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <string.h>
-#include <twin/stats.h>
 
 #define CONFIDENCE 0.95
 

@@ -3,10 +3,11 @@
  * plots. */
 #include "internal.h"
 
+#include "src/compare/field.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/field.h>
 
 /* more names than anybody could look at are left out */
 enum { CURVES = 512 };

@@ -3,10 +3,11 @@
  * agree are equal without a look at b. */
 #include "internal.h"
 
+#include "src/compare/field.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/field.h>
 
 enum {
     DECADES = 40,

@@ -7,13 +7,14 @@
  * allocation that fails sets tw_cmp.oom; work goes on with what there is, and the one check at the
  * end turns it into TWIN_ENOMEM.
  */
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+#include "src/trace/trace.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/compare.h>
 #include <twin/fingerprint.h>
-#include <twin/run.h>
-#include <twin/trace.h>
 
 #include "base.h"
 

@@ -7,10 +7,11 @@
  */
 #include "internal.h"
 
+#include "src/stats/stats.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/stats.h>
 
 #define STEPS_MAX 16384u /* of a window: each takes a few bytes per comparison */
 #define ORIGINS_MAX 256u

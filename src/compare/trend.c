@@ -3,11 +3,12 @@
  * distance grows. */
 #include "internal.h"
 
+#include "src/stats/stats.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/stats.h>
 
 #define LOOK_STEPS 4096u /* how far ahead onsets are looked for */
 /* of them every one is decoded, then only those that can show something new */

@@ -2,8 +2,9 @@
 #ifndef TW_FORMATS_INTERNAL_H
 #define TW_FORMATS_INTERNAL_H
 /* What the readers of this room share. */
+#include "src/formats/tensors.h"
+
 #include <stdbool.h>
-#include <twin/tensors.h>
 
 #include "base.h"
 

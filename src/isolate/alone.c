@@ -2,7 +2,7 @@
 /* Which pin stops the divergence alone? Natural runs with a few of the most suspected pins on,
  * before anything is freed in the pinned world: pins that do the same hide each other there, and
  * not here. */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 
 /* odds for needing more than one pin; docs/internals/measurements.md has others */

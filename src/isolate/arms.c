@@ -3,7 +3,7 @@
  * stand side by side; in each pair variables are matched by name, arguments by the longest common
  * subsequence of options (with their values) and positionals. The result is one list of pieces,
  * each of both commands or of one, in an order that keeps the order of either. */
-#include <twin/arms.h>
+#include "src/isolate/arms.h"
 
 #include "arms_match.h"
 

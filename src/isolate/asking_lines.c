@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the lines that ask matter: few lines are tried one by one, many in halves of which those
  * that agree are done with. */
-#include <twin/asking_lines.h>
+#include "src/isolate/asking_lines.h"
 
 #include "base.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The natural world, as it is or with a few pins: how often do its runs part? */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 
 struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,

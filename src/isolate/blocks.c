@@ -12,7 +12,7 @@
  * level, however long the game and whoever decides when it ends (Ville 1939): looking after each
  * block, and choosing the size of the next one by what was seen, costs nothing.
  */
-#include "search.h"
+#include "search_inside.h"
 
 #include <assert.h>
 #include <math.h>

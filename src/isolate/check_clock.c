@@ -10,8 +10,9 @@
 
 #include "base.h"
 
+#include "src/isolate/isolate.h"
+
 #include <stdio.h>
-#include <twin/isolate.h>
 
 /* Does the verdict hang on whether numbers that differ are times? */
 static bool is_wanted(const struct tw_check *c)

@@ -5,7 +5,7 @@
  * that each pin matters, with its p value; and how often runs part that have all of them, with an
  * upper bound. A natural run that parts ends it, else the world has changed meanwhile.
  */
-#include "search.h"
+#include "search_inside.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>

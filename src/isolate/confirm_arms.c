@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two arms: does A part when the set that was found is as in B? That is the second half of the
  * claim (confirm.c has the first). */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 
 double tw_all_against_none(uint64_t k, uint64_t n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pinned world: with every pin on, one change is a controlled experiment against a cached
  * reference. */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 #include <string.h>
 

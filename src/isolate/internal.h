@@ -15,7 +15,7 @@
  */
 #include "base.h"
 
-#include <twin/isolate.h>
+#include "src/isolate/isolate.h"
 
 /* Who applies a factor. */
 enum tw_channel {

@@ -5,7 +5,7 @@
  * pinned one. The same sequence of natural comparisons tells whether divergences come in clusters,
  * which makes each comparison say less.
  */
-#include "search.h"
+#include "search_inside.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worlds, runs in them, and the log that makes a search repeatable. */
-#include "search.h"
+#include "search_inside.h"
 #include <string.h>
 
 bool twin_search_has(const struct twin_search_set *set, size_t i)

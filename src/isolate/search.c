@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drives the search: baseline, pinned world, find, confirm, until the set is sufficient or an
  * honest end is reached. */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 
 /* With every pin on, do runs part? Stops at the first that does. */

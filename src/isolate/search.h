@@ -1,230 +1,349 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_SEARCH_H
-#define TW_SEARCH_H
-/* Inside of the search. search.c drives; runs.c asks for runs and keeps the log; baseline.c looks
- * at the natural world, contrast.c at the pinned one, confirm.c at fresh runs of both, in the
- * arrangements of blocks.c; persist.c asks whether natural runs still part. */
-#include "base.h"
-#include <twin/search.h>
-#include <twin/stats.h>
+#ifndef TWIN_SEARCH_H
+#define TWIN_SEARCH_H
+/*
+ * The search for a cause: which factors make two runs of a job part, by controlled experiment with
+ * stated error rates. Room: src/isolate. The search is pure: it starts no process and reads no
+ * file. It asks the caller for runs in a world (a setting for every candidate factor) and decides
+ * by what they answer. docs/internals/isolate.md has the method and what was measured.
+ *
+ * Everything that is random in a search is in its runs. Their results go into an append-only log;
+ * given the same candidates, plan and log the search takes the same way again, so an interrupted
+ * search continues without repeating a run.
+ *
+ * A search belongs to one thread; two searches share nothing. Callbacks are called from the thread
+ * that searches.
+ */
+#include "src/isolate/isolate.h"
 
-/* Natural world with some pins: what is known about it. */
-#define TW_CLASSES 64 /* further ones are taken to be new each time */
-struct tw_arm {
-    struct twin_search_set pinned;
-    uint64_t reference; /* 0: not run yet */
-    /* parted: from the modal class, so that an odd reference does not look like a high rate */
-    uint64_t compared, parted, steps;
-    /* The reference's own class comes first. `before`: runs that were there before the arm was made
-     * fresh. */
-    struct {
-        uint64_t first, runs, before;
-    } class[TW_CLASSES];
-    size_t classes;
-    /* only runs made since count, and the reference is none of them */
-    bool fresh;
-    uint64_t disagreeing; /* of those parted */
-    uint64_t blind;       /* of those that did not part */
-    uint64_t failed;      /* of those parted: ended badly, or stood still */
-    bool fails;           /* the job never ends well in this world */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
+
+#define TWIN_SEARCH_FACTORS 256 /* candidates at most */
+#define TWIN_SEARCH_LAYERS 12
+
+/* The twelve words of the requirement table, in their order ("data" .. "artifact"), and the place
+ * of a word; -1 when unknown. */
+const char *twin_search_layer_name(int layer);
+int twin_search_layer(const char *name);
+
+/* A set of candidates, by their place in the table. */
+struct twin_search_set {
+    uint64_t word[TWIN_SEARCH_FACTORS / 64];
 };
-/* A natural comparison: the class of its run in the baseline's arm, -1 for none. */
-struct tw_trace {
-    int class;
-    uint32_t number;
-};
-struct tw_reference {
-    struct twin_search_set freed;
-    uint64_t handle;
+bool twin_search_has(const struct twin_search_set *set, size_t candidate);
+
+/* ---- what the caller knows beforehand */
+
+/* One candidate factor. */
+struct twin_candidate {
+    const char *id, *layer; /* borrowed; layer is one of the twelve words */
+    /* layers in which it is known to make runs part first, separated by blanks; NULL: as its layer
+     * does */
+    const char *shows;
+    enum twin_factor_unit unit; /* how it acts: once per run or at every step */
+    bool can_pin;               /* false: never pinned, so it can only be "outside the pins" */
+    /* a pin takes values, all of which natural runs could take (seeds); else it is only freed
+     * (races) */
+    bool settable;
+    /* pinned only when runs part under all other pins: it would hide causes from them (one
+     * processor, races) */
+    bool last_resort;
+    /* can be shaken: used instead of freeing when the natural rate is low */
+    bool can_vary;
 };
 
-/* Causes that were shown to matter, when something else was seen to part as well. */
-struct tw_main_cause {
-    struct twin_search_cause *cause;
-    size_t count;
-    struct twin_search_evidence evidence;
-    uint64_t left, left_parted;
-    enum twin_factor_unit unit;
-    const char *unit_why;
-    char *arrangement;
-    uint32_t confirmations;
-    struct twin_search_arm applied; /* two arms */
-    uint64_t repeats;
-    double p_applied;
+struct twin_search_options {
+    double alpha, beta; /* error rates of the whole procedure; 0: .05 */
+    uint32_t max_runs;  /* 0: 200 */
+    double max_seconds; /* wall clock of the runs; 0: no limit */
+    uint32_t parallel;  /* runs at the same time; 0: 1 */
+    bool no_vary;       /* never shake, only free */
+    /*
+     * two arms: the pinned world is A, the natural one B, and every run is compared with A's first
+     */
+    bool arms;
+    /* go on from "the main cause" until it is shown sufficient, or refuted */
+    bool thorough;
+    /* of the arrangements in which confirmations are made; 0: drawn by twin_search_plan */
+    uint64_t seed;
 };
 
-struct tw_search {
-    const struct twin_candidate *candidate;
-    const struct twin_search_plan *plan;
-    twin_search_run *run;
-    twin_search_saved *saved;
-    void *user;
-    struct twin_search_log *log, own_log;
-    struct twin_search_report *report;
-    struct tw_arm *arm;
-    size_t arm_count; /* arm[0] is the baseline */
-    struct tw_reference *reference;
-    size_t reference_count;              /* of pinned worlds; [0] is W0 */
-    struct twin_search_setting *setting; /* rows of the batch being asked for */
-    struct twin_search_request *request;
-    struct twin_search_result *result;
-    /* last value given to a settable factor or a seed */
+/* Criteria, units and budget, fixed before the first run. Made by twin_search_plan, read-only
+ * afterwards. */
+struct twin_search_plan {
+    double alpha, beta, p0, p1; /* "clean" is a rate of at most p0, tested against p1 */
+    uint32_t baseline_parts;    /* the baseline ends after so many divergences, ... */
+    uint32_t baseline_at_once;  /* ... when all comparisons part already after so many ... */
+    uint32_t baseline_clean;    /* ... or after so many clean comparisons and none */
+    uint32_t verdicts;          /* T: verdicts planned */
+    /* clean comparisons under the pins after which they are called sufficient */
+    uint32_t sufficient_clean;
+    uint32_t max_runs;
+    double max_seconds;
+    uint32_t parallel;
+    bool vary, arms, thorough;
+    uint64_t seed; /* what the arrangements are drawn from; never 0 */
+    /* arms: comparisons of A with itself, all of which have to be clean */
+    uint32_t repeats;
+    size_t candidates, can_pin;
+    uint32_t least_runs;    /* no cause can be confirmed with fewer, however clear it is */
+    uint32_t expected_runs; /* when runs part in nearly every comparison */
+};
+
+/* TWIN_EINVAL: a bad option, a bad candidate (layer, duplicate id, too many), or a budget below
+ * least_runs: the message says what is needed. */
+int twin_search_plan(const struct twin_candidate *candidate, size_t count,
+                     const struct twin_search_options *options, struct twin_search_plan *out,
+                     struct twin_error *err);
+/* The plan in words, several lines; malloc'ed (free), NULL when there is no memory. */
+char *twin_search_plan_text(const struct twin_search_plan *plan);
+
+/* ---- runs */
+
+enum twin_search_purpose {
+    TWIN_FOR_BASELINE, /* natural world */
+    /* first run of a world, cached by the caller under its handle as long as the search lasts */
+    TWIN_FOR_REFERENCE,
+    TWIN_FOR_CONTRAST,  /* pinned world with some factors set otherwise, freed or shaken */
+    TWIN_FOR_CONFIRM,   /* natural world with some factors pinned */
+    TWIN_FOR_PIN_FAILS, /* looks for the pin under which the job fails */
+    /* replays the operation at which `reference` and `other` part, here and on another core or
+       device */
+    TWIN_FOR_VOTE,
+    /* natural world, between the pinned runs of a confirmation, or after the last of them */
+    TWIN_FOR_FREE
+};
+const char *twin_search_purpose_name(enum twin_search_purpose p);
+
+/* value of a pin (0: the usual one), seed of vary */
+struct twin_search_setting {
+    enum twin_factor_mode mode;
     uint64_t value;
-    /* a pair of runs that parted, for the vote */
-    uint64_t parted_a, parted_b;
-    uint32_t sets_tested; /* taken to fresh natural runs */
-    /* natural comparisons, in the order of the runs */
-    struct tw_trace *trace;
-    size_t trace_length;
-    /* shown to matter before something else parted as well; NULL */
-    struct tw_main_cause *main_cause;
-    /* baseline: they say what they had in common */
-    bool natural_runs_tell;
-    bool natural_failed; /* some natural run did not end well */
-    /* replays in the natural world answer otherwise on another core */
-    bool by_core;
 };
 
-/* Codes of the search's own, beside TWIN_E*: positive, and never seen by callers of twin_search. */
-enum { TW_BUDGET = 1, TW_WORLD_FAILS = 2, TW_UNSEEN = 3, TW_GONE = 4 };
-
-/* ---- sets */
-void tw_set_add(struct twin_search_set *set, size_t i);
-void tw_set_remove(struct twin_search_set *set, size_t i);
-bool tw_set_within(const struct twin_search_set *inner, const struct twin_search_set *outer);
-bool tw_set_equal(const struct twin_search_set *a, const struct twin_search_set *b);
-size_t tw_set_count(const struct twin_search_set *set);
-
-/* ---- runs.c */
-/* Fills a row: the natural world with some pins; the pinned world with some factors freed (each row
- * gets fresh values). */
-void tw_world_natural(struct tw_search *s, const struct twin_search_set *pinned,
-                      struct twin_search_setting *row);
-void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed,
-                     struct twin_search_setting *row);
-/* Asks for s->setting's first rows: at most n, fewer when the plan's parallel or the budget allows
- * fewer; *done says how many. Results in s->result. TW_BUDGET when not even one can be made. */
-int tw_runs(struct tw_search *s, enum twin_search_purpose purpose, size_t n, uint64_t reference,
-            uint64_t other, size_t *done, struct twin_error *err);
-/* Runs with the pins of arm[kind[0]], arm[kind[1]], ..., each compared with its arm's reference; as
- * tw_runs in all else. */
-int tw_runs_arranged(struct tw_search *s, const struct tw_arm *arm, const uint32_t *kind, size_t n,
-                     size_t *done, struct twin_error *err);
-/* How many rows the next call can make, at most n. */
-size_t tw_runs_at_once(const struct tw_search *s, size_t n);
-
-/* ---- baseline.c */
-int tw_baseline(struct tw_search *s, struct twin_error *err);
-/* The arm of this set of pins, made when new. Pointers to arms are valid until the next call. */
-struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
-                      struct twin_error *err);
-/* Compares up to n more runs of the arm with its reference (first made when missing).
- * TW_WORLD_FAILS: no reference to be had. */
-int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twin_error *err);
-/* Makes the reference when it is missing. */
-int tw_arm_reference(struct tw_search *s, struct tw_arm *arm, struct twin_error *err);
-/* Adds a run of the arm's world to its counts. */
-int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_search_result *r,
-                uint32_t number, struct twin_error *err);
-/* The same world with nothing counted yet: what chose a set is no evidence for it. Its reference
- * and classes are kept. */
-struct tw_arm tw_arm_fresh(const struct tw_arm *arm);
-/* Counts of a fresh arm start anew. */
-void tw_arm_mark(struct tw_arm *arm);
-
-/* ---- persist.c */
-int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_error *err);
-/* Number of the last natural run that parted; 0: none did. */
-uint32_t tw_last_parted(const struct tw_search *s);
-/* Clean natural comparisons since the last that parted. */
-uint64_t tw_clean_tail(const struct tw_search *s);
-/* Natural runs parted, and there were so many clean ones since that this is no chance. */
-bool tw_gone(const struct tw_search *s);
-/* Makes natural runs until one parts. TW_GONE: none does any more. */
-int tw_still_parts(struct tw_search *s, struct twin_error *err);
-struct twin_search_correlation tw_correlation(const struct tw_search *s);
-/* 95% upper bound of a rate, of the effective numbers. */
-double tw_rate_bound(const struct tw_search *s, uint64_t parted, uint64_t compared);
-
-/* ---- blocks.c */
-struct tw_block {
-    uint32_t free, pinned;
+struct twin_search_request {
+    uint32_t number; /* from 1 on, never used twice */
+    enum twin_search_purpose purpose;
+    /* one per candidate; borrowed until the callback returns */
+    const struct twin_search_setting *setting;
+    uint64_t reference; /* handle of the run to compare with; 0: none */
+    uint64_t other;     /* only with TWIN_FOR_VOTE */
+    bool may_cut;       /* may end as soon as it has parted */
 };
-/* Share of the arrangements of such a block in which all that parted are free. */
-double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted);
-/* The block after which the fewest runs are to be expected until p is smaller by this factor (above
- * 1), when free runs part at this rate and pinned ones never; *expected (or NULL) is that number,
- * with the block's own runs. */
-struct tw_block tw_block_choose(double rate, double missing, double *expected);
-/* The rate at which an arm is taken to part: Jeffreys, so neither 0 nor 1. */
-double tw_rate(const struct tw_arm *arm);
-/* A cautious one, where few comparisons would rule candidates out: a little below what was seen. */
-double tw_least_rate(const struct tw_arm *arm);
-/* Puts the n entries of `kind` into an order drawn uniformly. */
-void tw_block_draw(uint64_t seed, uint32_t confirmation, uint32_t block, uint32_t *kind, size_t n);
 
-/* ---- alone.c */
-/* rate below which a clean comparison says little, so that the pinned world tells more for as many
- * runs */
-#define TW_OFTEN .6
-/* The pin that stops what parts under `base` when it is added; SIZE_MAX: none does alone, as far as
- * can be seen. */
-int tw_alone(struct tw_search *s, const struct twin_search_set *base, size_t *pin,
-             struct twin_error *err);
+enum twin_search_status { TWIN_ENDED_WELL, TWIN_ENDED_BADLY, TWIN_ENDED_STUCK, TWIN_NOT_ENDED };
+enum twin_search_vote {
+    TWIN_VOTE_UNKNOWN,
+    TWIN_VOTE_OPERATION /* disagrees with itself anywhere */,
+    TWIN_VOTE_HARDWARE
+};
 
-/* ---- contrast.c */
-/* Runs in the pinned world W0, once, and drops pins until the job ends well there. */
-int tw_pinned_world(struct tw_search *s, struct twin_error *err);
-/* The natural world ends well, with all of these pins it does not: finds the one with which it
- * stops to, by bisection, and drops it. */
-int tw_drop_failing_pin(struct tw_search *s, const struct twin_search_set *failing,
+/* What a run showed. No pointers: may be stored as it is, or field by field. */
+struct twin_search_result {
+    /* a run that did not end well counts as parted where its reference did */
+    enum twin_search_status status;
+    bool parted; /* from its reference */
+    /* not parted, but they differ in something that could not be judged (text, files) */
+    bool blind;
+    int32_t layer;  /* of the first divergence; -1: unknown */
+    uint32_t step;  /* of the first divergence */
+    uint64_t steps; /* compared, the parting one included */
+    /* parted: handle of the first run of the same world that it does agree with; 0: none, or
+     * unknown */
+    uint64_t agrees;
+    uint64_t handle; /* of this run, not 0; valid across interruptions */
+    double seconds;
+    /* candidates recorded to have had the same value as in the reference */
+    struct twin_search_set same;
+    /* with TWIN_FOR_VOTE, and of natural runs that parted: what replays of the operation showed */
+    enum twin_search_vote vote;
+};
+
+/* Makes n independent runs, at the same time if the caller can. 0, or an error that ends the
+ * search; out[i] of runs that were not made has status TWIN_NOT_ENDED. */
+typedef int twin_search_run(void *user, const struct twin_search_request *request, size_t n,
+                            struct twin_search_result *out, struct twin_error *err);
+
+struct twin_search_entry {
+    uint32_t number;
+    uint32_t purpose;
+    uint64_t world; /* digest of the request */
+    struct twin_search_result result;
+};
+/* Called for each run once it has ended, before anything is decided by it: persist it here. May be
+ * NULL. */
+typedef int twin_search_saved(void *user, const struct twin_search_entry *entry,
+                              struct twin_error *err);
+
+/* Append-only. The caller fills it with what was persisted (twin_search_log_add) or starts with an
+ * empty one. */
+struct twin_search_log {
+    struct twin_search_entry *entry;
+    size_t count, room;
+};
+int twin_search_log_add(struct twin_search_log *log, const struct twin_search_entry *entry,
                         struct twin_error *err);
-/* Candidates that may be to blame for what parts although these are pinned, and how much they are
- * suspected; returns their number. */
-size_t tw_suspects(const struct tw_search *s, const struct twin_search_set *pinned, size_t *list,
-                   double *weight);
-void tw_most_suspected_first(const struct tw_search *s, size_t *list, double *weight, size_t n);
-/* Do runs part when these are freed and the rest is pinned? Stops at the first that does, or after
- * `clean` that do not, what is known from other contrasts counted. */
-int tw_contrast(struct tw_search *s, const struct twin_search_set *freed, uint64_t clean,
-                bool *parted, struct twin_error *err);
-/* A minimal set whose freeing brings the divergence of `arm` back; the arm's pins stay. Empty: none
- * was found. */
-int tw_find(struct tw_search *s, const struct tw_arm *arm, struct twin_search_set *found,
-            struct twin_error *err);
-/* Clean comparisons after which a divergence as frequent as the arm's would have been missed with
- * probability miss. */
-uint64_t tw_clean_needed(const struct tw_arm *arm, double miss);
-/* How much a factor is suspected when the first difference is in this layer. */
-double tw_suspicion(const struct twin_candidate *c, int seen_layer);
+void twin_search_log_free(struct twin_search_log *log);
 
-/* ---- search.c */
-/* Runs with these pins were seen to part: what parts with more pinned parts with these. */
-bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins);
+/* ---- the outcome */
 
-/* ---- confirm.c */
-/* The last two are of two arms: A does not part with the set as in B; A parts from A. */
-enum tw_confirmed { TW_SUFFICIENT, TW_NOT_SUFFICIENT, TW_SET_FAILS, TW_NOT_APPLIED, TW_A_PARTS };
-/* Runs that a verdict needs beside the baseline when the natural world goes on as this arm does. */
-uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free);
-/* Is the set sufficient, each member necessary? Members that are not are taken out of it.
- * `alternatives`: of each candidate. */
-int tw_confirm(struct tw_search *s, struct twin_search_set *set,
-               const struct twin_search_set *alternatives, enum tw_confirmed *answer,
-               struct twin_error *err);
-/* The main cause that is kept, if any: becomes the report's; is dropped. */
-void tw_main_cause_restore(struct tw_search *s);
-void tw_main_cause_close(struct tw_search *s);
-/* Two arms: does A part when the set is as in B? TW_SUFFICIENT, TW_NOT_APPLIED or TW_A_PARTS. */
-int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
-                       enum tw_confirmed *answer, struct twin_error *err);
-/* The share of alpha that the set which is tested now may use. */
-/* of alpha, for the n-th set that is taken to fresh runs, from 1 */
-double tw_share_of_set(uint32_t number);
-double tw_alpha_share(const struct tw_search *s);
-/* Clean runs that are still missing until the causes are called sufficient. */
-uint32_t tw_more_clean(const struct tw_search *s, uint64_t parted, uint64_t compared);
-/* p of k divergences in a row against n clean comparisons, at the rate at which that is likeliest
- * (confirm.c says more). */
-double tw_all_against_none(uint64_t k, uint64_t n);
+enum twin_search_outcome {
+    /* each member of a set of pins is shown to matter; `sufficient` says whether they are all there
+       is */
+    TWIN_SEARCH_ISOLATED,
+    TWIN_SEARCH_NO_DIVERGENCE, /* nothing parted: `bound` says what that excludes */
+    TWIN_SEARCH_OUTSIDE,       /* runs part although everything that can be pinned is */
+    /* the same, and the vote says that one core or device answers otherwise */
+    TWIN_SEARCH_HARDWARE,
+    TWIN_SEARCH_NOT_ENOUGH, /* the budget ended first: `need` runs */
+    /* the pinned world is clean, but no set of candidates brings the divergence back */
+    TWIN_SEARCH_UNEXPLAINED,
+    TWIN_SEARCH_INTERRUPTED, /* go on with the same log */
+    TWIN_SEARCH_JOB_FAILS,   /* the job fails in every natural run; of two arms: A does */
+    TWIN_SEARCH_UNSTEADY,    /* of two arms: A does not repeat itself */
+    /* natural runs differ in what could not be judged, and in nothing else */
+    TWIN_SEARCH_UNSEEN,
+    /* natural runs parted at first and do so no longer: `last_parted` is the last run that did */
+    TWIN_SEARCH_GONE
+};
+const char *twin_search_outcome_name(enum twin_search_outcome o);
+
+/* in the unit of the report: comparisons, or steps compared */
+struct twin_search_arm {
+    uint64_t trials, parted;
+};
+
+struct twin_search_cause {
+    size_t candidate;
+    /* pins that stop the same divergence in the pinned world */
+    struct twin_search_set alternatives;
+    /* this one free, the rest of the set pinned, all else natural */
+    struct twin_search_arm necessary;
+    struct twin_search_arm sufficient; /* the set pinned, all else natural */
+    double p_fisher;                   /* one-sided, of the counts; for information */
+    /* share of the arrangements that look at least as convincing as the one that was drawn */
+    double p;
+    /* of `necessary`, those parted that did not end well, where the natural runs do; else 0 */
+    uint64_t failed;
+    /* for all confirmations that a search may make (alpha spent by turns) */
+    double p_adjusted;
+};
+
+/*
+ * One row of the hypothesis table: in the pinned world, these were set otherwise, freed or shaken.
+ */
+struct twin_search_test {
+    struct twin_search_set freed;
+    uint64_t compared;
+    bool parted;
+    bool steady;   /* a run with them freed, none set, agreed with the one with every pin on */
+    int64_t step;  /* at which it parted; -1: it did not, or the job failed */
+    int32_t layer; /* of that first difference; -1: unknown */
+};
+
+/* Do natural runs that part come in clusters? From the natural comparisons, in the order in which
+ * they were made. */
+struct twin_search_correlation {
+    uint64_t comparisons;
+    /* of so few changes between parting and not, by chance (Wald and Wolfowitz's test of runs); 1:
+     * cannot be told */
+    double p;
+    double rho;       /* between one comparison and the next; 0 when p does not show any */
+    double effective; /* what one comparison counts: (1 - rho) / (1 + rho) */
+};
+
+/* One fresh run of the confirmation that named the causes. */
+#define TWIN_TRIAL_AFTER UINT32_MAX
+struct twin_search_trial {
+    uint32_t number; /* of the run */
+    /* from 0; TWIN_TRIAL_AFTER: after the last block, for what remains (thorough) */
+    uint32_t block;
+    uint32_t kind; /* 0: all members pinned; m: the m-th member free, the others pinned */
+};
+/* What the causes rest on: everything that a second program needs to work the numbers out again. */
+struct twin_search_evidence {
+    uint32_t confirmation; /* the how-manieth, from 1 */
+    double level;          /* which p of each cause has reached */
+    size_t members;
+    size_t member[TWIN_SEARCH_FACTORS + 1]; /* member[1] ... are candidates */
+    /* of each kind: handle of the run that its runs are compared with */
+    uint64_t reference[TWIN_SEARCH_FACTORS + 1];
+    uint32_t shown; /* the kind that has all causes pinned */
+    struct twin_search_trial *trial;
+    size_t trial_count;
+};
+
+struct twin_search_report {
+    enum twin_search_outcome outcome;
+    /* isolated: with the causes pinned at most 20% of comparisons part (95%), as `bound` says */
+    bool sufficient;
+    /* isolated: fresh comparisons with all causes pinned, and those that parted nevertheless */
+    uint64_t left, left_parted;
+    /* isolated, not sufficient: clean runs that would show them sufficient */
+    uint32_t more;
+    uint64_t seed;          /* as in the plan */
+    uint32_t confirmations; /* made; the first had .58 alpha, the j-th .84 alpha / 2^j */
+    char *arrangement; /* of the last one, in the order of the runs: F free, P pinned; with several
+                          causes 1, 2, ... is the one that is free; a block ends with a blank. NULL:
+                          none was made */
+    uint32_t last_parted; /* number of the last natural run that parted; 0: none */
+    struct twin_search_correlation correlation;
+    struct twin_search_cause *cause;
+    size_t cause_count;                   /* only when isolated */
+    struct twin_search_evidence evidence; /* the same */
+    struct twin_search_test *test;
+    size_t test_count;
+    /* natural comparisons, those that left the modal class, steps compared in them */
+    uint64_t baseline, parted, baseline_steps;
+    double rate, rate_low, rate_high; /* per comparison, Clopper-Pearson 95% */
+    double hazard, hazard_low;        /* per step; NaN when no step was compared */
+    /* natural divergences by the layer of their first difference */
+    uint64_t seen[TWIN_SEARCH_LAYERS];
+    enum twin_factor_unit unit; /* unit of trial, and why */
+    const char *unit_why;
+    struct twin_search_set tested;   /* candidates that were in a contrast */
+    struct twin_search_set dropped;  /* pins under which the job fails */
+    struct twin_search_set left_out; /* recorded equal in all natural runs */
+    struct twin_search_set suspects; /* shown to have influence, not (yet) confirmed */
+    double bound; /* 95% upper bound of the divergence rate that is left, per comparison; NaN. With
+                     correlated runs it is that of the effective number of comparisons */
+    uint64_t pinned, pinned_parted; /* comparisons with every pin on */
+    enum twin_search_vote vote;
+    uint32_t runs, need; /* used; needed when not enough, else 0 */
+    double seconds;
+    /* as in the plan; then `baseline` compares B with A, `pinned` A with itself */
+    bool arms;
+    /* arms, isolated: A with the causes and their alternatives as in B */
+    struct twin_search_arm applied;
+    /* comparisons of A with itself that this is held against, none of which parted */
+    uint64_t repeats;
+    double p_applied; /* as cause.p */
+};
+
+/* Searches. `saved` and `log` may be NULL. 0 with *out (twin_search_report_free) for every outcome,
+ * interrupted included. TWIN_EINVAL: a callback broke its contract; TWIN_EFORMAT: the log belongs
+ * to other candidates, or another plan; TWIN_ENOMEM; or what a callback returned (TWIN_EINTR counts
+ * as interrupted). */
+int twin_search(const struct twin_candidate *candidate, const struct twin_search_plan *plan,
+                twin_search_run *run, twin_search_saved *saved, void *user,
+                struct twin_search_log *log, struct twin_search_report **out,
+                struct twin_error *err);
+void twin_search_report_free(struct twin_search_report *r);
+/* What was found in words, several lines; malloc'ed (free), NULL when there is no memory. */
+char *twin_search_verdict_text(const struct twin_search_report *r,
+                               const struct twin_candidate *candidate);
+/* How a search ended that named no cause, as one sentence; "" when it did. The same way. */
+char *twin_search_end_text(const struct twin_search_report *r);
+/* "   only together with threads (alone: 4 of 4 runs diverged)": where several causes act, each was
+ * shown to be needed, and none to be enough. alone: runs in which this one alone was pinned. ""
+ * where it is the only one. The same way. */
+char *twin_search_together_text(const struct twin_search_report *r,
+                                const struct twin_candidate *candidate, size_t cause,
+                                struct twin_search_arm alone);
+/* The numbers behind it: baseline, contrasts, unit, bound; the same way. */
+char *twin_search_evidence_text(const struct twin_search_report *r,
+                                const struct twin_candidate *candidate);
 #endif

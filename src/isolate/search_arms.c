@@ -7,10 +7,11 @@
 
 #include "base.h"
 
+#include "src/isolate/arms.h"
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/arms.h>
-#include <twin/trace.h>
 
 struct tw_isolate_arms {
     struct twin_arms *pair;

@@ -7,10 +7,11 @@
 
 #include "base.h"
 
+#include "src/launch/redact.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/redact.h>
 
 static json_t *hex(uint64_t v)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a search decides by, fixed before the first run, and what it says in words. */
-#include "search.h"
+#include "search_inside.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TW_ISOLATE_SEARCH_RUNS_H
 #define TW_ISOLATE_SEARCH_RUNS_H
 /*
- * The runs of a search for a cause. The search (<twin/search.h>) asks for runs in worlds; here each
+ * The runs of a search for a cause. The search (src/isolate/search.h) asks for runs in worlds; here each
  * becomes a trial, and what came of it a result. search_runs.c makes and compares them,
  * search_log.c keeps what lets an interrupted search go on, search_arms.c mixes two commands,
  * search_clock.c tells times from other numbers, search_vote.c replays the suspect operation,
@@ -15,14 +15,15 @@
 #include "trial.h"
 #include "verified_data.h"
 
+#include "src/compare/compare.h"
+#include "src/isolate/asking_lines.h"
+#include "src/isolate/isolate.h"
+#include "src/isolate/search.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/asking_lines.h>
-#include <twin/compare.h>
-#include <twin/isolate.h>
-#include <twin/search.h>
 
 /* What was asked for: the options of twinrun isolate that shape the search. Those of the output are
  * the command's own. */

@@ -2,7 +2,7 @@
 #ifndef TW_LAUNCH_H
 #define TW_LAUNCH_H
 /*
- * Inside of the launch room: what its files share. The public contract is <twin/run.h>.
+ * Inside of the launch room: what its files share. The public contract is src/launch/run.h.
  *
  *   launch.c     one run from start to end          supervise.c  the event loop around the running
  * job spawn.c      fork, exec, why it did not start   stream.c     stdout and stderr: stored,
@@ -24,11 +24,12 @@
  */
 #include "base.h"
 
+#include "src/launch/redact.h"
+#include "src/launch/run.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <sys/types.h>
-#include <twin/redact.h>
-#include <twin/run.h>
 
 /* ---- run_save.c. Names of files and arguments are bytes: a JSON string when they are valid UTF-8,
  * else {"hex": "..."}; NULL gives null. provenance.json has them so, too. */

@@ -5,7 +5,7 @@
  * and with its key in it everybody could try guesses. A key that an older version left in a home is
  * moved there, and the home remembers its name.
  */
-#include <twin/redact.h>
+#include "src/launch/redact.h"
 
 #include "launch.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <twin/ledger.h>
+#include "src/ledger/ledger.h"
 
 #include "db.h"
 

@@ -6,9 +6,10 @@
  */
 #include "db.h"
 
+#include "src/ledger/ledger.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/ledger.h>
 
 #include "base.h"
 

@@ -8,9 +8,10 @@
 
 #include "base.h"
 
+#include "src/snapshot/snapshot.h"
+
 #include <fcntl.h>
 #include <string.h>
-#include <twin/snapshot.h>
 #include <unistd.h>
 
 struct audit {

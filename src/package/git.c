@@ -5,7 +5,7 @@
  * no helper of a protocol.
  */
 #include "pack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

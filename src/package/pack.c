@@ -6,14 +6,15 @@
 #include "base.h"
 #include "json_load.h"
 
+#include "src/provenance/provenance.h"
+#include "src/sign/sign.h"
+#include "src/snapshot/snapshot.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/provenance.h>
-#include <twin/sign.h>
-#include <twin/snapshot.h>
 #include <unistd.h>
 
 #define STUDY_MAX ((size_t)256 << 20)

@@ -20,9 +20,10 @@
  */
 #include "bag.h"
 
+#include "src/launch/run.h"
+#include "src/package/package.h"
+
 #include <jansson.h>
-#include <twin/package.h>
-#include <twin/run.h>
 
 #define TW_PACKAGE_SCHEMA "twinrun.package/1"
 #define TW_SMALL_DATA ((uint64_t)64 << 20)

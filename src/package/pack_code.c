@@ -5,7 +5,7 @@
  * its own that borrows the objects, so that nothing in the user's is changed.
  */
 #include "pack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

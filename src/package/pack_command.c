@@ -6,13 +6,14 @@
 #include "base.h"
 #include "phrase.h"
 
+#include "src/launch/redact.h"
+#include "src/provenance/config.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <twin/config.h>
-#include <twin/redact.h>
 
 /* ---- words of the command */
 

@@ -5,11 +5,12 @@
 
 #include "base.h"
 
+#include "src/launch/redact.h"
+#include "src/snapshot/snapshot.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/redact.h>
-#include <twin/snapshot.h>
 
 enum { NAMED_MAX = 50 }; /* of what a command names a record lists so many */
 

@@ -5,7 +5,7 @@
  * not find again (a package from a folder of this machine) is named.
  */
 #include "pack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 #include "phrase.h"

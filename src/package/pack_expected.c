@@ -5,10 +5,11 @@
 
 #include "base.h"
 
+#include "src/snapshot/content.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/content.h>
 #include <unistd.h>
 
 static const uint64_t OUTPUT_MAX = (uint64_t)16 << 20, CLAIMED_MAX = (uint64_t)64 << 20;

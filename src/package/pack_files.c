@@ -5,7 +5,7 @@
  * whose digest the run recorded is known to be what ran.
  */
 #include "pack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

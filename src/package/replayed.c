@@ -9,9 +9,10 @@
 #include "json_load.h"
 #include "json_text.h"
 
+#include "src/provenance/provenance.h"
+#include "src/snapshot/content.h"
+
 #include <string.h>
-#include <twin/content.h>
-#include <twin/provenance.h>
 
 /* ---- how it is started */
 

@@ -2,10 +2,11 @@
 #ifndef TW_PACKAGE_REPLAYED_H
 #define TW_PACKAGE_REPLAYED_H
 /* The run of a replay: how it is started, and whether the same came out as the package says. */
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+#include "src/package/package.h"
+
 #include <jansson.h>
-#include <twin/compare.h>
-#include <twin/package.h>
-#include <twin/run.h>
 
 /* As the packaged run was recorded; what the record does not say is as for any run. What is pointed
  * to belongs to u, which must live as long. */

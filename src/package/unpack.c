@@ -8,13 +8,14 @@
 
 #include "base.h"
 
+#include "src/launch/redact.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <twin/redact.h>
 #include <unistd.h>
 
 extern char **environ;

@@ -2,7 +2,7 @@
 /* The code again: each repository from its bundle at its commit, the recorded difference applied,
  * the other files put in place. */
 #include "unpack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

@@ -2,10 +2,12 @@
 /* Data for a replay: what the package holds, a folder that the user has, or what fetch.txt names;
  * whatever it is, held against the snapshot. */
 #include "unpack.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 #include "phrase.h"
+
+#include "src/snapshot/snapshot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/snapshot.h>
 #include <unistd.h>
 
 static const char WHERE[] = "data/data.json";

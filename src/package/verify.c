@@ -8,14 +8,15 @@
 
 #include "base.h"
 
+#include "src/package/package.h"
+#include "src/sign/sign.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/package.h>
-#include <twin/sign.h>
 #include <unistd.h>
 
 /* A tag file: read once, since what it says and its digest must be of the same bytes. */

@@ -4,7 +4,7 @@
  * and never linked. Prototypes are from its public reference (nvml.h); functions that an older
  * driver lacks are left out, as are answers that it refuses.
  */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asks another program, which may be missing, hang, print without end or leave children behind. */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

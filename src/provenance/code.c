@@ -4,7 +4,7 @@
  * hooks, no external diff, no filters' network), each with a limit. The difference to the commit is
  * kept beside the record, since a digest alone rebuilds nothing.
  */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

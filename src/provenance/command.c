@@ -2,15 +2,16 @@
 /*
  * The command: its programs, the script it begins with, and the configuration files that it names.
  */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
+
+#include "src/provenance/config.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/config.h>
 #include <unistd.h>
 
 enum { PROGRAM_MAX = 512 << 20, CONFIG_MAX = 4 << 20, CONFIGS_MAX = 20, HOPS_MAX = 4 };

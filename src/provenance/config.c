@@ -7,11 +7,12 @@
 #include "config_values.h"
 #include "jcs.h"
 
+#include "src/provenance/config.h"
+
 #include <jansson.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/config.h>
 
 #define BYTES_MAX ((size_t)64 << 20)
 

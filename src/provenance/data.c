@@ -4,7 +4,7 @@
  * Face snapshot), and enough to see that it has changed. The digests of its contents are a
  * snapshot's (twinrun snapshot): reading a data set here would cost more than the job.
  */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

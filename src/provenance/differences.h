@@ -3,7 +3,7 @@
 #define TW_PROVENANCE_DIFFERENCES_H
 /* What the comparisons of worlds share: the growing list, the power of names (power.c), lists of
  * libraries. */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 struct tw_differences {
     struct twin_world_differences *out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run was given and where it ended: one pass over its traces. */
-#include <twin/ends.h>
+#include "src/provenance/ends.h"
 
 #include "base.h"
 #include "ulp.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine and its system: processors, memory, kernel, limits, container, compilers. What a file
  * does not say is left out. */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

@@ -5,7 +5,7 @@
  * own configuration stays in force, so that what the user has git ignore, and Git LFS, are as they
  * are in the user's hands.
  */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the job was started: its variables, its scheduler, files that steer its libraries. Ranks:
  * ranks.c. */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

@@ -5,7 +5,7 @@
  * folder "/".
  */
 #include "hashing.h"
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

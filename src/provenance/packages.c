@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is installed: dpkg, Python's packages, conda. Read from the folders where they keep it; no
  * package manager is asked. */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

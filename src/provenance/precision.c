@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A precision policy held against a run. */
-#include "precision.h"
+#include "precision_inside.h"
 
 #include "base.h"
 
+#include "src/provenance/provenance.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 
 enum { BREACHES_MAX = 1000 };
 

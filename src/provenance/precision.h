@@ -1,53 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_PRECISION_H
-#define TW_PRECISION_H
-/* What the files of the precision policy share: precision_policy.c (the file), precision.c (rules
- * held against a run), precision_trace.c (what its traces show). */
-#include <twin/precision.h>
+#ifndef TWIN_PRECISION_H
+#define TWIN_PRECISION_H
+/*
+ * A precision policy, held against what a run did: the types of its tensors, autocast regions,
+ * gradient scaling, and the switches of its libraries. The file: docs/precision.md. Room:
+ * src/provenance. What was not seen is unknown, and never taken for kept.
+ */
+#include "src/launch/run.h"
+#include "src/trace/trace.h"
 
-#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
 
-/* What a rule speaks of. */
-enum tw_precision_about {
-    TW_ABOUT_NOTHING,  /* no key that says it yet */
-    TW_ABOUT_DTYPES,   /* of records; `pattern` says which */
-    TW_ABOUT_AUTOCAST, /* regions of each step */
-    TW_ABOUT_SCALER,   /* in each step: required, or off */
-    TW_ABOUT_SETTING   /* switches of each rank's libraries */
+struct twin_precision_policy;
+
+enum twin_precision_outcome {
+    TWIN_PRECISION_KEPT,
+    TWIN_PRECISION_BROKEN,
+    TWIN_PRECISION_UNKNOWN,
+    TWIN_PRECISION_IDLE /* it speaks of what this run does not have */
+};
+/* kept|broken|unknown|not applicable */
+const char *twin_precision_name(enum twin_precision_outcome o);
+
+/* One thing that a rule does not allow. */
+struct twin_precision_breach {
+    int32_t rank;
+    /* the first step in which it was seen; false: a switch of the process */
+    bool in_step;
+    uint32_t step;
+    uint64_t times; /* records of this tensor, or steps */
+    bool is_tensor;
+    enum twin_phase phase;
+    enum twin_kind kind;            /* of a tensor */
+    char *name, *scope, *op, *site; /* "" when not known; of a switch only name */
+    char *found;                    /* "bf16"; "True" */
 };
 
-struct tw_precision_rule {
-    size_t line;
-    enum tw_precision_about about;
-    char *key;     /* as in the file: "dtypes", "tf32", ... */
-    char *pattern; /* NULL: every record */
-    char *reason;
-    char **allowed;
-    size_t allowed_count;
-    uint32_t dtypes; /* of TW_ABOUT_DTYPES: a bit for each type */
-    bool required;   /* of TW_ABOUT_SCALER */
+struct twin_precision_result {
+    size_t line;  /* of the rule in the policy */
+    char *rule;   /* in words: the tensors and the types allowed, or "tf32 off" */
+    char *reason; /* as the policy has it; "" */
+    enum twin_precision_outcome outcome;
+    char *why;       /* unknown, idle: what was not seen; kept: what was; never NULL */
+    uint64_t judged; /* records, steps or ranks */
+    /* by rank, then by step; at most 1000, all are counted in `broken` */
+    struct twin_precision_breach *breach;
+    size_t breaches;
+    size_t broken;
 };
-
-struct twin_precision_policy {
-    struct tw_precision_rule *rule;
+struct twin_precision_verdict {
+    /* broken when a rule is; else unknown when one is, or none applies; else kept */
+    enum twin_precision_outcome outcome;
+    /* one for each rule, in the order of the policy */
+    struct twin_precision_result *result;
     size_t count;
+    char **note;
+    size_t notes; /* what could not be read */
 };
 
-/* The switches that a key of the policy stands for; NULL: it stands for none. */
-struct tw_precision_switch {
-    const char *key, *setting[3];
-    bool cuda_only; /* without a device they change nothing */
-};
-const struct tw_precision_switch *tw_precision_switch(const char *key);
+/* TWIN_EFORMAT names line, key and, for a key that is not known, the nearest one; TWIN_ENOENT,
+ * TWIN_EIO, TWIN_ELIMIT, TWIN_ENOMEM. */
+int twin_precision_read(const char *path, struct twin_precision_policy **out,
+                        struct twin_error *err);
+void twin_precision_free(struct twin_precision_policy *p);
 
-/* data is n bytes and a NUL, and is changed; path: for messages. */
-int tw_precision_parse(char *data, size_t n, const char *path, struct twin_precision_policy **out,
-                       struct twin_error *err);
-bool tw_precision_allows(const struct tw_precision_rule *r, const char *word);
-/* breach is taken; what exceeds the cap is only counted. */
-int tw_precision_add(struct twin_precision_result *r, struct twin_precision_breach *breach,
-                     struct twin_error *err);
-/* One trace of a rank's main process, for all rules that speak of records and steps. */
-int tw_precision_trace(const struct twin_precision_policy *p, const char *path,
-                       struct twin_precision_verdict *out, struct twin_error *err);
+/* Errors are of memory only: what cannot be read makes rules unknown. */
+int twin_precision_check(const struct twin_precision_policy *p, const struct twin_run *run,
+                         struct twin_precision_verdict *out, struct twin_error *err);
+void twin_precision_verdict_free(struct twin_precision_verdict *v);
 #endif

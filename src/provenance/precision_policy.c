@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A precision policy: [[precision]] tables in a small part of TOML, each of them one rule.
  * docs/precision.md has the form. */
-#include "precision.h"
+#include "precision_inside.h"
 
 #include "base.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one trace shows of precision: the types of its records, autocast regions and gradient
  * scaling of its steps. */
-#include "precision.h"
+#include "precision_inside.h"
 
 #include "base.h"
 

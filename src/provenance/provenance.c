@@ -5,7 +5,7 @@
  * make an end); the collector says S (what had to be seen before the job was seen). When the
  * launcher dies the collector writes what it has and ends.
  */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 #include "written.h"

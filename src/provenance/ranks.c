@@ -4,7 +4,7 @@
  * docs/format/run-folder.md). Where none spoke, the main process is looked at from outside. Lists
  * that many ranks share are written once: a rank names the number of its list of libraries.
  */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

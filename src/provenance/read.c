@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of a run, read again from its folder. */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 #include "json_load.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packages, caches, cores and NUMA nodes as hwloc sees them, in its XML: `lstopo -i topology.xml`
  * draws it. hwloc is looked for when the record is made. */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

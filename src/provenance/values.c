@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of the record, and files as values. */
-#include "provenance.h"
+#include "provenance_inside.h"
 
 #include "base.h"
 

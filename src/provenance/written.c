@@ -7,11 +7,12 @@
  */
 #include "written.h"
 
+#include "src/snapshot/content.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/content.h>
 #include <unistd.h>
 
 #define FILE_BYTES_MAX ((uint64_t)1 << 30) /* larger files are not read again */

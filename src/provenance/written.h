@@ -3,7 +3,7 @@
 #define TW_WRITTEN_H
 /* What is in the files that a job wrote, as text that can be compared line by line when the files
  * themselves are gone. */
-#include <twin/run.h>
+#include "src/launch/run.h"
 
 #include "base.h"
 

@@ -7,11 +7,12 @@
 
 #include "base.h"
 
+#include "src/snapshot/content.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/content.h>
 
 static bool is_folder(const char *path)
 {

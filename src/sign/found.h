@@ -2,11 +2,12 @@
 #ifndef TW_SIGN_FOUND_H
 #define TW_SIGN_FOUND_H
 /* What an operand of sign and verify stands for: a run, a folder, a file. (found.c) */
+#include "src/launch/run.h"
+#include "src/sign/sign.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <twin/error.h>
-#include <twin/run.h>
-#include <twin/sign.h>
 
 /*
  * *out: the run that `spec` means (a run's folder, or when no such path is there an id, last,

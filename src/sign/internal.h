@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_SIGN_INTERNAL_H
 #define TW_SIGN_INTERNAL_H
-/* What the files of the signing room share. The public contract is <twin/sign.h>. */
+/* What the files of the signing room share. The public contract is src/sign/sign.h. */
+#include "src/sign/sign.h"
+
 #include <openssl/evp.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <twin/sign.h>
 
 /* A key: the public half as OpenSSL has it, and the means to sign, if any. */
 struct twin_key {

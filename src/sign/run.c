@@ -6,15 +6,16 @@
 
 #include "base.h"
 
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+#include "src/provenance/provenance.h"
+#include "src/snapshot/content.h"
+#include "src/trace/trace.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <twin/compare.h>
-#include <twin/content.h>
-#include <twin/provenance.h>
-#include <twin/run.h>
-#include <twin/trace.h>
 
 #define BUILD_TYPE "urn:twinrun:run:1"
 #define BUILDER "urn:twinrun:launcher"

@@ -6,11 +6,12 @@
  * they are about? The answer is a finding, with the sentence that says why; errors are for what
  * could not be read. (verified.c, bytes.c)
  */
+#include "src/sign/sign.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/error.h>
-#include <twin/sign.h>
 
 struct json_t;
 

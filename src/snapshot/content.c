@@ -4,6 +4,9 @@
 #include "sha256.h"
 #include "ulp.h"
 
+#include "src/snapshot/content.h"
+#include "src/snapshot/snapshot.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/content.h>
-#include <twin/snapshot.h>
 #include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which layout a target has, and Git LFS's and Hugging Face's held against the digests that they
  * name. DVC's: layout_dvc.c. */
-#include "layout.h"
+#include "layout_inside.h"
 
 #include "base.h"
 

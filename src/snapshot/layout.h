@@ -1,54 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TW_LAYOUT_H
-#define TW_LAYOUT_H
-/* What layout.c and layout_dvc.c share: one look at data of another tool, whichever it is. */
-#include "snapshot.h"
+#ifndef TWIN_LAYOUT_H
+#define TWIN_LAYOUT_H
+/*
+ * Data that other tools keep: DVC (.dvc, dvc.lock), Git LFS pointers, the cache of Hugging Face.
+ * Each names content by a digest of its own; here the bytes are held against it. Room:
+ * src/snapshot. docs/snapshot.md.
+ *
+ * All these files are foreign bytes: whatever they are, the answer is results or an error, and no
+ * path in them is followed out of the folder they stand in (DVC: out of its repository). Since 0.1.
+ */
+#include "src/snapshot/snapshot.h"
 
-#include <twin/layout.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <twin/error.h>
 
-struct tw_buf;
+enum twin_layout { TWIN_LAYOUT_NONE, TWIN_LAYOUT_DVC, TWIN_LAYOUT_LFS, TWIN_LAYOUT_HUGGINGFACE };
+/* What a file with this name and beginning is, or (head NULL) a folder. */
+enum twin_layout twin_layout_of(const char *path, const char *head, size_t n);
+const char *twin_layout_name(enum twin_layout layout); /* "DVC", "Git LFS", "Hugging Face" */
 
-/* One look at a layout: what is told, and how many things are not as named. */
-struct tw_look {
-    const struct twin_snapshot_options *o;
-    void (*visit)(void *user, const struct twin_layout_result *r);
-    void *user;
-    long differences;
-    struct twin_error *err;
+enum twin_layout_outcome {
+    TWIN_LAYOUT_SAME,
+    TWIN_LAYOUT_CHANGED,
+    TWIN_LAYOUT_MISSING,
+    TWIN_LAYOUT_ADDED,
+    TWIN_LAYOUT_UNKNOWN
 };
-/* counts, and calls visit */
-void tw_look_tell(struct tw_look *l, const struct twin_layout_result *r);
-/* Digests of files below dir; with the cache of that folder. */
-int tw_look_hash(struct tw_look *l, const char *dir, struct tw_hash_item *item, size_t n);
-
-int tw_look_dvc(struct tw_look *l, const char *file);
-int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other);
-int tw_look_huggingface(struct tw_look *l, const char *folder);
-
-/* A pointer of Git LFS: version, oid, size. */
-struct tw_lfs_pointer {
-    char sha256[65];
-    uint64_t bytes;
+/* One file, or one folder of DVC's whose list of files is not at hand. Strings live as long as the
+ * call. */
+struct twin_layout_result {
+    enum twin_layout_outcome outcome; /* UNKNOWN: cannot be told: see why */
+    const char *path;
+    const char *scheme;           /* "md5", "sha256", "git" */
+    const char *expected, *found; /* hex; NULL: none */
+    uint64_t files, bytes;        /* that were read for it */
+    const char *why;              /* NULL, or what a person should know */
 };
-enum { TW_LFS_POINTER_MAX = 1024 };
-bool tw_lfs_pointer_read(const char *text, size_t n, struct tw_lfs_pointer *out);
 
-/* DVC's list of a folder's files as JSON, byte for byte as Python writes it: [{"md5": "...",
- * "relpath": "..."}, ...]. Items in the order of their paths. */
-int tw_dvc_list(const struct tw_hash_item *item, size_t n, struct tw_buf *out,
-                struct twin_error *err);
+/* Verifies what `target` names; calls visit for each thing. other: for a pointer of Git LFS the
+ * file to hold against it; NULL: the object in .git/lfs. o: quick or paranoid, progress, troubles.
+ * Returns the number of things that are not as named, or an error: those of twin_snapshot_take,
+ * TWIN_EFORMAT. */
+long twin_layout_verify(enum twin_layout layout, const char *target, const char *other,
+                        const struct twin_snapshot_options *o,
+                        void (*visit)(void *user, const struct twin_layout_result *r), void *user,
+                        struct twin_error *err);
 
-/* One output or dependency of a .dvc or dvc.lock. */
-struct tw_dvc_out {
-    const char *path, *wdir, *md5;
-    bool text;
+/* All results of one call together. Begins as zeros. */
+struct twin_layout_sum {
+    uint64_t files, bytes;
+    size_t things, unknown;
+    const char *scheme; /* "sha256 and git" where there are several; NULL: no result yet */
 };
-/* Calls each for those with a path. NULL md5: it has none. TWIN_EFORMAT. */
-int tw_dvc_read(const char *data, size_t n, const char *name, bool lock,
-                int (*each)(void *user, const struct tw_dvc_out *out), void *user,
-                struct twin_error *err);
-
-/* Adds to a snapshot what other tools call its data. pointers: how many files are only pointers of
- * Git LFS. */
-int tw_layout_add_ids(struct twin_snapshot *s, const char *dir, struct twin_error *err);
+void twin_layout_add(struct twin_layout_sum *s, const struct twin_layout_result *r);
+/* differences: what twin_layout_verify returned, 0 or more. CHANGED, or SAME; UNKNOWN: nothing
+ * could be held against anything. */
+enum twin_layout_outcome twin_layout_together(const struct twin_layout_sum *s, long differences);
 #endif

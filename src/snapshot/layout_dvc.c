@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DVC: MD5 of files; a folder is the MD5 of the list of its files as Python writes JSON, and ".dir"
  * behind it. */
-#include "layout.h"
+#include "layout_inside.h"
 
 #include "base.h"
 #include "config_values.h"

@@ -4,9 +4,10 @@
 /* A look at a folder of data with a person in front. */
 #include "front.h"
 
+#include "src/snapshot/snapshot.h"
+
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/snapshot.h>
 
 struct tw_looking {
     const struct tw_front *front;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A snapshot is taken: the listing of a folder gets its digests, and one number stands for all of
  * them. */
-#include "layout.h"
+#include "layout_inside.h"
 
 #include "base.h"
 

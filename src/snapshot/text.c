@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Manifests as text that `sha256sum -c` reads too: docs/format/snapshot.md. */
-#include "snapshot.h"
+#include "snapshot_inside.h"
 
 #include "base.h"
 

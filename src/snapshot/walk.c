@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies in a folder: files, links, empty folders, and what has no content to be digested. */
-#include "snapshot.h"
+#include "snapshot_inside.h"
 
 #include "base.h"
 

@@ -3,6 +3,8 @@
  * threads. */
 #include "base.h"
 
+#include "src/spread/spread.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -11,7 +13,6 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <twin/spread.h>
 #include <unistd.h>
 
 enum { SMALL = 8, LARGE = 1 << 20, SMALL_ROUNDS = 400, LARGE_ROUNDS = 40 };

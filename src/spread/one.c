@@ -5,12 +5,13 @@
 
 #include "base.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <twin/random.h>
-#include <twin/stats.h>
 
 enum { RING_STARTS = 64 }; /* chunks of the ring that are tried */
 

@@ -3,7 +3,7 @@
 #define TW_SPREAD_ORDERS_H
 /* An order of additions as a small program for a stack of sums. Addition commutes bit for bit, so
  * only the grouping counts. */
-#include <twin/spread.h>
+#include "src/spread/spread.h"
 
 enum { TW_MAX_STACK = 48 }; /* the deepest, a binary tree of 65,536 ranks, needs 34 */
 #define TW_PUSH 0u          /* | place: a new sum, of this contribution */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inside.h"
 
+#include "src/stats/stats.h"
+
 #include <twin/error.h>
-#include <twin/stats.h>
 
 #include <math.h>
 

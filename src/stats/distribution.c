@@ -4,7 +4,7 @@
  * small p values keep their digits. */
 #include "inside.h"
 
-#include <twin/stats.h>
+#include "src/stats/stats.h"
 
 #include <float.h>
 #include <math.h>

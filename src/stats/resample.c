@@ -4,7 +4,8 @@
 #include "inside.h"
 
 #include "base.h"
-#include <twin/stats.h>
+
+#include "src/stats/stats.h"
 
 #include <math.h>
 

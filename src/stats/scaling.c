@@ -4,8 +4,9 @@
 
 #include "base.h"
 
+#include "src/stats/scaling.h"
+
 #include <math.h>
-#include <twin/scaling.h>
 
 /* BCa covers only 81% at five values: below this, Student on logarithms. */
 enum { BCA_FROM = 20, RESAMPLES = 10000, SEED = 1 };

@@ -2,7 +2,7 @@
 /* Tests that may look at the data as they come in: Wald's SPRT and the e-process. */
 #include "inside.h"
 
-#include <twin/stats.h>
+#include "src/stats/stats.h"
 
 #include <math.h>
 

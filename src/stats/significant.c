@@ -4,9 +4,10 @@
 
 #include "base.h"
 
+#include "src/stats/significant.h"
+
 #include <math.h>
 #include <string.h>
-#include <twin/significant.h>
 
 #define POWER .8
 

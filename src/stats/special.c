@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inside.h"
 
-#include <twin/stats.h>
+#include "src/stats/stats.h"
 
 #include <float.h>
 #include <math.h>

@@ -11,15 +11,16 @@
 #include "front.h"
 #include "verified_data.h"
 
+#include "src/isolate/isolate.h"
+#include "src/launch/run.h"
+#include "src/provenance/ends.h"
+#include "src/snapshot/content.h"
+#include "src/stats/stats.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/content.h>
-#include <twin/ends.h>
-#include <twin/isolate.h>
-#include <twin/run.h>
-#include <twin/stats.h>
 
 /* Bars of the first two steps, fixed before the first run. */
 #define TW_LAB_NOISE 1e-6     /* a gap above it is noise that matters */

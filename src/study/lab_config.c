@@ -5,11 +5,12 @@
 
 #include "json_text.h"
 
+#include "src/provenance/config.h"
+#include "src/provenance/provenance.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/config.h>
-#include <twin/provenance.h>
 
 enum { AREAS_NEEDED = 3, WHY_SHOWN = 200 };
 

@@ -5,17 +5,18 @@
  * A scaling study: scale_file.c (a study as JSON, and back), scale_compute.c (from the runs to the
  * curve).
  *
- * A study is what was measured, run by run; every figure is computed from that (twin/scaling.h), so
+ * A study is what was measured, run by run; every figure is computed from that (src/stats/scaling.h), so
  * that whoever has the file has the curve.
  */
 #include "front.h"
+
+#include "src/launch/run.h"
+#include "src/stats/scaling.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/run.h>
-#include <twin/scaling.h>
 
 struct tw_journal;
 

@@ -6,11 +6,12 @@
 
 #include "base.h"
 
+#include "src/provenance/ends.h"
+#include "src/trace/trace.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/ends.h>
-#include <twin/trace.h>
 
 enum { STEPS_MAX = 1 << 24 };
 

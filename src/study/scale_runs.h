@@ -4,7 +4,7 @@
 /* The runs of a scaling study, and what they show. */
 #include "scale.h"
 
-#include <twin/run.h>
+#include "src/launch/run.h"
 
 /* ---- scale_asked.c */
 /* Takes counts, work and price from s->args; argv is given. TWIN_EINVAL: what is wrong with them.

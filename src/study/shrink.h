@@ -8,11 +8,12 @@
 #include "base.h" /* struct tw_strings */
 #include "front.h"
 
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/compare.h>
-#include <twin/run.h>
 
 enum { TW_KNOBS_MAX = 16, TW_WAYS_MAX = 3, TW_RUNS_MAX = 128 /* classes of one setting */ };
 

@@ -7,9 +7,10 @@
 
 #include "base.h"
 
+#include "src/stats/stats.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/stats.h>
 #include <unistd.h>
 
 /* The baseline, and the confirmation, end when BASELINE comparisons have parted; a trial needs NEED

@@ -2,12 +2,13 @@
 #ifndef TW_STUDY_SIGNIFICANT_H
 #define TW_STUDY_SIGNIFICANT_H
 /* Two sets of values, what is asked of them, and what was found. */
+#include "src/launch/run.h"
+#include "src/stats/significant.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/run.h>
-#include <twin/significant.h>
 
 enum tw_metric {
     TW_METRIC_IN_FILE,

@@ -9,6 +9,8 @@
 #include "base.h"
 #include "json_load.h"
 
+#include "src/trace/trace.h"
+
 #include <assert.h>
 #include <ctype.h>
 #include <jansson.h>
@@ -17,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/trace.h>
 
 #define FILE_MAX ((size_t)64 << 20)
 enum { VALUES_MAX = 1000000 };

@@ -4,7 +4,7 @@
 /* What a simulation of collectives was asked, and what it found. */
 #include "values.h"
 
-#include <twin/spread.h>
+#include "src/spread/spread.h"
 
 #define TW_SIMULATE_FREE UINT64_MAX /* sample, threads: as many as seem right */
 

@@ -4,7 +4,7 @@
 /* What a study of the orders of a sum was asked, and what it found. */
 #include "values.h"
 
-#include <twin/spread.h>
+#include "src/spread/spread.h"
 
 struct tw_spread_args {
     const char *home, *precision, *add_in;

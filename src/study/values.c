@@ -4,9 +4,10 @@
 
 #include "base.h"
 
+#include "src/formats/tensors.h"
+
 #include <math.h>
 #include <string.h>
-#include <twin/tensors.h>
 
 enum { CHUNK = 1 << 16 };
 #define MOST ((uint64_t)1 << 31) /* numbers that are held at a time */

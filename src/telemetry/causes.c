@@ -7,10 +7,11 @@
  */
 #include "dips.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/stats.h>
 
 #define ALPHA .05
 #define SHARE .25 /* of the extra time, to be the cause */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "src/telemetry/telemetry.h"
+
 #include <stddef.h>
-#include <twin/telemetry.h>
 
 static const struct twin_counter_info info[TWIN_COUNTERS] = {
     [TWIN_COUNTER_CPU] = {"processor time of the process", "cpu_s", "s", false},

@@ -3,10 +3,11 @@
  * all. */
 #include "dips.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/stats.h>
 
 #define BLOCK_S .08 /* below the period of a quota, 100 ms, so that one period is one block */
 #define ALPHA .01

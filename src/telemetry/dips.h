@@ -3,7 +3,7 @@
 #define TW_DIPS_H
 /* Blocks: rows put together until the counters of the machine, which are sampled every 50 ms or
  * less often, mean something. */
-#include "telemetry.h"
+#include "telemetry_inside.h"
 
 enum { TW_BLOCKS_MAX = 128, TW_BLOCKS_MIN = 12, TW_BLOCKS_MIN_EACH = 6 };
 struct tw_block {

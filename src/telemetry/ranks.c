@@ -8,10 +8,11 @@
  */
 #include "dips.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/stats.h>
 
 #define ALPHA .01
 #define SLOWER_MIN .1

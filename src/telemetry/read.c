@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the tables of a run folder to rows of steps. */
-#include "telemetry.h"
+#include "telemetry_inside.h"
 
 #include <dirent.h>
 #include <errno.h>

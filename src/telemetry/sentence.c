@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A slow stretch in one sentence. */
-#include "telemetry.h"
+#include "telemetry_inside.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the files of docs/format/telemetry.md: any bytes give a table or an error that names the
  * line. */
-#include "telemetry.h"
+#include "telemetry_inside.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,10 +5,11 @@
  * The bytes of a trace, version 1. Written spec: docs/format/trace.md. Little endian only; every
  * struct below is laid out without holes, so that it is copied to and from the file as it is.
  */
+#include "src/trace/trace.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stddef.h>
-#include <twin/trace.h>
 
 #include "base.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <twin/trace.h>
+#include "src/trace/trace.h"
 
 const char *twin_phase_name(enum twin_phase p)
 {

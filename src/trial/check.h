@@ -13,11 +13,12 @@
 #include "series.h"
 #include "verified_data.h"
 
+#include "src/compare/baseline.h"
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <twin/baseline.h>
-#include <twin/compare.h>
-#include <twin/run.h>
 
 /* The level of an asker who leaves it to us. */
 #define TW_CHECK_LEVEL_NOT_GIVEN ((enum twin_level) - 1)

@@ -8,9 +8,10 @@
 
 #include "base.h"
 
+#include "src/provenance/provenance.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 
 /* Is there a first place at which the runs differ? */
 static bool differs(const struct tw_check *c)

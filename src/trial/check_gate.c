@@ -10,10 +10,11 @@
 
 #include "base.h"
 
+#include "src/compare/baseline.h"
+#include "src/launch/redact.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/baseline.h>
-#include <twin/redact.h>
 
 /* ---- writing */
 

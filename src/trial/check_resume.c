@@ -9,8 +9,9 @@
 #include "base.h"
 #include "run_state.h"
 
+#include "src/compare/compare.h"
+
 #include <stdio.h>
-#include <twin/compare.h>
 
 /* 0: it is not known how many steps half of the job are, which has been said. */
 static uint32_t half_of(const struct tw_check *c)

@@ -8,9 +8,10 @@
 #include "base.h"
 #include "run_state.h"
 
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/trace.h>
 #include <unistd.h>
 
 /* of one_series: no hook saw what goes in; not a TWIN_E* */

@@ -10,11 +10,12 @@
 
 #include "base.h"
 
+#include "src/trace/trace.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <twin/trace.h>
 #include <unistd.h>
 
 enum { ZOOMS = 3 }; /* origins whose operation is looked for */

@@ -5,10 +5,11 @@
 
 #include "base.h"
 
+#include "src/provenance/provenance.h"
+#include "src/trace/trace.h"
+
 #include <jansson.h>
 #include <string.h>
-#include <twin/provenance.h>
-#include <twin/trace.h>
 
 /* What decides about speed and bits, as the run's provenance has it: code, versions, precision,
  * flags. */

@@ -2,8 +2,9 @@
 #ifndef TW_TRIAL_CONFIGURATION_H
 #define TW_TRIAL_CONFIGURATION_H
 /* Every figure carries the configuration that it was measured with. */
+#include "src/launch/run.h"
+
 #include <stdbool.h>
-#include <twin/run.h>
 
 /* "python train.py, 2 ranks, batch 64, commit 1f..., torch 2.13.0, threads 2, on host": command,
  * workers, batch, code, versions, precision and flags, as far as the run's traces and provenance

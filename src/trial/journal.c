@@ -6,12 +6,13 @@
 #include "json_load.h"
 #include "json_text.h"
 
+#include "src/launch/redact.h"
+#include "src/launch/run.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/redact.h>
-#include <twin/run.h>
 #include <unistd.h>
 
 #define LOG_CAP ((size_t)256 << 20)

@@ -5,12 +5,13 @@
 
 #include "base.h"
 
+#include "src/trace/trace.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/trace.h>
 
 /* Steps of one rank: its processes differ (loader workers end no steps), the largest is the
  * trainer's. */

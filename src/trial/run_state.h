@@ -2,9 +2,10 @@
 #ifndef TW_TRIAL_RUN_STATE_H
 #define TW_TRIAL_RUN_STATE_H
 /* What a run folder says of its run in a word or a number. */
+#include "src/launch/run.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <twin/run.h>
 
 /* Sums over a run's traces, from their headers and last seals only. */
 struct tw_run_totals {

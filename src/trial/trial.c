@@ -5,9 +5,10 @@
 #include "base.h"
 #include "run_state.h"
 
+#include "src/provenance/provenance.h"
+
 #include <assert.h>
 #include <math.h>
-#include <twin/provenance.h>
 
 /* A run that has diverged goes on until the drift can be seen to grow: ten steps, and as many again
  * as it took to diverge (a hundred at most). A short rest is cheaper to let finish, since the

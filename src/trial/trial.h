@@ -12,10 +12,11 @@
  */
 #include "front.h"
 
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <twin/compare.h>
-#include <twin/run.h>
 
 enum tw_trial_end {
     TW_TRIAL_RAN,         /* to its own end, good or bad, or to the last of max_steps */

@@ -3,10 +3,11 @@
 #define TW_TRIAL_VERIFIED_DATA_H
 /* Data that were verified against their snapshots before the first run; handed to each launch,
  * which records them. */
+#include "src/launch/run.h"
+#include "src/snapshot/snapshot.h"
+
 #include <stdbool.h>
 #include <stddef.h>
-#include <twin/run.h>
-#include <twin/snapshot.h>
 
 /* Lives as long as the process. */
 struct tw_data {

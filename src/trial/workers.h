@@ -12,12 +12,13 @@
  */
 #include "trial.h"
 
+#include "src/launch/run.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
-#include <twin/run.h>
 
 struct tw_worker {
     pid_t pid;             /* 0: none, or it has ended */

@@ -4,10 +4,11 @@
 
 #include "base.h"
 
+#include "src/provenance/provenance.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 
 /* What may change the last bits of a sum, and what a person needs to understand why. The code is
  * left out: that it changes is why there is a gate. */

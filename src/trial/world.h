@@ -2,8 +2,9 @@
 #ifndef TW_TRIAL_WORLD_H
 #define TW_TRIAL_WORLD_H
 /* The world of a run in a few names: what a baseline keeps of it, and a gate compares. */
+#include "src/launch/run.h"
+
 #include <twin/error.h>
-#include <twin/run.h>
 
 typedef int tw_world_fn(void *user, const char *name, const char *value, struct twin_error *err);
 /* Calls each(name, value) until one returns non-zero, which is returned. A run without a record of

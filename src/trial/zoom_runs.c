@@ -7,9 +7,10 @@
 #include "run_state.h"
 #include "trial.h"
 
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/trace.h>
 
 enum { ATTEMPTS = 3, RERUNS = 4 };
 /* what a zoom may take that nobody asked for by name */

@@ -4,10 +4,11 @@
 /* Zoom: the suspect window once more at operation level, to name the operation and its line. */
 #include "front.h"
 
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <twin/compare.h>
-#include <twin/run.h>
 
 struct tw_zoom {
     /* as the runs were made: argv, home, stdin, fresh_dir */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* page_make FILE COLUMNS ROWS: a page whose every cell test_page.py can compute again. Its names
  * are hostile. */
+#include "src/report/page.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <twin/page.h>
 
 #define EVIL "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
 

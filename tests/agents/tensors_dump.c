@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors of a file as lines of JSON, with their bytes in hex: what
  * tests/agents/test_tensors.py compares with NumPy and PyTorch. */
+#include "src/formats/tensors.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/tensors.h>
 
 #include "base.h"
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a trace as JSON lines for the tests of the agents: one `trace`, then each `record`, `step`
  * and `note`, then `verified`. */
+#include "src/trace/trace.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/trace.h>
 
 static int print(json_t *o)
 {

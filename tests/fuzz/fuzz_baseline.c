@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any text as a baseline. What is accepted is written and read again to the same text, and a run
  * may be held against it. Built with libFuzzer (-Dfuzz=true), or with replay.c. */
+#include "src/compare/baseline.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <twin/baseline.h>
 
 #include "base.h"
 

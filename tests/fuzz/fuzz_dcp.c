@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as the .metadata of a torch.distributed.checkpoint, beside a file that holds two real
  * archives: an error, or tensors that can be read, or refused. */
+#include "src/formats/tensors.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/tensors.h>
 #include <unistd.h>
 
 #include "base.h"

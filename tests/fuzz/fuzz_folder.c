@@ -2,13 +2,14 @@
 /* Any bytes as two run folders: run.json, what run 1 and run 2 printed, and a tolerance file,
  * parted by lines "%%". They are loaded, compared and reported in every form. Built with libFuzzer
  * (-Dfuzz=true), or with replay.c to run files. */
+#include "src/compare/compare.h"
+#include "src/report/report.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <twin/compare.h>
-#include <twin/report.h>
 #include <unistd.h>
 
 enum { PARTS = 4 };

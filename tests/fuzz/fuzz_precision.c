@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any text as a precision policy. What is accepted has rules, each of which allows something. Built
  * with libFuzzer (-Dfuzz=true), or with replay.c. */
-#include "precision.h"
+#include "precision_inside.h"
 
 #include <stdlib.h>
 #include <string.h>

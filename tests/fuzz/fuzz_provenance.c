@@ -4,10 +4,11 @@
  * rank by rank. And as a command line in which secrets are looked for: every span lies within, and
  * what is masked once has nothing left to mask.
  */
+#include "src/provenance/provenance.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/provenance.h>
 
 #include "base.h"
 

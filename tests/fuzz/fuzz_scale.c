@@ -8,11 +8,12 @@
 
 #include "base.h"
 
+#include "src/report/page.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/page.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,13 +2,14 @@
 /* Any bytes as a snapshot's manifest, a pointer of Git LFS, a .dvc file: an error, or entries whose
  * every path stays below the folder. A manifest that is taken is written again with the same bytes'
  * meaning. */
-#include "layout.h"
+#include "layout_inside.h"
+
+#include "src/snapshot/snapshot.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/snapshot.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

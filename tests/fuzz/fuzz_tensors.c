@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a file of tensors: an error, or tensors whose every element can be read, in one
  * piece and in two, or refused. */
+#include "src/formats/tensors.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <twin/tensors.h>
 
 #include "base.h"
 

@@ -2,10 +2,11 @@
 #ifndef TW_FUZZ_SIGN_KEY_H
 #define TW_FUZZ_SIGN_KEY_H
 /* Keys that were made for this process and signed nothing, in a folder that goes with it. */
+#include "src/sign/sign.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/sign.h>
 
 #include "base.h"
 

@@ -3,7 +3,7 @@
 #define BASELINE_TEST_H
 /* Shared by the tests of baselines: one of two synthetic runs, read back from its file, and a run
  * held against it. */
-#include <twin/baseline.h>
+#include "src/compare/baseline.h"
 
 #include "base.h"
 #include "compare_test.h"

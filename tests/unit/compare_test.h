@@ -4,6 +4,8 @@
 /*
  * Shared by the tests of verdicts: a comparison of two synthetic runs, and what is expected of it.
  */
+#include "src/compare/compare.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/compare.h>
 
 #include "synth.h"
 

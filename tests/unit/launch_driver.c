@@ -6,10 +6,11 @@
  */
 #include "base.h"
 
+#include "src/launch/run.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/run.h>
 
 struct ticks {
     unsigned count, stop_after;

@@ -3,9 +3,10 @@
  * it is told to the search. */
 #ifndef SEARCH_WORLD_H
 #define SEARCH_WORLD_H
+#include "src/isolate/search.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <twin/search.h>
 
 #define SIM_FACTORS 20
 #define SIM_STEPS 200

@@ -4,10 +4,11 @@
 /* Run folders made by the tests themselves, with the shipped trace writer: a tiny model that really
  * trains, in which any value can be disturbed at any step, so that a difference spreads as it does
  * in a real job. */
+#include "src/launch/run.h"
+#include "src/trace/trace.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <twin/run.h>
-#include <twin/trace.h>
 
 #define SYNTH_PARAMS 4
 #define SYNTH_SIZE 8

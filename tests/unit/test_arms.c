@@ -2,6 +2,8 @@
 /* Two commands taken apart: what differs, and the commands in between. */
 #include "base.h"
 
+#include "src/isolate/arms.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/arms.h>
 
 /* "id: a -> b; id: a -> b", "-" for what is not there. */
 static char *in_words(const struct twin_arms *arms)

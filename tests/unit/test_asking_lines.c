@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the lines that ask matter: trials of simulated jobs. */
+#include "src/isolate/asking_lines.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +9,6 @@
 #include <cmocka.h>
 
 #include <string.h>
-#include <twin/asking_lines.h>
 
 enum { MOST = 40 };
 

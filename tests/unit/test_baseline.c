@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Baselines: a run held against a file says what the comparison of the two runs says; the file is
  * small, and may be anybody's. */
+#include "src/compare/baseline.h"
+
 #include <math.h>
 #include <stdlib.h>
-#include <twin/baseline.h>
 #include <unistd.h>
 
 #include "base.h"

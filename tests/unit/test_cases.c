@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Known cases: those that are shipped are sound and particular; files that are wrong are named and
  * left out; what is saved is found. */
+#include "src/cases/cases.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/cases.h>
 
 #include "base.h"
 

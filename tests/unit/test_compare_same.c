@@ -5,7 +5,7 @@
  * process, an overlap), and expects that the verdict says so; beside it stands the harmless twin,
  * which must stay the same.
  */
-#include <twin/baseline.h>
+#include "src/compare/baseline.h"
 
 #include "base.h"
 #include "compare_test.h"

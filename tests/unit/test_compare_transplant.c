@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transplanted runs: every origin with its rate over the steps that started equal. What differs is
  * put there by hand. */
+#include "src/compare/compare.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/compare.h>
 
 #include "base.h"
 #include "compare_test.h"

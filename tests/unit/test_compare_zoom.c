@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Zoom pairs: which operation is named, with which numbers, and what is said when none can be. */
+#include "src/compare/compare.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/compare.h>
 
 #include "base.h"
 #include "synth.h"

@@ -4,6 +4,8 @@
  * which is not ASCII), equal values in other clothes, refusals, the places where two differ, and
  * every allocation failing. tests/agents/test_digest.py compares with other implementations.
  */
+#include "src/provenance/config.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/config.h>
 
 #include "base.h"
 #include "jcs.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far every tensor is apart at every step, and what runs recorded as numbers: against what was
  * put into two runs by hand. */
+#include "src/compare/field.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/field.h>
 
 #include "base.h"
 #include "synth.h"

@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #include "base.h"
-#include <twin/isolate.h>
+
+#include "src/isolate/isolate.h"
 
 static struct twin_factors factors;
 

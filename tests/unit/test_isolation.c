@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The page of a search made by hand: what a job put into names stays text, and what matters is
  * said. */
+#include "src/report/isolation.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/isolation.h>
 
 #include "base.h"
 

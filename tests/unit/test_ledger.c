@@ -4,6 +4,8 @@
  * (tests/agents/test_ledger.py starts one). Each test has a database of its own: a file, or a
  * schema.
  */
+#include "src/ledger/ledger.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +16,6 @@
 #include <cmocka.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <twin/ledger.h>
 #include <unistd.h>
 
 #include "base.h"

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packages as folders of foreign bytes: each byte counts, nothing leads out, what is not listed is
  * named. */
+#include "src/package/package.h"
+#include "src/sign/sign.h"
+
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +17,6 @@
 
 #include <cmocka.h>
 #include <jansson.h>
-#include <twin/package.h>
-#include <twin/sign.h>
 
 #include "bag.h"
 #include "base.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages: what is foreign stays text, a page without drawn pictures has no script, data blocks are
  * laid out as the script reads them. What a browser makes of them: tests/agents/test_page.py. */
+#include "src/report/page.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/page.h>
 
 #include "base.h"
 

@@ -4,6 +4,9 @@
  * are ranked and gathered, and ranks grouped. Real records of real jobs:
  * tests/agents/test_provenance.py.
  */
+#include "src/launch/redact.h"
+#include "src/provenance/provenance.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +17,6 @@
 #include <cmocka.h>
 #include <jansson.h>
 #include <sys/stat.h>
-#include <twin/provenance.h>
-#include <twin/redact.h>
 #include <unistd.h>
 
 #include "base.h"

@@ -2,6 +2,8 @@
 /* Seeds, draws and orders. Oracles: Random123 1.14 (its three published vectors, seven more
  * computed by its header), hashlib's BLAKE2b, mpmath's erfinv at 40 digits, enumeration,
  * chi-square. tests/agents/test_seeds.py compares C with Python. */
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +12,6 @@
 #include <string.h>
 #include <cmocka.h>
 #include <twin/random.h>
-#include <twin/stats.h>
 
 #include "base.h"
 #include "internal.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports of verdicts made by hand. Text is compared as a whole; JSON is read back by jansson. */
+#include "src/report/report.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +12,6 @@
 #include <string.h>
 #include <cmocka.h>
 #include <jansson.h>
-#include <twin/report.h>
 
 #include "base.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From runs to a scaling curve. Oracle: NumPy's quantile, scipy.stats 1.17.1 (t.ppf,
  * ttest_ind(equal_var=False).confidence_interval, bootstrap BCa). */
+#include "src/stats/scaling.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/scaling.h>
 
 #include "base.h"
 

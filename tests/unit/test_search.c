@@ -4,6 +4,8 @@
 #include "base.h"
 #include "search_world.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/stats.h>
 
 static struct twin_search_plan plan_for(const struct twin_search_options *o)
 {

@@ -3,6 +3,8 @@
  * from A. */
 #include "base.h"
 
+#include "src/isolate/search.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/search.h>
 
 enum { DIFFERENCES = 8 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of a confirmation by themselves: the arrangement and its p value, and how a search ends
  * when the divergence does. */
-#include "search.h"
+#include "search_inside.h"
 
 #include <math.h>
 #include <setjmp.h>

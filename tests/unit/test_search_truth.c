@@ -11,6 +11,8 @@
  */
 #include "base.h"
 
+#include "src/isolate/search.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/search.h>
 
 enum { FACTORS = 16, CAUSES = 2, MOST_RUNS = 600, LAST = FACTORS - 1 };
 

@@ -4,13 +4,14 @@
  */
 #include "base.h"
 
+#include "src/isolate/search.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 #include <cmocka.h>
-#include <twin/search.h>
 
 static const struct twin_candidate candidate[] = {
     {.id = "entropy", .layer = "rng", .can_pin = true},

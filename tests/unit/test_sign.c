@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 #include "base.h"
-#include <twin/sign.h>
+
+#include "src/sign/sign.h"
 
 static char folder[] = "/tmp/twinrun-sign-XXXXXX";
 static const char *const names[] = {"a", "b", "c"};

@@ -5,6 +5,9 @@
  * layout say together. tests/agents/test_snapshot.py and test_layouts.py have the other
  * implementations.
  */
+#include "src/snapshot/layout.h"
+#include "src/snapshot/snapshot.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +17,6 @@
 #include <string.h>
 #include <cmocka.h>
 #include <sys/stat.h>
-#include <twin/layout.h>
-#include <twin/snapshot.h>
 
 #include "base.h"
 

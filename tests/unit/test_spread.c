@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The room of orders: every contribution is added once, roundings, wrong use, memory that runs out,
  * threads. Values are held against NumPy in tests/agents/test_spread.py. */
+#include "src/spread/spread.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +14,6 @@
 #include <cmocka.h>
 
 #include <math.h>
-#include <twin/spread.h>
 
 #include "base.h"
 #include "orders.h"

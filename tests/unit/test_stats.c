@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reference values: published tables, SciPy 1.11 (beta.ppf, binom.cdf, betainc), R 4.3
  * (binom.test). */
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/stats.h>
 
 #define NEAR(actual, expected, tolerance) assert_true(fabs((actual) - (expected)) <= (tolerance))
 

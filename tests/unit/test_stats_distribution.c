@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Special functions and distributions. Oracles: special and stats are scipy.special and
  * scipy.stats, 1.17.1; mpmath 1.3 at 40 digits where it says so; closed forms. */
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/stats.h>
 
 /* Equal to a relative error of 1e-10 */
 #define CLOSE(actual, expected) assert_true(fabs((actual) - (expected)) <= 1e-10 * fabs(expected))

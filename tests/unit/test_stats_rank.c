@@ -3,13 +3,14 @@
  * Mann-Whitney and Hodges-Lehmann. Oracles: R's manual (wilcox.test); scipy.stats 1.17.1;
  * enumeration of every split.
  */
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/stats.h>
 
 #include "base.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bootstrap and permutation tests. Oracles: Efron and Tibshirani's law-school and mouse data;
  * scipy.stats 1.17.1; enumeration. */
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/stats.h>
 
 #include "base.h"
 

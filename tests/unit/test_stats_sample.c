@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One sample, and arms compared by their values. Oracles: the design paper; scipy.stats 1.17.1;
  * statsmodels 0.15. */
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/stats.h>
 
 #include "base.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which answer follows from which values. Oracles: R's manual (wilcox.test, var.test's interval by
  * qf), scipy.stats; error rates and power by simulation. */
+#include "src/stats/significant.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/significant.h>
 
 #include "base.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kaplan-Meier and log-rank. Oracles: Freireich's leukaemia trial (1963) as published;
  * scipy.stats 1.17.1, lifelines 0.30. */
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/stats.h>
 
 #include "base.h"
 

@@ -3,13 +3,14 @@
  * scipy.stats, 1.17.1; enumeration of every table. */
 #include "base.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <twin/stats.h>
 
 /* Equal to a relative error of 1e-10 */
 #define CLOSE(actual, expected) assert_true(fabs((actual) - (expected)) <= 1e-10 * fabs(expected))

@@ -9,11 +9,12 @@
 
 #include "base.h"
 
+#include "src/telemetry/telemetry.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/telemetry.h>
 #include <unistd.h>
 
 static char dir[64];

@@ -2,6 +2,8 @@
 /* Files of tensors: the samples of tests/golden/tensors (written by make.py there with NumPy,
  * PyTorch and safetensors), wrong use, and every allocation made to fail.
  * tests/agents/test_tensors.py has the many cases. */
+#include "src/formats/tensors.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +13,6 @@
 #include <string.h>
 /* cmocka needs the five above */
 #include <cmocka.h>
-
-#include <twin/tensors.h>
 
 #include "base.h"
 

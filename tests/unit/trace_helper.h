@@ -2,6 +2,8 @@
 #ifndef TRACE_HELPER_H
 #define TRACE_HELPER_H
 /* Shared by the tests of the trace: scratch files, a small typical job. */
+#include "src/trace/trace.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <twin/trace.h>
 
 #include "writer.h"
 

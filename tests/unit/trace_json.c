@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a trace as JSON through the C reader, in the form of `python -m twinrun.trace`: the two
  * must agree. */
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/trace.h>
 
 #include "reader.h"
 

@@ -9,7 +9,7 @@ import struct
 
 ABI = 1
 
-# enum twin_phase, enum twin_kind (include/twin/trace.h)
+# enum twin_phase, enum twin_kind (src/trace/trace.h)
 (
     DATA,
     RNG,

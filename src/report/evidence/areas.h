@@ -2,10 +2,11 @@
 #ifndef TW_REPORT_AREAS_H
 #define TW_REPORT_AREAS_H
 /* The five lines of pack and audit: code, data, environment, configuration, seeds. */
+#include "src/package/package.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <twin/package.h>
 
 bool tw_area_passes(const json_t *area); /* nothing is missing */
 json_t *tw_area_json(enum twin_area which, const json_t *area);

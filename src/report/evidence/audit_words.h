@@ -2,10 +2,11 @@
 #ifndef TW_REPORT_AUDIT_WORDS_H
 #define TW_REPORT_AUDIT_WORDS_H
 /* What an audit found of one target, and what is said of it. */
+#include "src/package/package.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <twin/package.h>
 
 struct tw_audited {
     const char *given, *kind; /* "package", "run", "folder" */

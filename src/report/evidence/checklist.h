@@ -2,9 +2,10 @@
 #ifndef TW_REPORT_CHECKLIST_H
 #define TW_REPORT_CHECKLIST_H
 /* Venues' reproducibility checklists, answered as far as the evidence goes. */
+#include "src/package/package.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/package.h>
 
 /* The names that --checklist takes, for messages. */
 extern const char *const tw_checklist_names;

@@ -8,10 +8,11 @@
  */
 #include "wording.h"
 
+#include "src/report/diagnosis.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/diagnosis.h>
 
 /* relative L2 distance at the first divergence; single precision rounds at 6e-8 */
 #define ROUNDINGS 1e-5

@@ -7,11 +7,12 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/provenance/provenance.h"
+#include "src/report/diagnosis.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/diagnosis.h>
-#include <twin/provenance.h>
 
 #define ALPHA .05
 #define FLOOR .02 /* two per cent of a time mean nothing */

@@ -4,11 +4,12 @@
  */
 #include "wording.h"
 
+#include "src/report/incident.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/incident.h>
 
 /* Bytes of a job's making, as code: longer fences than any run of backticks inside, bars replaced
  * since they end cells of tables. */

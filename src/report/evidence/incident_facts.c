@@ -6,9 +6,10 @@
 #include "base.h"
 #include "json_text.h"
 
+#include "src/trace/trace.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <twin/trace.h>
 
 /* For twin_ledger_comparisons; user is a struct tw_incident_facts. A check that is there already is
  * passed over. */

@@ -2,10 +2,11 @@
 #ifndef TW_REPORT_INCIDENT_FACTS_H
 #define TW_REPORT_INCIDENT_FACTS_H
 /* What an incident document says besides the verdict. */
+#include "src/launch/run.h"
+#include "src/ledger/ledger.h"
+#include "src/report/incident.h"
+
 #include <jansson.h>
-#include <twin/incident.h>
-#include <twin/ledger.h>
-#include <twin/run.h>
 
 /* Checks on record, each once. Zeroed; tw_incident_facts_free. */
 struct tw_incident_facts {

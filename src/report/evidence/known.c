@@ -4,10 +4,11 @@
 
 #include "base.h"
 
+#include "src/launch/run.h"
+#include "src/provenance/provenance.h"
+
 #include <jansson.h>
 #include <string.h>
-#include <twin/provenance.h>
-#include <twin/run.h>
 #include <unistd.h>
 
 struct twin_signature tw_known_signature(const struct twin_finding *f, const char *arms)

@@ -6,9 +6,10 @@
  */
 #include "front.h"
 
+#include "src/cases/cases.h"
+#include "src/report/report.h"
+
 #include <stdbool.h>
-#include <twin/cases.h>
-#include <twin/report.h>
 
 enum { TW_KNOWN_HINTS = 3 };
 

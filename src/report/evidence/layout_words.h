@@ -4,9 +4,10 @@
 /* What twinrun verify says of data that other tools keep. */
 #include "base.h"
 
+#include "src/snapshot/layout.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/layout.h>
 
 /* What is gathered while files are looked at. Zeroed; `list` an array where JSON is wanted. */
 struct tw_layout_told {

@@ -2,10 +2,11 @@
 #ifndef TW_REPORT_PRECISION_WORDS_H
 #define TW_REPORT_PRECISION_WORDS_H
 /* What twinrun verify says of a run and a precision policy, which it calls by its name. */
+#include "src/launch/run.h"
+#include "src/provenance/precision.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/precision.h>
-#include <twin/run.h>
 
 /* The caller's; NULL: no memory. */
 json_t *tw_precision_json(const struct twin_precision_verdict *v, const char *policy,

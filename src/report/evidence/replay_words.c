@@ -6,7 +6,7 @@
 #include "json_text.h"
 #include "put.h"
 
-#include <twin/report.h>
+#include "src/report/report.h"
 
 /* The first of the things in which the worlds differ. */
 static void print_worlds(FILE *out, const json_t *list)

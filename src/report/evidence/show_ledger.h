@@ -7,9 +7,10 @@
  */
 #include "front.h"
 
+#include "src/ledger/ledger.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/ledger.h>
 
 /* The comparisons that the run took part in: into j, or, where that is NULL, as text to out. */
 void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out, json_t *j,

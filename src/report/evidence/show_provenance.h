@@ -4,10 +4,11 @@
 /* What surrounded a run, and what differs between the worlds of two. */
 #include "front.h"
 
+#include "src/provenance/provenance.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <twin/provenance.h>
 
 /*
  * Both write text to out, or, where json is not NULL, an object into *json (the caller's; NULL: no

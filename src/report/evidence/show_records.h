@@ -4,11 +4,12 @@
 /* The records of a trace, for show --step and --record. */
 #include "front.h"
 
+#include "src/trace/trace.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <twin/trace.h>
 
 struct tw_records_asked {
     const char *pattern; /* of phase/kind/name; NULL: all */

@@ -6,11 +6,12 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/provenance/provenance.h"
+#include "src/telemetry/telemetry.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
-#include <twin/telemetry.h>
 
 enum { SHOWN = 6 }; /* counters of a slow stretch in the text */
 

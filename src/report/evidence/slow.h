@@ -4,9 +4,10 @@
 /* Where a run was slow, and what moved with it. */
 #include "front.h"
 
+#include "src/launch/run.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/run.h>
 
 /*
  * Reads the telemetry of a run and writes what is found: as text to out, or, where json is not

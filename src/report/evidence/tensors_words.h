@@ -2,9 +2,10 @@
 #ifndef TW_REPORT_TENSORS_WORDS_H
 #define TW_REPORT_TENSORS_WORDS_H
 /* What twinrun digest says of files of tensors: of one what is in it, of two what differs. */
+#include "src/snapshot/content.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/content.h>
 
 /* Both return 0: one file, or the tensors are the same; 1: they differ; a TWIN_E*: they cannot be
  * compared. err is not NULL. */

@@ -5,9 +5,10 @@
  * is the caller's; NULL: no memory. */
 #include "verified.h"
 
+#include "src/package/package.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/package.h>
 
 /* ---- package_words.c */
 json_t *tw_package_findings(const struct twin_bag_verdict *v);

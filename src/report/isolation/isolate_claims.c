@@ -6,9 +6,10 @@
 #include "base.h"
 #include "json_text.h"
 
+#include "src/report/report.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <twin/report.h>
 
 /* The runs that claims name, numbered from 1 in the order in which they are first named. */
 struct claims {

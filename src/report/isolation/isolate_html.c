@@ -2,13 +2,14 @@
 /* The page of a search for a cause. Its first screen answers: what was found, what to change, how
  * sure that is. */
 #include "html.h"
-#include "page.h"
+#include "page_inside.h"
 #include "verdict_page.h"
+
+#include "src/report/isolation.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/isolation.h>
 
 enum { RUNS_SHOWN = 200 };
 

@@ -4,11 +4,12 @@
 
 #include "base.h"
 
+#include "src/launch/redact.h"
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <twin/redact.h>
-#include <twin/stats.h>
 
 enum {
     COST_RUNS = 3,       /* of each sort: a ratio of fewer is the machine's mood */

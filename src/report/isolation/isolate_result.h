@@ -6,9 +6,10 @@
 #include "known.h"
 #include "search_runs.h"
 
+#include "src/report/isolation.h"
+
 #include <jansson.h>
 #include <stdio.h>
-#include <twin/isolation.h>
 
 /* ---- isolate_result.c */
 struct tw_isolate_result {

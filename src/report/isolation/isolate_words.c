@@ -2,8 +2,9 @@
 /* What a search found, in the words that text and page share. */
 #include "wording.h"
 
+#include "src/report/isolation.h"
+
 #include <math.h>
-#include <twin/isolation.h>
 
 static void say_runs(struct tw_buf *b, const struct twin_isolation *x,
                      const struct twin_branch *branch)

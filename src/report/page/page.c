@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A page's words: verdict, text, facts, tables. */
-#include "page.h"
+#include "page_inside.h"
 
 #include "html.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures that a script draws: the frame in the page, and a block of data behind it
  * (docs/internals/report.md). */
-#include "page.h"
+#include "page_inside.h"
 
 #include "html.h"
 

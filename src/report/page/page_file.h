@@ -2,8 +2,9 @@
 #ifndef TW_REPORT_PAGE_FILE_H
 #define TW_REPORT_PAGE_FILE_H
 /* A page as a file of the user's. */
+#include "src/report/page.h"
+
 #include <twin/error.h>
-#include <twin/page.h>
 
 /* Could a page be written there? To be asked before an hour of runs. path may be NULL, which is
  * fine. 0, or a TWIN_E*. */

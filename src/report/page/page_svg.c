@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures that need no script: histograms and trees. */
-#include "page.h"
+#include "page_inside.h"
 
 #include "html.h"
 

@@ -3,7 +3,7 @@
  * know. */
 #include "lab_report.h"
 
-#include <twin/package.h>
+#include "src/package/package.h"
 
 /* What the lab calls an area. */
 static const char *area_name(enum twin_area which)

@@ -4,8 +4,9 @@
 /* The lab in words, as JSON and as a page. */
 #include "lab.h"
 
+#include "src/report/page.h"
+
 #include <stdio.h>
-#include <twin/page.h>
 
 /* Before the first step; after each, as soon as it is done; at the end. out is flushed by the first
  * two, since a lab takes minutes. */

@@ -7,10 +7,11 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/stats.h>
 
 enum { WIDTH = 100, NAME = 36, ROUNDS_MAX = 64 };
 

@@ -4,8 +4,9 @@
 /* A scaling study in words, as a table for programs and as a page. */
 #include "scale.h"
 
+#include "src/report/page.h"
+
 #include <stdio.h>
-#include <twin/page.h>
 
 void tw_scale_text(FILE *out, const struct tw_scale *s);
 /* All malloc'ed; NULL: no memory. */

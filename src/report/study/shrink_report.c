@@ -7,10 +7,11 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/stats/stats.h"
+#include "src/trace/trace.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <twin/stats.h>
-#include <twin/trace.h>
 
 #define CONFIDENCE 0.95
 

@@ -7,10 +7,11 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/provenance/provenance.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/provenance.h>
 
 #define NUMBERS "%.4g"
 /* of three values the MAD is the smaller of two gaps, and calls almost any third one an outlier */

@@ -6,9 +6,10 @@
 #include "json_text.h"
 #include "put.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdio.h>
-#include <twin/stats.h>
 
 static bool is_sample(const struct tw_simulation *s)
 {

@@ -3,10 +3,11 @@
  * screen. */
 #include "wording.h"
 
+#include "src/stats/stats.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/stats.h>
 
 #define LABEL 8u
 #define NOTES 5u

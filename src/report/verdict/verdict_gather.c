@@ -6,12 +6,13 @@
 #include "base.h"
 #include "page_file.h"
 
+#include "src/compare/field.h"
+#include "src/report/report.h"
+#include "src/telemetry/telemetry.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <twin/field.h>
-#include <twin/report.h>
-#include <twin/telemetry.h>
 
 enum {
     SORTED = 24,         /* runs that are sorted into a tree */

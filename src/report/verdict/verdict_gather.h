@@ -3,10 +3,11 @@
 #define TW_REPORT_VERDICT_GATHER_H
 /* Pages with pictures of recorded runs. What cannot be read is not drawn: a page is true without
  * it. */
+#include "src/compare/compare.h"
+#include "src/report/page.h"
+#include "src/report/report.h"
+
 #include <stddef.h>
-#include <twin/compare.h>
-#include <twin/page.h>
-#include <twin/report.h>
 
 /*
  * Writes the verdict as a page, with pictures of what the runs recorded. compare: how the runs were

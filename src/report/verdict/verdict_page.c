@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The page of a verdict. Its first screen answers: are they the same; if not, where do they part,
  * and what next. */
-#include "page.h"
+#include "page_inside.h"
 #include "verdict_page.h"
 
 #include <math.h>

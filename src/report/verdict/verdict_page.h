@@ -2,7 +2,7 @@
 #ifndef TW_REPORT_VERDICT_PAGE_H
 #define TW_REPORT_VERDICT_PAGE_H
 /* The pictures of a verdict on its page. (verdict_pictures.c) */
-#include <twin/report.h>
+#include "src/report/report.h"
 
 /* Of two runs: the heatmap; how differences grow and how large they are. f may be NULL. question:
  * NULL for the usual one. runs: "Run 1 and run 3". */

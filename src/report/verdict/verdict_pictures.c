@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pictures of a verdict: where runs differ and by how much, how that grows, which runs agree
  * until when, what they recorded. */
-#include "page.h"
+#include "page_inside.h"
 #include "verdict_page.h"
 
 #include <math.h>

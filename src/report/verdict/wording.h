@@ -4,7 +4,7 @@
 /* Wording shared by the forms of a report. Everything appended here is safe for terminals. */
 #include "base.h"
 
-#include <twin/report.h>
+#include "src/report/report.h"
 
 /* Appends bytes of a job's making, made printable. max: cut behind that many bytes, with "..."; 0 =
  * whole. */

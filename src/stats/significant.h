@@ -6,7 +6,7 @@
  * (docs/significant.md); a difference below the floor does not count, whatever its p. Room:
  * src/stats. Pure, thread-safe; nothing is allocated that stays.
  */
-#include <twin/stats.h>
+#include "src/stats/stats.h"
 
 enum twin_question {
     /* do the values differ? Mann and Whitney's test; the difference B - A, Hodges and Lehmann */

@@ -5,9 +5,10 @@
  * Known cases: what a divergence looked like when its cause was known, so that one that looks alike
  * can be recognised. A match is a hint and no proof. Room: src/cases. File format: docs/cases.md.
  */
+#include "src/compare/compare.h"
+
 #include <stdbool.h>
 #include <stddef.h>
-#include <twin/compare.h>
 #include <twin/error.h>
 
 /* What a verdict shows. Borrowed; "" is not known. */

@@ -7,12 +7,13 @@
  * (pin) or shakes it (vary); a *world* is a set of settings under which runs are made: the natural
  * world has none, W0 pins everything that applies.
  */
+#include "src/compare/compare.h"
+#include "src/launch/run.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/compare.h>
 #include <twin/error.h>
-#include <twin/run.h>
 
 /* ---- factors (factors.c) */
 

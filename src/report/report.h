@@ -7,13 +7,14 @@
  * (tw_free or free). Whatever a job put into names, paths or printed lines is made harmless first:
  * control characters and invalid UTF-8 come out as \xNN. All functions are thread-safe.
  */
+#include "src/compare/compare.h"
+#include "src/compare/field.h"
+#include "src/launch/run.h"
+#include "src/report/page.h"
+
 #include <stdbool.h>
 #include <stddef.h>
-#include <twin/compare.h>
 #include <twin/error.h>
-#include <twin/field.h>
-#include <twin/page.h>
-#include <twin/run.h>
 
 /* A known case that looks like this divergence: a hint, no proof. All strings borrowed. */
 struct twin_hint {

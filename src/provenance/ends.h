@@ -6,13 +6,14 @@
  * apart. Room: src/provenance. Two runs of one command are a measure of noise only when they were
  * given the same: initial weights, batches, generators.
  */
+#include "src/launch/run.h"
+#include "src/snapshot/content.h"
+#include "src/trace/trace.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/content.h>
 #include <twin/error.h>
-#include <twin/run.h>
-#include <twin/trace.h>
 
 /* What a job is given, as far as a trace shows it. */
 enum twin_given { TWIN_GIVEN_WEIGHTS, TWIN_GIVEN_BATCHES, TWIN_GIVEN_GENERATORS, TWIN_GIVEN_COUNT };

@@ -5,11 +5,12 @@
  * The incident document: what is known of two runs that parted, as Markdown for a postmortem. Facts
  * are filled in; what only people know stays an open question. Room: src/report.
  */
+#include "src/compare/compare.h"
+#include "src/report/report.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/compare.h>
-#include <twin/report.h>
 
 struct twin_incident_side {
     const struct twin_run *run;

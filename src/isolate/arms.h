@@ -6,10 +6,11 @@
  * each difference can be set as in either. Room: src/isolate. Commands are texts for `sh -c`; words
  * are compared as written, nothing is expanded or run.
  */
+#include "src/isolate/search.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <twin/error.h>
-#include <twin/search.h>
 
 struct twin_difference {
     /* "env:NAME", "arg:--option", "arg:3" (third argument), "program"; a later one of the same name

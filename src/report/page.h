@@ -14,12 +14,13 @@
  * escaped here. Calls after a failure do nothing; twin_page_finish tells of it. A page belongs to
  * one thread.
  */
+#include "src/compare/compare.h"
+#include "src/compare/field.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/compare.h>
 #include <twin/error.h>
-#include <twin/field.h>
 
 struct twin_page;
 
@@ -113,7 +114,7 @@ struct twin_page_heatmap {
     /* group: rows of one group stand together and are named by it; NULL: none */
     const char *const *row, *const *group;
     size_t rows;
-    const uint16_t *cell; /* row after row; codes: twin/field.h */
+    const uint16_t *cell; /* row after row; codes: src/compare/field.h */
     size_t mark_row, mark_column;
     const char *mark_name; /* the cell to look at first; NULL: none */
 };

@@ -249,7 +249,7 @@ struct twin_compare_options;
  * What a run left: "ID/PATH" of each file of its folder (SHA-256; of traces also twinrunValues1,
  * the hash over all that was observed, in which there is no time), and "ID/files/PATH" of each file
  * that the job wrote, by the digest in run.json. contents: of those that still lie where they were
- * written and hold tensors also twinrunContent1 (<twin/content.h>). Without, for comparing: a trace
+ * written and hold tensors also twinrunContent1 (src/snapshot/content.h). Without, for comparing: a trace
  * that cannot be read has its SHA-256, which tells that it was changed.
  */
 int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subjects *s,

@@ -4,7 +4,7 @@
 /*
  * Digests of the tensors in a file: equal for equal tensors, whatever the file is called, when it
  * was written, in which order, and whether it is .npy, .npz, safetensors or a PyTorch checkpoint.
- * docs/digest.md. Reading is <twin/tensors.h>'s.
+ * docs/digest.md. Reading is src/formats/tensors.h's.
  *
  * A tensor's digest is SHA-256 over: "twinrun.tensor/2" and a NUL; length of the name (u64) and the
  * name; length of the type's name and that ("f32"); the number of dimensions and each (u64); the
@@ -17,11 +17,12 @@
  * and an f64; 's' (text), 'b' (bytes), 'c' (a class), 'o' (an object of this class), 'e' ("[]",
  * "{}") and length and text.
  */
+#include "src/formats/tensors.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/error.h>
-#include <twin/tensors.h>
 
 #define TWIN_CONTENT_PIECE ((size_t)1 << 20)
 

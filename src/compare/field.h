@@ -5,10 +5,11 @@
  * For pictures: how far every tensor of two runs is apart at every step, and what runs recorded as
  * single numbers. Room: src/compare. The verdict is twin_compare's; nothing here judges.
  */
+#include "src/compare/compare.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/compare.h>
 #include <twin/error.h>
 
 /* A cell: a state, or between TWIN_CELL_VALUES and TWIN_CELL_NOT_FINITE a positive number on a

@@ -5,7 +5,7 @@
  * block is laid out: docs/internals/report.md. */
 #include "wording.h"
 
-#include <twin/page.h>
+#include "src/report/page.h"
 
 enum { TW_PAGE_COLUMNS = 32 };
 

@@ -9,7 +9,7 @@
  * Student's on the logarithms of the runs' values below 20 runs, BCa of their mean from there on;
  * one run has none.
  */
-#include <twin/stats.h>
+#include "src/stats/stats.h"
 
 /* The runs that were made with one number of workers. All values are finite and positive. */
 struct twin_scaling_set {

@@ -6,10 +6,10 @@
  * practice addresses it. Reasons from recorded evidence only: the first divergence, the worlds,
  * step times and counters. Room: src/report. Rules: docs/internals/telemetry.md.
  */
-#include <twin/compare.h>
-#include <twin/incident.h>
-#include <twin/significant.h>
-#include <twin/telemetry.h>
+#include "src/compare/compare.h"
+#include "src/report/incident.h"
+#include "src/stats/significant.h"
+#include "src/telemetry/telemetry.h"
 
 /* How the world of a run differs from that of the first one. */
 struct twin_world_view {

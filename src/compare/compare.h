@@ -5,12 +5,13 @@
  * Compare: alignment, first divergence, origin or carrier, benign differences, drift, classes of N
  * runs. Room: src/compare. Reads run folders (launch) and traces (trace); prints nothing.
  */
+#include "src/launch/run.h"
+#include "src/trace/trace.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/error.h>
-#include <twin/run.h>
-#include <twin/trace.h>
 
 enum twin_verdict_outcome {
     /* "error": all arms of the job failed */

@@ -6,13 +6,14 @@
  * src/report. All strings are borrowed, may hold any bytes, and are never NULL where nothing else
  * is said.
  */
+#include "src/compare/compare.h"
+#include "src/report/page.h"
+#include "src/report/report.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <twin/compare.h>
 #include <twin/error.h>
-#include <twin/page.h>
-#include <twin/report.h>
 
 /* Time with the pin over time without it; NaN where it is not known. */
 struct twin_isolation_cost {
