@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun audit: can somebody else recover this number? Five lines: code, data, environment,
  * configuration, seeds. */
-#include "areas.h"
+#include "audit_words.h"
 #include "checklist.h"
 #include "json.h"
 #include "options.h"
@@ -59,25 +59,9 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-struct target {
-    const char *given, *kind; /* "package", "run", "folder" */
-    struct twin_packed found;
-    struct twin_bag_verdict verdict; /* of a package */
-    char name[65];                   /* SHA-256 of what was audited; "" when it has no such name */
-    const char *named;               /* what that is the digest of */
-};
-
-static bool passes(const struct target *t)
-{
-    bool all = t->verdict.findings == 0;
-    for (size_t i = 0; i < TWIN_AREAS; i++)
-        all &= tw_area_passes(t->found.area[i]);
-    return all;
-}
-
 /* ---- which kind of target */
 
-static int audit_run(const struct audit_args *a, struct target *t)
+static int audit_run(const struct audit_args *a, struct tw_audited *t)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char *home = tw_home(a->home);
@@ -101,7 +85,7 @@ static int audit_run(const struct audit_args *a, struct target *t)
     return rc;
 }
 
-static int audit_one(const struct audit_args *a, struct target *t)
+static int audit_one(const struct audit_args *a, struct tw_audited *t)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct stat st;
@@ -128,78 +112,9 @@ static int audit_one(const struct audit_args *a, struct target *t)
                : -1;
 }
 
-/* ---- output */
-
-static json_t *target_json(const struct audit_args *a, const struct target *t)
-{
-    json_t *checks = json_array();
-    for (size_t i = 0; i < TWIN_AREAS; i++)
-        json_array_append_new(checks, tw_area_json((enum twin_area)i, t->found.area[i]));
-    json_t *o = json_pack("{s:o, s:s, s:s, s:o, s:o}", "target", tw_json_text(t->given), "kind",
-                          t->kind, "outcome", passes(t) ? "pass" : "fail", "sha256",
-                          *t->name ? json_string(t->name) : json_null(), "checks", checks);
-    if (strcmp(t->kind, "package") == 0)
-        json_object_set_new(o, "findings", tw_package_findings(&t->verdict));
-    if (a->checklist)
-        json_object_set_new(o, "checklist", tw_checklist(a->checklist, t->found.area));
-    return o;
-}
-
-static void print_target(const struct audit_args *a, const struct target *t, bool several)
-{
-    size_t failed = 0;
-    char *safe = tw_printable(t->given, strlen(t->given));
-    for (size_t i = 0; i < TWIN_AREAS; i++)
-        failed += !tw_area_passes(t->found.area[i]);
-    tw_put("%s  %s, %s: ", passes(t) ? "PASS" : "FAIL", t->kind, safe ? safe : "?");
-    if (failed)
-        tw_put("%zu of %d fail\n", failed, TWIN_AREAS);
-    else
-        tw_put("all %d pass%s\n", TWIN_AREAS,
-               t->verdict.findings ? ", but it is not what its manifests say (twinrun verify)"
-                                   : "");
-    tw_free(safe);
-    for (size_t i = 0; i < TWIN_AREAS; i++)
-        tw_area_print(stdout, (enum twin_area)i, t->found.area[i], true);
-    if (failed && t->verdict.findings)
-        tw_put("verify         FAIL  %zu thing%s not as in the manifests (twinrun verify)\n",
-               t->verdict.findings, t->verdict.findings == 1 ? " is" : "s are");
-    if (a->checklist) {
-        json_t *list = tw_checklist(a->checklist, t->found.area);
-        tw_checklist_print(stdout, a->checklist, list);
-        json_decref(list);
-    }
-    if (several)
-        tw_put("\n");
-}
-
 /* ---- as a statement: in-toto's predicate for test results */
 
-static json_t *predicate(const struct target *t)
-{
-    json_t *passed = json_array();
-    json_t *failed = json_array();
-    json_t *configuration = json_array();
-    json_t *missing = json_object();
-    for (size_t i = 0; i < TWIN_AREAS; i++) {
-        bool ok = tw_area_passes(t->found.area[i]);
-        json_array_append_new(ok ? passed : failed, json_string(twin_area_name((enum twin_area)i)));
-        if (!ok)
-            json_object_set_new(missing, twin_area_name((enum twin_area)i),
-                                json_deep_copy(json_object_get(t->found.area[i], "missing")));
-    }
-    if (t->verdict.findings)
-        json_array_append_new(failed, json_string("verify"));
-    else if (strcmp(t->kind, "package") == 0)
-        json_array_append_new(passed, json_string("verify"));
-    json_array_append_new(configuration, json_pack("{s:s, s:s}", "name", "twinrun audit", "uri",
-                                                   "pkg:pypi/twinrun@" TWINRUN_VERSION));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "result", passes(t) ? "PASSED" : "FAILED",
-                     "configuration", configuration, "passedTests", passed, "warnedTests",
-                     json_array(), "failedTests", failed, "missing", missing);
-}
-
-static int write_statement(const struct audit_args *a, const struct target *t)
+static int write_statement(const struct audit_args *a, const struct tw_audited *t)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_subjects subjects = {0};
@@ -211,7 +126,7 @@ static int write_statement(const struct audit_args *a, const struct target *t)
                           "--statement: a package or a run has a digest to speak of, %s has none; "
                           "twinrun pack makes a package of a run",
                           t->given);
-    json_t *p = predicate(t);
+    json_t *p = tw_audited_predicate(t, TWINRUN_VERSION);
     int rc = p ? twin_subjects_add(&subjects, t->named, "sha256", t->name, &err)
                : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
     rc = rc ? rc : twin_statement_envelope(&subjects, TEST_RESULT, p, &e, &err);
@@ -232,15 +147,15 @@ static int write_statement(const struct audit_args *a, const struct target *t)
 
 /* ---- all */
 
-static int report(const struct audit_args *a, const struct target *t, size_t count)
+static int report(const struct audit_args *a, const struct tw_audited *t, size_t count)
 {
     bool all = true;
     for (size_t i = 0; i < count; i++)
-        all &= passes(&t[i]);
+        all &= tw_audited_passes(&t[i]);
     if (a->json) {
         json_t *list = json_array();
         for (size_t i = 0; i < count; i++)
-            json_array_append_new(list, target_json(a, &t[i]));
+            json_array_append_new(list, tw_audited_json(&t[i], a->checklist));
         int rc = tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.audit/1", "outcome",
                                          all ? "pass" : "fail", "targets", list));
         if (rc != 0)
@@ -248,7 +163,7 @@ static int report(const struct audit_args *a, const struct target *t, size_t cou
         return all ? TW_EXIT_SAME : TW_EXIT_DIFFER;
     }
     for (size_t i = 0; i < count; i++)
-        print_target(a, &t[i], i + 1 < count);
+        tw_audited_text(stdout, &t[i], a->checklist, i + 1 < count);
     return all ? TW_EXIT_SAME : TW_EXIT_DIFFER;
 }
 
@@ -270,7 +185,7 @@ static int run(int argc, char **argv)
     if (a.statement && given.count != 1)
         return tw_bad_use("audit", "--statement is about one target, found %zu", given.count);
     tw_progress_setup(a.quiet);
-    struct target *t = tw_calloc(given.count, sizeof *t);
+    struct tw_audited *t = tw_calloc(given.count, sizeof *t);
     rc = t ? -1 : tw_bad_use("audit", "out of memory");
     for (size_t i = 0; i < given.count && rc < 0; i++) {
         t[i].given = given.items[i];

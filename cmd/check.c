@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun check: run it again, unchanged, and name the first place where the runs part. */
-#include "check.h"
+#include "check_args.h"
 
 #include "again.h"
+#include "check_clock.h"
 #include "interrupt.h"
 #include "ledger.h"
 #include "known.h"
@@ -16,23 +17,19 @@
 
 #include "base.h"
 
-#include "src/compare/baseline.h"
-#include "src/provenance/provenance.h"
-
 #include <string.h>
-#include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_check_args, f)
+#define ASKED(f) offsetof(struct tw_check_args, asked.f)
 enum { RUNS = 3 };
-#define LEVEL_NOT_GIVEN ((enum twin_level) - 1)
 
 static const struct tw_option options[] = {
     {"runs", 'n', TW_OPT_COUNT, "N", NULL, "Runs",
-     "number of runs; the first is the reference; 3 unless given, 1 with --against", FIELD(runs), 1,
+     "number of runs; the first is the reference; 3 unless given, 1 with --against", ASKED(runs), 1,
      100000},
     {"all", 0, TW_OPT_FLAG, NULL, NULL, "Runs",
-     "make all runs; without it the first divergence ends the check", FIELD(all)},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs", "end each run after N steps", FIELD(steps), 1,
+     "make all runs; without it the first divergence ends the check", ASKED(all)},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs", "end each run after N steps", ASKED(steps), 1,
      UINT32_MAX - 1},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs",
      "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then", FIELD(max_time)},
@@ -41,65 +38,65 @@ static const struct tw_option options[] = {
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one", FIELD(b)},
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Arms",
      "step of A at which B begins (a resumed job); found by its weights unless given",
-     FIELD(b_starts_at), 0, UINT32_MAX - 1},
+     ASKED(b_starts_at), 0, UINT32_MAX - 1},
     {"resume-with", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
      "is a resumed job the same job? COMMAND is run whole, then again and stopped after half of "
      "its steps; then CMD, run by sh -c, goes on in the folder that this left. Each run has a "
      "scratch copy of the working folder",
-     FIELD(resume_with)},
+     ASKED(resume_with)},
     {"half", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
      "with --resume-with: run this (sh -c), which ends by itself after a part of the training, in "
      "place of stopping COMMAND",
-     FIELD(half)},
+     ASKED(half)},
     {"transplant", 0, TW_OPT_STRING, "KIND", NULL, "Transplant",
      "make every step of the later runs start as it did in a recorded one, and list all origins "
      "with their rates: data (batches), rng (generator states) or step (both, weights, optimizer "
      "state)",
-     FIELD(transplant)},
+     ASKED(transplant)},
     {"window", 'w', TW_OPT_WINDOW, "FIRST:LAST", NULL, "Transplant",
-     "only these steps; all unless given", FIELD(window)},
+     "only these steps; all unless given", ASKED(window)},
     {"transplant-limit", 0, TW_OPT_BYTES, "BYTES", "4G", "Transplant",
-     "record at most so much (65536, 500M, 4G)", FIELD(transplant_limit)},
+     "record at most so much (65536, 500M, 4G)", ASKED(transplant_limit)},
     {"save-baseline", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
      "when the runs agree, write what they computed into FILE, a small text file for the "
      "repository",
-     FIELD(save_baseline)},
+     ASKED(save_baseline)},
     {"against", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
-     "make one run and hold it against such a file: the gate of a CI", FIELD(against)},
+     "make one run and hold it against such a file: the gate of a CI", ASKED(against)},
     {"key", 0, TW_OPT_LIST, "PUB", NULL, "Baseline",
      "with --against: this key must have signed the file (FILE.dsse.json)", FIELD(keys)},
     {"trust", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
      "with --against: those whom this trust.toml names must have signed the file", FIELD(trust)},
     {"level", 'l', TW_OPT_LEVEL, "LEVEL", NULL, "Recording",
-     "what is recorded: steps, tensors, modules or ops; tensors unless given", FIELD(level)},
+     "what is recorded: steps, tensors, modules or ops; tensors unless given", ASKED(level)},
     {"sketch-every", 0, TW_OPT_COUNT, "K", NULL, "Recording",
      "keep a sketch of each tensor every K steps, for distances; 10 unless given",
-     FIELD(sketch_every), 1, UINT32_MAX},
+     ASKED(sketch_every), 1, UINT32_MAX},
     {"lossless", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
-     "make the job wait rather than lose a record", FIELD(lossless)},
+     "make the job wait rather than lose a record", ASKED(lossless)},
     {"no-telemetry", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
-     "no counters of processes and machine", FIELD(no_telemetry)},
+     "no counters of processes and machine", ASKED(no_telemetry)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
-     "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
+     "run each time in a scratch copy of the working folder", ASKED(fresh_dir)},
     TW_DATA_OPTION(FIELD(data)),
     {"control", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
      "one more run, unobserved, whose output and files are compared with the first",
-     FIELD(control)},
+     ASKED(control)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
      "line:REGEX: printed lines and lines of files",
-     FIELD(ignore)},
+     ASKED(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
-     "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
+     "also judge by these tolerances; the bitwise verdict is shown too", ASKED(tolerance)},
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
-     "do not rerun the suspect steps to name the operation", FIELD(no_zoom)},
+     "do not rerun the suspect steps to name the operation", ASKED(no_zoom)},
     {"no-clock", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
      "do not make two more runs under faster clocks where it is not known whether numbers that "
      "differ are times",
-     FIELD(no_clock)},
+     ASKED(no_clock)},
     {"zoom-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Comparison",
      "what naming the operation may take at most; as long as five runs, or a minute, unless given",
-     FIELD(zoom_time), 1, UINT32_MAX},
+     ASKED(zoom_time), 1, UINT32_MAX},
     {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
      "do not look for known cases that look alike", FIELD(no_cases)},
     {"bisect", 0, TW_OPT_FLAG, NULL, NULL, "Output",
@@ -114,9 +111,9 @@ static const struct tw_option options[] = {
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML",
      FIELD(junit)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
-     "only the verdict: no progress, no line per run", FIELD(quiet)},
+     "only the verdict: no progress, no line per run", ASKED(quiet)},
     {"show-output", 0, TW_OPT_FLAG, NULL, NULL, "Output",
-     "pass on what the job prints (it is stored in any case)", FIELD(show_output)},
+     "pass on what the job prints (it is stored in any case)", ASKED(show_output)},
     {NULL},
 };
 
@@ -154,83 +151,6 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-static int choose_arms(struct tw_check *c, const struct tw_operands *job)
-{
-    const struct tw_check_args *a = &c->args;
-    if (job->count && (a->a || a->b))
-        return tw_bad_use("check", "expected either -- COMMAND or --a CMD --b CMD, found both");
-    if (!job->count && !a->a && !a->b)
-        return tw_bad_use(
-            "check",
-            "expected the job's command after --; write: twinrun check -- python train.py");
-    if (!job->count && (!a->a || !a->b))
-        return tw_bad_use("check", "expected two arms, found only --%s; give --%s too",
-                          a->a ? "a" : "b", a->a ? "b" : "a");
-    if (job->count && a->b_starts_at != TW_NOT_GIVEN && !a->resume_with)
-        return tw_bad_use("check", "--b-starts-at belongs to --a and --b, or to --resume-with");
-    int rc = tw_check_resume_options(a, job->count > 0);
-    if (rc >= 0)
-        return rc;
-    if (job->count) {
-        c->arm[0] = c->arm[1] = job->items;
-        if (a->resume_with) {
-            c->arms = true;
-            /* what the whole run leaves must not be what the resumed one finds */
-            c->args.fresh_dir = true;
-            tw_shell_argv(a->resume_with, c->shell[1]);
-            c->arm[1] = c->shell[1];
-        }
-        return -1;
-    }
-    c->arms = true;
-    tw_shell_argv(a->a, c->shell[0]);
-    tw_shell_argv(a->b, c->shell[1]);
-    c->arm[0] = c->shell[0];
-    c->arm[1] = c->shell[1];
-    return -1;
-}
-
-/* Everything that can be wrong before the first run is found before the first run. */
-static int prepare(struct tw_check *c)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    const struct tw_check_args *a = &c->args;
-    if (tw_page_check("check", a->html) != 0)
-        return TW_EXIT_TROUBLE;
-    if (a->tolerance && twin_tolerance_check(a->tolerance, &err) != 0)
-        return tw_trouble(&err, "check: --tolerance");
-    c->series.home = tw_home_for_runs(a->home, "check");
-    if (!c->series.home)
-        return TW_EXIT_TROUBLE;
-    int rc = tw_data_verify("check", &a->data, a->quiet, &c->data);
-    if (rc >= 0)
-        return rc;
-    if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
-        c->spool = tw_printf("%s/stdin-%d-%llx", c->series.home, (int)getpid(),
-                             (unsigned long long)tw_monotonic_ns());
-    if (a->max_time)
-        c->series.deadline_ns = tw_monotonic_ns() + a->max_time * 1000000000u;
-    c->level = a->level == LEVEL_NOT_GIVEN ? TWIN_LEVEL_TENSORS : a->level;
-    return -1;
-}
-
-/* Bare tensors show at operation level only. Only when the user left the level to us, and only
- * once. */
-static int series_at_the_right_level(struct tw_check *c)
-{
-    int rc = tw_check_series(c);
-    if (rc != TW_CHECK_UNSEEN)
-        return rc;
-    c->level = TWIN_LEVEL_OPS;
-    tw_say("no hook saw a batch or an input (bare tensors?); starting again at operation level, "
-           "which sees every operation (slower)");
-    rc = tw_check_series(c);
-    if (rc < 0 && c->series.v)
-        twin_verdict_note(c->series.v, "recorded at operation level, since no hook of the usual "
-                                       "level saw a batch or an input");
-    return rc;
-}
-
 /* How the runs were started, in the word that cases of known cause carry. */
 static const char *start_word(const struct tw_check *c)
 {
@@ -243,13 +163,13 @@ static const char *start_word(const struct tw_check *c)
 /* Does what parted look like a case whose cause is known? */
 static void look_up(const struct tw_check *c, struct tw_known *k)
 {
-    if (c->args.no_cases || c->series.v->outcome != TWIN_DIFFER || !c->series.v->first)
+    if (c->series.v->outcome != TWIN_DIFFER || !c->series.v->first)
         return;
     struct twin_signature s = tw_known_signature(c->series.v->first, start_word(c));
     char **settings = NULL;
     s.setting_count = tw_known_settings(c->series.runs[0], &settings);
     s.settings = settings;
-    tw_known_look_up(c->series.home, &s, k);
+    tw_known_look_up(c->series.home, &s, k, &tw_terminal);
     tw_known_settings_free(settings, s.setting_count);
 }
 
@@ -259,8 +179,9 @@ static char *job_in_words(const struct tw_check *c)
     if (!c->arms)
         return tw_shell_quote(c->arm[0], 0);
     bool resumed = c->args.resume_with != NULL;
-    char *a = resumed ? tw_shell_quote(c->arm[0], 0) : tw_shell_quote(&c->shell[0][2], 1);
-    char *b = tw_shell_quote(&c->shell[1][2], 1);
+    /* an arm is a shell's argv, whose third word is the command */
+    char *a = resumed ? tw_shell_quote(c->arm[0], 0) : tw_shell_quote(&c->arm[0][2], 1);
+    char *b = tw_shell_quote(&c->arm[1][2], 1);
     char *words = NULL;
     if (a && b)
         words = resumed ? tw_printf("--resume-with %s -- %s", b, a)
@@ -270,12 +191,12 @@ static char *job_in_words(const struct tw_check *c)
     return words;
 }
 
-static void note_in_ledger(const struct tw_check *c)
+static void note_in_ledger(const struct tw_check *c, const char *url)
 {
     char *command = job_in_words(c);
     tw_ledger_note(
         &(struct tw_noted){.home = c->series.home,
-                           .url = c->args.ledger,
+                           .url = url,
                            .verb = c->args.against ? "gate" : "check",
                            .command = command,
                            .outcome = twin_verdict_name(c->series.v->outcome),
@@ -286,12 +207,16 @@ static void note_in_ledger(const struct tw_check *c)
 }
 
 /* Without memory for it, suggestions lack their options; the verdict does not hang on that. */
-static struct twin_report_again suggestions(const struct tw_check *c, struct tw_again *again)
+static struct twin_report_again suggestions(const struct tw_check_command *command,
+                                            struct tw_again *again)
 {
-    const char *arms[2] = {c->shell[0][2], c->shell[1][2]};
+    const struct tw_check *c = &command->check;
+    const char *arms[2] = {command->shell[0][2], command->shell[1][2]};
+    struct tw_check_args args = command->args;
+    args.asked = c->args; /* as the runs were made: a baseline may have set their steps */
     /* Where A alone parts already, A alone is what to look at next. */
     bool both = c->arms && !c->arm_unsteady && !c->args.resume_with;
-    if (tw_again_make(&tw_command_check, &c->args, both ? NULL : c->arm[0], both ? arms : NULL,
+    if (tw_again_make(&tw_command_check, &args, both ? NULL : c->arm[0], both ? arms : NULL,
                       again) != 0)
         return (struct twin_report_again){.env = NULL};
     struct twin_report_again words = tw_again_words(again);
@@ -299,85 +224,75 @@ static struct twin_report_again suggestions(const struct tw_check *c, struct tw_
     return words;
 }
 
-/* Of a resumed arm the verdict names the state that the seam lost, which a search among pins
- * cannot. */
-static bool can_isolate(const struct tw_check *c)
+/* Of what a part of the check returned: negative where it is to go on. */
+static int exit_code(int rc)
 {
-    if (c->series.interrupted || c->shares_files)
-        return false;
-    if (c->arms)
-        return c->arm_unsteady || (c->arm_repeats && c->series.v->shift == 0);
-    return !c->args.against || c->gate_unsteady;
+    if (rc == 0)
+        return -1;
+    return rc == TWIN_EINTR ? TW_EXIT_INTERRUPTED : TW_EXIT_TROUBLE;
 }
 
-static int print_verdict(struct tw_check *c)
+static int print_verdict(struct tw_check_command *command)
 {
+    const struct tw_check *c = &command->check;
+    const struct tw_check_args *a = &command->args;
     const char *why;
     struct tw_again again = {.env = NULL};
     struct tw_known known = {.count = 0};
-    char *command = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
+    char *job = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
     const struct twin_compare_options compare = tw_check_how(c);
     struct tw_verdict_output o = {
         .verb = "check",
-        .command = command,
-        .junit = c->args.junit,
-        .html = c->args.html,
+        .command = job,
+        .junit = a->junit,
+        .html = a->html,
         .compare = &compare,
-        .json = c->args.json,
-        .github = c->args.github,
+        .json = a->json,
+        .github = a->github,
         .can_zoom = !c->zoomed && !c->args.against && c->series.v->outcome == TWIN_DIFFER &&
                     tw_zoom_is_useful(c->series.v, c->series.runs[0], &why),
-        .can_isolate = can_isolate(c),
+        .can_isolate = tw_check_can_isolate(c),
         .shares_files = c->shares_files && !c->series.interrupted,
         .repeats = c->arm_repeats,
         .hint = known.hint,
-        .again = suggestions(c, &again),
+        .again = suggestions(command, &again),
     };
-    look_up(c, &known);
+    if (!a->no_cases)
+        look_up(c, &known);
     o.hint_count = known.count;
-    c->printed = true;
+    command->printed = true;
     int rc = tw_verdict_print(c->series.v, (const struct twin_run *const *)c->series.runs,
                               c->series.count, &o);
-    if (c->series.v->outcome == TWIN_FAILED && !c->args.json)
-        tw_check_show_tail(c->series.runs[0]);
-    note_in_ledger(c);
+    if (c->series.v->outcome == TWIN_FAILED && !a->json)
+        tw_check_show_tail(&tw_terminal, c->series.runs[0]);
+    note_in_ledger(c, command->args.ledger);
     tw_known_free(&known);
     tw_again_free(&again);
-    tw_free(command);
+    tw_free(job);
     if (c->series.interrupted)
         return TW_EXIT_INTERRUPTED;
-    return c->trouble ? c->trouble : rc;
+    return c->trouble ? exit_code(c->trouble) : rc;
 }
 
-/* Had the runs, and the ranks of the first, different worlds? */
-static void look_around(struct tw_check *c)
+/* The runs, by the way that was asked for. Negative: they were made, and a verdict can be given;
+ * else the exit code. */
+static int make_runs(struct tw_check_command *command)
 {
-    char *runs = c->series.v->outcome == TWIN_DIFFER
-                     ? twin_provenance_summary((const struct twin_run *const *)c->series.runs,
-                                               c->series.count)
-                     : NULL;
-    char *ranks = c->series.count ? twin_provenance_parity_summary(c->series.runs[0]) : NULL;
-    if (runs)
-        twin_verdict_note(c->series.v, "%s", runs);
-    if (ranks)
-        twin_verdict_note(c->series.v, "%s", ranks);
-    tw_free(runs);
-    tw_free(ranks);
-}
-
-/* The runs, by the way that was asked for. Negative: they were made, and a verdict can be given. */
-static int make_runs(struct tw_check *c)
-{
-    if (c->args.transplant)
-        return tw_check_transplant(c);
+    struct tw_check *c = &command->check;
+    int rc = -1;
     if (c->args.against)
-        return tw_check_gate(c);
-    return series_at_the_right_level(c);
+        rc = tw_check_load_baseline(command);
+    if (rc >= 0)
+        return rc;
+    if (c->args.transplant)
+        return exit_code(tw_check_transplant(c));
+    return exit_code(c->args.against ? tw_check_gate(c) : tw_check_series(c));
 }
 
-static int check(struct tw_check *c)
+static int check(struct tw_check_command *command)
 {
-    int rc = make_runs(c);
+    struct tw_check *c = &command->check;
+    int rc = make_runs(command);
     if (rc >= 0)
         return rc;
     if (!c->series.interrupted && !c->series.out_of_time && !c->trouble) {
@@ -388,7 +303,7 @@ static int check(struct tw_check *c)
         tw_check_control(c);
     }
     tw_check_shared_files(c);
-    look_around(c);
+    tw_check_look_around(c);
     tw_check_save_baseline(c);
     if (c->series.out_of_time)
         twin_verdict_note(
@@ -396,20 +311,7 @@ static int check(struct tw_check *c)
             "the time of --max-time was up in run %zu of %llu: judged by what there is",
             c->series.count, (unsigned long long)c->args.runs);
     tw_stdout_restore();
-    return print_verdict(c);
-}
-
-static void fini(struct tw_check *c)
-{
-    twin_baseline_free(c->baseline);
-    twin_run_free(c->half);
-    if (c->spool)
-        unlink(c->spool);
-    tw_free(c->spool);
-    tw_free(c->signer);
-    tw_free(c->args.ignore.items);
-    tw_free(c->args.keys.items);
-    tw_series_free(&c->series);
+    return print_verdict(command);
 }
 
 /* Bad use must not look like a bad commit to git bisect, so this holds before the options are
@@ -424,37 +326,42 @@ static bool asks_for_bisect(int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
-    struct tw_check c = {
-        .args = {.level = LEVEL_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN, .runs = TW_NOT_GIVEN},
-        .series = {.front = &tw_terminal, .command = "check"}};
+    struct tw_check_command c = {.args.asked = {.level = TW_CHECK_LEVEL_NOT_GIVEN,
+                                                .b_starts_at = TW_NOT_GIVEN,
+                                                .runs = TW_NOT_GIVEN},
+                                 .check = {.version = TWINRUN_VERSION,
+                                           .series = {.front = &tw_terminal, .command = "check"}}};
+    struct tw_check_asked *asked = &c.args.asked;
     struct tw_operands job;
     bool bisect = asks_for_bisect(argc, argv);
     int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);
     if (rc < 0)
-        rc = choose_arms(&c, &job);
+        rc = tw_check_choose_arms(&c, &job);
     if (rc < 0)
-        rc = tw_check_gate_options(&c.args, c.arms);
-    c.runs_given = c.args.runs != TW_NOT_GIVEN;
-    if (!c.runs_given)
-        c.args.runs = c.args.against ? 1 : RUNS;
-    if (rc < 0 && c.args.runs == 1 && !c.args.against)
+        rc = tw_check_gate_options(&c.args, c.check.arms);
+    c.check.runs_given = asked->runs != TW_NOT_GIVEN;
+    if (!c.check.runs_given)
+        asked->runs = asked->against ? 1 : RUNS;
+    if (rc < 0 && asked->runs == 1 && !asked->against)
         rc = tw_bad_use("check", "--runs: expected a number from 2 to 100000, found \"1\": one run "
                                  "alone says nothing, unless --against says what to expect");
     if (rc < 0)
-        rc = tw_check_transplant_options(&c.args, c.arms);
+        rc = tw_check_transplant_options(asked, c.check.arms);
     if (rc < 0) {
         tw_interrupt_hold();
-        tw_progress_setup(c.args.quiet || c.args.show_output);
-        if (c.args.json && c.args.show_output)
+        tw_progress_setup(asked->quiet || asked->show_output);
+        if (c.args.json && asked->show_output)
             tw_stdout_reserve();
-        rc = prepare(&c);
+        rc = tw_check_prepare(&c);
         if (rc < 0)
             rc = check(&c);
         tw_stdout_restore();
         if (c.args.json && !c.printed)
             rc = tw_verdict_json_error(rc);
     }
-    fini(&c);
+    tw_check_fini(&c.check);
+    tw_free(asked->ignore.items);
+    tw_free(c.args.keys.items);
     return tw_bisect_code(rc, bisect);
 }
 

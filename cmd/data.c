@@ -4,43 +4,62 @@
  */
 #include "data.h"
 
+#include "interrupt.h"
 #include "progress.h"
 #include "say.h"
+#include "snapshot_words.h"
 #include "snapshots.h"
+#include "terminal.h"
 
 #include "base.h"
 
 #include <stdio.h>
+
+struct twin_snapshot_options tw_snapshot_options(struct tw_looking *l, const char *what)
+{
+    tw_interrupt_hold();
+    return tw_looking_options(l, &tw_terminal, what);
+}
+
+int tw_snapshot_failed(const struct tw_looking *l, const struct twin_error *err)
+{
+    tw_looking_failed(l, err);
+    return err->code == TWIN_EINTR ? TW_EXIT_INTERRUPTED : TW_EXIT_TROUBLE;
+}
+
+/* What differs between a folder and its snapshot. */
+static void say_differences(const char *command, const char *dir, const char *manifest,
+                            const struct tw_data_held *held)
+{
+    const size_t n = held->differences;
+    size_t modes;
+    tw_say("%s: --data %s is not what %s says (%zu difference%s): nothing was run", command, dir,
+           manifest, n, n == 1 ? "" : "s");
+    tw_snapshot_text_differences(stderr, &held->was, &held->now, 20, &modes);
+}
 
 static int verify_one(const char *command, const char *dir, const char *manifest,
                       struct twin_run_data *out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_looking looking;
-    struct twin_snapshot was, now;
-    size_t modes;
-    if (twin_snapshot_read(manifest, &was, &err) != 0)
-        return tw_trouble(&err, "%s: --data %s: nothing was run", command, dir);
-    struct twin_snapshot_options o = tw_snapshot_options(&looking, "verifying the data");
-    o.not_this = manifest;
-    int rc = twin_snapshot_take_again(&was, dir, &o, &now, &err);
-    if (rc) {
-        rc = tw_snapshot_failed(&looking, &err);
-    } else {
-        const size_t n = tw_snapshot_count_differences(&was, &now);
-        tw_progress_clear();
-        rc = n ? TW_EXIT_TROUBLE : -1;
-        if (n) {
-            tw_say("%s: --data %s is not what %s says (%zu difference%s): nothing was run", command,
-                   dir, manifest, n, n == 1 ? "" : "s");
-            tw_snapshot_print_differences(stderr, &was, &now, 20, &modes);
-        }
-        twin_snapshot_free(&now);
-    }
-    if (rc < 0 && tw_data_record(dir, manifest, &was, out, &err) != 0)
-        rc = tw_trouble(&err, "%s: --data", command);
-    twin_snapshot_free(&was);
-    return rc;
+    struct tw_data_held held;
+    const struct twin_snapshot_options o = tw_snapshot_options(&looking, "verifying the data");
+    int rc = tw_data_hold(dir, manifest, &o, &held, out, &err);
+    tw_progress_clear();
+    int code = TW_EXIT_TROUBLE;
+    if (rc == 0 && held.differences == 0)
+        code = -1;
+    else if (rc == 0)
+        say_differences(command, dir, manifest, &held);
+    else if (!held.read)
+        tw_trouble(&err, "%s: --data %s: nothing was run", command, dir);
+    else if (!held.taken)
+        code = tw_snapshot_failed(&looking, &err);
+    else
+        tw_trouble(&err, "%s: --data", command);
+    tw_data_held_free(&held);
+    return code;
 }
 
 int tw_data_verify(const char *command, const struct tw_strings *given, bool quiet,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun digest: what a file of tensors or a configuration says, as one number, and where two of
  * them say something else. */
-#include "digest.h"
-
 #include "json.h"
 #include "options.h"
 #include "say.h"
+#include "tensors_words.h"
 
 #include "base.h"
 
 #include "src/provenance/config.h"
+#include "src/snapshot/content.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -177,6 +177,42 @@ static int write_canonical(const struct twin_config *c)
     return 0;
 }
 
+/* ---- files of tensors */
+
+/* Prints what is in the files, or what differs. The exit code. */
+static int report_tensors(char *const *files, const struct twin_content *c, size_t count, bool json)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    json_t *j = NULL;
+    int rc = json ? tw_tensors_json(files, c, count, &j, &err)
+                  : tw_tensors_text(stdout, files, c, count, &err);
+    if (rc < 0)
+        return tw_trouble(&err, "the tensors cannot be compared");
+    int bad = json ? tw_json_print(j) : 0;
+    if (bad != 0)
+        return bad;
+    return rc ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+}
+
+/* One file of tensors, or two: which tensors differ, by how much. The exit code. */
+static int digest_tensors(char *const *files, size_t count, bool only_tensors, bool json)
+{
+    struct twin_content c[2] = {{0}};
+    struct twin_error err = TWIN_ERROR_INIT;
+    size_t read = 0;
+    while (read < count && (only_tensors ? twin_content_read_tensors
+                                         : twin_content_read)(files[read], &c[read], &err) == 0)
+        read++;
+    int rc;
+    if (read < count)
+        rc = tw_trouble(&err, "no digest");
+    else
+        rc = report_tensors(files, c, count, json);
+    while (read > 0)
+        twin_content_free(&c[--read]);
+    return rc;
+}
+
 static int run(int argc, char **argv)
 {
     struct digest_args a = {0};
@@ -199,7 +235,7 @@ static int run(int argc, char **argv)
         return tw_bad_use("digest",
                           "--canonical and --format are for configurations: add --config");
     if (!a.config && !a.argv)
-        return tw_digest_tensors(given.items, given.count, a.only_tensors, a.json);
+        return digest_tensors(given.items, given.count, a.only_tensors, a.json);
     if (a.only_tensors)
         return tw_bad_use(
             "digest", "--tensors is for files of tensors: it does not go with --config and --argv");

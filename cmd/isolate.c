@@ -3,6 +3,7 @@
 #include "isolate.h"
 
 #include "interrupt.h"
+#include "json.h"
 #include "page.h"
 #include "ledger.h"
 #include "progress.h"
@@ -18,54 +19,55 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIELD(f) offsetof(struct tw_isolate_args, f)
+#define FIELD(f) offsetof(struct tw_isolate_options, f)
+#define SEARCH(f) offsetof(struct tw_isolate_options, search.f)
 
 static const struct tw_option options[] = {
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
-     "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
+     "first of two commands that ought to compute the same; run by sh -c", SEARCH(a)},
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
-     "the second one: what of it makes its runs diverge from those of A?", FIELD(b)},
+     "the second one: what of it makes its runs diverge from those of A?", SEARCH(b)},
     {"through", 0, TW_OPT_FLAG, NULL, NULL, "Arms",
      "A and B differ in something that you have set: through which factor does it act? Both run "
      "under the same pins, until they agree",
-     FIELD(through)},
-    {"max-runs", 'n', TW_OPT_COUNT, "N", "200", "Budget", "make at most N runs", FIELD(max_runs), 1,
-     100000},
+     SEARCH(through)},
+    {"max-runs", 'n', TW_OPT_COUNT, "N", "200", "Budget", "make at most N runs", SEARCH(max_runs),
+     1, 100000},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Budget",
-     "spend at most TIME on runs (90, 90s, 10m, 2h)", FIELD(max_time)},
+     "spend at most TIME on runs (90, 90s, 10m, 2h)", SEARCH(max_time)},
     {"jobs", 'j', TW_OPT_COUNT, "N", "1", "Budget",
      "make up to N runs at the same time, each in a scratch copy of the working folder "
      "(--fresh-dir). They share the machine: causes that hang on timing may show more often or "
      "less, and what a pin costs is not measured",
-     FIELD(jobs), 1, 64},
-    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", FIELD(steps), 1,
-     UINT32_MAX - 1},
+     SEARCH(jobs), 1, 64},
+    {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", SEARCH(steps),
+     1, UINT32_MAX - 1},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
-     "go on with the newest search of this job that was interrupted", FIELD(resume)},
+     "go on with the newest search of this job that was interrupted", SEARCH(resume)},
     {"thorough", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
      "go on until the causes that were found are shown to be all there is (14 clean comparisons), "
      "or another one is found",
-     FIELD(thorough)},
+     SEARCH(thorough)},
     {"pin", 'p', TW_OPT_STRING, "LIST", NULL, "Factors",
      "the candidates: all (unless given), ids from `twinrun factors`, or all,-ID to leave one out. "
      "With --a and --b: what every run holds still; nothing unless given",
-     FIELD(pin)},
+     SEARCH(pin)},
     {"factor-file", 0, TW_OPT_FILE, "FILE", NULL, "Factors", "factors of your own (TOML)",
-     FIELD(factor_file)},
+     SEARCH(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
      "line:REGEX: printed lines and lines of files",
-     FIELD(ignore)},
+     SEARCH(ignore)},
     {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
      "take text and files that differ for a divergence, too: names, paths, orders of words",
-     FIELD(text)},
+     SEARCH(text)},
     {"no-clock", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
      "do not make two more runs under faster clocks where it is not known whether numbers that "
      "differ are times",
-     FIELD(no_clock)},
+     SEARCH(no_clock)},
     TW_DATA_OPTION(FIELD(data)),
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
-     "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
+     "run each time in a scratch copy of the working folder", SEARCH(fresh_dir)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"no-cases", 0, TW_OPT_FLAG, NULL, NULL, "Known cases",
      "do not look for known cases that look alike", FIELD(no_cases)},
@@ -76,11 +78,11 @@ static const struct tw_option options[] = {
      "also write the report as one HTML page (report.html in the search's folder has it in any "
      "case)",
      FIELD(html)},
-    TW_LEDGER_OPTION(tw_isolate_args, ledger),
+    TW_LEDGER_OPTION(tw_isolate_options, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object",
      FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
-     "only the result: no plan, no progress, no line per run", FIELD(quiet)},
+     "only the result: no plan, no progress, no line per run", SEARCH(quiet)},
     {NULL},
 };
 
@@ -143,26 +145,26 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     return rc;
 }
 
-static int prepare(struct tw_isolate *c)
+static int prepare(struct tw_isolate_command *command)
 {
+    const struct tw_isolate_options *a = &command->args;
+    struct tw_isolate *c = &command->search;
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_options o = {.max_runs = (uint32_t)c->args.max_runs,
                                     .max_seconds = (double)c->args.max_time,
                                     .arms = c->args.a != NULL && !c->args.through,
                                     .thorough = c->args.thorough,
                                     .parallel = (uint32_t)c->args.jobs};
-    /* runs at the same time must not write over each other's files */
-    c->args.fresh_dir |= c->args.jobs > 1;
-    if (tw_page_check("isolate", c->args.html) != 0)
+    if (tw_page_check("isolate", a->html) != 0)
         return TW_EXIT_TROUBLE;
-    c->home = tw_home_for_runs(c->args.home, "isolate");
+    c->home = tw_home_for_runs(a->home, "isolate");
     if (!c->home)
         return TW_EXIT_TROUBLE;
-    int rc = tw_data_verify("isolate", &c->args.data, c->args.quiet, &c->data);
+    int rc = tw_data_verify("isolate", &a->data, c->args.quiet, &c->data);
     if (rc >= 0)
         return rc;
-    if (c->args.save_case && tw_known_may_save(c->home, c->args.save_case) != 0)
-        return TW_EXIT_TROUBLE;
+    if (a->save_case && tw_known_may_save(c->home, a->save_case, &err) != 0)
+        return tw_trouble(&err, "isolate: --save-case");
     if ((o.arms ? tw_isolate_arms_open(c, &err) : candidates(c, &err)) != 0)
         return tw_trouble(&err, "isolate");
     if (twin_search_plan(c->candidate, c->count, &o, &c->plan, &err) != 0)
@@ -174,8 +176,102 @@ static int prepare(struct tw_isolate *c)
     return -1;
 }
 
-static int search(struct tw_isolate *c)
+/* ---- after the last run */
+
+/* The object that --json prints when there is no result: outcome "error" and what was said. Returns
+ * code. */
+static int json_error(int code)
 {
+    json_t *j = json_pack("{s:s, s:s, s:o, s:[], s:i}", "schema", "twinrun.isolate/1", "outcome",
+                          "error", "message", tw_json_text(tw_said()), "causes", "runs_used", 0);
+    return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
+}
+
+/* The page lies in the search's folder, and where the user wants it. */
+static int write_page(const struct tw_isolate *c, const char *html,
+                      const struct tw_isolate_result *found)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *page = NULL, *path = tw_path_join(c->journal.folder, "report.html");
+    int rc = found->failed || !path ? twin_error_set(&err, TWIN_ENOMEM, "out of memory")
+                                    : twin_isolation_html(&found->x, &page, &err);
+    if (rc == 0)
+        rc = tw_write_file_atomic(path, page, strlen(page), &err);
+    if (rc == 0 && html)
+        rc = tw_write_file_atomic(html, page, strlen(page), &err);
+    tw_free(page);
+    tw_free(path);
+    return rc == 0 ? 0 : tw_trouble(&err, "isolate: the report is not written as a page");
+}
+
+static void note_in_ledger(const struct tw_isolate *c, const char *url,
+                           const struct twin_isolation *x, const struct twin_search_report *r)
+{
+    enum { RUNS = 50 };
+    const struct twin_run *runs[RUNS];
+    struct tw_buf causes = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < c->run_count && n < RUNS; i++)
+        if (c->runs[i].run)
+            runs[n++] = c->runs[i].run;
+    for (size_t i = 0; i < r->cause_count; i++)
+        tw_buf_printf(&causes, "%s%s", i ? ", " : "", c->factor[r->cause[i].candidate]->id);
+    char *command = c->arms ? NULL : tw_shell_quote(c->argv, 0);
+    tw_ledger_note(&(struct tw_noted){.home = c->home,
+                                      .url = url,
+                                      .verb = "isolate",
+                                      .command = command ? command : x->command,
+                                      .outcome = x->outcome,
+                                      .first = x->first,
+                                      .cause = causes.data ? causes.data : "",
+                                      .runs = runs,
+                                      .count = n});
+    tw_free(command);
+    tw_buf_free(&causes);
+}
+
+/* Prints the result and keeps it in every form; returns the exit code. */
+static int report(struct tw_isolate_command *command, const struct twin_search_report *r)
+{
+    static const int code[] = {
+        [TWIN_SEARCH_ISOLATED] = TW_EXIT_DIFFER,
+        [TWIN_SEARCH_NO_DIVERGENCE] = TW_EXIT_SAME,
+        [TWIN_SEARCH_OUTSIDE] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_HARDWARE] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_NOT_ENOUGH] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_UNEXPLAINED] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_INTERRUPTED] = TW_EXIT_INTERRUPTED,
+        [TWIN_SEARCH_JOB_FAILS] = TW_EXIT_TROUBLE,
+        [TWIN_SEARCH_UNSEEN] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_UNSTEADY] = TW_EXIT_INCONCLUSIVE,
+        [TWIN_SEARCH_GONE] = TW_EXIT_INCONCLUSIVE,
+    };
+    const struct tw_isolate_options *a = &command->args;
+    struct tw_isolate *c = &command->search;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_isolate_result found;
+    int rc = 0, saved = 0;
+    tw_isolate_result(c, r, tw_isolate_next(command, r), &found);
+    if (!a->no_cases)
+        tw_isolate_look_up(c, &found);
+    command->reported = true;
+    if (a->json)
+        rc = tw_json_print(tw_isolate_json(c, &found.x, r));
+    else
+        tw_isolate_text(stdout, c, &found.x, r);
+    int page = write_page(c, a->html, &found);
+    if (a->save_case && tw_isolate_save_case(c, &found, a->save_case, &err) != 0)
+        saved = tw_trouble(&err, "isolate: --save-case");
+    note_in_ledger(c, a->ledger, &found.x, r);
+    fflush(stdout);
+    tw_isolate_keep_claims(c, r);
+    tw_isolate_result_free(&found);
+    return rc || page || saved ? TW_EXIT_TROUBLE : code[r->outcome];
+}
+
+static int search(struct tw_isolate_command *command)
+{
+    struct tw_isolate *c = &command->search;
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_report *r = NULL;
     char *plan = c->args.quiet ? NULL : twin_search_plan_text(&c->plan);
@@ -188,7 +284,7 @@ static int search(struct tw_isolate *c)
                           c->journal.folder);
     tw_isolate_a_again(c, r);
     tw_isolate_ask_who(c, r);
-    int rc = tw_isolate_report(c, r);
+    int rc = report(command, r);
     twin_search_report_free(r);
     return rc;
 }
@@ -243,28 +339,32 @@ static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands
 
 static int run(int argc, char **argv)
 {
-    struct tw_isolate c = {
-        .front = &tw_terminal, .journal = {.fd = -1}, .level = TWIN_LEVEL_TENSORS};
+    struct tw_isolate_command x = {
+        .search = {.front = &tw_terminal, .journal = {.fd = -1}, .level = TWIN_LEVEL_TENSORS}};
+    struct tw_isolate *c = &x.search;
     struct tw_operands job;
-    int rc = tw_options_parse(&tw_command_isolate, argc, argv, &c.args, &job);
+    int rc = tw_options_parse(&tw_command_isolate, argc, argv, &x.args, &job);
     if (rc < 0)
-        rc = choose_arms(&c.args, &job);
+        rc = choose_arms(&x.args.search, &job);
+    /* runs at the same time must not write over each other's files */
+    x.args.search.fresh_dir |= x.args.search.jobs > 1;
+    c->args = x.args.search;
     if (rc < 0) {
-        c.argv = job.items;
-        if (c.args.through) {
-            tw_shell_argv(c.args.a, c.shell[0]);
-            tw_shell_argv(c.args.b, c.shell[1]);
-            c.argv = c.shell[1];
+        c->argv = job.items;
+        if (c->args.through) {
+            tw_shell_argv(c->args.a, c->shell[0]);
+            tw_shell_argv(c->args.b, c->shell[1]);
+            c->argv = c->shell[1];
         }
         tw_interrupt_hold();
-        tw_progress_setup(c.args.quiet);
-        rc = prepare(&c);
+        tw_progress_setup(c->args.quiet);
+        rc = prepare(&x);
         if (rc < 0)
-            rc = search(&c);
-        if (c.args.json && !c.reported)
-            rc = tw_isolate_json_error(rc);
+            rc = search(&x);
+        if (x.args.json && !x.reported)
+            rc = json_error(rc);
     }
-    fini(&c);
+    fini(c);
     return rc;
 }
 

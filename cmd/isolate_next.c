@@ -12,13 +12,14 @@
 enum { DEFAULT_RUNS = 200 }; /* of --max-runs */
 
 /* The options of this search that another command has, too; "" when there is no memory. */
-static void add_options(struct tw_buf *b, const struct tw_isolate *c, const struct tw_command *to)
+static void add_options(struct tw_buf *b, const struct tw_isolate_options *given,
+                        const struct tw_command *to)
 {
-    struct tw_isolate_args args = c->args;
-    if (args.jobs < 2)
-        args.jobs = 0;
+    struct tw_isolate_options args = *given;
+    if (args.search.jobs < 2)
+        args.search.jobs = 0;
     else if (to != &tw_command_isolate)
-        args.fresh_dir = false; /* it came with --jobs */
+        args.search.fresh_dir = false; /* it came with --jobs */
     char *text = tw_options_again(&tw_command_isolate, &args, to);
     tw_buf_puts(b, text ? text : "");
     tw_free(text);
@@ -32,21 +33,23 @@ static void add_causes(struct tw_buf *b, const struct tw_isolate *c,
 }
 
 /* "twinrun VERB EXTRA OPTIONS JOB", with the variables that were set in front of this command. */
-static char *command(const struct tw_isolate *c, const struct tw_again *again,
+static char *command(const struct tw_isolate_options *given, const struct tw_again *again,
                      const struct tw_command *to, const char *extra, const char *job)
 {
     struct tw_buf b = {0};
     tw_buf_printf(&b, "%stwinrun %s%s", again->env, to->name, extra ? extra : "");
-    add_options(&b, c, to);
+    add_options(&b, given, to);
     tw_buf_printf(&b, " %s", job);
     return tw_buf_steal(&b);
 }
 
 /* ---- one command */
 
-static char *after_isolated(const struct tw_isolate *c, const struct twin_search_report *r,
+static char *after_isolated(const struct tw_isolate_command *x, const struct twin_search_report *r,
                             const struct tw_again *again)
 {
+    const struct tw_isolate_options *given = &x->args;
+    const struct tw_isolate *c = &x->search;
     struct tw_buf extra = {0};
     const struct tw_command *to = r->more ? &tw_command_isolate : &tw_command_run;
     if (r->more) {
@@ -59,14 +62,16 @@ static char *after_isolated(const struct tw_isolate *c, const struct twin_search
         tw_buf_puts(&extra, " --pin ");
         add_causes(&extra, c, r);
     }
-    char *text = command(c, again, to, extra.data, again->job);
+    char *text = command(given, again, to, extra.data, again->job);
     tw_buf_free(&extra);
     return text;
 }
 
 /* The same job on two cores, one of which is suspected. */
-static char *on_two_cores(const struct tw_isolate *c, const struct tw_again *again)
+static char *on_two_cores(const struct tw_isolate_command *x, const struct tw_again *again)
 {
+    const struct tw_isolate_options *given = &x->args;
+    const struct tw_isolate *c = &x->search;
     struct tw_buf arms = {0};
     char *job = tw_shell_quote(c->argv, 0);
     for (int i = 0; i < 2; i++) {
@@ -76,41 +81,47 @@ static char *on_two_cores(const struct tw_isolate *c, const struct tw_again *aga
         tw_free(quoted);
         tw_free(held);
     }
-    char *text = arms.data ? command(c, again, &tw_command_check, "", arms.data) : NULL;
+    char *text = arms.data ? command(given, again, &tw_command_check, "", arms.data) : NULL;
     tw_free(job);
     tw_buf_free(&arms);
     return text;
 }
 
-static char *of_one_command(const struct tw_isolate *c, const struct twin_search_report *r,
+static char *of_one_command(const struct tw_isolate_command *x, const struct twin_search_report *r,
                             const struct tw_again *again)
 {
+    const struct tw_isolate_options *given = &x->args;
+    const struct tw_isolate *c = &x->search;
     char extra[64] = " --resume";
     switch (r->outcome) {
-    case TWIN_SEARCH_ISOLATED: return after_isolated(c, r, again);
+    case TWIN_SEARCH_ISOLATED: return after_isolated(x, r, again);
     case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
-    case TWIN_SEARCH_INTERRUPTED: return command(c, again, &tw_command_isolate, extra, again->job);
-    case TWIN_SEARCH_UNSEEN: return command(c, again, &tw_command_isolate, " --text", again->job);
+    case TWIN_SEARCH_INTERRUPTED:
+        return command(given, again, &tw_command_isolate, extra, again->job);
+    case TWIN_SEARCH_UNSEEN:
+        return command(given, again, &tw_command_isolate, " --text", again->job);
     case TWIN_SEARCH_NOT_ENOUGH:
         if (!r->need)
             break;
         snprintf(extra, sizeof extra, " --resume --max-runs %u", r->need);
-        return command(c, again, &tw_command_isolate, extra, again->job);
+        return command(given, again, &tw_command_isolate, extra, again->job);
     case TWIN_SEARCH_HARDWARE:
         if (c->suspect_core[0] != c->suspect_core[1])
-            return on_two_cores(c, again);
+            return on_two_cores(x, again);
         break;
     default: break;
     }
-    return command(c, again, &tw_command_check, " --all --runs 10", again->job);
+    return command(given, again, &tw_command_check, " --all --runs 10", again->job);
 }
 
 /* ---- two commands */
 
 /* With --through: the same pins hold both commands to one result. */
-static char *after_through(const struct tw_isolate *c, const struct twin_search_report *r,
+static char *after_through(const struct tw_isolate_command *x, const struct twin_search_report *r,
                            const struct tw_again *again)
 {
+    const struct tw_isolate_options *given = &x->args;
+    const struct tw_isolate *c = &x->search;
     char *held[2] = {NULL, NULL}, *arms, *text;
     if (r->outcome != TWIN_SEARCH_ISOLATED)
         return tw_strdup("");
@@ -129,7 +140,7 @@ static char *after_through(const struct tw_isolate *c, const struct twin_search_
         tw_free(quoted);
     }
     arms = held[0] && held[1] ? tw_isolate_arms_words(held[0], held[1]) : NULL;
-    text = arms ? command(c, again, &tw_command_check, "", arms) : NULL;
+    text = arms ? command(given, again, &tw_command_check, "", arms) : NULL;
     tw_free(arms);
     tw_free(held[0]);
     tw_free(held[1]);
@@ -137,15 +148,17 @@ static char *after_through(const struct tw_isolate *c, const struct twin_search_
 }
 
 /* A by itself does not do what it should. */
-static char *of_a_alone(const struct tw_isolate *c, const struct twin_search_report *r,
+static char *of_a_alone(const struct tw_isolate_command *x, const struct twin_search_report *r,
                         const struct tw_again *again)
 {
+    const struct tw_isolate_options *given = &x->args;
+    const struct tw_isolate *c = &x->search;
     const struct tw_command *to = r->outcome == TWIN_SEARCH_UNSTEADY ? &tw_command_isolate
                                                                      : &tw_command_record;
-    struct tw_isolate_args args = c->args;
+    struct tw_isolate_options args = *given;
     char *words[] = {(char *)"sh", (char *)"-c", (char *)c->args.a, NULL};
-    args.pin = NULL; /* there it would name the candidates */
-    args.jobs = 0;
+    args.search.pin = NULL; /* there it would name the candidates */
+    args.search.jobs = 0;
     char *options = tw_options_again(&tw_command_isolate, &args, to), *a = tw_shell_quote(words, 0);
     char *text = options && a ? tw_printf("%stwinrun %s%s -- %s", again->env, to->name, options, a)
                               : NULL;
@@ -154,43 +167,46 @@ static char *of_a_alone(const struct tw_isolate *c, const struct twin_search_rep
     return text;
 }
 
-static char *of_two_commands(const struct tw_isolate *c, const struct twin_search_report *r,
+static char *of_two_commands(const struct tw_isolate_command *x, const struct twin_search_report *r,
                              const struct tw_again *again)
 {
+    const struct tw_isolate_options *given = &x->args;
+    const struct tw_isolate *c = &x->search;
     char extra[64] = " --resume", *mix, *arms, *text;
     switch (r->outcome) {
     case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
     case TWIN_SEARCH_ISOLATED: /* A, and A with the causes: check names the operation */
         mix = tw_isolate_arms_mixed(c, r, true);
         arms = mix ? tw_isolate_arms_words(c->args.a, mix) : NULL;
-        text = arms ? command(c, again, &tw_command_check, "", arms) : NULL;
+        text = arms ? command(given, again, &tw_command_check, "", arms) : NULL;
         tw_free(mix);
         tw_free(arms);
         return text;
     case TWIN_SEARCH_UNSTEADY:
-    case TWIN_SEARCH_JOB_FAILS: return of_a_alone(c, r, again);
+    case TWIN_SEARCH_JOB_FAILS: return of_a_alone(x, r, again);
     case TWIN_SEARCH_NOT_ENOUGH:
         snprintf(extra, sizeof extra, " --resume --max-runs %u", r->need);
         break;
     case TWIN_SEARCH_INTERRUPTED: break;
-    default: return command(c, again, &tw_command_check, "", again->job);
+    default: return command(given, again, &tw_command_check, "", again->job);
     }
-    return command(c, again, &tw_command_isolate, extra, again->job);
+    return command(given, again, &tw_command_isolate, extra, again->job);
 }
 
-char *tw_isolate_next(const struct tw_isolate *c, const struct twin_search_report *r)
+char *tw_isolate_next(const struct tw_isolate_command *x, const struct twin_search_report *r)
 {
+    const struct tw_isolate *c = &x->search;
     const char *const arms[2] = {c->args.a, c->args.b};
     struct tw_again again;
     char *text;
-    if (tw_again_make(&tw_command_isolate, &c->args, c->argv, c->args.a ? arms : NULL, &again) != 0)
+    if (tw_again_make(&tw_command_isolate, &x->args, c->argv, c->args.a ? arms : NULL, &again) != 0)
         return NULL;
     if (c->args.through && r->outcome == TWIN_SEARCH_ISOLATED)
-        text = after_through(c, r, &again);
+        text = after_through(x, r, &again);
     else if (c->arms || c->args.through)
-        text = of_two_commands(c, r, &again);
+        text = of_two_commands(x, r, &again);
     else
-        text = of_one_command(c, r, &again);
+        text = of_one_command(x, r, &again);
     tw_again_free(&again);
     return text;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun lab: how far do runs wander here, what do the switches buy, and what do they cost? */
-#include "lab.h"
+#include "lab_job.h"
+#include "lab_report.h"
 
 #include "interrupt.h"
 #include "json.h"
@@ -8,6 +9,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -191,9 +193,45 @@ static void complete_command(const struct tw_lab *lab, struct tw_lab_step *s,
     tw_free(job);
 }
 
+static int exit_code(const struct tw_lab *lab)
+{
+    switch (tw_lab_outcome(lab)) {
+    case TW_LAB_PASSED: return TW_EXIT_SAME;
+    case TW_LAB_FAILED: return TW_EXIT_DIFFER;
+    case TW_LAB_UNSURE: return TW_EXIT_INCONCLUSIVE;
+    case TW_LAB_INTERRUPTED: return TW_EXIT_INTERRUPTED;
+    case TW_LAB_JOB_FAILED: break;
+    }
+    return TW_EXIT_TROUBLE;
+}
+
+/* Prints the end or the JSON, writes lab.json into the folder. Returns the exit code. */
+static int report(const struct tw_lab *lab)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    json_t *j = tw_lab_json(lab);
+    char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    char *path = tw_printf("%s/lab.json", lab->folder);
+    int rc = 0;
+    if (!text || !path)
+        rc = tw_trouble(NULL, "lab: no memory for the results");
+    else if (tw_write_file_atomic(path, text, strlen(text), &err) != 0)
+        rc = tw_trouble(&err, "lab: the results were not kept");
+    free(text);
+    tw_free(path);
+    if (lab->args.json)
+        rc = tw_json_print_exact(j) != 0 ? TW_EXIT_TROUBLE : rc;
+    else
+        json_decref(j);
+    if (!lab->args.json)
+        tw_lab_end_text(stdout, lab);
+    return rc ? rc : exit_code(lab);
+}
+
 static int experiment(struct tw_lab *lab)
 {
-    tw_lab_print_head(lab);
+    if (!lab->args.json)
+        tw_lab_head_text(stdout, lab);
     for (size_t i = 0; i < TW_LAB_STEPS && !lab->interrupted && !lab->failed; i++) {
         struct twin_error err = TWIN_ERROR_INIT;
         struct tw_lab_step *s = &lab->step[i];
@@ -208,9 +246,14 @@ static int experiment(struct tw_lab *lab)
             tw_lab_decide(s, TW_LAB_NOT_DONE,
                           "interrupted after %llu runs in all: too early to say",
                           (unsigned long long)lab->made);
-        tw_lab_print_step(lab, s);
+        tw_progress_clear();
+        if (!lab->args.json)
+            tw_lab_step_text(stdout, lab, s);
     }
-    const int page = lab->args.html ? tw_lab_page(lab) : 0, rc = tw_lab_report(lab);
+    int page = 0;
+    if (lab->args.html)
+        page = tw_page_write("lab", tw_lab_page(lab), lab->args.html);
+    const int rc = report(lab);
     return page ? page : rc;
 }
 
@@ -223,12 +266,8 @@ static int json_error(int code)
 
 static void fini(struct tw_lab *lab)
 {
-    for (size_t i = 0; i < TW_LAB_STEPS; i++) {
-        json_decref(lab->step[i].json);
-        tw_buf_free(&lab->step[i].text);
-        tw_free(lab->step[i].why);
-        tw_free(lab->step[i].command);
-    }
+    for (size_t i = 0; i < TW_LAB_STEPS; i++)
+        tw_lab_step_free(&lab->step[i]);
     if (lab->spool)
         unlink(lab->spool);
     for (size_t i = 0; i < lab->argc && lab->argv; i++)
@@ -248,7 +287,8 @@ static void fini(struct tw_lab *lab)
 
 static int run(int argc, char **argv)
 {
-    struct tw_lab lab = {.natural = {.plan = {.cpu = -1}}};
+    struct tw_lab lab = {
+        .front = &tw_terminal, .audit = tw_lab_audit_run, .natural = {.plan = {.cpu = -1}}};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_lab, argc, argv, &lab.args, &job);
     if (rc >= 0)

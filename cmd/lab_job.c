@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the lab runs: the user's command, or one of the two jobs that come with twinrun. */
-#include "lab.h"
+#include "lab_job.h"
 
 #include "capture.h"
 #include "say.h"

@@ -80,7 +80,7 @@ static int parse_bytes(const char *s, uint64_t *out)
     return 0;
 }
 
-static int parse_window(const char *s, struct tw_window *out)
+static int parse_window(const char *s, struct tw_steps_window *out)
 {
     char first[24];
     uint64_t a, b;
@@ -92,7 +92,7 @@ static int parse_window(const char *s, struct tw_window *out)
     if (tw_parse_u64(first, UINT32_MAX - 1, &a) != 0 ||
         tw_parse_u64(colon + 1, UINT32_MAX - 1, &b) != 0 || b < a)
         return TWIN_EINVAL;
-    *out = (struct tw_window){(uint32_t)a, (uint32_t)b, true};
+    *out = (struct tw_steps_window){(uint32_t)a, (uint32_t)b, true};
     return 0;
 }
 

@@ -5,7 +5,7 @@
  * One table per command. From it come parsing, --help, the man page and the completion scripts, so
  * that they cannot disagree (help.c prints, tests/cli/cases/options-agree.sh checks).
  */
-#include "base.h" /* struct tw_strings */
+#include "base.h" /* struct tw_strings, struct tw_steps_window, TW_NOT_GIVEN */
 
 #include "src/launch/run.h"
 
@@ -24,13 +24,6 @@ enum {
     TW_EXIT_INTERRUPTED = 130
 };
 
-#define TW_NOT_GIVEN UINT64_MAX /* initial value of a count whose absence means something */
-
-struct tw_window {
-    uint32_t first, last;
-    bool given;
-};
-
 /* What an option's argument is, and the type of the field it is stored in. */
 enum tw_option_type {
     TW_OPT_FLAG,    /* bool; no argument */
@@ -43,7 +36,7 @@ enum tw_option_type {
     TW_OPT_BYTES,   /* uint64_t; 65536, 500M, 4G (powers of 1024) */
     TW_OPT_LIST,    /* struct tw_strings; may be repeated */
     TW_OPT_LEVEL,   /* enum twin_level */
-    TW_OPT_WINDOW   /* struct tw_window; first:last */
+    TW_OPT_WINDOW   /* struct tw_steps_window; first:last */
 };
 
 struct tw_option {

@@ -5,11 +5,7 @@
 #include "src/package/package.h"
 #include "src/sign/sign.h"
 
-#include <jansson.h>
-
 /* -1: *out holds what was found. Else the exit code; what went wrong was said. */
 int tw_package_open(const char *dir, struct twin_trust *trust, int64_t at_ns, const char *copy,
                     struct twin_bag_verdict *out);
-json_t *tw_package_findings(const struct twin_bag_verdict *v);
-void tw_package_print(const char *dir, const struct twin_bag_verdict *v);
 #endif

@@ -11,7 +11,7 @@ struct tw_record_args {
     const char *home, *label, *ledger;
     enum twin_level level;
     uint64_t steps, sketch_every;
-    struct tw_window window;
+    struct tw_steps_window window;
     struct tw_strings data;
     struct tw_data verified; /* of data */
     bool lossless, no_telemetry, fresh_dir, quiet;

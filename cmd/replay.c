@@ -4,19 +4,17 @@
 #include "options.h"
 #include "package.h"
 #include "progress.h"
+#include "replay_words.h"
 #include "runs.h"
 #include "say.h"
 #include "signed.h"
 #include "trial.h"
 #include "verdict.h"
+#include "verify_words.h"
 
 #include "base.h"
-#include "json_load.h"
 
-#include "src/compare/compare.h"
 #include "src/package/package.h"
-#include "src/provenance/provenance.h"
-#include "src/snapshot/content.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +114,7 @@ static int open_package(const struct replay_args *a, const char *dir, const char
     if (rc >= 0 || v->findings == 0)
         return rc;
     tw_stdout_reserve();
-    tw_package_print(dir, v);
+    tw_package_text(stdout, dir, v);
     tw_stdout_restore();
     tw_say("replay: the package is not what it was when it was made: nothing was run");
     return TW_EXIT_DIFFER;
@@ -165,28 +163,10 @@ static int say_differences(const struct replay_args *a, const json_t *difference
 
 /* ---- the run */
 
-static uint32_t number(const json_t *o, const char *key, uint32_t otherwise)
-{
-    json_t *v = json_object_get(o, key);
-    return json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= UINT32_MAX
-               ? (uint32_t)json_integer_value(v)
-               : otherwise;
-}
-
-static bool asked(const json_t *record, const char *factor)
-{
-    return json_is_object(json_object_get(json_object_get(record, "factors"), factor));
-}
-
 static int launch(const struct replay_args *a, const struct twin_unpacked *u, const char *home,
                   struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    const json_t *window = json_object_get(u->record, "window");
-    enum twin_level level = TWIN_LEVEL_TENSORS;
-    const char *name = json_string_value(json_object_get(u->record, "level"));
-    if (name)
-        twin_level_parse(name, &level);
     for (char **v = u->unset; v && *v; v++)
         unsetenv(*v);
     if (chdir(u->cwd) != 0) {
@@ -194,31 +174,7 @@ static int launch(const struct replay_args *a, const struct twin_unpacked *u, co
         return tw_trouble(&err, "replay: nothing was run");
     }
     struct tw_trial t = {.front = NULL}; /* the terminal is the job's */
-    struct twin_launch_options o = {
-        .argv = u->argv,
-        .env = u->env,
-        .home = home,
-        .label = "replay",
-        .level = level,
-        .agents = true,
-        .max_steps = number(u->record, "max_steps", 0),
-        .window_last = UINT32_MAX,
-        .sketch_every = number(u->record, "sketch_every", 0),
-        .lossless = json_is_true(json_object_get(u->record, "lossless")),
-        .show_output = true,
-        .native_output = true,
-        .no_aslr = asked(u->record, "aslr"),
-        .on_cpu = asked(u->record, "affinity"),
-        .cpu = (int)number(json_object_get(json_object_get(u->record, "factors"), "affinity"),
-                           "cpu", 0),
-        .hot = asked(u->record, "hot"),
-        .data = u->data,
-        .data_count = u->data_count,
-    };
-    if (json_is_integer(json_array_get(window, 0)) && json_is_integer(json_array_get(window, 1))) {
-        o.window_first = (uint32_t)json_integer_value(json_array_get(window, 0));
-        o.window_last = (uint32_t)json_integer_value(json_array_get(window, 1));
-    }
+    struct twin_launch_options o = tw_replay_launch_options(u, home);
     tw_progress_clear();
     if (a->json)
         tw_stdout_reserve();
@@ -228,176 +184,41 @@ static int launch(const struct replay_args *a, const struct twin_unpacked *u, co
     return rc ? tw_trouble(&err, "replay: the job could not be run") : -1;
 }
 
-/* ---- checkpoints: the tensors count, not the file's bytes */
-
-/* Number of those that differ or are not there; each goes to list. */
-static size_t compare_checkpoints(const char *expected, const struct twin_run *now, json_t *list)
-{
-    char *path = tw_path_join(expected, "checkpoints.json"), *text = NULL;
-    size_t n = 0, i, differ = 0;
-    json_t *all = path && tw_read_file(path, 64 << 20, &text, &n, NULL) == 0
-                      ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL)
-                      : NULL;
-    json_t *c;
-    json_array_foreach (all, i, c) {
-        const char *name = json_string_value(json_object_get(c, "path"));
-        const char *content = json_string_value(json_object_get(c, "content"));
-        const char *word = "missing";
-        const struct twin_run_file *f = NULL;
-        for (size_t k = 0; name && k < now->file_count; k++)
-            if (strcmp(now->files[k].path, name) == 0)
-                f = &now->files[k];
-        struct twin_content is;
-        char *file = f ? tw_path_join(now->cwd, f->path) : NULL;
-        if (file && content && twin_content_read_tensors(file, &is, NULL) == 0) {
-            word = strcmp(is.content, content) == 0 ? "same" : "differ";
-            twin_content_free(&is);
-        }
-        tw_free(file);
-        differ += strcmp(word, "same") != 0;
-        json_array_append_new(list, json_pack("{s:o, s:s, s:o}", "path",
-                                              tw_json_text(name ? name : "?"), "outcome", word,
-                                              "content", tw_json_text(content ? content : "")));
-    }
-    json_decref(all);
-    tw_free(text);
-    tw_free(path);
-    return differ;
-}
-
 /* ---- the verdict */
 
-static bool same_command(const struct twin_run *a, const struct twin_run *b)
+static int exit_code(enum tw_replay_outcome outcome)
 {
-    bool same = a->argc == b->argc;
-    for (size_t i = 0; same && i < a->argc; i++)
-        same = strcmp(a->argv[i], b->argv[i]) == 0;
-    return same;
+    static const int codes[] = {[TW_REPLAY_SAME] = TW_EXIT_SAME,
+                                [TW_REPLAY_WITHIN_TOLERANCE] = TW_EXIT_SAME,
+                                [TW_REPLAY_DIFFERS] = TW_EXIT_DIFFER,
+                                [TW_REPLAY_INCONCLUSIVE] = TW_EXIT_INCONCLUSIVE,
+                                [TW_REPLAY_FAILED] = TW_EXIT_TROUBLE};
+    return codes[outcome];
 }
 
-static json_t *worlds(const char *expected, const struct twin_run *now)
-{
-    json_t *a = NULL, *b = NULL, *list = json_array();
-    struct twin_world_differences d = {0};
-    if (twin_provenance_load(expected, &a, NULL) == 0 &&
-        twin_provenance_load(now->dir, &b, NULL) == 0 && twin_provenance_diff(a, b, &d, NULL) == 0)
-        for (size_t i = 0; i < d.count && i < 1000; i++)
-            if (d.item[i].power <= TWIN_POWER_MEDIUM)
-                json_array_append_new(
-                    list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "power",
-                                    twin_power_name(d.item[i].power), "group", d.item[i].group,
-                                    "what", tw_json_text(d.item[i].what), "package",
-                                    tw_json_text(d.item[i].a), "here", tw_json_text(d.item[i].b)));
-    twin_world_differences_free(&d);
-    json_decref(a);
-    json_decref(b);
-    return list;
-}
-
-static void print_worlds(const json_t *list)
-{
-    enum { SHOWN = 6 };
-    for (size_t i = 0; i < json_array_size(list) && i < SHOWN; i++) {
-        const json_t *d = json_array_get(list, i);
-        const char *was = json_string_value(json_object_get(d, "package"));
-        const char *is = json_string_value(json_object_get(d, "here"));
-        tw_put("  %-7s  %s: %.60s in the package, %.60s here\n", i ? "" : "world",
-               json_string_value(json_object_get(d, "what")), was ? was : "nothing",
-               is ? is : "nothing");
-    }
-    if (json_array_size(list) > SHOWN)
-        tw_put("           and %zu more (--json lists all)\n", json_array_size(list) - SHOWN);
-}
-
-static const char *last_word(int code, enum twin_verdict_outcome outcome)
-{
-    if (code == TW_EXIT_DIFFER)
-        return "DIFFERS";
-    if (code == TW_EXIT_INCONCLUSIVE)
-        return "INCONCLUSIVE";
-    return outcome == TWIN_SAME ? "REPRODUCED" : "REPRODUCED WITHIN TOLERANCE";
-}
-
-static const char *last_sentence(int code, enum twin_verdict_outcome outcome)
-{
-    if (code == TW_EXIT_DIFFER)
-        return "what came out is not what the package says";
-    if (code == TW_EXIT_INCONCLUSIVE)
-        return "what was seen does not suffice to say that the same came out";
-    return outcome == TWIN_SAME ? "bit for bit what the package says"
-                                : "not bit for bit, but within the stated tolerance";
-}
-
-/* The outcome for programs. */
-static const char *outcome_word(int code, enum twin_verdict_outcome outcome)
-{
-    if (code == TW_EXIT_DIFFER)
-        return "differ";
-    if (code == TW_EXIT_INCONCLUSIVE)
-        return "inconclusive";
-    return outcome == TWIN_SAME ? "same" : "within-tolerance";
-}
-
-static int print_json(const struct twin_verdict *v, const struct twin_run *const runs[2], int code,
-                      const json_t *environment, json_t *checkpoints, json_t *world)
-{
-    struct twin_report r = {.verdict = v, .runs = runs, .run_count = 2, .verb = "replay"};
-    struct twin_error err = TWIN_ERROR_INIT;
-    char *text = NULL;
-    json_t *verdict = twin_report_json(&r, &text, &err) == 0 ? json_loads(text, 0, NULL) : NULL;
-    tw_free(text);
-    const char *word = outcome_word(code, v->outcome);
-    int rc = tw_json_print(
-        json_pack("{s:s, s:s, s:o, s:O, s:o, s:o, s:o}", "schema", "twinrun.replay/1", "outcome",
-                  word, "run", tw_json_text(runs[1]->dir), "environment_differences", environment,
-                  "checkpoints", checkpoints, "world", world, "verdict", verdict));
-    return rc ? rc : code;
-}
-
+/* Holds what came out against the package, and prints it. The exit code. */
 static int judge(const struct replay_args *a, const struct twin_unpacked *u,
                  const struct twin_run *now)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_run *was = NULL;
-    struct twin_verdict *v = NULL;
-    if (twin_run_load(u->expected, &was, &err) != 0)
-        return tw_trouble(&err, "replay: what was observed cannot be read");
-    const struct twin_run *runs[] = {was, now};
-    struct twin_compare_options o = {.arms = !same_command(was, now),
-                                     .tolerance_file = a->tolerance};
-    if (twin_compare(runs, 2, &o, &v, &err) != 0) {
-        twin_run_free(was);
-        return tw_trouble(&err, "replay: cannot compare the runs");
+    struct tw_replayed r;
+    if (tw_replay_judge(u, now, a->tolerance, &r, &err) != 0) {
+        tw_replayed_free(&r);
+        return tw_trouble(NULL, "replay: %s", err.message);
     }
-    json_t *checkpoints = json_array(), *world = worlds(u->expected, now);
-    size_t differ = compare_checkpoints(u->expected, now, checkpoints);
-    int code = twin_report_exit_code(v->outcome);
-    if (now->exit_code != was->exit_code || now->outcome != was->outcome ||
-        (differ && code != TW_EXIT_TROUBLE && v->outcome != TWIN_WITHIN_TOLERANCE))
-        code = TW_EXIT_DIFFER;
+    const struct twin_run *const runs[] = {r.was, now};
+    enum tw_replay_outcome came_to = r.outcome;
+    int bad = 0;
     if (a->json) {
-        code = print_json(v, runs, code, u->differences, checkpoints, world);
+        bad = tw_json_print(tw_replay_json(&r, u->differences));
     } else {
         struct tw_verdict_output out = {.verb = "replay"};
-        if (tw_verdict_print(v, runs, 2, &out) == TW_EXIT_TROUBLE && code != TW_EXIT_TROUBLE)
-            code = TW_EXIT_TROUBLE;
-        for (size_t i = 0; i < json_array_size(checkpoints); i++) {
-            const json_t *c = json_array_get(checkpoints, i);
-            tw_put("  %-10s  %s: tensors %s\n", i ? "" : "checkpoint",
-                   json_string_value(json_object_get(c, "path")),
-                   json_string_value(json_object_get(c, "outcome")));
-        }
-        if (now->exit_code != was->exit_code)
-            tw_put("  exit        %d in the package, %d here\n", was->exit_code, now->exit_code);
-        if (code != TW_EXIT_SAME)
-            print_worlds(world);
-        tw_put("\n%s  %s\n", last_word(code, v->outcome), last_sentence(code, v->outcome));
-        json_decref(checkpoints);
-        json_decref(world);
+        if (tw_verdict_print(r.v, runs, 2, &out) == TW_EXIT_TROUBLE)
+            came_to = TW_REPLAY_FAILED;
+        tw_replay_text(stdout, &r, came_to);
     }
-    twin_verdict_free(v);
-    twin_run_free(was);
-    return code;
+    tw_replayed_free(&r);
+    return bad ? bad : exit_code(came_to);
 }
 
 /* Unpacks the verified copy, runs it and judges what came out. *started: the job may have run. */

@@ -4,6 +4,7 @@
  * not there.
  */
 #include "diagnosis_report.h"
+#include "incident_facts.h"
 #include "json.h"
 #include "known.h"
 #include "ledger.h"
@@ -19,7 +20,6 @@
 
 #include "src/provenance/provenance.h"
 #include "src/report/incident.h"
-#include "src/trace/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,156 +74,19 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* ---- what is known besides the verdict */
-
-struct facts {
-    struct twin_incident_check *check;
-    char **id; /* of each check */
-    size_t count;
-    bool failed;
-};
-
-static int add_check(void *user, const struct twin_ledger_comparison *c)
-{
-    struct facts *f = user;
-    for (size_t i = 0; i < f->count; i++)
-        if (strcmp(f->id[i], c->id) == 0)
-            return 0;
-    struct twin_incident_check *grown = tw_reallocarray(f->check, f->count + 1, sizeof *grown);
-    if (grown)
-        f->check = grown;
-    char **ids = tw_reallocarray(f->id, f->count + 1, sizeof *ids);
-    if (ids)
-        f->id = ids;
-    struct twin_incident_check k = {c->time_ns, tw_strdup(c->verb), tw_strdup(c->outcome),
-                                    tw_strdup(c->first), tw_strdup(c->cause)};
-    char *id = tw_strdup(c->id);
-    if (!grown || !ids || !k.verb || !k.outcome || !k.first || !k.cause || !id) {
-        tw_free((void *)(uintptr_t)k.verb);
-        tw_free((void *)(uintptr_t)k.outcome);
-        tw_free((void *)(uintptr_t)k.first);
-        tw_free((void *)(uintptr_t)k.cause);
-        tw_free(id);
-        return TWIN_ENOMEM;
-    }
-    f->check[f->count] = k;
-    f->id[f->count++] = id;
-    return 0;
-}
-
-static int by_time(const void *x, const void *y)
-{
-    const struct twin_incident_check *a = x, *b = y;
-    return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
-}
-
-static void free_facts(struct facts *f)
-{
-    for (size_t i = 0; i < f->count; i++) {
-        tw_free((void *)(uintptr_t)f->check[i].verb);
-        tw_free((void *)(uintptr_t)f->check[i].outcome);
-        tw_free((void *)(uintptr_t)f->check[i].first);
-        tw_free((void *)(uintptr_t)f->check[i].cause);
-        tw_free(f->id[i]);
-    }
-    tw_free(f->check);
-    tw_free(f->id);
-}
-
+/* What the ledger knows of the command and the runs. False: nobody could be asked; said. */
 static bool ask_ledger(const struct report_args *a, const char *home, const char *command,
-                       struct twin_run *const runs[2], struct facts *f)
+                       struct twin_run *const runs[2], struct tw_incident_facts *f)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_ledger *l = tw_ledger_open(home, a->ledger, NULL, NULL);
     if (!l)
         return false;
-    int rc = twin_ledger_comparisons(l, NULL, command, add_check, f, &err);
-    for (int i = 0; rc == 0 && i < 2; i++)
-        rc = twin_ledger_comparisons(l, runs[i]->id, NULL, add_check, f, &err);
+    int rc = tw_incident_ask(l, command, runs, f, &err);
     twin_ledger_close(l);
     if (rc != 0)
         tw_trouble(&err, "report: the ledger cannot be read");
-    if (f->count)
-        qsort(f->check, f->count, sizeof *f->check, by_time);
     return rc == 0;
-}
-
-static char *code_of(const json_t *p)
-{
-    const json_t *code = json_object_get(p, "code");
-    const char *commit = json_string_value(json_object_get(code, "commit"));
-    if (!commit)
-        return tw_strdup("");
-    return tw_printf(
-        "%.12s%s", commit,
-        json_is_true(json_object_get(code, "dirty")) ? " and changes that were not committed" : "");
-}
-
-static char *versions_of(const json_t *p)
-{
-    struct tw_buf b = {0};
-    const char *key;
-    json_t *v;
-    json_t *versions = json_object_get(json_array_get(json_object_get(p, "ranks"), 0), "versions");
-    json_object_foreach (versions, key, v)
-        if (json_is_string(v) && json_string_length(v) < 40 && !strchr(key, '.'))
-            tw_buf_printf(&b, "%s%s %s", b.len ? ", " : "", key, json_string_value(v));
-    char *s = tw_buf_steal(&b);
-    return s ? s : tw_strdup("");
-}
-
-/* When B recorded what differs: by the time in its trace. */
-static int64_t parted_at(const struct twin_verdict *v, const struct twin_run *b)
-{
-    int64_t found = 0;
-    if (!v->first || v->first->type == TWIN_FINDING_OUTCOME ||
-        v->first->type == TWIN_FINDING_RANKS || v->first->type == TWIN_FINDING_OUTPUT)
-        return 0;
-    for (size_t i = 0; i < b->trace_count && !found; i++) {
-        struct twin_trace *t = NULL;
-        struct twin_trace_record *r = NULL;
-        size_t n = 0;
-        if (twin_trace_open(b->traces[i], &t, NULL) != 0)
-            continue;
-        const struct twin_trace_info *info = twin_trace_info(t);
-        if (info->rank == v->first->rank && twin_trace_definitions(t, NULL) == 0 &&
-            twin_trace_read(t, v->first->step_b, v->first->step_b, 100000, &r, &n, NULL) == 0)
-            for (size_t k = 0; k < n && !found; k++) {
-                const struct twin_series *s = twin_trace_series(t, r[k].series);
-                if (s->phase == v->first->phase && s->kind == v->first->kind &&
-                    strcmp(twin_trace_string(t, s->name), v->first->name) == 0)
-                    found = info->start_realtime_ns + (int64_t)r[k].time_ns;
-            }
-        twin_trace_records_free(r);
-        twin_trace_close(t);
-    }
-    return found;
-}
-
-static json_t *facts_json(const struct twin_incident *x, const char *markdown)
-{
-    json_t *checks = json_array(), *world = json_array(), *runs = json_array();
-    for (size_t i = 0; i < x->check_count; i++)
-        json_array_append_new(checks, json_pack("{s:I, s:o, s:o, s:o, s:o}", "time_ns",
-                                                (json_int_t)x->check[i].time_ns, "verb",
-                                                tw_json_text(x->check[i].verb), "outcome",
-                                                tw_json_text(x->check[i].outcome), "first",
-                                                tw_json_text(x->check[i].first), "cause",
-                                                tw_json_text(x->check[i].cause)));
-    for (size_t i = 0; i < x->world_count; i++)
-        json_array_append_new(
-            world, json_pack("{s:s, s:s, s:o, s:o, s:o}", "power", x->world[i].power, "group",
-                             x->world[i].group, "what", tw_json_text(x->world[i].what), "a",
-                             tw_json_text(x->world[i].a), "b", tw_json_text(x->world[i].b)));
-    for (int i = 0; i < 2; i++)
-        json_array_append_new(
-            runs, json_pack("{s:o, s:o, s:s}", "id", tw_json_text(x->side[i].run->id), "dir",
-                            tw_json_text(x->side[i].run->dir), "state", x->side[i].state));
-    return json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:o}", "schema", "twinrun.report/1", "kind",
-        "postmortem", "outcome", twin_verdict_name(x->verdict->outcome), "runs", runs, "first_step",
-        x->verdict->first ? json_integer(x->verdict->first->step_a) : json_null(), "world_known",
-        (int)x->world_known, "world", world, "checks", checks, "markdown", json_string(markdown));
 }
 
 static int hand_out(const struct report_args *a, const struct twin_incident *x)
@@ -236,7 +99,7 @@ static int hand_out(const struct report_args *a, const struct twin_incident *x)
     if (rc != 0)
         rc = tw_trouble(&err, "report: cannot write the document");
     else if (a->json)
-        rc = tw_json_print(facts_json(x, text));
+        rc = tw_json_print(tw_incident_json(x, text));
     else if (!a->output)
         tw_put_lines(stdout, text);
     tw_free(text);
@@ -261,7 +124,7 @@ static int compare(const struct report_args *a, struct twin_run *const runs[2], 
 
 static int postmortem(const struct report_args *a, const char *home, struct twin_run *const runs[2])
 {
-    struct facts f = {0};
+    struct tw_incident_facts f = {.count = 0};
     struct tw_known known = {.count = 0};
     struct twin_world_differences d = {0};
     struct twin_verdict *v = NULL;
@@ -270,8 +133,8 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
     for (int i = 0; i < 2; i++) {
         command[i] = tw_shell_quote(runs[i]->argv, runs[i]->argc);
         twin_provenance_load(runs[i]->dir, &p[i], NULL);
-        code[i] = code_of(p[i]);
-        versions[i] = versions_of(p[i]);
+        code[i] = tw_incident_code(p[i]);
+        versions[i] = tw_incident_versions(p[i]);
     }
     bool same = command[0] && command[1] && strcmp(command[0], command[1]) == 0;
     int rc = compare(a, runs, same, &v);
@@ -279,7 +142,7 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
         struct twin_incident x = {.verdict = v,
                                   .command = command[0] ? command[0] : "",
                                   .same_command = same,
-                                  .parted_ns = parted_at(v, runs[1])};
+                                  .parted_ns = tw_incident_diverged_at(v, runs[1])};
         x.ledger = ask_ledger(a, home, x.command, runs, &f);
         x.check = f.check;
         x.check_count = f.count;
@@ -302,7 +165,7 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
             char **settings = NULL;
             s.setting_count = tw_known_settings(runs[0], &settings);
             s.settings = settings;
-            tw_known_look_up(home, &s, &known);
+            tw_known_look_up(home, &s, &known, &tw_terminal);
             tw_known_settings_free(settings, s.setting_count);
             x.hint = known.hint;
             x.hint_count = known.count;
@@ -319,7 +182,7 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
     twin_world_differences_free(&d);
     tw_known_free(&known);
     twin_verdict_free(v);
-    free_facts(&f);
+    tw_incident_facts_free(&f);
     return rc;
 }
 
@@ -329,9 +192,11 @@ static int diagnosis_report(const char *home, char *const operands[2], bool as_j
     struct tw_set set[2] = {{.n = 0}, {.n = 0}};
     struct twin_error err = TWIN_ERROR_INIT;
     json_t *json = NULL;
-    int rc = tw_set_read(operands[0], home, &wall, &set[0]);
+    int rc = tw_set_read(operands[0], home, &wall, &set[0], &err);
     if (rc == 0)
-        rc = tw_set_read(operands[1], home, &wall, &set[1]);
+        rc = tw_set_read(operands[1], home, &wall, &set[1], &err);
+    if (rc != 0)
+        rc = tw_trouble(&err, "nothing was compared");
     if (rc == 0 && tw_diagnosis_report(set, stdout, as_json ? &json : NULL, &err) != 0)
         rc = tw_trouble(&err, "report: cannot compare the runs");
     else if (rc == 0 && as_json)

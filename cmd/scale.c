@@ -3,7 +3,6 @@
 #include "scale_report.h"
 #include "scale_runs.h"
 
-#include "configuration.h"
 #include "interrupt.h"
 #include "journal.h"
 #include "json.h"
@@ -12,16 +11,13 @@
 #include "runs.h"
 #include "options.h"
 #include "say.h"
+#include "terminal.h"
 
 #include "base.h"
 
-#include <ctype.h>
-#include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_scale_args, f)
 
@@ -90,156 +86,15 @@ static const struct tw_pair examples[] = {
 
 /* ---- what was asked */
 
-static int by_size(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static int parse_counts(struct tw_scale *s)
-{
-    char *copy = tw_strdup(s->args.counts), *rest = copy, *one;
-    bool ok = copy != NULL;
-    for (; ok && (one = strsep(&rest, ","));) {
-        uint64_t n = 0;
-        ok = s->counts < TW_SCALE_COUNTS && tw_parse_u64(one, INT32_MAX, &n) == 0 && n > 0;
-        for (size_t i = 0; ok && i < s->counts; i++)
-            ok = s->count[i] != n;
-        if (ok)
-            s->count[s->counts++] = n;
-    }
-    tw_free(copy);
-    qsort(s->count, s->counts, sizeof *s->count, by_size);
-    return ok ? -1
-              : tw_bad_use("scale",
-                           "--counts: expected up to %d different numbers from 1 on, as 2,4,8, "
-                           "found \"%s\"",
-                           TW_SCALE_COUNTS, s->args.counts);
-}
-
-/* A product of numbers and {n}. */
-static bool parse_product(char *text, struct tw_scale_work *w)
-{
-    for (char *factor, *end; (factor = strsep(&text, "*"));) {
-        if (strcmp(factor, "{n}") == 0) {
-            w->power++;
-            continue;
-        }
-        const double x = strtod(factor, &end);
-        if (end == factor || *end || !(x > 0) || !isfinite(x))
-            return false;
-        w->each *= x;
-    }
-    return isfinite(w->each) && w->each > 0 && w->power <= 9;
-}
-
-static int parse_work(const char *option, const char *given, const char *unit,
-                      struct tw_scale_work *w)
-{
-    char *copy = tw_strdup(given), *comma = copy ? strchr(copy, ',') : NULL;
-    snprintf(w->unit, sizeof w->unit, "%s", unit);
-    w->each = 1;
-    bool ok = copy != NULL;
-    if (comma) {
-        *comma++ = '\0';
-        ok = *comma && strlen(comma) < sizeof w->unit;
-        for (const char *c = comma; *c; c++)
-            ok = ok && (isalnum((unsigned char)*c) || strchr("_-", *c));
-        snprintf(w->unit, sizeof w->unit, "%s", comma);
-    }
-    ok = ok && parse_product(copy, w);
-    tw_free(copy);
-    return ok ? -1
-              : tw_bad_use("scale",
-                           "%s: expected a positive number, also times {n}, and a unit of letters, "
-                           "as 256,samples or 32*{n},samples, found \"%s\"",
-                           option, given);
-}
-
-static int understand(struct tw_scale *s)
-{
-    const struct tw_scale_args *a = &s->args;
-    bool names = false;
-    char *end;
-    for (size_t i = 0; s->argv[i]; i++)
-        names |= strstr(s->argv[i], "{n}") != NULL;
-    int rc = parse_counts(s);
-    if (rc < 0 && !names)
-        rc = tw_bad_use("scale", "expected {n} in the command, where the number of workers "
-                                 "belongs, as in torchrun --nproc-per-node={n} train.py");
-    if (rc < 0 && a->work_per_step && a->work_per_run)
-        rc = tw_bad_use("scale", "expected --work-per-step or --work-per-run, found both");
-    s->work = (struct tw_scale_work){
-        .each = 1, .per_run = a->work_per_run != NULL, .unit = "steps"};
-    if (rc < 0 && a->work_per_step)
-        rc = parse_work("--work-per-step", a->work_per_step, "units", &s->work);
-    if (rc < 0 && a->work_per_run)
-        rc = parse_work("--work-per-run", a->work_per_run, "units", &s->work);
-    if (rc < 0 && a->price) {
-        s->price = strtod(a->price, &end);
-        if (end == a->price || *end || !(s->price > 0) || !isfinite(s->price))
-            rc = tw_bad_use("scale", "--price: expected a positive number, found \"%s\"", a->price);
-    }
-    return rc;
-}
-
-static long usable_cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                       : sysconf(_SC_NPROCESSORS_ONLN);
-}
-
-/* ---- order of events */
-
-static char *masked_command(const struct tw_scale *s)
-{
-    json_t *words = tw_journal_argv(s->home, s->argv);
-    const size_t n = json_array_size(words);
-    char **argv = tw_calloc(n + 1, sizeof *argv);
-    for (size_t i = 0; argv && i < n; i++)
-        argv[i] = (char *)(uintptr_t)json_string_value(json_array_get(words, i));
-    char *text = argv ? tw_shell_quote(argv, n) : NULL;
-    tw_free(argv);
-    json_decref(words);
-    return text;
-}
-
-/* Of the first run that ended well, whose commands and numbers of workers are left out: these are
- * the study's. */
-static char *configuration(const struct tw_scale *s)
-{
-    char *text = NULL;
-    for (size_t i = 0; i < s->runs && !text; i++) {
-        struct twin_run *r = NULL;
-        char *path = s->run[i].good ? tw_printf("%s/runs/%s", s->home, s->run[i].run) : NULL;
-        if (path && twin_run_load(path, &r, NULL) == 0)
-            text = tw_configuration_of_world(r, false);
-        twin_run_free(r);
-        tw_free(path);
-    }
-    return text ? text : tw_strdup("");
-}
-
 static int measure(struct tw_scale *s)
 {
-    char when[32];
-    tw_utc_stamp(tw_realtime_ns(), when);
-    when[10] = '\0'; /* the day */
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_scale_understand(s, &err) != 0)
+        return tw_bad_use("scale", "%s", err.message);
     s->home = tw_home_for_runs(s->args.home, "scale");
     if (!s->home)
         return TW_EXIT_TROUBLE;
-    s->cores = usable_cores();
-    s->made = tw_strdup(when);
-    s->command = masked_command(s);
-    if (!s->made || !s->command)
-        return tw_trouble(NULL, "scale: no memory");
-    int rc = tw_scale_make_runs(s);
-    if (rc < 0 && !(s->configuration = configuration(s)))
-        rc = tw_trouble(NULL, "scale: no memory");
-    if (rc < 0)
-        tw_scale_compare_results(s);
-    return rc;
+    return tw_scale_measure(s) == 0 ? -1 : TW_EXIT_TROUBLE;
 }
 
 static int write_text(const char *path, char *text)
@@ -249,18 +104,6 @@ static int write_text(const char *path, char *text)
                   : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
     tw_free(text);
     return rc ? tw_trouble(&err, "scale: %s was not written", path) : -1;
-}
-
-/* Timed runs ended well, and none of them says how long its steps took. */
-static bool steps_unseen(const struct tw_scale *s)
-{
-    bool well = false;
-    for (size_t i = 0; i < s->runs; i++) {
-        if (tw_scale_counts(s, &s->run[i]))
-            return false;
-        well |= s->run[i].good && s->run[i].round > 0;
-    }
-    return well;
 }
 
 /* The study's file in its folder: what --from, and a package, take. */
@@ -303,7 +146,7 @@ static int report(struct tw_scale *s)
     struct twin_error err = TWIN_ERROR_INIT;
     if (tw_scale_compute(s, &err) != 0)
         return tw_trouble(&err, "scale");
-    if (!s->args.from && steps_unseen(s))
+    if (!s->args.from && tw_scale_steps_unseen(s))
         tw_say("scale: fewer than two steps behind the warm-up were seen in runs that ended well; "
                "--work-per-run N counts whole runs");
     json_t *j = tw_scale_json(s);
@@ -329,7 +172,7 @@ static int report(struct tw_scale *s)
 static int run(int argc, char **argv)
 {
     struct tw_journal journal = {.fd = -1};
-    struct tw_scale s = {.journal = &journal};
+    struct tw_scale s = {.front = &tw_terminal, .journal = &journal};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_scale, argc, argv, &s.args, &job);
     if (rc < 0 && !s.args.from && !job.count)
@@ -351,8 +194,7 @@ static int run(int argc, char **argv)
     } else {
         tw_interrupt_hold();
         tw_progress_setup(s.args.quiet);
-        rc = understand(&s);
-        rc = rc < 0 ? measure(&s) : rc;
+        rc = measure(&s);
     }
     if (rc < 0)
         rc = report(&s);

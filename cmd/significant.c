@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun significant: say whether the difference between two sets of runs is real */
 #include "significant_report.h"
-#include "significant_sets.h"
 
+#include "interrupt.h"
 #include "json.h"
 #include "options.h"
+#include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "significant_arms.h"
+#include "terminal.h"
 
 #include "base.h"
 #include "json_load.h"
@@ -144,10 +147,12 @@ static int floor_in_units(struct tw_significant *s)
 static int understand(const struct significant_args *a, struct tw_significant *s)
 {
     bool percent, given = a->question != NULL;
-    int rc = tw_measure_parse(a->metric, &s->measure);
-    int from_file = rc ? 0 : floor_of_file(a->floor, &s->floor_relative);
-    if (rc != 0 || from_file > 0)
-        return rc ? rc : from_file;
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_measure_parse(a->metric, &s->measure, &err) != 0)
+        return tw_bad_use("significant", "%s", err.message);
+    int from_file = floor_of_file(a->floor, &s->floor_relative);
+    if (from_file > 0)
+        return from_file;
     s->floor_file = from_file == 0 ? a->floor : NULL;
     if (given && a->within)
         return tw_bad_use("significant",
@@ -193,21 +198,7 @@ static int understand(const struct significant_args *a, struct tw_significant *s
     return 0;
 }
 
-int tw_significant_positive(const struct tw_significant *s)
-{
-    if (s->asked.question != TWIN_ASK_SPEED && s->asked.question != TWIN_ASK_WITHIN)
-        return 0;
-    for (int k = 0; k < 2; k++)
-        for (size_t i = 0; i < s->set[k].n; i++)
-            if (!(s->set[k].x[i] > 0))
-                return tw_bad_use("significant",
-                                  "%s: value %zu is %g: a ratio needs values above 0 (--question "
-                                  "metric takes any)",
-                                  s->set[k].operand, i + 1, s->set[k].x[i]);
-    return 0;
-}
-
-int tw_significant_exit(const struct tw_significant *s)
+static int exit_code(const struct tw_significant *s)
 {
     switch (s->found.answer) {
     case TWIN_REAL: return TW_EXIT_DIFFER;
@@ -219,41 +210,89 @@ int tw_significant_exit(const struct tw_significant *s)
     return TW_EXIT_INCONCLUSIVE;
 }
 
-int tw_significant_print(struct tw_significant *s)
+static int no_memory(void)
 {
-    int rc = tw_significant_configure(s);
-    if (rc == 0 && tw_significant_text(stdout, s) != 0)
-        rc = tw_trouble(NULL, "no memory for the answer");
-    return rc;
+    return tw_trouble(NULL, "no memory for the answer");
 }
 
-json_t *tw_significant_object(struct tw_significant *s)
+/* 0, or the exit code after a complaint. */
+static int configure(struct tw_significant *s)
 {
-    return tw_significant_configure(s) == 0 ? tw_significant_json(s) : NULL;
+    return tw_significant_configure(s) == 0 ? 0 : no_memory();
+}
+
+/* Both sets of values. 0, or the exit code after a complaint. */
+static int read_sets(const struct significant_args *a, char **operands, struct tw_significant *s)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *home = tw_home(a->home);
+    int rc = 0;
+    if (!home)
+        return tw_trouble(NULL, "no memory");
+    if (tw_measure_parse(a->metric, &s->measure, &err) != 0)
+        rc = tw_bad_use("significant", "%s", err.message);
+    for (int k = 0; k < 2 && rc == 0; k++)
+        if (tw_set_read(operands[k], home, &s->measure, &s->set[k], &err) != 0)
+            rc = tw_trouble(&err, "nothing was compared");
+    tw_free(home);
+    return rc;
 }
 
 static int significant(const struct significant_args *a, char **operands, struct tw_significant *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    char *home = tw_home(a->home);
-    int rc = home ? tw_measure_parse(a->metric, &s->measure) : tw_trouble(NULL, "no memory");
-    for (int k = 0; k < 2 && rc == 0; k++)
-        rc = tw_set_read(operands[k], home, &s->measure, &s->set[k]);
-    tw_free(home);
+    int rc = read_sets(a, operands, s);
     if (rc == 0 && !s->set[0].run != !s->set[1].run)
         rc = tw_bad_use("significant", "one set is a file and the other one runs: what is in the "
                                        "file can only be compared with a file");
     rc = rc ? rc : understand(a, s);
-    rc = rc ? rc : tw_significant_positive(s);
+    if (rc == 0 && tw_significant_positive(s, &err) != 0)
+        rc = tw_bad_use("significant", "%s", err.message);
     if (rc == 0 && s->floor_file)
         rc = floor_in_units(s);
     if (rc != 0)
         return rc;
-    if (twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &s->asked,
-                          &s->found) != 0)
-        return tw_trouble(&err, "no memory for so many values");
-    rc = a->json ? tw_json_print_exact(tw_significant_object(s)) : tw_significant_print(s);
-    return rc ? rc : tw_significant_exit(s);
+    if (tw_significant_ask(s, &err) != 0)
+        return tw_trouble(NULL, "%s", err.message);
+    rc = configure(s);
+    if (rc == 0 && a->json)
+        rc = tw_json_print_exact(tw_significant_json(s));
+    else if (rc == 0 && tw_significant_text(stdout, s) != 0)
+        rc = no_memory();
+    return rc ? rc : exit_code(s);
+}
+
+/* ---- two commands */
+
+/* The runs, and what they answer. 0, or the exit code after a complaint. */
+static int experiment(struct tw_experiment *x)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_experiment_make(x) != 0)
+        return TW_EXIT_TROUBLE;
+    if (x->interrupted && (x->made[0] == 0 || x->made[1] == 0))
+        return TW_EXIT_INTERRUPTED;
+    int rc = tw_experiment_ask(x, &err);
+    if (rc == TWIN_EINVAL)
+        return tw_bad_use("significant", "%s", err.message);
+    if (rc != 0)
+        return tw_trouble(&err, "significant");
+    rc = configure(&x->speed);
+    return rc || x->no_metric ? rc : configure(&x->metric);
+}
+
+static int print_experiment(const struct tw_experiment *x)
+{
+    if (x->asked.json) {
+        int rc = tw_json_print_exact(tw_experiment_json(x));
+        if (rc != 0)
+            return rc;
+    } else if (tw_experiment_text(stdout, x) != 0) {
+        return no_memory();
+    }
+    if (x->interrupted)
+        return TW_EXIT_INTERRUPTED;
+    return x->no_metric ? TW_EXIT_INCONCLUSIVE : exit_code(&x->metric);
 }
 
 static int arms(struct significant_args *a, struct tw_significant *s)
@@ -269,9 +308,21 @@ static int arms(struct significant_args *a, struct tw_significant *s)
     if (rc == 0 && s->floor_file)
         rc = tw_bad_use("significant",
                         "--floor: with --a and --b a number; sets of runs take a file");
-    const struct tw_significant_arms x = {{a->a, a->b}, a->home, a->runs, a->seed,
-                                          a->steps,     a->json, a->quiet};
-    return rc ? rc : tw_significant_arms(&x, &s->measure, &s->asked);
+    if (rc != 0)
+        return rc;
+    struct tw_experiment x = {
+        .front = &tw_terminal,
+        .asked = {{a->a, a->b}, a->home, a->runs, a->seed, a->steps, a->json, a->quiet},
+        .home = tw_home_for_runs(a->home, "significant"),
+        .metric = {.measure = s->measure, .asked = s->asked},
+    };
+    tw_interrupt_hold();
+    tw_progress_setup(a->quiet);
+    rc = x.home ? experiment(&x) : TW_EXIT_TROUBLE;
+    if (rc == 0)
+        rc = print_experiment(&x);
+    tw_experiment_fini(&x);
+    return rc;
 }
 
 static int run(int argc, char **argv)

@@ -4,6 +4,7 @@
 #include "options.h"
 #include "progress.h"
 #include "say.h"
+#include "snapshot_words.h"
 #include "snapshots.h"
 
 #include "base.h"
@@ -12,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { SHOWN_IDS = 5 };
 
 struct snapshot_args {
     const char *output;
@@ -81,16 +80,6 @@ static char *default_output(const char *dir, struct twin_error *err)
     return out;
 }
 
-static json_t *ids_json(const struct twin_snapshot *s)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < s->id_count; i++)
-        json_array_append_new(
-            list, json_pack("{s:o, s:o, s:o}", "scheme", tw_json_text(s->id[i].scheme), "value",
-                            tw_json_text(s->id[i].value), "path", tw_json_text(s->id[i].path)));
-    return list;
-}
-
 /* A checkout without its large files looks complete. */
 static void say_pointers(const struct twin_snapshot *s)
 {
@@ -103,55 +92,6 @@ static void say_pointers(const struct twin_snapshot *s)
     if (n)
         tw_say("note: %zu file%s only a pointer of Git LFS, not data (%s%s): git lfs pull", n,
                n == 1 ? " is" : "s are each", safe ? safe : "?", n > 1 ? ", ..." : "");
-    tw_free(safe);
-}
-
-static int report_json(const char *dir, const char *output, const struct twin_snapshot *s,
-                       const struct twin_snapshot *was, const char *outcome)
-{
-    size_t n = 0;
-    json_t *o = json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "schema",
-                          "twinrun.snapshot/1", "outcome", outcome, "folder", tw_json_text(dir),
-                          "manifest", tw_json_text(output), "root", s->root, "files",
-                          (json_int_t)s->files, "links", (json_int_t)s->links, "folders",
-                          (json_int_t)s->folders, "bytes", (json_int_t)s->bytes, "read_files",
-                          (json_int_t)s->read_files, "read_bytes", (json_int_t)s->read_bytes, "ids",
-                          ids_json(s));
-    if (was)
-        json_object_set_new(o, "differences", tw_snapshot_json_differences(was, s, &n));
-    return tw_json_print(o);
-}
-
-static void report_text(const char *output, const struct twin_snapshot *s,
-                        const struct twin_snapshot *was)
-{
-    char holds[160], n[32], size[16];
-    size_t modes;
-    char *safe = tw_printable(output, strlen(output));
-    tw_put("%s%s\n  root   sha256:%s\n  holds  %s\n", safe ? safe : "?",
-           was ? "  says something else" : "", was ? was->root : s->root,
-           tw_snapshot_holds(was ? was : s, holds));
-    if (was) {
-        tw_put("  now    sha256:%s\n", s->root);
-        tw_snapshot_print_differences(stdout, was, s, 0, &modes);
-        tw_put("  next   --force replaces it, -o FILE writes another\n");
-        tw_free(safe);
-        return;
-    }
-    for (size_t i = 0; i < s->id_count && i < SHOWN_IDS; i++) {
-        char *path = tw_printable(s->id[i].path, strlen(s->id[i].path));
-        char *value = tw_printable(s->id[i].value, strlen(s->id[i].value));
-        tw_put("  id     %s %s%s%s\n", s->id[i].scheme, value ? value : "?",
-               *s->id[i].path ? "  " : "", path ? path : "?");
-        tw_free(path);
-        tw_free(value);
-    }
-    if (s->id_count > SHOWN_IDS)
-        tw_put("         and %zu more\n", s->id_count - SHOWN_IDS);
-    if (s->read_files < s->files)
-        tw_put("  read   %s file%s, %s; the others have not changed since they were last read\n",
-               tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
-               tw_human_bytes(s->read_bytes, size));
     tw_free(safe);
 }
 
@@ -209,9 +149,10 @@ static int take(const struct snapshot_args *a, const char *dir, const char *outp
         if (!keep && twin_snapshot_write(&s, output, &err) != 0)
             rc = tw_trouble(&err, "snapshot: no manifest");
         else if (a->json)
-            rc = report_json(dir, output, &s, differs ? &old : NULL, outcome_word(differs, keep));
+            rc = tw_json_print(tw_snapshot_taken_json(dir, output, &s, differs ? &old : NULL,
+                                                      outcome_word(differs, keep)));
         else
-            report_text(output, &s, differs ? &old : NULL);
+            tw_snapshot_taken_text(stdout, output, &s, differs ? &old : NULL);
         if (rc <= 0)
             rc = differs ? TW_EXIT_DIFFER : TW_EXIT_SAME;
         twin_snapshot_free(&s);

@@ -8,6 +8,7 @@
 #include "options.h"
 #include "progress.h"
 #include "say.h"
+#include "snapshot_words.h"
 #include "snapshots.h"
 
 #include "base.h"
@@ -21,42 +22,18 @@ static bool is(const char *target, const char *head, size_t n)
     return head && twin_snapshot_is(target, head);
 }
 
-static int report_text(const char *manifest, const char *dir, const struct twin_snapshot *was,
-                       const struct twin_snapshot *now, size_t differences)
-{
-    char holds[160], n[32];
-    size_t modes = 0;
-    char *folder = tw_printable(dir, strlen(dir)), *name = tw_printable(manifest, strlen(manifest));
-    if (differences)
-        tw_put("DIFFER  %s is not what %s says: %s difference%s\n", folder ? folder : "?",
-               name ? name : "?", tw_human_count(differences, n), differences == 1 ? "" : "s");
-    tw_snapshot_print_differences(stdout, was, now, 0, &modes);
-    if (!differences)
-        tw_put("OK      %s  %s  sha256:%s\n", folder ? folder : "?", tw_snapshot_holds(was, holds),
-               was->root);
-    if (modes)
-        tw_put("  note     %s with other permission bits or links, the same bytes\n",
-               tw_human_count(modes, n));
-    tw_free(folder);
-    tw_free(name);
-    return differences ? TW_EXIT_DIFFER : TW_EXIT_SAME;
-}
-
+/* Prints what was found. The exit code. */
 static int report(const char *manifest, const char *dir, const struct twin_snapshot *was,
                   const struct twin_snapshot *now, bool json)
 {
-    size_t n = tw_snapshot_count_differences(was, now);
-    if (!json)
-        return report_text(manifest, dir, was, now, n);
-    json_t *differences = tw_snapshot_json_differences(was, now, &n);
-    int rc = tw_json_print(json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:o}", "schema", "twinrun.verify/1", "kind",
-        "snapshot", "outcome", n ? "differ" : "same", "target", tw_json_text(manifest), "folder",
-        tw_json_text(dir), "root", was->root, "files", (json_int_t)was->files, "bytes",
-        (json_int_t)was->bytes, "differences", differences));
+    int rc = 0;
+    if (json)
+        rc = tw_json_print(tw_snapshot_verified_json(manifest, dir, was, now));
+    else
+        tw_snapshot_verified_text(stdout, manifest, dir, was, now);
     if (rc != 0)
         return rc;
-    return n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
+    return tw_snapshot_count_differences(was, now) ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
 static int verify(char *const *operands, size_t operand_count, const struct tw_verify_args *a)

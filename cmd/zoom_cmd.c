@@ -21,7 +21,7 @@
 
 struct zoom_args {
     const char *home;
-    struct tw_window window;
+    struct tw_steps_window window;
     struct tw_strings ignore;
     bool fresh_dir, json, quiet;
 };

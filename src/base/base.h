@@ -48,6 +48,13 @@ struct tw_strings {
     const char **items;
     size_t count;
 };
+/* The initial value of a count that a person may give, where its absence means something. */
+#define TW_NOT_GIVEN UINT64_MAX
+/* The steps that a person named, both ends with it. */
+struct tw_steps_window {
+    uint32_t first, last;
+    bool given;
+};
 /*
  * The shortest decimal number that reads back as x: of a double, or of a float where that holds x.
  */

@@ -28,8 +28,8 @@ void tw_front_say(const struct tw_front *front, const char *format, ...)
     va_end(ap);
 }
 
-void tw_front_trouble(const struct tw_front *front, const struct twin_error *err,
-                      const char *format, ...)
+int tw_front_trouble(const struct tw_front *front, const struct twin_error *err, const char *format,
+                     ...)
 {
     char *tail = tw_error_tail(err);
     va_list ap;
@@ -37,6 +37,7 @@ void tw_front_trouble(const struct tw_front *front, const struct twin_error *err
     say(front, format, ap, tail ? tail : "");
     va_end(ap);
     tw_free(tail);
+    return err && err->code != 0 ? err->code : TWIN_EINVAL;
 }
 
 void tw_front_line(const struct tw_front *front, const char *format, ...)

@@ -29,9 +29,12 @@ struct tw_front {
 /* As printf: what the text arguments hold is made printable first (tw_buf_vprint_safe). */
 void tw_front_say(const struct tw_front *front, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The same with ": " and the message of err behind it. */
-void tw_front_trouble(const struct tw_front *front, const struct twin_error *err,
-                      const char *format, ...) __attribute__((format(printf, 3, 4)));
+/*
+ * The same with ": " and the message of err behind it. Returns the code of err, never 0:
+ * TWIN_EINVAL where there is none.
+ */
+int tw_front_trouble(const struct tw_front *front, const struct twin_error *err, const char *format,
+                     ...) __attribute__((format(printf, 3, 4)));
 /* A line that stays, formatted as by tw_front_say, without a line break. */
 void tw_front_line(const struct tw_front *front, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -29,10 +29,10 @@
  * text is NULL and a number 0 where an option was not given. max_time is in seconds. Options of the
  * output are the command's own and not looked at here. */
 struct tw_isolate_args {
-    const char *a, *b, *home, *pin, *factor_file, *html, *save_case, *ledger;
+    const char *a, *b, *pin, *factor_file;
     uint64_t max_runs, max_time, steps, jobs;
-    struct tw_strings ignore, data;
-    bool fresh_dir, json, no_cases, no_clock, quiet, resume, text, thorough, through;
+    struct tw_strings ignore;
+    bool fresh_dir, no_clock, quiet, resume, text, thorough, through;
 };
 
 /* A run that the search has asked for, found again by its handle, which is made of the first 64

@@ -9,6 +9,8 @@
  * A study is what was measured, run by run; every figure is computed from that
  * (src/stats/scaling.h), so that whoever has the file has the curve.
  */
+#include "front.h"
+
 #include "src/launch/run.h"
 #include "src/stats/scaling.h"
 
@@ -79,6 +81,7 @@ struct tw_scale_result {
 
 /* A study, from the options to the notes. Begin with zeros; tw_scale_free frees what is owned. */
 struct tw_scale {
+    const struct tw_front *front; /* that hears of the runs */
     struct tw_scale_args args;
     char *const *argv; /* with {n} in it */
     char *command;     /* the same as one could type it, secrets masked */
@@ -132,6 +135,8 @@ double tw_scale_rate(const struct tw_scale *s, const struct tw_scale_run *r);
  * Points and notes, from the runs. TWIN_EINVAL: a speed is no positive finite number; TWIN_ENOMEM.
  */
 int tw_scale_compute(struct tw_scale *s, struct twin_error *err);
+/* Timed runs ended well, and none of them says how long its steps took. */
+bool tw_scale_steps_unseen(const struct tw_scale *s);
 /* Are there runs enough of each number of workers for an interval worth having? */
 bool tw_scale_enough(const struct tw_scale *s);
 #endif

@@ -264,3 +264,14 @@ bool tw_scale_enough(const struct tw_scale *s)
             return false;
     return true;
 }
+
+bool tw_scale_steps_unseen(const struct tw_scale *s)
+{
+    bool well = false;
+    for (size_t i = 0; i < s->runs; i++) {
+        if (tw_scale_counts(s, &s->run[i]))
+            return false;
+        well |= s->run[i].good && s->run[i].round > 0;
+    }
+    return well;
+}

@@ -7,6 +7,7 @@
  * the report shows what came of it.
  */
 #include "base.h" /* struct tw_strings */
+#include "front.h"
 
 #include "src/compare/compare.h"
 #include "src/launch/run.h"
@@ -76,8 +77,10 @@ struct tw_shrink_args {
 };
 
 /* One call of twinrun shrink: the job, its knobs, the setting that is the smallest so far (`now`),
- * and the evidence for the first and the last of them. */
+ * and the evidence for the first and the last of them. Zeroed by the caller, who gives front, args
+ * and argv and calls tw_shrink_fini in any case. */
 struct tw_shrink {
+    const struct tw_front *front;
     struct tw_shrink_args args;
     char *const *argv;
     char *home, *spool;
@@ -98,6 +101,9 @@ struct tw_shrink {
     char *given_back;
     bool interrupted, out_of_budget, reported;
 };
+
+/* Deletes the file of the standard input, too. */
+void tw_shrink_fini(struct tw_shrink *c);
 
 /* How the whole ends: smaller; as it was; the job did not diverge; or not enough was seen to
  * say. */

@@ -6,6 +6,7 @@
 #include "verified_data.h"
 
 #include "base.h"
+#include "looking.h"
 
 #include <assert.h>
 #include <string.h>
@@ -31,4 +32,31 @@ int tw_data_record(const char *dir, const char *manifest, const struct twin_snap
     out->folder = tw_path_absolute(dir, err);
     out->manifest = out->folder ? tw_path_absolute(manifest, err) : NULL;
     return out->manifest ? 0 : err->code;
+}
+
+int tw_data_hold(const char *dir, const char *manifest, const struct twin_snapshot_options *o,
+                 struct tw_data_held *held, struct twin_run_data *out, struct twin_error *err)
+{
+    struct twin_snapshot_options but_manifest = *o;
+    *held = (struct tw_data_held){.read = false};
+    int rc = twin_snapshot_read(manifest, &held->was, err);
+    held->read = rc == 0;
+    if (rc != 0)
+        return rc;
+    but_manifest.not_this = manifest;
+    rc = twin_snapshot_take_again(&held->was, dir, &but_manifest, &held->now, err);
+    held->taken = rc == 0;
+    if (rc != 0)
+        return rc;
+    held->differences = tw_snapshot_count_differences(&held->was, &held->now);
+    return held->differences ? 0 : tw_data_record(dir, manifest, &held->was, out, err);
+}
+
+void tw_data_held_free(struct tw_data_held *held)
+{
+    if (held->taken)
+        twin_snapshot_free(&held->now);
+    if (held->read)
+        twin_snapshot_free(&held->was);
+    *held = (struct tw_data_held){.read = false};
 }

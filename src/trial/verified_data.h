@@ -23,4 +23,19 @@ bool tw_data_split(const char *given, char **dir, char **manifest);
 int tw_data_record(const char *dir, const char *manifest, const struct twin_snapshot *was,
                    struct twin_run_data *out, struct twin_error *err);
 
+/* A folder that was held against its manifest. */
+struct tw_data_held {
+    struct twin_snapshot was, now; /* of the manifest; of the folder */
+    bool read, taken;              /* they are there */
+    size_t differences;            /* 0: the folder may be used */
+};
+/*
+ * Reads the manifest, then the folder by o, and compares them. Where nothing differs, *out is what
+ * a run records of the folder. A TWIN_E*: held says how far it came. tw_data_held_free in any case.
+ * err is not NULL.
+ */
+int tw_data_hold(const char *dir, const char *manifest, const struct twin_snapshot_options *o,
+                 struct tw_data_held *held, struct twin_run_data *out, struct twin_error *err);
+void tw_data_held_free(struct tw_data_held *held);
+
 #endif

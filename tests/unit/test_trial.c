@@ -9,6 +9,8 @@
 
 #include "launch_test.h"
 
+#include <limits.h>
+
 /* What the person in front heard and saw, and when they want an end. */
 struct listener {
     char last_line[256], last_progress[256], last_said[256];
@@ -292,6 +294,43 @@ static void names_of_data(void **state)
     }
 }
 
+/* A folder of data that is what its manifest says may be used; one that is not may not. */
+static void data_are_held_against_their_snapshot(void **state)
+{
+    (void)state;
+    struct twin_error err = TWIN_ERROR_INIT;
+    const struct twin_snapshot_options o = {.paranoid = true};
+    struct twin_snapshot s;
+    struct twin_run_data out = {.folder = NULL};
+    struct tw_data_held held;
+    char cache[PATH_MAX];
+    assert_non_null(getcwd(cache, sizeof cache));
+    setenv("XDG_CACHE_HOME", cache, 1);
+    assert_int_equal(tw_data_hold("data", "data.snapshot", &o, &held, &out, &err), TWIN_ENOENT);
+    assert_false(held.read);
+    tw_data_held_free(&held);
+    assert_int_equal(tw_mkdirs("data", NULL), 0);
+    assert_int_equal(tw_write_file_atomic("data/x", "one", 3, NULL), 0);
+    assert_int_equal(twin_snapshot_take("data", &o, &s, NULL), 0);
+    assert_int_equal(twin_snapshot_write(&s, "data.snapshot", NULL), 0);
+    twin_snapshot_free(&s);
+    err = (struct twin_error)TWIN_ERROR_INIT;
+    assert_int_equal(tw_data_hold("data", "data.snapshot", &o, &held, &out, &err), 0);
+    assert_int_equal(held.differences, 0);
+    assert_int_equal(out.files, 1);
+    assert_string_equal(out.root, held.was.root);
+    tw_free((void *)(uintptr_t)out.folder);
+    tw_free((void *)(uintptr_t)out.manifest);
+    tw_data_held_free(&held);
+    out = (struct twin_run_data){.folder = NULL};
+    assert_int_equal(tw_write_file_atomic("data/x", "two", 3, NULL), 0);
+    assert_int_equal(tw_write_file_atomic("data/y", "new", 3, NULL), 0);
+    assert_int_equal(tw_data_hold("data", "data.snapshot", &o, &held, &out, &err), 0);
+    assert_int_equal(held.differences, 2);
+    assert_null(out.folder);
+    tw_data_held_free(&held);
+}
+
 static void patience(void **state)
 {
     (void)state;
@@ -303,12 +342,19 @@ static void patience(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(ends_well),          IN_FOLDER(deadline_stops_it),
-        IN_FOLDER(person_stops_it),    IN_FOLDER(person_stops_between_runs),
-        IN_FOLDER(cannot_start),       IN_FOLDER(no_place_for_the_folder),
-        IN_FOLDER(begins_anew),        IN_FOLDER(several_at_once),
-        IN_FOLDER(series_of_runs),     IN_FOLDER(series_without_room),
-        cmocka_unit_test(other_class), cmocka_unit_test(names_of_data),
+        IN_FOLDER(ends_well),
+        IN_FOLDER(deadline_stops_it),
+        IN_FOLDER(person_stops_it),
+        IN_FOLDER(person_stops_between_runs),
+        IN_FOLDER(cannot_start),
+        IN_FOLDER(no_place_for_the_folder),
+        IN_FOLDER(begins_anew),
+        IN_FOLDER(several_at_once),
+        IN_FOLDER(data_are_held_against_their_snapshot),
+        IN_FOLDER(series_of_runs),
+        IN_FOLDER(series_without_room),
+        cmocka_unit_test(other_class),
+        cmocka_unit_test(names_of_data),
         cmocka_unit_test(patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * (fewer steps, ranks, smaller numbers in its command) as long as the runs still diverge in the
  * same way; the report gives the smaller command, and how often it and the whole job diverge. */
 #include "shrink_report.h"
+#include "shrink_runs.h"
 
 #include "base.h"
 #include "json_text.h"
@@ -17,32 +18,8 @@
 /* Of every bound and interval here. */
 #define CONFIDENCE 0.95
 
-char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
-{
-    char *name = tw_printable(f->name, strlen(f->name));
-    char *text = tw_printable(f->text, strlen(f->text));
-    char *op = tw_printable(f->op, strlen(f->op));
-    char *out = NULL;
-    if (name && text && op) {
-        char step[32] = "";
-        if (with_step && f->type <= TWIN_FINDING_ORDER)
-            snprintf(step, sizeof step, "step %u, rank %d, ", f->step_a, f->rank);
-        /* a finding without a name (an exit code, a printed line) has a text */
-        const char *kind = twin_kind_name(f->kind);
-        if (*name)
-            out = tw_printf("%s%s: %s of %s%s%s", step, f->layer, kind, name, *op ? ", op " : "",
-                            op);
-        else
-            out = tw_printf("%s%s: %s", step, f->layer, *text ? text : kind);
-    }
-    tw_free(name);
-    tw_free(text);
-    tw_free(op);
-    return out;
-}
-
 /* Was the smallest setting seen to diverge on fresh runs? The runs that were used to find it prove
- * less, since it was chosen by them. */
+ * less, since it was chosen by them; they are used when the budget allowed no fresh ones. */
 static bool confirmed(const struct tw_shrink *c)
 {
     return c->confirmed.parted > 0;

@@ -16,8 +16,5 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
 /* The caller's; NULL: no memory. */
 json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                        const char *command);
-/* A finding in words: "step 17, backward gradient of w1 (aten::index_put)". with_step: begin with
- * step and rank when it is a record. malloc'ed; NULL: no memory. */
-char *tw_shrink_finding(const struct twin_finding *f, bool with_step);
 
 #endif

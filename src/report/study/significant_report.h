@@ -4,6 +4,7 @@
 /* Whether the difference of two sets of values is real (src/study/significant.h), in words and as
  * JSON. */
 #include "significant.h"
+#include "significant_arms.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -17,5 +18,13 @@ json_t *tw_significant_json(const struct tw_significant *s);
 char *tw_significant_line(const struct tw_significant *s);
 /* Are the values times in seconds? Numbers of a file are not taken for times. */
 bool tw_measure_is_time(const struct tw_significant *s);
+
+/*
+ * significant_arms_report.c: an experiment with two commands, whose sets have their configuration:
+ * three lines that say it, then each of them with all that it rests on. 0, or TWIN_ENOMEM.
+ */
+int tw_experiment_text(FILE *out, const struct tw_experiment *x);
+/* The caller's; NULL: no memory. Every digit counts: print it exactly. */
+json_t *tw_experiment_json(const struct tw_experiment *x);
 
 #endif

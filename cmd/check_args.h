@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_CHECK_ARGS_H
+#define TW_CMD_CHECK_ARGS_H
+/* twinrun check as the command line gave it: check.c (table, order of events, output),
+ * check_options.c (which options go together). What a check is and does: src/trial/check.h. */
+#include "check.h"
+#include "data.h"
+#include "options.h"
+
+struct tw_check_args {
+    struct tw_check_asked asked; /* what runs and their comparison need */
+    const char *a, *b, *home, *junit, *html, *trust, *ledger;
+    struct tw_strings keys, data; /* keys: that must have signed the baseline */
+    uint64_t max_time;
+    bool no_cases, json, github, bisect;
+};
+
+struct tw_check_command {
+    struct tw_check_args args;
+    struct tw_check check;
+    char *shell[2][4]; /* argv of the commands that sh -c runs */
+    bool printed;      /* the verdict is out */
+};
+
+/* ---- check_options.c. Each returns -1 to go on, or the exit code to leave with (the reason has
+ * been said). */
+/* Which commands the arms are; they point into *c and job. */
+int tw_check_choose_arms(struct tw_check_command *c, const struct tw_operands *job);
+int tw_check_transplant_options(const struct tw_check_asked *a, bool arms);
+int tw_check_gate_options(const struct tw_check_args *args, bool arms);
+/* Everything that can be wrong before the first run is found before the first run. */
+int tw_check_prepare(struct tw_check_command *c);
+/* --against: reads the file, judges its signature, and takes its level and steps. */
+int tw_check_load_baseline(struct tw_check_command *c);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an incident document says besides the verdict: earlier checks in the ledger, code and
+ * versions of a run, and when it recorded what differs. */
+#include "incident_facts.h"
+
+#include "base.h"
+#include "json_text.h"
+
+#include "src/trace/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* For twin_ledger_comparisons; user is a struct tw_incident_facts. A check that is there already is
+ * passed over. */
+static int add_check(void *user, const struct twin_ledger_comparison *c)
+{
+    struct tw_incident_facts *f = user;
+    for (size_t i = 0; i < f->count; i++)
+        if (strcmp(f->id[i], c->id) == 0)
+            return 0;
+    struct twin_incident_check *grown = tw_reallocarray(f->check, f->count + 1, sizeof *grown);
+    if (grown)
+        f->check = grown;
+    char **ids = tw_reallocarray(f->id, f->count + 1, sizeof *ids);
+    if (ids)
+        f->id = ids;
+    struct twin_incident_check k = {c->time_ns, tw_strdup(c->verb), tw_strdup(c->outcome),
+                                    tw_strdup(c->first), tw_strdup(c->cause)};
+    char *id = tw_strdup(c->id);
+    if (!grown || !ids || !k.verb || !k.outcome || !k.first || !k.cause || !id) {
+        tw_free((void *)(uintptr_t)k.verb);
+        tw_free((void *)(uintptr_t)k.outcome);
+        tw_free((void *)(uintptr_t)k.first);
+        tw_free((void *)(uintptr_t)k.cause);
+        tw_free(id);
+        return TWIN_ENOMEM;
+    }
+    f->check[f->count] = k;
+    f->id[f->count++] = id;
+    return 0;
+}
+
+/* Of qsort: the oldest first. */
+static int by_time(const void *x, const void *y)
+{
+    const struct twin_incident_check *a = x, *b = y;
+    return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+}
+
+int tw_incident_ask(struct twin_ledger *l, const char *command, struct twin_run *const runs[2],
+                    struct tw_incident_facts *f, struct twin_error *err)
+{
+    int rc = twin_ledger_comparisons(l, NULL, command, add_check, f, err);
+    for (int i = 0; rc == 0 && i < 2; i++)
+        rc = twin_ledger_comparisons(l, runs[i]->id, NULL, add_check, f, err);
+    if (f->count)
+        qsort(f->check, f->count, sizeof *f->check, by_time);
+    return rc;
+}
+
+void tw_incident_facts_free(struct tw_incident_facts *f)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        tw_free((void *)(uintptr_t)f->check[i].verb);
+        tw_free((void *)(uintptr_t)f->check[i].outcome);
+        tw_free((void *)(uintptr_t)f->check[i].first);
+        tw_free((void *)(uintptr_t)f->check[i].cause);
+        tw_free(f->id[i]);
+    }
+    tw_free(f->check);
+    tw_free(f->id);
+}
+
+char *tw_incident_code(const json_t *p)
+{
+    const json_t *code = json_object_get(p, "code");
+    const char *commit = json_string_value(json_object_get(code, "commit"));
+    if (!commit)
+        return tw_strdup("");
+    return tw_printf(
+        "%.12s%s", commit,
+        json_is_true(json_object_get(code, "dirty")) ? " and changes that were not committed" : "");
+}
+
+char *tw_incident_versions(const json_t *p)
+{
+    struct tw_buf b = {0};
+    const char *key;
+    json_t *v;
+    json_t *versions = json_object_get(json_array_get(json_object_get(p, "ranks"), 0), "versions");
+    json_object_foreach (versions, key, v)
+        if (json_is_string(v) && json_string_length(v) < 40 && !strchr(key, '.'))
+            tw_buf_printf(&b, "%s%s %s", b.len ? ", " : "", key, json_string_value(v));
+    char *s = tw_buf_steal(&b);
+    return s ? s : tw_strdup("");
+}
+
+int64_t tw_incident_diverged_at(const struct twin_verdict *v, const struct twin_run *b)
+{
+    int64_t found = 0;
+    if (!v->first || v->first->type == TWIN_FINDING_OUTCOME ||
+        v->first->type == TWIN_FINDING_RANKS || v->first->type == TWIN_FINDING_OUTPUT)
+        return 0;
+    for (size_t i = 0; i < b->trace_count && !found; i++) {
+        struct twin_trace *t = NULL;
+        struct twin_trace_record *r = NULL;
+        size_t n = 0;
+        if (twin_trace_open(b->traces[i], &t, NULL) != 0)
+            continue;
+        const struct twin_trace_info *info = twin_trace_info(t);
+        if (info->rank == v->first->rank && twin_trace_definitions(t, NULL) == 0 &&
+            twin_trace_read(t, v->first->step_b, v->first->step_b, 100000, &r, &n, NULL) == 0)
+            for (size_t k = 0; k < n && !found; k++) {
+                const struct twin_series *s = twin_trace_series(t, r[k].series);
+                if (s->phase == v->first->phase && s->kind == v->first->kind &&
+                    strcmp(twin_trace_string(t, s->name), v->first->name) == 0)
+                    found = info->start_realtime_ns + (int64_t)r[k].time_ns;
+            }
+        twin_trace_records_free(r);
+        twin_trace_close(t);
+    }
+    return found;
+}
+
+json_t *tw_incident_json(const struct twin_incident *x, const char *markdown)
+{
+    json_t *checks = json_array(), *world = json_array(), *runs = json_array();
+    for (size_t i = 0; i < x->check_count; i++)
+        json_array_append_new(checks, json_pack("{s:I, s:o, s:o, s:o, s:o}", "time_ns",
+                                                (json_int_t)x->check[i].time_ns, "verb",
+                                                tw_json_text(x->check[i].verb), "outcome",
+                                                tw_json_text(x->check[i].outcome), "first",
+                                                tw_json_text(x->check[i].first), "cause",
+                                                tw_json_text(x->check[i].cause)));
+    for (size_t i = 0; i < x->world_count; i++)
+        json_array_append_new(
+            world, json_pack("{s:s, s:s, s:o, s:o, s:o}", "power", x->world[i].power, "group",
+                             x->world[i].group, "what", tw_json_text(x->world[i].what), "a",
+                             tw_json_text(x->world[i].a), "b", tw_json_text(x->world[i].b)));
+    for (int i = 0; i < 2; i++)
+        json_array_append_new(
+            runs, json_pack("{s:o, s:o, s:s}", "id", tw_json_text(x->side[i].run->id), "dir",
+                            tw_json_text(x->side[i].run->dir), "state", x->side[i].state));
+    return json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:o}", "schema", "twinrun.report/1", "kind",
+        "postmortem", "outcome", twin_verdict_name(x->verdict->outcome), "runs", runs, "first_step",
+        x->verdict->first ? json_integer(x->verdict->first->step_a) : json_null(), "world_known",
+        (int)x->world_known, "world", world, "checks", checks, "markdown", json_string(markdown));
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a step of the lab says and decides, until it is laid out, and what the steps come to
+ * together. */
+#include "lab.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *tw_lab_result_name(enum tw_lab_result r)
+{
+    static const char *const names[] = {[TW_LAB_NOT_DONE] = "not-done",
+                                        [TW_LAB_PASS] = "pass",
+                                        [TW_LAB_QUIET] = "quiet",
+                                        [TW_LAB_FAIL] = "fail",
+                                        [TW_LAB_OPEN] = "inconclusive"};
+    return names[r];
+}
+
+void tw_lab_line(struct tw_lab_step *s, const char *label, const char *format, ...)
+{
+    struct tw_lab_said *grown = tw_reallocarray(s->said, s->said_count + 1, sizeof *grown);
+    struct tw_buf line = {0};
+    va_list ap;
+    if (!grown)
+        return;
+    s->said = grown;
+    va_start(ap, format);
+    tw_buf_vprintf(&line, format, ap);
+    va_end(ap);
+    struct tw_lab_said *last = &s->said[s->said_count];
+    *last = (struct tw_lab_said){tw_strdup(label), tw_buf_steal(&line)};
+    if (last->label && last->text) {
+        s->said_count++;
+        return;
+    }
+    tw_free(last->label);
+    tw_free(last->text);
+}
+
+void tw_lab_decide(struct tw_lab_step *s, enum tw_lab_result result, const char *format, ...)
+{
+    struct tw_buf line = {0};
+    va_list ap;
+    va_start(ap, format);
+    tw_buf_vprintf(&line, format, ap);
+    va_end(ap);
+    tw_free(s->why);
+    s->why = tw_buf_steal(&line);
+    s->result = result;
+}
+
+char *tw_lab_estimate_text(const struct twin_estimate *e, size_t n, char out[120])
+{
+    if (e->value == 0)
+        snprintf(out, 120, "0 in %zu pair%s", n, n == 1 ? "" : "s");
+    else if (isnan(e->interval.low))
+        snprintf(out, 120, "%.2g, no interval from %zu pair%s", e->value, n, n == 1 ? "" : "s");
+    else
+        snprintf(out, 120, "%.2g, 95%% interval %.2g to %.2g (%zu pairs)", e->value,
+                 e->interval.low, e->interval.high, n);
+    return out;
+}
+
+void tw_lab_step_free(struct tw_lab_step *s)
+{
+    for (size_t i = 0; i < s->said_count; i++) {
+        tw_free(s->said[i].label);
+        tw_free(s->said[i].text);
+    }
+    json_decref(s->json);
+    tw_free(s->said);
+    tw_free(s->why);
+    tw_free(s->command);
+}
+
+enum tw_lab_outcome tw_lab_outcome(const struct tw_lab *lab)
+{
+    bool open = false, failed = false;
+    if (lab->interrupted)
+        return TW_LAB_INTERRUPTED;
+    if (lab->failed)
+        return TW_LAB_JOB_FAILED;
+    for (size_t i = 0; i < TW_LAB_STEPS; i++) {
+        open |= lab->step[i].wanted &&
+                (lab->step[i].result == TW_LAB_OPEN || lab->step[i].result == TW_LAB_NOT_DONE);
+        failed |= lab->step[i].result == TW_LAB_FAIL;
+    }
+    if (failed)
+        return TW_LAB_FAILED;
+    return open ? TW_LAB_UNSURE : TW_LAB_PASSED;
+}

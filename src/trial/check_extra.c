@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What follows the series: zoom, the repeat of arm A, the control run, hints. None of it changes
+ * the outcome. */
+#include "check.h"
+
+#include "run_state.h"
+#include "zoom_runs.h"
+
+#include "base.h"
+
+#include "src/provenance/provenance.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Is there a first place at which the runs differ? */
+static bool differs(const struct tw_check *c)
+{
+    return c->series.v && c->series.v->outcome == TWIN_DIFFER && c->series.v->first;
+}
+
+void tw_check_zoom(struct tw_check *c)
+{
+    const char *why = NULL;
+    if (!differs(c) || c->args.no_zoom)
+        return;
+    /* nobody asked for a zoom by name: its absence needs no words */
+    if (!tw_zoom_is_useful(c->series.v, c->series.runs[0], &why))
+        return;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a");
+    struct twin_launch_options b = tw_check_launch_options(c, c->arms, "zoom-b");
+    struct tw_zoom z = {.front = c->series.front,
+                        .base_a = &a,
+                        .base_b = &b,
+                        .deadline_ns = c->series.deadline_ns,
+                        .quiet = c->args.quiet,
+                        .run_s = c->series.runs[0]->wall_s,
+                        .limit_s = (double)c->args.zoom_time};
+    if (tw_zoom_run(c->series.v, &z, &err) != 0)
+        tw_front_trouble(c->series.front, &err,
+                         "check: the zoom failed, the verdict stands without it");
+    c->zoomed = !z.cut;
+    c->series.interrupted |= z.interrupted;
+    tw_zoom_free(&z);
+}
+
+/* Without this a noisy A would be blamed on what distinguishes the arms. */
+void tw_check_repeat_arm(struct tw_check *c)
+{
+    if (!c->arms || !differs(c) || c->args.runs < 3 || tw_run_failed(c->series.runs[0]))
+        return;
+    struct twin_launch_options o = tw_check_launch_options(c, 0, "a");
+    struct twin_run *again = NULL;
+    struct twin_verdict *v = NULL;
+    struct twin_error err = TWIN_ERROR_INIT;
+    char text[32];
+    if (tw_check_launch(c, &o, "a again", false, &again) != 0)
+        return;
+    const struct twin_run *pair[2] = {c->series.runs[0], again};
+    struct twin_compare_options how = {
+        .steps_given = c->args.steps > 0,
+        .steps = (uint32_t)c->args.steps,
+        .ignore = c->args.ignore.items,
+        .ignore_count = c->args.ignore.count,
+        .tolerance_file = c->args.tolerance,
+    };
+    if (c->series.interrupted || c->series.out_of_time) {
+        twin_verdict_note(
+            c->series.v,
+            "whether A repeats itself was not found out: its second run was cut short");
+    } else if (twin_compare(pair, 2, &how, &v, &err) != 0) {
+        tw_front_trouble(c->series.front, &err, "check: cannot compare A with itself");
+    } else {
+        if (!c->args.quiet)
+            tw_trial_line(c->series.front, "a again", again,
+                          v->outcome == TWIN_DIFFER ? "diverged" : tw_run_state(again, text));
+        c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first &&
+                          v->first->step_a <= c->series.v->first->step_a;
+        c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
+        if (c->arm_unsteady)
+            twin_verdict_note(
+                c->series.v,
+                "A does not repeat itself either (it diverges at step %u): first make A repeatable",
+                v->first->step_a);
+        else if (v->outcome == TWIN_DIFFER)
+            twin_verdict_note(c->series.v, "A diverges from itself too, but only later (step %u)",
+                              v->first ? v->first->step_a : 0);
+        else if (c->arm_repeats)
+            twin_verdict_note(c->series.v,
+                              "A repeats itself (2 runs), so the difference lies between A and B");
+    }
+    twin_verdict_free(v);
+    twin_run_free(again);
+}
+
+/* ---- control: does watching change what the job prints and writes? */
+
+/* The file that the run wrote at this path; NULL: none. */
+static const struct twin_run_file *file_of(const struct twin_run *r, const char *path)
+{
+    for (size_t i = 0; i < r->file_count; i++)
+        if (strcmp(r->files[i].path, path) == 0)
+            return &r->files[i];
+    return NULL;
+}
+
+/* How many files one run alone wrote, or with other bytes; *one: the path of the last of them. */
+static size_t files_that_differ(const struct twin_run *a, const struct twin_run *b,
+                                const char **one)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->file_count; i++) {
+        const struct twin_run_file *f = &a->files[i], *g = file_of(b, f->path);
+        if (g && strcmp(f->sha256, g->sha256) == 0)
+            continue;
+        *one = f->path;
+        n++;
+    }
+    for (size_t i = 0; i < b->file_count; i++)
+        if (!file_of(a, b->files[i].path)) {
+            *one = b->files[i].path;
+            n++;
+        }
+    return n;
+}
+
+/* A note on how the run that nobody watched compares with run 1. */
+static void judge_control(struct tw_check *c, const struct twin_run *control)
+{
+    const struct twin_run *r = c->series.runs[0];
+    const char *file = NULL;
+    char ours[24], theirs[24], cost[80] = "";
+    size_t files = files_that_differ(r, control, &file);
+    bool output = strcmp(r->stdout_sha256, control->stdout_sha256) != 0;
+    if (r->wall_s > 0 && control->wall_s > 0)
+        snprintf(cost, sizeof cost, " (%s watched, %s not)", tw_human_seconds(r->wall_s, ours),
+                 tw_human_seconds(control->wall_s, theirs));
+    if (r->exit_code != control->exit_code)
+        twin_verdict_note(c->series.v, "control: the unobserved run ended with %d, run 1 with %d%s",
+                          control->exit_code, r->exit_code, cost);
+    else if (!output && files == 0)
+        twin_verdict_note(c->series.v,
+                          "control: the unobserved run printed and wrote the same bytes as run 1%s",
+                          cost);
+    else if (c->series.v->outcome == TWIN_DIFFER)
+        twin_verdict_note(c->series.v,
+                          "control: the unobserved run printed or wrote other bytes than run 1, as "
+                          "is to be expected of runs that differ%s",
+                          cost);
+    else if (files)
+        twin_verdict_note(c->series.v,
+                          "control: the unobserved run wrote %zu file%s with other bytes than run "
+                          "1, such as %s%s",
+                          files, files == 1 ? "" : "s", file, cost);
+    else
+        twin_verdict_note(c->series.v,
+                          "control: the unobserved run printed other bytes than run 1 (times and "
+                          "pids count here)%s",
+                          cost);
+}
+
+void tw_check_control(struct tw_check *c)
+{
+    if (!c->args.control || !c->series.v || c->series.interrupted || c->series.out_of_time)
+        return;
+    struct twin_launch_options o = tw_check_launch_options(c, 0, "control");
+    struct twin_run *control = NULL;
+    char text[32];
+    o.agents = false;
+    o.max_steps = 0; /* nobody counts its steps */
+    if (c->args.steps) {
+        twin_verdict_note(c->series.v,
+                          "control: left out, since --steps cannot end a run that nobody watches");
+        return;
+    }
+    if (tw_check_launch(c, &o, "control", false, &control) != 0)
+        return;
+    if (!c->args.quiet)
+        tw_trial_line(c->series.front, "control", control, tw_run_state(control, text));
+    if (!c->series.interrupted && !c->series.out_of_time)
+        judge_control(c, control);
+    twin_run_free(control);
+}
+
+/* A file that each run finds as the one before left it is an input that is not the same for all. */
+void tw_check_shared_files(struct tw_check *c)
+{
+    size_t n = 0;
+    const char *one = NULL;
+    if (!c->series.v || c->series.count < 2 || c->args.fresh_dir)
+        return;
+    for (size_t i = 0; i < c->series.runs[1]->file_count; i++) {
+        const struct twin_run_file *f = &c->series.runs[1]->files[i];
+        if (f->existed_before && file_of(c->series.runs[0], f->path)) {
+            one = one ? one : f->path;
+            n++;
+        }
+    }
+    c->shares_files = n > 0;
+    if (c->series.v->outcome == TWIN_SAME) /* what was read there, if anything, changed nothing */
+        return;
+    if (one && n == 1)
+        twin_verdict_note(c->series.v,
+                          "every run wrote %s: a later one may have read what an earlier one left; "
+                          "--fresh-dir keeps them apart",
+                          one);
+    else if (one)
+        twin_verdict_note(c->series.v,
+                          "every run wrote %s and %zu more file%s: a later one may have read what "
+                          "an earlier one left; --fresh-dir keeps them apart",
+                          one, n - 1, n == 2 ? "" : "s");
+}
+
+void tw_check_look_around(struct tw_check *c)
+{
+    const struct twin_run *const *runs = (const struct twin_run *const *)c->series.runs;
+    char *between = NULL, *ranks = NULL;
+    if (c->series.v->outcome == TWIN_DIFFER)
+        between = twin_provenance_summary(runs, c->series.count);
+    if (c->series.count)
+        ranks = twin_provenance_parity_summary(c->series.runs[0]);
+    if (between)
+        twin_verdict_note(c->series.v, "%s", between);
+    if (ranks)
+        twin_verdict_note(c->series.v, "%s", ranks);
+    tw_free(between);
+    tw_free(ranks);
+}
+
+bool tw_check_can_isolate(const struct tw_check *c)
+{
+    if (c->series.interrupted || c->shares_files)
+        return false;
+    if (c->arms)
+        return c->arm_unsteady || (c->arm_repeats && c->series.v->shift == 0);
+    return !c->args.against || c->gate_unsteady;
+}
+
+void tw_check_show_tail(const struct tw_front *front, const struct twin_run *r)
+{
+    enum { TAIL = 2000, LINES = 8 };
+    char *path = tw_path_join(r->dir, "stderr"), *data = NULL;
+    size_t bytes = 0, lines = 0;
+    if (path && tw_read_file(path, 64u << 20, &data, &bytes, NULL) == 0 && bytes) {
+        size_t from = bytes;
+        while (from > 0 && bytes - from < TAIL &&
+               (data[from - 1] != '\n' || from == bytes || ++lines < LINES))
+            from--;
+        tw_front_say(front, "run 1 printed last (%s):", path);
+        for (const char *line = data + from; line < data + bytes;) {
+            size_t n = strcspn(line, "\n");
+            tw_front_line(front, "  | %.*s", (int)n, line);
+            line += n + 1;
+        }
+    }
+    tw_free(data);
+    tw_free(path);
+}
