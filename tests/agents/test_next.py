@@ -8,6 +8,8 @@ import shlex
 import pytest
 from conftest import FULL
 
+pytestmark = pytest.mark.usefixtures("light")
+
 RESUMED = """
 import os, sys, torch
 torch.manual_seed(0)

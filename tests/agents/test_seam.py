@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("light")
+
 JOB = """
 import os, sys, torch
 last, kind = int(sys.argv[1]), sys.argv[2]

@@ -38,6 +38,8 @@ CASES = [
     *[("loaders", "tensors", ("forkserver",), ())] * FULL,
     ("ranks", "tensors", (), ()),
     ("odd", "tensors", (), ()),
+    ("traced", "modules", (), ()),
+    ("traced", "ops", (), ()),
 ]
 
 
@@ -51,10 +53,11 @@ def test_job_runs_as_if_alone(job, level, args, options):
     assert watched.records and watched.note("agent.error") is None
 
 
-def test_exceptions_pass_with_the_tracebacks_of_the_job():
+@pytest.mark.parametrize("level", ["tensors", "ops"])
+def test_exceptions_pass_with_the_tracebacks_of_the_job(level):
     import sys
 
-    plain, watched = alone("failing"), observed("failing")
+    plain, watched = alone("failing"), observed("failing", level)
     assert plain.returncode == 1 and "mat1 and mat2" in plain.stderr
     assert watched.done.returncode == 1
     # before, a re-raised exception keeps the frame that it passed through

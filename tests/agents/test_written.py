@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("light")
+
 JOB = """
 import copy
 import os

@@ -13,14 +13,25 @@ class Job:
     what the job prints (drawn numbers, the time of day, thread counts): then its exit status, the
     number of lines on each stream and the names and modes of its files are compared. slow: one run
     takes seconds, so that only pairs of the product are run of it. without: pins that take away
-    what the job asks for (docs/security.md); `run --pin all,-NAME` leaves them out.
+    what the job asks for (docs/security.md); `run --pin all,-NAME` leaves them out. light: alone it
+    does the same without PyTorch's compiler, and half as long; with --full it has it.
     """
 
     def __init__(
-        self, name, kind, argv, stdin=b"", pins="bytes", prepare=None, slow=False, without=()
+        self,
+        name,
+        kind,
+        argv,
+        stdin=b"",
+        pins="bytes",
+        prepare=None,
+        slow=False,
+        without=(),
+        light=False,
     ):
         self.name, self.kind, self.argv, self.stdin = name, kind, argv, stdin
         self.pins, self.prepare, self.slow, self.without = pins, prepare, slow, without
+        self.light = light
 
     def __repr__(self):
         return self.name
@@ -188,8 +199,11 @@ GHOSTS = (  # of ghosts/clean, those that run in one process and whose pinned ru
 TORCHES = [
     torch("models", "run.py", "models"),
     torch("tricks", "run.py", "tricks"),
-    *[torch("ghosts-%d" % i, "run.py", "clean", *GHOSTS[i::5]) for i in range(5)],
-    torch("field", "run.py", "field"),
+    *[
+        torch("ghosts-%d" % i, "run.py", "clean", *names, light="checkpointing" not in names)
+        for i, names in enumerate(GHOSTS[i::5] for i in range(5))
+    ],
+    torch("field", "run.py", "field", light=True),
     Job(
         "torch-cnn",
         "torch",

@@ -31,6 +31,7 @@ ROOT = HERE.parents[1]
 BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
 PYTHON = os.environ.get("TWINRUN_TEST_PYTHON", sys.executable)
+FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 
 WATCHED = {
     "steps": ["record", "-q", "--level", "steps"],
@@ -106,7 +107,7 @@ def built():
     return folder
 
 
-def environment(home, work, kind):
+def environment(home, work, job):
     """The same for both runs; TWINRUN_HOME, too, so that the job's own environment is equal."""
     kept = (
         "TWINRUN_",
@@ -131,8 +132,10 @@ def environment(home, work, kind):
         PYTHON=PYTHON,
         SOURCE=str(ROOT),
     )
-    if kind == "torch":
+    if job.kind == "torch":
         env["OMP_NUM_THREADS"] = "1"  # else two runs alone may differ
+    if job.light and not FULL:
+        env["PYTHONPATH"] = str(ROOT / "tests" / "agents" / "light_site")
     return env
 
 
@@ -254,7 +257,7 @@ def observe(job, setting, folder, wrap=None, watched=False):
             stdout=streams.given[0],
             stderr=streams.given[1],
             cwd=work,
-            env=environment(home, work, job.kind),
+            env=environment(home, work, job),
         )
     until = time.monotonic() + PATIENCE_S[job.kind]
     arrived, in_time = streams.collect(until)

@@ -4,7 +4,8 @@
 `./dev test` runs a fixed part of the product of watching, outputs and limits: every job at the
 default level, and over the jobs of a kind every pair of two of the three (of the kind whose jobs
 take seconds, every level with every output, and every limit twice: what a limit meets does not know
-PyTorch). TWINRUN_FULL=1 runs all of it (of the jobs that take seconds, all pairs), which is hours
+PyTorch; each of these jobs has one output and one limit, so that its unwatched runs serve all of
+its settings). TWINRUN_FULL=1 runs all of it (of the jobs that take seconds, all pairs), which is hours
 of processor time; TWINRUN_CORPUS_DRAWN=N runs N settings of each job, drawn by its name. A failure
 names the job, the setting and what differs.
 """
@@ -15,10 +16,9 @@ import random
 
 import pytest
 from corpus_jobs import JOBS
-from corpus_run import LIMITS, OUTPUTS, TWINRUN, WATCHED, Natively, Setting, compare
+from corpus_run import FULL, LIMITS, OUTPUTS, TWINRUN, WATCHED, Natively, Setting, compare
 
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
-FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 DRAWN = int(os.environ.get("TWINRUN_CORPUS_DRAWN", "0"))
 MODES = list(WATCHED)
 KINDS = ("native", "shell", "python", "torch")
@@ -28,10 +28,8 @@ def product():
     return [Setting(w, o, l) for w in MODES for o in OUTPUTS for l in LIMITS]
 
 
-def cover(meetings, chosen=()):
-    """Settings, behind those chosen already, in which every two values of the dimensions that are
-    to meet do so.
-    """
+def cover(meetings):
+    """Settings in which every two values of the dimensions that are to meet do so."""
     dimensions = (MODES, OUTPUTS, list(LIMITS))
 
     def covers(point):
@@ -39,8 +37,6 @@ def cover(meetings, chosen=()):
 
     points = list(itertools.product(*dimensions))
     wanted = set().union(*map(covers, points))
-    for s in chosen:
-        wanted -= covers((s.watched, s.output, s.limit))
     more = []
     while wanted:
         best = max(points, key=lambda p: len(covers(p) & wanted))
@@ -49,11 +45,23 @@ def cover(meetings, chosen=()):
     return more
 
 
-def with_limits(settings):
-    """The same settings with the limits dealt in turn: each comes about as often as the others."""
-    return [
-        Setting(s.watched, s.output, limit) for s, limit in zip(settings, itertools.cycle(LIMITS))
-    ]
+def of_slow(jobs):
+    """Job -> its settings, for jobs that take seconds. Each has one output: the default level
+    without a limit, and other levels under one limit, so that two unwatched runs serve all of them.
+    The levels of an output are dealt to the jobs that have it.
+    """
+    limits = itertools.cycle(limit for limit in LIMITS if limit != "none")
+    settings = {}
+    for n, output in enumerate(OUTPUTS):
+        takers = jobs[n :: len(OUTPUTS)]
+        others = [watched for watched in MODES if watched != "tensors"]
+        for k, job in enumerate(takers):
+            limit = next(limits)
+            settings[job] = [
+                Setting("tensors", output),
+                *(Setting(watched, output, limit) for watched in others[k :: len(takers)]),
+            ]
+    return settings
 
 
 def pairs():
@@ -68,13 +76,14 @@ def part_of_product():
     chosen = {}
     for kind in KINDS:
         jobs = [job for job in JOBS if job.kind == kind]
+        quick = [job for job in jobs if not job.slow]
+        if not quick:
+            chosen.update(of_slow(jobs))
+            continue
         for i, job in enumerate(jobs):
             chosen[job] = [Setting("tensors", OUTPUTS[i % len(OUTPUTS)])]
-        quick = [job for job in jobs if not job.slow]
-        more = pairs() if quick else with_limits(cover(((0, 1),), [chosen[job][0] for job in jobs]))
-        for i, setting in enumerate(more):
-            taker = (quick or jobs)[i % len(quick or jobs)]
-            chosen[taker].append(setting)
+        for i, setting in enumerate(pairs()):
+            chosen[quick[i % len(quick)]].append(setting)
     return chosen
 
 

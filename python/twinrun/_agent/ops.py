@@ -9,6 +9,7 @@ runs, found by the node's sequence number.
 """
 
 import functools
+import sys
 import threading
 
 from . import core, opaque, replay, sites, tensors
@@ -20,6 +21,8 @@ NODES = 1 << 20  # forward operations remembered for their backward
 _torch = None
 _forward = {}  # autograd sequence number -> (scope, site), of this step and the last
 _described = {}  # operation -> Described
+_OURS = set()  # files whose frames a mode puts between a job's line and what it calls
+_dtypes = {}  # type of a number of Python -> dtype of a tensor that is one
 _counts = {}  # (operation, scope, role) -> occurrences in this step
 _listed = {}  # operation that PyTorch lists as nondeterministic -> calls
 
@@ -325,29 +328,63 @@ def _count_listed(described, args):
             _listed[described.name] = _listed.get(described.name, 0) + 1
 
 
+def _call(func, args, kwargs):
+    """func(*args, **kwargs). A number that a traced graph holds as a tensor reaches a mode as a
+    number of Python, which some operations then refuse, before they compute anything: those get the
+    tensor.
+    """
+    try:
+        return func(*args, **kwargs)
+    except RuntimeError as error:
+        numbers = []
+        if "Expected a value of type 'Tensor'" in str(error):
+            places = [i for i, a in enumerate(func._schema.arguments) if str(a.type) == "Tensor"]
+            numbers = [i for i in places if i < len(args) and type(args[i]) in _dtypes]
+        if not numbers:
+            raise
+    tensors_instead = list(args)
+    for i in numbers:
+        tensors_instead[i] = _torch.scalar_tensor(args[i], dtype=_dtypes[type(args[i])])
+    return func(*tensors_instead, **kwargs)
+
+
+def _trim_whole(error):
+    """Takes out of the traceback what a mode put there: our frames and that of PyTorch's operation,
+    which nobody meets who calls it without a mode.
+    """
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in _OURS:
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback
+
+
 def _mode(torch):
     from torch.utils._python_dispatch import TorchDispatchMode
 
     state, local = S, T
+
+    def looked_at(func, args, kwargs):
+        if not state.ops or local.busy or not state.on:
+            return _call(func, args, kwargs)
+        call = _before(func, args, kwargs)
+        result = _call(func, args, kwargs)
+        if call is not None:
+            _after(call, result)
+        return result
+
+    def dispatch(self, func, types, args=(), kwargs=None):
+        try:
+            return looked_at(func, args, kwargs or {})
+        except BaseException as error:
+            _trim_whole(error)
+            raise
 
     class Operations(TorchDispatchMode):
         """Entered below every mode of the job; lets everything pass while no operation is to be
         recorded.
         """
 
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            kwargs = kwargs or {}
-            if not state.ops or local.busy or not state.on:
-                return func(*args, **kwargs)
-            call = _before(func, args, kwargs)
-            try:
-                result = func(*args, **kwargs)
-            except BaseException as error:
-                trim(error)
-                raise
-            if call is not None:
-                _after(call, result)
-            return result
+        __torch_dispatch__ = dispatch
 
         @classmethod
         def is_infra_mode(cls):
@@ -357,7 +394,22 @@ def _mode(torch):
         def ignore_compile_internals(cls):
             return True
 
+    if _compiler_leaves_alone(dispatch):
+        Operations.__torch_dispatch__ = dispatch
     return Operations
+
+
+def _compiler_leaves_alone(function):
+    """Tells PyTorch's compiler to leave a function alone, with all that it calls; False where this
+    PyTorch has no way to be told. What it wraps around the function of a mode otherwise imports the
+    compiler into jobs that have none, and stands in their tracebacks.
+    """
+    frames = getattr(getattr(_torch._C, "_dynamo", None), "eval_frame", None)
+    action = getattr(getattr(frames, "_FrameAction", None), "SKIP", None)
+    if action is None or not hasattr(frames, "set_code_exec_strategy"):
+        return False
+    frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(action, action))
+    return True
 
 
 def _next_step():
@@ -391,6 +443,10 @@ def arm(torch):
     _torch = torch
     if S.level != OPS:
         return []
+    _OURS.update((__file__, sys.modules["torch._ops"].__file__))
+    _dtypes.update(
+        {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+    )
     mode = _mode(torch)
     S.ops = bool(S.lib.in_window())
     mode().__enter__()
