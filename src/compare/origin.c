@@ -2,7 +2,7 @@
 /*
  * Decides what may be called an origin. causes.c gives the role "origin" to a difference when
  * nothing recorded before it in its step explains it; this file asks whether that is proven. scan.c
- * and others call tw_origin_judge() for each finding that is to be named.
+ * calls tw_origin_judge() for each finding of a frontier.
  *
  * A difference is an origin when everything that it is made from was seen whole, in both runs, and
  * was equal. Where a part of that was sampled, could not be read, lies in a gap, or is of a sort

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compares two runs: matches their processes, scans each pair of processes, and decides what to
- * name first. compare.c calls tw_pair_compare() for each two runs that it holds against each other.
+ * name first. compare.c calls tw_pair_compare() for each two runs that it holds against each other,
+ * clock_world.c for runs under a faster clock.
  *
  * Evidence is asked in the order of its worth. Recorded values come first; then how the runs ended,
  * processes and steps that one run alone has; printed lines and files come last, since where values

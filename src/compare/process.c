@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens the traces of a run, and says which process of one run corresponds to which of another.
- * compare.c and live.c open a side for each run (tw_side_open()); pair.c asks for the pairs
+ * compare.c, live.c and others open a side for each run (tw_side_open()); pair.c asks for the pairs
  * (tw_side_match()).
  *
  * Processes correspond by rank, role and order of start. Processes that start at once have no order
