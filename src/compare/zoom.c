@@ -101,8 +101,8 @@ static enum twin_replay vote_named(const char *word)
 
 /*
  * Reads the votes of one rerun: replays in turns on two cores. Notes read "OP WHAT CORE CORE ROUNDS
- * HERE THERE", the last two being how many results each core gave. An operation that disagrees with
- * itself anywhere says nothing about a core, so that answer is never overwritten.
+ * HERE THERE", the last two being how many different results each core gave. An operation that
+ * disagrees with itself anywhere says nothing about a core, so that answer is never overwritten.
  */
 static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const struct tw_side *side)
 {
