@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* While a run is still going on: has it parted from the reference? Looks at finished steps only. */
+/*
+ * Looks at a run that is still going on and says whether it has already diverged from a reference.
+ * src/trial calls twin_compare_live() again and again while it watches a trial; a trial that has
+ * diverged need not run to its end.
+ *
+ * It opens what traces the folder holds at that moment, pairs the processes as for a finished run,
+ * and lets the hashes of finished steps find the first step that differs. Such a step is decoded,
+ * because not every difference counts. The answer is meant to be cautious: where something cannot
+ * be read or cannot be judged yet, the answer is "not diverged so far", and the comparison of the
+ * finished runs decides. No findings, notes or claims are made here.
+ */
 #include "internal.h"
 
 #include <dirent.h>
@@ -12,6 +22,11 @@ static int by_name(const void *x, const void *y)
     return strcmp(*(char *const *)x, *(char *const *)y);
 }
 
+/*
+ * Fills out with the paths of the traces in DIR/ranks, sorted by name, so that every look takes
+ * them in the same order. A folder that does not exist yet gives an empty list. Returns 0 or
+ * TWIN_ENOMEM; the caller frees the list in both cases.
+ */
 static int list_traces(struct tw_cmp *c, const char *dir, struct tw_texts *out)
 {
     char *ranks = tw_path_join(dir, "ranks");
@@ -31,7 +46,10 @@ static int list_traces(struct tw_cmp *c, const char *dir, struct tw_texts *out)
     return c->oom ? TWIN_ENOMEM : 0;
 }
 
-/* The hashes of this step differ: does anything that counts? */
+/*
+ * The value hashes of this step differ: does anything in it count? Sets *parted. Returns 0 or an
+ * error of loading the step.
+ */
 static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint32_t step,
                   bool *parted, struct twin_error *err)
 {
@@ -41,9 +59,12 @@ static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint
     int rc = tw_scan_step(c, &s, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
-    /* What only one run has so far may be an evaluation between steps, which between arms is no
+    /*
+     * What only one run has so far may be an evaluation between steps, which between arms is no
      * difference, and so may be a generator that it drew from: the verdict decides. Stopping a run
-     * takes a value that both computed. */
+     * takes a value that both computed. Where records were dropped and no stored one differs, the
+     * hash itself proves that a dropped record differs.
+     */
     *parted = va.dropped + vb.dropped > 0 && d.count == 0;
     for (size_t i = 0; i < d.count; i++)
         *parted |= (d.d[i].type == TWIN_FINDING_VALUE &&
@@ -55,6 +76,7 @@ static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint
     return 0;
 }
 
+/* Callback of twin_trace_walk: a record whose series names a role ends the walk with 1. */
 static int of_a_thread(void *user, const struct twin_trace_record *r)
 {
     struct tw_proc *p = user;
@@ -69,6 +91,12 @@ static bool several_threads(struct tw_proc *p)
     return twin_trace_walk(p->trace, of_a_thread, NULL, p, NULL) > 0;
 }
 
+/*
+ * Searches one pair of processes for the first step with a difference that counts. When there is
+ * one, sets *parted and lowers *first to that step (of a) if it is earlier than what another pair
+ * gave. Returns 0 also when nothing can be told; only a lack of memory, or an error while a step is
+ * decoded, is an error.
+ */
 static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, bool *parted,
                    uint32_t *first, struct twin_error *err)
 {
@@ -94,6 +122,9 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
         if (here && shift < 0 && !tw_shift_is(c, p, (uint32_t)-shift))
             return 0;
         if (here) {
+            /*
+             * The earliest step over all pairs, since each of them calls this with the same *first.
+             */
             *first = !*parted || step < *first ? step : *first;
             *parted = true;
             return 0;
@@ -103,8 +134,11 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
     return 0;
 }
 
-/* The facts of a run that goes on: its time is now, and the names of its traces ("0.4711.twt") tell
- * its processes. */
+/*
+ * Fills in the facts of a run that goes on, which a finished run has in its manifest: its start is
+ * taken to be this moment, and the names of its traces ("0.4711.twt": rank, process id) tell its
+ * processes. b->processes stays NULL when there is no memory; the processes are then not known.
+ */
 static void name_processes(struct twin_run *b)
 {
     b->start_realtime_ns = tw_realtime_ns();
@@ -120,6 +154,10 @@ int twin_compare_live(const struct twin_run *a, const char *b_dir,
                       const struct twin_compare_options *o, bool *parted, uint32_t *step,
                       struct twin_error *err)
 {
+    /*
+     * quick: nothing but "diverged or not" is wanted, so no notes are made and traces are not
+     * verified.
+     */
     static const struct twin_compare_options none;
     struct tw_cmp c = {.o = o ? o : &none, .quick = true};
     struct tw_side sa = {0}, sb = {0};
@@ -144,6 +182,7 @@ int twin_compare_live(const struct twin_run *a, const char *b_dir,
         rc = tw_side_open(&c, &b, 1, &sb, err);
     if (rc == 0)
         rc = tw_side_match(&c, &sa, &sb, &pairs, &n);
+    /* All pairs are looked at, also after one has diverged: the earliest step is asked for. */
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = look_at(&c, &pairs[i], c.o->shift, parted, step, err);
     if (rc == 0 && c.oom)

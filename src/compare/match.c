@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which record of one view corresponds to which of the other. Records of one name form a sequence,
- * and the n-th of it is held against the n-th: that they hold the same contents in another order is
- * a difference like any other.
+ * Says which record of one view corresponds to which of the other. stepdiff.c calls
+ * tw_match_records() for each two views that are compared, and makes differences of what
+ * corresponds and is not equal, or has no counterpart.
  *
- * What that needs is known in different ways:
+ * Records of one name form a sequence, and the n-th of it is held against the n-th: that they hold
+ * the same contents in another order is a difference like any other. What that needs is known in
+ * different ways:
  *  - where records of a name were dropped, their occurrence numbers say which is the n-th;
  *  - where one side has more of a name than the other, something was inserted or left out: the
- * sequences are aligned, with those of all such names at once, so that a stretch inserted in one
- * run does not shift what follows;
+ *    sequences are aligned, with those of all such names at once, so that a stretch inserted in one
+ *    run does not shift what follows;
  *  - where several threads recorded one name, which of them came first is a matter of schedule:
- * each thread's own sequence is looked for in the other view as a whole. Where only their contents
- * agree, their order is not known. Contents are matched without any order only among records that
- * were declared unordered, or came from several threads, and never among values that a job computes
- * with (strict() below).
+ *    each thread's own sequence is looked for in the other view as a whole. Where only their
+ *    contents agree, their order is not known.
+ *
+ * Contents are matched without any order only among records that were declared unordered, or came
+ * from several threads, and never among values that a job computes with (strict() below).
  */
 #include "match.h"
 
@@ -22,6 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * One record, as match.c sorts and groups it. token is the record's key, for generator states with
+ * their consumer (see struct tw_rec).
+ */
 struct entry {
     uint64_t token;
     size_t index;    /* in the view */
@@ -34,6 +41,7 @@ struct run {
     size_t n;
 };
 
+/* Everything that the steps of one call of tw_match_records() share. */
 struct matching {
     struct tw_cmp *c;
     const struct tw_view *a, *b;
@@ -64,12 +72,17 @@ static bool strict(const struct tw_rec *r)
     }
 }
 
+/*
+ * Do two records of one name hold the same? A record that could not be read equals only another one
+ * that could not be read.
+ */
 static bool equal_records(const struct tw_rec *x, const struct tw_rec *y)
 {
     return x->content == y->content &&
            (x->flags & TWIN_REC_UNOBSERVED) == (y->flags & TWIN_REC_UNOBSERVED);
 }
 
+/* Order of entries by name; records of one name keep the order that they have in the view. */
 static int by_token(const void *x, const void *y)
 {
     const struct entry *a = x, *b = y;
@@ -78,6 +91,7 @@ static int by_token(const void *x, const void *y)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
+/* Order of entries of one name by the recording thread; each thread's own order is kept. */
 static int by_thread(const void *x, const void *y)
 {
     const struct entry *a = x, *b = y;
@@ -86,6 +100,7 @@ static int by_thread(const void *x, const void *y)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
+/* All records of a view, sorted by name. NULL: no memory. The caller frees it. */
 static struct entry *entries_of(const struct tw_view *v)
 {
     struct entry *e = tw_reallocarray(NULL, v->count, sizeof *e);
@@ -106,6 +121,7 @@ static bool one_thread(const struct run *r)
 
 /* ---- without order: by contents */
 
+/* A record of one name, as it is sorted to find equal contents. */
 struct by_content {
     uint64_t content;
     size_t index;
@@ -119,7 +135,11 @@ static int content_order(const void *x, const void *y)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* What is still single of a run, by contents. Returns how many; SIZE_MAX: no memory. */
+/*
+ * Lists the records of a run that have no counterpart yet, sorted by contents. `matched` is m->to_b
+ * or m->to_a. Returns how many there are; SIZE_MAX: no memory. The caller frees *out in either
+ * case.
+ */
 static size_t single_contents(const struct tw_view *v, const struct run *r, const size_t *matched,
                               struct by_content **out)
 {
@@ -135,8 +155,11 @@ static size_t single_contents(const struct tw_view *v, const struct run *r, cons
     return n;
 }
 
-/* Pairs what is single and equal, wherever it stands. *left: records of the two runs that have no
- * equal. */
+/*
+ * Pairs records that have no counterpart yet and are equal, wherever they stand. *left: how many
+ * records of the two runs together remain without an equal one; it is not set when memory runs out.
+ * Returns 0 or TWIN_ENOMEM.
+ */
 static int match_contents(struct matching *t, const struct run *a, const struct run *b,
                           size_t *left)
 {
@@ -164,7 +187,10 @@ static int match_contents(struct matching *t, const struct run *a, const struct 
 
 /* ---- the n-th with the n-th */
 
-/* Pairs what is still single, in order. */
+/*
+ * Pairs what is still single: the first with the first, the second with the second. What one side
+ * has more stays single.
+ */
 static void match_in_order(struct matching *t, const struct run *a, const struct run *b)
 {
     for (size_t i = 0, j = 0; i < a->n && j < b->n;) {
@@ -178,7 +204,9 @@ static void match_in_order(struct matching *t, const struct run *a, const struct
 }
 
 /*
- * Records were dropped: which is the n-th, its number says. Numbers rise along a run of one thread.
+ * For a step of which records were dropped: the occurrence number of each record says which is the
+ * n-th. Both runs are of one thread each, along which these numbers rise, so one pass over both is
+ * enough.
  */
 static void match_numbers(struct matching *t, const struct run *a, const struct run *b)
 {
@@ -196,11 +224,13 @@ static void match_numbers(struct matching *t, const struct run *a, const struct 
 
 /* ---- several threads */
 
+/* What one thread recorded of one name, with a hash over the name and all contents in order. */
 struct stretch {
     struct run r;
     uint64_t hash;
-}; /* what one thread recorded of a name */
+};
 
+/* Order of stretches by hash; those that are equal keep the order in which they begin. */
 static int by_hash(const void *x, const void *y)
 {
     const struct stretch *a = x, *b = y;
@@ -209,7 +239,11 @@ static int by_hash(const void *x, const void *y)
     return a->r.e->index < b->r.e->index ? -1 : a->r.e->index > b->r.e->index;
 }
 
-/* The threads' sequences of a run, equal ones side by side. */
+/*
+ * Sorts r by thread and writes one stretch per thread to out, which has room for r->n of them;
+ * equal stretches end up side by side. Returns how many there are. r stays sorted by thread:
+ * match_threads() sorts it by place again.
+ */
 static size_t cut_by_thread(const struct tw_view *v, struct run *r, struct stretch *out)
 {
     size_t n = 0;
@@ -224,8 +258,10 @@ static size_t cut_by_thread(const struct tw_view *v, struct run *r, struct stret
     return n;
 }
 
-/* Pairs threads' sequences that are equal as a whole. Returns how many records of each side these
- * hold. */
+/*
+ * Pairs the sequences of threads that are equal as a whole. Both lists are sorted by hash. Returns
+ * how many records of each side these sequences hold.
+ */
 static size_t match_whole_threads(struct matching *t, const struct stretch *x, size_t n,
                                   const struct stretch *y, size_t k)
 {
@@ -236,6 +272,7 @@ static size_t match_whole_threads(struct matching *t, const struct stretch *x, s
         } else if (x[i].hash > y[j].hash) {
             j++;
         } else {
+            /* Equal hashes with other lengths are no match: the hash alone is not trusted. */
             whole += x[i].r.n == y[j].r.n ? x[i].r.n : 0;
             if (x[i].r.n == y[j].r.n)
                 match_in_order(t, &x[i].r, &y[j].r);
@@ -246,6 +283,7 @@ static size_t match_whole_threads(struct matching *t, const struct stretch *x, s
     return whole;
 }
 
+/* Are the two runs of records equal one by one, in the order of the views? */
 static bool equal_in_order(const struct matching *t, const struct run *a, const struct run *b)
 {
     bool equal = a->n == b->n;
@@ -254,8 +292,13 @@ static bool equal_in_order(const struct matching *t, const struct run *a, const 
     return equal;
 }
 
-/* Threads' sequences that are equal as a whole, then what is equal by contents, whose order is not
- * known. */
+/*
+ * One name that several threads recorded. When the records are equal in the order in which they
+ * stand, they are paired so. Otherwise sequences of threads that are equal as a whole are paired
+ * first, and then records of equal contents, whose order is not known: for values that a job
+ * computes with this is counted in m->schedule. What is left differs, and is paired in order.
+ * Returns 0 or TWIN_ENOMEM.
+ */
 static int match_threads(struct matching *t, struct run *a, struct run *b)
 {
     if (equal_in_order(t, a, b)) {
@@ -285,8 +328,12 @@ static int match_threads(struct matching *t, struct run *a, struct run *b)
 
 /* ---- one name */
 
-/* A thread's role declares its order among other threads' records to mean nothing, not the order of
- * its own. */
+/*
+ * May the records of this name be paired without their order? The recorder must have said so in
+ * both runs, and the kind must allow it. Where one thread made all records of a name with a role,
+ * the flag speaks of its order among other threads' records and not of its own order. `single`: one
+ * thread on each side.
+ */
 static bool declared_unordered(const struct matching *t, const struct run *a, const struct run *b,
                                bool single)
 {
@@ -296,6 +343,7 @@ static bool declared_unordered(const struct matching *t, const struct run *a, co
     return !single || tw_rec_role(t->a, x)[0] == '\0';
 }
 
+/* Leaves all records of a name to match_left(), which aligns such names together. */
 static void leave(struct matching *t, const struct run *a, const struct run *b)
 {
     for (size_t i = 0; i < a->n; i++)
@@ -305,13 +353,20 @@ static void leave(struct matching *t, const struct run *a, const struct run *b)
     t->any_left = true;
 }
 
-/* Numbers say which is the n-th where both runs did the same things. One arm may have done more of
- * them in between. */
+/*
+ * Do the occurrence numbers of two runs mean the same? They do where both runs did the same things.
+ * One arm may have done more in between, so between arms both steps must have equally many records.
+ */
 static bool numbers_count(const struct matching *t)
 {
     return !t->c->o->arms || (t->a->total > 0 && t->a->total == t->b->total);
 }
 
+/*
+ * Pairs the records of one name, or leaves them to match_left(). The cases come in this order
+ * because a gap makes the later ones unsafe: with dropped records neither the counts nor the order
+ * of what is left prove anything. Returns 0 or TWIN_ENOMEM.
+ */
 static int match_name(struct matching *t, struct run *a, struct run *b)
 {
     bool single = one_thread(a) && one_thread(b), gap = t->a->dropped || t->b->dropped;
@@ -335,6 +390,10 @@ static int match_name(struct matching *t, struct run *a, struct run *b)
     return rc;
 }
 
+/*
+ * Walks over the two sorted lists side by side and calls match_name() for each name that both views
+ * have. A name that only one view has stays without a counterpart. Returns 0 or TWIN_ENOMEM.
+ */
 static int match_names(struct matching *t)
 {
     int rc = 0;
@@ -360,6 +419,10 @@ static int match_names(struct matching *t)
 
 /* ---- names of which one side has more */
 
+/*
+ * The records of a view that were left to alignment, in the order of the view: their indices, and
+ * for each a hash of name and contents.
+ */
 struct sequence {
     size_t *index;
     uint64_t *token;
@@ -372,6 +435,10 @@ static void sequence_free(struct sequence *s)
     tw_free(s->token);
 }
 
+/*
+ * Fills s from the records for which left[i] is set. Returns 0 or TWIN_ENOMEM; sequence_free()
+ * frees s in both cases.
+ */
 static int sequence_make(const struct tw_view *v, const bool *left, struct sequence *s)
 {
     *s = (struct sequence){.index = tw_reallocarray(NULL, v->count, sizeof *s->index),
@@ -386,8 +453,11 @@ static int sequence_make(const struct tw_view *v, const bool *left, struct seque
     return 0;
 }
 
-/* Records that agree in name and contents, in the order of all such records, hold the rest in
- * place. */
+/*
+ * Aligns what was left in both views (longest common subsequence) and pairs what agrees in name and
+ * contents. These pairs are the anchors: the rest of each name is matched between them. Returns 0
+ * or TWIN_ENOMEM.
+ */
 static int anchor(struct matching *t)
 {
     struct sequence x = {0}, y = {0};
@@ -409,7 +479,9 @@ static int anchor(struct matching *t)
 }
 
 /*
- * Between two anchors of one name: what is equal in the same order, then the first with the first.
+ * Pairs the records of one name between two anchors: first what is equal in the same order (a
+ * second alignment, by contents alone), then, in each gap between two such pairs, the first with
+ * the first. Returns 0 or TWIN_ENOMEM.
  */
 static int fill_stretch(struct matching *t, const struct run *a, const struct run *b)
 {
@@ -425,6 +497,7 @@ static int fill_stretch(struct matching *t, const struct run *a, const struct ru
         y[j] = t->b->rec[b->e[j].index].content;
     if (rc == 0)
         rc = tw_align(x, a->n, y, b->n, 0, to);
+    /* i == a->n stands for the end of both runs, which closes the last gap. */
     for (size_t i = 0; rc == 0 && i <= a->n; i++) {
         if (i < a->n && to[i] == TW_ALIGN_NONE)
             continue;
@@ -442,11 +515,15 @@ static int fill_stretch(struct matching *t, const struct run *a, const struct ru
     return rc;
 }
 
-/* The rest of a name, between its anchors, so that no pair crosses another one. */
+/*
+ * Matches the rest of a name: each stretch between two anchors of that name on its own, so that no
+ * pair crosses another one. Returns 0 or TWIN_ENOMEM.
+ */
 static int fill_name(struct matching *t, const struct run *a, const struct run *b)
 {
     size_t from_a = 0, from_b = 0, j = 0;
     int rc = 0;
+    /* The anchors of this name in order; the end of both runs closes the last stretch. */
     for (size_t i = 0; rc == 0 && i <= a->n; i++) {
         size_t other = i < a->n ? t->m->to_b[a->e[i].index] : TW_NONE;
         if (i < a->n && other == TW_NONE)
@@ -461,6 +538,10 @@ static int fill_name(struct matching *t, const struct run *a, const struct run *
     return rc;
 }
 
+/*
+ * Matches the names of which one side has more: anchors over all of them at once, then name by name
+ * between the anchors. Returns 0 or TWIN_ENOMEM.
+ */
 static int match_left(struct matching *t)
 {
     int rc = anchor(t);
@@ -486,7 +567,15 @@ static int match_left(struct matching *t)
 
 /* ---- what changed places among other names */
 
-/* All pairs but those of a longest rising subsequence of places have moved (patience sorting). */
+/*
+ * Sets m->moved for each record of a whose counterpart stands elsewhere among records of other
+ * names: for all pairs but those of a longest rising subsequence of places in b, which is found by
+ * patience sorting. Records without an order of their own do not take part. Returns 0 or
+ * TWIN_ENOMEM.
+ *
+ * tail[k] is the record that ends the best rising subsequence of length k + 1 found so far, and
+ * before[i] the one that stands before i in its subsequence; both hold indices in a.
+ */
 static int mark_moved(struct matching *t)
 {
     size_t n = t->a->count, longest = 0;
@@ -509,6 +598,7 @@ static int mark_moved(struct matching *t)
         tail[low] = i;
         longest += low == longest;
     }
+    /* Follow the longest subsequence back from its end: these records have not moved. */
     for (size_t i = rc == 0 && longest ? tail[longest - 1] : TW_NONE; i != TW_NONE; i = before[i])
         t->m->moved[i] = false;
     tw_free(tail);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Printed lines, and names of files, with their noise masked. What is noise is shown, not guessed:
- * first by the facts of the run (run_facts.c, shape.c), then by the grammar of speeds (grammar.c).
- * Everything else is a result.
+ * Masks the noise in printed lines and in names of files, so that two runs can be held against each
+ * other. lines.c, files.c and others call this with text of one run and the facts of that run.
+ *
+ * A line is cut into tokens: words, numbers, single characters, and forms such as dates. Each token
+ * gets a worth: noise, result, or open, when nobody can tell. What is noise is shown, not guessed:
+ * first by the facts of the run (run_facts.c, shape.c), then by the grammar of times and speeds
+ * (grammar.c, own_time.c, duration.c). Everything else is a result. From the tokens come a masked
+ * copy of the line, an answer whether two lines mean the same, or a list of their open numbers.
  */
 #include "internal.h"
 
@@ -10,8 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS_MAX = 20000 }; /* of one line; the rest of a longer one is one token */
+/*
+ * Tokens of one line; the rest of a longer line is one token, so that a line of megabytes stays
+ * cheap.
+ */
+enum { TOKENS_MAX = 20000 };
 
+/*
+ * line[at .. at + n) of the plain copy. number: a number, or a form such as a date that takes the
+ * place of one.
+ */
 struct token {
     size_t at, n;
     bool number;
@@ -23,12 +36,16 @@ struct tokens {
     size_t count, room;
 };
 
+/* Is this byte part of a word? Bytes of UTF-8 sequences beyond ASCII count as letters. */
 static bool is_word(char ch)
 {
     return isalnum((unsigned char)ch) || ch == '_' || (unsigned char)ch >= 0x80;
 }
 
-/* A copy without NULs and without the sequences that colour a terminal's text: "\033[1;32m". */
+/*
+ * A copy of line[0 .. n) in which NULs are blanks and the sequences that colour a terminal's text
+ * ("\033[1;32m") are left out. Ends with a NUL. NULL: no memory; the caller frees it.
+ */
 static char *plain_copy(const char *line, size_t n)
 {
     char *copy = tw_malloc(n + 1);
@@ -54,8 +71,11 @@ static char *plain_copy(const char *line, size_t n)
     return copy;
 }
 
-/* Does a number begin here? A sign belongs to it where nothing stands before it that it could be
- * joined to. */
+/*
+ * The length of the number that begins at line[at], or 0. A number does not begin inside a word or
+ * behind "12." of a version. A sign belongs to it unless a closing bracket stands before it: there
+ * it is an operator.
+ */
 static size_t number_at(const char *line, size_t at)
 {
     char before = at > 0 ? line[at - 1] : ' ';
@@ -68,7 +88,10 @@ static size_t number_at(const char *line, size_t at)
     return tw_number_length(line + at);
 }
 
-/* nan, inf and -inf, as C, Python and NumPy print them. */
+/*
+ * The length of "nan", "inf" or "infinity" at line[at], with its sign, in any case of letters, as
+ * C, Python and NumPy print them; else 0. These are results.
+ */
 static size_t not_finite_at(const char *line, size_t at)
 {
     static const char *const words[] = {"nan", "inf", "infinity", NULL};
@@ -86,7 +109,10 @@ static size_t not_finite_at(const char *line, size_t at)
     return 0;
 }
 
-/* tqdm before it knows: "?it/s", "00:00<?" */
+/*
+ * The length of what tqdm prints before it knows a rate or a time, "?it/s" or the "?" of "00:00<?";
+ * else 0.
+ */
 static size_t unknown_rate_at(const char *line, size_t at)
 {
     if (line[at] != '?')
@@ -101,8 +127,11 @@ static size_t unknown_rate_at(const char *line, size_t at)
                : 0;
 }
 
-/* The spread or the average behind a number of the same meter: "Time 0.45 ( 1.2)", "0.12 +- 0.01",
- * "time 1.2/3.4" */
+/*
+ * Is the number at `at` the spread, the average or the next value of the same meter as the number
+ * before it: "Time 0.45 ( 1.2)", "0.12 +- 0.01", "time 1.2/3.4"? Then it has the worth of that
+ * number, `last`. by_label: the worth of `last` came from its label and so may be handed on.
+ */
 static bool continues(const char *line, const struct token *last, bool by_label, size_t at)
 {
     if (!last || !by_label || last->worth == TW_RESULT)
@@ -124,12 +153,20 @@ static bool continues(const char *line, const struct token *last, bool by_label,
     }
     for (int i = 0; joins[i]; i++)
         if (strlen(joins[i]) == n && strncmp(gap, joins[i], n) == 0)
+            /*
+             * A comma joins numbers of one meter only inside of a list: "[1.2, 3.4" or its further
+             * elements.
+             */
             return gap[0] != ',' || strchr("[(", line[last->at ? last->at - 1 : 0]) ||
                    (last->at > 1 && line[last->at - 1] == ' ' && line[last->at - 2] == ',');
     return false;
 }
 
-/* Arms: "workers=2" or "'workers': 2" says what the arm was asked for. */
+/*
+ * Between arms: does the number line[at .. at + n) repeat an option that only this arm was given?
+ * "workers=2" or "'workers': 2" says what the arm was asked for, and is no result. Always false
+ * outside of arms, where f has no options.
+ */
 static bool echoes_option(const char *line, size_t at, size_t n, const struct tw_facts *f)
 {
     for (size_t i = 0; i < f->option_count; i++) {
@@ -146,6 +183,7 @@ static bool echoes_option(const char *line, size_t at, size_t n, const struct tw
     return false;
 }
 
+/* Appends a token. False: no memory; t stays as it is. */
 static bool add_token(struct tokens *t, size_t at, size_t n, bool number, enum tw_worth worth)
 {
     if (t->count == t->room) {
@@ -167,7 +205,13 @@ static void tokens_free(struct tokens *t)
     *t = (struct tokens){0};
 }
 
-/* The next token at `at`, which is no blank. names: a path, in which only facts count. */
+/*
+ * Reads the token at `at`, which is no blank unless names is set. names: the text is a path, in
+ * which only facts of the run count and units mean nothing. *by_label is carried from number to
+ * number of a line: in, whether the last number's worth came from its label; out, the same for this
+ * one. The order of the questions matters: a number with a unit comes first, then forms (dates,
+ * ids, addresses), then plain numbers, words last.
+ */
 static struct token next_token(const struct tokens *t, size_t at, const struct tw_facts *f,
                                bool names, bool *by_label)
 {
@@ -182,6 +226,7 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
             worth = TW_OPEN;
         return (struct token){at, whole, true, worth};
     }
+    /* A form that is a fact of the run: it has no label whose worth the next number could share. */
     n = tw_shape_at(line, at, f);
     if (n == 0 && !names)
         n = unknown_rate_at(line, at);
@@ -191,6 +236,7 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
     }
     n = number_at(line, at);
     if (n > 0) {
+        /* The number before this one in the line; NULL: this is the first. */
         const struct token *last = NULL;
         for (size_t i = t->count; i-- > 0 && !last;)
             if (t->token[i].number)
@@ -212,6 +258,11 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
     n = not_finite_at(line, at);
     if (n > 0)
         return (struct token){at, n, true, TW_RESULT};
+    /*
+     * A word goes on to its end, except where a form of the run begins inside of it: behind a '_',
+     * or where digits follow letters ("events1763971200"). 4,096 bytes bound that search, which
+     * costs more than walking over the word.
+     */
     if (is_word(line[at]))
         while (is_word(line[at + out.n]) &&
                !(out.n < 4096 && !isalnum((unsigned char)line[at + out.n - 1]) &&
@@ -222,6 +273,10 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
     return out;
 }
 
+/*
+ * Cuts a line into tokens. names: see next_token(); blanks of a path are tokens, those of a line
+ * only separate. False: no memory, and t is empty. Else the caller calls tokens_free().
+ */
 static bool tokens_make(const char *line, size_t length, const struct tw_facts *f, bool names,
                         struct tokens *t)
 {
@@ -246,6 +301,7 @@ static bool tokens_make(const char *line, size_t length, const struct tw_facts *
     return true;
 }
 
+/* The character that stands for a token under this mask; NUL: the token is shown as it is. */
 static char mask_of(const struct token *t, enum tw_mask mask)
 {
     if (mask == TW_MASK_NUMBERS && t->number)
@@ -255,8 +311,10 @@ static char mask_of(const struct token *t, enum tw_mask mask)
     return '\0';
 }
 
-/* A blank is kept between two words only: how numbers are padded and lists are spaced means
- * nothing. */
+/*
+ * Does a blank go before token i? Only where the line has one, and between two words or numbers:
+ * how numbers are padded and lists are spaced means nothing.
+ */
 static bool wants_blank(const struct tokens *t, size_t i, const struct tw_buf *out)
 {
     if (i == 0 || out->len == 0 || t->token[i].at == t->token[i - 1].at + t->token[i - 1].n)
@@ -265,6 +323,10 @@ static bool wants_blank(const struct tokens *t, size_t i, const struct tw_buf *o
            (is_word(t->line[t->token[i].at]) || strchr("+-.", t->line[t->token[i].at]));
 }
 
+/*
+ * Joins the tokens to the masked text. Several noisy tokens in a row become a single '~', since a
+ * duration may take more parts in one run than in the other. NULL: no memory.
+ */
 static char *mask_tokens(const struct tokens *t, enum tw_mask mask)
 {
     struct tw_buf out = {0};
@@ -312,6 +374,10 @@ static bool same_text(const struct tokens *x, const struct token *a, const struc
     return a->n == b->n && memcmp(x->line + a->at, y->line + b->at, a->n) == 0;
 }
 
+/*
+ * Lines with other numbers of tokens are not equal and not open either. A lack of memory gives
+ * false, which is the side on which nothing is taken for noise.
+ */
 bool tw_noise_equal(const char *a, size_t n, const struct tw_facts *fa, const char *b, size_t m,
                     const struct tw_facts *fb, bool *open)
 {
@@ -328,9 +394,10 @@ bool tw_noise_equal(const char *a, size_t n, const struct tw_facts *fa, const ch
             continue;
         if (p->worth == TW_RESULT || q->worth == TW_RESULT)
             equal = false;
-        else
+        else /* open in one at least, and a result in neither */
             *open = true;
     }
+    /* "Open" is said only of lines that hold no result that differs. */
     *open &= equal;
     equal &= !*open;
     tokens_free(&x);
@@ -365,6 +432,10 @@ double tw_noise_alike(const char *a, size_t n, const char *b, size_t m)
     if (tokens_make(a, n, &none, false, &x) && tokens_make(b, m, &none, false, &y)) {
         longest = x.count > y.count ? x.count : y.count;
         for (size_t i = 0, j = 0; i < x.count; i++) { /* in order, so far as they are found */
+            /*
+             * A word is looked for among the next 8 tokens of the other line only, which keeps the
+             * cost linear in the length of the lines.
+             */
             size_t k = j;
             while (k < y.count && k < j + 8 && !same_text(&x, &x.token[i], &y, &y.token[k]))
                 k++;
@@ -379,6 +450,10 @@ double tw_noise_alike(const char *a, size_t n, const char *b, size_t m)
     return longest ? (double)same / (double)longest : 0;
 }
 
+/*
+ * Only a whole word counts as a name of steps; between it and the number may stand blanks and "
+ * :=[#'\"(". Numbers of 10 digits and more, and fractions, are no steps.
+ */
 int64_t tw_noise_step(const char *line)
 {
     static const char *const words[] = {"step",        "steps", "iter",  "iteration",

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What may be called an origin: a difference of which everything that it is made from was seen
- * whole, in both runs, and was equal. Where a part was sampled, could not be read, or lies in a
- * gap, the role is unknown, and the finding says between which two places it was made: the one that
- * was not seen whole, and the one that differs.
+ * Decides what may be called an origin. causes.c gives the role "origin" to a difference when
+ * nothing recorded before it in its step explains it; this file asks whether that is proven. scan.c
+ * calls tw_origin_judge() for each finding of a frontier.
+ *
+ * A difference is an origin when everything that it is made from was seen whole, in both runs, and
+ * was equal. Where a part of that was sampled, could not be read, lies in a gap, or is of a sort
+ * that only shows what was made elsewhere, the role becomes "unknown", and the finding says between
+ * which two places the difference was made: what was not seen whole, and what differs.
+ * docs/internals/compare.md ("When ORIGIN may be said") has the rules. Texts that the functions
+ * here return, or put into *found, are malloc'ed; they go into the finding.
  */
 #include "internal.h"
 
@@ -11,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the tensor's name where the record's says that it is a sample ("w[1/16]",
- * "w.exp_avg[:16384]", as older agents wrote) or a part ("w[0:4096]"); else 0. */
+/*
+ * The length of the tensor's name where the record's name says that it is a sample ("w[1/16]",
+ * "w.exp_avg[:16384]", as older agents wrote) or a part ("w[0:4096]"); 0 for any other name.
+ */
 static size_t sampled_name(const char *name)
 {
     const char *open = strrchr(name, '[');
@@ -29,7 +37,10 @@ bool tw_rec_in_part(const struct tw_view *v, const struct tw_rec *r)
     return r->flags & (TWIN_REC_UNOBSERVED | TWIN_REC_PART) || sampled_name(tw_rec_name(v, r)) > 0;
 }
 
-/* A sample beside which the same tensor was recorded whole hides nothing. */
+/*
+ * Does the view hold the same tensor whole, beside this sample of it? Then the sample hides
+ * nothing. False for records whose names do not say that they are samples.
+ */
 static bool whole_beside(const struct tw_view *v, const struct tw_rec *part)
 {
     const char *name = tw_rec_name(v, part);
@@ -44,6 +55,7 @@ static bool whole_beside(const struct tw_view *v, const struct tw_rec *part)
     return false;
 }
 
+/* A part hides something only where the parts beside it do not cover the whole tensor (whole.c). */
 bool tw_rec_hidden(const struct tw_view *v, const struct tw_rec *r)
 {
     if (!tw_rec_in_part(v, r) || whole_beside(v, r))
@@ -63,6 +75,7 @@ char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
     return tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(r->kind), name, r->step);
 }
 
+/* "weight w of step 3 (was seen in part)". NULL: no memory. */
 static char *say_hidden(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
 {
     char *what = tw_rec_say(c, v, r);
@@ -72,8 +85,10 @@ static char *say_hidden(struct tw_cmp *c, const struct tw_view *v, const struct 
     return text;
 }
 
-/* Made by computing on what stands in the step or entered it; what is drawn or loaded comes from
- * outside. */
+/*
+ * Was this value made by computing on what stands in its step or entered it? Initial values, and
+ * what is drawn or loaded, come from outside.
+ */
 static bool is_computed(const struct tw_rec *r)
 {
     switch (r->kind) {
@@ -87,7 +102,14 @@ static bool is_computed(const struct tw_rec *r)
     }
 }
 
-/* What was consumed, where the trace says so: in this step or in an earlier one. */
+/*
+ * Looks at the records that r consumed, where the trace has such links: in this step or in an
+ * earlier one. Sets *found to the first one that hides something or was not kept. Returns 0 or an
+ * error of loading a step.
+ *
+ * A link is a step (upper 32 bits) and a record's number in it (lower 32 bits). `other` keeps the
+ * last earlier step that was loaded, since several links tend to lead to the same one.
+ */
 static int hidden_link(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
                        char **found, struct twin_error *err)
 {
@@ -114,7 +136,10 @@ static int hidden_link(struct tw_cmp *c, const struct tw_view *v, const struct t
     return rc;
 }
 
-/* What stands before r in its step and may have been used for it. */
+/*
+ * The first record before r in its view that may have been used for it and hides something; NULL:
+ * none.
+ */
 static const struct tw_rec *hidden_before(const struct tw_view *v, const struct tw_rec *r)
 {
     for (const struct tw_rec *x = v->rec; x < r; x++)
@@ -123,7 +148,10 @@ static const struct tw_rec *hidden_before(const struct tw_view *v, const struct 
     return NULL;
 }
 
-/* Weights and moments that entered the step: those that the one before left, or the first ones. */
+/*
+ * A weight or a moment of the view that hides something: with `first` among the initial ones, else
+ * among those that the step left. NULL: none.
+ */
 static const struct tw_rec *hidden_state(const struct tw_view *v, bool first)
 {
     for (size_t i = 0; i < v->count; i++) {
@@ -148,6 +176,7 @@ bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step)
     return whole;
 }
 
+/* Is there an input (a batch, indices, an operation's input, a recorded value) before `end`? */
 static bool is_fed(const struct tw_view *v, const struct tw_rec *end)
 {
     for (const struct tw_rec *x = v->rec; x < end; x++)
@@ -157,8 +186,12 @@ static bool is_fed(const struct tw_view *v, const struct tw_rec *end)
     return false;
 }
 
-/* What the step before handed on; its value hash is equal, and covers dropped records, too. *fed:
- * an input was seen there; a second optimizer's step has no batch of its own. */
+/*
+ * Looks at what the step before handed on. Its value hash is equal in both runs, and covers dropped
+ * records, too; what it does not cover are tensors seen in part. Sets *found to such a one. *fed
+ * becomes true when an input was seen there: the step of a second optimizer has no batch of its
+ * own. Returns 0 or an error of loading.
+ */
 static int hidden_in_step_before(struct tw_cmp *c, const struct tw_view *v, uint32_t step,
                                  char **found, bool *fed, struct twin_error *err)
 {
@@ -174,7 +207,10 @@ static int hidden_in_step_before(struct tw_cmp *c, const struct tw_view *v, uint
     return 0;
 }
 
-/* Sets *found to what entered the step and hides something, or to an input that nobody saw. */
+/*
+ * Sets *found to what entered the step and hides something, or, when no input at all was seen, to
+ * the step's beginning. Returns 0 or an error of loading the step before.
+ */
 static int hidden_entry(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
                         char **found, struct twin_error *err)
 {
@@ -190,6 +226,11 @@ static int hidden_entry(struct tw_cmp *c, const struct tw_view *v, const struct 
     return rc;
 }
 
+/*
+ * Sets *found to the first thing that record `index` may be made from and that was not seen whole;
+ * leaves it NULL when all was seen. Links are trusted where the record has some; without them
+ * everything before it may be a cause. Returns 0 or an error of loading.
+ */
 static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found,
                         struct twin_error *err)
 {
@@ -208,6 +249,7 @@ static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index,
     return 0;
 }
 
+/* Did the backward pass of the same step record a gradient of this name and scope? */
 static bool left_by_backward(const struct tw_view *v, const struct tw_rec *r)
 {
     for (size_t i = 0; i < v->count; i++) {
@@ -221,7 +263,10 @@ static bool left_by_backward(const struct tw_view *v, const struct tw_rec *r)
     return false;
 }
 
-/* What a line of the job wrote to a weight or a gradient was made by no operation that was seen. */
+/*
+ * The last thing seen before a line of the job wrote to a weight or a gradient; no operation that
+ * was seen made such a value. NULL: no memory.
+ */
 static char *say_before_writing(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
 {
     if (r->kind == TWIN_KIND_GRADIENT)
@@ -234,8 +279,12 @@ static char *say_before_writing(struct tw_cmp *c, const struct tw_view *v, const
     return tw_cmp_text(c, "the weights as step %u left them", r->step - 1);
 }
 
-/* "12 Net are looked at in part": from step 12 on nobody knows what was written to the weights of a
- * model between the steps. */
+/*
+ * Reads the trace's notes "written.unseen", such as "12 Net are looked at in part": from step 12 on
+ * nobody knows what lines of the job wrote to the weights of a model between the steps. Sets *found
+ * when r was computed in such a step. 120 and 200 bytes bound what of a note or a name goes into a
+ * text.
+ */
 static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const struct tw_rec *r,
                            char **found)
 {
@@ -252,8 +301,11 @@ static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const stru
     }
 }
 
-/* "16 SGD": from step 16 on a write past PyTorch's version counter, between a backward and what its
- * optimizer reads, can be missed. */
+/*
+ * Reads the notes "gradient.unseen", such as "16 SGD": from step 16 on a write past PyTorch's
+ * version counter, between a backward and what its optimizer reads, can be missed. Sets *found for
+ * a gradient of the backward pass of such a step.
+ */
 static void unseen_gradient(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
                             char **found)
 {
@@ -265,8 +317,11 @@ static void unseen_gradient(struct tw_cmp *c, const struct tw_view *v, const str
     }
 }
 
-/* "3 MSELoss was given what no record shows": from step 3 on nobody saw what this module makes its
- * output of. */
+/*
+ * Reads the notes "input.unseen", such as "3 MSELoss was given what no record shows": from step 3
+ * on nobody saw what this module makes its output of. Sets *found for an output of that module in
+ * such a step.
+ */
 static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
                          char **found)
 {
@@ -280,6 +335,7 @@ static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct
         if (strcmp(key, "input.unseen") != 0)
             continue;
         unsigned long from = strtoul(value, &label, 10);
+        /* The module's name must end where the note's next word begins: "Net" is not "Net2". */
         bool its = label != value && strncmp(label + 1, scope, n) == 0 && label[1 + n] == ' ';
         if (its && r->step >= from)
             *found = tw_cmp_text(c, "the call of %.200s in step %u (which%.200s)", scope, r->step,
@@ -293,8 +349,10 @@ static char *say_end_of_step_before(struct tw_cmp *c, uint32_t step)
                     : tw_cmp_copy(c, "the beginning");
 }
 
-/* The operation recorded last before the record at `index`; what came before it is equal, since it
- * is the first that differs. */
+/*
+ * Says which operation was recorded last before the record at `index`; what came before that record
+ * is equal, since it is the first that differs. Other inputs of the same operation are passed over.
+ */
 static char *say_operation_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
 {
     const struct tw_rec *r = &v->rec[index];
@@ -307,8 +365,10 @@ static char *say_operation_before(struct tw_cmp *c, const struct tw_view *v, siz
     return say_end_of_step_before(c, r->step);
 }
 
-/* What a backward starts from and no module gave out: lines of the job computed it, from whatever
- * they had. */
+/*
+ * Is it what a backward starts from, and no module gave it out? Lines of the job computed it, from
+ * whatever they had.
+ */
 static bool is_loss_of_lines(const struct tw_view *v, const struct tw_rec *r)
 {
     const char *op = tw_rec_op(v, r);
@@ -316,7 +376,10 @@ static bool is_loss_of_lines(const struct tw_view *v, const struct tw_rec *r)
            (strcmp(op, "backward") == 0 || strcmp(op, "autograd.grad") == 0);
 }
 
-/* The output of a model recorded last before, which is equal. */
+/*
+ * Says which output of a module was recorded last before the record at `index` in its step; it is
+ * equal.
+ */
 static char *say_output_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
 {
     for (size_t i = index; i-- > 0;)
@@ -325,15 +388,20 @@ static char *say_output_before(struct tw_cmp *c, const struct tw_view *v, size_t
     return say_end_of_step_before(c, v->rec[index].step);
 }
 
-/* A generator's state that no drawing module, loader or operation is named for: lines of the job
- * have drawn from it, or set it. */
+/*
+ * Is it a generator's state for which no drawing module, loader or operation is named? Lines of the
+ * job drew from that generator, or set it.
+ */
 static bool is_state_of_lines(const struct tw_view *v, const struct tw_rec *r)
 {
     const char *op = tw_rec_op(v, r);
     return r->kind == TWIN_KIND_STATE && (op[0] == '\0' || strcmp(op, "user code") == 0);
 }
 
-/* The same generator's state as it was recorded last before, which is equal. */
+/*
+ * Says where the same generator's state was recorded last before the record at `index`; it was
+ * equal there.
+ */
 static char *say_state_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
 {
     const struct tw_rec *r = &v->rec[index];
@@ -348,9 +416,12 @@ static char *say_state_before(struct tw_cmp *c, const struct tw_view *v, size_t 
                                        : say_end_of_step_before(c, r->step);
 }
 
-/* A record of a thing that was made elsewhere, out of sight: what an operation or a module was
- * given, a module that is first called when steps have passed, tensors that a file is made of. It
- * shows a difference and cannot be where it was made. Sets *found to the last thing seen before. */
+/*
+ * For a record of a thing that was made elsewhere, out of sight: what an operation or a module was
+ * given, a module that is first called when steps have passed, tensors that a file is made of. Such
+ * a record shows a difference and cannot be the place where it was made. Sets *found to the last
+ * thing seen before it; leaves it NULL for other records.
+ */
 static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found)
 {
     const struct tw_rec *r = &v->rec[index];
@@ -369,6 +440,9 @@ static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, 
         *found = say_end_of_step_before(c, r->step);
 }
 
+/*
+ * Does the view hold a moment: among the initial values (`first`), else in a step before `before`?
+ */
 static bool has_moment(const struct tw_view *v, uint32_t before, bool first)
 {
     for (size_t i = 0; i < v->count; i++) {
@@ -380,9 +454,11 @@ static bool has_moment(const struct tw_view *v, uint32_t before, bool first)
     return false;
 }
 
-/* The first step of a resumed arm stands beside two steps of the other: what the optimizer had
- * gathered by then is in the one before. With which state the resumed optimizer began, nothing
- * shows. */
+/*
+ * The first step of a resumed arm stands beside two steps of the other arm: what the optimizer had
+ * gathered by then is in the earlier one of them. Sets *found for an updated moment or weight when
+ * the other arm had such moments and nothing shows with which ones the resumed optimizer began.
+ */
 static void hidden_at_seam(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                            const struct tw_rec *r, char **found)
 {
@@ -395,8 +471,11 @@ static void hidden_at_seam(struct tw_cmp *c, const struct tw_view *a, const stru
                              c->label_b);
 }
 
-/* One run had failed by then, and its records end: what the other one went on to record was not
- * made of anything new. */
+/*
+ * One run had failed by then, and its records end: what the other one went on to record was not
+ * made of anything new. Sets *found for a record of one run alone behind the other's end. Arms are
+ * left out.
+ */
 static void behind_the_end(struct tw_cmp *c, const struct tw_diff *x, const struct tw_view *a,
                            const struct tw_view *b, char **found)
 {
@@ -409,9 +488,11 @@ static void behind_the_end(struct tw_cmp *c, const struct tw_diff *x, const stru
     *found = tw_cmp_text(c, "the end of %s, which failed", ended == a ? c->label_a : c->label_b);
 }
 
-/* A gradient that one run alone has: in the other one the operation that makes it did not run, so
- * that no inputs of it were seen there. What decided that it runs (a branch, a set to None) lies
- * before it. */
+/*
+ * For a gradient that one run alone has: in the other one the operation that makes it did not run,
+ * so no inputs of it were seen there. What decided that it runs (a branch, a set to None) lies
+ * before it. NULL for any other difference, or when there is no memory.
+ */
 static char *say_before_alone(struct tw_cmp *c, const struct tw_diff *x, const struct tw_rec *r)
 {
     bool alone = x->type == TWIN_FINDING_ONLY_A || x->type == TWIN_FINDING_ONLY_B;
@@ -419,6 +500,10 @@ static char *say_before_alone(struct tw_cmp *c, const struct tw_diff *x, const s
     return alone && gradient ? tw_cmp_text(c, "the forward of step %u", r->step) : NULL;
 }
 
+/*
+ * Asks one reason after the other and stops at the first that holds: what kind of record it is,
+ * then what it is made from, then what the agents noted that they cannot see.
+ */
 int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                     const struct tw_diff *x, struct twin_finding *f, struct twin_error *err)
 {

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the runs ended: exit codes, signals, missing processes, other numbers of steps. */
+/*
+ * Compares how two runs ended: exit codes, signals, missing processes, other numbers of steps.
+ * pair.c calls the three tw_*_compare() functions after the records; each returns one finding,
+ * which pair.c owns then, or NULL. A NULL for lack of memory is told by tw_cmp.oom. Only runs that
+ * nobody stopped are judged: a run that was stopped has no end of its own.
+ */
 #include "internal.h"
 
 #include <string.h>
 
-/* Of a run that we stopped nobody asks this. */
+/*
+ * The last case is a run that was stopped or interrupted; the callers here do not ask for the text
+ * of such a run.
+ */
 char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r)
 {
     switch (r->outcome) {
@@ -17,6 +25,10 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r)
     }
 }
 
+/*
+ * Steps beyond 32 bits are shown as the largest such number. NULL: text was NULL, or no memory;
+ * text is freed in either case.
+ */
 struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type type, const char *name,
                                     char *text, uint64_t step)
 {
@@ -33,6 +45,7 @@ struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type typ
     return f;
 }
 
+/* NULL when a run was stopped, when both ended in the same way, or when neither failed. */
 struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *a,
                                         const struct tw_side *b)
 {
@@ -44,6 +57,7 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
         (!fa && !fb))
         return NULL;
     char *x = tw_outcome_text(c, a->run), *y = tw_outcome_text(c, b->run), *where = NULL;
+    /* Say how far the records of the run that failed go. */
     if (failed->steps > 0 || failed->count > 0)
         where = tw_cmp_text(c, "; the records of %s stop in step %llu",
                             failed == a ? c->label_a : c->label_b,
@@ -68,9 +82,11 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
     return f;
 }
 
-/* A process that one run has and the other has not, both of one command and ended as they wanted
- * to. What is less certain than that (arms, runs that were stopped, helpers) is not a finding but
- * unseen: range.c. */
+/*
+ * Names the first process that one run has and the other has not, where both are of one command and
+ * the other run ended by itself. What is less certain than that (arms, runs that were stopped,
+ * helper processes without steps) is no finding; range.c names it as not compared.
+ */
 struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
                                       const struct tw_side *b)
 {
@@ -94,8 +110,10 @@ struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
     return NULL;
 }
 
-/* Both processes ended in an orderly way, in runs that nobody stopped and that did not fail: what
- * they did not do, they did not want to do. */
+/*
+ * Did both processes end in an orderly way, in runs that nobody stopped and that did not fail? Then
+ * what they did not do, they were not meant to do.
+ */
 static bool ended_well(const struct tw_side *a, const struct tw_side *b, const struct tw_pair *p)
 {
     return tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b) &&
@@ -108,6 +126,7 @@ struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a,
 {
     for (size_t i = 0; i < count; i++) {
         const struct tw_pair *p = &pairs[i];
+        /* Both in steps of a: b's own count is moved by the shift of the pair. */
         const int64_t x = (int64_t)p->a->info->steps, y = (int64_t)p->b->info->steps - p->shift;
         const bool enough = c->o->steps_given && x >= c->o->steps && y >= c->o->steps;
         if (x == y || !tw_pair_steps(p) || p->recut || enough || c->o->arms || !ended_well(a, b, p))

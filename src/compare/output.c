@@ -1,17 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the job printed: its two streams, as they are stored in the run folders. */
+/*
+ * Compares what the job printed: stdout and stderr, as they are stored in the run folders. pair.c
+ * calls tw_output_compare() behind all records. Streams of equal digests are equal; else both are
+ * read and lines.c compares them line by line. What cannot be compared (too long, no copy kept) is
+ * added to the unknown texts with the option that leaves it out.
+ */
 #include "internal.h"
 
 #include <string.h>
 
+/* Bytes of a stream that are read. A longer one is not read at all and counts as cut. */
 #define STREAM_CAP ((size_t)64 << 20)
 
+/* One loaded stream; data is malloc'ed and may be NULL. */
 struct stream {
     char *data;
     size_t bytes;
     bool cut; /* longer than is read here, or stored */
 };
 
+/*
+ * Reads the stream `which` of a run into s, which the caller frees (s->data). truncated: the run
+ * folder stores only a part of it. A stream that does not exist is empty; any other failure makes
+ * it cut, since then what it says is not known.
+ */
 static void stream_load(struct tw_cmp *c, const struct twin_run *run, const char *which,
                         bool truncated, struct stream *s)
 {
@@ -24,13 +36,18 @@ static void stream_load(struct tw_cmp *c, const struct twin_run *run, const char
     s->cut |= rc != 0 && rc != TWIN_ENOENT;
 }
 
-/* A stopped or failed run, or arms, print other things by nature. */
+/*
+ * Did both runs end by themselves and well? Stopped and failed runs print other things by nature.
+ */
 static bool both_ended(const struct tw_side *a, const struct tw_side *b)
 {
     return tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b);
 }
 
-/* Both streams of a run: as they were written where they were one, else one behind the other. */
+/*
+ * Loads the two streams of a run as one text: as they were written where they were one, else stderr
+ * behind stdout. The caller frees s->data.
+ */
 static void both_load(struct tw_cmp *c, const struct twin_run *run, struct stream *s)
 {
     struct stream errors;
@@ -44,6 +61,7 @@ static void both_load(struct tw_cmp *c, const struct twin_run *run, struct strea
         size_t n = s->bytes;
         if (n)
             memcpy(both, s->data, n);
+        /* The last line of stdout may have no end; the first of stderr must not be glued to it. */
         if (n && both[n - 1] != '\n')
             both[n++] = '\n';
         if (errors.bytes)
@@ -54,6 +72,7 @@ static void both_load(struct tw_cmp *c, const struct twin_run *run, struct strea
     tw_free(errors.data);
 }
 
+/* Compares two loaded texts and frees both. `which` is the name that findings and --ignore use. */
 static void compare_texts(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                           const char *which, struct stream x, struct stream y,
                           struct tw_last_resort *out)
@@ -78,12 +97,15 @@ static void compare_texts(struct tw_cmp *c, const struct tw_side *a, const struc
     tw_free(y.data);
 }
 
-/* What a job wrote to a device itself has no copy, and so no digest. */
+/*
+ * Is there a copy of this stream? What a job wrote to a device itself has none, and so no digest.
+ */
 static bool has_copy(const char *sha256, bool truncated)
 {
     return *sha256 || !truncated;
 }
 
+/* Loads and compares one stream of both runs. */
 static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                            const char *which, bool cut_a, bool cut_b, struct tw_last_resort *out)
 {
@@ -93,8 +115,11 @@ static void compare_stream(struct tw_cmp *c, const struct tw_side *a, const stru
     compare_texts(c, a, b, which, x, y, out);
 }
 
-/* Of one run the streams were one file or terminal, of the other not: which line is whose is known
- * of one run only. */
+/*
+ * In one run the streams were one file or terminal, in the other they were not: which line belongs
+ * to which stream is known of one run only. So both streams are compared as one text. When --ignore
+ * names just one of them nothing can be compared, and that is said.
+ */
 static void compare_both(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                          struct tw_last_resort *out)
 {

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose time is it? A unit alone does not say: "epoch took 3.2 s" is how long the machine worked,
+ * Judges whether a time or a rate in a printed line is the run's own. grammar.c calls
+ * tw_time_of_run() for a number with a unit of time, or with a label that names a time, and
+ * tw_rate_of_run() for a number per something. The answer is "noise" where the number is how long
+ * or how fast the machine worked, and "open" where that is not known; never "result".
+ *
+ * A unit alone does not say whose time it is: "epoch took 3.2 s" is how long the machine worked,
  * "half-life 3.2 s" and "predicted arrival time: 3.2 s" are what the job computed; "1300 img/s" is
- * a speed of the machine, "heart rate 72/min" is not. A time is the run's own when the head of its
- * label is known for that, a rate when the thing that it counts is one that programs work through.
- * Of the others it is not known: the answer is "open", and an experiment with the clock can tell.
+ * a speed of the machine, "heart rate 72/min" is not. So the words of the label decide. A time is
+ * the run's own when the head of its label is known for that, a rate when the thing that it counts
+ * is one that programs work through. What is left open can be told by an experiment with the clock
+ * (clock_world.c).
  */
 #include "grammar.h"
 
@@ -207,9 +213,18 @@ static const char *const own_heads[] = {"time",
                                         NULL};
 /* "loaded 300 files in 3.2 s": what stood before it was done in that time. */
 static const char *const adverbs[] = {"in", "after", "within", NULL};
+/* In a line of a simulation's clock only a label with one of these is the machine's own time. */
 static const char *const machine_words[] = {"wall",    "cpu",      "elapsed",   "took", "real",
                                             "runtime", "walltime", "wallclock", "step", NULL};
+/*
+ * Units too small for the clock of most simulations; units beyond ASCII (a micro sign) count as
+ * such, too.
+ */
 static const char *const small_units[] = {"ms", "us", "ns", "msec", "usec", "nsec", NULL};
+/*
+ * What programs work through, in the singular: tw_thing_of_machine() takes one "s" off the end,
+ * which is why "batche" and "entrie" stand here.
+ */
 static const char *const things[] = {
     "it",         "iter",      "iteration", "step",   "timestep", "sample",     "smp",
     "img",        "image",     "tok",       "token",  "seq",      "sequence",   "batch",
@@ -230,13 +245,16 @@ static const char *const things[] = {
     "core",       "dom",       "fp",        "qp",     "micro",    "microbatch", "microbatche",
     "chunk",      "shard",     "page",      "block",  "patch",    "patche",     "crop",
     "tile",       "view",      "thread",    "worker", NULL};
+/* Units of time, as the first word of a rate's unit ("ms/step"). */
 static const char *const times[] = {"s",    "sec",  "secs",         "second", "seconds", "ms",
                                     "us",   "ns",   "min",          "mins",   "minute",  "minutes",
                                     "h",    "hr",   "hrs",          "hour",   "hours",   "msec",
                                     "usec", "nsec", "milliseconds", NULL};
+/* Labels that make a bare "1300/s" a speed of the machine, when they stand alone. */
 static const char *const speeds[] = {"throughput", "speed",      "rate",
                                      "processed",  "processing", NULL};
 
+/* The case of letters does not count. The list ends with NULL. */
 bool tw_word_in(const char *word, size_t n, const char *const *list)
 {
     for (; *list; list++)
@@ -245,7 +263,7 @@ bool tw_word_in(const char *word, size_t n, const char *const *list)
     return false;
 }
 
-/* A word of its own anywhere in the line. */
+/* True when the word stands anywhere in the line with no letter, digit or '_' at either side. */
 bool tw_line_says(const char *line, const char *word)
 {
     size_t n = strlen(word);
@@ -265,13 +283,14 @@ bool tw_label_has(const struct tw_label *l, const char *const *list)
     return false;
 }
 
+/* Is the head of the label, the word that says what the number is, one of the list? */
 static bool head_in(const struct tw_label *l, const char *const *list)
 {
     size_t head = tw_label_head(l);
     return head < l->count && tw_word_in(l->part[head], strlen(l->part[head]), list);
 }
 
-/* Does the text before the number speak of another world than the machine's? */
+/* Do the words before the number, line[0 .. at), name another world than the machine's? */
 static bool line_is_of_other_world(const char *line, size_t at)
 {
     for (size_t i = 0; i < at;) {
@@ -285,7 +304,7 @@ static bool line_is_of_other_world(const char *line, size_t at)
     return false;
 }
 
-/* "cycle = 1, time = 1.0e-02, dt = 2.5e-05": the clock of a simulation. */
+/* "cycle = 1, time = 1.0e-02, dt = 2.5e-05": is this the clock of a simulation? */
 bool tw_is_simulation(const char *line)
 {
     static const char *const words[] = {"dt", "cycle", "timestep", "t_end", "dtime"};
@@ -295,7 +314,10 @@ bool tw_is_simulation(const char *line)
     return false;
 }
 
-/* "time to load cpu_adam op" */
+/*
+ * "time to load cpu_adam op". The parts of a label go from its last word to its first, so "to"
+ * stands before "time".
+ */
 static bool is_time_to(const struct tw_label *l)
 {
     for (size_t i = 0; i + 1 < l->count; i++)
@@ -311,6 +333,7 @@ enum tw_worth tw_time_of_run(const char *line, size_t at, const struct tw_label 
     bool small = tw_word_in(unit, n, small_units) || (unsigned char)unit[0] >= 0x80;
     if (l->count == 0 || l->measured)
         return line_is_of_other_world(line, at) ? TW_OPEN : TW_NOISE;
+    /* One word of another world outweighs all others. */
     if (tw_label_has(l, other_worlds))
         return TW_OPEN;
     if (small && head_in(l, step)) /* nanoGPT's "dt: 92.11ms" */
@@ -329,10 +352,12 @@ bool tw_thing_of_machine(const char *thing, size_t n)
         return true;
     if (tw_word_in(thing, n, things))
         return true;
+    /* A prefix of thousands before a known thing. */
     bool thousands = n > 3 && strchr("kKMG", thing[0]) != NULL; /* "ktok/s", "Mcells/s" */
     return thousands && tw_thing_of_machine(thing + 1, n - 1);
 }
 
+/* How many letters p[0 .. n) begins with; bytes beyond ASCII count as letters. */
 static size_t word_length(const char *p, size_t n)
 {
     size_t k = 0;
@@ -343,6 +368,7 @@ static size_t word_length(const char *p, size_t n)
 
 enum tw_worth tw_rate_of_run(const struct tw_label *l, const char *unit, size_t n)
 {
+    /* The first word of the unit: "img" of "img/s", "ms" of "ms/step", none of "/s". */
     size_t first = word_length(unit, n);
     bool of_time = tw_word_in(unit, first, times) || (first > 0 && (unsigned char)unit[0] >= 0x80);
     if (first == 0) { /* "1300/s" */

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two runs: matches their processes, scans each pair, and decides what to name first. */
+/*
+ * Compares two runs: matches their processes, scans each pair of processes, and decides what to
+ * name first. compare.c calls tw_pair_compare() for each two runs that it holds against each other,
+ * clock_world.c for runs under a faster clock.
+ *
+ * Evidence is asked in the order of its worth. Recorded values come first; then how the runs ended,
+ * processes and steps that one run alone has; printed lines and files come last, since where values
+ * differ they are only consequences. Of several processes that diverge, the one that diverges first
+ * in the flow of a step is named, and what of the other ranks diverges at the same place is listed
+ * with it.
+ */
 #include "internal.h"
 
 #include <stdio.h>
 
+/* The scans of all pairs of processes; the array is owned by this struct. */
 struct scans {
     struct tw_scan *s;
     size_t n;
@@ -21,7 +32,11 @@ static bool other_world(const struct tw_side *a, const struct tw_side *b)
     return a->world != b->world;
 }
 
-/* One pair of processes, at its shift: the seam first, then everything behind it. */
+/*
+ * Scans one pair of processes at its shift, into s. Between arms the seam comes first, and what
+ * follows it only when nothing differs there. Returns 0 or an error; pairs without common steps
+ * give an empty scan.
+ */
 static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a, struct tw_side *b,
                     struct tw_scan *s, struct twin_error *err)
 {
@@ -52,6 +67,10 @@ static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a
     return tw_scan_pair(c, p, a, b, shift, from, s, err);
 }
 
+/*
+ * Is x to be named before y? Processes with steps of their own come before auxiliary ones, then the
+ * earlier step counts, then the place in the flow of the step, then the lower rank.
+ */
 static bool earlier(const struct tw_scan *x, const struct tw_scan *y)
 {
     if (x->pair->auxiliary != y->pair->auxiliary)
@@ -63,8 +82,11 @@ static bool earlier(const struct tw_scan *x, const struct tw_scan *y)
     return x->pair->a->rank < y->pair->a->rank;
 }
 
-/* A loader worker counts no steps. When the trainer parts first in its data, what parted in its
- * worker came before. */
+/*
+ * The scan to name instead of `best`, or `best` itself. A loader worker has no steps of its own.
+ * When the trainer diverges first in its data, what diverged in its worker came before that and is
+ * named.
+ */
 static struct tw_scan *prefer_worker(struct scans *scans, struct tw_scan *best)
 {
     if (best->pair->auxiliary || best->cls > tw_cause_class(TWIN_PHASE_DATA, TWIN_KIND_BATCH))
@@ -78,6 +100,7 @@ static struct tw_scan *prefer_worker(struct scans *scans, struct tw_scan *best)
     return best;
 }
 
+/* The scan whose difference comes first; NULL: none found one. */
 static struct tw_scan *first_of(struct scans *scans)
 {
     struct tw_scan *best = NULL;
@@ -87,7 +110,12 @@ static struct tw_scan *first_of(struct scans *scans)
     return best;
 }
 
-/* Reduced gradients that part while every rank's own were still equal parted in the reduction. */
+/*
+ * For reduced gradients, or a collective, that differ first: did they diverge in the reduction?
+ * They did when every rank's own gradients were still equal; then the layer becomes "collective".
+ * Where local gradients were not recorded nobody can tell, and origins become findings between the
+ * backward pass and the gradient.
+ */
 static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const struct tw_scan *best,
                             int32_t world)
 {
@@ -122,7 +150,11 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
     }
 }
 
-/* The frontier over all ranks: those that part in the same step at the same place of the flow. */
+/*
+ * Moves the findings of `best` to r, and adds those of other ranks that diverge in the same step at
+ * the same place of its flow. The ranks that diverge in that step are named in a note, the first 16
+ * of them.
+ */
 static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
                     struct tw_pair_result *r)
 {
@@ -153,7 +185,10 @@ static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
     tw_texts_free(&others);
 }
 
-/* Every process that differs, up to the first difference that is outside. */
+/*
+ * Judges every process that differs against the tolerance, until one difference is outside: then
+ * the verdict cannot become "within tolerance" any more.
+ */
 static int judge_all(struct tw_cmp *c, const struct scans *scans, struct twin_error *err)
 {
     int rc = 0;
@@ -163,8 +198,11 @@ static int judge_all(struct tw_cmp *c, const struct scans *scans, struct twin_er
     return rc;
 }
 
-/* What came after the last step of processes that differ was judged with the steps. Of a run that
- * did not end as it wanted to more may be missing. */
+/*
+ * For runs that are within the tolerance so far: what came after the last step of processes that
+ * differ was judged together with their steps, so it counts as seen. Of a run that did not end as
+ * it wanted to more may be missing.
+ */
 static void look_at_tails(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                           struct scans *scans)
 {
@@ -182,6 +220,10 @@ static void look_at_tails(const struct tw_cmp *c, const struct tw_side *a, const
     }
 }
 
+/*
+ * Adds a finding (taken; NULL: nothing) behind those that r has. Where recorded values differ
+ * already it is a note, too, since only the first finding is named.
+ */
 static void take_one(struct tw_cmp *c, struct tw_pair_result *r, struct twin_finding *f)
 {
     if (!f)
@@ -192,14 +234,18 @@ static void take_one(struct tw_cmp *c, struct tw_pair_result *r, struct twin_fin
     tw_findings_take(c, &r->origins, f);
 }
 
+/* Appends copies of all findings of `from`; from keeps its own. */
 static void move_findings(struct tw_cmp *c, struct tw_findings *to, struct tw_findings *from)
 {
     for (size_t i = 0; i < from->n; i++)
         tw_findings_take(c, to, tw_finding_copy(c, &from->f[i]));
 }
 
-/* Printed lines and files. With differing values they are consequences: only the onset of printed
- * numbers is of use. */
+/*
+ * Compares printed lines and files. Where recorded values differ these are consequences, and only
+ * the onset of printed numbers is of use, which lines.c notes. Otherwise they are the findings,
+ * with an unknown role: what made them was not seen.
+ */
 static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                         const struct scans *scans, struct tw_pair_result *r)
 {
@@ -227,6 +273,7 @@ static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct 
     tw_last_resort_free(&l);
 }
 
+/* Adds a benign finding that says `text` (taken; may be NULL), at the place of `at`. */
 static void take_benign(struct tw_cmp *c, const struct twin_finding *at, char *text,
                         struct tw_pair_result *r)
 {
@@ -243,7 +290,10 @@ static void take_benign(struct tw_cmp *c, const struct twin_finding *at, char *t
     tw_findings_take(c, &r->benign, f);
 }
 
-/* A resumed job that goes through the epoch to the place where it stopped. */
+/*
+ * Says how many batches a resumed job read and dropped before its first step: it went through the
+ * epoch up to the place where it stopped.
+ */
 static void take_skipped(struct tw_cmp *c, const struct tw_scan *s, struct tw_pair_result *r)
 {
     uint32_t first = (uint32_t)-s->shift;
@@ -262,7 +312,8 @@ static void take_skipped(struct tw_cmp *c, const struct tw_scan *s, struct tw_pa
 }
 
 /*
- * What one arm did in between is benign when nothing both did differs; else it is a hint at most.
+ * Reports what one arm did in between as benign, per pair of processes, when no recorded value
+ * differs. Otherwise scan.c has named it already where it is to blame.
  */
 static void take_insertions(struct tw_cmp *c, const struct scans *scans, struct tw_pair_result *r)
 {
@@ -280,7 +331,10 @@ static void take_insertions(struct tw_cmp *c, const struct scans *scans, struct 
     }
 }
 
-/* Order-only: benign as long as no value differs; else a hint. */
+/*
+ * Records that came in another order are benign as long as no value differs; else they are a hint
+ * in a note. Only the first of each pair of processes is told.
+ */
 static void take_orders(struct tw_cmp *c, struct scans *scans, struct tw_pair_result *r)
 {
     for (size_t i = 0; i < scans->n; i++) {
@@ -295,6 +349,10 @@ static void take_orders(struct tw_cmp *c, struct scans *scans, struct tw_pair_re
     }
 }
 
+/*
+ * Scans every pair of processes into scans, which the caller frees. Arms with other numbers of
+ * ranks divide the data otherwise: only the weights of rank 0 are compared then.
+ */
 static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair *pairs,
                     size_t n, struct scans *scans, struct twin_error *err)
 {
@@ -317,8 +375,11 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     return 0;
 }
 
-/* Steps of the process of a of which most were compared: with an arm of several trainers, of all of
- * them together. */
+/*
+ * Sets r->steps_compared: the steps of that process of a of which most were compared. Where several
+ * trainers of b go on in one process of a (chain.c), their stretches are added up without counting
+ * a step twice; pairs of one process of a stand in the order of their steps.
+ */
 static void count_steps(const struct scans *scans, struct tw_pair_result *r)
 {
     for (size_t i = 0; i < scans->n; i++) {
@@ -340,6 +401,12 @@ static void count_steps(const struct scans *scans, struct tw_pair_result *r)
     }
 }
 
+/*
+ * The order below matters: findings of recorded values are collected before those of how the runs
+ * ended, because the first finding is the one that is named; whether the values are within the
+ * tolerance is known before coverage is asked for; last_resort() must know whether anything
+ * differs.
+ */
 int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
                     struct tw_pair_result *r, struct twin_error *err)
 {

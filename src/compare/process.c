@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The traces of a run, and which process of one run corresponds to which of another. */
+/*
+ * Opens the traces of a run, and says which process of one run corresponds to which of another.
+ * compare.c, live.c and others open a side for each run (tw_side_open()); pair.c asks for the pairs
+ * (tw_side_match()).
+ *
+ * Processes correspond by rank, role and order of start. Processes that start at once have no order
+ * of their own, so within a rank and role those whose records agree are paired first. What cannot
+ * be read, and what processes say that they could not see, is added to the reasons against "same"
+ * here.
+ */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -10,6 +19,7 @@ const char *tw_proc_role(const struct tw_proc *p)
     return p->info->role && p->info->role[0] ? p->info->role : "main";
 }
 
+/* Order of the processes of a side. The path only makes the order complete. */
 static int by_rank_role_start(const void *x, const void *y)
 {
     const struct tw_proc *a = x, *b = y;
@@ -25,7 +35,11 @@ static int by_rank_role_start(const void *x, const void *y)
 
 uint64_t tw_verified_bytes = UINT64_MAX; /* tests make it smaller, to see what is found without */
 
-/* silent: what processes without any record say that they could not see. */
+/*
+ * Opens one trace and adds its process to the side, unless it holds no record at all. Problems
+ * become unseen texts; *no_memory is set when memory runs out. `silent` collects what processes
+ * without any record say that they could not see; tw_side_open() decides whether it counts.
+ */
 static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
                      struct tw_texts *silent, bool *no_memory)
 {
@@ -54,12 +68,15 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
                           "run %zu: nothing is left in the trace of a process that recorded (%s)",
                           side->index + 1, path);
         }
+        /* Its records were not stored, though nothing says that the file was damaged. */
         if (info->lost)
             tw_cmp_unseen(
                 c, "run %zu: all %llu records of rank %d were lost: no memory, or over a limit",
                 side->index + 1, (unsigned long long)info->lost, info->rank);
-        /* A process in which the agent sat and saw nothing (a shell, a launcher) corresponds to
-         * nothing. Its notes count. */
+        /*
+         * A process in which the agent sat and saw nothing (a shell, a launcher) corresponds to
+         * nothing, so it is not added. Its notes count.
+         */
         const char *key, *value;
         for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
             if (strcmp(key, "unarmed") == 0)
@@ -72,9 +89,12 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
         twin_trace_close(t);
         return;
     }
-    /* Prefix hashes prove steps equal across a damaged stretch, but a trace that was altered is no
-     * evidence for "same". A quick look says no such thing, and while a run is going on it is
-     * repeated at every tick. */
+    /*
+     * Prefix hashes prove steps equal across a damaged stretch, but a trace that was altered is no
+     * evidence for "same", so the whole file is verified up to tw_verified_bytes. A quick look
+     * makes no such claim, and while a run is going on it is repeated at every tick. A trace with a
+     * tail is cut off, which verification would call a fault.
+     */
     struct twin_error fault = TWIN_ERROR_INIT;
     rc = !c->quick && info->file_bytes <= tw_verified_bytes && info->tail_bytes == 0
              ? twin_trace_verify(t, &fault)
@@ -114,6 +134,7 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
                     path, (unsigned long long)info->tail_bytes);
 }
 
+/* On failure the side is closed already. c->unseen may have got texts in either case. */
 int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side,
                  struct twin_error *err)
 {
@@ -133,6 +154,7 @@ int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, str
         tw_side_close(side);
         return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the traces of %s", run->dir);
     }
+    /* Processes of equal rank and role stand side by side after this; the ordinal counts them. */
     qsort(side->proc, side->count, sizeof *side->proc, by_rank_role_start);
     for (size_t i = 1; i < side->count; i++) {
         struct tw_proc *p = &side->proc[i];
@@ -185,6 +207,10 @@ bool tw_proc_is_loader(const struct tw_proc *p)
     return tw_starts(tw_proc_role(p), WORKER);
 }
 
+/*
+ * Callback of twin_trace_walk: the first record of a computed thing ends the walk with a non-zero
+ * value.
+ */
 static int is_computed(void *user, const struct twin_trace_record *r)
 {
     struct tw_proc *p = user;
@@ -193,6 +219,10 @@ static int is_computed(void *user, const struct twin_trace_record *r)
            s->phase != TWIN_PHASE_ENVIRONMENT;
 }
 
+/*
+ * Where records were dropped, what they were is not known: then the answer is true. An error of
+ * reading counts as true as well.
+ */
 bool tw_proc_computes(struct tw_proc *p)
 {
     return p->info->dropped > 0 || twin_trace_walk(p->trace, is_computed, NULL, p, NULL) != 0;
@@ -203,8 +233,10 @@ bool tw_pair_steps(const struct tw_pair *p)
     return !tw_proc_is_loader(p->a) && (p->a->info->steps > 0 || p->b->info->steps > 0);
 }
 
-/* Do the two agree over the steps both have? Processes started at once have no order of their own,
- * but their records do. */
+/*
+ * Do the two agree over the first `steps` steps that both have (UINT32_MAX: all)? False where
+ * nothing could be compared.
+ */
 static bool agree(struct tw_proc *x, struct tw_proc *y, uint32_t steps)
 {
     bool found = true;
@@ -215,6 +247,7 @@ static bool agree(struct tw_proc *x, struct tw_proc *y, uint32_t steps)
     return rc == 0 && !found && compared > 0;
 }
 
+/* Adds a pair and marks both as taken. False: no memory. */
 static bool pair_up(struct tw_cmp *c, struct tw_proc *x, struct tw_proc *y, struct tw_pair **pairs,
                     size_t *count, size_t *room)
 {
@@ -225,6 +258,7 @@ static bool pair_up(struct tw_cmp *c, struct tw_proc *x, struct tw_proc *y, stru
     return true;
 }
 
+/* How many processes of s have the rank and role of p? */
 static size_t group_size(const struct tw_side *s, const struct tw_proc *p)
 {
     size_t n = 0;
@@ -233,13 +267,17 @@ static size_t group_size(const struct tw_side *s, const struct tw_proc *p)
     return n;
 }
 
+/* Order of pairs by their process of a, whose array is sorted by rank. */
 static int pair_order(const void *x, const void *y)
 {
     const struct tw_pair *a = x, *b = y;
     return a->a < b->a ? -1 : a->a > b->a;
 }
 
-/* How many workers the loaders of a rank have, as far as they recorded. */
+/*
+ * How many workers the loaders of a rank have, as far as they recorded: the highest number in their
+ * roles ("loader worker 3"), which count from 0, plus one.
+ */
 static long loader_workers(const struct tw_side *s, int32_t rank)
 {
     long most = 0;
@@ -251,8 +289,11 @@ static long loader_workers(const struct tw_side *s, int32_t rank)
     return most;
 }
 
-/* Two workers against three divide the same batches otherwise. What comes of it is what the trainer
- * gets, which is compared. */
+/*
+ * Takes out the pairs of loader workers of ranks whose loaders have another number of workers in
+ * each run, and returns how many pairs are left. Two workers divide the same batches otherwise than
+ * three. What comes of it is what the trainer gets, which is compared.
+ */
 static size_t drop_divided_otherwise(struct tw_cmp *c, const struct tw_side *a,
                                      const struct tw_side *b, struct tw_pair *pairs, size_t count)
 {
@@ -272,6 +313,10 @@ static size_t drop_divided_otherwise(struct tw_cmp *c, const struct tw_side *a,
     return kept;
 }
 
+/*
+ * *pairs is malloc'ed and sorted by the process of a; the caller frees it. Returns 0 or
+ * TWIN_ENOMEM.
+ */
 int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs,
                   size_t *count)
 {
@@ -288,6 +333,10 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
     for (int round = 0; round < ROUNDS; round++)
         for (size_t i = 0; i < a->count; i++) {
             struct tw_proc *p = &a->proc[i];
+            /*
+             * With one process on each side there is no choice: reading the traces to see whether
+             * they agree would be of no use.
+             */
             bool single = round <= FIRST_AGREES && group_size(a, p) == 1 && group_size(b, p) == 1;
             for (size_t j = 0; j < b->count && !p->taken && !single; j++) {
                 struct tw_proc *q = &b->proc[j];

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of each process was compared, held against what was asked for. Two runs of one command: all
- * steps of all processes of both. A resumed arm: from the step where it goes on to the end of the
- * shorter arm. Whatever is short of that is named, so that nobody reads "same" where nothing, or
- * too little, was compared.
+ * Says what of each process was compared, and holds it against what was asked for. pair.c calls
+ * tw_ranges_account() behind the scans of two runs, and tw_ranges_make() for the list that the
+ * verdict shows.
+ *
+ * Two runs of one command are asked for as a whole: all steps of all processes of both. A resumed
+ * arm is asked for from the step where it goes on to the end of the shorter arm. Whatever is short
+ * of that is named, so that nobody reads "same" where nothing, or too little, was compared. Nothing
+ * is compared here, except that replicas of rank 0 are held against rank 0 where arms have other
+ * numbers of ranks.
  */
 #include "internal.h"
 
@@ -13,6 +18,10 @@
 
 typedef unsigned long long ull;
 
+/*
+ * What the functions of one call of tw_ranges_account() share. differs: the runs are known to
+ * differ, so that gaps become notes and not reasons.
+ */
 struct account {
     struct tw_cmp *c;
     const struct tw_side *a, *b;
@@ -21,8 +30,10 @@ struct account {
     bool differs;
 };
 
-/* Takes text. Where the runs differ anyway, what is missing is no reason for the verdict, but worth
- * a note. */
+/*
+ * Says that something was not compared. Takes text (NULL: nothing is said). Where the runs differ
+ * anyway this is no reason for the verdict, but worth a note.
+ */
 static void missing(struct account *x, char *text)
 {
     if (!text)
@@ -34,7 +45,7 @@ static void missing(struct account *x, char *text)
     tw_free(text);
 }
 
-/* "rank 1", "rank 0 (child 2)", "rank 0, process 2" */
+/* Writes "rank 1", "rank 0 (child 2)" or "rank 0, process 2" to out and returns it. */
 static const char *who(const struct tw_proc *p, char out[96])
 {
     const char *role = tw_proc_role(p);
@@ -46,14 +57,17 @@ static const char *who(const struct tw_proc *p, char out[96])
     return out;
 }
 
-/* Did the user ask for no more steps than this process made? */
+/* Did the user ask for no more steps than this process made? Then that it ends there is no gap. */
 static bool cut_by_user(const struct tw_side *s, const struct tw_proc *p)
 {
     return s->run->outcome == TWIN_RUN_STOPPED && s->run->max_steps > 0 &&
            p->info->steps >= s->run->max_steps;
 }
 
-/* in a's count: where the comparison begins, and where each process ends */
+/*
+ * Steps in a's count: where the comparison begins, and where each process ends. A limit of steps
+ * that the user gave is applied.
+ */
 struct span {
     int64_t from, end_a, end_b;
 };
@@ -68,6 +82,7 @@ static struct span span_of(const struct tw_cmp *c, const struct tw_pair *p)
     return s;
 }
 
+/* The reason why no step of this pair was compared; the caller owns the text. NULL: no memory. */
 static char *nothing_compared(struct account *x, const struct tw_pair *p, const struct span *s)
 {
     struct tw_cmp *c = x->c;
@@ -87,6 +102,10 @@ static char *nothing_compared(struct account *x, const struct tw_pair *p, const 
         (long long)(s->end_a < s->end_b ? s->end_a : s->end_b));
 }
 
+/*
+ * Says which steps of a pair were asked for and not compared. Pairs without steps, and threads
+ * whose records were compared as streams, have none.
+ */
 static void account_pair(struct account *x, const struct tw_scan *scan)
 {
     struct tw_cmp *c = x->c;
@@ -100,6 +119,10 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
         missing(x, nothing_compared(x, p, &s));
         return;
     }
+    /*
+     * Ends that differ are no gap where b goes on inside of a, where the user cut the shorter one,
+     * or where another process of b goes on.
+     */
     if (s.end_a == s.end_b || p->resumed)
         return;
     if (s.end_a < s.end_b ? cut_by_user(x->a, p->a) : cut_by_user(x->b, p->b) || p->continued)
@@ -115,9 +138,11 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
                    (long long)end));
 }
 
-/* Where two processes were compared from beginning to end and nothing was left out, they recorded
- * equally often. That follows from the hashes; it is added up all the same, because "same" hangs on
- * it. */
+/*
+ * Where two processes were compared from beginning to end and nothing was left out, both must have
+ * recorded equally often. That follows from the hashes; it is checked all the same, because "same"
+ * hangs on it.
+ */
 static void account_records(struct account *x, const struct tw_scan *s)
 {
     const struct twin_trace_info *a = s->pair->a->info, *b = s->pair->b->info;
@@ -134,6 +159,7 @@ static void account_records(struct account *x, const struct tw_scan *s)
             who(s->pair->a, name), (ull)a->records, x->c->label_a, (ull)b->records, x->c->label_b));
 }
 
+/* How many loader workers of this rank recorded anything? */
 static size_t loader_workers(const struct tw_side *s, int32_t rank)
 {
     size_t n = 0;
@@ -142,6 +168,10 @@ static size_t loader_workers(const struct tw_side *s, int32_t rank)
     return n;
 }
 
+/*
+ * Names the processes of `side` that have no counterpart. A process that recorded no more than
+ * states of generators is only noted.
+ */
 static void account_alone(struct account *x, const struct tw_side *side,
                           const struct tw_side *other, const char *label)
 {
@@ -170,8 +200,16 @@ static void account_alone(struct account *x, const struct tw_side *side,
 
 /* ---- threads: roles of records within a process */
 
+/*
+ * Roles of one process that are looked at; of a process with more nothing is said about single
+ * ones.
+ */
 #define THREADS_MAX 1024u
 
+/*
+ * The roles that name a process's threads in its records. id: a hash of the role's text, which
+ * means the same in every trace; name: its number in this trace.
+ */
 struct roles {
     struct tw_proc *p;
     uint64_t id[THREADS_MAX];
@@ -180,6 +218,10 @@ struct roles {
     bool too_many;
 };
 
+/*
+ * Callback of twin_trace_walk: adds the role of a record. States of generators do not count. Ends
+ * the walk with 1 when there are too many roles.
+ */
 static int take_role(void *user, const struct twin_trace_record *r)
 {
     struct roles *t = user;
@@ -198,6 +240,7 @@ static int take_role(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* The roles of a process; NULL: no memory. The caller frees it. */
 static struct roles *roles_of(struct tw_cmp *c, struct tw_proc *p)
 {
     struct roles *t = tw_calloc(1, sizeof *t);
@@ -209,6 +252,7 @@ static struct roles *roles_of(struct tw_cmp *c, struct tw_proc *p)
     return t;
 }
 
+/* Names the roles of t that `other` has not. */
 static void only_in(struct account *x, const struct roles *t, const struct roles *other,
                     const char *label)
 {
@@ -223,7 +267,10 @@ static void only_in(struct account *x, const struct roles *t, const struct roles
     }
 }
 
-/* Arms may do more in between, but a thread that only one of them has was compared with nothing. */
+/*
+ * Names the threads that one arm alone has. Arms may do more in between, but such a thread was
+ * compared with nothing.
+ */
 static void account_threads(struct account *x, const struct tw_pair *p)
 {
     struct roles *a = roles_of(x->c, p->a), *b = roles_of(x->c, p->b);
@@ -246,7 +293,7 @@ static bool has_rank(const struct tw_side *s, int32_t rank)
     return false;
 }
 
-/* Ranks that the job says it has, and of which nobody has a record. */
+/* Names ranks that the job says it has and of which nobody has a record, the first 8 of them. */
 static void account_silent_ranks(struct account *x)
 {
     const int32_t world = x->b && x->b->world > x->a->world ? x->b->world : x->a->world;
@@ -268,7 +315,10 @@ static void account_silent_ranks(struct account *x)
 
 /* ---- arms of different world size: rank 0 of each stands for the others */
 
-/* Does this process hold at every step the weights that rank 0 of its own run holds? */
+/*
+ * Does this process hold at every step the weights that rank 0 of its own run holds? False also
+ * where no weight was recorded. Then rank 0, which was compared, stands for it.
+ */
 static bool holds_the_same(struct tw_cmp *c, struct tw_proc *zero, struct tw_proc *p)
 {
     const struct tw_pair pair = {.a = zero, .b = p};
@@ -284,6 +334,10 @@ static bool holds_the_same(struct tw_cmp *c, struct tw_proc *zero, struct tw_pro
     return same;
 }
 
+/*
+ * Names the processes with steps that rank 0 does not stand for. Not done in a quick look, and not
+ * where the runs differ anyway, because it reads all weights of every rank.
+ */
 static void account_replicas(struct account *x, const struct tw_side *side)
 {
     struct tw_proc *zero = NULL;
@@ -335,6 +389,7 @@ void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct t
 
 /* ---- the ranges, as the verdict shows them */
 
+/* Order of ranges: rank, role, number of the process in the other run. */
 static int by_rank(const void *x, const void *y)
 {
     const struct twin_range *a = x, *b = y;
@@ -346,6 +401,10 @@ static int by_rank(const void *x, const void *y)
     return a->number_b < b->number_b ? -1 : a->number_b > b->number_b;
 }
 
+/*
+ * *out is malloc'ed (tw_ranges_free()). Auxiliary processes without steps are left out. Returns 0
+ * or TWIN_ENOMEM, then with an empty list.
+ */
 int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count,
                    struct twin_range **out, size_t *n)
 {
@@ -374,6 +433,7 @@ int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count,
             .of_records = p->a->info->records,
             .weights_only = s->weights_only,
         };
+        /* Whole means: from step 0 of both to the end of both. */
         r->whole = !s->weights_only && r->first == 0 && r->first_b == 0 && r->end == r->of &&
                    r->end == r->of_b;
         if (!r->process) {

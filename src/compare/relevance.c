@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which differences count. A generator's state means nothing until somebody draws from it; and of
- * two arms that ought to compute the same, one may look in between (evaluate, save) where the other
- * does not, as long as nothing both computed is touched by it.
+ * Decides which differences of a step count. scan.c calls tw_drop_idle() for each step that it
+ * decodes, and tw_only_insertions() for steps of arms.
+ *
+ * A generator's state means nothing until somebody draws from it, so a state that nobody uses is
+ * taken out. And of two arms that ought to compute the same, one may look in between (evaluate,
+ * save) where the other does not, as long as nothing that both computed is touched by it.
  */
 #include "internal.h"
 
 #include <string.h>
 
+/*
+ * What is_idle() needs: the views of the step and those of the step before, which show whether a
+ * state moved. dropped counts the differences that were taken out.
+ */
 struct idle {
     struct tw_cmp *c;
     const struct tw_view *a, *b, *before_a, *before_b;
@@ -16,7 +23,10 @@ struct idle {
     size_t dropped;
 };
 
-/* Did this generator's state move in the step, or did somebody say that he drew from it? */
+/*
+ * Did the state of this generator move in the step, or did a record name who drew from it? `before`
+ * is the view of the step before, empty for step 0.
+ */
 static bool moved(const struct tw_view *before, const struct tw_view *now, const char *name)
 {
     const struct tw_rec *last = NULL;
@@ -36,7 +46,7 @@ static bool moved(const struct tw_view *before, const struct tw_view *now, const
     return false;
 }
 
-/* Did the state move, and never with a consumer's name? */
+/* Did the state move, with no record that names who drew from it? */
 static bool moved_silently(const struct tw_view *before, const struct tw_view *now,
                            const char *name)
 {
@@ -47,7 +57,10 @@ static bool moved_silently(const struct tw_view *before, const struct tw_view *n
     return moved(before, now, name);
 }
 
-/* Did anything that both arms did draw from it? Draws of one arm alone are insertions. */
+/*
+ * Did anything that both arms did draw from it? Draws of one arm alone have no counterpart; they
+ * are insertions.
+ */
 static bool drawn_by_both(const struct idle *idle, const char *name)
 {
     for (size_t i = 0; i < idle->a->count; i++) {
@@ -60,8 +73,10 @@ static bool drawn_by_both(const struct idle *idle, const char *name)
 }
 
 /*
- * Between arms a generator that moved in one of them alone is one that this arm drew from in
- * between. One that moved in both was drawn from by something that both do, though nothing said so.
+ * Was this generator drawn from, so that its state counts? Between two runs of one command a move
+ * in either of them is enough. Between arms a generator that moved in one of them alone is one that
+ * this arm drew from in between; one that moved in both was drawn from by something that both do,
+ * though nothing said so.
  */
 static bool drawn_from(const struct idle *idle, const char *name)
 {
@@ -71,6 +86,7 @@ static bool drawn_from(const struct idle *idle, const char *name)
                                          moved_silently(idle->before_b, idle->b, name));
 }
 
+/* The last record of this generator's state in a view; NULL: none. */
 static const struct tw_rec *last_state(const struct tw_view *v, const char *name)
 {
     for (size_t i = v->count; i-- > 0;)
@@ -79,7 +95,10 @@ static const struct tw_rec *last_state(const struct tw_view *v, const char *name
     return NULL;
 }
 
-/* Then it was spoken of, or counted, in an earlier step. */
+/*
+ * Did the states differ at the end of the step before? Then that was told, or counted, in an
+ * earlier step.
+ */
 static bool differed_before(const struct idle *idle, const char *name)
 {
     const struct tw_rec *a = last_state(idle->before_a, name);
@@ -87,8 +106,11 @@ static bool differed_before(const struct idle *idle, const char *name)
     return a && b && (a->digest.a != b->digest.a || a->digest.b != b->digest.b);
 }
 
-/* Python seeds its generators from the system's entropy: their states differ in all runs, and mean
- * nothing until drawn from. */
+/*
+ * For tw_stepdiff_drop(): is this difference the state of a generator that nobody draws from?
+ * Python seeds its generators from the system's entropy, so their states differ in all runs and
+ * mean nothing until drawn from. A state that was recorded in one run alone is never idle.
+ */
 static bool is_idle(const struct tw_diff *d, void *user)
 {
     struct idle *idle = user;
@@ -116,6 +138,11 @@ static bool is_idle(const struct tw_diff *d, void *user)
     return true;
 }
 
+/*
+ * The steps before are loaded only when some generator's state differs. Where initial weights
+ * differ, torch's generators count always, since those weights may have been drawn from them.
+ * Returns 0 or an error of loading.
+ */
 int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_view *vb,
                  bool torch_counts, struct tw_stepdiff *d, size_t *dropped, struct twin_error *err)
 {
@@ -153,8 +180,10 @@ int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_vie
 
 /* ---- arms: what only one of them recorded */
 
-/* Kinds that an evaluation, a checkpoint or a look at a value may add; a gradient or a weight more
- * is another training. */
+/*
+ * Is the record of a kind that an evaluation, a checkpoint or a look at a value may add? A gradient
+ * or a weight more is another training.
+ */
 static bool may_be_inserted(const struct tw_rec *r)
 {
     /* evaluated with other weights, and written back: what both compute tells whether it was */
@@ -174,6 +203,10 @@ static bool may_be_inserted(const struct tw_rec *r)
     }
 }
 
+/*
+ * tail: the records come after the last finished step, where nothing needs to be left that both
+ * computed.
+ */
 bool tw_only_insertions(const struct tw_view *a, const struct tw_view *b,
                         const struct tw_stepdiff *d, bool tail)
 {

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of a run itself: when it ran, which processes and threads it had, where it worked.
- * A part of a printed line or of a file's name that equals one of these facts says nothing about
- * what the job computed. Nothing here looks at words.
+ * Collects what is known of a run itself: when it ran, which processes and threads it had, where it
+ * worked, which options its arm was given. A part of a printed line or of a file's name that equals
+ * one of these facts says nothing about what the job computed. process.c loads the facts of each
+ * side; shape.c and the files beside it ask them. Nothing here looks at the words of a text.
+ *
+ * Times are seconds. Where the job was shown another clock than the machine's (a fixed, shaken or
+ * faster one), both clocks give facts: files keep the machine's, lines the shown one.
  */
 #include "internal.h"
 
@@ -11,11 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DAY_S = 86400, ZONE_S = 900 }; /* time zones differ by multiples of a quarter of an hour */
-/* a clock that is printed was read a little before or after */
+/* Seconds of a day, and of a quarter of an hour: time zones differ by multiples of it. */
+enum { DAY_S = 86400, ZONE_S = 900 };
+/* Seconds. A clock that is printed was read a little before or after the event that bounds it. */
 #define CLOCK_SLACK_S 2.0
 
-/* How long a time of this machine was on the job's clocks. */
+/* How long a stretch of `seconds` on this machine was on the clocks that the job was shown. */
 static double on_its_clocks(const struct twin_run *run, double seconds)
 {
     return run->clock_factor > 1 ? seconds * run->clock_factor : seconds;
@@ -32,12 +37,17 @@ struct tw_noise_span tw_noise_span(const struct twin_run *run)
                                   {start + wall + DAY_S, shown + wall + DAY_S}};
 }
 
+/* Order of ids, for qsort and bsearch. */
 static int by_value(const void *x, const void *y)
 {
     const long *a = x, *b = y;
     return *a < *b ? -1 : *a > *b;
 }
 
+/*
+ * Lists the ids of the run's processes, their parents and the launcher, sorted. Ids 0 and 1 are
+ * left out: every text has such numbers. False: no memory.
+ */
 static bool load_ids(const struct twin_run *run, struct tw_facts *out)
 {
     out->id = tw_calloc(2 * run->process_count + 1, sizeof *out->id);
@@ -62,12 +72,14 @@ static bool load_ids(const struct twin_run *run, struct tw_facts *out)
 
 /* ---- options of an arm: "--workers 2", "--workers=2" and "workers=2" are "workers=2". */
 
+/* Is s[0 .. n) a number? Only numbers can be mistaken for results. */
 static bool is_option_value(const char *s, size_t n)
 {
     return n > 0 && (isdigit((unsigned char)s[0]) ||
                      ((s[0] == '-' || s[0] == '.') && n > 1 && isdigit((unsigned char)s[1])));
 }
 
+/* Adds "name=value", with '_' for '-' in the name as argparse writes it. False: no memory. */
 static bool add_option(struct tw_facts *f, const char *name, size_t n, const char *value, size_t m)
 {
     char *text = tw_printf("%.*s=%.*s", (int)n, name, (int)m, value);
@@ -85,7 +97,9 @@ static bool add_option(struct tw_facts *f, const char *name, size_t n, const cha
 }
 
 /*
- * A word of the command, also of one that a shell is to split: "sh -c 'python t.py --workers 2'".
+ * Takes the options of one word of the command, or of one that a shell is to split: "sh -c 'python
+ * t.py --workers 2'". *last is the option that a value may follow in the next word; it is kept
+ * between calls. False: no memory.
  */
 static bool take_words(struct tw_facts *f, const char *text, const char **last, size_t *last_n)
 {
@@ -122,6 +136,7 @@ static bool same_command(const struct twin_run *a, const struct twin_run *b)
     return same;
 }
 
+/* Adds to out. Where both commands are the same, nothing is added. */
 bool tw_facts_options(const struct twin_run *run, const struct twin_run *other,
                       struct tw_facts *out)
 {
@@ -133,6 +148,10 @@ bool tw_facts_options(const struct twin_run *run, const struct twin_run *other,
     return ok;
 }
 
+/*
+ * A run whose length is not known has an infinite one: any time since its start fits. On failure
+ * out is empty.
+ */
 bool tw_facts_load(const struct twin_run *run, struct tw_facts *out)
 {
     bool shaken = run->shown_clock_s < 0;
@@ -163,6 +182,10 @@ void tw_facts_free(struct tw_facts *f)
     *f = (struct tw_facts){0};
 }
 
+/*
+ * Exactly one of the processes that are known, while tw_facts_near_id() takes every id that was
+ * given out while the run went on.
+ */
 bool tw_facts_has_id(const struct tw_facts *f, long id)
 {
     return f->id_count > 0 && bsearch(&id, f->id, f->id_count, sizeof id, by_value) != NULL;
@@ -189,11 +212,16 @@ bool tw_facts_has_second(const struct tw_facts *f, double seconds)
  * algorithms"). */
 static double days_of(int year, int month, int day)
 {
+    /*
+     * Years are counted from March, so that the leap day is the last of its year; an era has 400
+     * years, which are 146,097 days; 719,468 days lie between the algorithm's day 0 and 1970.
+     */
     int y = year - (month <= 2), era = (y >= 0 ? y : y - 399) / 400;
     int of_era = y - era * 400, of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
     return (double)era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
 }
 
+/* Does the day touch one of the spans, in any time zone? Half a day is given at both ends. */
 static bool day_in_span(const struct tw_facts *f, int year, int month, int day)
 {
     double noon = days_of(year, month, day) * DAY_S + DAY_S / 2;
@@ -218,6 +246,10 @@ bool tw_facts_has_date(const struct tw_facts *f, int year, int month, int day)
     return f->span.to[1] - f->span.from[1] > 366.0 * DAY_S;
 }
 
+/*
+ * A time of day counts in any time zone, since the facts do not say in which one a line was
+ * printed. end < start: a shaken clock, where every time of day may be the run's.
+ */
 bool tw_facts_has_clock(const struct tw_facts *f, int hour, int minute, double second)
 {
     double clock = (hour * 60.0 + minute) * 60 + second;

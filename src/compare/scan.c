@@ -1,19 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where two processes first part: binary search over value hashes, then the records of that step
- * alone. */
+/*
+ * Finds where two processes first diverge, and makes the findings of that step. pair.c calls
+ * tw_scan_pair() for each pair of processes; shift.c compares seams through tw_scan_views(); others
+ * decode single steps with tw_scan_step().
+ *
+ * A binary search over the value hashes of the traces finds the first step that is not the same in
+ * both, and only the records of that step are decoded. If what differs there does not count, the
+ * search goes on behind it. When a step is found, its differences are marked as origins and
+ * carriers (causes.c), the frontier becomes findings, and a sentence says what was equal until
+ * then. Where values are equal, another order of records is looked for in the same way. Where
+ * several threads share the count of steps, the streams of records decide instead (streams.c).
+ */
 #include "internal.h"
 
 #include <string.h>
 
 /* ---- "equal until then" */
 
+/* One part of "equal: ...": which records it stands for, and its words. phase 0: any phase. */
 struct label {
     uint8_t phase, kind;
     const char *text;
-}; /* phase 0 = any */
+};
 
+/* The place in labels[] of the label without a kind: weights that entered the step. */
 enum { ENTERING = 5 }; /* the label without a kind: weights that entered the step */
 
+/*
+ * The parts of "equal: ..." in the order in which they are said, which is that of a step. The first
+ * row that fits a record is its label. Phase 0: any; kind 0xFF: any of that phase.
+ */
 static const struct label labels[] = {
     {0, TWIN_KIND_INDICES, "sample indices"},
     {0, TWIN_KIND_BATCH, "batch"},
@@ -34,6 +50,7 @@ static const struct label labels[] = {
 };
 #define LABELS (sizeof labels / sizeof labels[0])
 
+/* The row of labels[] that fits a record; LABELS: none. */
 static size_t label_of(const struct tw_rec *r)
 {
     for (size_t i = 0; i < LABELS; i++) {
@@ -45,6 +62,10 @@ static size_t label_of(const struct tw_rec *r)
     return LABELS;
 }
 
+/*
+ * What several of this kind are called, behind "3 other"; NULL: siblings of such a kind are not
+ * counted.
+ */
 static const char *plural(uint8_t phase, uint8_t kind)
 {
     if (kind == TWIN_KIND_WEIGHT)
@@ -57,7 +78,10 @@ static const char *plural(uint8_t phase, uint8_t kind)
     }
 }
 
-/* Behind the name of what was recorded in parts: how much of it was seen to be equal. */
+/*
+ * Appends " (40% of the elements)" behind the name of what was recorded in parts: how much of it
+ * was seen to be equal. Nothing where all was seen, and for kinds that are not recorded in parts.
+ */
 static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label *l, uint32_t step)
 {
     /* the weights that entered this step are those that left the one before */
@@ -71,7 +95,10 @@ static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label
         tw_buf_printf(text, " (%.0f%% of the elements)", share < 0.01 ? 1.0 : 100 * share);
 }
 
-/* What is known to be equal when nothing of the step itself is: everything before it. */
+/*
+ * Says what is known to be equal when nothing of the step itself is: everything before it. "" for
+ * step 0; NULL: no memory. The caller frees it.
+ */
 static char *steps_before(struct tw_cmp *c, uint32_t step)
 {
     if (step == 0)
@@ -81,14 +108,21 @@ static char *steps_before(struct tw_cmp *c, uint32_t step)
     return tw_cmp_text(c, "all that was recorded of steps 0 to %u", step - 1);
 }
 
+/*
+ * Notes one part of the sentence for the claim that goes with it. `label` must live as long as the
+ * program.
+ */
 static void say_equal(struct tw_scan *out, const char *label, uint64_t records, bool others)
 {
     if (out->equal_count < TW_EQUAL_MAX)
         out->equal[out->equal_count++] = (struct tw_equal){label, records, others};
 }
 
-/* One sentence part that names what was equal in the step before its first difference, and how many
- * records that were. */
+/*
+ * Sets out->equal_before to a sentence part that names what was equal in step out->step before its
+ * first difference, and out->equal_records to how many records that were. Siblings are records of
+ * the kind that differs first: they are counted wherever they stand ("3 other gradients").
+ */
 static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                              const struct tw_stepdiff *d, const struct tw_diff *first,
                              struct tw_scan *out)
@@ -102,12 +136,17 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
     bool at_seam = v == a && a->rec[a->count - 1].step > r->step;
     size_t siblings = 0;
     out->equal_records = 0;
+    /* First pass: labels of which some record differs are not listed as equal. */
     for (size_t i = 0; i < d->count; i++) {
         const struct tw_view *w;
         const struct tw_rec *x = tw_diff_rec(&d->d[i], a, b, &w);
         if (tw_diff_significant(&d->d[i]) && label_of(x) < LABELS)
             differs[label_of(x)] = true;
     }
+    /*
+     * Second pass: what is equal, seen whole, and stands before the first difference. Places of
+     * differences are twice the index plus 2 (stepdiff.c), hence the factor.
+     */
     for (size_t i = 0; i < a->count; i++) {
         const struct tw_rec *x = &a->rec[i];
         if (d->to_b[i] == TW_NONE || b->rec[d->to_b[i]].content != x->content)
@@ -131,6 +170,10 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
             records[label_of(x)]++;
         }
     }
+    /*
+     * Weights that no record of this step shows were handed on by the step before: that step has a
+     * hash of its optimizer's phase and left its weights whole.
+     */
     struct twin_step_hash h;
     uint32_t step = out->step;
     bool handed_on = !seen[ENTERING] && step > 0 &&
@@ -138,6 +181,7 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
                      (h.phase[TWIN_PHASE_OPTIMIZER].lo | h.phase[TWIN_PHASE_OPTIMIZER].hi) &&
                      tw_left_whole(c, a->proc, step - 1);
     seen[ENTERING] |= handed_on; /* what was written to them since is not seen here */
+    /* Then the sentence: the labels in their order, the siblings at the end. */
     size_t count = 0, done = 0;
     for (size_t i = 0; i < LABELS; i++)
         count += seen[i] && !differs[i];
@@ -199,6 +243,10 @@ void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct 
 
 /* ---- from a diff to findings */
 
+/*
+ * Notes for judge_reduction() whether gradients before the reduction were recorded in this step,
+ * and whether one differs.
+ */
 static void note_local_gradients(const struct tw_view *a, const struct tw_view *b,
                                  const struct tw_stepdiff *d, struct tw_scan *out)
 {
@@ -211,6 +259,11 @@ static void note_local_gradients(const struct tw_view *a, const struct tw_view *
     }
 }
 
+/*
+ * Makes the findings of a step that differs: the one to be named first, then the rest of the
+ * frontier (what is no carrier) in order, at most TW_MAX_FRONTIER. Sets out->found and the place.
+ * Returns 0 or an error of judging an origin.
+ */
 static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                          struct tw_stepdiff *d, struct tw_scan *out, struct twin_error *err)
 {
@@ -240,7 +293,7 @@ static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct
     return rc;
 }
 
-/* One finding per stretch of order-only differences is enough. */
+/* Takes the first order-only difference of the scan; one finding of that sort is enough. */
 static void take_order(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                        const struct tw_stepdiff *d, struct tw_scan *out)
 {
@@ -249,8 +302,11 @@ static void take_order(struct tw_cmp *c, const struct tw_view *a, const struct t
             tw_findings_take(c, &out->order, tw_finding_from(c, &d->d[i], a, b));
 }
 
-/* Arms: what one of them did in between (an evaluation) and the other did not. Kept: it matters
- * when it moved a generator that both draw from later. */
+/*
+ * Between arms: takes what one of them did in between (an evaluation) and the other did not, one
+ * finding for each kind, name and scope, at most 64. They are kept because they matter when one
+ * moved a generator that both draw from later (blame_insertion()).
+ */
 static void take_insertions(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                             const struct tw_stepdiff *d, struct tw_scan *out)
 {
@@ -275,8 +331,10 @@ static void take_insertions(struct tw_cmp *c, const struct tw_view *a, const str
     }
 }
 
-/* Inside of a step a generator shows in what is made with it. At the seam nothing is made yet: what
- * was not restored would show too late. */
+/*
+ * Are the states of generators equal that both views have? Inside of a step a generator shows in
+ * what is made with it. At the seam nothing is made yet: what was not restored would show too late.
+ */
 static bool same_generators(const struct tw_view *a, const struct tw_stepdiff *d)
 {
     for (size_t i = 0; i < d->count; i++)
@@ -286,7 +344,10 @@ static bool same_generators(const struct tw_view *a, const struct tw_stepdiff *d
     return true;
 }
 
-/* What both have of a step that is not the same in both (or of what came after the last one). */
+/*
+ * Notes how much both have in common of a step that is not the same in both, or of what came after
+ * the last step. coverage.c asks for it.
+ */
 static void take_shared(struct tw_cmp *c, uint32_t step, const struct tw_view *a,
                         const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
 {
@@ -308,7 +369,10 @@ static void take_shared(struct tw_cmp *c, uint32_t step, const struct tw_view *a
         out->shared[out->shares++] = shared;
 }
 
-/* Kept until it is clear whether the threads' records are equal from beginning to end. */
+/*
+ * Counts a step with values whose order among several threads is not known. It is a reason only
+ * when the threads' records turn out not to be equal from beginning to end.
+ */
 static void note_unknown_order(struct tw_scan *out, uint32_t step, const struct tw_stepdiff *d)
 {
     if (d->schedule == 0)
@@ -372,7 +436,10 @@ int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struc
     return rc;
 }
 
-/* When a generator differs that an earlier insertion drew from, that insertion is the origin. */
+/*
+ * When a generator differs that an earlier insertion drew from, that insertion is the origin: it
+ * becomes the finding, and true is returned. Else false, and nothing changes.
+ */
 static bool blame_insertion(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                             const struct tw_stepdiff *d, struct tw_scan *out)
 {
@@ -397,6 +464,7 @@ static bool blame_insertion(struct tw_cmp *c, const struct tw_view *a, const str
     return false;
 }
 
+/* The phase whose hashes differ and which comes first in the flow of a step; -1: none. */
 static int earliest_phase(const struct twin_step_hash *x, const struct twin_step_hash *y)
 {
     int best = -1;
@@ -407,8 +475,10 @@ static int earliest_phase(const struct twin_step_hash *x, const struct twin_step
     return best;
 }
 
-/* The value hash proves a difference, but no record that is left shows it: it lies among those
- * whose details were dropped. */
+/*
+ * Makes the finding for a step whose value hash proves a difference that no stored record shows: it
+ * lies among those whose details were dropped.
+ */
 static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, struct tw_scan *out)
 {
     struct twin_step_hash x, y;
@@ -444,8 +514,10 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
     tw_finding_set(c, &out->equal_before, steps_before(c, step));
 }
 
-/* Do the value hashes differ in more than the states of generators, which may be idle ones? Both
- * must be known. */
+/*
+ * Do the value hashes of the step differ in more than the states of generators, which may be idle
+ * ones? False where one of the hashes is not known.
+ */
 static bool hashes_prove(const struct tw_scan *s, uint32_t step)
 {
     struct twin_step_hash x, y;
@@ -456,10 +528,13 @@ static bool hashes_prove(const struct tw_scan *s, uint32_t step)
     return memcmp(x.phase, y.phase, sizeof x.phase) != 0;
 }
 
-/* The value hashes of a step differ, and no record that was kept does. Where records are missing,
- * what does not count (a generator that nobody draws from, a name that --ignore leaves out, threads
- * in another order, an arm's evaluation) may be among them: the hashes prove a difference only
- * where there is nothing of the kind. */
+/*
+ * For a step whose value hashes differ and none of whose stored records does. Where records are
+ * missing, what does not count (a generator that nobody draws from, a name that --ignore leaves
+ * out, threads in another order, an arm's evaluation) may be among them: the hashes prove a
+ * difference only where there is nothing of the kind. Else the step is undecided, which is a reason
+ * against "same".
+ */
 static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped,
                          const struct tw_stepdiff *d, struct tw_scan *out)
 {
@@ -480,6 +555,7 @@ static void judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped,
     }
 }
 
+/* Remembers the first step in which the parameters reached an optimizer in another order. */
 static void note_reordered(struct tw_scan *out, uint32_t step, const struct tw_stepdiff *d)
 {
     if (d->reordered == 0 || out->reordered)
@@ -488,8 +564,10 @@ static void note_reordered(struct tw_scan *out, uint32_t step, const struct tw_s
     out->reordered_at = step;
 }
 
-/* Where steps lie in damaged bytes the search ends at the next one that is known, though the runs
- * parted before it. */
+/*
+ * Is the step that the search found equal in both after all? Where steps lie in damaged bytes the
+ * search ends at the next one that is known, though the runs diverged before it.
+ */
 static bool parted_before(const struct tw_scan *s, uint32_t step)
 {
     struct twin_step_hash x, y;
@@ -498,8 +576,10 @@ static bool parted_before(const struct tw_scan *s, uint32_t step)
            x.records == y.records && memcmp(x.phase, y.phase, sizeof x.phase) == 0;
 }
 
-/* Arms: a generator that both draw from may stand elsewhere where one of them drew from it in
- * between, now or before. */
+/*
+ * Between arms: does every generator that differs have a draw of one arm alone, now or in an
+ * earlier step, that explains it?
+ */
 static bool generators_explained(const struct tw_view *a, const struct tw_view *b,
                                  const struct tw_stepdiff *d, const struct tw_scan *out)
 {
@@ -523,8 +603,11 @@ static bool generators_explained(const struct tw_view *a, const struct tw_view *
     return true;
 }
 
-/* Decodes one step whose hashes differ (or the unfinished last one). Sets out->found when something
- * significant differs. */
+/*
+ * Decodes one step whose hashes differ, or (hashes_differ false) what came after the last finished
+ * step. Sets out->found when something differs that counts. partial_a, partial_b: that run may not
+ * have recorded all of the step. Returns 0 or an error of loading.
+ */
 static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool partial_a,
                      bool partial_b, struct tw_scan *out, struct twin_error *err)
 {
@@ -585,7 +668,10 @@ out:
     return rc;
 }
 
-/* Equal values, but did they come in the same order? */
+/*
+ * For steps of equal values: finds the first one, in [from, limit), whose records came in another
+ * order, and takes that as an order-only difference. Returns 0 also when a trace cannot be read.
+ */
 static int find_order(struct tw_cmp *c, uint32_t from, uint32_t limit, struct tw_scan *out,
                       struct twin_error *err)
 {
@@ -610,7 +696,10 @@ static int find_order(struct tw_cmp *c, uint32_t from, uint32_t limit, struct tw
     return 0;
 }
 
-/* Takes back a difference that is only in which step a thread's record fell into. */
+/*
+ * Takes back a difference that is only in which step a thread's record fell into, and leaves an
+ * order-only finding in its place.
+ */
 static void take_recut(struct tw_cmp *c, struct tw_scan *out)
 {
     tw_findings_free(&out->origins);
@@ -631,7 +720,10 @@ static void take_recut(struct tw_cmp *c, struct tw_scan *out)
     tw_findings_take(c, &out->order, f);
 }
 
-/* Steps both have: a's steps [0, end) correspond to b's [shift, end + shift). */
+/*
+ * The steps that both have, in a's count: a's steps [0, end) correspond to b's [shift, end +
+ * shift).
+ */
 static uint64_t common_end(const struct tw_pair *p, int64_t shift)
 {
     int64_t a = (int64_t)p->a->info->steps, b = (int64_t)p->b->info->steps - shift;
@@ -640,6 +732,11 @@ static uint64_t common_end(const struct tw_pair *p, int64_t shift)
     return b < 0 ? 0 : (uint64_t)b;
 }
 
+/*
+ * The search itself; tw_scan_pair() adds the reasons behind it. In steps: differing values one step
+ * after the other until one counts, the order of records, threads, and last what came after the
+ * last finished step.
+ */
 static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a,
                       const struct tw_side *b, int64_t shift, uint32_t from, struct tw_scan *out,
                       struct twin_error *err)
@@ -683,6 +780,10 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
         if (rc != 0)
             return rc;
     }
+    /*
+     * Streams are compared only where both runs are whole and nothing was asked to be left out: a
+     * part of a stream proves nothing.
+     */
     bool threads = out->found || out->scheduled > 0;
     if (threads && shift == 0 && limit == UINT32_MAX && tw_side_complete(a) &&
         tw_side_complete(b)) {
@@ -699,6 +800,10 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
     bool same_end = (int64_t)p->a->info->steps + shift == (int64_t)p->b->info->steps;
     bool partial_a = !tw_side_complete(a) || tw_side_failed(a);
     bool partial_b = !tw_side_complete(b) || tw_side_failed(b);
+    /*
+     * Where the runs end at other steps, the records behind the last common step are compared only
+     * when the shorter run may have been cut inside of that step.
+     */
     bool shorter_partial = (int64_t)p->a->info->steps + shift < (int64_t)p->b->info->steps
                                ? partial_a
                                : partial_b;

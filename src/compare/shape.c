@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Forms in which a fact of the run shows in a text: dates and clocks of its time, seconds since
- * 1970, its processes and threads, addresses of programs, temporary names, its own folder. Each
- * match function returns how many bytes it covers, 0 for none. A form alone is not enough where the
- * fact is known: a date of another year is no noise.
+ * Finds the forms in which a fact of the run shows in a text: dates and clocks of its time, seconds
+ * since 1970, its processes and threads, addresses of programs, temporary names, its own folder.
+ * noise.c asks tw_shape_at() at each place of a line or a name; what is found there is noise.
+ *
+ * A form alone is not enough where the fact is known: a date of another year is no noise. Each
+ * match_*() looks at one form and returns how many bytes it covers, 0 for none. `line` and `at` are
+ * passed where what stands before the place matters, `p` where it does not; all texts end with a
+ * NUL, which ends every search.
  */
 #include "internal.h"
 
@@ -11,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How many digits p begins with. */
 static size_t digits(const char *p)
 {
     size_t n = 0;
@@ -27,6 +32,7 @@ static size_t hex_digits(const char *p)
     return n;
 }
 
+/* The value of n digits; no caller passes more than nine. */
 static int number_of(const char *p, size_t n)
 {
     int value = 0;
@@ -40,6 +46,7 @@ static bool is_alnum(char ch)
     return isalnum((unsigned char)ch) != 0;
 }
 
+/* Covers a sign, groups of thousands, a fraction and an exponent: "-1,234,567.5e-3". */
 size_t tw_number_length(const char *p)
 {
     size_t n = p[0] == '+' || p[0] == '-';
@@ -56,6 +63,7 @@ size_t tw_number_length(const char *p)
     }
     if (!whole)
         return 0;
+    /* An 'e' without digits behind it is a letter of the next word. */
     if (p[n] == 'e' || p[n] == 'E') {
         size_t sign = p[n + 1] == '+' || p[n + 1] == '-', exponent = digits(p + n + 1 + sign);
         if (exponent > 0)
@@ -66,8 +74,12 @@ size_t tw_number_length(const char *p)
 
 /* ---- time */
 
-/* 08:30, 08:30:12, 1:02:03.456, 00:12<00:15: *fields says how many. Minutes and seconds have two
- * digits and are below 60. */
+/*
+ * Reads "08:30", "08:30:12", "1:02:03.456" or the first clock of "00:12<00:15", with `separator`
+ * between the fields. Minutes and seconds have two digits and are below 60. *fields says how many
+ * fields there are, 2 or 3; two are minutes and seconds. Returns the length, 0 for no clock; the
+ * out values are only set then.
+ */
 static size_t read_clock(const char *p, char separator, int *hour, int *minute, double *second,
                          int *fields)
 {
@@ -94,7 +106,11 @@ static size_t read_clock(const char *p, char separator, int *hour, int *minute, 
     return at;
 }
 
-/* The time behind a date: "T08:30:12.123Z", " 08:30", "_083012", "-08-30-12". 0: none. */
+/*
+ * The length of the time behind a date, its gap and its time zone included: "T08:30:12.123Z", "
+ * 08:30", "_083012", "-08-30-12". 0: none. Whether the time fits the run is not asked, since the
+ * date did.
+ */
 static size_t match_time_after(const char *p)
 {
     int hour, minute, fields;
@@ -125,8 +141,10 @@ static size_t match_time_after(const char *p)
     return n;
 }
 
-/* The folder of a time of the run in the folder of its day, as Hydra names them: "/08-30-12",
- * "/083012". */
+/*
+ * The folder of a time of the run in the folder of its day, as Hydra names them: "/08-30-12" or
+ * "/083012". The slash is included.
+ */
 static size_t match_folder_of_time(const char *p, const struct tw_facts *f)
 {
     int hour, minute, fields = 0;
@@ -145,8 +163,10 @@ static size_t match_folder_of_time(const char *p, const struct tw_facts *f)
     return fits && !is_alnum(p[1 + n]) ? 1 + n : 0;
 }
 
-/* 2026-11-21, 2026/11/21, 2026_11_21, 20261121, 21.11.2026, 21-11-2026, 11/21/2026; with the time
- * behind it. */
+/*
+ * A date of the run, with the time behind it: 2026-11-21, 2026/11/21, 2026_11_21, 20261121,
+ * 21.11.2026, 21-11-2026, 11/21/2026. Where day and month may be either, both readings are tried.
+ */
 static size_t match_date(const char *p, const struct tw_facts *f)
 {
     size_t n = digits(p), length = 0;
@@ -180,6 +200,7 @@ static size_t match_date(const char *p, const struct tw_facts *f)
     return length;
 }
 
+/* 1 to 12 for a name of a month in English, 0 for none. */
 static int month_of(const char *p)
 {
     static const char *const names[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -199,8 +220,10 @@ static bool is_weekday(const char *p)
     return false;
 }
 
-/* "Sat Nov 21 08:20:05 2026", "Nov 21 08:20:05", "Sun, 22 Nov 2026 08:20:05 GMT", "22 Nov 2026",
- * "Nov22_12-51-22" */
+/*
+ * A date of the run with a named month: "Sat Nov 21 08:20:05 2026", "Nov 21 08:20:05", "Sun, 22 Nov
+ * 2026 08:20:05 GMT", "22 Nov 2026", "Nov22_12-51-22". A missing year may be any of the run's.
+ */
 static size_t match_named_date(const char *p, const struct tw_facts *f)
 {
     size_t at = 0;
@@ -236,10 +259,12 @@ static size_t match_named_date(const char *p, const struct tw_facts *f)
     return tw_facts_has_date(f, year, month, day) ? at : 0;
 }
 
-/* A clock on its own counts where it is a time of the run: of day, or since its start. A remaining
+/*
+ * A clock on its own counts where it is a time of the run: of day, or since its start. A remaining
  * time is an estimate, which no fact bounds: it stands behind another clock ("00:01<00:09",
  * "0:00:01 • 0:00:09") or says so ("eta: 0:00:10"). Two fields alone may be a ratio, so they need
- * such a place, or the bracket of a progress bar. */
+ * such a place, or the bracket of a progress bar.
+ */
 static size_t match_clock(const char *line, size_t at, const struct tw_facts *f)
 {
     int hour, minute, fields;
@@ -248,6 +273,7 @@ static size_t match_clock(const char *line, size_t at, const struct tw_facts *f)
     size_t n = read_clock(p, ':', &hour, &minute, &second, &fields), end = at;
     if (n == 0 || (at > 0 && (line[at - 1] == '@' || line[at - 1] == ':')))
         return 0;
+    /* The word before the clock: "eta: 0:00:10". */
     while (end > 0 && strchr(" :=('\"", line[end - 1]))
         end--;
     size_t from = end;
@@ -268,7 +294,10 @@ static size_t match_clock(const char *line, size_t at, const struct tw_facts *f)
     return fields == 3 && tw_facts_has_clock(f, hour, minute, second) ? n : 0;
 }
 
-/* Seconds since 1970, also with decimals, or in ms, us, ns. */
+/*
+ * Seconds since 1970 near the run, also with decimals, or in milliseconds, microseconds or
+ * nanoseconds. The number of digits (10, 13, 16, 19) says the unit; the first ten are the seconds.
+ */
 static size_t match_epoch(const char *p, const struct tw_facts *f)
 {
     size_t n = digits(p);
@@ -282,8 +311,11 @@ static size_t match_epoch(const char *p, const struct tw_facts *f)
     return p[n] == '.' && n == 10 && digits(p + n + 1) ? n + 1 + digits(p + n + 1) : n;
 }
 
-/* The head of a line of glog or abseil: "W1122 12:51:22.014000 8017 run.py:874]", "I0000
- * 00:00:1795352014.805219 16276 port.cc:153]" */
+/*
+ * The head of a line of glog or abseil, "W1122 12:51:22.014000 8017 run.py:874]" or "I0000
+ * 00:00:1795352014.805219 16276 port.cc:153]": up to the thread's id when a place in a source
+ * follows it, else up to the time.
+ */
 static size_t match_glog(const char *line, size_t at, const struct tw_facts *f)
 {
     const char *p = line + at;
@@ -310,8 +342,10 @@ static size_t match_glog(const char *line, size_t at, const struct tw_facts *f)
 
 /* ---- places */
 
-/* Where the address space of a program begins and ends: stacks, libraries and mapped memory;
- * programs and their heaps. */
+/*
+ * Does the value lie where this kind of machine maps stacks, libraries and memory, or programs and
+ * their heaps?
+ */
 static bool is_address(unsigned long long value)
 {
 #if defined(__aarch64__)
@@ -322,9 +356,11 @@ static bool is_address(unsigned long long value)
 #endif
 }
 
-/* "0x7f8a1c2d3e40" where memory is mapped; any where the text says that it is a place: "object at
- * 0x5581a0". What has a place in memory begins at a multiple of four: a checksum of 48 bits that
- * happens to lie in the range is one in four times only. */
+/*
+ * "0x7f8a1c2d3e40" where memory is mapped; any hexadecimal number where the text says that it is a
+ * place: "object at 0x5581a0". What has a place in memory begins at a multiple of four, which a
+ * checksum of 48 bits in the same range does only one time in four.
+ */
 static size_t match_address(const char *line, size_t at)
 {
     static const char *const words[] = {"at", "address", "addr", "pointer", "ptr", NULL};
@@ -348,7 +384,10 @@ static size_t match_address(const char *line, size_t at)
     return 0;
 }
 
-/* Version 1 (time), 4 (random) and 7 (both) say nothing; 3 and 5 are digests of a content. */
+/*
+ * A UUID of version 1 (time), 4 (random) or 7 (both), which say nothing. Versions 3 and 5 are
+ * digests of a content and stay.
+ */
 static size_t match_uuid(const char *p)
 {
     static const size_t part[] = {8, 4, 4, 4, 12};
@@ -361,6 +400,10 @@ static size_t match_uuid(const char *p)
     return strchr("147", p[14]) ? at : 0;
 }
 
+/*
+ * Does the path that holds line[at] begin in a folder for temporary files? The path begins behind
+ * the last blank, quote or bracket before it.
+ */
 static bool in_temporary_folder(const char *line, size_t at)
 {
     static const char *const roots[] = {"/tmp/", "/var/tmp/", "/var/folders/", "/dev/shm/", NULL};
@@ -374,8 +417,11 @@ static bool in_temporary_folder(const char *line, size_t at)
     return false;
 }
 
-/* The random end of a name that mkstemp or Python's tempfile made, below a folder for such:
- * "/tmp/tmpab12cd_x", "/tmp/job.Xy12Ab". */
+/*
+ * The random end of a name that mkstemp or Python's tempfile made, below a folder for such names:
+ * "/tmp/tmpab12cd_x", "/tmp/job.Xy12Ab". The random part has 6 or 8 characters; without the prefix
+ * "tmp" it must hold a digit or a capital letter, since it could be a word.
+ */
 static size_t match_temporary(const char *line, size_t at)
 {
     const char *p = line + at;
@@ -395,7 +441,10 @@ static size_t match_temporary(const char *line, size_t at)
     return after && (n == 8 || n == 6) && mixed ? n : 0;
 }
 
-/* 127.0.0.1:29500, localhost:29500, [::1]:29500, the host's own name: the port */
+/*
+ * The port behind an address of this machine or of a network: 127.0.0.1:29500, localhost:29500,
+ * [::1]:29500, the host's own name, a URL.
+ */
 static size_t match_port(const char *line, size_t at, const struct tw_facts *f)
 {
     size_t n = digits(line + at);
@@ -418,13 +467,19 @@ static size_t match_port(const char *line, size_t at, const struct tw_facts *f)
 
 /* ---- names and ids of the run */
 
+/*
+ * The length of `fact` when p begins with it as a whole; 0 also for facts of one byte and for NULL.
+ */
 static size_t match_text(const char *p, const char *fact)
 {
     size_t n = fact ? strlen(fact) : 0;
     return n > 1 && strncmp(p, fact, n) == 0 && !is_alnum(p[n]) ? n : 0;
 }
 
-/* "version_1", and Lightning's own word for it: "v_num=1" */
+/*
+ * A name that took the next free number when the run began, such as "version_1", or that number
+ * alone behind Lightning's own word for it: "v_num=1".
+ */
 static size_t match_fresh(const char *line, size_t at, const struct tw_facts *f)
 {
     for (size_t i = 0; i < f->fresh_count; i++) {
@@ -445,7 +500,10 @@ static size_t match_fresh(const char *line, size_t at, const struct tw_facts *f)
     return 0;
 }
 
-/* A process of the run in any form; a thread of it where the text shows that an id is meant. */
+/*
+ * The id of a process of the run in any form; that of a thread of it only where the text shows that
+ * an id is meant ("tid 8123", "[8123]", "host:8017:8123").
+ */
 static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
 {
     size_t n = digits(line + at);
@@ -484,7 +542,8 @@ static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
 }
 
 /*
- * Of one that stands glued to letters, "pid8017", from its fourth digit on: shorter ones are names.
+ * The id of a process glued to letters, "pid8017". It needs four digits: shorter numbers behind
+ * letters are names.
  */
 static size_t match_glued_id(const char *line, size_t at, const struct tw_facts *f)
 {
@@ -495,7 +554,10 @@ static size_t match_glued_id(const char *line, size_t at, const struct tw_facts 
                : 0;
 }
 
-/* id(x), threading.get_ident(): an address as a decimal number. Both begin at a multiple of 16. */
+/*
+ * An address as a decimal number, as id(x) and threading.get_ident() give it. Both begin at a
+ * multiple of 16.
+ */
 static size_t match_decimal_address(const char *p)
 {
     size_t n = digits(p);
@@ -510,6 +572,7 @@ size_t tw_shape_at(const char *line, size_t at, const struct tw_facts *f)
     char before = at > 0 ? line[at - 1] : ' ';
     bool digit = isdigit((unsigned char)*p);
     size_t n = 0;
+    /* Before a slash only the run's own folder is looked for; behind letters only an id. */
     if (*p == '/')
         return match_text(p, f->dir);
     if (digit && isalpha((unsigned char)before))
@@ -517,6 +580,7 @@ size_t tw_shape_at(const char *line, size_t at, const struct tw_facts *f)
     if (is_alnum(before) ||
         (digit && before == '.' && at > 1 && isdigit((unsigned char)line[at - 2])))
         return 0;
+    /* From the most specific form to the least: a date must not be read as an id. */
     if ((n = match_temporary(line, at)) || (n = match_uuid(p)) || (n = match_named_date(p, f)) ||
         (n = match_glog(line, at, f)) || (n = match_text(p, f->host)) ||
         (n = match_fresh(line, at, f)))

@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resumed arms. A resumed run counts its steps from 0, so its place in the other arm is found by
- * weights: those it starts with are those the other had after step K - 1. Compared from there; at
- * the seam itself what was restored (weights, generator states, moments where they were recorded)
- * is held against what the other arm ended that step with.
+ * Resumed arms: where one arm goes on in the other, and what the seam between them lost. chain.c
+ * asks for the place of each process (tw_shift_of()), pair.c for the comparison at the seam
+ * (tw_shift_seam()). At the end stands the comparison of weights alone, for arms of different world
+ * size.
+ *
+ * A resumed run counts its steps from 0, so its place in the other arm is found by weights: those
+ * it starts with are those that the other had after its step K - 1. From there on steps are
+ * compared. At the seam itself what was restored (weights, generator states, moments where they
+ * were recorded) is held against what the other arm ended step K - 1 with. In this file a is the
+ * whole arm and b the resumed one.
  */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A weight b starts with, as if it were an updated weight. known: a records it after steps; part:
- * in some of them only. */
+/*
+ * A weight that b starts with, under the key that it would have as an updated weight, so that it
+ * can be found among a's. known: a records it after steps; part: in some of them in parts only.
+ */
 struct start {
     uint64_t key, content;
     bool known, part;
 };
-/* hits: whole weights of a step that are those b starts with; parts: the same of parts of weights;
- * missed: parts that are not. */
+/*
+ * The search for the weights w, sorted by key, in a's trace. Per step of a: hits are whole weights
+ * that are those b starts with, parts the same of parts of weights, missed parts that are not.
+ * first_hits: a's own initial weights that are those of b.
+ */
 struct hunt {
     struct tw_proc *a;
     struct start *w;
@@ -33,6 +44,10 @@ static int by_key(const void *x, const void *y)
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
+/*
+ * Callback of twin_trace_walk: holds one weight of a, updated or initial, against those that b
+ * starts with.
+ */
 static int count_hit(void *user, const struct twin_trace_record *r)
 {
     struct hunt *h = user;
@@ -64,6 +79,10 @@ static int count_hit(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/*
+ * Writes b's initial weights to w, sorted by key, and returns how many there are. w has room for
+ * b->count.
+ */
 static size_t initial_weights(struct tw_view *b, struct start *w)
 {
     size_t n = 0;
@@ -80,8 +99,10 @@ static size_t initial_weights(struct tw_view *b, struct start *w)
     return n;
 }
 
-/* Did a's step k and b's step 0 see the same data? Tells places of equal weights apart (a learning
- * rate of 0). */
+/*
+ * Did a's step k and b's step 0 see the same data? That tells places of equal weights apart, as a
+ * learning rate of 0 makes them.
+ */
 static bool same_data(const struct tw_pair *p, uint32_t k)
 {
     struct twin_step_hash x, y;
@@ -91,7 +112,11 @@ static bool same_data(const struct tw_pair *p, uint32_t k)
            x.phase[TWIN_PHASE_DATA].hi == y.phase[TWIN_PHASE_DATA].hi;
 }
 
-/* Among the steps after which all of b's first weights stood, the one b goes on from. */
+/*
+ * Sets *k to the step of a at which b goes on: among the steps after which all of b's first weights
+ * stood, the first one whose next data b sees, else the first one. False: there is no such step.
+ * Weights that a only ever has in parts must agree in the parts that a step shows.
+ */
 static bool choose(const struct tw_pair *p, const struct hunt *h, int64_t *k)
 {
     uint32_t all = 0;
@@ -103,6 +128,7 @@ static bool choose(const struct tw_pair *p, const struct hunt *h, int64_t *k)
         parts |= h->parts[s] > 0;
     if (all == 0 && !parts)
         return false;
+    /* b starts with the weights that a started with. */
     if (all > 0 && h->first_hits >= all) {
         *k = 0;
         found = true;
@@ -123,6 +149,7 @@ static bool choose(const struct tw_pair *p, const struct hunt *h, int64_t *k)
     return found;
 }
 
+/* A trace of a that cannot be read to its end gives a place among what was read, or none. */
 int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
                 struct twin_error *err)
 {
@@ -134,6 +161,7 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
         return rc;
     h = (struct hunt){.a = p->a, .steps = (size_t)p->a->info->steps};
     h.w = tw_reallocarray(NULL, start.count, sizeof *h.w);
+    /* One block for the three tables, freed with h.hits. */
     h.hits = tw_calloc(3 * h.steps, sizeof *h.hits);
     if (!h.w || !h.hits) {
         rc = twin_error_set(err, TWIN_ENOMEM,
@@ -184,22 +212,32 @@ bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k)
 
 /* ---- the seam */
 
-/* keeps what belongs to the seam apart from the step itself */
+/*
+ * Mixed into the tokens of records at the seam, so that they never match records of the step
+ * itself.
+ */
 #define SALT UINT64_C(0x5EA3B1D70C2F4E69)
 
+/*
+ * The two views of a seam: a has what step `before` (K - 1) handed on and step K, b its initial
+ * values and step 0. lost_a is not used.
+ */
 struct seam {
     const struct tw_view *a, *b;
     uint32_t before;
     bool *lost_a;
 };
 
+/* Does this record of a belong to the seam, and not to step K? */
 static bool is_seam_a(const struct tw_rec *r, uint32_t before)
 {
     return r->step == before;
 }
 
-/* Of a's step K - 1 only what a checkpoint carries over: weights, moments and the last state of
- * each generator. */
+/*
+ * For tw_view_filter(): of a's step K - 1 only what a checkpoint carries over, which is weights,
+ * moments and the last state of each generator. Of step K everything but initial values.
+ */
 static bool keep_a(const struct tw_view *v, const struct tw_rec *r, void *user)
 {
     uint32_t before = *(uint32_t *)user;
@@ -217,8 +255,10 @@ static bool keep_a(const struct tw_view *v, const struct tw_rec *r, void *user)
            (r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_MOMENT);
 }
 
-/* Tokens of both sides of the seam: by kind and name alone, so that "init" on one side meets
- * "optimizer" on the other. */
+/*
+ * Gives the records at the seam tokens of kind and name alone, so that "init" on b's side meets
+ * "optimizer" on a's.
+ */
 static void salt(struct tw_view *v, bool a, uint32_t before)
 {
     for (size_t i = 0; i < v->count; i++) {
@@ -230,7 +270,10 @@ static void salt(struct tw_view *v, bool a, uint32_t before)
     }
 }
 
-/* Generators that were set right after b's first record of them: all their later records agree. */
+/*
+ * Was this generator set right after b's first record of it? Then all later records of it in the
+ * step agree, and the state at the seam does not count.
+ */
 static bool restored_later(const struct seam *s, const char *name)
 {
     size_t equal = 0;
@@ -249,7 +292,10 @@ static bool restored_later(const struct seam *s, const char *name)
     return equal > 0;
 }
 
-/* The next record of this kind and name before *i, the seam left out. */
+/*
+ * The next record of this kind and name before place *i, records of the seam left out; *i moves to
+ * it. NULL: none.
+ */
 static const struct tw_rec *one_before(const struct seam *s, const struct tw_view *v, uint8_t kind,
                                        const char *name, size_t *i)
 {
@@ -262,9 +308,11 @@ static const struct tw_rec *one_before(const struct seam *s, const struct tw_vie
     return NULL;
 }
 
-/* Does b's step end with a's records of this kind and name? Then it does not matter what b has of
+/*
+ * Does b's step end with a's records of this kind and name? Then it does not matter what b has of
  * them before: a trainer that reads the epoch's batches up to the place where it stopped, and the
- * draws that this took. *more: how many those are. */
+ * draws that this took. *more: how many those are.
+ */
 static bool ends_alike(const struct seam *s, uint8_t kind, const char *name, uint32_t *more)
 {
     size_t i = s->a->count, j = s->b->count, equal = 0;
@@ -278,6 +326,7 @@ static bool ends_alike(const struct seam *s, uint8_t kind, const char *name, uin
     return equal > 0;
 }
 
+/* Is this record of b one of the way back to the place where the job stopped? */
 static bool leads_there(const struct seam *s, const struct tw_rec *r)
 {
     uint32_t more;
@@ -286,6 +335,7 @@ static bool leads_there(const struct seam *s, const struct tw_rec *r)
            ends_alike(s, r->kind, tw_rec_name(s->b, r), &more);
 }
 
+/* How many batches b read and dropped before its first step. */
 static uint32_t skipped_batches(const struct seam *s)
 {
     uint32_t most = 0, more;
@@ -299,6 +349,7 @@ static uint32_t skipped_batches(const struct seam *s)
     return most;
 }
 
+/* For tw_scan_views(): differences at a seam that do not count, case by case. */
 static bool does_not_count(const struct tw_diff *d, void *user)
 {
     const struct seam *s = user;
@@ -324,6 +375,7 @@ static bool does_not_count(const struct tw_diff *d, void *user)
     return r->kind == TWIN_KIND_STATE && restored_later(s, tw_rec_name(s->a, r));
 }
 
+/* How many records of this kind a has at the seam that b has with equal contents. */
 static size_t equal_at_seam(const struct seam *s, uint8_t kind)
 {
     size_t n = 0;
@@ -338,6 +390,10 @@ static size_t equal_at_seam(const struct seam *s, uint8_t kind)
     return n;
 }
 
+/*
+ * Says of the findings that lie at the seam where they lie, makes them origins, and names what was
+ * equal there.
+ */
 static void describe(struct tw_cmp *c, const struct seam *s, uint32_t k, struct tw_scan *out)
 {
     static const struct {
@@ -378,8 +434,10 @@ static void describe(struct tw_cmp *c, const struct seam *s, uint32_t k, struct 
     }
 }
 
-/* The steps up to K in which a said in which order its optimizers hold their parameters: once each,
- * when they begin. */
+/*
+ * Steps before K in which a recorded the order in which its optimizers hold their parameters. Each
+ * optimizer records it once, when it begins; more than 64 such steps are left out.
+ */
 #define ORDER_STEPS 64
 struct orders {
     struct tw_proc *p;
@@ -387,6 +445,7 @@ struct orders {
     size_t n;
 };
 
+/* Callback of twin_trace_walk: notes the step of an order of parameters, each step once. */
 static int note_order(void *user, const struct twin_trace_record *r)
 {
     struct orders *o = user;
@@ -409,7 +468,11 @@ static bool has_token(const struct tw_view *v, uint64_t token)
     return false;
 }
 
-/* A resumed job says it anew in its first step: a's word from then stands beside it. */
+/*
+ * Adds to the view of a what its optimizers' orders of parameters were by step K, as records of
+ * step K: a resumed job records the order anew in its first step, and a's record then stands beside
+ * it. Returns 0 or an error of loading.
+ */
 static int recall_orders(struct tw_cmp *c, struct tw_proc *p, uint32_t k, struct tw_view *a,
                          struct twin_error *err)
 {
@@ -434,6 +497,9 @@ static int recall_orders(struct tw_cmp *c, struct tw_proc *p, uint32_t k, struct
     return rc;
 }
 
+/*
+ * k is at least 1. out->skipped gets the batches that b dropped on its way. Returns 0 or an error.
+ */
 int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out,
                   struct twin_error *err)
 {

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two views side by side: match.c says which record corresponds to which; what differs between
- * counterparts, and what has none, becomes a list in the order in which the reference ran.
+ * Puts two views of a step side by side and lists what differs. match.c says which record
+ * corresponds to which; what differs between counterparts, and what has none, becomes a list of
+ * struct tw_diff in the order in which the reference ran. scan.c and judge.c work on that list.
+ * Differences that --ignore names are counted and left out.
  */
 #include "match.h"
 
 #include <stdlib.h>
 
+/* Adds a difference, unless --ignore names its record (r of view v). */
 static void push(struct tw_cmp *c, struct tw_stepdiff *out, struct tw_diff d,
                  const struct tw_view *v, const struct tw_rec *r)
 {
@@ -20,6 +23,7 @@ static void push(struct tw_cmp *c, struct tw_stepdiff *out, struct tw_diff d,
     out->d[out->count++] = d;
 }
 
+/* Order of differences: by place, and of b's own records at one place by their order in b. */
 static int by_position(const void *x, const void *y)
 {
     const struct tw_diff *a = x, *b = y;
@@ -28,12 +32,18 @@ static int by_position(const void *x, const void *y)
     return a->b < b->b ? -1 : a->b > b->b;
 }
 
-/* Where records that exist on one side only cannot be findings: behind the end of an unfinished
- * trace, or in a gap. */
+/*
+ * Indices from which on records that exist on one side only are no findings, because the other side
+ * is unknown there: behind the end of an unfinished trace, or anywhere in a step with dropped
+ * records.
+ */
 struct horizon {
     size_t a, b;
-}; /* records with an index beyond are unknown on the other side */
+};
 
+/*
+ * to_b: the counterparts of a's records. Up to its last matched record an unfinished view is known.
+ */
 static struct horizon horizon_of(const struct tw_view *a, const struct tw_view *b,
                                  const size_t *to_b)
 {
@@ -55,6 +65,11 @@ static struct horizon horizon_of(const struct tw_view *a, const struct tw_view *
     return h;
 }
 
+/*
+ * Fills out->d, sorted. `at` is the place of a difference: record i of a has 2 * (i + 1), and a
+ * record that only b has lies between, at the odd place behind the last matched record of a before
+ * it.
+ */
 static void list_differences(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                              const size_t *to_a, const bool *moved, struct tw_stepdiff *out)
 {
@@ -91,6 +106,10 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
         }
         push(c, out, d, a, x);
     }
+    /*
+     * The place in a behind the last matched record; those that moved do not count, since they
+     * stand elsewhere.
+     */
     size_t before = 0; /* position behind the last matched record of a */
     for (size_t j = 0; j < b->count; j++) {
         if (to_a[j] != TW_NONE) {
@@ -108,6 +127,10 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
         qsort(out->d, out->count, sizeof *out->d, by_position);
 }
 
+/*
+ * out takes over the table of counterparts. Returns 0 or TWIN_ENOMEM, which is noted in c->oom,
+ * too.
+ */
 int tw_stepdiff_make(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                      struct tw_stepdiff *out)
 {

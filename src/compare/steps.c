@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table over the finished steps of a trace: its value hash, which phases were seen, how many
- * records. */
+/*
+ * Makes a table over the finished steps of a trace: for each step its value hash, which phases were
+ * seen, how many records it has. coverage.c, trend.c and others that look at every step use it,
+ * because it takes 16 bytes a step and one walk over the trace.
+ */
 #include "internal.h"
 
 #include <string.h>
 
-uint64_t tw_steps_most = UINT64_C(1) << 26; /* a table of 1 GiB; unit tests make it smaller */
+/*
+ * The most steps that a table holds: 2^26 entries of 16 bytes are 1 GiB. Steps behind that are left
+ * out, and tw_steps.cut says so. Unit tests make it smaller.
+ */
+uint64_t tw_steps_most = UINT64_C(1) << 26;
 
+/*
+ * Callback of twin_trace_walk: fills the entry of one step. The hash covers the number of records
+ * and the hashes of all phases; a phase whose hash is 0 was not seen.
+ */
 static int take(void *user, const struct twin_step_hash *h)
 {
     struct tw_steps *t = user;
@@ -23,6 +34,10 @@ static int take(void *user, const struct twin_step_hash *h)
     return 0;
 }
 
+/*
+ * Steps that lie in damaged bytes stay unknown (known false). On an error out is empty. Returns 0
+ * or TWIN_ENOMEM; tw_steps_free() frees out.
+ */
 int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out, struct twin_error *err)
 {
     uint64_t n = p->info->steps < tw_steps_most ? p->info->steps : tw_steps_most;

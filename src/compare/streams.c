@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Compares two processes in which several threads train at once. scan.c calls tw_streams_compare()
+ * when steps of such a pair differ, or when values came in an order that nobody can tell; the
+ * answer is "equal", "differ", or "equal in an unknown order".
+ *
  * Threads that train at once share the process's step counter, so which step a record falls into is
  * a matter of schedule; so is which of their optimizers came first and has no number in its name.
  * Their records are the same all the same when every stream (the records of a name in a scope by a
@@ -10,6 +14,9 @@
  * is cut where no thread was between its first and its last record, in either run; between two such
  * cuts each thread's sequence must be found in the other run as a whole. Where only the contents
  * agree, nobody knows whether the order is the schedule's or the job's.
+ *
+ * One walk over each trace builds a hash per stream; a second walk keeps the records of shared
+ * streams alone, which need to be put in order.
  */
 #include "internal.h"
 
@@ -17,11 +24,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a scope without its number; a longer one keeps its number. */
 #define SCOPE_MAX 256
 #define SHARED_MAX ((size_t)4 << 20) /* records of shared streams that are put in order */
 #define NO_STREAM UINT32_MAX
 #define SERIES_MAX (1u << 21) /* above what the format allows: damage, and no series */
 
+/* All records of one name in one scope by one role, over the whole trace, as a few sums. */
 struct stream {
     uint64_t id, records;
     /* of the sequence; of one thread's it is the order in which that thread recorded */
@@ -32,14 +41,23 @@ struct stream {
     bool unordered;  /* declared so, outside of any role, and no value of a computation */
 };
 
+/* One state of a generator that was recorded; name is a hash of the generator's name. */
 struct state {
     uint64_t name, content;
-}; /* of a generator */
+};
+/*
+ * One record of a shared stream. place: step and number in the step; same_order() overwrites it
+ * with an index.
+ */
 struct piece {
     uint64_t stream, place, content;
     uint32_t thread;
 };
 
+/*
+ * The streams of one process. of_series and slot are two ways to the same entries of s: by series
+ * number, which is fast, and by id, since several series may be one stream.
+ */
 struct streams {
     struct tw_cmp *c;
     struct tw_proc *p;
@@ -57,7 +75,10 @@ struct streams {
     size_t states, state_room, generators, last_room;
 };
 
-/* "SGD" of "SGD#2", the second that lived at one time (python/twinrun/_agent/naming.py). */
+/*
+ * Takes the number off a label: "SGD" of "SGD#2", the second optimizer that lived at one time
+ * (python/twinrun/_agent/naming.py). Returns scope itself, or room with the result.
+ */
 static const char *unnumbered(const char *scope, char room[SCOPE_MAX])
 {
     const char *number = strrchr(scope, '#');
@@ -72,6 +93,7 @@ static const char *unnumbered(const char *scope, char room[SCOPE_MAX])
     return room;
 }
 
+/* The id of the stream that a series belongs to. It means the same in every trace. */
 static uint64_t stream_id(struct tw_proc *p, const struct twin_series *s)
 {
     char label[SCOPE_MAX], room[SCOPE_MAX];
@@ -83,6 +105,7 @@ static uint64_t stream_id(struct tw_proc *p, const struct twin_series *s)
                        twin_trace_string(p->trace, s->role));
 }
 
+/* Doubles the table of slots and fills it anew. False: no memory; the old table stays. */
 static bool grow_slots(struct streams *t)
 {
     size_t room = t->mask ? 2 * (t->mask + 1) : 1024;
@@ -110,6 +133,7 @@ static uint32_t *slot_of(const struct streams *t, uint64_t id)
     return &t->slot[at];
 }
 
+/* Kinds whose order always counts: the same list as strict() in match.c has. */
 static bool value_of_computation(uint8_t kind)
 {
     return kind == TWIN_KIND_WEIGHT || kind == TWIN_KIND_GRADIENT ||
@@ -117,7 +141,10 @@ static bool value_of_computation(uint8_t kind)
            kind == TWIN_KIND_MOMENT || kind == TWIN_KIND_HYPER;
 }
 
-/* The stream of a record's series; NULL: no memory. */
+/*
+ * The stream of a record's series, made when it is new. NULL: no memory. The pointer is good until
+ * the next call.
+ */
 static struct stream *stream_of(struct streams *t, const struct twin_trace_record *r)
 {
     uint32_t series = r->series < SERIES_MAX ? r->series : 0;
@@ -131,6 +158,7 @@ static struct stream *stream_of(struct streams *t, const struct twin_trace_recor
     uint32_t *known = &t->of_series[series];
     if (*known != NO_STREAM)
         return &t->s[*known];
+    /* At most half of the slots are used, which keeps the chains short. */
     if (2 * t->n >= t->mask && !grow_slots(t))
         return NULL;
     const struct twin_series *s = twin_trace_series(t->p->trace, r->series);
@@ -148,9 +176,12 @@ static struct stream *stream_of(struct streams *t, const struct twin_trace_recor
     return &t->s[*known];
 }
 
-/* Generators belong to the process, and whichever thread comes to a boundary looks at them: which
- * of a generator's states are recorded is a matter of schedule. The state that one run ended with
- * must be among those of the other, or the other's among its. */
+/*
+ * Notes a state of a generator. Generators belong to the process, and whichever thread comes to a
+ * boundary looks at them: which of a generator's states are recorded is a matter of schedule. So
+ * the state that one run ended with must be among those of the other, or the other's among its.
+ * False: no memory.
+ */
 static bool note_state(struct streams *t, const struct twin_trace_record *r,
                        const struct twin_series *s)
 {
@@ -172,6 +203,7 @@ static bool note_state(struct streams *t, const struct twin_trace_record *r,
     return true;
 }
 
+/* Was this state of this generator seen in t? */
 static bool has_state(const struct streams *t, const struct state *wanted)
 {
     for (size_t i = 0; i < t->states; i++)
@@ -180,6 +212,7 @@ static bool has_state(const struct streams *t, const struct state *wanted)
     return false;
 }
 
+/* The state that a generator ended with; NULL: t has no such generator. */
 static const struct state *last_of(const struct streams *t, uint64_t name)
 {
     for (size_t i = 0; i < t->generators; i++)
@@ -188,6 +221,7 @@ static const struct state *last_of(const struct streams *t, uint64_t name)
     return NULL;
 }
 
+/* Generators that one run alone recorded are not judged. */
 static bool generators_agree(const struct streams *a, const struct streams *b)
 {
     for (size_t i = 0; i < a->generators; i++) {
@@ -198,6 +232,10 @@ static bool generators_agree(const struct streams *a, const struct streams *b)
     return true;
 }
 
+/*
+ * Callback of the first walk: adds a record to its stream. A non-zero value, which ends the walk,
+ * means no memory.
+ */
 static int add(void *user, const struct twin_trace_record *r)
 {
     struct streams *t = user;
@@ -220,6 +258,10 @@ static int add(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/*
+ * First walk. False: records are missing, the trace cannot be read, memory is short, or no more
+ * than one thread recorded. The caller calls release() in every case.
+ */
 static bool load(struct tw_cmp *c, struct tw_proc *p, struct streams *t)
 {
     *t = (struct streams){.c = c, .p = p};
@@ -239,6 +281,7 @@ static void release(struct streams *t)
 
 /* ---- streams of several threads, in order */
 
+/* Callback of the second walk: keeps the records of wanted streams, up to SHARED_MAX. */
 static int keep(void *user, const struct twin_trace_record *r)
 {
     struct streams *t = user;
@@ -260,6 +303,7 @@ static int keep(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* Order of pieces: by stream, then as they were recorded. */
 static int by_place(const void *x, const void *y)
 {
     const struct piece *a = x, *b = y;
@@ -276,6 +320,7 @@ static int by_thread(const void *x, const void *y)
     return a->place < b->place ? -1 : a->place > b->place;
 }
 
+/* Second walk; sorts what it kept. False: the trace cannot be read, or it is too much. */
 static bool load_pieces(struct streams *t, const bool *wanted)
 {
     t->wanted = wanted;
@@ -286,8 +331,11 @@ static bool load_pieces(struct streams *t, const bool *wanted)
     return true;
 }
 
-/* Threads that are between their first and their last record of a stream, as changes from place to
- * place: no cuts there. */
+/*
+ * Notes in `change` how many threads are between their first and their last record of a stream: +1
+ * behind a thread's first record, -1 behind its last. Where the sum is above 0, of both runs
+ * together, there can be no cut. The place of each piece must be its index in p.
+ */
 static void mark_passing(struct piece *p, size_t n, int64_t *change)
 {
     qsort(p, n, sizeof *p, by_thread); /* place is an index here */
@@ -306,7 +354,10 @@ static int by_hash(const void *x, const void *y)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Hashes of what each thread recorded between two cuts, sorted; returns how many threads. */
+/*
+ * Writes one hash for what each thread recorded in p[0 .. n), sorted, and returns how many threads
+ * that were. Sorted, because the numbers of threads mean nothing between runs.
+ */
 static size_t thread_hashes(struct piece *p, size_t n, uint64_t *out)
 {
     size_t count = 0;
@@ -321,13 +372,21 @@ static size_t thread_hashes(struct piece *p, size_t n, uint64_t *out)
     return count;
 }
 
+/*
+ * Do two stretches of n records consist of equal sequences of threads? x and y have room for n
+ * hashes.
+ */
 static bool same_threads(struct piece *a, struct piece *b, size_t n, uint64_t *x, uint64_t *y)
 {
     size_t k = thread_hashes(a, n, x);
     return k == thread_hashes(b, n, y) && memcmp(x, y, k * sizeof *x) == 0;
 }
 
-/* One shared stream of n records on either side. */
+/*
+ * Is one shared stream, n records on either side, equal as far as an order is known? Equal record
+ * by record is enough; else it is cut, and each cut must consist of equal sequences. False also
+ * when memory runs out, which c->oom tells.
+ */
 static bool same_order(struct tw_cmp *c, struct piece *a, struct piece *b, size_t n)
 {
     size_t equal = 0, from = 0;
@@ -345,6 +404,10 @@ static bool same_order(struct tw_cmp *c, struct piece *a, struct piece *b, size_
         mark_passing(a, n, change);
         mark_passing(b, n, change);
     }
+    /*
+     * A cut lies behind record i where no thread of either run is inside of its sequence. The last
+     * one lies behind record n.
+     */
     for (size_t i = 1; same && i <= n; i++) {
         passing += change[i];
         if (passing > 0)
@@ -358,6 +421,10 @@ static bool same_order(struct tw_cmp *c, struct piece *a, struct piece *b, size_
     return same;
 }
 
+/*
+ * Compares the shared streams one by one; both lists are sorted by stream, and contents_equal() has
+ * made sure that each stream is in both with equally many records.
+ */
 static bool shared_streams_equal(struct streams *a, struct streams *b, const bool *wanted_a,
                                  const bool *wanted_b)
 {
@@ -372,8 +439,10 @@ static bool shared_streams_equal(struct streams *a, struct streams *b, const boo
     return true;
 }
 
-/* Are the streams' contents equal? Those whose order is not settled by that are marked in wanted_*;
- * *any: there are some. */
+/*
+ * Are the streams' contents equal, without order where several threads recorded? The streams whose
+ * order is not settled by that are marked in wanted_*; *any: there are some.
+ */
 static bool contents_equal(struct streams *a, struct streams *b, bool *wanted_a, bool *wanted_b,
                            bool *any)
 {
@@ -393,6 +462,10 @@ static bool contents_equal(struct streams *a, struct streams *b, bool *wanted_a,
     return true;
 }
 
+/*
+ * A lack of memory gives DIFFER, or UNKNOWN in the second part; c->oom turns it into an error
+ * later.
+ */
 enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pair *p)
 {
     struct streams a = {0}, b = {0};

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts and growing arrays of a comparison; what cannot be had is marked in it as out of memory. */
+/*
+ * Texts, growing arrays and patterns of a comparison; every file of this room uses them. What
+ * cannot be had for lack of memory is marked in struct tw_cmp (oom), so that callers can go on and
+ * one check at the end is enough.
+ */
 #include "internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* NULL only when memory runs out; the caller owns the text. */
 char *tw_cmp_text(struct tw_cmp *c, const char *format, ...)
 {
     struct tw_buf b = {0};
@@ -41,6 +46,10 @@ bool tw_cmp_room(struct tw_cmp *c, void *array_pointer, size_t count, size_t *ro
     return true;
 }
 
+/*
+ * A list holds 1,000 texts at most; more are left out, since nobody reads them. Lists are short, so
+ * a search through all is cheap enough.
+ */
 void tw_texts_add(struct tw_cmp *c, struct tw_texts *list, char *owned)
 {
     bool known = !owned;
@@ -62,6 +71,7 @@ void tw_texts_free(struct tw_texts *list)
     *list = (struct tw_texts){0};
 }
 
+/* What both kinds of texts below do. */
 static void add_formatted(struct tw_cmp *c, struct tw_texts *list, const char *format, va_list ap)
 {
     struct tw_buf b = {0};
@@ -71,6 +81,7 @@ static void add_formatted(struct tw_cmp *c, struct tw_texts *list, const char *f
     tw_texts_add(c, list, s);
 }
 
+/* In a quick look nobody reads notes. */
 void tw_cmp_note(struct tw_cmp *c, const char *format, ...)
 {
     va_list ap;
@@ -81,6 +92,9 @@ void tw_cmp_note(struct tw_cmp *c, const char *format, ...)
     va_end(ap);
 }
 
+/*
+ * The count of doubts rises also in a quick look: that something was not seen matters there, too.
+ */
 void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...)
 {
     va_list ap;
@@ -92,7 +106,10 @@ void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...)
     va_end(ap);
 }
 
-/* How much of "fc.weight[0:4096]", a part of a large tensor, is the tensor's own name. */
+/*
+ * How much of a record's name is the tensor's own: of "fc.weight[0:4096]", a part of a large
+ * tensor, the length of "fc.weight"; of any other name all of it.
+ */
 static size_t tensor_name_length(const char *name)
 {
     size_t n = strlen(name), at = n;
@@ -108,6 +125,10 @@ static size_t tensor_name_length(const char *name)
     return is_part ? at - 1 : n;
 }
 
+/*
+ * The pattern is tried on "phase/kind/name" and on the name alone, then the same without the range
+ * of a part. Names beyond the rooms are cut.
+ */
 bool tw_pattern_fits(const char *pattern, const char *phase, const char *kind, const char *name)
 {
     char full[1100], whole[1000];
@@ -122,6 +143,7 @@ bool tw_pattern_fits(const char *pattern, const char *phase, const char *kind, c
     return tw_glob(pattern, full) || tw_glob(pattern, whole);
 }
 
+/* "line:" patterns are for lines (filters.c), "file:" patterns for files alone. */
 bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind,
                     const char *name)
 {
@@ -149,7 +171,10 @@ static bool has_note(const struct twin_verdict *v, const char *text)
     return false;
 }
 
-/* What the reruns of a zoom say that the runs have said already is left out. */
+/*
+ * c->notes is empty afterwards. What the reruns of a zoom say that the runs have said already is
+ * left out.
+ */
 void tw_cmp_append_notes(struct tw_cmp *c)
 {
     struct twin_verdict *v = c->v;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tolerance files. JSON:  {"tolerance": [{"pattern": "optimizer/weight/fc.*", "rel_l2": 1e-6,
- * "reason": "..."}]} or the part of TOML that says the same: [[tolerance]] tables with string and
- * number values, and comments. What a rule allows, and what of a tensor can be measured:
- * docs/ci.md.
+ * Reads tolerance files, and judges single differences by their rules. compare.c loads the file;
+ * judge.c, and baseline_judge.c for a baseline, hand over one difference after the other
+ * (tw_tolerance_measure()) and ask at the end whether all are inside (tw_judged_inside()).
+ *
+ * The file is JSON, {"tolerance": [{"pattern": "optimizer/weight/fc.*", "rel_l2": 1e-6, "reason":
+ * "..."}]}, or the part of TOML that says the same: [[tolerance]] tables with string and number
+ * values, and comments. What a rule allows, and what of a tensor can be measured: docs/ci.md.
  */
 #include "internal.h"
 
@@ -14,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a tolerance file, and rules in it. A larger file is an error. */
 #define FILE_CAP ((size_t)1 << 20)
 #define RULES_MAX 10000u
 
@@ -29,6 +33,10 @@ void tw_tolerance_free(struct tw_tolerance *t)
     tw_free(t);
 }
 
+/*
+ * Appends an empty rule. NULL: RULES_MAX are reached, or no memory. The pointer is good until the
+ * next call.
+ */
 static struct tw_tolerance_rule *new_rule(struct tw_tolerance *t)
 {
     if (t->n == t->room) {
@@ -45,7 +53,10 @@ static struct tw_tolerance_rule *new_rule(struct tw_tolerance *t)
     return &t->rule[t->n++];
 }
 
-/* Sets one key of a rule, from either syntax. text is NULL for numbers. */
+/*
+ * Sets one key of a rule, from either syntax. text is NULL for numbers. Returns 0, TWIN_EFORMAT for
+ * an unknown key, a wrong type or a negative number, or TWIN_ENOMEM.
+ */
 static int set_key(struct tw_tolerance_rule *r, const char *key, const char *text, double number,
                    const char *path, struct twin_error *err)
 {
@@ -78,6 +89,10 @@ static int set_key(struct tw_tolerance_rule *r, const char *key, const char *tex
                           path, key);
 }
 
+/*
+ * Fills t from JSON: {"tolerance": [...]} or the list alone. Keys that stand twice are an error,
+ * since nobody could tell which counts.
+ */
 static int read_json(const char *data, size_t bytes, const char *path, struct tw_tolerance *t,
                      struct twin_error *err)
 {
@@ -111,11 +126,13 @@ static int read_json(const char *data, size_t bytes, const char *path, struct tw
     return rc;
 }
 
+/* What the callbacks of tw_toml_read() need. */
 struct toml_reading {
     struct tw_tolerance *t;
     const char *path;
 };
 
+/* A [[tolerance]] table begins: a new rule. */
 static int toml_begin(void *user, size_t line, struct twin_error *err)
 {
     struct toml_reading *r = user;
@@ -125,6 +142,9 @@ static int toml_begin(void *user, size_t line, struct twin_error *err)
                           "%s: line %zu: too many rules", r->path, line);
 }
 
+/*
+ * A key of the last rule. The line is put before the message of set_key(), which does not know it.
+ */
 static int toml_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
                     struct twin_error *err)
 {
@@ -146,7 +166,10 @@ static int read_toml(char *data, const char *path, struct tw_tolerance *t, struc
                         &(struct tw_toml_handler){"tolerance", toml_begin, toml_key, &r}, err);
 }
 
-/* A rule that says neither what it is for nor why it may be is one that nobody dares to remove. */
+/*
+ * Each rule must say what it is for, allow something, and give a reason: one without a reason is a
+ * rule that nobody dares to remove.
+ */
 static int check_rule(const struct tw_tolerance_rule *r, size_t number, const char *path,
                       struct twin_error *err)
 {
@@ -167,6 +190,10 @@ static int check_rule(const struct tw_tolerance_rule *r, size_t number, const ch
     return 0;
 }
 
+/*
+ * *out is to be freed with tw_tolerance_free(); NULL on an error. Whether the file is JSON or TOML
+ * is told by its first characters: "[[" begins a table of TOML, a single "[" a list of JSON.
+ */
 int tw_tolerance_load(const char *path, struct tw_tolerance **out, struct twin_error *err)
 {
     char *data = NULL;
@@ -217,6 +244,7 @@ struct tw_tolerance_rule *tw_tolerance_for(struct tw_tolerance *t, const char *p
 
 /* ---- judging */
 
+/* Keeps the first text of its sort; takes text. */
 static void set_once(struct tw_cmp *c, char **field, char *text)
 {
     if (*field)
@@ -246,7 +274,11 @@ void tw_judged_free(struct tw_judged *j)
     *j = (struct tw_judged){.worst = -1, .worst_of_step = -1};
 }
 
-/* Statistics alone give a lower bound of the distance: the norms' difference. */
+/*
+ * Is the difference outside whatever its exact distance is? Statistics alone give a lower bound of
+ * it: the difference of the norms. 1e-12 allows for the rounding of the sums. Numbers of NaN or Inf
+ * that differ are outside, too.
+ */
 static bool surely_outside(const struct tw_tolerance_rule *r, const struct tw_measure *m)
 {
     if (!m->stats_a || !m->stats_b)
@@ -260,15 +292,25 @@ static bool surely_outside(const struct tw_tolerance_rule *r, const struct tw_me
            distance > rms * (1 + 1e-12);
 }
 
+/*
+ * The smaller of `share` and of what this criterion uses; a criterion of 0 was not given, and a
+ * distance that is NaN changes nothing.
+ */
 static double smaller(double share, double distance, double allowed)
 {
     return allowed > 0 && distance / allowed < share ? distance / allowed : share;
 }
 
-/* How much of what the rule allows is used: inside up to 1. The criteria that a rule gives are
- * alternatives. */
+/*
+ * How much of what the rule allows is used: inside up to 1; INFINITY when no criterion could be
+ * measured. The criteria that a rule gives are alternatives, so the one that is used least counts.
+ */
 static double share_of(const struct tw_tolerance_rule *r, const struct tw_measure *m)
 {
+    /*
+     * The norm of the reference, for rtol: from the two distances where both are known, else from
+     * the statistics.
+     */
     double norm = 0;
     if (m->relative > 0)
         norm = m->absolute / m->relative;
@@ -281,6 +323,7 @@ static double share_of(const struct tw_tolerance_rule *r, const struct tw_measur
     return isnan(m->ulp) ? share : smaller(share, m->ulp, r->ulp);
 }
 
+/* Appends "rel_l2 1e-06, rtol 0.001": the criteria that the rule gives. */
 static void say_allowed(struct tw_buf *b, const struct tw_tolerance_rule *r)
 {
     const struct {
@@ -296,8 +339,11 @@ static void say_allowed(struct tw_buf *b, const struct tw_tolerance_rule *r)
             tw_buf_printf(b, "%s%s %.3g", b->len ? ", " : "", all[i].name, all[i].value);
 }
 
-/* Notes that a difference of this step was judged. Several processes come one after the other, each
- * from its first step on. */
+/*
+ * Notes that a difference of this step was judged. Several processes come one after the other, each
+ * from its first step on, so a step may extend any of the spans. Steps that need a new span when
+ * all are used are counted only.
+ */
 static void judged_at(struct tw_judged *j, uint32_t step)
 {
     for (size_t i = 0; i < j->spans; i++) {
@@ -315,7 +361,7 @@ static void judged_at(struct tw_judged *j, uint32_t step)
         j->span[j->spans++] = (struct tw_judged_span){step, step};
 }
 
-/* "steps 3, 7 to 9" */
+/* Names the steps that were judged: "steps 3, 7 to 9". NULL: no memory. */
 static char *say_steps(struct tw_cmp *c, const struct tw_judged *j)
 {
     struct tw_buf text = {0};
@@ -332,6 +378,10 @@ static char *say_steps(struct tw_cmp *c, const struct tw_judged *j)
     return tw_buf_steal(&text);
 }
 
+/*
+ * The outcomes in their order: outside because no rule covers it or it is missing; not measured;
+ * outside by number; inside. The use of the rule is counted with each.
+ */
 void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind, const char *name,
                           uint32_t step, const struct tw_measure *m, struct tw_judged *j)
 {
@@ -388,6 +438,7 @@ void tw_tolerance_measure(struct tw_cmp *c, const char *phase, const char *kind,
     }
 }
 
+/* Says in which steps numbers were judged: a baseline keeps numbers of few steps. */
 static void say_where(struct tw_cmp *c, const struct tw_judged *j)
 {
     char *steps = say_steps(c, j);
@@ -400,8 +451,11 @@ static void say_where(struct tw_cmp *c, const struct tw_judged *j)
     tw_free(steps);
 }
 
-/* A distance that is not known is not a small one: with a run as the reference every difference
- * must have been measured. */
+/*
+ * True when nothing is outside and enough was measured; says in a note what was found. A distance
+ * that is not known is not a small one: with a run as the reference every difference must have been
+ * measured, with a baseline those of its kept steps, the end among them.
+ */
 bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
 {
     bool enough = (j->unmeasured == 0 || (j->few_kept && !j->end_open)) && !j->unknown;
@@ -434,7 +488,7 @@ bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
     return inside;
 }
 
-/* The rules as they were used, handed to the verdict. */
+/* Hands the rules, as they were used, to the verdict, which owns their texts from then on. */
 void tw_tolerance_report(struct tw_cmp *c)
 {
     struct tw_tolerance *t = c->tolerance;

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs whose steps were made to start as a recorded run's did: each step is judged on its own, so
- * that one divergence does not hide the next. What was replaced (the batch, the states at the
- * start) is cut off: it may differ as recorded, and then is an origin itself, but nothing behind it
- * can come from there.
+ * Judges runs whose steps were made to start as a recorded run's did (twin_compare_transplant()).
+ * The agent sets recorded values (batches, generator states, or all that a step starts from) into a
+ * run at the start of each step; here each step is judged on its own, so that one divergence does
+ * not hide the next. The result is a list of origins with the rate of steps that show them, with a
+ * Clopper-Pearson interval.
+ *
+ * What was replaced is cut off: it may differ as recorded, before it is replaced, and then is an
+ * origin itself, but nothing behind it can come from there. A step whose start could not be made
+ * equal is not judged for what depends on it. docs/internals/transplant.md says more.
  */
 #include "internal.h"
 
@@ -13,11 +18,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_MAX 16384u /* of a window: each takes a few bytes per comparison */
+/* Steps of a window: each takes a few bytes per comparison. More are not judged. */
+#define STEPS_MAX 16384u
+/*
+ * Different origins of all runs together, and generators of one process that are told apart; more
+ * are left out.
+ */
 #define ORIGINS_MAX 256u
 #define GENERATORS_MAX 16u
+/* Of the intervals of the rates. */
 #define CONFIDENCE 0.95
 
+/* In the order of enum twin_transplant_kind. */
 static const char *const names[] = {"none", "data", "rng", "step"};
 
 const char *twin_transplant_name(enum twin_transplant_kind k)
@@ -35,10 +47,16 @@ int twin_transplant_parse(const char *s, enum twin_transplant_kind *out)
     return TWIN_EINVAL;
 }
 
-/* What an origin is of decides which steps can show it: weights that differ already say nothing
- * about batches. */
+/*
+ * What an origin is of. It decides which steps can show it: weights that differ already say nothing
+ * about batches.
+ */
 enum part { OF_DATA, OF_GENERATORS, OF_COMPUTING, PARTS };
 
+/*
+ * One sight of an origin: in a step, by a rank, at a place in the flow of the step (cls, see
+ * tw_cause_class()). cut: it is of a value that was replaced behind it.
+ */
 struct hit {
     uint32_t step;
     size_t origin;
@@ -47,6 +65,10 @@ struct hit {
     bool cut;
 };
 
+/*
+ * Everything that one call of twin_compare_transplant() works on. unjudged has for each step of the
+ * window one bit per part that cannot be judged there, and bit PARTS when the step was left out.
+ */
 struct judge {
     struct tw_cmp *c;
     const struct twin_transplant_options *o;
@@ -63,8 +85,11 @@ struct judge {
     uint64_t judged[PARTS]; /* steps, over all comparisons */
 };
 
-/* One process of a transplanted run beside its counterpart: what differs already when a step
- * starts. */
+/*
+ * One process of a transplanted run beside its counterpart, and what of it differs already when a
+ * step starts: the model (weights or optimizer state), or generators by name. 63 bytes of a name
+ * are kept.
+ */
 struct start {
     const struct tw_pair *pair;
     uint32_t ended; /* from this step on nothing was transplanted */
@@ -75,6 +100,10 @@ struct start {
 
 /* ---- what the agent said */
 
+/*
+ * Looks for a note of this name. value NULL: is there one of that step? Else *value gets the number
+ * of the first one.
+ */
 static bool note_step(struct twin_trace *t, const char *name, uint32_t step, uint32_t *value)
 {
     const char *key, *text;
@@ -90,6 +119,7 @@ static bool note_step(struct twin_trace *t, const char *name, uint32_t step, uin
     return false;
 }
 
+/* Does the trace have a note of this name? */
 static bool has_note(struct twin_trace *t, const char *name)
 {
     const char *key, *text;
@@ -99,6 +129,7 @@ static bool has_note(struct twin_trace *t, const char *name)
     return false;
 }
 
+/* Was this step given recorded values? The agent notes the steps that it had to leave out. */
 static bool transplanted(const struct judge *j, const struct start *s, uint32_t step)
 {
     return step >= j->o->first && step <= j->o->last && step < s->ended &&
@@ -107,6 +138,7 @@ static bool transplanted(const struct judge *j, const struct start *s, uint32_t 
 
 /* ---- the records of a step */
 
+/* Is it what a loader delivers: indices, or a batch? */
 static bool delivered(const struct tw_rec *r, const struct tw_view *v)
 {
     return r->phase == TWIN_PHASE_DATA &&
@@ -114,11 +146,13 @@ static bool delivered(const struct tw_rec *r, const struct tw_view *v)
             (r->kind == TWIN_KIND_BATCH && tw_starts(tw_rec_name(v, r), "batch")));
 }
 
+/* Is it the state of a generator as the step found it? */
 static bool first_state(const struct tw_rec *r)
 {
     return r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_STATE;
 }
 
+/* What a difference of this record tells about. */
 static enum part part_of(const struct tw_rec *r, const struct tw_view *v)
 {
     if (delivered(r, v))
@@ -126,7 +160,10 @@ static enum part part_of(const struct tw_rec *r, const struct tw_view *v)
     return r->kind == TWIN_KIND_STATE ? OF_GENERATORS : OF_COMPUTING;
 }
 
-/* Is this record's value one that was replaced right behind it? */
+/*
+ * Is this record's value one that was replaced right behind it? Batches are with kinds data and
+ * step, first states with kinds rng and step.
+ */
 static bool is_cut(const struct judge *j, bool replaced, const struct tw_rec *r,
                    const struct tw_view *v)
 {
@@ -135,6 +172,7 @@ static bool is_cut(const struct judge *j, bool replaced, const struct tw_rec *r,
     return replaced && (data || state);
 }
 
+/* Did this generator differ already when the step started? */
 static bool known_generator(const struct start *s, const char *name)
 {
     for (size_t i = 0; i < s->generators; i++)
@@ -145,6 +183,7 @@ static bool known_generator(const struct start *s, const char *name)
 
 /* ---- origins */
 
+/* Are the two findings sights of one origin: same place in the job, whatever the step and rank? */
 static bool same_origin(const struct twin_finding *x, const struct twin_finding *y)
 {
     return x->phase == y->phase && x->kind == y->kind && strcmp(x->layer, y->layer) == 0 &&
@@ -152,7 +191,10 @@ static bool same_origin(const struct twin_finding *x, const struct twin_finding 
            strcmp(x->op, y->op) == 0 && strcmp(x->site, y->site) == 0;
 }
 
-/* The index of the origin that f is one more sight of; takes f. TW_NONE: no room. */
+/*
+ * The index of the origin that f is one more sight of, made when it is new; takes f. TW_NONE: no
+ * room, or no memory.
+ */
 static size_t origin_of(struct judge *j, struct twin_finding *f, enum part part)
 {
     struct twin_transplant *t = j->t;
@@ -171,6 +213,7 @@ static size_t origin_of(struct judge *j, struct twin_finding *f, enum part part)
     return t->origin_count++;
 }
 
+/* Does the view hold a record of this kind? */
 static bool has_kind(const struct tw_view *v, enum twin_kind kind)
 {
     for (size_t i = 0; i < v->count; i++)
@@ -179,7 +222,10 @@ static bool has_kind(const struct tw_view *v, enum twin_kind kind)
     return false;
 }
 
-/* others: of its phase and kind, which this one stands for. */
+/*
+ * Notes one difference as a sight of an origin. cut: see struct hit. others: how many differences
+ * of its phase and kind this one stands for.
+ */
 static void take(struct judge *j, const struct tw_diff *d, bool cut, size_t others,
                  const struct tw_view *a, const struct tw_view *b, uint32_t step)
 {
@@ -201,8 +247,10 @@ static void take(struct judge *j, const struct tw_diff *d, bool cut, size_t othe
                                          tw_cause_class(r->phase, r->kind), cut};
 }
 
-/* Was one of this phase and kind (of a generator: this one) taken from the step already? One stands
- * for those behind it. */
+/*
+ * Are the two differences of one phase and kind (of generators: of one name)? Then the one that is
+ * named stands for the other.
+ */
 static bool stands_for(const struct tw_diff *x, const struct tw_diff *y, const struct tw_view *a,
                        const struct tw_view *b)
 {
@@ -212,7 +260,12 @@ static bool stands_for(const struct tw_diff *x, const struct tw_diff *y, const s
            (r->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(v, r), tw_rec_name(w, q)) == 0);
 }
 
-/* The part of a step's differences that can depend on each other, marked anew. */
+/*
+ * Fills out with those differences of a step that can depend on each other, and marks origins and
+ * carriers among them anew. want_cut: the values that were replaced, with the states of generators
+ * that they may come from; else what was not replaced. False: no memory; out->d is the caller's to
+ * free.
+ */
 static bool subset(struct judge *j, const struct tw_stepdiff *d, bool want_cut, bool replaced,
                    const struct tw_view *a, const struct tw_view *b, struct tw_stepdiff *out)
 {
@@ -232,6 +285,10 @@ static bool subset(struct judge *j, const struct tw_stepdiff *d, bool want_cut, 
     return out->d != NULL;
 }
 
+/*
+ * Takes the origins among the cut, or the other, differences of a step. What differed already when
+ * the step started is stale and left out, and of one kind only one is taken.
+ */
 static void take_origins(struct judge *j, const struct start *s, const struct tw_stepdiff *d,
                          bool cut, bool replaced, uint32_t step, const struct tw_view *a,
                          const struct tw_view *b)
@@ -267,6 +324,10 @@ static void take_origins(struct judge *j, const struct start *s, const struct tw
 
 /* ---- from step to step */
 
+/*
+ * Notes what differs at the end of a step, for the step behind it. A model that differed goes on to
+ * differ unless this step recorded updated weights that are all equal.
+ */
 static void carry_on(struct start *s, const struct tw_stepdiff *d, const struct tw_view *a,
                      const struct tw_view *b)
 {
@@ -288,12 +349,17 @@ static void carry_on(struct start *s, const struct tw_stepdiff *d, const struct 
     s->model = weights || (s->model && !seen);
 }
 
+/* Marks parts of a step as not judged; steps outside of the window are passed over. */
 static void unjudge(struct judge *j, uint32_t step, unsigned parts)
 {
     if (step >= j->o->first && step - j->o->first < j->steps)
         j->unjudged[step - j->o->first] |= (unsigned char)parts;
 }
 
+/*
+ * Judges one step whose hashes differ: takes its origins when it is inside of the window, and
+ * carries on what differs at its end. Returns 0 or an error of loading.
+ */
 static int judge_step(struct judge *j, struct start *s, uint32_t step, struct twin_error *err)
 {
     struct tw_scan scan = {.pair = s->pair};
@@ -304,6 +370,7 @@ static int judge_step(struct judge *j, struct start *s, uint32_t step, struct tw
     int rc = tw_scan_step(j->c, &scan, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
+    /* The recorded values took the place of what differed before. */
     if (replaced && j->o->kind != TWIN_TRANSPLANT_DATA)
         s->generators = 0;
     if (replaced && j->o->kind == TWIN_TRANSPLANT_STEP)
@@ -323,12 +390,17 @@ static int judge_step(struct judge *j, struct start *s, uint32_t step, struct tw
     return 0;
 }
 
+/* Steps that both processes finished. */
 static uint32_t common_steps(const struct tw_pair *p)
 {
     uint64_t a = p->a->info->steps, b = p->b->info->steps, n = a < b ? a : b;
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
+/*
+ * Judges one pair of processes: every step that differs, in order, from step 0 on, since what
+ * happens before the window decides how its first step starts.
+ */
 static int judge_pair(struct judge *j, const struct tw_pair *p, struct twin_error *err)
 {
     struct start s = {.pair = p, .ended = UINT32_MAX};
@@ -362,6 +434,7 @@ static int judge_pair(struct judge *j, const struct tw_pair *p, struct twin_erro
 
 /* ---- one transplanted run */
 
+/* Order of hits: by step, then by origin, so that equal ones stand side by side. */
 static int by_step(const void *x, const void *y)
 {
     const struct hit *a = x, *b = y;
@@ -370,8 +443,10 @@ static int by_step(const void *x, const void *y)
     return (a->origin > b->origin) - (a->origin < b->origin);
 }
 
-/* What another rank sent may be the cause: of what a step computes from the first collective on,
- * only the earliest place counts. */
+/*
+ * May another rank's message be the cause of this hit? Of what a step computes from the first
+ * collective on, only the earliest place counts. `group`: all n hits of the step.
+ */
 static bool from_another_rank(const struct hit *h, const struct hit *group, size_t n)
 {
     int exchange = tw_cause_class(TWIN_PHASE_COLLECTIVE, TWIN_KIND_NONE);
@@ -382,6 +457,9 @@ static bool from_another_rank(const struct hit *h, const struct hit *group, size
     return false;
 }
 
+/*
+ * Counts the hits of one run into the rates of their origins, each step once, and empties the list.
+ */
 static void count_hits(struct judge *j)
 {
     bool seen[ORIGINS_MAX] = {false};
@@ -407,6 +485,10 @@ static void count_hits(struct judge *j)
     j->hits = 0;
 }
 
+/*
+ * Adds up for how many steps of the run each part was judged, into r and into the sums over all
+ * runs.
+ */
 static void count_steps(struct judge *j, struct tw_transplanted_run *r)
 {
     for (uint32_t i = 0; i < j->steps; i++) {
@@ -423,6 +505,10 @@ static void count_steps(struct judge *j, struct tw_transplanted_run *r)
         j->judged[p] += r->judged[p];
 }
 
+/*
+ * Judges one transplanted run against the reference and makes its claim. TWIN_EINVAL: no process of
+ * it was given any value. The window ends where the first transplanted process has no more steps.
+ */
 static int judge_run(struct judge *j, const struct twin_run *reference, const struct twin_run *run,
                      size_t index, struct twin_error *err)
 {
@@ -482,6 +568,7 @@ static int judge_run(struct judge *j, const struct twin_run *reference, const st
 
 /* ---- all of them */
 
+/* Order of origins: the most frequent first, then by the step where it was first seen. */
 static int most_frequent(const void *x, const void *y)
 {
     const struct twin_origin *a = x, *b = y;
@@ -490,6 +577,10 @@ static int most_frequent(const void *x, const void *y)
     return a->finding->step_a < b->finding->step_a ? -1 : a->finding->step_a > b->finding->step_a;
 }
 
+/*
+ * Gives each origin its rate and interval over the steps in which it could have been seen, and
+ * sorts them.
+ */
 static void rates(struct judge *j)
 {
     size_t kept = 0;
@@ -514,6 +605,10 @@ static void rates(struct judge *j)
         qsort(t->origin, kept, sizeof *t->origin, most_frequent);
 }
 
+/*
+ * Adds the notes that say what the transplant showed: through what the divergence came, and what
+ * could not be judged. parted_before: the natural runs diverged.
+ */
 static void say(struct judge *j, bool parted_before)
 {
     static const char *const through[] = {"", "the batches", "the generator states",
@@ -558,8 +653,10 @@ static void say(struct judge *j, bool parted_before)
                         : "; --transplant step makes every step start equal");
 }
 
-/* The transplanted runs are runs of the job, too: that a step parts which started equal proves a
- * difference by itself. */
+/*
+ * Makes the verdict "differ" where the natural runs agreed. The transplanted runs are runs of the
+ * job, too: a step that started equal and diverged proves a difference by itself.
+ */
 static void adopt(struct judge *j)
 {
     struct twin_verdict *v = j->c->v;

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims behind what was set into a run: which steps of a transplanted run showed which origin, and
- * what replaying an operation on its recorded inputs gave. */
+/*
+ * Writes the claims behind what was set into a run: which steps of a transplanted run showed which
+ * origin (called by transplant.c), and what replaying an operation on its recorded inputs gave
+ * (called by zoom.c). The form of both is in docs/format/verdict.md; docs and tools that recheck a
+ * verdict read them.
+ */
 #include "claims.h"
 
 #include <string.h>
 
-#define STEPS_LISTED 64u /* of an origin and run; the count says how many there are */
+/* Steps that are listed of an origin and run; the count says how many there are. */
+#define STEPS_LISTED 64u
 
+/* The last part of a run folder's path, by which a claim names the run. */
 static const char *folder(const char *dir)
 {
     const char *slash = strrchr(dir, '/');
     return slash ? slash + 1 : dir;
 }
 
-/* One origin with the steps of this run that showed it; NULL where none did. */
+/* One origin with the steps of this run that showed it; NULL where none did, or no memory. */
 static json_t *shown_by(const struct tw_transplanted_run *r, size_t origin)
 {
     const struct twin_finding *f = r->origin[origin].finding;
@@ -31,6 +37,7 @@ static json_t *shown_by(const struct tw_transplanted_run *r, size_t origin)
                      tw_claim_text(f->scope), "count", tw_claim_count(count), "steps", steps);
 }
 
+/* The patterns of --ignore go with the claim, because what they leave out was not judged. */
 void tw_claim_transplanted(struct tw_cmp *c, const struct tw_transplanted_run *r)
 {
     json_t *origins = json_array(), *judged = json_array(), *ignored = json_array();

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where do N runs split? Runs that part from the usual class at the same step may part from each
- * other later: those are sorted among themselves, until every class stands at its place. */
+/*
+ * Sorts N runs by where they split (twin_compare_tree()). The result is a tree: the usual class is
+ * the trunk, and each other class leaves another one at a step.
+ *
+ * twin_compare() gives the classes of some runs, and for each at which step it diverges from the
+ * usual one. Several classes that diverge there at the same step may diverge from each other later:
+ * their runs are sorted among themselves in the same way, until every class stands at its place.
+ */
 #include "internal.h"
 
 #include <string.h>
 
+/* What the functions here share. Runs are handed around as indices into `runs`. */
 struct growing {
     const struct twin_run *const *runs;
     const struct twin_compare_options *options;
@@ -12,11 +19,16 @@ struct growing {
     struct twin_error *err;
 };
 
+/* Sets the error and returns TWIN_ENOMEM. */
 static int no_memory(const struct growing *g)
 {
     return twin_error_set(g->err, TWIN_ENOMEM, "out of memory sorting runs");
 }
 
+/*
+ * Appends a branch with a copy of run[0 .. n). parent is a place in the tree, step where the branch
+ * leaves it; -1 for the trunk. Returns 0 or TWIN_ENOMEM.
+ */
 static int add_branch(const struct growing *g, const size_t *run, size_t n, size_t parent,
                       int64_t step)
 {
@@ -43,8 +55,11 @@ static int add_branch(const struct growing *g, const size_t *run, size_t n, size
 static int sort_among(const struct growing *g, const size_t *run, size_t n, size_t parent,
                       int64_t step);
 
-/* The classes of v that leave the usual one at the same step as class `at`, which has not been
- * placed yet. */
+/*
+ * Places the classes of v that leave the usual one at the same step as class `at`, which is one of
+ * them. A single class is a branch; several are sorted among themselves. placed: per class of v.
+ * Returns 0 or an error.
+ */
 static int place_together(const struct growing *g, const struct twin_verdict *v, const size_t *run,
                           size_t at, size_t parent, bool *placed)
 {
@@ -68,7 +83,10 @@ static int place_together(const struct growing *g, const struct twin_verdict *v,
     return rc;
 }
 
-/* Ends: the usual class is taken out each time, so every call below has fewer runs. */
+/*
+ * Adds these n runs to the tree, as branches that leave `parent` at `step`. It ends, because the
+ * usual class is taken out each time and so every inner call has fewer runs. Returns 0 or an error.
+ */
 static int sort_among(const struct growing *g, const size_t *run, size_t n, size_t parent,
                       int64_t step)
 {
@@ -83,6 +101,7 @@ static int sort_among(const struct growing *g, const size_t *run, size_t n, size
     if (rc != 0)
         return rc;
     bool *placed = tw_calloc(v->class_count, sizeof *placed);
+    /* The usual class is added first and is the parent of those that follow. */
     size_t trunk = g->tree->count;
     if (!placed)
         rc = no_memory(g);
@@ -105,6 +124,7 @@ static int sort_among(const struct growing *g, const size_t *run, size_t n, size
     return rc;
 }
 
+/* TWIN_EINVAL without a run; on an error *out is empty. */
 int twin_compare_tree(const struct twin_run *const *runs, size_t n,
                       const struct twin_compare_options *o, struct twin_class_tree *out,
                       struct twin_error *err)

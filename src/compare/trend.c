@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After the first difference: when each kind of record parts, how many steps differ, how fast the
- * distance grows. */
+/*
+ * Says what happens after the first difference: when each kind of record diverges, how many steps
+ * differ, how fast the distance grows (tw_trend(), called by pair.c for the comparison that is
+ * shown), and where NaN or Inf first appeared (tw_nonfinite(), called by compare.c). Decoding every
+ * step of a long run would take too long, so the first steps are decoded densely and later ones
+ * only where the step hashes promise something new.
+ */
 #include "internal.h"
 
 #include "src/stats/stats.h"
@@ -10,16 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Steps behind the first difference in which onsets are looked for. */
 #define LOOK_STEPS 4096u /* how far ahead onsets are looked for */
-/* of them every one is decoded, then only those that can show something new */
+/*
+ * The first DENSE_STEPS of these are all decoded, then every tenth and those that can show
+ * something new; in all at most DECODE_STEPS steps, and no more after DECODE_RECORDS records.
+ */
 #define DENSE_STEPS 64u
 #define DECODE_STEPS 512u
 #define DECODE_RECORDS 4000000u
-/* weights, gradients, loss: the first that has enough points is fitted */
+/* Weights, gradients and losses: the first of them that has enough points is fitted. */
 #define SERIES 3
 
-uint64_t tw_nonfinite_bytes = UINT64_C(512) << 20; /* read in search of NaN, over all traces */
+/* Bytes of traces that are read in search of NaN, all traces together. */
+uint64_t tw_nonfinite_bytes = UINT64_C(512) << 20;
 
+/*
+ * What was found so far. seen: kinds whose onset is listed. x, y: steps, and the logarithm of the
+ * relative distance in them.
+ */
 struct trend {
     bool seen[TWIN_PHASE_COUNT][TWIN_KIND_COUNT];
     uint16_t phases; /* that had parted in a decoded step */
@@ -46,6 +60,7 @@ static const char *onset_words(const struct tw_rec *r)
     return tw_is_handed(r->phase, r->kind) ? "inputs of modules" : twin_kind_name(r->kind);
 }
 
+/* Adds the first difference of a phase and kind to the verdict's onsets, and claims it. */
 static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t, uint32_t step,
                   const struct tw_rec *r)
 {
@@ -73,6 +88,10 @@ static void onset(struct tw_cmp *c, const struct tw_scan *scan, struct trend *t,
         tw_claim_onset(c, scan, &v->onsets[v->onset_count - 1], step - scan->step < DENSE_STEPS);
 }
 
+/*
+ * Which of the fitted series a record belongs to; -1: none. Written gradients are not what a
+ * backward pass gave, and would bend the curve.
+ */
 static int series_of(const struct tw_rec *r)
 {
     if (r->phase == TWIN_PHASE_OPTIMIZER && r->kind == TWIN_KIND_WEIGHT)
@@ -82,7 +101,10 @@ static int series_of(const struct tw_rec *r)
     return r->kind == TWIN_KIND_LOSS ? 2 : -1;
 }
 
-/* The distance of all weights (gradients, losses) of a step together, relative to their norm. */
+/*
+ * Adds one point to each series: the distance of all weights (gradients, losses) of a step
+ * together, relative to their norm. Steps without statistics or sketches give none.
+ */
 static void add_points(struct trend *t, uint32_t step, const struct tw_view *va,
                        const struct tw_view *vb, const struct tw_stepdiff *d)
 {
@@ -113,6 +135,7 @@ static void add_points(struct trend *t, uint32_t step, const struct tw_view *va,
         }
 }
 
+/* Decodes one step: notes its onsets and its points. Returns 0 or an error. */
 static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct trend *t,
                   struct twin_error *err)
 {
@@ -137,7 +160,10 @@ static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, stru
     return 0;
 }
 
-/* Would decoding this step show a kind that has not parted yet? */
+/*
+ * Would decoding this step show a phase that has not diverged yet in a decoded step? Only the
+ * hashes are read.
+ */
 static bool new_phase(const struct trend *t, const struct tw_step_entry *a,
                       const struct tw_step_entry *b, struct tw_pair const *p, uint32_t step,
                       int64_t shift)
@@ -155,7 +181,10 @@ static bool new_phase(const struct trend *t, const struct tw_step_entry *a,
     return false;
 }
 
-/* Of the steps i of a and j of b, both known; weights_only: of what the optimizer left. */
+/*
+ * Do step i of a and step j of b, both known, differ? For arms of different world size only what
+ * the optimizer left counts; a hash that cannot be read counts as a difference.
+ */
 static bool step_differs(const struct tw_scan *s, const struct tw_steps *a,
                          const struct tw_steps *b, size_t i, size_t j)
 {
@@ -168,6 +197,10 @@ static bool step_differs(const struct tw_scan *s, const struct tw_steps *a,
                   sizeof x.phase[0]) != 0;
 }
 
+/*
+ * Sets v->steps_differing by the hashes of all common steps from the first difference on. Not exact
+ * where steps are unknown or the tables were cut.
+ */
 static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const struct tw_steps *a,
                             const struct tw_steps *b)
 {
@@ -187,6 +220,10 @@ static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const str
         v->steps_differing = 1; /* the unfinished last step has no hash */
 }
 
+/*
+ * Fits a line to the logarithm of the distance over the steps: exp(slope) is the factor by which
+ * the distance grows in a step. Three points are the least.
+ */
 static void fit(struct tw_cmp *c, const struct tw_scan *scan, const struct trend *t)
 {
     static const char *const what[SERIES] = {"weights", "gradients", "loss"};
@@ -202,6 +239,7 @@ static void fit(struct tw_cmp *c, const struct tw_scan *scan, const struct trend
     }
 }
 
+/* Order of onsets: by step, then by place in the flow of a step. */
 static int by_onset(const void *x, const void *y)
 {
     const struct twin_onset *a = x, *b = y;
@@ -211,6 +249,7 @@ static int by_onset(const void *x, const void *y)
            tw_cause_class((uint8_t)b->phase, (uint8_t)b->kind);
 }
 
+/* Does any known step from `from` on differ? Then the list of onsets may be incomplete. */
 static bool differs_later(const struct tw_steps *a, const struct tw_steps *b, int64_t shift,
                           uint64_t from)
 {
@@ -221,6 +260,11 @@ static bool differs_later(const struct tw_steps *a, const struct tw_steps *b, in
     return false;
 }
 
+/*
+ * The step of the first difference is decoded always, also when it is not finished. Errors are not
+ * returned: a trend that is cut short is no reason to lose the verdict; a lack of memory is noted
+ * in c->oom.
+ */
 void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
 {
     struct tw_steps a = {0}, b = {0};
@@ -264,6 +308,7 @@ out:
 
 /* ---- NaN and Inf */
 
+/* The search in one process, and the first record that it found. */
 struct nonfinite {
     struct tw_proc *p;
     uint32_t step, seq;
@@ -272,6 +317,10 @@ struct nonfinite {
     enum twin_kind kind;
 };
 
+/*
+ * Callback of twin_trace_walk: ends the walk with 1 at the first record whose statistics count NaN,
+ * or Inf where it matters.
+ */
 static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
 {
     struct nonfinite *n = user;
@@ -294,7 +343,10 @@ static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
     return 1;
 }
 
-/* Who else has one: of all runs, or, of many, of the two that are shown. */
+/*
+ * Says which other runs have one: of all runs, or, where there are many, of the two that are shown.
+ * NULL: no memory.
+ */
 static char *say_others(struct tw_cmp *c, const struct tw_side *sides, size_t n, size_t have,
                         size_t best_run)
 {
@@ -306,6 +358,10 @@ static char *say_others(struct tw_cmp *c, const struct tw_side *sides, size_t n,
     return tw_cmp_copy(c, have > 1 ? "" : " (no other run has one)");
 }
 
+/*
+ * The earliest step of all processes is named. Traces that do not fit into what is left of
+ * tw_nonfinite_bytes are passed over and counted in a note.
+ */
 void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
 {
     struct nonfinite best = {0};

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact numbers from values that were kept: changed elements, distance in units of the last place,
- * relative L2. */
+/*
+ * Computes exact distances from values themselves: how many elements changed, the distance in units
+ * of the last place (ulp), the relative L2 distance. zoom.c uses it for values that a zoom pair
+ * kept, finding.c for records of one element; snapshot and provenance use it for the contents of
+ * files. Where only a sketch is at hand distances are estimated elsewhere. Sums run over the
+ * elements in their order, in double precision, so the result does not depend on how an array is
+ * cut into pieces.
+ */
 #include "ulp.h"
 
 #include <math.h>
 #include <string.h>
 
+/* The bits of a floating-point format; bytes 0: the type is none. */
 struct format {
     unsigned bytes, exponent_bits, mantissa_bits;
-}; /* of a float; bytes 0 = not one */
+};
 
+/* The bits of a floating-point type; complex types have the format of one part. */
 static struct format format_of(enum twin_dtype dtype)
 {
     switch (dtype) {
@@ -23,6 +31,7 @@ static struct format format_of(enum twin_dtype dtype)
     }
 }
 
+/* The bits of one value, at any alignment. */
 static uint64_t load(const unsigned char *p, unsigned bytes)
 {
     uint64_t x = 0;
@@ -31,19 +40,26 @@ static uint64_t load(const unsigned char *p, unsigned bytes)
     return x;
 }
 
-/* Floats of one format are ordered like their bits when negatives are mirrored; the distance of two
- * keys is their ulp. */
+/*
+ * A number whose order is that of the floats: they are ordered like their bits when negatives are
+ * mirrored. The distance of two such numbers is the distance in ulp; -0 and +0 have the same.
+ */
 static int64_t ordered(uint64_t bits, struct format f)
 {
     uint64_t sign = UINT64_C(1) << (8 * f.bytes - 1);
     return bits & sign ? -(int64_t)(bits & (sign - 1)) : (int64_t)bits;
 }
 
+/* In unsigned arithmetic, because the distance of two int64_t may not fit into one. */
 static uint64_t ulp_between(int64_t x, int64_t y)
 {
     return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
 }
 
+/*
+ * The value of a float of this format; subnormal numbers, infinities and NaN as IEEE 754 defines
+ * them.
+ */
 static double value_of(uint64_t bits, struct format f)
 {
     uint64_t mantissa = bits & ((UINT64_C(1) << f.mantissa_bits) - 1);
@@ -58,6 +74,7 @@ static double value_of(uint64_t bits, struct format f)
                         (int)exponent - bias - (int)f.mantissa_bits);
 }
 
+/* The value of an integer; types of no sign, and bool, take the bits as they are. */
 static double integer_of(uint64_t bits, enum twin_dtype dtype)
 {
     switch (dtype) {
@@ -69,6 +86,11 @@ static double integer_of(uint64_t bits, enum twin_dtype dtype)
     }
 }
 
+/*
+ * A NaN in one of the arrays makes max_ulp infinite, and any value that is not finite makes the
+ * distance so, since no number could say how far they are apart. Equal bits are equal values, NaN
+ * included.
+ */
 bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n,
                   enum twin_dtype dtype)
 {
@@ -82,6 +104,7 @@ bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n
     if (bytes == 0 || bytes > 8)
         return false;
     bool numbers = dtype != TWIN_BYTES && dtype != TWIN_F8_E4M3FN && dtype != TWIN_F8_E5M2;
+    /* A complex element is two floats; it counts as one changed element. */
     unsigned parts = complex_pair ? 2 : 1;
     for (uint64_t i = 0; i < n; i++) {
         bool changed = false;

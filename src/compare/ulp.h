@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_COMPARE_ULP_H
 #define TW_COMPARE_ULP_H
-/* How far two arrays are apart, from their values. */
+/* How far two arrays are apart, from their values. Nothing here allocates. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <twin/fingerprint.h>
 
+/* The distance of two arrays so far. */
 struct tw_exact {
     uint64_t elements, changed;
     double max_ulp, rel_l2; /* NaN: the type has none */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names of the outcomes, and how a verdict is freed. */
+/*
+ * The names of the outcomes, notes that are added to a finished verdict, and how a verdict is
+ * freed. compare.c makes the verdict; everything that it points to belongs to it.
+ */
 #include "internal.h"
 
 const char *twin_verdict_name(enum twin_verdict_outcome o)
@@ -27,6 +30,7 @@ static void free_findings(struct twin_finding *f, size_t n)
     tw_free(f);
 }
 
+/* What a comparison with a baseline holds; NULL for a comparison of runs. */
 static void free_against(struct twin_against *a)
 {
     if (!a)
@@ -43,6 +47,7 @@ static void free_against(struct twin_against *a)
     tw_free(a);
 }
 
+/* Unlike tw_cmp_note() this works on a finished verdict and keeps equal notes. */
 void twin_verdict_note(struct twin_verdict *v, const char *format, ...)
 {
     struct tw_buf b = {0};

@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records of a few steps of one process in a compact form, with hashes that mean the same in
- * every trace. */
+/*
+ * Loads the records of a few steps of one process in a compact form (struct tw_view). All files
+ * that look at records use it. Numbers of series, names and layouts mean something in one trace
+ * only, so each record gets hashes that mean the same in every trace: of its key, of its layout, of
+ * its contents. What could not be loaded is counted in `dropped`, so that nothing is concluded from
+ * its absence.
+ */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_AT_ONCE 50000u /* a decoded record is large: steps with more are streamed */
-/* above what the format allows: such an id is damage, and means "no series" */
+/*
+ * Records of a step that are read into one array. A decoded record is large, so steps with more are
+ * streamed.
+ */
+#define READ_AT_ONCE 50000u
+/* Above what the format allows: an id that large is damage, and means "no series". */
 #define SERIES_MAX (1u << 21)
 
 size_t tw_view_limit = TW_MAX_STEP_RECORDS;
@@ -24,9 +33,11 @@ uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *
     return h ? h : 1; /* 0 means "not yet computed" */
 }
 
-/* The key of a series. A checkpoint's name is that of a file, which may carry the time of the run,
- * or a process of it: those facts are left out, so that "model_1795349337.pt" is the same
- * checkpoint in both runs. */
+/*
+ * The key of a series; 0: no memory. A checkpoint's name is that of a file, which may carry the
+ * time of the run, or a process of it: those facts are left out, so that "model_1795349337.pt" is
+ * the same checkpoint in both runs.
+ */
 static uint64_t series_key(const struct tw_proc *p, const struct twin_series *s)
 {
     const char *scope = twin_trace_string(p->trace, s->scope);
@@ -43,7 +54,10 @@ static uint64_t series_key(const struct tw_proc *p, const struct twin_series *s)
     return key;
 }
 
-/* Keys are computed once per series and trace. False: no memory. */
+/*
+ * Sets *key and *token of a series. Both are computed once per series and trace, and kept in p.
+ * False: no memory.
+ */
 static bool series_keys(struct tw_proc *p, uint32_t id, uint64_t *key, uint64_t *token)
 {
     id = id < SERIES_MAX ? id : 0;
@@ -79,6 +93,7 @@ static bool series_keys(struct tw_proc *p, uint32_t id, uint64_t *key, uint64_t 
     return true;
 }
 
+/* A hash of dtype and shape, and of the place in a larger tensor where the record has one. */
 static uint64_t layout_hash(struct tw_proc *p, const struct twin_trace_record *r)
 {
     const struct twin_layout *l = twin_trace_layout(p->trace, r->layout);
@@ -94,6 +109,7 @@ uint64_t tw_proc_key(struct tw_proc *p, uint32_t id)
     return series_keys(p, id, &key, &token) ? key : 0;
 }
 
+/* Of a record that could not be read the layout alone is known. */
 uint64_t tw_record_content(struct tw_proc *p, const struct twin_trace_record *r)
 {
     uint64_t layout = layout_hash(p, r);
@@ -101,12 +117,17 @@ uint64_t tw_record_content(struct tw_proc *p, const struct twin_trace_record *r)
                                           : tw_mix64(tw_mix64(layout + r->digest.a) ^ r->digest.b);
 }
 
+/* What append() needs; only steps first..last are taken. */
 struct load {
     struct tw_cmp *c;
     struct tw_view *v;
     uint32_t first, last;
 };
 
+/*
+ * Adds one record to the view; also a callback of twin_trace_walk. Returns 0, 1 for "enough", or
+ * TWIN_ENOMEM.
+ */
 static int append(void *user, const struct twin_trace_record *r)
 {
     struct load *l = user;
@@ -159,6 +180,7 @@ static int append(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* The order in which a process recorded. */
 static int by_step_seq(const void *x, const void *y)
 {
     const struct tw_rec *a = x, *b = y;
@@ -167,6 +189,7 @@ static int by_step_seq(const void *x, const void *y)
     return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
+/* Adds the records of these steps that the trace itself says were dropped. */
 static void count_dropped(struct tw_view *v, uint32_t first, uint32_t last)
 {
     uint32_t step, dropped;
@@ -175,8 +198,11 @@ static void count_dropped(struct tw_view *v, uint32_t first, uint32_t last)
             v->dropped += dropped;
 }
 
-/* What the step hashes say of these steps: how many records they had, and how many of these lie in
- * damaged bytes. */
+/*
+ * Adds what the step hashes say of these steps and was not loaded: each step end says how many
+ * records it has and how many of them were dropped, so the rest lies in damaged bytes. Sets
+ * v->total where it is known of all steps. A step without a hash counts as one dropped record.
+ */
 static void count_missing(struct tw_view *v, uint32_t first, uint32_t last)
 {
     struct twin_step_hash h;
@@ -197,7 +223,10 @@ static void count_missing(struct tw_view *v, uint32_t first, uint32_t last)
     v->total = all ? total : 0;
 }
 
-/* The bytes of a record's step may lie in a stretch that is damaged. */
+/*
+ * For an unfinished step, which has no count of its records: a damaged stretch that may hold some
+ * of them counts as one dropped record.
+ */
 static void count_holes(struct tw_view *v, uint32_t first, uint32_t last)
 {
     struct twin_trace_hole h;
@@ -223,6 +252,7 @@ void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p)
                                     : "its records are unknown");
 }
 
+/* Adds to c->unseen what of this view is not known. */
 static void say_missing(struct tw_cmp *c, const struct tw_view *v, uint32_t step)
 {
     tw_say_damage(c, v->proc);
@@ -237,6 +267,10 @@ static void say_missing(struct tw_cmp *c, const struct tw_view *v, uint32_t step
             v->proc->run + 1, step, v->proc->rank, tw_view_limit);
 }
 
+/*
+ * The order of the counts matters: count_missing() compares with what was loaded, nameless records
+ * included.
+ */
 int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last,
                  struct tw_view *v, struct twin_error *err)
 {
@@ -288,6 +322,7 @@ void tw_view_free(struct tw_view *v)
     *v = (struct tw_view){0};
 }
 
+/* The order of those that stay does not change; sketches and links stay where they are. */
 void tw_view_filter(struct tw_view *v,
                     bool (*keep)(const struct tw_view *, const struct tw_rec *, void *), void *user)
 {

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Large tensors that are recorded in parts: in each step another part of them (TWIN_REC_PART). A
- * part that only one run recorded in a step says nothing. Over all steps that were compared it is
- * added up here how many of the elements that exist were looked at, how long an element had to wait
- * for its turn, and whether the end was compared in every element: only then can "the same" be said
- * of tensors, and not of samples of them.
+ * part that only one run recorded in a step says nothing about the other run. coverage.c calls
+ * tw_whole() before "same" may be said: over all steps that were compared it adds up how many of
+ * the elements that exist were looked at, how long an element had to wait for its turn, and whether
+ * the end was compared in every element: only then can "the same" be said of tensors, and not of
+ * samples of them. The smaller questions, about one record or one step, are for stepdiff.c,
+ * origin.c and scan.c.
  */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* records of one trace: beyond that the counting itself would take minutes */
+/*
+ * Records of one trace: beyond that the counting itself would take minutes. Tests make it smaller.
+ */
 uint64_t tw_whole_limit = 50000000;
 
 /* ---- the tensor that a part belongs to: its name without "[first:end]" */
 
+/* The length of the tensor's own name. */
 static size_t base_length(const char *name)
 {
     size_t n = strlen(name);
@@ -27,6 +32,7 @@ static size_t base_length(const char *name)
     return name[at] == '[' ? at : n;
 }
 
+/* Is b, of view y, a part of the tensor that a, of view x, is a part of? */
 static bool same_tensor(const struct tw_view *x, const struct tw_rec *a, const struct tw_view *y,
                         const struct tw_rec *b)
 {
@@ -53,6 +59,7 @@ bool tw_part_elsewhere(const struct tw_view *own, const struct tw_rec *r,
     return false;
 }
 
+/* How many numbers a layout has; 0 when one of its dimensions has none. */
 static uint64_t elements_in(struct twin_trace *t, uint32_t layout)
 {
     const struct twin_layout *l = twin_trace_layout(t, layout);
@@ -78,19 +85,25 @@ bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r)
 
 /* ---- all parts of one process */
 
-/* A tensor in parts. `seen` and `step` are of the step that was looked at last. */
+/*
+ * A tensor in parts. `seen` is how many elements were compared in the step that was looked at last,
+ * `step`; `compared` and `elements` are sums over all steps.
+ */
 struct tensor {
     uint64_t key, whole, seen, compared, elements;
     uint32_t step;
     enum twin_kind kind;
 };
-/* One of its parts. */
+/*
+ * One of its parts; `last` is the step in which it was compared last. known: the entry is filled.
+ */
 struct part {
     size_t tensor;
     uint32_t last;
     bool known;
 };
 
+/* The counting for one pair of processes. */
 struct book {
     struct tw_cmp *c;
     const struct tw_scan *scan;
@@ -107,23 +120,30 @@ struct book {
     uint32_t every[TWIN_KIND_COUNT];
 };
 
+/* Only what the optimizer left counts: weights and its own state. */
 static bool counts(const struct twin_series *s)
 {
     return s->phase == TWIN_PHASE_OPTIMIZER &&
            (s->kind == TWIN_KIND_WEIGHT || s->kind == TWIN_KIND_MOMENT);
 }
 
+/* One number for a part in a step of a, the same for both processes. */
 static uint64_t step_and_key(uint32_t step, uint64_t key)
 {
     return tw_mix64(key ^ (uint64_t)step * UINT64_C(0x9E3779B97F4A7C15));
 }
 
+/* Order of numbers, for qsort and bsearch. */
 static int compare_words(const void *x, const void *y)
 {
     uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
     return (a > b) - (a < b);
 }
 
+/*
+ * Callback of the walk over b: notes each part that b recorded, in a's count of steps. Ends the
+ * walk with 1 when memory runs out.
+ */
 static int note_other(void *user, const struct twin_trace_record *r)
 {
     struct book *k = user;
@@ -136,7 +156,9 @@ static int note_other(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
-/* The tensor that this series is a part of. */
+/*
+ * The index of the tensor that this series is a part of, made when it is new. TW_NONE: no memory.
+ */
 static size_t tensor_of(struct book *k, const struct twin_series *s, uint64_t whole)
 {
     struct twin_trace *t = k->scan->pair->a->trace;
@@ -157,6 +179,10 @@ static size_t tensor_of(struct book *k, const struct twin_series *s, uint64_t wh
     return k->tensors++;
 }
 
+/*
+ * The entry of a record's series, made when it is new. NULL: no memory. A new part has waited since
+ * the first compared step.
+ */
 static struct part *part_of(struct book *k, const struct twin_trace_record *r,
                             const struct twin_series *s)
 {
@@ -173,6 +199,10 @@ static struct part *part_of(struct book *k, const struct twin_trace_record *r,
     return p->tensor == TW_NONE ? NULL : p;
 }
 
+/*
+ * Callback of the walk over a: adds one part to the book. Ends the walk with 1 at tw_whole_limit or
+ * when memory runs out.
+ */
 static int take_part(void *user, const struct twin_trace_record *r)
 {
     struct book *k = user;
@@ -188,6 +218,7 @@ static int take_part(void *user, const struct twin_trace_record *r)
     if (!p)
         return 1;
     struct tensor *t = &k->tensor[p->tensor];
+    /* The first part of this tensor in a new step: all of its elements exist in it. */
     if (t->step != r->step) {
         t->step = r->step;
         t->seen = 0;
@@ -205,7 +236,10 @@ static int take_part(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
-/* A part that had no turn for long before the end waited, too. */
+/*
+ * A part that had no turn for long before the end waited, too: counts the steps from its last turn
+ * to the end.
+ */
 static void wait_to_the_end(struct book *k)
 {
     for (size_t i = 0; i < k->part_room; i++) {
@@ -219,6 +253,7 @@ static void wait_to_the_end(struct book *k)
     }
 }
 
+/* The verdict's entry for this kind, made when it is new. NULL: no memory. */
 static struct twin_cover *cover_of(struct tw_cmp *c, enum twin_kind kind)
 {
     struct twin_verdict *v = c->v;
@@ -235,6 +270,7 @@ static struct twin_cover *cover_of(struct tw_cmp *c, enum twin_kind kind)
     return &v->covers[v->cover_count++];
 }
 
+/* Adds the tensors of one process to the verdict's entries. */
 static void add_up(struct book *k)
 {
     for (size_t i = 0; i < k->tensors; i++) {
@@ -253,6 +289,7 @@ static void add_up(struct book *k)
     }
 }
 
+/* Does the agent say that this process recorded tensors in parts? */
 static bool in_parts(struct twin_trace *t)
 {
     const char *key, *value;
@@ -262,6 +299,10 @@ static bool in_parts(struct twin_trace *t)
     return false;
 }
 
+/*
+ * Does the whole counting for one pair of processes. b's trace is read only where one of the two
+ * had parts that the other had not.
+ */
 static void one_process(struct tw_cmp *c, const struct tw_scan *s)
 {
     struct book k = {.c = c, .scan = s};
@@ -291,6 +332,7 @@ static const char *kind_text(enum twin_kind kind)
     return kind == TWIN_KIND_WEIGHT ? "weights" : "optimizer state";
 }
 
+/* A missing end is a reason against "same"; elements that had to wait are a note. */
 static void say(struct tw_cmp *c, const struct twin_cover *v)
 {
     if (v->whole_at_end < v->tensors)
@@ -323,7 +365,7 @@ void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count)
 
 /* ---- one step */
 
-/* Is this record a part of the same tensor as one of that name and scope? */
+/* Is this record a part of the same tensor as one of series `wanted`, of the same trace? */
 static bool is_part_of(struct twin_trace *t, const struct twin_trace_record *r,
                        const struct twin_series *wanted)
 {
@@ -334,6 +376,7 @@ static bool is_part_of(struct twin_trace *t, const struct twin_trace_record *r,
            s->scope == wanted->scope && n == base_length(other) && memcmp(name, other, n) == 0;
 }
 
+/* 1 also where nothing is recorded in parts, or the step cannot be read. */
 double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kind)
 {
     struct twin_trace_record *r = NULL;

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a zoom pair shows: two reruns of the suspect window in which every operation recorded its
- * inputs and outputs. The zoom is evidence: the first operation that parts there (zoom_call.c)
- * takes the place of what the runs named, with its own tensor, size and line, and what replaying it
- * showed.
+ * Puts what a zoom pair shows into a verdict. A zoom pair are two reruns of the suspect window in
+ * which every operation recorded its inputs and outputs. The zoom is evidence: the first operation
+ * that diverges there (found by zoom_call.c) takes the place of what the runs named, with its own
+ * tensor, size and line, and with what replaying it showed.
+ *
+ * There are three ways in: twin_compare_zoom() revises the verdict; twin_compare_suspect() only
+ * names the operation, for a second rerun that replays it; twin_compare_replays() adds what those
+ * replays showed.
  */
 #include "zoom.h"
 
@@ -14,12 +18,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of one kept value that are read. */
 #define VALUE_CAP ((size_t)256 << 20)
 
 /* ---- exact numbers, when the values of both were kept */
 
-/* Kept values count only where they are what the record says: another operation's may lie under the
- * same name. */
+/*
+ * Reads a value that a rerun kept of an output; *data is the caller's to free, also when false is
+ * returned. Kept values count only where they are what the record says (by digest): another
+ * operation's may lie under the same name.
+ */
 static bool read_value(const char *dir, const struct twin_finding *f, const struct tw_rec *r,
                        unsigned number, char **data, size_t *bytes)
 {
@@ -33,6 +41,7 @@ static bool read_value(const char *dir, const struct twin_finding *f, const stru
     return d.a == r->digest.a && d.b == r->digest.b;
 }
 
+/* Replaces estimated numbers of f by exact ones, where both reruns kept the values. */
 static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op,
                           const struct tw_view *va, const struct tw_view *vb,
                           const struct twin_run *za, const struct twin_run *zb)
@@ -59,8 +68,11 @@ static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op
     tw_free(y);
 }
 
-/* Replays of the suspect, over both reruns: a rank whose inputs are small may agree with itself
- * where the suspect one does not. */
+/*
+ * Adds up how often the suspect was replayed, and how often a replay gave another result. Notes
+ * read "OP REPLAYS DISAGREEING". Only processes of the suspect rank count: a rank whose inputs are
+ * small may agree with itself where the suspect one does not.
+ */
 static void count_replays(const struct twin_finding *f, const struct tw_side *side,
                           unsigned *replays, unsigned *disagree)
 {
@@ -79,7 +91,7 @@ static void count_replays(const struct twin_finding *f, const struct tw_side *si
         }
 }
 
-/* What the third word of a vote says. */
+/* What the second word of a vote says. */
 static enum twin_replay vote_named(const char *word)
 {
     if (strcmp(word, "operation") == 0)
@@ -87,8 +99,11 @@ static enum twin_replay vote_named(const char *word)
     return strcmp(word, "core") == 0 ? TWIN_REPLAY_BY_CORE : TWIN_REPLAY_AGREES;
 }
 
-/* The votes of both reruns. An operation that disagrees with itself anywhere says nothing about a
- * core. */
+/*
+ * Reads the votes of one rerun: replays in turns on two cores. Notes read "OP WHAT CORE CORE ROUNDS
+ * HERE THERE", the last two being how many different results each core gave. An operation that
+ * disagrees with itself anywhere says nothing about a core, so that answer is never overwritten.
+ */
 static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const struct tw_side *side)
 {
     const char *key, *value;
@@ -125,7 +140,7 @@ static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const st
         }
 }
 
-/* Takes what n says into *f; n is used up. */
+/* Takes what n says into *f; n is freed with what f said before. */
 static void replace(struct twin_finding *f, struct twin_finding *n)
 {
     struct twin_finding old = *f;
@@ -134,7 +149,11 @@ static void replace(struct twin_finding *f, struct twin_finding *n)
     tw_finding_free(n);
 }
 
-/* The operation itself is cleared: what it was given, or what happened around it, is left. */
+/*
+ * The operation itself is cleared: every replay gave the same result. What it was given, or what
+ * happened around it, is left, so the finding becomes one between its recorded inputs and its
+ * output.
+ */
 static void acquit(struct tw_cmp *c, struct twin_finding *f, unsigned replays)
 {
     tw_cmp_note(c,
@@ -152,6 +171,7 @@ static void acquit(struct tw_cmp *c, struct twin_finding *f, unsigned replays)
     }
 }
 
+/* Says what replays of the suspect showed, claims it, and sets v->replay. */
 static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a,
                          const struct tw_side *b)
 {
@@ -181,15 +201,20 @@ static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct 
         acquit(c, f, replays);
 }
 
-/* What differed before any operation ran, or is set by the job's own lines: operations meet it, and
- * make none of it. */
+/*
+ * Did it differ before any operation ran, or is it set by the job's own lines? Operations meet such
+ * a difference, and make none of it.
+ */
 static bool comes_from_outside(const struct twin_finding *f)
 {
     return f->phase == TWIN_PHASE_INIT || tw_is_data(f->phase, f->kind) ||
            f->kind == TWIN_KIND_STATE || f->kind == TWIN_KIND_HYPER;
 }
 
-/* What a second rerun is told to keep the values of and to replay; see TWINRUN_ZOOM_OP. */
+/*
+ * What a second rerun is told to keep the values of and to replay, "STEP:OCCURRENCE:OP@SCOPE" as
+ * TWINRUN_ZOOM_OP wants it. NULL: this run has no such record, or no memory.
+ */
 static char *suspect_text(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *v,
                           size_t index)
 {
@@ -200,12 +225,16 @@ static char *suspect_text(struct tw_cmp *c, const struct tw_zoom_found *op, cons
                        tw_rec_scope(v, r));
 }
 
+/* The texts for both runs; either may stay NULL. */
 struct suspect {
     char *a, *b;
 };
 
-/* A tensor that was recorded under a name of its own and holds, in both runs, what the operation
- * made or was given. */
+/*
+ * The difference to show for an operation: a tensor that was recorded under a name of its own and
+ * holds, in both runs, what the operation made or was given; the operation's own record where there
+ * is none.
+ */
 static const struct tw_diff *named_tensor(const struct tw_stepdiff *d, const struct tw_diff *op,
                                           const struct tw_view *a, const struct tw_view *b)
 {
@@ -221,6 +250,7 @@ static const struct tw_diff *named_tensor(const struct tw_stepdiff *d, const str
     return op;
 }
 
+/* Says in a note what the zoom found. */
 static void say_zoom(struct tw_cmp *c, const struct tw_zoom_found *op, const struct twin_finding *f)
 {
     const char *name = op->op ? op->op : "?";
@@ -255,6 +285,9 @@ static void say_zoom(struct tw_cmp *c, const struct tw_zoom_found *op, const str
     }
 }
 
+/*
+ * Sets the role that the way of finding allows: origin, carrier, or a finding between two places.
+ */
 static void set_role(struct tw_cmp *c, const struct tw_zoom_found *op, struct twin_finding *f)
 {
     char *from, *to;
@@ -274,13 +307,17 @@ static void set_role(struct tw_cmp *c, const struct tw_zoom_found *op, struct tw
     tw_finding_between(c, f, from, to);
 }
 
-/* Is it the same object that the runs named? */
+/* Is it the object that the runs named, in the same step? */
 static bool same_object(const struct twin_finding *x, const struct twin_finding *y)
 {
     return x->step_a == y->step_a && x->phase == y->phase && x->kind == y->kind &&
            strcmp(x->name, y->name) == 0 && strcmp(x->scope, y->scope) == 0;
 }
 
+/*
+ * Makes f the first of the verdict's origins. Where it is another object than before, the others
+ * go, since they belong to what the runs showed.
+ */
 static void replace_origins(struct tw_cmp *c, const struct twin_finding *f, bool same)
 {
     struct twin_verdict *v = c->v;
@@ -293,6 +330,10 @@ static void replace_origins(struct tw_cmp *c, const struct twin_finding *f, bool
     replace(&v->origins[0], n);
 }
 
+/*
+ * The work on one zoom pair. done: an operation was found, or it is clear that none can be. parted:
+ * the reruns diverged.
+ */
 struct zoom {
     const struct tw_pair *pair;
     int64_t shift;
@@ -301,6 +342,7 @@ struct zoom {
     bool parted, done, drew; /* drew: a generator differed in this step or an earlier one */
 };
 
+/* Says what the runs themselves named, where the zoom names something else. */
 static void say_moved(struct tw_cmp *c, const struct twin_finding *was,
                       const struct twin_finding *now)
 {
@@ -313,7 +355,10 @@ static void say_moved(struct tw_cmp *c, const struct twin_finding *was,
                 twin_phase_name(was->phase), twin_kind_name(was->kind), was->name, was->step_a);
 }
 
-/* Where it can be looked up: in the zoom pair, at the operation's own record. */
+/*
+ * Says where the finding can be looked up: in the zoom pair, at the operation's own record `made`,
+ * also where another record `shown` gives the name.
+ */
 static void set_evidence(struct tw_cmp *c, struct twin_finding *n, const struct tw_diff *made,
                          const struct tw_diff *shown, const struct tw_view *va,
                          const struct tw_view *vb)
@@ -329,8 +374,10 @@ static void set_evidence(struct tw_cmp *c, struct twin_finding *n, const struct 
     tw_evidence_set(&n->at_b, vb, &vb->rec[made->b]);
 }
 
-/* One object carries the headline, its role, its size and what was equal before: what the zoom pair
- * shows first. */
+/*
+ * Replaces the verdict's first finding by what the zoom pair shows first. One object carries the
+ * headline, its role, its size and what was equal before.
+ */
 static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op,
                    const struct tw_stepdiff *d, const struct tw_view *va, const struct tw_view *vb)
 {
@@ -367,19 +414,24 @@ static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_
     replace_origins(c, f, same);
 }
 
+/* An operation that drew, and its line; borrowed. */
 struct draw {
     const char *op, *site;
 };
 
+/* Names in f the operation that drew, with copies of the texts. */
 static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct draw *draw)
 {
     tw_finding_set(c, &f->op, tw_cmp_copy(c, draw->op));
     tw_finding_set(c, &f->site, tw_cmp_copy(c, draw->site));
 }
 
-/* Sets *draw to the first operation that was given the state of this generator. States of a
+/*
+ * Sets *draw to the first operation that was given the state of this generator. States of a
  * processor's generators and of a device's have other sizes: by these they are told apart. False:
- * such a state was given to none, but others' were. */
+ * such a state was given to none, but others' were; true with *draw unchanged when no state was
+ * given to any.
+ */
 static bool draw_from(const struct tw_view *v, const struct twin_finding *generator,
                       struct draw *draw)
 {
@@ -398,8 +450,10 @@ static bool draw_from(const struct tw_view *v, const struct twin_finding *genera
     return !others;
 }
 
-/* Of a generator that differs, or an initial weight, the line that drew from it first is where to
- * look. */
+/*
+ * For a generator that differs, or an initial weight: the line that drew from it first is where to
+ * look, and is put into the finding. False: the finding is of another sort, or nobody drew.
+ */
 static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *v)
 {
     struct twin_finding *f = c->v->first;
@@ -416,6 +470,10 @@ static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const st
     return true;
 }
 
+/*
+ * Shows the operation in the verdict: as its first finding, or, where the difference came from
+ * outside, as a draw or in a note.
+ */
 static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op,
                  const struct tw_stepdiff *d, const struct tw_view *va, const struct tw_view *vb)
 {
@@ -432,8 +490,10 @@ static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_fo
                 line ? " at " : "", (int)line, op->site ? op->site : "");
 }
 
-/* Something other than a generator differs in a step without a record of an operation: what the
- * recorded steps show follows from it, and explains nothing. */
+/*
+ * Does something other than a generator differ in a step without a record of an operation? What the
+ * recorded steps show follows from it, and explains nothing.
+ */
 static bool parts_unrecorded(const struct tw_stepdiff *d, const struct tw_view *a,
                              const struct tw_view *b)
 {
@@ -450,7 +510,10 @@ static bool parts_unrecorded(const struct tw_stepdiff *d, const struct tw_view *
     return differs;
 }
 
-/* Looks for an operation in one step. A generator that differed in an earlier step still counts. */
+/*
+ * Looks for an operation in one step. hashes_differ: false for the step that was going on at the
+ * end. A generator that differed in an earlier step still counts. Returns 0 or an error of loading.
+ */
 static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashes_differ,
                      struct twin_error *err)
 {
@@ -487,8 +550,10 @@ static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashe
     return 0;
 }
 
-/* One pair of processes: every step that differs, until one shows an operation, and the step that
- * was going on at the end. */
+/*
+ * Goes through one pair of processes: every step that differs, until one shows an operation, then
+ * the step that was going on at the end. 64 steps without an operation are enough.
+ */
 static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
 {
     const struct tw_pair *p = z->pair;
@@ -514,13 +579,18 @@ static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
     return z->done || end < from ? 0 : zoom_step(c, z, (uint32_t)end, false, err);
 }
 
+/* The last part of a folder's path. */
 static const char *folder_name(const char *dir)
 {
     const char *slash = strrchr(dir, '/');
     return slash ? slash + 1 : dir;
 }
 
-/* Looks through the processes, the suspect rank first, another one only when that shows nothing. */
+/*
+ * Looks through the processes, those of the suspect rank first, others only when that shows
+ * nothing. With `suspect` the operation is only named there and the verdict stays as it is. Returns
+ * 0 or an error.
+ */
 static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb,
                     struct suspect *suspect, struct twin_error *err)
 {
@@ -567,6 +637,7 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
     return rc ? twin_error_set(err, rc, "out of memory comparing a zoom pair") : 0;
 }
 
+/* A zoom pair is compared whole: no --ignore, no steps. */
 static const struct twin_compare_options no_options;
 
 int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb,

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_COMPARE_ZOOM_H
 #define TW_COMPARE_ZOOM_H
-/* Inside of zoom.c: the operation that one step of a zoom pair names. */
+/*
+ * Between zoom.c and zoom_call.c: the operation that one step of a zoom pair names. zoom_call.c
+ * looks for it, zoom.c puts it into the verdict.
+ */
 #include "internal.h"
 
+/* What is known of the operation that is named, from the surest to the least sure. */
 enum tw_zoom_how {
     TW_ZOOM_ORIGIN,    /* every input was seen whole and equal, and an output is another */
     TW_ZOOM_UNWRITTEN, /* memory that was used before anything was written to it */
@@ -13,6 +17,7 @@ enum tw_zoom_how {
     TW_ZOOM_ALONE      /* one run alone made this call, before the first difference */
 };
 
+/* What one step shows. The texts are malloc'ed: tw_zoom_found_free(). */
 struct tw_zoom_found {
     /* in: a generator differed in an earlier step. out: or in this one */
     bool drew;
@@ -26,8 +31,13 @@ struct tw_zoom_found {
     unsigned number; /* of the output */
 };
 
+/*
+ * Looks for the operation to name in one step. out->drew must be set by the caller, all else zero.
+ * False: the step names none; then out->drew may still have changed.
+ */
 bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a,
                   const struct tw_view *b, struct tw_zoom_found *out);
+/* Frees the texts; the struct is not for use afterwards. */
 void tw_zoom_found_free(struct tw_zoom_found *f);
 /* "aten::mm" of "aten::mm.out0" */
 char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r);

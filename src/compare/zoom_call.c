@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operation to name in one step of a zoom pair. A call is the records of one operation: its
- * inputs, then its outputs. The first call whose inputs were all seen whole and equal, and whose
- * output is another, is the origin; nothing else is. A call that passes a difference on although
- * nothing before it made one got it from somewhere invisible: from what one run alone called
- * before, or from something that is no operation.
+ * Finds the operation to name in one step of a zoom pair (tw_zoom_find(), called by zoom.c). A call
+ * is the records of one operation: its inputs, then its outputs. The first call whose inputs were
+ * all seen whole and equal, and whose output is another, is the origin; nothing else is. A call
+ * that passes a difference on although nothing before it made one got it from somewhere invisible:
+ * from what one run alone called before, or from something that is no operation.
  */
 #include "zoom.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Parts of names of operations that draw random numbers. */
 static const char *const drawing[] = {"rand",       "dropout",     "bernoulli",    "normal_",
                                       "uniform_",   "multinomial", "exponential_", "poisson",
                                       "geometric_", "cauchy_",     "rrelu",        NULL};
-/* memory with whatever was in it */
+/* Parts of names of operations that give memory with whatever was in it. */
 static const char *const unwritten[] = {"::empty", "::new_empty", "resize_", NULL};
 
-/* "aten::mm.out0" -> length of "aten::mm"; the whole name when it has no such end. *number: of the
- * output. */
+/*
+ * The length of the operation's name in a record's name: of "aten::mm.out0" that of "aten::mm"; all
+ * of it when it has no such end. *number: of the input or output, 0 without one.
+ */
 static size_t op_length(const char *name, unsigned *number)
 {
     const char *dot = strrchr(name, '.');
@@ -37,6 +40,7 @@ static bool is_kernel(const struct tw_rec *r)
     return r->phase == TWIN_PHASE_KERNEL;
 }
 
+/* Is this record of an operation one of its inputs, by kind or by name? */
 static bool is_input(const struct tw_view *v, const struct tw_rec *r)
 {
     const char *name = tw_rec_name(v, r), *dot = strrchr(name, '.');
@@ -53,6 +57,10 @@ char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
     return tw_cmp_text(c, "%.*s", (int)(n < 500 ? n : 500), name);
 }
 
+/*
+ * Are the two records of calls of one operation, by one module and thread? Where records name the
+ * operation itself, that decides; else the name without its end.
+ */
 static bool same_operation(const struct tw_view *v, const struct tw_rec *r, const struct tw_view *w,
                            const struct tw_rec *s)
 {
@@ -70,6 +78,7 @@ static bool same_operation(const struct tw_view *v, const struct tw_rec *r, cons
     return n == m && strncmp(name, other, n) == 0;
 }
 
+/* Does the name hold one of the parts? */
 static bool name_has(const char *name, const char *const *parts)
 {
     for (; *parts; parts++)
@@ -85,6 +94,7 @@ bool tw_zoom_unwritten(const char *op)
 
 /* ---- calls */
 
+/* One call in view a. in, out: the first input and output that differ; NULL: none. */
 struct call {
     size_t first, last;            /* of a */
     size_t inputs, records, alone; /* how many; alone: those that b has not */
@@ -102,6 +112,10 @@ struct step {
     const struct tw_diff **by_index; /* the difference of each record of a, or NULL */
 };
 
+/*
+ * Does record i belong to the call that began at `first` and had its last record at `previous`?
+ * Inputs come before outputs, and the first record's name does not come twice in one call.
+ */
 static bool belongs(const struct tw_view *v, size_t first, size_t previous, size_t i)
 {
     const struct tw_rec *head = &v->rec[first], *p = &v->rec[previous], *r = &v->rec[i];
@@ -109,6 +123,7 @@ static bool belongs(const struct tw_view *v, size_t first, size_t previous, size
     return same_operation(v, p, v, r) && (is_input(v, p) || !is_input(v, r)) && !again;
 }
 
+/* Adds input i to the call: does it differ, and was it seen whole in both runs? */
 static void take_input(const struct step *s, size_t i, struct call *out)
 {
     const struct tw_rec *r = &s->a->rec[i];
@@ -127,7 +142,7 @@ static void take_input(const struct step *s, size_t i, struct call *out)
     }
 }
 
-/* Inputs that only b's call has stand between the records of a's. */
+/* Looks for an input that only b's call has: such records stand between the records of a's call. */
 static void take_inputs_of_b(const struct step *s, struct call *out)
 {
     for (size_t i = 0; i < s->d->count && !out->in; i++) {
@@ -140,7 +155,10 @@ static void take_inputs_of_b(const struct step *s, struct call *out)
     }
 }
 
-/* What an output says that it was made from, where other threads' records stand between the two. */
+/*
+ * Adds the inputs that an output says that it was made from, where other threads' records stand
+ * between the two.
+ */
 static void take_links(const struct step *s, size_t i, struct call *out)
 {
     const struct tw_rec *r = &s->a->rec[i];
@@ -157,7 +175,7 @@ static void take_links(const struct step *s, size_t i, struct call *out)
     }
 }
 
-/* The next call at or after *at; false at the end. */
+/* Reads the next call at or after *at, and moves *at behind it. False at the end. */
 static bool next_call(const struct step *s, size_t *at, struct call *out)
 {
     const struct tw_view *v = s->a;
@@ -189,6 +207,7 @@ static bool next_call(const struct step *s, size_t *at, struct call *out)
 
 /* ---- what to name */
 
+/* Fills out with the difference to name and how it was found. */
 static void take(struct tw_cmp *c, const struct step *s, const struct tw_diff *d,
                  enum tw_zoom_how how, struct tw_zoom_found *out)
 {
@@ -201,7 +220,10 @@ static void take(struct tw_cmp *c, const struct step *s, const struct tw_diff *d
     op_length(tw_rec_name(v, r), &out->number);
 }
 
-/* The last operation that both made before a place in the step, and was equal. */
+/*
+ * Names the last operation that both made before the place `at` in the step, and that was equal.
+ * NULL: none, or no memory.
+ */
 static char *operation_before(struct tw_cmp *c, const struct step *s, size_t at)
 {
     for (size_t i = s->a->count; i-- > 0;) {
@@ -212,7 +234,10 @@ static char *operation_before(struct tw_cmp *c, const struct step *s, size_t at)
     return NULL;
 }
 
-/* A call that one run alone made, before `at`: its output when it has one. */
+/*
+ * A call that one run alone made, before `at`: its first output, or its first record when it has
+ * none. NULL: there is no such call.
+ */
 static const struct tw_diff *alone_before(const struct step *s, size_t at)
 {
     const struct tw_diff *first = NULL;
@@ -233,6 +258,10 @@ static const struct tw_diff *alone_before(const struct step *s, size_t at)
     return first;
 }
 
+/*
+ * Names what to blame for a call that was given a difference: a call of one run alone before it,
+ * the generator that it drew from, or its own input.
+ */
 static void take_passed_on(struct tw_cmp *c, const struct step *s, const struct call *call,
                            struct tw_zoom_found *out)
 {
@@ -249,6 +278,10 @@ static void take_passed_on(struct tw_cmp *c, const struct step *s, const struct 
                                    out->how == TW_ZOOM_ALONE ? alone->at : 2 * (call->first + 1));
 }
 
+/*
+ * Names a call that was given equal inputs and gave another output. It is an origin only when all
+ * inputs were seen whole; one that draws after a generator differed drew from that generator.
+ */
 static void take_made(struct tw_cmp *c, const struct step *s, const struct call *call,
                       struct tw_zoom_found *out)
 {
@@ -272,11 +305,18 @@ static void take_made(struct tw_cmp *c, const struct step *s, const struct call 
                                   out->op ? out->op : "?");
 }
 
-/* In execution order. A call whose input differs and whose output does not has healed it (it was a
- * buffer to write to). */
+/*
+ * Goes through the calls in execution order until one is to be named. A call whose input differs
+ * and whose output does not has healed the difference (it was a buffer to write to); the first such
+ * call is named only when there is nothing better. True when something is named.
+ */
 static bool find(struct tw_cmp *c, const struct step *s, struct tw_zoom_found *out)
 {
     struct call call, only_input = {0};
+    /*
+     * The output of a call that gave unwritten memory which differs: it is to blame once another
+     * call reads a difference.
+     */
     const struct tw_diff *memory = NULL;
     for (size_t at = 0; next_call(s, &at, &call);) {
         if (call.records == call.alone)

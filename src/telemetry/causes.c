@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a slow stretch comes from. Two questions, both must be answered yes: did the counter move
- * with the step time (rank correlation, Holm over all counters), and does it account for the time
- * that was lost? Seconds are held against the extra seconds of a step; what is no time, against
- * what it would do. Many things move when a step gets slower; few account for it.
+ * Says what a slow stretch comes from. dips.c calls tw_dip_measure() for how much slower it is, and
+ * tw_dip_explain() for what moved with it and the cause.
+ *
+ * A cause must answer two questions with yes: did its counter move with being slow (rank
+ * correlation, Holm over all counters), and does it account for the time that was lost? Seconds are
+ * held against the extra seconds of a step; what is no time, against what it would do. Many things
+ * move when a step gets slower; few account for it.
  */
 #include "dips.h"
 
@@ -13,20 +16,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the adjusted p of a counter, to have moved. */
 #define ALPHA .05
-#define SHARE .25 /* of the extra time, to be the cause */
+/* Share of the extra time that a counter of seconds must account for, to be the cause. */
+#define SHARE .25
 #define SEED 0x6d6f76656431ull
 
+/*
+ * The usual blocks, or the slow ones, together: seconds per step (t), and the rate of each counter
+ * per second.
+ */
 struct side {
     double t, steps, seconds, rate[TWIN_COUNTERS];
 };
 
+/* Both sides, and what was tested. */
 struct view {
     struct side usual, slow;
     double extra; /* seconds per step */
     const struct twin_dip *dip;
 };
 
+/*
+ * Adds up the blocks with slow[i] == which. A counter that is not known for most of the time is
+ * NaN.
+ */
 static struct side side_of(const struct tw_block *b, const bool *slow, size_t n, bool which)
 {
     struct side s = {.t = 0};
@@ -59,6 +73,7 @@ static double share(const struct view *v, int c)
     return (per_step(&v->slow, c) - per_step(&v->usual, c)) / v->extra;
 }
 
+/* False also for a counter that was not tested. */
 static bool moved(const struct view *v, int c)
 {
     for (size_t i = 0; i < v->dip->tested; i++)
@@ -67,20 +82,26 @@ static bool moved(const struct view *v, int c)
     return false;
 }
 
+/* Did a counter of seconds move, and is its share of the extra time large enough? */
 static bool accounts(const struct view *v, int c)
 {
     return moved(v, c) && share(v, c) >= SHARE;
 }
 
-/* Levels that are whole numbers for a while: another number of them in the slow stretch. */
+/*
+ * For levels that are whole numbers for a while: is it another number of them in the slow stretch,
+ * by a half and by 5%?
+ */
 static bool other_number(const struct view *v, int c)
 {
     double a = v->usual.rate[c], b = v->slow.rate[c];
     return moved(v, c) && fabs(b - a) >= .5 && fabs(b - a) >= .05 * fmax(a, b);
 }
 
-/* Steps that move as many bytes as before, but at a lower rate, while their thread neither runs nor
- * waits for a processor. */
+/*
+ * Do the steps move as many bytes as before, but at a lower rate, while their thread neither runs
+ * nor waits for a processor? Or are more segments sent again?
+ */
 static bool network(const struct view *v)
 {
     double idle = 1 - share(v, TWIN_COUNTER_RAN) - share(v, TWIN_COUNTER_WAIT);
@@ -109,14 +130,17 @@ static bool higher(const struct view *v, int c)
     return moved(v, c) && v->slow.rate[c] > v->usual.rate[c];
 }
 
+/* Did a clock fall by 3%, or does the hardware say that it was held back? */
 static bool clocks(const struct view *v)
 {
     return lower(v, TWIN_COUNTER_CLOCK) || higher(v, TWIN_COUNTER_THERMAL) ||
            lower(v, TWIN_COUNTER_GPU_CLOCK) || higher(v, TWIN_COUNTER_GPU_SLOWED);
 }
 
-/* In the order in which one hides another: a quota makes threads wait, own workers make each other
- * wait, and so on. */
+/*
+ * The first cause whose rule holds, in the order in which one hides another: a quota makes threads
+ * wait, own workers make each other wait, and so on.
+ */
 static enum twin_cause cause_of(const struct view *v)
 {
     if (accounts(v, TWIN_COUNTER_THROTTLED))
@@ -145,6 +169,7 @@ static enum twin_cause cause_of(const struct view *v)
 
 /* ---- which counters moved */
 
+/* Order of counters: the smaller p first, then the larger share. */
 static int most_telling(const void *x, const void *y)
 {
     const struct twin_moved *a = x, *b = y;
@@ -157,9 +182,12 @@ static int most_telling(const void *x, const void *y)
     return (a->counter > b->counter) - (a->counter < b->counter);
 }
 
-/* Against being slow or not: the unrest within the two says nothing about the stretch, and a
- * counter may lag a block behind. Only blocks in which it is known; most of them, or it is left
- * out. */
+/*
+ * Tests one counter against being slow or not: the unrest within the two says nothing about the
+ * stretch, and a counter may lag a block behind. Only blocks in which it is known take part; when
+ * these are fewer than half, or it is constant, p->p is NaN. Returns 0 or an error of the
+ * statistics.
+ */
 static int test(const struct tw_block *b, const bool *slow, size_t n, int c, size_t permutations,
                 struct twin_permutation *p)
 {
@@ -177,6 +205,7 @@ static int test(const struct tw_block *b, const bool *slow, size_t n, int c, siz
     return rc == TWIN_EINVAL ? 0 : rc;
 }
 
+/* Tests all counters, adjusts their p together (Holm) and sorts them into out->moved. */
 static int test_all(const struct tw_block *b, const bool *slow, size_t n, size_t permutations,
                     const struct view *v, struct twin_dip *out)
 {
@@ -207,6 +236,10 @@ static int test_all(const struct tw_block *b, const bool *slow, size_t n, size_t
     return 0;
 }
 
+/*
+ * Hodges and Lehmann's shift of the logarithms, so `slower` is a factor less 1. NaN when one side
+ * has no block.
+ */
 int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct twin_dip *out,
                    struct twin_error *err)
 {
@@ -239,6 +272,7 @@ int tw_dip_measure(const struct tw_block *b, const bool *slow, size_t n, struct 
     return 0;
 }
 
+/* Where the slow side is not slower in seconds per step, the cause stays unknown. */
 int tw_dip_explain(const struct tw_block *b, const bool *slow, size_t n, struct tw_effort effort,
                    struct twin_dip *out, struct twin_error *err)
 {

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The names, keys and units of the counters, and which of them are levels. Reports and JSON take
+ * them from here; read.c and dips.c ask whether a counter is a level, causes.c whether it counts
+ * seconds.
+ */
 #include "src/telemetry/telemetry.h"
 
 #include <stddef.h>
 
+/* Every counter needs a row: one without it would have NULL for its texts. */
 static const struct twin_counter_info info[TWIN_COUNTERS] = {
     [TWIN_COUNTER_CPU] = {"processor time of the process", "cpu_s", "s", false},
     [TWIN_COUNTER_WAIT] = {"run-queue wait", "wait_s", "s", false},

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a run was slow: the stretch of blocks that stands out most, and whether it stands out at
- * all. */
+/*
+ * Finds where a run was slow: the stretch of blocks that stands out most, and whether it stands out
+ * at all (twin_dip_find()); and whether one process is slower than another as a whole
+ * (twin_dip_between()). src/report calls both.
+ *
+ * Step times are compared as logarithms, so that differences are factors. The stretch with the
+ * largest normalised sum is looked for; how often shuffled blocks give one as large is its p; and
+ * it must exceed the run's own unrest. What it comes from is asked of causes.c. The steps of the
+ * method, with reasons, are in docs/internals/telemetry.md.
+ */
 #include "dips.h"
 
 #include "src/stats/stats.h"
@@ -9,15 +17,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_S .08 /* below the period of a quota, 100 ms, so that one period is one block */
+/* Seconds of a block: below the period of a quota, 100 ms, so that one period is one block. */
+#define BLOCK_S .08
 #define ALPHA .01
-#define NOISES 4. /* how many times the run's own unrest */
+/*
+ * A stretch must be slower than usual by this many times the run's own unrest (robust standard
+ * deviations), and by SLOWER_MIN, a share.
+ */
+#define NOISES 4.
 #define SLOWER_MIN .1
 #define FAR 4.45 /* median absolute deviations: 3 standard deviations of a normal sample */
 #define SEED 0x6469707331ull
 
 /* ---- blocks */
 
+/*
+ * Adds a row to a block. Amounts are summed; levels are weighted with their time. known: seconds
+ * for which each counter is known.
+ */
 static void add(struct tw_block *b, double known[TWIN_COUNTERS], const struct twin_telemetry_row *r)
 {
     if (b->steps == 0) {
@@ -37,6 +54,10 @@ static void add(struct tw_block *b, double known[TWIN_COUNTERS], const struct tw
     }
 }
 
+/*
+ * Turns the sums of a block into rates, and sets `known` back for the next one. A counter that is
+ * not known for most of the block is NaN.
+ */
 static void finish(struct tw_block *b, double known[TWIN_COUNTERS])
 {
     for (int c = 0; c < TWIN_COUNTERS; c++) {
@@ -53,6 +74,7 @@ size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most,
     double seconds = 0, known[TWIN_COUNTERS] = {0};
     for (size_t i = 1; i < p->rows; i++)
         seconds += p->row[i].seconds;
+    /* `left` keeps a short rest from becoming a block of its own. */
     double least = fmax(BLOCK_S, seconds / (double)most), left = seconds;
     size_t n = 0;
     for (size_t i = 1; i < p->rows && seconds >= BLOCK_S; i++) {
@@ -69,6 +91,7 @@ size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most,
     return n;
 }
 
+/* The logarithm of the seconds per step. */
 static double log_time(const struct tw_block *b)
 {
     return log(b->seconds / b->steps);
@@ -76,11 +99,16 @@ static double log_time(const struct tw_block *b)
 
 /* ---- the stretch that stands out most */
 
+/*
+ * Blocks from .. to - 1. score: how far their values lie above the mean of all, made comparable
+ * over lengths by weight().
+ */
 struct stretch {
     size_t from, to;
     double score;
-}; /* blocks from .. to - 1 */
+};
 
+/* The most blocks of a stretch. If more were slow, they would be the usual ones. */
 static size_t longest(size_t n)
 {
     return n * 4 / 5;
@@ -93,7 +121,10 @@ static double weight(size_t length, size_t n)
     return 1 / sqrt((double)length * (double)(n - length));
 }
 
-/* The stretch of 2 blocks to four fifths whose values lie most above the mean of all. */
+/*
+ * The stretch of 2 blocks to four fifths of all whose values lie most above the mean. from == to:
+ * no stretch lies above it.
+ */
 static struct stretch scan(const double *x, size_t n)
 {
     double sum[TW_BLOCKS_MAX + 1] = {0}, mean = 0;
@@ -111,8 +142,11 @@ static struct stretch scan(const double *x, size_t n)
     return best;
 }
 
-/* Blocks at the edges that are more like the others are taken off: the largest sum likes one more
- * or less. */
+/*
+ * Takes blocks off the edges of a stretch that are more like the others, down to 2 blocks: the
+ * largest sum likes one more or less. Values nearer to the median outside than to that inside are
+ * the others'.
+ */
 static void trim(struct stretch *s, const double *y, size_t n)
 {
     double in[TW_BLOCKS_MAX], out[TW_BLOCKS_MAX], a = 0, b = 0;
@@ -130,7 +164,7 @@ static void trim(struct stretch *s, const double *y, size_t n)
         s->to--;
 }
 
-/* Is there a stretch whose sum reaches what its length asks for? */
+/* Is there a stretch whose sum reaches what its length asks for? x is centred. */
 static bool any_stretch(const double *x, size_t n, const double *needed)
 {
     double sum[TW_BLOCKS_MAX + 1] = {0};
@@ -146,8 +180,11 @@ static bool any_stretch(const double *x, size_t n, const double *needed)
     return false;
 }
 
-/* Share of shuffled orders in which some stretch stands out as much. Stops as soon as it is seen to
- * be no small one. */
+/*
+ * The share of shuffled orders in which some stretch stands out as much, the true order counted
+ * with them. Stops as soon as the share is seen to exceed ALPHA. The seed is fixed, so one run
+ * gives one answer. 1e-9 keeps rounding from hiding a tie.
+ */
 static double chance(const double *x, size_t n, double score, size_t shuffles)
 {
     double mixed[TW_BLOCKS_MAX], needed[TW_BLOCKS_MAX + 1], mean = 0;
@@ -171,8 +208,10 @@ static double chance(const double *x, size_t n, double score, size_t shuffles)
     return (1 + (double)as_much) / (double)(s + 1);
 }
 
-/* Values far out are moved in, to where a slow block is one among many: a single pause of a
- * collector is not a dip, and must not hide one. */
+/*
+ * Moves values far out in, to where a slow block is one among many: a single pause of a collector
+ * is not a dip, and must not hide one.
+ */
 static void tame(const double *y, size_t n, double *out)
 {
     struct twin_mad m = {.mad = 0};
@@ -184,7 +223,11 @@ static void tame(const double *y, size_t n, double *out)
         out[i] = fmin(fmax(y[i], middle - far), middle + far);
 }
 
-/* How much slower than usual a stretch must be, given how the usual blocks spread. */
+/*
+ * How much slower than usual, as a logarithm, a stretch must be, given how the usual blocks spread.
+ * 1.4826 turns the median absolute deviation into the standard deviation of a normal sample.
+ * INFINITY: no usual block, or no spread can be told.
+ */
 static double threshold(const double *y, const bool *slow, size_t n)
 {
     double usual[TW_BLOCKS_MAX], z[TW_BLOCKS_MAX];
@@ -200,6 +243,10 @@ static double threshold(const double *y, const bool *slow, size_t n)
 
 /* ---- what this run could have shown */
 
+/*
+ * Places where a slow fifth is tried, growing factors that are tried, and shuffles of each trial:
+ * fewer than of the real search, for there are many trials.
+ */
 enum { WINDOWS = 3, TRIALS = 24, TRIAL_SHUFFLES = 199 };
 
 /* Would the blocks y be said to have a slow stretch? */
@@ -227,8 +274,9 @@ static bool would_show(const double *y, size_t n)
 
 /*
  * How much slower a fifth of this very run would have to be, so that it shows at the start, in the
- * middle and at the end: tried, and not derived from the spread alone, since the test has its own
- * demands (a stretch must be long enough, and rare among shuffled blocks).
+ * middle and at the end. It is tried, and not derived from the spread alone, since the test has its
+ * own demands (a stretch must be long enough, and rare among shuffled blocks). INFINITY: nothing
+ * that was tried shows.
  */
 static double least_visible(const double *y, size_t n, double least)
 {
@@ -250,7 +298,8 @@ static double least_visible(const double *y, size_t n, double least)
 }
 
 /*
- * The spread of all blocks, those that stand out among them, since nothing was found to set apart.
+ * Describes the spread of all blocks and those that stand out among them, since nothing was found
+ * to set apart.
  */
 static void describe_unrest(const struct tw_block *b, const double *y, size_t n,
                             struct twin_dip *out)
@@ -293,6 +342,10 @@ int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort,
     out->outcome = TWIN_DIP_NONE;
     out->visible = expm1(least);
     out->p = s.to > s.from ? chance(x, n, s.score, effort.shuffles) : 1;
+    /*
+     * Both hurdles must be taken: rare among shuffled blocks, and slower than the run's unrest
+     * explains. Each is asked for only where it can still decide, because measuring takes long.
+     */
     int rc = out->p > ALPHA ? 0 : tw_dip_measure(b, slow, n, out, err);
     if (rc == 0 && (out->p > ALPHA || !(log1p(out->slower) >= least)))
         describe_unrest(b, y, n, out);
@@ -320,6 +373,7 @@ int twin_dip_between(const struct twin_telemetry_process *a, const struct twin_t
     *out = (struct twin_dip){.outcome = TWIN_DIP_TOO_FEW, .blocks = na < nb ? na : nb};
     if (out->blocks < TW_BLOCKS_MIN_EACH)
         return 0;
+    /* Blocks of a are the usual ones, blocks of b the slow ones. */
     for (size_t i = 0; i < na + nb; i++) {
         both[i] = log_time(&all[i]);
         slow[i] = i >= na;

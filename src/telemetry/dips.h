@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_DIPS_H
 #define TW_DIPS_H
-/* Blocks: rows put together until the counters of the machine, which are sampled every 50 ms or
- * less often, mean something. */
+/*
+ * What dips.c, causes.c and ranks.c share: blocks, which are rows put together until the counters
+ * of the machine, which are sampled every 50 ms or less often, mean something.
+ */
 #include "telemetry_inside.h"
 
+/*
+ * Blocks of a process at most; at least, to look for a stretch in it; at least in each of two
+ * samples that are compared.
+ */
 enum { TW_BLOCKS_MAX = 128, TW_BLOCKS_MIN = 12, TW_BLOCKS_MIN_EACH = 6 };
+/*
+ * Some rows in a line. first and last are steps; seconds is the sum of the rows', end_s - start_s
+ * the time between its ends.
+ */
 struct tw_block {
     uint32_t first, last;
     double start_s, end_s, steps, seconds;

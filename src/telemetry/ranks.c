@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is one rank of a run slower than the others all the time? Steps of a synchronous job take the
- * same time on all ranks: the fast ones wait for the slow one. What tells them apart is a rank's
- * own time: that in which the thread of its steps ran, or could run and had no processor. Where a
- * library waits by spinning (MPI) all of the time is own time; then only the wait for a processor
- * tells.
+ * Says whether one rank of a run is slower than the others all the time (twin_uneven_find(), called
+ * by src/report). Steps of a synchronous job take the same time on all ranks: the fast ones wait
+ * for the slow one. What tells them apart is a rank's own time: that in which the thread of its
+ * steps ran, or could run and had no processor. Where a library waits by spinning (MPI) all of the
+ * time is own time; then only the wait for a processor tells. Blocks of one rank are held against
+ * those of all others by rank tests.
  */
 #include "dips.h"
 
@@ -14,26 +15,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of p times the number of ranks (Bonferroni). */
 #define ALPHA .01
+/* A rank must be slower than the others by this share. */
 #define SLOWER_MIN .1
 #define OF_STEP .05  /* of the time of a step, for a rank's extra time to matter */
 #define SPINNING .95 /* of the time of a step is a rank's own, on all ranks */
 enum { BLOCKS_EACH = 64 };
 
-/* its blocks; seconds per step */
+/*
+ * One rank's blocks, count of them from `first` on in the arrays of struct ranks; own, wait and
+ * step are seconds per step over all of them.
+ */
 struct rank {
     const struct twin_telemetry_process *p;
     size_t first, count;
     double own, wait, step;
 };
 
+/*
+ * All ranks that can be compared. own is one block of memory that the other three arrays are parts
+ * of.
+ */
 struct ranks {
     struct rank *rank;
     size_t n, blocks;
     double *own, *wait, *x, *y; /* per block: seconds per step; room for two samples */
 };
 
-/* A job that is not measured: a launcher's own process, a rank without a thread's counters. */
+/*
+ * Adds a process's blocks as the next rank, and returns how many there are. 0, and nothing is
+ * added, for one that cannot be measured: a launcher's own process, a rank without a thread's
+ * counters, too few blocks.
+ */
 static size_t add_blocks(struct ranks *all, const struct twin_telemetry_process *p)
 {
     struct tw_block b[TW_BLOCKS_MAX];
@@ -64,6 +78,7 @@ static size_t add_blocks(struct ranks *all, const struct twin_telemetry_process 
     return added;
 }
 
+/* The mean over the ranks. */
 static double seconds_per_step(const struct ranks *all)
 {
     double sum = 0;
@@ -72,6 +87,7 @@ static double seconds_per_step(const struct ranks *all)
     return sum;
 }
 
+/* Is nearly all of a step own time, on every rank? */
 static bool all_spin(const struct ranks *all)
 {
     for (size_t i = 0; i < all->n; i++)
@@ -80,14 +96,20 @@ static bool all_spin(const struct ranks *all)
     return true;
 }
 
-/* Of a rank's blocks: the logarithm of its own time, or, of ranks that spin, of what a step would
- * take without the wait for a processor, turned round. */
+/*
+ * The number by which a block is compared: the logarithm of its own time, or, of ranks that spin,
+ * of what a step would take without the wait for a processor, with its sign turned so that slower
+ * is larger. 1e-3 keeps the logarithm finite.
+ */
 static double value(const struct ranks *all, const struct rank *r, size_t block, bool spin)
 {
     return spin ? -log(fmax(1e-3, 1 - all->wait[block] / r->step)) : log(all->own[block]);
 }
 
-/* One rank against all others. */
+/*
+ * Compares one rank with all others together and fills out; whether it matters is asked behind.
+ * Returns 0 or an error of the statistics.
+ */
 static int against(const struct ranks *all, size_t which, bool spin, struct twin_uneven *out,
                    struct twin_error *err)
 {
@@ -133,6 +155,10 @@ static int against(const struct ranks *all, size_t which, bool spin, struct twin
     return 0;
 }
 
+/*
+ * Is the rank surely slower, by enough, and does that matter for a step? low is NaN when there is
+ * no interval; then it is not asked for.
+ */
 static bool matters(const struct twin_uneven *u, size_t ranks, double step_s)
 {
     double extra = u->spin ? u->wait_s - u->others_wait_s : u->own_s - u->others_s;
@@ -140,6 +166,7 @@ static bool matters(const struct twin_uneven *u, size_t ranks, double step_s)
            extra >= OF_STEP * step_s;
 }
 
+/* Compares each rank with the others; out gets the slowest of those that matter. */
 static int find(const struct ranks *all, struct twin_uneven *out, struct twin_error *err)
 {
     bool spin = all_spin(all);
@@ -181,6 +208,7 @@ int twin_uneven_find(const struct twin_telemetry *t, struct twin_uneven *out,
         all.x = all.wait + room;
         all.y = all.x + room;
         for (size_t i = 0; i < t->processes; i++)
+            /* Only the process of a rank that made most steps. */
             if (twin_telemetry_rank(t, t->process[i].rank) == &t->process[i])
                 all.n += add_blocks(&all, &t->process[i]) > 0;
         out->ranks = all.n;
@@ -192,6 +220,7 @@ int twin_uneven_find(const struct twin_telemetry *t, struct twin_uneven *out,
     return rc;
 }
 
+/* By twin_uneven.waits: a rank that computes longer, one that waits for processors. */
 static const char *const advice[] = {
     "run all ranks on one kind of node with equal clocks, share the work out by speed, or look for "
     "what this rank does besides",

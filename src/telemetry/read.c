@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the tables of a run folder to rows of steps. */
+/*
+ * Makes rows of steps out of the tables of a run folder (twin_telemetry_load()). table.c reads the
+ * files; here each two rows of a process in which steps ended become one row of the result: how
+ * long its steps took, how much each counter of the process grew, and what the machine's tables say
+ * of the same time. A counter that is not known is NaN and never 0.
+ */
 #include "telemetry_inside.h"
 
 #include <dirent.h>
@@ -9,10 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Files in the telemetry folder of one run. */
 enum { FILES_MAX = 512 };
 
-/* Where each counter stands. Amounts of a process that its own table has; then those of the
- * machine's tables. */
+/*
+ * Where a counter stands: the column of a table, and the factor that turns its unit into that of
+ * the counter.
+ */
 struct place {
     enum twin_counter counter;
     const char *column;
@@ -25,6 +33,10 @@ static const struct place of_process[] = {
     {TWIN_COUNTER_PREEMPTED, "preempted", 1},   {TWIN_COUNTER_READ, "read_bytes", 1},
     {TWIN_COUNTER_WRITTEN, "written_bytes", 1}, {TWIN_COUNTER_RSS, "rss_bytes", 1},
 };
+/*
+ * OTHERS begins as the processor time of the job and is made the rest of BUSY in machine(); DISK
+ * begins as what was read.
+ */
 static const struct place of_host[] = {
     {TWIN_COUNTER_BUSY, "busy_ns", 1e-9},
     {TWIN_COUNTER_OTHERS, "job_cpu_ns", 1e-9},
@@ -52,11 +64,16 @@ static const struct place of_gpus[] = {
 };
 #define COUNT(x) (sizeof(x) / sizeof(x)[0])
 
+/* A cell; TW_UNKNOWN also when the table has no such column. */
 static uint64_t value(const struct tw_table *t, size_t row, size_t column)
 {
     return column == SIZE_MAX ? TW_UNKNOWN : t->cell[row * t->columns + column];
 }
 
+/*
+ * Fills in what the table of a process says of the time between two of its rows. Amounts that went
+ * backwards stay unknown.
+ */
 static void from_process(const struct tw_table *t, size_t before, size_t now,
                          double out[TWIN_COUNTERS])
 {
@@ -75,6 +92,7 @@ static void from_process(const struct tw_table *t, size_t before, size_t now,
     }
 }
 
+/* Fills in what a table of the machine or of its GPUs says of the time from a to b. */
 static void from_machine(const struct tw_table *t, const struct place *places, size_t n, uint64_t a,
                          uint64_t b, double out[TWIN_COUNTERS])
 {
@@ -86,6 +104,10 @@ static void from_machine(const struct tw_table *t, const struct place *places, s
     }
 }
 
+/*
+ * The table of this kind for a host; one with a single row says nothing about a stretch of time.
+ * NULL: none.
+ */
 static const struct tw_table *table_of(const struct tw_table *list, size_t count,
                                        enum tw_table_kind kind, const char *host)
 {
@@ -95,6 +117,7 @@ static const struct tw_table *table_of(const struct tw_table *list, size_t count
     return NULL;
 }
 
+/* Fills in the counters of the machine; host and gpus may be NULL. */
 static void machine(const struct tw_table *host, const struct tw_table *gpus, uint64_t a,
                     uint64_t b, double out[TWIN_COUNTERS])
 {
@@ -109,7 +132,11 @@ static void machine(const struct tw_table *host, const struct tw_table *gpus, ui
     out[TWIN_COUNTER_DISK] += tw_table_amount(host, "disk_written_bytes", a, b);
 }
 
-/* A process whose table has steps in it; rows stays 0 otherwise. */
+/*
+ * Fills p with the rows of one process's table; p->rows stays 0 when no step ended in it. Time in
+ * which no step ended is added to the next row. zero_ns: the first row of the run. Returns 0,
+ * TWIN_EFORMAT or TWIN_ENOMEM; the caller frees p->row in every case.
+ */
 static int process(const struct tw_table *t, const struct tw_table *list, size_t count,
                    uint64_t zero_ns, struct twin_telemetry_process *p, struct twin_error *err)
 {
@@ -150,6 +177,7 @@ static int process(const struct tw_table *t, const struct tw_table *list, size_t
     return 0;
 }
 
+/* Order of processes: by rank, then by the time of the first row. */
 static int by_rank(const void *x, const void *y)
 {
     const struct twin_telemetry_process *a = x, *b = y;
@@ -158,12 +186,14 @@ static int by_rank(const void *x, const void *y)
     return a->row[0].start_s < b->row[0].start_s ? -1 : a->row[0].start_s > b->row[0].start_s;
 }
 
+/* Processes that have no row are left out of t. */
 int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_telemetry *t,
                          struct twin_error *err)
 {
     uint64_t zero = UINT64_MAX;
     if (!(t->process = tw_calloc(count ? count : 1, sizeof *t->process)))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
+    /* First the zero of all times, and what is known of the launcher's machine. */
     for (size_t i = 0; i < count; i++) {
         if (list[i].kind == TW_TABLE_PROCESS && list[i].rows && list[i].t_ns[0] < zero)
             zero = list[i].t_ns[0];
@@ -189,7 +219,10 @@ int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_
     return 0;
 }
 
-/* The names in the folder, sorted: two loads give one order. */
+/*
+ * Lists the paths of the files in the folder, sorted, so that two loads give one order. The caller
+ * frees the *n paths and *out also after an error. TWIN_ENOENT: there is no such folder.
+ */
 static int names(const char *dir, char ***out, size_t *n, struct twin_error *err)
 {
     struct dirent **entries = NULL;

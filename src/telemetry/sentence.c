@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A slow stretch in one sentence. */
+/*
+ * Says in one sentence what twin_dip_find() or twin_dip_between() found: the slow stretch with its
+ * cause and the best evidence for it, or what would have shown if there is none. src/report prints
+ * the sentence.
+ */
 #include "telemetry_inside.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* The counters that testify for a cause, the better witness first. */
+/* The counters that testify for a cause, the better witness first; TWIN_COUNTERS ends the list. */
 static const enum twin_counter *witnesses(enum twin_cause c)
 {
     static const enum twin_counter of[TWIN_CAUSES][5] = {
@@ -25,7 +29,7 @@ static const enum twin_counter *witnesses(enum twin_cause c)
     return of[c];
 }
 
-/* The best witness that moved. */
+/* The best witness that moved, by its adjusted p of at most 5%. NULL: none did. */
 static const struct twin_moved *witness(const struct twin_dip *d)
 {
     for (const enum twin_counter *w = witnesses(d->cause); *w != TWIN_COUNTERS; w++)
@@ -35,6 +39,10 @@ static const struct twin_moved *witness(const struct twin_dip *d)
     return NULL;
 }
 
+/*
+ * Appends how much a counter changed: as a factor from 2 on, as percent below, as two numbers where
+ * there is no factor (it was 0).
+ */
 static void change(struct tw_buf *b, const struct twin_moved *m)
 {
     const struct twin_counter_info *i = twin_counter_info(m->counter);
@@ -54,7 +62,8 @@ static void change(struct tw_buf *b, const struct twin_moved *m)
 }
 
 /*
- * What would have shown, and beside it what was there: the one must not be read without the other.
+ * Appends what would have shown, and beside it what was there: the one must not be read without the
+ * other.
  */
 static void say_none(struct tw_buf *b, const struct twin_dip *d)
 {

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the files of docs/format/telemetry.md: any bytes give a table or an error that names the
- * line. */
+/*
+ * Reads the files of docs/format/telemetry.md into tables, and looks up values in them. Any bytes
+ * give a table or an error that names the line, because the files may be cut off or foreign. Each
+ * file has one or more headers, each followed by names of columns and rows of numbers. Long tables
+ * are thinned while they are read, so that memory is bounded. read.c is the only caller besides
+ * tests and the fuzzer.
+ */
 #include "telemetry_inside.h"
 
 #include <math.h>
@@ -8,16 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Rows of a table that are kept; tables of a run; words of a line, one more than any good line has.
+ */
 enum { ROWS_MAX = 65536, TABLES_MAX = 1024, WORDS_MAX = TW_TABLE_COLUMNS + 2 };
+/* A larger file is none that twinrun wrote. */
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 #define MAGIC "twinrun.telemetry/"
 
+/* Where in a file the reader is, for messages. */
 struct reader {
     const char *path;
     size_t line;
     struct twin_error *err;
 };
 
+/*
+ * Sets an error that names path, line, what was expected and what was found (its first 60 bytes,
+ * made printable). Returns the code.
+ */
 static int wrong(const struct reader *r, int code, const char *expected, const char *found)
 {
     char *safe = tw_printable(found, strnlen(found, 60));
@@ -40,6 +54,7 @@ static size_t words(char *line, char *word[WORDS_MAX])
     return n;
 }
 
+/* Reads a number up to INT32_MAX; `what` names it in the error. */
 static int small(const struct reader *r, const char *s, const char *what, int *out)
 {
     uint64_t v;
@@ -49,6 +64,10 @@ static int small(const struct reader *r, const char *s, const char *what, int *o
     return 0;
 }
 
+/*
+ * Reads "twinrun.telemetry/1 process HOST RANK WORLD PID ROLE", or the same for a host or GPUs,
+ * into t. Names that are too long are cut. TWIN_EVERSION: another version wrote the file.
+ */
 static int header(struct reader *r, char *line, struct tw_table *t)
 {
     char *w[WORDS_MAX] = {NULL};
@@ -79,6 +98,7 @@ static int header(struct reader *r, char *line, struct tw_table *t)
     return rc;
 }
 
+/* Reads the line of names behind a header. The names are t's, also after an error. */
 static int column_names(struct reader *r, char *line, struct tw_table *t)
 {
     char *w[WORDS_MAX] = {NULL};
@@ -93,7 +113,10 @@ static int column_names(struct reader *r, char *line, struct tw_table *t)
     return 0;
 }
 
-/* Drops every second row: what is left are sums still, over twice the time. */
+/*
+ * Drops every second row. Amounts are cumulative, so what is left still says how much they grew,
+ * over twice the time.
+ */
 static void thin(struct tw_table *t)
 {
     size_t kept = 0;
@@ -106,6 +129,7 @@ static void thin(struct tw_table *t)
     t->stride *= 2;
 }
 
+/* Makes room for one more row. Returns 0 or TWIN_ENOMEM. */
 static int make_room(struct reader *r, struct tw_table *t)
 {
     if (t->rows & (t->rows - 1)) /* grows when the count is a power of two */
@@ -121,8 +145,11 @@ static int make_room(struct reader *r, struct tw_table *t)
     return 0;
 }
 
-/* in_file: number of this row in the file, from 0. The last row stays provisional: one that is not
- * due replaces it. */
+/*
+ * Adds one row. in_file: the number of this row in the file, from 0. The last row stays
+ * provisional: one that is not due by the stride is replaced by the next, so that the end of the
+ * file is always kept.
+ */
 static int row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
 {
     char *w[WORDS_MAX] = {NULL};
@@ -148,6 +175,7 @@ static int row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
     return 0;
 }
 
+/* Appends an empty table to the list. TWIN_ELIMIT when a run has TABLES_MAX, or TWIN_ENOMEM. */
 static int begin_table(const struct reader *r, struct tw_table **list, size_t *count)
 {
     struct tw_table *grown = *count < TABLES_MAX ? tw_reallocarray(*list, *count + 1, sizeof **list)
@@ -163,6 +191,10 @@ static int begin_table(const struct reader *r, struct tw_table **list, size_t *c
     return 0;
 }
 
+/*
+ * A header begins with 't', and so does the line of names; a row begins with a digit. The first
+ * line must be a header.
+ */
 int tw_tables_parse(const char *path, char *text, size_t bytes, struct tw_table **list,
                     size_t *count, struct twin_error *err)
 {
@@ -230,7 +262,7 @@ size_t tw_table_column(const struct tw_table *t, const char *name)
 
 /* ---- values of the machine at times of the processes */
 
-/* Beyond the first and the last sample the value of that sample holds for so long. */
+/* Beyond the first and the last sample the value of that sample holds for so long: 1 s. */
 #define EDGE_NS 1000000000ull
 
 /* The first row at or behind a time. */
@@ -247,13 +279,17 @@ static size_t row_at(const struct tw_table *t, uint64_t ns)
     return low;
 }
 
+/* A cell as a number; NaN: not known. */
 static double cell(const struct tw_table *t, size_t row, size_t column)
 {
     uint64_t v = t->cell[row * t->columns + column];
     return v == TW_UNKNOWN ? NAN : (double)v;
 }
 
-/* Linear between the known samples on both sides, which may be some rows away. */
+/*
+ * The value of a column at a time, linear between the known samples on both sides, which may be up
+ * to 64 rows away. Beyond the samples see EDGE_NS. NaN: not known.
+ */
 static double at(const struct tw_table *t, size_t column, uint64_t ns)
 {
     enum { LOOK = 64 };
@@ -285,6 +321,7 @@ double tw_table_amount(const struct tw_table *t, const char *column, uint64_t a,
     return d >= 0 ? d : NAN; /* a counter that was set back */
 }
 
+/* Without a sample between a and b the value in the middle of them is taken. */
 double tw_table_level(const struct tw_table *t, const char *column, uint64_t a, uint64_t b)
 {
     size_t c = tw_table_column(t, column), n = 0;

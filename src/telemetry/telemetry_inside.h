@@ -7,11 +7,17 @@
 
 #include "src/telemetry/telemetry.h"
 
+/* Columns of a table behind t_ns; no file of twinrun has more. */
 enum { TW_TABLE_COLUMNS = 48 };
+/*
+ * Who wrote the table: an agent about its process, or the launcher about its machine or its GPUs.
+ */
 enum tw_table_kind { TW_TABLE_PROCESS, TW_TABLE_HOST, TW_TABLE_GPUS };
 
-/* One header with its rows; a file may hold several (a process that became another program by
- * exec). */
+/*
+ * One header with its rows; a file may hold several (a process that became another program by
+ * exec). tw_tables_free() frees what it points to. Amounts are cumulative, as the files have them.
+ */
 struct tw_table {
     enum tw_table_kind kind;
     char host[65], role[64];
@@ -35,7 +41,10 @@ int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_
 void tw_tables_free(struct tw_table *list, size_t count);
 size_t tw_table_column(const struct tw_table *t, const char *name); /* SIZE_MAX: none */
 
-/* What the tables of the machine say of the time from a to b. NaN: nothing. */
+/*
+ * What the tables of the machine say of the time from a to b, in ns of the same clock as t_ns: how
+ * much an amount grew, or the mean of a level. In the units of the file. NaN: nothing is known.
+ */
 double tw_table_amount(const struct tw_table *t, const char *column, uint64_t a, uint64_t b);
 double tw_table_level(const struct tw_table *t, const char *column, uint64_t a, uint64_t b);
 
