@@ -342,6 +342,22 @@ def test_another_outcome_is_named(twinrun, package, tmp_path):
     assert r.rc == 1 and r.out.splitlines()[-1].startswith("DIFFERS") and "step 0" in r.out, r.out
 
 
+def test_a_job_that_fails_is_not_reproduced(twinrun, work, tmp_path):
+    """Two runs that fail alike say nothing of what the job computes."""
+    (work / "job.sh").write_text("exit 3\n")
+    git(work, "init", "-q")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "a job that fails")
+    assert twinrun("record", "-q", "--", "sh", "job.sh").rc == 3
+    package = str(tmp_path / "p")
+    twinrun("pack", "last", "-o", package)
+    r = twinrun("replay", package)
+    last = r.out.splitlines()[-1]
+    assert r.rc == 2 and last.startswith("FAILED") and "REPRODUCED" not in r.out, r.out
+    r = twinrun("replay", package, "--json")
+    assert r.rc == 2 and r.json["outcome"] == "failed", r.out
+
+
 def test_data_by_address_and_of_ones_own(twinrun, recorded, tmp_path):
     work, data = recorded
     p = tmp_path / "p"

@@ -25,36 +25,21 @@ static void print_worlds(FILE *out, const json_t *list)
                   json_array_size(list) - SHOWN);
 }
 
-/* The word of the last line, and its sentence below. */
-static const char *last_word(enum tw_replay_outcome came_to, enum twin_verdict_outcome outcome)
-{
-    if (came_to == TW_REPLAY_DIFFERS)
-        return "DIFFERS";
-    if (came_to == TW_REPLAY_INCONCLUSIVE)
-        return "INCONCLUSIVE";
-    return outcome == TWIN_SAME ? "REPRODUCED" : "REPRODUCED WITHIN TOLERANCE";
-}
-
-/* What the word means, in a sentence. */
-static const char *last_sentence(enum tw_replay_outcome came_to, enum twin_verdict_outcome outcome)
-{
-    if (came_to == TW_REPLAY_DIFFERS)
-        return "what came out is not what the package says";
-    if (came_to == TW_REPLAY_INCONCLUSIVE)
-        return "what was seen does not suffice to say that the same came out";
-    return outcome == TWIN_SAME ? "bit for bit what the package says"
-                                : "not bit for bit, but within the stated tolerance";
-}
-
-/* The outcome for programs. */
-static const char *outcome_word(enum tw_replay_outcome came_to, enum twin_verdict_outcome outcome)
-{
-    if (came_to == TW_REPLAY_DIFFERS)
-        return "differ";
-    if (came_to == TW_REPLAY_INCONCLUSIVE)
-        return "inconclusive";
-    return outcome == TWIN_SAME ? "same" : "within-tolerance";
-}
+/* How each outcome is called: the last word of the text and its sentence, and the word in JSON. */
+static const struct {
+    const char *word, *sentence, *json;
+} outcome_words[] = {
+    [TW_REPLAY_SAME] = {"REPRODUCED", "bit for bit what the package says", "same"},
+    [TW_REPLAY_WITHIN_TOLERANCE] = {"REPRODUCED WITHIN TOLERANCE",
+                                    "not bit for bit, but within the stated tolerance",
+                                    "within-tolerance"},
+    [TW_REPLAY_DIFFERS] = {"DIFFERS", "what came out is not what the package says", "differ"},
+    [TW_REPLAY_INCONCLUSIVE] = {"INCONCLUSIVE",
+                                "what was seen does not suffice to say that the same came out",
+                                "inconclusive"},
+    [TW_REPLAY_FAILED] = {"FAILED", "what came out could not be held against what the package says",
+                          "failed"},
+};
 
 json_t *tw_replay_json(const struct tw_replayed *r, const json_t *environment)
 {
@@ -66,7 +51,7 @@ json_t *tw_replay_json(const struct tw_replayed *r, const json_t *environment)
                                                                   : NULL;
     tw_free(text);
     return json_pack("{s:s, s:s, s:o, s:O, s:O, s:O, s:o}", "schema", "twinrun.replay/1", "outcome",
-                     outcome_word(r->outcome, r->v->outcome), "run", tw_json_text(r->now->dir),
+                     outcome_words[r->outcome].json, "run", tw_json_text(r->now->dir),
                      "environment_differences", environment, "checkpoints", r->checkpoints, "world",
                      r->world, "verdict", verdict);
 }
@@ -85,6 +70,5 @@ void tw_replay_text(FILE *out, const struct tw_replayed *r, enum tw_replay_outco
                   r->now->exit_code);
     if (!same)
         print_worlds(out, r->world);
-    tw_put_to(out, "\n%s  %s\n", last_word(came_to, r->v->outcome),
-              last_sentence(came_to, r->v->outcome));
+    tw_put_to(out, "\n%s  %s\n", outcome_words[came_to].word, outcome_words[came_to].sentence);
 }
