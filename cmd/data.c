@@ -12,6 +12,7 @@
 #include "terminal.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <stdio.h>
 
@@ -34,7 +35,7 @@ static void say_differences(const char *command, const char *dir, const char *ma
     const size_t n = held->differences;
     size_t modes;
     tw_say("%s: --data %s is not what %s says (%zu difference%s): nothing was run", command, dir,
-           manifest, n, n == 1 ? "" : "s");
+           manifest, n, tw_plural_s(n));
     tw_snapshot_text_differences(stderr, &held->was, &held->now, 20, &modes);
 }
 

@@ -7,6 +7,7 @@
 #include "tensors_words.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include "src/provenance/config.h"
 #include "src/snapshot/content.h"
@@ -148,7 +149,7 @@ static int print_text(const struct item *x, size_t count)
                                    : "they say the same in other bytes");
         return TW_EXIT_SAME;
     }
-    tw_put("DIFFER  in %d place%s\n", all, all == 1 ? "" : "s");
+    tw_put("DIFFER  in %d place%s\n", all, tw_plural_s(all));
     twin_config_compare(&x[0].c, &x[1].c, print_difference, &shown);
     if (all > shown)
         tw_put("  and %d more (--json lists all)\n", all - shown);

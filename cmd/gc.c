@@ -7,6 +7,7 @@
 #include "say.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -129,7 +130,7 @@ static int collect(const struct gc_args *a, const char *home, char **dirs, size_
     int rc = t.failed ? TW_EXIT_TROUBLE : 0;
     if (!a->json) {
         json_decref(list);
-        tw_put("%zu run%s %s, %s; %zu kept\n", t.gone, t.gone == 1 ? "" : "s",
+        tw_put("%zu run%s %s, %s; %zu kept\n", t.gone, tw_plural_s(t.gone),
                a->dry_run ? "would go" : "deleted", tw_human_bytes(t.bytes, size), t.kept);
         return rc;
     }

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "say.h"
 
 #include "src/compare/compare.h"
@@ -267,7 +268,7 @@ static int check_operands(const struct tw_command *c, const struct tw_operands *
             return tw_bad_use(c->name,
                               "expected %zu%s run%s (a path, an id, last, last~1), found %zu",
                               c->operands_min, c->operands_max > c->operands_min ? " or more" : "",
-                              c->operands_max == 1 ? "" : "s", rest->count);
+                              tw_plural_s(c->operands_max), rest->count);
         break;
     case TW_OPERANDS_FILES: break;
     case TW_OPERANDS_NONE:

@@ -13,6 +13,7 @@
 #include "verify_words.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include "src/package/package.h"
 
@@ -149,7 +150,7 @@ static int say_differences(const struct replay_args *a, const json_t *difference
         return -1;
     bool refuse = strcmp(a->environment, "check") == 0;
     tw_say("replay: the environment here is not the package's (%zu difference%s)%s", n,
-           n == 1 ? "" : "s", refuse ? ": nothing was run" : "");
+           tw_plural_s(n), refuse ? ": nothing was run" : "");
     for (size_t i = 0; i < n && i < SHOWN; i++)
         tw_put_to(stderr, "  %s\n", json_string_value(json_array_get(differences, i)));
     if (n > SHOWN)

@@ -6,6 +6,7 @@
 
 #include "base.h"
 #include "found.h"
+#include "phrase.h"
 
 #include "src/compare/compare.h"
 #include "src/launch/run.h"
@@ -221,7 +222,7 @@ static int report(const struct sign_args *a, const char *target, const char *pat
     if (strcmp(path, "-") == 0)
         return 0;
     tw_put("signed  %s\n  in    %s, %zu signature%s\n  key   %s\n", target, path,
-           e->signature_count, e->signature_count == 1 ? "" : "s",
+           e->signature_count, tw_plural_s(e->signature_count),
            e->signature[e->signature_count - 1].keyid);
     return 0;
 }

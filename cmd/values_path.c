@@ -9,6 +9,7 @@
 #include "say.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include "src/formats/tensors.h"
 #include "src/launch/run.h"
@@ -80,7 +81,7 @@ static char *file_of(const char *command, const struct twin_run *r)
     } else if (count == 0 && changed) {
         tw_say("%s: the %zu file%s of tensors that the run wrote %s no longer as it left %s (a "
                "later run writes to the same place; see --fresh-dir)",
-               command, changed, changed == 1 ? "" : "s", changed == 1 ? "is" : "are",
+               command, changed, tw_plural_s(changed), changed == 1 ? "is" : "are",
                changed == 1 ? "it" : "them");
     } else if (count == 0) {
         tw_say("%s: a run keeps fingerprints, not values. Let the job write what is to be added "

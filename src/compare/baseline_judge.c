@@ -7,6 +7,8 @@
  */
 #include "baseline_inside.h"
 
+#include "phrase.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -197,7 +199,7 @@ static int name_tensor(struct judging *j, const struct tw_bl_proc *p, struct tw_
         scan->cls = tw_cause_class(first_missing->phase, first_missing->kind);
     } else if (rc == 0 && missing) {
         tw_cmp_note(j->c, "%zu record%s of step %u %s only in the baseline, the first: %s", missing,
-                    missing == 1 ? "" : "s", d->step, missing == 1 ? "is" : "are",
+                    tw_plural_s(missing), d->step, missing == 1 ? "is" : "are",
                     first_missing->name);
     }
     scan->step = d->step;
@@ -544,7 +546,7 @@ static int processes(struct judging *j, struct twin_error *err)
             continue;
         const bool wanted = !tw_side_stopped(j->side) && (made > kept || q->info->closed);
         char *text = tw_cmp_text(j->c, "rank %d made %llu step%s, the baseline has %llu", p->rank,
-                                 (unsigned long long)made, made == 1 ? "" : "s",
+                                 (unsigned long long)made, tw_plural_s(made),
                                  (unsigned long long)kept);
         if (text && !wanted)
             tw_cmp_unseen(j->c, "%s", text);

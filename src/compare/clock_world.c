@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "claims.h"
+#include "phrase.h"
 
 #define WITHIN 3.0    /* machines are not steady */
 #define UNDISTURBED 3 /* runs under the real clock agree at least that well */
@@ -353,7 +354,7 @@ static void say(struct tw_cmp *c)
                     "clock experiment: in two more runs, under clocks %d and %d times as fast, %zu "
                     "number%s followed the clock in every line, within a factor of 3: times of the "
                     "run, no results, first \"%s\" in \"%s\"",
-                    f, g, followed, followed == 1 ? "" : "s", first->text, first->quoted);
+                    f, g, followed, tw_plural_s(followed), first->text, first->quoted);
 }
 
 int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_error *err)

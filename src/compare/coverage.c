@@ -6,6 +6,8 @@
  */
 #include "internal.h"
 
+#include "phrase.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,7 +208,7 @@ static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
         tw_cmp_unseen(c,
                       "rank %d captured a CUDA graph at%.200s: what its %lu replay%s computed was "
                       "not seen step by step",
-                      p->rank, line, replays, replays == 1 ? "" : "s");
+                      p->rank, line, replays, tw_plural_s(replays));
         return true;
     }
     return false;

@@ -7,6 +7,8 @@
  */
 #include "internal.h"
 
+#include "phrase.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -494,7 +496,7 @@ static void say_earlier(struct tw_cmp *c, const struct singles *s, const char *l
     tw_cmp_note(c,
                 "%zu file%s outside of the working folder written by %s and not written again: not "
                 "compared, such as %s",
-                s->earlier, s->earlier == 1 ? "" : "s", label, s->earlier_example);
+                s->earlier, tw_plural_s(s->earlier), label, s->earlier_example);
 }
 
 static void say_single(struct tw_cmp *c, const struct files *in, const struct singles *s,

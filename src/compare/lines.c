@@ -8,6 +8,8 @@
  */
 #include "lines.h"
 
+#include "phrase.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -429,8 +431,8 @@ static void report_words(struct tw_cmp *c, const struct tw_lines *l, const struc
                      tw_cmp_text(c,
                                  "%s: text differs in %zu line%s, first line %zu: \"%.*s\" and "
                                  "\"%.*s\" (--ignore 'line:REGEX' leaves lines out)",
-                                 l->name, words, words == 1 ? "" : "s", x->place, quoted(x),
-                                 x->text, quoted(y), y->text));
+                                 l->name, words, tw_plural_s(words), x->place, quoted(x), x->text,
+                                 quoted(y), y->text));
     }
     tw_free(digits.p);
 }
@@ -486,7 +488,7 @@ static void say_filtered(struct tw_cmp *c, const struct tw_lines *l, const struc
         return;
     if (a->filtered == b->filtered)
         tw_cmp_note(c, "left out by --ignore 'line:...': %zu line%s of %s of each run", a->filtered,
-                    a->filtered == 1 ? "" : "s", l->name);
+                    tw_plural_s(a->filtered), l->name);
     else
         tw_cmp_note(c, "left out by --ignore 'line:...': %zu lines of %s of %s, %zu of %s",
                     a->filtered, l->name, c->label_a, b->filtered, c->label_b);
@@ -527,7 +529,7 @@ static void drop_stepless(struct tw_cmp *c, const struct tw_lines *l, const stru
     if (dropped > 0)
         tw_cmp_note(
             c, "%s: numbers in %zu line%s were not compared, because the arms end at other steps",
-            l->name, dropped, dropped == 1 ? "" : "s");
+            l->name, dropped, tw_plural_s(dropped));
 }
 
 static void look_at_clock(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
@@ -584,7 +586,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
             tw_lines_finding(
                 c, l->name, l->name_b, l->kind,
                 tw_cmp_text(c, "%zu line%s of %s differ%s only in times, pids, speeds or addresses",
-                            noise, noise == 1 ? "" : "s", l->name, noise == 1 ? "s" : "")));
+                            noise, tw_plural_s(noise), l->name, noise == 1 ? "s" : "")));
     if (glued)
         tw_findings_take(
             c, &out->benign,
@@ -593,7 +595,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
                 tw_cmp_text(
                     c,
                     "%zu line%s of %s ran together with others that were printed at the same time",
-                    glued, glued == 1 ? "" : "s", l->name)));
+                    glued, tw_plural_s(glued), l->name)));
     if (l->other_ends)
         drop_stepless(c, l, &a, &numbers, &uneven);
     /* which of its lines mean which of the other arm is not sure */
@@ -615,7 +617,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
                      tw_cmp_text(c,
                                  "%s: %zu line%s of numbers that the other arm did not print "
                                  "(--ignore 'line:REGEX' leaves lines out)",
-                                 l->name, uneven, uneven == 1 ? "" : "s"));
+                                 l->name, uneven, tw_plural_s(uneven)));
     if (a.cut || b.cut)
         tw_texts_add(c, &out->unknown,
                      tw_cmp_text(c, "%s: more than %u lines, the rest was not compared", l->name,

@@ -12,6 +12,8 @@
  */
 #include "internal.h"
 
+#include "phrase.h"
+
 #include <stdio.h>
 
 /* The scans of all pairs of processes; the array is owned by this struct. */
@@ -362,7 +364,7 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     bool worlds_differ = c->o->arms && other_world(a, b);
     if (worlds_differ)
         tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's weights can be compared", c->label_a,
-                    a->world, a->world == 1 ? "" : "s", c->label_b, b->world);
+                    a->world, tw_plural_s(a->world), c->label_b, b->world);
     for (size_t i = 0; i < n; i++) {
         if (worlds_differ && (pairs[i].a->rank != 0 || pairs[i].auxiliary))
             continue;

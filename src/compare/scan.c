@@ -13,6 +13,8 @@
  */
 #include "internal.h"
 
+#include "phrase.h"
+
 #include <string.h>
 
 /* ---- "equal until then" */
@@ -211,7 +213,7 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
     }
     if (out->equal_records > 0 && done) {
         tw_buf_printf(&text, " of step %u (%llu record%s)", step,
-                      (unsigned long long)out->equal_records, out->equal_records == 1 ? "" : "s");
+                      (unsigned long long)out->equal_records, tw_plural_s(out->equal_records));
         tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
     } else {
         char *before = steps_before(c, step); /* and what these steps handed on, by name */
@@ -651,7 +653,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     if (d.unread)
         tw_cmp_unseen(
             c, "step %u of rank %d: the contents of %zu record%s could be read in one run only",
-            step, out->pair->a->rank, d.unread, d.unread == 1 ? "" : "s");
+            step, out->pair->a->rank, d.unread, tw_plural_s(d.unread));
     take_order(c, &va, &vb, &d, out);
     out->elsewhere += d.elsewhere;
     note_reordered(out, step, &d);

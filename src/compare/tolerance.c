@@ -11,6 +11,7 @@
 #include "internal.h"
 
 #include "json_load.h"
+#include "phrase.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -446,7 +447,7 @@ static void say_where(struct tw_cmp *c, const struct tw_judged *j)
                 "within tolerance where the baseline keeps numbers (%s): the largest uses %.2g of "
                 "what is allowed (%s); %llu difference%s measured, %llu not judged",
                 steps ? steps : "", j->worst, j->where ? j->where : "",
-                (unsigned long long)j->measured, j->measured == 1 ? "" : "s",
+                (unsigned long long)j->measured, tw_plural_s(j->measured),
                 (unsigned long long)j->unmeasured);
     tw_free(steps);
 }
@@ -467,7 +468,7 @@ bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j)
                     "within tolerance: the largest uses %.2g of what is allowed (%s); %llu "
                     "difference%s measured",
                     j->worst, j->where ? j->where : "", (unsigned long long)j->measured,
-                    j->measured == 1 ? "" : "s");
+                    tw_plural_s(j->measured));
     else if (inside)
         say_where(c, j);
     else if (j->end_open)

@@ -11,6 +11,7 @@
  */
 #include "zoom.h"
 
+#include "phrase.h"
 #include "ulp.h"
 
 #include <math.h>
@@ -260,7 +261,7 @@ static void say_zoom(struct tw_cmp *c, const struct tw_zoom_found *op, const str
         tw_cmp_note(
             c,
             "zoom: %s got equal inputs and gave another output (%zu input%s, each compared whole)",
-            name, op->inputs, op->inputs == 1 ? "" : "s");
+            name, op->inputs, tw_plural_s(op->inputs));
         return;
     case TW_ZOOM_UNWRITTEN:
         tw_cmp_note(c, "zoom: %s gave memory that was used before anything was written to it",

@@ -5,6 +5,8 @@
  * report; they say "diverge" where names in the code say "part".
  */
 #include "search_inside.h"
+
+#include "phrase.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -215,7 +217,7 @@ static void put_arms_plan(struct tw_buf *b, const struct twin_search_plan *p)
     tw_buf_printf(
         b,
         "plan      %zu difference%s between A and B; alpha %g, beta %g for the whole procedure\n",
-        p->candidates, p->candidates == 1 ? "" : "s", p->alpha, p->beta);
+        p->candidates, tw_plural_s(p->candidates), p->alpha, p->beta);
     tw_buf_printf(b,
                   "baseline  A against its own first run: %u times, all clean; B against it: until "
                   "%u divergences, or %u clean\n"

@@ -13,6 +13,7 @@
 #include "capture.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,11 +82,11 @@ static char *from_stack(const struct twin_run *r, const char *text)
         char *line = path && !open ? source_line(r, frame, module, n) : NULL;
         char *result = NULL;
         if (path && line)
-            result = tw_printf("%s, %llu call%s%.*s", line, calls, calls == 1 ? "" : "s",
-                               thread_bytes, thread ? thread : "");
+            result = tw_printf("%s, %llu call%s%.*s", line, calls, tw_plural_s(calls), thread_bytes,
+                               thread ? thread : "");
         else if (path)
             result = tw_printf("%.*s%s of %.*s, %llu call%s%.*s", open ? (int)name : (int)n, frame,
-                               open ? "()" : "", (int)in_bytes, in, calls, calls == 1 ? "" : "s",
+                               open ? "()" : "", (int)in_bytes, in, calls, tw_plural_s(calls),
                                thread_bytes, thread ? thread : "");
         tw_free(path);
         tw_free(line);
@@ -228,7 +229,7 @@ static size_t add_lines(const struct tw_asking *line, size_t count, struct tw_is
         }
         char *threads = in_threads(a);
         add(x, tw_printf("%.*s, %llu call%s%s: %s%s", (int)a->where_bytes, a->where, a->calls,
-                         a->calls == 1 ? "" : "s", threads ? threads : "", a->source,
+                         tw_plural_s(a->calls), threads ? threads : "", a->source,
                          answer_words(a->answer)));
         tw_free(threads);
     }

@@ -8,6 +8,8 @@
  * special case. The home itself is made in home_make.c. */
 #include "launch.h"
 
+#include "phrase.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -186,7 +188,7 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
         if (back >= n)
             return twin_error_set(err, TWIN_ENOENT,
                                   "%s: %s/runs holds %zu run%s; `twinrun ls` lists them", spec,
-                                  home, n, n == 1 ? "" : "s");
+                                  home, n, tw_plural_s(n));
         *dir = tw_strdup(dirs[back]);
         return *dir ? 0 : no_memory(err);
     }

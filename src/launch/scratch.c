@@ -8,6 +8,8 @@
  * stays; it goes with the run folder. */
 #include "launch.h"
 
+#include "phrase.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -213,7 +215,7 @@ int tw_scratch_copy(const char *from, const char *to, const char *home, struct t
         tw_run_note(run,
                     "fresh folder: %zu large folder%s (such as .git or .venv) are links to the "
                     "originals, not copies",
-                    c.linked, c.linked == 1 ? "" : "s");
+                    c.linked, tw_plural_s(c.linked));
     if (rc == 0 && c.skipped)
         tw_run_note(run, "fresh folder: %zu sockets, pipes or devices were left out", c.skipped);
     return rc;

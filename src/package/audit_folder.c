@@ -340,9 +340,9 @@ static void judge_code(struct found *f, json_t *o)
 {
     if (f->git && *f->commit)
         tw_pk_holds(&f->failed, o, "git, commit %.12s, %zu source file%s", f->commit, f->sources,
-                    f->sources == 1 ? "" : "s");
+                    tw_plural_s(f->sources));
     else
-        tw_pk_holds(&f->failed, o, "%zu source file%s%s", f->sources, f->sources == 1 ? "" : "s",
+        tw_pk_holds(&f->failed, o, "%zu source file%s%s", f->sources, tw_plural_s(f->sources),
                     f->git ? ", git without a commit" : "");
     if (f->sources == 0)
         tw_pk_missing(&f->failed, o, "source code: no file that looks like it");

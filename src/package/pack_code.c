@@ -12,6 +12,7 @@
 #include "provenance_inside.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -289,10 +290,10 @@ static void describe(struct tw_pack *p, json_t *area, const json_t *code)
     char more[120] = "";
     int n = 0;
     if (changed)
-        n = snprintf(more, sizeof more, ", %zu changed file%s", changed, changed == 1 ? "" : "s");
+        n = snprintf(more, sizeof more, ", %zu changed file%s", changed, tw_plural_s(changed));
     if (files)
         n += snprintf(more + n, sizeof more - (size_t)n, ", %zu file%s besides", files,
-                      files == 1 ? "" : "s");
+                      tw_plural_s(files));
     if (modules > 1)
         snprintf(more + n, sizeof more - (size_t)n, ", %zu submodule%s", modules - 1,
                  modules == 2 ? "" : "s");
@@ -318,8 +319,7 @@ int tw_pack_code(struct tw_pack *p, struct twin_error *err)
             tw_pk_put(&p->failed, area, "no_git", json_string(why ? why : "no repository"));
         int rc = top ? 0 : tw_pack_files(p, area, err);
         size_t n = json_array_size(json_object_get(area, "files"));
-        tw_pk_holds(&p->failed, area, "%zu file%s, not under version control", n,
-                    n == 1 ? "" : "s");
+        tw_pk_holds(&p->failed, area, "%zu file%s, not under version control", n, tw_plural_s(n));
         return rc;
     }
     int rc = put_repository(p, area, code, "", err);

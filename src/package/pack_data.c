@@ -10,6 +10,7 @@
 #include "pack.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include "src/launch/redact.h"
 #include "src/snapshot/snapshot.h"
@@ -284,7 +285,7 @@ int tw_pack_data(struct tw_pack *p, struct twin_error *err)
                              : "no snapshot");
     else
         tw_pk_holds(&p->failed, area, "%zu snapshot%s, %s files, %s, verified before the run",
-                    r->data_count, r->data_count == 1 ? "" : "s", tw_human_count(files, count),
+                    r->data_count, tw_plural_s(r->data_count), tw_human_count(files, count),
                     tw_human_bytes(bytes, size));
     tw_pk_put(&p->failed, area, "none_declared", json_boolean(none && declared));
     if (none && !declared && json_array_size(json_object_get(area, "missing")) == 0)

@@ -7,6 +7,7 @@
 #include "provenance_inside.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -148,7 +149,7 @@ static json_t *difference(struct tw_collector *c, const char *dir, const char *a
         tw_pv_note(
             c,
             "the difference to the commit is kept without %zu file%s that seem%s to hold secrets",
-            json_array_size(withheld), json_array_size(withheld) == 1 ? "" : "s",
+            json_array_size(withheld), tw_plural_s(json_array_size(withheld)),
             json_array_size(withheld) == 1 ? "s" : "");
         json_object_set(o, "withheld", withheld);
     }

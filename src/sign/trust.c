@@ -237,7 +237,7 @@ int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **o
     if (rc == 0 && r.t->need > r.t->count)
         rc = twin_error_set(err, TWIN_EFORMAT,
                             "%s: need = %zu, but %zu key%s: nothing could ever be trusted", path,
-                            r.t->need, r.t->count, r.t->count == 1 ? "" : "s");
+                            r.t->need, r.t->count, tw_plural_s(r.t->count));
     tw_free(r.folder);
     if (rc != 0)
         twin_trust_free(r.t);

@@ -4,6 +4,7 @@
 #include "looking.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +62,7 @@ void tw_looking_failed(const struct tw_looking *l, const struct twin_error *err)
         tw_front_say(
             l->front,
             "expected files that can be read, found %zu thing%s without a digest: see above",
-            l->troubles, l->troubles == 1 ? "" : "s");
+            l->troubles, tw_plural_s(l->troubles));
     else
         tw_front_trouble(l->front, err, "no snapshot");
 }

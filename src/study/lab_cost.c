@@ -5,6 +5,7 @@
 #include "lab.h"
 
 #include "json_text.h"
+#include "phrase.h"
 #include "run_state.h"
 
 #include <math.h>
@@ -359,7 +360,7 @@ static void say_pins(struct costing *c, const struct alone *pin, size_t count, s
     tw_lab_line(c->s, "",
                 "95%% intervals of %zu run%s of each against %zu free ones; of %zu such intervals "
                 "about one in twenty is off by chance",
-                rounds, rounds == 1 ? "" : "s", free, count);
+                rounds, tw_plural_s(rounds), free, count);
     tw_buf_free(&dear);
     tw_buf_free(&rest);
     tw_buf_free(&fails);

@@ -4,6 +4,7 @@
 #include "lab.h"
 
 #include "json_text.h"
+#include "phrase.h"
 #include "run_state.h"
 
 #include <math.h>
@@ -205,7 +206,7 @@ static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const st
                       twin_given_name((enum twin_given)g->differs));
     else if (m->pairs < 2)
         tw_lab_decide(s, TW_LAB_OPEN, "%zu run%s give no interval: at least 4 are needed (--runs)",
-                      set->count, set->count == 1 ? "" : "s");
+                      set->count, tw_plural_s(set->count));
     else if (m->broken)
         tw_lab_decide(s, TW_LAB_OPEN,
                       "the loss is not a number from step %lld on, in %zu of %zu runs: there is no "
@@ -274,7 +275,7 @@ static void say_measured(struct tw_lab_step *s, const struct tw_lab_set *set,
                     r->ends.weight_count ? r->ends.weight[0].step : 0, r->no_weights ? ": " : "",
                     r->no_weights ? r->no_weights : "");
     tw_lab_line(s, "results", "%zu different one%s in %zu runs", m->classes,
-                m->classes == 1 ? "" : "s", set->count);
+                tw_plural_s(m->classes), set->count);
     if (s->result == TW_LAB_PASS && m->loss_gap.interval.high > fabs(r->ends.loss))
         tw_lab_line(s, "means",
                     "one run of each tells no gain from noise here; how large a gain would be "

@@ -3,6 +3,7 @@
 #include "lab.h"
 
 #include "json_text.h"
+#include "phrase.h"
 #include "run_state.h"
 
 #include <math.h>
@@ -144,8 +145,7 @@ static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const st
 {
     const size_t n = set->count;
     if (failed)
-        tw_lab_decide(s, TW_LAB_FAIL, "%zu pin%s did not take effect", failed,
-                      failed == 1 ? "" : "s");
+        tw_lab_decide(s, TW_LAB_FAIL, "%zu pin%s did not take effect", failed, tw_plural_s(failed));
     else if (!m->given)
         tw_lab_decide(s, TW_LAB_FAIL,
                       "the runs are still given other weights, batches or random numbers");

@@ -3,6 +3,8 @@
  * together. */
 #include "lab.h"
 
+#include "phrase.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,9 +55,9 @@ void tw_lab_decide(struct tw_lab_step *s, enum tw_lab_result result, const char 
 char *tw_lab_estimate_text(const struct twin_estimate *e, size_t n, char out[120])
 {
     if (e->value == 0)
-        snprintf(out, 120, "0 in %zu pair%s", n, n == 1 ? "" : "s");
+        snprintf(out, 120, "0 in %zu pair%s", n, tw_plural_s(n));
     else if (isnan(e->interval.low))
-        snprintf(out, 120, "%.2g, no interval from %zu pair%s", e->value, n, n == 1 ? "" : "s");
+        snprintf(out, 120, "%.2g, no interval from %zu pair%s", e->value, n, tw_plural_s(n));
     else
         snprintf(out, 120, "%.2g, 95%% interval %.2g to %.2g (%zu pairs)", e->value,
                  e->interval.low, e->interval.high, n);

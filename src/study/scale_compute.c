@@ -10,6 +10,7 @@
 #include "scale.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "run_state.h"
 
 #include <math.h>
@@ -121,7 +122,7 @@ static void note(struct tw_scale *s, const char *format, ...)
 
 static const char *workers(uint64_t n, char out[32])
 {
-    snprintf(out, 32, "%llu worker%s", (unsigned long long)n, n == 1 ? "" : "s");
+    snprintf(out, 32, "%llu worker%s", (unsigned long long)n, tw_plural_s(n));
     return out;
 }
 
@@ -146,11 +147,11 @@ static void note_runs(struct tw_scale *s, size_t c)
             note(s, "%s: %s is an outlier (modified z %.1f); kept", who, r->run, s->z[i]);
     }
     if (n)
-        note(s, "%s: %zu run%s did not end well, and %s left out: %s", who, n, n == 1 ? "" : "s",
+        note(s, "%s: %zu run%s did not end well, and %s left out: %s", who, n, tw_plural_s(n),
              n == 1 ? "is" : "are", failed.data ? failed.data : "");
     if (good < ENOUGH_RUNS)
         note(s, "%s: %zu run%s could be timed; an interval worth having needs %d", who, good,
-             good == 1 ? "" : "s", ENOUGH_RUNS);
+             tw_plural_s(good), ENOUGH_RUNS);
     if (good >= OUTLIERS_FROM && s->point[c].mad.mad == 0)
         note(s,
              "%s: more than half of the runs took equally long (MAD = 0): outliers cannot be told",
@@ -192,7 +193,7 @@ static void note_all(struct tw_scale *s)
             note(s,
                  "%llu workers on %ld core%s: oversubscribed; this point says nothing of a machine "
                  "with %llu cores",
-                 (unsigned long long)p->workers, s->cores, s->cores == 1 ? "" : "s",
+                 (unsigned long long)p->workers, s->cores, tw_plural_s(s->cores),
                  (unsigned long long)p->workers);
         few |= p->runs > 0 && p->runs < OUTLIERS_FROM;
         note_runs(s, c);

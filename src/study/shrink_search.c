@@ -6,6 +6,7 @@
 #include "shrink_runs.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include "src/stats/stats.h"
 
@@ -50,7 +51,7 @@ static void say_trial(const struct tw_shrink *c, const struct tw_shrink_setting 
         return;
     if (s->steps)
         snprintf(steps, sizeof steps, "%llu step%s", (unsigned long long)s->steps,
-                 s->steps == 1 ? "" : "s");
+                 tw_plural_s(s->steps));
     tw_buf_printf(&line, "%s", steps);
     for (size_t i = 0; i < c->knob_count; i++)
         tw_buf_printf(&line, ", %s %llu", c->knob[i].name, (unsigned long long)s->value[i]);

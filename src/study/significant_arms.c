@@ -45,8 +45,8 @@ static int make(struct tw_experiment *x, int arm, uint64_t number)
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64], text[32], *argv[4];
     struct tw_trial t = {.front = x->front, .title = title};
-    snprintf(title, sizeof title, "%c %llu/%llu", "ab"[arm], (unsigned long long)number,
-             (unsigned long long)x -> asked.runs);
+    const unsigned long long all = x->asked.runs;
+    snprintf(title, sizeof title, "%c %llu/%llu", "ab"[arm], (unsigned long long)number, all);
     tw_shell_argv(x->asked.command[arm], argv);
     const struct twin_launch_options o = {
         .argv = argv,

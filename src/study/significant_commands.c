@@ -6,6 +6,7 @@
 #include "significant_sets.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +95,7 @@ static char *list(const struct kinds *k)
     for (size_t i = 0; i < k->count && i < SHOWN; i++) {
         char *safe = tw_printable(k->name[i], strnlen(k->name[i], COMMAND_BYTES));
         tw_buf_printf(&b, "%s%s (%zu run%s)", i ? ", " : "", safe ? safe : "?", k->runs[i],
-                      k->runs[i] == 1 ? "" : "s");
+                      tw_plural_s(k->runs[i]));
         tw_free(safe);
     }
     if (k->count > SHOWN)

@@ -7,6 +7,7 @@
 #include "zoom_runs.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include "src/provenance/provenance.h"
 
@@ -152,7 +153,7 @@ static void judge_control(struct tw_check *c, const struct twin_run *control)
         twin_verdict_note(c->series.v,
                           "control: the unobserved run wrote %zu file%s with other bytes than run "
                           "1, such as %s%s",
-                          files, files == 1 ? "" : "s", file, cost);
+                          files, tw_plural_s(files), file, cost);
     else
         twin_verdict_note(c->series.v,
                           "control: the unobserved run printed other bytes than run 1 (times and "

@@ -6,6 +6,7 @@
 #include "configuration.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include "src/provenance/provenance.h"
 #include "src/trace/trace.h"
@@ -95,7 +96,7 @@ static void put_workers(struct tw_buf *b, const struct twin_run *r)
         twin_trace_close(t);
     }
     if (world)
-        tw_buf_printf(b, ", %u rank%s", world, world == 1 ? "" : "s");
+        tw_buf_printf(b, ", %u rank%s", world, tw_plural_s(world));
     tw_buf_puts(b, batch.data ? batch.data : "");
     tw_buf_free(&batch);
 }

@@ -3,6 +3,7 @@
 #include "series.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "run_state.h"
 
 #include <assert.h>
@@ -102,7 +103,7 @@ bool tw_series_has_room(const struct tw_series *s, uint64_t more, bool quiet)
         tw_front_say(
             s->front,
             "%llu more run%s: up to %s, less when they diverge early; --steps N makes runs shorter",
-            (unsigned long long)more, more == 1 ? "" : "s",
+            (unsigned long long)more, tw_plural_s(more),
             tw_human_seconds(r->wall_s * (double)more, time));
     return true;
 }

@@ -3,6 +3,7 @@
 #include "trial.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "run_state.h"
 
 #include "src/provenance/provenance.h"
@@ -114,8 +115,8 @@ void tw_trial_line(const struct tw_front *front, const char *title, const struct
     tw_front_progress(front, NULL);
     tw_front_line(front, "%s  %-8s %10s  %s step%s  %s record%s%s", title, state,
                   tw_human_seconds(r->wall_s, seconds), tw_human_count(t.steps, steps),
-                  t.steps == 1 ? "" : "s", tw_human_count(t.records, records),
-                  t.records == 1 ? "" : "s", rest.failed ? "" : rest.data);
+                  tw_plural_s(t.steps), tw_human_count(t.records, records), tw_plural_s(t.records),
+                  rest.failed ? "" : rest.data);
     tw_buf_free(&rest);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include "src/provenance/provenance.h"
@@ -228,8 +229,8 @@ static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *
     tw_put_to(out, "\nspeed     %s\n", b.data ? b.data : "");
     tw_buf_free(&b);
     for (int k = 0; k < 2; k++)
-        tw_put_to(out, "%c         %zu run%s: %s\n", 'A' + k, s->set[k].n,
-                  s->set[k].n == 1 ? "" : "s", s->set[k].operand);
+        tw_put_to(out, "%c         %zu run%s: %s\n", 'A' + k, s->set[k].n, tw_plural_s(s->set[k].n),
+                  s->set[k].operand);
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < s->set[k].left_out_count; i++)
             tw_put_to(out, "left out  %s\n", s->set[k].left_out[i]);

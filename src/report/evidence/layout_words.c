@@ -4,6 +4,7 @@
 #include "layout_words.h"
 
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ int tw_layout_text(FILE *out, const char *target, const struct tw_layout_told *p
                   name ? name : "?");
     else
         tw_put_to(out, "OK      %s  %s file%s, %s, by %s\n", name ? name : "?",
-                  tw_human_count(p->sum.files, n), p->sum.files == 1 ? "" : "s",
+                  tw_human_count(p->sum.files, n), tw_plural_s(p->sum.files),
                   tw_human_bytes(p->sum.bytes, size), p->sum.scheme);
     if (p->text.data)
         tw_put_lines(out, p->text.data);

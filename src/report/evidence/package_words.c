@@ -4,6 +4,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 enum { SHOWN = 20 }; /* findings in the text */
@@ -49,7 +50,7 @@ void tw_package_text(FILE *out, const char *dir, const struct twin_bag_verdict *
             tw_human_count(v->fetches, count), tw_human_bytes(later, size));
     if (v->trust && v->trust->trusted)
         tw_put_to(out, "  signed       %zu good signature%s, %zu needed\n", v->trust->good,
-                  v->trust->good == 1 ? "" : "s", v->trust->needed);
+                  tw_plural_s(v->trust->good), v->trust->needed);
     else if (!v->trust && v->is_signed)
         tw_put_to(out,
                   "  note         signed, but nobody was named to be trusted: --key PUB or --trust "

@@ -5,6 +5,7 @@
 #include "base.h"
 #include "configuration.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include <string.h>
@@ -35,10 +36,9 @@ static void put_breach(struct tw_buf *b, const struct twin_precision_breach *x)
     put(b, "%s: ", x->name);
     put(b, "%s", x->found);
     if (x->is_tensor)
-        tw_buf_printf(b, ", %s record%s", tw_human_count(x->times, count),
-                      x->times == 1 ? "" : "s");
+        tw_buf_printf(b, ", %s record%s", tw_human_count(x->times, count), tw_plural_s(x->times));
     else if (x->in_step)
-        tw_buf_printf(b, ", %s step%s", tw_human_count(x->times, count), x->times == 1 ? "" : "s");
+        tw_buf_printf(b, ", %s step%s", tw_human_count(x->times, count), tw_plural_s(x->times));
     tw_buf_puts(b, "\n");
     char *line = tw_strndup(x->site, strcspn(x->site, "\n"));
     if (*x->op || (line && *line)) {
@@ -66,7 +66,7 @@ int tw_precision_text(FILE *out, const struct twin_precision_verdict *v, const c
     if (broken)
         tw_buf_printf(&b, "%zu of %zu rules broken", broken, v->count);
     else
-        tw_buf_printf(&b, "%zu rule%s, none seen broken", v->count, v->count == 1 ? "" : "s");
+        tw_buf_printf(&b, "%zu rule%s, none seen broken", v->count, tw_plural_s(v->count));
     if (unknown)
         tw_buf_printf(&b, ", %zu not known to be kept", unknown);
     tw_buf_printf(&b, ", in %s\n", tw_base_name(run->dir));

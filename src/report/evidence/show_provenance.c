@@ -11,6 +11,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include <stdarg.h>
@@ -70,7 +71,7 @@ static void code(FILE *out, const json_t *p)
         tw_buf_puts(&b, *text_of(o, "why") ? text_of(o, "why") : "not known");
     if (json_is_true(json_object_get(o, "dirty")))
         tw_buf_printf(&b, ", %lld file%s changed%s%s", (long long)number_of(o, "changed_count"),
-                      number_of(o, "changed_count") == 1 ? "" : "s",
+                      tw_plural_s(number_of(o, "changed_count")),
                       *text_of(diff, "file") ? ", kept in " : "", text_of(diff, "file"));
     else if (json_is_false(json_object_get(o, "dirty")))
         tw_buf_puts(&b, ", clean");
@@ -79,7 +80,7 @@ static void code(FILE *out, const json_t *p)
                       json_is_true(json_object_get(o, "untracked_all_listed")) ? "" : "more than ",
                       untracked);
     if (modules)
-        tw_buf_printf(&b, ", %zu submodule%s", modules, modules == 1 ? "" : "s");
+        tw_buf_printf(&b, ", %zu submodule%s", modules, tw_plural_s(modules));
     row(out, "code", "%s", b.data ? b.data : "");
     tw_buf_free(&b);
     /* a script, or a module that was started by its name */
@@ -228,8 +229,8 @@ static void launch(FILE *out, const json_t *p)
     row(out, "launch", "%zu process%s recorded, %lld rank%s, %zu host%s%s%s%s%s",
         json_array_size(json_object_get(p, "ranks")),
         json_array_size(json_object_get(p, "ranks")) == 1 ? "" : "es",
-        (long long)number_of(o, "world"), number_of(o, "world") == 1 ? "" : "s",
-        json_object_size(hosts), json_object_size(hosts) == 1 ? "" : "s",
+        (long long)number_of(o, "world"), tw_plural_s(number_of(o, "world")),
+        json_object_size(hosts), tw_plural_s(json_object_size(hosts)),
         *text_of(scheduler, "kind") ? ", " : "", text_of(scheduler, "kind"),
         *text_of(scheduler, "job") ? " job " : "", text_of(scheduler, "job"));
     row(out, "variables", "%zu, the values of %zu redacted",
@@ -335,7 +336,7 @@ static void show_differences(FILE *out, const struct twin_world_differences *d, 
     if (real == 0)
         tw_put_to(out, "SAME    the worlds are equal%s\n", d->count ? ", but for:" : "");
     else
-        tw_put_to(out, "DIFFER  in %zu thing%s\n", real, real == 1 ? "" : "s");
+        tw_put_to(out, "DIFFER  in %zu thing%s\n", real, tw_plural_s(real));
     for (size_t i = 0; i < d->count; i++) {
         if (i == 0 || d->item[i].power != d->item[i - 1].power)
             tw_put_to(out, "\n%s\n", headings[d->item[i].power]);

@@ -4,6 +4,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include <stdio.h>
@@ -118,14 +119,14 @@ json_t *tw_snapshot_json_differences(const struct twin_snapshot *was,
 char *tw_snapshot_holds(const struct twin_snapshot *s, char out[160])
 {
     char n[32], size[16];
-    int at = snprintf(out, 160, "%s file%s, %s", tw_human_count(s->files, n),
-                      s->files == 1 ? "" : "s", tw_human_bytes(s->bytes, size));
+    int at = snprintf(out, 160, "%s file%s, %s", tw_human_count(s->files, n), tw_plural_s(s->files),
+                      tw_human_bytes(s->bytes, size));
     if (s->links)
         at += snprintf(out + at, 160 - (size_t)at, ", %s link%s", tw_human_count(s->links, n),
-                       s->links == 1 ? "" : "s");
+                       tw_plural_s(s->links));
     if (s->folders)
         snprintf(out + at, 160 - (size_t)at, ", %s empty folder%s", tw_human_count(s->folders, n),
-                 s->folders == 1 ? "" : "s");
+                 tw_plural_s(s->folders));
     return out;
 }
 
@@ -138,7 +139,7 @@ void tw_snapshot_verified_text(FILE *out, const char *manifest, const char *dir,
     char *folder = tw_printable(dir, strlen(dir)), *name = tw_printable(manifest, strlen(manifest));
     if (differences)
         tw_put_to(out, "DIFFER  %s is not what %s says: %s difference%s\n", folder ? folder : "?",
-                  name ? name : "?", tw_human_count(differences, n), differences == 1 ? "" : "s");
+                  name ? name : "?", tw_human_count(differences, n), tw_plural_s(differences));
     tw_snapshot_text_differences(out, was, now, 0, &modes);
     if (!differences)
         tw_put_to(out, "OK      %s  %s  sha256:%s\n", folder ? folder : "?",
@@ -218,7 +219,7 @@ void tw_snapshot_taken_text(FILE *out, const char *output, const struct twin_sna
     if (s->read_files < s->files)
         tw_put_to(out,
                   "  read   %s file%s, %s; the others have not changed since they were last read\n",
-                  tw_human_count(s->read_files, n), s->read_files == 1 ? "" : "s",
+                  tw_human_count(s->read_files, n), tw_plural_s(s->read_files),
                   tw_human_bytes(s->read_bytes, size));
     tw_free(safe);
 }

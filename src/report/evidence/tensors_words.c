@@ -5,6 +5,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include <math.h>
@@ -196,7 +197,7 @@ static void print_item(FILE *out, const char *path, const struct twin_content *c
     char size[16], *name = tw_printable(path, strlen(path));
     tw_put_to(out, "%s  %s, %zu tensor%s, %s\n", name ? name : "?",
               twin_tensors_kind_name(twin_tensors_kind(c->tensors)), c->count,
-              c->count == 1 ? "" : "s", tw_human_bytes(c->file_bytes, size));
+              tw_plural_s(c->count), tw_human_bytes(c->file_bytes, size));
     if (*c->file)
         tw_put_to(out, "  file       sha256:%s\n", c->file);
     tw_put_to(out, "  content    sha256:%s\n", c->content);
@@ -210,7 +211,7 @@ static void print_item(FILE *out, const char *path, const struct twin_content *c
         tw_put_to(out, "\n");
     if (c->value_count)
         tw_put_to(out, "  values     sha256:%s  (%zu that are no tensor%s: %s)\n", c->values,
-                  c->value_count, c->value_count == 1 ? "" : "s",
+                  c->value_count, tw_plural_s(c->value_count),
                   twin_tensors_kind(c->tensors) == TWIN_TENSORS_FOLDER
                       ? "other files, step counts, settings"
                       : "step counts, settings, names");

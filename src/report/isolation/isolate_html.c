@@ -10,6 +10,7 @@
  */
 #include "html.h"
 #include "page_inside.h"
+#include "phrase.h"
 #include "verdict_page.h"
 
 #include "src/report/isolation.h"
@@ -60,7 +61,7 @@ static void count_cell(struct twin_page *p, int64_t n)
 static void head(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf about = {0};
-    tw_buf_printf(&about, "twinrun isolate, %u run%s, %.1f s: %s", x->runs, x->runs == 1 ? "" : "s",
+    tw_buf_printf(&about, "twinrun isolate, %u run%s, %.1f s: %s", x->runs, tw_plural_s(x->runs),
                   x->seconds, x->command);
     if (about.failed)
         p->body.failed = about.failed;

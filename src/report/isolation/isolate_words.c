@@ -4,6 +4,8 @@
  * functions. Runs are called by their numbers in the search, not by their indices. */
 #include "wording.h"
 
+#include "phrase.h"
+
 #include "src/report/isolation.h"
 
 #include <math.h>
@@ -61,7 +63,7 @@ char *twin_isolation_cost_text(const struct twin_isolation_cost *c)
         tw_buf_printf(&b,
                       "not known from these runs (%zu whole run%s with the pin, %zu without; 3 of "
                       "each are needed)",
-                      c->with, c->with == 1 ? "" : "s", c->without);
+                      c->with, tw_plural_s(c->with), c->without);
         return tw_buf_steal(&b);
     }
     tw_buf_printf(&b, "%.3g times as long (", c->ratio);

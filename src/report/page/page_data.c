@@ -10,6 +10,7 @@
 #include "page_inside.h"
 
 #include "html.h"
+#include "phrase.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -170,10 +171,10 @@ static void say_left_out(struct twin_page *p, const struct twin_page_plot *plot,
     /* a joined plot uses infinity to break its lines */
     if (infinite && !plot->join)
         twin_page_small(p, "%zu infinite value%s cannot be drawn.", infinite,
-                        infinite == 1 ? "" : "s");
+                        tw_plural_s(infinite));
     if (below)
         twin_page_small(p, "%zu value%s of 0 or below ha%s no place on this logarithmic axis.",
-                        below, below == 1 ? "" : "s", below == 1 ? "s" : "ve");
+                        below, tw_plural_s(below), below == 1 ? "s" : "ve");
     if (nan && plot->nan_name)
         twin_page_small(p, "%zu point%s left open: %s.", nan, nan == 1 ? " is" : "s are",
                         plot->nan_name);

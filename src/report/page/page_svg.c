@@ -8,6 +8,7 @@
 #include "page_inside.h"
 
 #include "html.h"
+#include "phrase.h"
 
 #include <math.h>
 #include <string.h>
@@ -80,7 +81,7 @@ static void one_set(struct twin_page *p, const struct twin_page_histogram *h, co
     tw_buf_puts(&p->body, "<div class=\"set\"><span>");
     tw_html_text(&p->body, set->name);
     tw_buf_printf(&p->body, "<br><small>%zu value%s", set->count - out,
-                  set->count - out == 1 ? "" : "s");
+                  tw_plural_s(set->count - out));
     if (out)
         tw_buf_printf(&p->body, ", %zu left out", out);
     tw_buf_printf(&p->body,

@@ -4,6 +4,7 @@
 #include "lab_report.h"
 
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include <stdio.h>
@@ -159,9 +160,9 @@ void tw_lab_end_text(FILE *out, const struct tw_lab *lab)
     if (lab->configuration)
         tw_put_to(out, "\nmeasured: %s", lab->configuration);
     tw_put_to(out, "\n%s  %zu of %zu step%s pass", end_word(tw_lab_outcome(lab)),
-              count[TW_LAB_PASS], wanted, wanted == 1 ? "" : "s");
+              count[TW_LAB_PASS], wanted, tw_plural_s(wanted));
     if (count[TW_LAB_QUIET])
         tw_put_to(out, ", %zu quiet", count[TW_LAB_QUIET]);
     tw_put_to(out, "; %s run%s, kept (twinrun ls); numbers in %s/lab.json\n",
-              tw_human_count(lab->made, runs), lab->made == 1 ? "" : "s", lab->folder);
+              tw_human_count(lab->made, runs), tw_plural_s(lab->made), lab->folder);
 }

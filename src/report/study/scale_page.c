@@ -4,6 +4,7 @@
 #include "scale_report.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "verdict_gather.h"
 
 #include <math.h>
@@ -150,7 +151,7 @@ static void histogram(struct twin_page *p, const struct tw_scale *s)
                      : 0;
         values[c] = n ? tw_reallocarray(NULL, n, sizeof(double)) : NULL;
         name[c] = tw_printf("%llu worker%s", (unsigned long long)s->count[c],
-                            s->count[c] == 1 ? "" : "s");
+                            tw_plural_s(s->count[c]));
         if (!values[c] || !name[c])
             continue;
         for (size_t i = 0; i < s->runs; i++)
@@ -189,7 +190,7 @@ static void recorded(struct twin_page *p, const struct tw_scale *s)
                          ? tw_printf("%s/runs/%s", s->home, s->run[i].run)
                          : NULL;
         if (path && (label[n] = tw_printf("%llu worker%s", (unsigned long long)s->run[i].workers,
-                                          s->run[i].workers == 1 ? "" : "s")) != NULL) {
+                                          tw_plural_s(s->run[i].workers))) != NULL) {
             if (twin_run_load(path, &run[n], NULL) == 0)
                 n++;
             else

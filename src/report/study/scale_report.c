@@ -9,6 +9,7 @@
 #include "scale_report.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "put.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@
 /* "1 worker", "4 workers"; returns out. */
 static const char *workers(uint64_t n, char out[32])
 {
-    snprintf(out, 32, "%llu worker%s", (unsigned long long)n, n == 1 ? "" : "s");
+    snprintf(out, 32, "%llu worker%s", (unsigned long long)n, tw_plural_s(n));
     return out;
 }
 
@@ -172,7 +173,7 @@ char *tw_scale_result_text(const struct tw_scale_result *r)
                             : "no weights were shown in timed runs");
     else if (r->classes == 1)
         tw_buf_printf(&b, "%llu run%s, one set of weights bit for bit", (unsigned long long)r->runs,
-                      r->runs == 1 ? "" : "s");
+                      tw_plural_s(r->runs));
     else
         tw_buf_printf(&b, "%llu runs, %llu different sets of weights", (unsigned long long)r->runs,
                       (unsigned long long)r->classes);

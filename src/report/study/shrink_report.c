@@ -7,6 +7,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include "src/stats/stats.h"
@@ -123,7 +124,7 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
     char time[24];
     const struct tw_shrink_evidence *b = &c->baseline;
     tw_put_to(out, "outcome   %s, %llu run%s, %s\n", words[outcome],
-              (unsigned long long)c->runs_used, c->runs_used == 1 ? "" : "s",
+              (unsigned long long)c->runs_used, tw_plural_s(c->runs_used),
               tw_human_seconds((double)(tw_monotonic_ns() - c->began_ns) / 1e9, time));
     if (b->parted) {
         print_parted(out, c, command);
@@ -133,7 +134,7 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
         tw_put_to(out,
                   "bound     %llu comparison%s without a difference; a divergence in up to %.1f%% "
                   "of runs cannot be excluded (95%%)\n",
-                  (unsigned long long)b->trials, b->trials == 1 ? "" : "s",
+                  (unsigned long long)b->trials, tw_plural_s(b->trials),
                   100 * twin_stats_zero_bound(b->trials, CONFIDENCE));
     if (b->unseen)
         tw_put_to(out,

@@ -10,6 +10,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include "src/provenance/provenance.h"
@@ -209,7 +210,7 @@ static void print_set(FILE *out, char letter, const struct tw_set *set,
                       const struct twin_set_summary *m, const char *units)
 {
     tw_put_to(out, "%c           %zu value%s, median " NUMBERS "%s", letter, m->n,
-              m->n == 1 ? "" : "s", m->median.value, units);
+              tw_plural_s(m->n), m->median.value, units);
     if (!isnan(m->median.interval.low))
         tw_put_to(out, " (%.4g%% interval " NUMBERS " to " NUMBERS ")", m->median.confidence * 100,
                   m->median.interval.low, m->median.interval.high);
@@ -263,7 +264,7 @@ static void print_assumptions(FILE *out, const struct tw_significant *s)
                       "AB"[k], f -> set[k].n);
         else if (f->set[k].mad.outliers && f->set[k].n >= OUTLIERS_FROM)
             tw_put_to(out, "\n            %c: %zu outlier%s by modified z > 3.5, kept", "AB"[k],
-                      f -> set[k].mad.outliers, f->set[k].mad.outliers == 1 ? "" : "s");
+                      f -> set[k].mad.outliers, tw_plural_s(f->set[k].mad.outliers));
     }
     tw_put_to(out, "\n");
 }

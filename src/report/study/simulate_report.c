@@ -6,6 +6,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include "src/stats/stats.h"
@@ -116,7 +117,7 @@ static void print_one(FILE *out, const struct tw_simulation *s, const struct tw_
             tw_human_count(v->not_finite, text), s->args->type);
     if (v->elements > v->not_finite) {
         tw_put_to(out, "  results   %llu different vector%s in %zu trials; %.4g%% of the elements",
-                  (unsigned long long)v->vectors, v->vectors == 1 ? "" : "s", v->results,
+                  (unsigned long long)v->vectors, tw_plural_s(v->vectors), v->results,
                   100 * (double)v->vary / (double)(v->elements - v->not_finite));
         if (is_sample(s))
             tw_put_to(out, " (%.4g to %.4g%%)", 100 * share.low, 100 * share.high);

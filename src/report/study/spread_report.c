@@ -7,6 +7,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 
 #include <math.h>
@@ -90,11 +91,11 @@ static void print_sum(FILE *out, const struct tw_spread_found *f)
     const size_t own = s->named_count - 6; /* the last six orders split the numbers over workers */
     for (size_t i = 0; i < own; i++)
         print_row(out, f, &s->named[i]);
-    tw_put_to(out, "  %u worker%s, then\n", f->ranks, f->ranks == 1 ? "" : "s");
+    tw_put_to(out, "  %u worker%s, then\n", f->ranks, tw_plural_s(f->ranks));
     for (size_t i = own; i < s->named_count; i++)
         print_row(out, f, &s->named[i]);
     tw_put_to(out, "  %s random orders, %s result%s\n", count_text(s->orders, number),
-              count_text(s->distinct, count), s->distinct == 1 ? "" : "s");
+              count_text(s->distinct, count), tw_plural_s(s->distinct));
     /* orders in which a partial sum left the type's range */
     if (s->overflowed)
         tw_put_to(out, "  %-20s %s of them: the sum is too large for %s on the way\n", "  infinite",
@@ -178,7 +179,7 @@ static void print_vector(FILE *out, const struct tw_spread_found *f)
     tw_put_to(out,
               "\n  %s orders give %s different vector%s; %s elements (%.3g%%) have more than one "
               "result, at most %llu\n",
-              count_text(v->results, b), count_text(v->vectors, a), v->vectors == 1 ? "" : "s",
+              count_text(v->results, b), count_text(v->vectors, a), tw_plural_s(v->vectors),
               count_text(v->vary, c), share(v->vary, v->elements - v->not_finite),
               (unsigned long long)v->distinct_max);
     tw_put_to(out,

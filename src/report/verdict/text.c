@@ -9,6 +9,8 @@
  */
 #include "wording.h"
 
+#include "phrase.h"
+
 #include "src/stats/stats.h"
 
 #include <math.h>
@@ -256,7 +258,7 @@ static void origins(struct page *p, const struct twin_transplant *t)
     struct tw_buf b = {0};
     char n[32];
     tw_buf_printf(&b, "%s step%s of %zu transplanted run%s (%s)", tw_human_count(t->steps, n),
-                  t->steps == 1 ? "" : "s", t->runs, t->runs == 1 ? "" : "s",
+                  tw_plural_s(t->steps), t->runs, tw_plural_s(t->runs),
                   twin_transplant_name(t->kind));
     tw_buf_puts(&b, t->origin_count ? "; where they diverge that started equal:"
                                     : "; none diverges that started equal");
@@ -344,7 +346,7 @@ static void bound(struct page *p, const struct twin_verdict *v)
     tw_buf_printf(&b,
                   "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs; --runs "
                   "%llu brings that bound to %.2g%%",
-                  v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper,
+                  v->comparisons, tw_plural_s(v->comparisons), 100 * v->p_diverge_upper,
                   (unsigned long long)runs, 100 * twin_stats_zero_bound(runs - 1, v->confidence));
     paragraph(p, "", &b);
 }

@@ -7,6 +7,7 @@
  * of the text (text.c), in the words of wording.c.
  */
 #include "page_inside.h"
+#include "phrase.h"
 #include "verdict_page.h"
 
 #include <math.h>
@@ -58,7 +59,7 @@ static void head(struct twin_page *p, const struct twin_report *r)
     if (sentence.len && sentence.data[0] >= 'a' && sentence.data[0] <= 'z')
         sentence.data[0] = (char)(sentence.data[0] - 'a' + 'A');
     tw_buf_printf(&about, "twinrun %s, %zu run%s", r->verb ? r->verb : "check", v->runs,
-                  v->runs == 1 ? "" : "s");
+                  tw_plural_s(v->runs));
     if (r->command)
         tw_buf_printf(&about, ": %s", r->command);
     if (sentence.failed || about.failed)
@@ -147,7 +148,7 @@ static void reach(struct twin_page *p, const struct twin_verdict *v)
         twin_page_fact(p, "How sure",
                        "%zu comparison%s cannot exclude a divergence in up to %.2g%% of runs "
                        "(%.0f%% confidence); more runs bring that bound down",
-                       v->comparisons, v->comparisons == 1 ? "" : "s", 100 * v->p_diverge_upper,
+                       v->comparisons, tw_plural_s(v->comparisons), 100 * v->p_diverge_upper,
                        100 * v->confidence);
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
     /* only the first line of the list is named */
@@ -213,7 +214,7 @@ static void origins(struct twin_page *p, const struct twin_transplant *t)
     twin_page_heading(p, "Which operations diverge although their step began equal?");
     twin_page_small(
         p, "%zu transplanted run%s (%s): every step was made to start as in the recorded run.",
-        t->runs, t->runs == 1 ? "" : "s", twin_transplant_name(t->kind));
+        t->runs, tw_plural_s(t->runs), twin_transplant_name(t->kind));
     twin_page_table(p, columns, "t nnn n");
     for (size_t i = 0; i < t->origin_count; i++) {
         const struct twin_origin *o = &t->origin[i];

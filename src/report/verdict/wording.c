@@ -7,6 +7,8 @@
  */
 #include "wording.h"
 
+#include "phrase.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,8 +216,7 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_printf(b, "%s of %s elements", tw_human_count(f->changed, x),
                       tw_human_count(f->elements, y));
     else if (f->elements)
-        tw_buf_printf(b, "%s element%s", tw_human_count(f->elements, x),
-                      f->elements == 1 ? "" : "s");
+        tw_buf_printf(b, "%s element%s", tw_human_count(f->elements, x), tw_plural_s(f->elements));
     if (f->kind == TWIN_KIND_HYPER && b->len > start)
         return; /* a setting was not computed: its distance in roundings says nothing */
     /* what a reader wants to know first: one run has NaN or infinity where the other has not */
@@ -262,7 +263,7 @@ void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
         if (!tw_say_range(b, v)) {
             if (v->steps_compared)
                 tw_buf_printf(b, "%s step%s, ", tw_human_count(v->steps_compared, steps),
-                              v->steps_compared == 1 ? "" : "s");
+                              tw_plural_s(v->steps_compared));
             tw_buf_printf(b, "%s records", tw_human_count(v->records_compared, records));
         }
         tw_buf_puts(b, ", bit for bit");
@@ -345,7 +346,7 @@ void tw_say_against(struct tw_buf *b, const struct twin_against *a)
     tw_say_safe(b, a->path ? a->path : "baseline", 200);
     tw_buf_puts(b, ", made ");
     tw_say_safe(b, a->made ? a->made : "?", 40);
-    tw_buf_printf(b, " of %llu run%s", (unsigned long long)a->runs, a->runs == 1 ? "" : "s");
+    tw_buf_printf(b, " of %llu run%s", (unsigned long long)a->runs, tw_plural_s(a->runs));
     if (a->signer) {
         tw_buf_puts(b, ", signed by ");
         tw_say_safe(b, a->signer, 120);
