@@ -107,7 +107,7 @@ def built():
     return folder
 
 
-def environment(home, work, job):
+def environment(home, work, kind, light=False):
     """The same for both runs; TWINRUN_HOME, too, so that the job's own environment is equal."""
     kept = (
         "TWINRUN_",
@@ -132,9 +132,9 @@ def environment(home, work, job):
         PYTHON=PYTHON,
         SOURCE=str(ROOT),
     )
-    if job.kind == "torch":
+    if kind == "torch":
         env["OMP_NUM_THREADS"] = "1"  # else two runs alone may differ
-    if job.light and not FULL:
+    if light and not FULL:
         env["PYTHONPATH"] = str(ROOT / "tests" / "agents" / "light_site")
     return env
 
@@ -257,7 +257,7 @@ def observe(job, setting, folder, wrap=None, watched=False):
             stdout=streams.given[0],
             stderr=streams.given[1],
             cwd=work,
-            env=environment(home, work, job),
+            env=environment(home, work, job.kind, job.light),
         )
     until = time.monotonic() + PATIENCE_S[job.kind]
     arrived, in_time = streams.collect(until)
