@@ -13,7 +13,7 @@ import sys
 import threading
 
 from . import core, opaque, replay, sites, tensors
-from .core import S, T, hook, trim
+from .core import S, T, hook
 from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
 
 NODES = 1 << 20  # forward operations remembered for their backward
@@ -21,7 +21,7 @@ NODES = 1 << 20  # forward operations remembered for their backward
 _torch = None
 _forward = {}  # autograd sequence number -> (scope, site), of this step and the last
 _described = {}  # operation -> Described
-_OURS = set()  # files whose frames a mode puts between a job's line and what it calls
+_passed = set()  # files whose frames a mode puts between a job's line and what it calls
 _dtypes = {}  # type of a number of Python -> dtype of a tensor that is one
 _counts = {}  # (operation, scope, role) -> occurrences in this step
 _listed = {}  # operation that PyTorch lists as nondeterministic -> calls
@@ -353,7 +353,7 @@ def _trim_whole(error):
     which nobody meets who calls it without a mode.
     """
     traceback = error.__traceback__
-    while traceback is not None and traceback.tb_frame.f_code.co_filename in _OURS:
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in _passed:
         traceback = traceback.tb_next
     error.__traceback__ = traceback
 
@@ -363,21 +363,19 @@ def _mode(torch):
 
     state, local = S, T
 
-    def looked_at(func, args, kwargs):
-        if not state.ops or local.busy or not state.on:
-            return _call(func, args, kwargs)
-        call = _before(func, args, kwargs)
-        result = _call(func, args, kwargs)
-        if call is not None:
-            _after(call, result)
-        return result
-
     def dispatch(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
         try:
-            return looked_at(func, args, kwargs or {})
+            if not state.ops or local.busy or not state.on:
+                return _call(func, args, kwargs)
+            call = _before(func, args, kwargs)
+            result = _call(func, args, kwargs)
         except BaseException as error:
             _trim_whole(error)
             raise
+        if call is not None:
+            _after(call, result)
+        return result
 
     class Operations(TorchDispatchMode):
         """Entered below every mode of the job; lets everything pass while no operation is to be
@@ -443,7 +441,7 @@ def arm(torch):
     _torch = torch
     if S.level != OPS:
         return []
-    _OURS.update((__file__, sys.modules["torch._ops"].__file__))
+    _passed.update((__file__, sys.modules["torch._ops"].__file__))
     _dtypes.update(
         {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
     )
