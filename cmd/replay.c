@@ -68,7 +68,8 @@ static const struct tw_pair exits[] = {
     {"0", "the same came out, bit for bit or within the tolerance"},
     {"1", "something else came out; or the package is not what it was when it was made: nothing "
           "was run"},
-    {"2", "trouble: bad use, data or packages that are not here, a program that cannot be started"},
+    {"2", "trouble: bad use, data or packages that are not here, a program that cannot be started, "
+          "a job that fails"},
     {"3", "inconclusive: what was seen does not suffice to say \"same\""},
     {"130", "interrupted"},
     {NULL, NULL},
