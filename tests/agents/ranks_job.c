@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ranks_job STEPS SPIN: each rank computes for SPIN iterations, then an all-reduce, STEPS times.
- * For tests/agents/test_telemetry.py. */
+ * For tests/agents/test_telemetry_ranks.py. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <twin/twin.h>

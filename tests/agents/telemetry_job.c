@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job of tests/agents/test_telemetry.py: equal steps for a while, with what the test does to it
+ * The job of tests/agents/test_telemetry*.py: equal steps for a while, with what a test does to it
  * from outside.
  *   --seconds S        how long (2)                     --spin N       iterations of arithmetic in
  * each step (1000000)

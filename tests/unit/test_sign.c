@@ -2,7 +2,7 @@
 /*
  * Signatures: base64 (RFC 4648's vectors), PAE (DSSE's example), keys, envelopes of which every bit
  * is turned, trust (thresholds, validity, revoked and repeated keys, key ids), statements and
- * subjects, and every allocation failing. tests/agents/test_sign.py has the other implementations.
+ * subjects, and every allocation failing. tests/agents/test_sign*.py have the other programs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
