@@ -232,6 +232,44 @@ static void test_crc32c_vectors(void **state)
     assert_int_equal(tw_crc32c(tw_crc32c(0, up, 13), up + 13, 19), 0x46DD794E);
 }
 
+/* By the definition, bit by bit. */
+static uint32_t plain_crc32c(uint32_t seed, const unsigned char *p, size_t n)
+{
+    uint32_t c = ~seed;
+    for (; n; n--, p++) {
+        c ^= *p;
+        for (int k = 0; k < 8; k++)
+            c = (c >> 1) ^ (0x82F63B78u & (0u - (c & 1)));
+    }
+    return ~c;
+}
+
+/* Long pieces are computed in lanes: every length around one, two and three rounds of them, at every
+ * alignment, behind a seed. */
+static void test_crc32c_of_long_pieces(void **state)
+{
+    (void)state;
+    enum { ROUND = 3 * 512, MOST = 3 * ROUND + 64 };
+    static unsigned char bytes[MOST + 8];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(tw_mix64(i) >> 56);
+    for (size_t rounds = 0; rounds <= 3; rounds++)
+        for (size_t n = rounds ? rounds * ROUND - 40 : 0; n <= rounds * ROUND + 40; n++) {
+            const unsigned char *from = bytes + n % 8;
+            const uint32_t seed = (uint32_t)tw_mix64(n);
+            assert_int_equal(tw_crc32c(seed, from, n), plain_crc32c(seed, from, n));
+            assert_int_equal(tw_crc32c(tw_crc32c(seed, from, n / 3), from + n / 3, n - n / 3),
+                             plain_crc32c(seed, from, n));
+        }
+    /* one changed bit is seen wherever it is */
+    const uint32_t whole = tw_crc32c(1, bytes, MOST);
+    for (size_t i = 0; i < MOST; i++) {
+        bytes[i] ^= (unsigned char)(1u << i % 8);
+        assert_int_not_equal(tw_crc32c(1, bytes, MOST), whole);
+        bytes[i] ^= (unsigned char)(1u << i % 8);
+    }
+}
+
 static void test_hash_spreads(void **state)
 {
     (void)state;
@@ -329,6 +367,7 @@ int main(void)
         cmocka_unit_test(test_printable_lines),
         cmocka_unit_test(test_print_safe),
         cmocka_unit_test(test_crc32c_vectors),
+        cmocka_unit_test(test_crc32c_of_long_pieces),
         cmocka_unit_test(test_hash_spreads),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_every_allocation_failure),
