@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "runs.h"
 #include "say.h"
+#include "signing.h"
 
 #include "base.h"
 
@@ -130,12 +131,7 @@ static int write_statement(const struct audit_args *a, const struct tw_audited *
     int rc = p ? twin_subjects_add(&subjects, t->named, "sha256", t->name, &err)
                : twin_error_set(&err, TWIN_ENOMEM, "out of memory");
     rc = rc ? rc : twin_statement_envelope(&subjects, TEST_RESULT, p, &e, &err);
-    for (size_t i = 0; i < a->keys.count && rc == 0; i++) {
-        struct twin_key *key = NULL;
-        rc = twin_key_open(a->keys.items[i], &key, &err);
-        rc = rc ? rc : twin_envelope_sign(&e, key, &err);
-        twin_key_close(key);
-    }
+    rc = rc ? rc : tw_envelope_sign_all(&e, a->keys.items, a->keys.count, false, &err);
     rc = rc ? rc : twin_envelope_text(&e, &text, &n, &err);
     rc = rc ? rc : tw_write_file_atomic(a->statement, text, n, &err);
     json_decref(p);

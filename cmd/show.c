@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun show: one run; with --step or --record its records (show_records.c). */
+/*
+ * twinrun show: one run, in the words of src/report/evidence: what is known of it (show_run.c),
+ * with
+ * --step or --record its records (show_records.c), with --provenance its world
+ * (show_provenance.c). A run whose folder is gone is looked for in the ledger.
+ */
 #include "json.h"
 #include "ledger.h"
 #include "options.h"
@@ -8,15 +13,12 @@
 #include "show_ledger.h"
 #include "show_provenance.h"
 #include "show_records.h"
+#include "show_run.h"
 #include "terminal.h"
 
 #include "base.h"
 
-#include "src/trace/trace.h"
-
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 struct tw_show_args {
     const char *home, *record, *ledger;
@@ -61,184 +63,7 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* One trace, opened or with the reason why not. */
-struct opened {
-    struct twin_trace *trace;
-    struct twin_error err, fault;
-};
-
-static void text_trace(const char *path, const struct opened *o, bool verify)
-{
-    char records[32], steps[32], size[16];
-    if (!o->trace) {
-        tw_put("  %-20s  unreadable: %s\n", tw_base_name(path), o->err.message);
-        return;
-    }
-    const struct twin_trace_info *i = twin_trace_info(o->trace);
-    char *role = tw_printable(i->role, strlen(i->role));
-    tw_put("  %-20s  rank %d of %d  pid %u  %s  %s steps  %s records  %s%s", tw_base_name(path),
-           i->rank, i->world, i->pid, role ? role : "", tw_human_count(i->steps, steps),
-           tw_human_count(i->records, records), tw_human_bytes(i->file_bytes, size),
-           i->closed ? "" : "  not closed");
-    if (i->dropped)
-        tw_put("  %s dropped", tw_human_count(i->dropped, records));
-    if (i->tail_bytes)
-        tw_put("  %s behind the last good block", tw_human_bytes(i->tail_bytes, size));
-    if (verify)
-        tw_put("  %s", o->fault.code ? o->fault.message : "intact");
-    tw_put("\n");
-    tw_free(role);
-}
-
-static json_t *json_trace(const char *path, const struct opened *o, bool verify)
-{
-    if (!o->trace)
-        return json_pack("{s:o, s:o}", "path", tw_json_text(path), "error",
-                         tw_json_text(o->err.message));
-    const struct twin_trace_info *i = twin_trace_info(o->trace);
-    json_t *j = json_pack("{s:o, s:i, s:i, s:I, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "path",
-                          tw_json_text(path), "rank", (int)i->rank, "world", (int)i->world, "pid",
-                          (json_int_t)i->pid, "role", tw_json_text(i->role), "closed", i->closed,
-                          "steps", (json_int_t)i->steps, "records", (json_int_t)i->records,
-                          "dropped", (json_int_t)i->dropped, "bytes", (json_int_t)i->file_bytes,
-                          "tail_bytes", (json_int_t)i->tail_bytes, "observer_ns",
-                          (json_int_t)i->observer_ns);
-    if (verify)
-        json_object_set_new(j, "fault",
-                            o->fault.code ? tw_json_text(o->fault.message) : json_null());
-    json_t *notes = json_array();
-    const char *key, *value;
-    for (size_t n = 0; twin_trace_note(o->trace, n, &key, &value); n++)
-        json_array_append_new(notes, json_pack("[o, o]", tw_json_text(key), tw_json_text(value)));
-    json_object_set_new(j, "notes", notes);
-    return j;
-}
-
-static void text_processes(const struct twin_run *r, bool all)
-{
-    size_t armed = 0;
-    for (size_t i = 0; i < r->process_count; i++)
-        armed += r->processes[i].armed;
-    tw_put("processes %zu, %zu armed\n", r->process_count, armed);
-    for (size_t i = 0; i < r->process_count; i++) {
-        const struct twin_run_process *p = &r->processes[i];
-        /* the short form lists what a reader must know about */
-        if (!all && p->armed && !p->outlived)
-            continue;
-        char *argv = tw_printable(p->argv ? p->argv : "", p->argv ? strlen(p->argv) : 0);
-        tw_put("  %d  parent %d  %s%s%s%s  %.200s\n", p->pid, p->ppid,
-               p->armed ? "armed" : "not armed", p->why ? ": " : "", p->why ? p->why : "",
-               p->outlived ? "  outlived the job" : "", argv ? argv : "");
-        tw_free(argv);
-    }
-}
-
-static void text_files(const struct twin_run *r, bool all)
-{
-    char size[16];
-    tw_put("files     %zu written%s\n", r->file_count,
-           r->files_truncated ? " (more than are kept)" : "");
-    for (size_t i = 0; i < r->file_count && (all || i < 5); i++) {
-        const struct twin_run_file *f = &r->files[i];
-        char *path = tw_printable(f->path, strlen(f->path));
-        tw_put("  %s  %s  %.16s%s%s\n", path ? path : "", tw_human_bytes(f->bytes, size), f->sha256,
-               f->why ? f->why : "", f->existed_before ? "  was there before" : "");
-        tw_free(path);
-    }
-    if (!all && r->file_count > 5)
-        tw_put("  ... --files lists all\n");
-}
-
-static void text_notes(const struct twin_run *r, struct opened *traces, bool all)
-{
-    const char *key, *value;
-    for (size_t i = 0; i < r->note_count; i++)
-        tw_put("note      %s\n", r->notes[i]);
-    for (size_t t = 0; all && t < r->trace_count; t++) {
-        tw_put("notes of %s\n", tw_base_name(r->traces[t]));
-        for (size_t i = 0; traces[t].trace && twin_trace_note(traces[t].trace, i, &key, &value);
-             i++) {
-            char *k = tw_printable(key, strlen(key)), *v = tw_printable(value, strlen(value));
-            tw_put("  %-24s  %s\n", k ? k : "", v ? v : "");
-            tw_free(k);
-            tw_free(v);
-        }
-    }
-}
-
-static void text_run(const struct twin_run *r, struct opened *traces, const struct tw_show_args *a)
-{
-    char state[32], seconds[24], stamp[32], out[16], errors[16];
-    char *command = tw_shell_quote(r->argv, r->argc);
-    tw_utc_stamp(r->start_realtime_ns, stamp);
-    tw_put("run       %s\nid        %s\ncommand   %s\nin        %s on %s\nstarted   %s, %s\nended  "
-           "   %s%s%s\nlevel     %s%s\n",
-           r->dir, r->id, command ? command : "", r->cwd, r->host, stamp,
-           tw_human_seconds(r->wall_s, seconds), tw_run_state(r, state),
-           r->message && *r->message ? ": " : "", r->message ? r->message : "",
-           twin_level_name(r->level), r->agents ? "" : ", unobserved (control run)");
-    const char *in_part = r->stdout_truncated || r->stderr_truncated ? " (stored in part)" : "";
-    if (r->one_stream)
-        tw_put("printed   %s, stdout and stderr in one%s\n", tw_human_bytes(r->stdout_bytes, out),
-               in_part);
-    else
-        tw_put("printed   %s to stdout, %s to stderr%s\n", tw_human_bytes(r->stdout_bytes, out),
-               tw_human_bytes(r->stderr_bytes, errors), in_part);
-    tw_put("traces    %zu\n", r->trace_count);
-    for (size_t i = 0; i < r->trace_count; i++)
-        text_trace(r->traces[i], &traces[i], a->verify);
-    text_processes(r, a->processes);
-    text_files(r, a->files);
-    text_notes(r, traces, a->notes);
-    tw_free(command);
-}
-
-static json_t *json_run(const struct twin_run *r, struct opened *traces,
-                        const struct tw_show_args *a)
-{
-    char state[32];
-    json_t *list = json_array(), *processes = json_array(), *files = json_array();
-    for (size_t i = 0; i < r->trace_count; i++)
-        json_array_append_new(list, json_trace(r->traces[i], &traces[i], a->verify));
-    for (size_t i = 0; i < r->process_count; i++) {
-        const struct twin_run_process *p = &r->processes[i];
-        json_array_append_new(processes,
-                              json_pack("{s:i, s:i, s:o, s:b, s:o, s:b}", "pid", p->pid, "ppid",
-                                        p->ppid, "argv", tw_json_text(p->argv), "armed", p->armed,
-                                        "why", tw_json_text(p->why), "outlived", p->outlived));
-    }
-    for (size_t i = 0; i < r->file_count; i++) {
-        const struct twin_run_file *f = &r->files[i];
-        json_array_append_new(files,
-                              json_pack("{s:o, s:I, s:o, s:o, s:b}", "path", tw_json_text(f->path),
-                                        "bytes", (json_int_t)f->bytes, "sha256",
-                                        f->sha256[0] ? json_string(f->sha256) : json_null(), "why",
-                                        tw_json_text(f->why), "existed_before", f->existed_before));
-    }
-    json_t *j = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:f}", "schema", "twinrun.show/1", "id",
-        tw_json_text(r->id), "dir", tw_json_text(r->dir), "label", tw_json_text(r->label), "argv",
-        tw_json_texts(r->argv, r->argc), "cwd", tw_json_text(r->cwd), "host", tw_json_text(r->host),
-        "start_realtime_ns", (json_int_t)r->start_realtime_ns, "wall_s", r->wall_s);
-    json_object_set_new(j, "state", json_string(tw_run_state(r, state)));
-    json_object_set_new(j, "exit_code", json_integer(r->exit_code));
-    json_object_set_new(j, "signal", json_integer(r->signal));
-    json_object_set_new(j, "message", tw_json_text(r->message));
-    json_object_set_new(j, "level", json_string(twin_level_name(r->level)));
-    json_object_set_new(j, "observed", json_boolean(r->agents));
-    json_object_set_new(j, "one_stream", json_boolean(r->one_stream));
-    json_object_set_new(j, "stdout_bytes", json_integer((json_int_t)r->stdout_bytes));
-    json_object_set_new(j, "stderr_bytes", json_integer((json_int_t)r->stderr_bytes));
-    json_object_set_new(j, "stdout_sha256", json_string(r->stdout_sha256));
-    json_object_set_new(j, "stderr_sha256", json_string(r->stderr_sha256));
-    json_object_set_new(j, "traces", list);
-    json_object_set_new(j, "processes", processes);
-    json_object_set_new(j, "files", files);
-    json_object_set_new(j, "notes", tw_json_texts(r->notes, r->note_count));
-    return j;
-}
-
-/* j NULL: as text to stdout. */
+/* The comparisons that the run took part in, if there is a ledger. j NULL: as text to stdout. */
 static void show_comparisons(const char *home, const char *url, const char *id, json_t *j)
 {
     struct twin_ledger *l = tw_ledger_open(home, url, NULL, NULL);
@@ -274,44 +99,64 @@ static int show_provenance(const struct twin_run *r, bool as_json)
     return as_json ? tw_json_print(json) : 0;
 }
 
-static int show(const struct twin_run *r, const char *home, const struct tw_show_args *a)
+/* What the traces come to: 2 where one cannot be read, else 1 where --verify found a fault. */
+static int exit_code(const struct twin_run *r, const struct tw_shown_trace *traces)
 {
-    struct opened *traces = tw_calloc(r->trace_count + 1, sizeof *traces);
     int rc = 0;
-    if (!traces)
-        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "cannot open the traces");
     for (size_t i = 0; i < r->trace_count; i++) {
-        if (twin_trace_open(r->traces[i], &traces[i].trace, &traces[i].err) != 0)
-            rc = TW_EXIT_TROUBLE;
-        else if (a->verify && twin_trace_verify(traces[i].trace, &traces[i].fault) != 0 && rc == 0)
-            rc = 1;
+        if (!traces[i].trace)
+            return TW_EXIT_TROUBLE;
+        if (traces[i].fault.code)
+            rc = TW_EXIT_DIFFER;
     }
+    return rc;
+}
+
+/* The records of all traces: as text, or into rows. 0, or the exit code of trouble; said. */
+static int show_records(const struct twin_run *r, const struct tw_shown_trace *traces,
+                        const struct tw_show_args *a, json_t *rows)
+{
     const struct tw_records_asked asked = {
         .pattern = a->record,
         .one_step = a->step != TW_NOT_GIVEN,
         .step = (uint32_t)a->step,
     };
-    bool records = a->step != TW_NOT_GIVEN || a->record;
-    json_t *j = a->json ? json_run(r, traces, a) : NULL;
-    json_t *rows = a->json && records ? json_array() : NULL;
-    if (!a->json && !records)
-        text_run(r, traces, a);
-    if (!records)
-        show_comparisons(home, a->ledger, r->id, j);
-    for (size_t i = 0; records && i < r->trace_count; i++)
+    int rc = 0;
+    for (size_t i = 0; i < r->trace_count; i++)
         if (traces[i].trace &&
             tw_show_records(traces[i].trace, r->traces[i], &asked, stdout, rows, &tw_terminal) != 0)
             rc = TW_EXIT_TROUBLE;
-    if (rows)
-        json_object_set_new(j, "records", rows);
+    for (size_t i = 0; i < r->trace_count && !a->json; i++)
+        if (!traces[i].trace)
+            tw_trouble(&traces[i].err, "%s", tw_base_name(r->traces[i]));
+    return rc;
+}
+
+/* The run, or, with --step or --record, its records. The exit code. */
+static int show(const struct twin_run *r, const char *home, const struct tw_show_args *a)
+{
+    struct tw_shown_trace *traces = tw_shown_open(r, a->verify);
+    if (!traces)
+        return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "cannot open the traces");
+    const bool records = a->step != TW_NOT_GIVEN || a->record;
+    json_t *j = a->json ? tw_show_run_json(r, traces, a->verify) : NULL;
+    int rc = exit_code(r, traces);
+    if (records) {
+        json_t *rows = a->json ? json_array() : NULL;
+        int trouble = show_records(r, traces, a, rows);
+        rc = trouble ? trouble : rc;
+        if (rows)
+            json_object_set_new(j, "records", rows);
+    } else {
+        const struct tw_show_asked asked = {
+            .verified = a->verify, .processes = a->processes, .files = a->files, .notes = a->notes};
+        if (!a->json)
+            tw_show_run_text(stdout, r, traces, &asked);
+        show_comparisons(home, a->ledger, r->id, j);
+    }
     if (a->json && tw_json_print(j) != 0)
         rc = TW_EXIT_TROUBLE;
-    for (size_t i = 0; i < r->trace_count; i++) {
-        if (!traces[i].trace && !a->json && records)
-            tw_trouble(&traces[i].err, "%s", tw_base_name(r->traces[i]));
-        twin_trace_close(traces[i].trace);
-    }
-    tw_free(traces);
+    tw_shown_close(traces, r);
     return rc;
 }
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun sign: signs a file or a folder; makes keys. */
+/*
+ * twinrun sign: signs a file, a folder, a run, or that runs agreed; makes keys. What is signed and
+ * where it goes is src/sign/signing.c's to say. Nothing is said to be signed before its envelope is
+ * written.
+ */
 #include "json.h"
 #include "options.h"
 #include "say.h"
 
 #include "base.h"
-#include "found.h"
 #include "phrase.h"
+#include "signing.h"
 
 #include "src/compare/compare.h"
-#include "src/launch/run.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct sign_args {
     struct tw_strings keys;
@@ -134,80 +134,7 @@ static int public_key(const struct sign_args *a)
 
 /* ---- signing */
 
-static int statement_of(const char *path, bool folder, struct twin_envelope *out,
-                        struct twin_error *err)
-{
-    struct twin_subjects s = {0};
-    int rc = folder ? tw_signed_folder(path, NULL, &s, err)
-                    : twin_subject_file(path, tw_base_name(path), &s, err);
-    if (rc == 0 && s.count == 0)
-        rc = twin_error_set(err, TWIN_EINVAL,
-                            "%s: expected files, found none: there is nothing to sign", path);
-    json_t *predicate = json_pack("{s:s}", "kind", folder ? "folder" : "file");
-    if (rc == 0 && !predicate)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
-    else if (rc == 0)
-        rc = twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err);
-    json_decref(predicate);
-    twin_subjects_free(&s);
-    return rc;
-}
-
-static int model_of(const char *folder, const char *out, struct twin_envelope *e,
-                    struct twin_error *err)
-{
-    char *but = tw_signed_inside(folder, out);
-    int rc = twin_model_envelope(folder, but, e, err);
-    tw_free(but);
-    return rc;
-}
-
-static int read_envelope(const char *path, struct twin_envelope *out, struct twin_error *err)
-{
-    char *text;
-    size_t n;
-    int rc = tw_read_file(path, TWIN_ENVELOPE_MAX, &text, &n, err);
-    if (rc != 0)
-        return rc;
-    rc = twin_envelope_parse(text, n, path, false, out, err);
-    tw_free(text);
-    return rc;
-}
-
-/* FOLDER/ -> FOLDER.dsse.json */
-static char *beside(const char *path, const char *suffix)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return tw_printf("%.*s%s", (int)n, path, suffix);
-}
-
-/* replace: the file is the envelope that got a signature more. Else one that is there stays: it may
- * hold others' signatures. */
-static int write_out(const struct twin_envelope *e, const char *path, bool bundle, bool replace,
-                     struct twin_error *err)
-{
-    char *text;
-    size_t n;
-    int rc = bundle ? twin_bundle_text(e, &text, &n, err) : twin_envelope_text(e, &text, &n, err);
-    if (rc != 0)
-        return rc;
-    if (strcmp(path, "-") == 0) {
-        /* exact bytes: an envelope for another program */
-        size_t written = fwrite(text, 1, n, stdout);
-        if (written != n || fflush(stdout) != 0)
-            rc = twin_error_system(err, "cannot write to stdout");
-    } else if (!replace && access(path, F_OK) == 0)
-        rc = twin_error_set(
-            err, TWIN_EIO,
-            "%s is there already: -o FILE writes elsewhere, --add adds a signature to it", path);
-    else
-        rc = tw_write_file_atomic(path, text, n, err);
-    tw_free(text);
-    return rc;
-}
-
+/* Says what was signed, and where that is. Nothing where the envelope itself is on stdout. */
 static int report(const struct sign_args *a, const char *target, const char *path,
                   const struct twin_envelope *e)
 {
@@ -227,39 +154,20 @@ static int report(const struct sign_args *a, const char *target, const char *pat
     return 0;
 }
 
-/* Where the signed statement goes: --output, or beside what is signed. The caller frees it. */
-static char *path_for(const struct sign_args *a, const char *target, const struct twin_run *r)
+/* To the file, or to stdout: exact bytes, for another program. */
+static int write_out(const struct sign_args *a, const struct twin_envelope *e, const char *path,
+                     struct twin_error *err)
 {
-    if (a->out)
-        return tw_strdup(a->out);
-    if (a->add)
-        return tw_strdup(target);
-    if (r)
-        return tw_path_join(r->dir, TWIN_RUN_ENVELOPE);
-    return beside(target, a->model ? ".sig" : ".dsse.json");
-}
-
-/* What is to be signed, without a signature, and where it goes. */
-static int prepare(const struct sign_args *a, const char *target, struct twin_envelope *e,
-                   char **path, struct twin_error *err)
-{
-    struct stat st;
-    struct twin_run *r = NULL;
-    const bool there = stat(target, &st) == 0;
-    int rc = a->add || a->model ? 0 : tw_signed_run(a->home, target, &r, err);
-    if (rc == 0)
-        *path = path_for(a, target, r);
-    if (rc == 0 && !*path)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory");
-    else if (rc == 0 && a->add)
-        rc = read_envelope(target, e, err);
-    else if (rc == 0 && a->model)
-        rc = model_of(target, *path, e, err);
-    else if (rc == 0 && r)
-        rc = twin_run_envelope(r, e, err);
-    else if (rc == 0)
-        rc = statement_of(target, there && S_ISDIR(st.st_mode), e, err);
-    twin_run_free(r);
+    char *text;
+    size_t n;
+    int rc = tw_signing_text(e, a->model, &text, &n, err);
+    if (rc != 0)
+        return rc;
+    if (strcmp(path, "-") != 0)
+        rc = tw_signing_write(path, text, n, a->add && !a->out, err);
+    else if (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)
+        rc = twin_error_system(err, "cannot write to stdout");
+    tw_free(text);
     return rc;
 }
 
@@ -267,18 +175,8 @@ static int prepare(const struct sign_args *a, const char *target, struct twin_en
 static int finish(const struct sign_args *a, const char *target, const char *path,
                   struct twin_envelope *e, struct twin_error *err)
 {
-    int rc = 0;
-    for (size_t i = 0; i < a->keys.count && rc == 0; i++) {
-        struct twin_key *k = NULL;
-        rc = twin_key_open(a->keys.items[i], &k, err);
-        if (rc == 0 && a->model && twin_key_algorithm(k) == TWIN_KEY_ED25519)
-            rc = twin_error_set(err, TWIN_EUNSUPPORTED,
-                                "%s: model signatures are made with ECDSA keys, found ed25519",
-                                a->keys.items[i]);
-        rc = rc ? rc : twin_envelope_sign(e, k, err);
-        twin_key_close(k);
-    }
-    rc = rc ? rc : write_out(e, path, a->model, a->add && !a->out, err);
+    int rc = tw_envelope_sign_all(e, a->keys.items, a->keys.count, a->model, err);
+    rc = rc ? rc : write_out(a, e, path, err);
     return rc ? tw_trouble(err, "nothing was signed") : report(a, target, path, e);
 }
 
@@ -287,7 +185,9 @@ static int sign(const struct sign_args *a, const char *target)
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_envelope e = {0};
     char *path = NULL;
-    int rc = prepare(a, target, &e, &path, &err);
+    const struct tw_signing s = {
+        .home = a->home, .target = target, .out = a->out, .add = a->add, .model = a->model};
+    int rc = tw_signing_prepare(&s, &e, &path, &err);
     rc = rc ? tw_trouble(&err, "nothing was signed") : finish(a, target, path, &e, &err);
     twin_envelope_free(&e);
     tw_free(path);
@@ -296,6 +196,7 @@ static int sign(const struct sign_args *a, const char *target)
 
 /* ---- runs that agreed */
 
+/* Runs that did not agree: no envelope, and the verdict's exit code. */
 static int not_reproduced(const struct sign_args *a, const struct twin_verdict *v)
 {
     const char *why = "failed";
@@ -323,17 +224,7 @@ static int reproduced(const struct sign_args *a, char *const *operands, size_t c
     struct twin_envelope e = {0};
     struct twin_verdict *v = NULL;
     const struct twin_compare_options o = {.tolerance_file = a->tolerance};
-    struct twin_run **runs = tw_calloc(count, sizeof *runs);
-    int rc = runs ? 0 : twin_error_set(&err, TWIN_ENOMEM, "no memory");
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = tw_signed_run(a->home, operands[i], &runs[i], &err);
-        if (rc == 0 && !runs[i])
-            rc = twin_error_set(&err, TWIN_EINVAL,
-                                "%s: expected a run, found a file or another folder", operands[i]);
-    }
-    rc = rc ? rc
-            : twin_reproduced_envelope((const struct twin_run *const *)runs, count, &o, &v, &e,
-                                       &err);
+    int rc = tw_signing_reproduced(a->home, operands, count, &o, &v, &e, &err);
     if (rc != 0)
         rc = tw_trouble(&err, "nothing was signed");
     else if (!e.payload)
@@ -343,12 +234,39 @@ static int reproduced(const struct sign_args *a, char *const *operands, size_t c
                     v->outcome == TWIN_SAME ? "that the runs are the same"
                                             : "that the runs agree within the tolerance",
                     a->out, &e, &err);
-    for (size_t i = 0; runs && i < count; i++)
-        twin_run_free(runs[i]);
-    tw_free(runs);
     twin_verdict_free(v);
     twin_envelope_free(&e);
     return rc;
+}
+
+/* Which options go together. -1: they do; else the exit code of a complaint. */
+static int refuse(const struct sign_args *a, const struct tw_operands *given)
+{
+    if ((a->new_key || a->public_key) && given->count > 0)
+        return tw_bad_use("sign", "%s takes no operand, found \"%s\"",
+                          a->new_key ? "--new-key" : "--public-key", given->items[0]);
+    if (a->new_key && (a->keys.count || a->public_key))
+        return tw_bad_use("sign",
+                          "--new-key makes a key; it does not go with --key or --public-key");
+    if (a->new_key || a->public_key)
+        return -1;
+    if (a->reproduced ? given->count < 2 : given->count != 1)
+        return tw_bad_use("sign",
+                          a->reproduced ? "--reproduced: expected two runs or more, found %zu"
+                                        : "expected one file, folder or run, found %zu",
+                          given->count);
+    if (a->keys.count == 0)
+        return tw_bad_use("sign", "expected --key KEY; twinrun sign --new-key PATH makes one");
+    if (a->tolerance && !a->reproduced)
+        return tw_bad_use("sign", "--tolerance belongs to --reproduced");
+    if (a->reproduced && (!a->out || a->add || a->model))
+        return tw_bad_use("sign",
+                          a->out ? "--reproduced does not go with --add or --model"
+                                 : "--reproduced: expected -o FILE: it belongs to no single run");
+    if (!a->reproduced && a->model && (a->add || a->keys.count != 1))
+        return tw_bad_use("sign",
+                          "--model: a model's signature is of one key, and nothing is added to it");
+    return -1;
 }
 
 static int run(int argc, char **argv)
@@ -356,37 +274,15 @@ static int run(int argc, char **argv)
     struct sign_args a = {0};
     struct tw_operands given;
     int rc = tw_options_parse(&tw_command_sign, argc, argv, &a, &given);
+    if (rc < 0)
+        rc = refuse(&a, &given);
     if (rc >= 0)
         return rc;
-    if ((a.new_key || a.public_key) && given.count > 0)
-        return tw_bad_use("sign", "%s takes no operand, found \"%s\"",
-                          a.new_key ? "--new-key" : "--public-key", given.items[0]);
     if (a.new_key)
-        return a.keys.count || a.public_key
-                   ? tw_bad_use("sign",
-                                "--new-key makes a key; it does not go with --key or --public-key")
-                   : new_key(&a);
+        return new_key(&a);
     if (a.public_key)
         return public_key(&a);
-    if (a.reproduced ? given.count < 2 : given.count != 1)
-        return tw_bad_use("sign",
-                          a.reproduced ? "--reproduced: expected two runs or more, found %zu"
-                                       : "expected one file, folder or run, found %zu",
-                          given.count);
-    if (a.keys.count == 0)
-        return tw_bad_use("sign", "expected --key KEY; twinrun sign --new-key PATH makes one");
-    if (a.tolerance && !a.reproduced)
-        return tw_bad_use("sign", "--tolerance belongs to --reproduced");
-    if (a.reproduced && (!a.out || a.add || a.model))
-        return tw_bad_use("sign",
-                          a.out ? "--reproduced does not go with --add or --model"
-                                : "--reproduced: expected -o FILE: it belongs to no single run");
-    if (a.reproduced)
-        return reproduced(&a, given.items, given.count);
-    if (a.model && (a.add || a.keys.count != 1))
-        return tw_bad_use("sign",
-                          "--model: a model's signature is of one key, and nothing is added to it");
-    return sign(&a, given.items[0]);
+    return a.reproduced ? reproduced(&a, given.items, given.count) : sign(&a, given.items[0]);
 }
 
 const struct tw_command tw_command_sign = {

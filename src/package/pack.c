@@ -15,6 +15,7 @@
 
 #include "src/provenance/provenance.h"
 #include "src/sign/sign.h"
+#include "src/sign/signing.h"
 #include "src/snapshot/snapshot.h"
 
 #include <errno.h>
@@ -242,12 +243,10 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
                  ? twin_subjects_add(&subjects, TW_BAG_TAGMANIFEST, "sha256", tag, err)
                  : no_memory(err);
     rc = rc ? rc : twin_statement_envelope(&subjects, TWIN_PREDICATE_SIGNED, predicate, &e, err);
-    for (const char *const *k = p->o->keys; rc == 0 && *k; k++) {
-        struct twin_key *key = NULL;
-        rc = twin_key_open(*k, &key, err);
-        rc = rc ? rc : twin_envelope_sign(&e, key, err);
-        twin_key_close(key);
-    }
+    size_t count = 0;
+    while (p->o->keys[count])
+        count++;
+    rc = rc ? rc : tw_envelope_sign_all(&e, p->o->keys, count, false, err);
     rc = rc ? rc : twin_envelope_text(&e, &text, &n, err);
     rc = rc ? rc : tw_write_file_atomic(path, text, n, err);
     json_decref(predicate);

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the ledger's records of a run, and of a comparison the file that outlives any ledger. */
+#include "noted_inside.h"
+
+#include "base.h"
+#include "json_text.h"
+#include "json_load.h"
+#include "run_state.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARTIFACTS = 1000, COMPARISON_BYTES = 1 << 20 };
+static const char SCHEMA[] = "twinrun.comparison/1";
+
+/* ---- runs */
+
+/* What kind of artifact a file is, by its name. */
+static const char *kind_of(const char *path)
+{
+    static const char *const endings[] = {".pt",  ".pth", ".ckpt",   ".safetensors",
+                                          ".npz", ".npy", ".distcp", ".bin"};
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (tw_ends(path, endings[i]))
+            return "checkpoint";
+    return "file";
+}
+
+/* The files that the run wrote and whose digest is known: how many were put into a. */
+static size_t artifacts_of(const struct twin_run *r, struct twin_ledger_artifact *a)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->file_count && n < ARTIFACTS; i++)
+        if (r->files[i].sha256[0])
+            a[n++] = (struct twin_ledger_artifact){r->files[i].path, kind_of(r->files[i].path),
+                                                   r->files[i].sha256, r->files[i].bytes};
+    return n;
+}
+
+int tw_ledger_put_folder(struct twin_ledger *l, const char *home, const struct twin_run *run,
+                         const struct twin_redactor *safe, struct twin_error *err)
+{
+    char **kept = safe ? twin_redact_argv(safe, run->argv, run->argc) : NULL;
+    if (safe && !kept)
+        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    char *const *words = kept ? kept : run->argv;
+    struct tw_run_totals t;
+    char state[32];
+    char *command = tw_shell_quote(words, run->argc);
+    json_t *list = tw_json_texts(words, run->argc);
+    char *argv = list ? json_dumps(list, JSON_COMPACT) : NULL;
+    struct twin_ledger_artifact *a = tw_calloc(run->file_count + 1, sizeof *a);
+    int rc;
+    tw_run_totals(run, &t);
+    if (a && command && argv) {
+        const struct twin_ledger_run row = {
+            .id = run->id,
+            .name = tw_base_name(run->dir),
+            .home = home,
+            .label = run->label,
+            .command = command,
+            .argv = argv,
+            .host = run->host,
+            .state = tw_run_state(run, state),
+            .exit_code = run->exit_code,
+            .start_ns = run->start_realtime_ns,
+            .wall_s = run->wall_s,
+            .steps = t.steps,
+            .records = t.records,
+            .dropped = t.dropped,
+        };
+        rc = twin_ledger_put_run(l, &row, a, artifacts_of(run, a), err);
+    } else {
+        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    }
+    tw_free(a);
+    free(argv);
+    json_decref(list);
+    tw_free(command);
+    twin_redact_free(kept);
+    return rc;
+}
+
+/* ---- comparisons */
+
+int tw_comparison_save(const char *home, const struct twin_ledger_comparison *c,
+                       struct twin_error *err)
+{
+    json_t *runs = json_array();
+    for (size_t i = 0; i < c->run_count; i++)
+        json_array_append_new(runs, json_string(c->run_id[i]));
+    json_t *j = json_pack("{s:s, s:s, s:I, s:s, s:o, s:s, s:o, s:I, s:o, s:o}", "schema", SCHEMA,
+                          "id", c->id, "time_ns", (json_int_t)c->time_ns, "verb", c->verb,
+                          "command", tw_json_text(c->command ? c->command : ""), "outcome",
+                          c->outcome, "first", tw_json_text(c->first), "first_step",
+                          (json_int_t)c->first_step, "cause",
+                          tw_json_text(c->cause ? c->cause : ""), "runs", runs);
+    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+    char *dir = tw_path_join(home, "comparisons");
+    char *path = dir ? tw_printf("%s/%s.json", dir, c->id) : NULL;
+    int rc = text && path ? twin_home_make(home, err)
+                          : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    rc = rc ? rc : tw_mkdirs(dir, err);
+    if (rc == 0)
+        rc = tw_write_file_atomic(path, text, strlen(text), err);
+    free(text);
+    tw_free(dir);
+    tw_free(path);
+    json_decref(j);
+    return rc;
+}
+
+/* Is j a comparison of ours whose file is called by its id? */
+static bool is_comparison(const json_t *j, const char *file_name)
+{
+    const char *schema = json_string_value(json_object_get(j, "schema"));
+    const char *id = json_string_value(json_object_get(j, "id"));
+    return schema && id && strcmp(schema, SCHEMA) == 0 && tw_starts(file_name, id);
+}
+
+/* The object as a record; ids: room for the list of runs. */
+static struct twin_ledger_comparison comparison_of(const json_t *j, const char **ids)
+{
+    const json_t *list = json_object_get(j, "runs");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *id = json_string_value(json_array_get(list, i));
+        ids[i] = id ? id : "";
+    }
+    return (struct twin_ledger_comparison){
+        .id = json_string_value(json_object_get(j, "id")),
+        .time_ns = json_integer_value(json_object_get(j, "time_ns")),
+        .verb = json_string_value(json_object_get(j, "verb")),
+        .command = json_string_value(json_object_get(j, "command")),
+        .outcome = json_string_value(json_object_get(j, "outcome")),
+        .first = json_string_value(json_object_get(j, "first")),
+        .first_step = json_integer_value(json_object_get(j, "first_step")),
+        .cause = json_string_value(json_object_get(j, "cause")),
+        .run_id = ids,
+        .run_count = json_array_size(list),
+    };
+}
+
+int tw_comparison_put_file(struct twin_ledger *l, const char *dir, const char *name,
+                           struct twin_error *err)
+{
+    char *path = tw_path_join(dir, name), *text = NULL;
+    size_t n = 0;
+    json_t *j = path && tw_read_file(path, COMPARISON_BYTES, &text, &n, NULL) == 0
+                    ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL)
+                    : NULL;
+    const char **ids = tw_calloc(json_array_size(json_object_get(j, "runs")) + 1, sizeof *ids);
+    int rc = 0;
+    if (ids && is_comparison(j, name)) {
+        const struct twin_ledger_comparison row = comparison_of(j, ids);
+        rc = twin_ledger_put_comparison(l, &row, err);
+    }
+    tw_free(ids);
+    json_decref(j);
+    tw_free(text);
+    tw_free(path);
+    return rc;
+}
