@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a baseline is made of, and what it says of itself. */
+/* What a baseline says of itself, the facts of the world that a caller adds to it, and how it is
+ * freed. Everything that a baseline points to belongs to it, also while it is only half made or
+ * half read: twin_baseline_free() is what every failure ends in. */
 #include "baseline_inside.h"
 
 #include <string.h>
 
+/* Names of the world: some forty are usual. A file that claims more is none of ours. */
 #define WORLD_MAX 1000u
 
 int twin_baseline_add_world(struct twin_baseline *b, const char *name, const char *value,
@@ -70,6 +73,7 @@ void tw_bl_proc_free(struct tw_bl_proc *p)
     tw_free(p->number);
 }
 
+/* Frees a list of n texts and the texts. */
 static void free_texts(char **s, size_t n)
 {
     for (size_t i = 0; i < n; i++)

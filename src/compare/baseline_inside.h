@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_COMPARE_BASELINE_H
 #define TW_COMPARE_BASELINE_H
-/* Inside of baselines: baseline_sums.c (hashes of a trace), baseline_make.c, baseline_write.c,
- * baseline_read.c, baseline_judge.c. */
+/* Inside of baselines: what one is in memory, and what the files that make, write, read and judge
+ * it share. baseline_sums.c hashes what a trace computed, step by step; baseline_make.c turns the
+ * sums of several runs into a baseline; baseline_write.c and baseline_read.c put it into text and
+ * back; baseline_judge.c holds a run against it. The spec of the text is
+ * docs/format/baseline.md. */
 #include "internal.h"
 
 #include "src/compare/baseline.h"
@@ -13,10 +16,15 @@ enum {
     TW_BL_SINGLE_MIN = 16,
     TW_BL_RANGES = 64, /* the steps behind them, in so many spans */
 };
+/* The steps of one process, the bytes of a file and the processes that a baseline may have. A
+ * reader meets files of strangers: what is beyond these is refused before memory is asked for. */
 #define TW_BL_STEPS_MAX (UINT64_C(1) << 22)
 #define TW_BL_FILE_MAX ((size_t)4 << 20)
 #define TW_BL_PROCESSES_MAX 4096u
 
+/* A record's name, as all steps of all processes share it: every other struct names it by its place
+ * in the list. `key` is made of all but the occurrence, which tells records of one name in a step
+ * apart. */
 struct tw_bl_name {
     uint8_t phase, kind;
     char *name, *scope, *role;
@@ -30,9 +38,11 @@ struct tw_bl_span {
     struct tw_hash128 hash;
     uint32_t phase[TWIN_PHASE_COUNT];
 };
+/* One record of a step: which name, and a short hash of what it held. */
 struct tw_bl_record {
     uint32_t name, hash;
 };
+/* The records of one step, so that a tensor of it can be named and not just the step. */
 struct tw_bl_detail {
     uint32_t step;
     size_t n;
@@ -47,11 +57,13 @@ struct tw_bl_number {
     struct twin_sketch *sketch;
 };
 
+/* One process of the job, and all that is kept of what it computed. */
 struct tw_bl_proc {
     int32_t rank;
     char *role;
     uint64_t steps, records;
-    /* what came after the last finished step was known, and is the last span */
+    /* What came after the last finished step was known, and is the last span. A job that was
+     * stopped in the middle of a step has none. */
     bool tail;
     /* names whose values did not repeat */
     uint32_t *left_out;
@@ -64,6 +76,7 @@ struct tw_bl_proc {
     size_t numbers, number_room;
 };
 
+/* One fact of the world: "torch" and "2.4.1". */
 struct tw_bl_pair {
     char *name, *value;
 };
@@ -83,7 +96,8 @@ struct twin_baseline {
     size_t names, name_room;
     struct tw_bl_proc *proc;
     size_t procs, proc_room;
-    /* names by key and occurrence: index + 1; only while it is made */
+    /* An index of the names, by key and occurrence: each slot holds the place in `name` plus one,
+     * or 0. It lives only while the baseline is made. */
     uint32_t *slot;
     size_t slots;
 };
@@ -100,10 +114,14 @@ struct tw_bl_sums {
     struct tw_bl_sum *step;
     size_t n;
 };
+/* Is a series left out of the sums? It is asked once for each series of a trace. */
 typedef bool tw_bl_skip_fn(void *user, struct tw_proc *p, uint32_t series, uint64_t key);
+/* Adds up the records of every step of p. 0, TWIN_ELIMIT (more steps than a baseline holds),
+ * TWIN_ENOMEM, or a trace error; *out is the caller's to free where it is 0. */
 int tw_bl_sums_load(struct tw_cmp *c, struct tw_proc *p, tw_bl_skip_fn *skip, void *user,
                     struct tw_bl_sums *out, struct twin_error *err);
 void tw_bl_sums_free(struct tw_bl_sums *s);
+/* Steps first..last as one hash, which depends on their order. */
 struct tw_bl_span tw_bl_span_of(const struct tw_bl_sums *s, uint32_t first, uint32_t last);
 /* The short hash of one record. */
 uint32_t tw_bl_record_hash(uint64_t key, uint32_t occurrence, uint64_t content, bool unobserved);

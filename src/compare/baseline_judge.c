@@ -16,6 +16,7 @@
 
 #define OTHER UINT64_C(0x6f74686572) /* content ^ OTHER is another content */
 
+/* One run that is held against a baseline: both, and what was found so far. */
 struct judging {
     struct tw_cmp *c;
     const struct twin_baseline *b;
@@ -36,6 +37,7 @@ static int no_memory(struct twin_error *err)
 
 /* ---- a step of the baseline as a view */
 
+/* The records that the baseline keeps of a step; NULL: it keeps none of it. */
 static const struct tw_bl_detail *detail_of(const struct tw_bl_proc *p, uint32_t step)
 {
     for (size_t i = 0; i < p->details; i++)
@@ -44,6 +46,7 @@ static const struct tw_bl_detail *detail_of(const struct tw_bl_proc *p, uint32_t
     return NULL;
 }
 
+/* The number that the baseline keeps of a record in a step; NULL: none. */
 static const struct tw_bl_number *number_of(const struct tw_bl_proc *p, uint32_t step,
                                             uint32_t name)
 {
@@ -53,6 +56,7 @@ static const struct tw_bl_number *number_of(const struct tw_bl_proc *p, uint32_t
     return NULL;
 }
 
+/* A record that the baseline has of a step; `met`: the run has one of that name, too. */
 struct expected {
     uint64_t key;
     uint32_t occurrence;
@@ -68,6 +72,8 @@ static int by_key(const void *x, const void *y)
     return a->occurrence < b->occurrence ? -1 : a->occurrence > b->occurrence;
 }
 
+/* The records of a step of the baseline, in an order in which they can be searched. NULL: no
+ * memory. */
 static struct expected *expectations(const struct twin_baseline *b, const struct tw_bl_detail *d)
 {
     struct expected *e = tw_calloc(d->n + 1, sizeof *e);
@@ -134,6 +140,8 @@ static int old_view(struct judging *j, const struct tw_bl_proc *p, const struct 
         if (!x)
             continue;
         x->met = true;
+        /* Of other contents the baseline knows only that they were other ones, and perhaps a
+         * number. */
         if (x->rec->hash !=
             tw_bl_record_hash(r.key, r.occurrence, r.content, r.flags & TWIN_REC_UNOBSERVED)) {
             r.content ^= OTHER;
@@ -150,11 +158,13 @@ static int old_view(struct judging *j, const struct tw_bl_proc *p, const struct 
     return 0;
 }
 
+/* Leaves out of a view what the baseline leaves out, too. */
 static bool keep_compared(const struct tw_view *v, const struct tw_rec *r, void *user)
 {
     return !tw_bl_skip(user, v->proc, r->series, r->key);
 }
 
+/* The finding that says which record only the baseline has. */
 static struct twin_finding *missing_record(struct tw_cmp *c, const struct tw_bl_proc *p,
                                            const struct tw_bl_name *n, uint32_t step,
                                            size_t missing)
@@ -208,9 +218,8 @@ static int name_tensor(struct judging *j, const struct tw_bl_proc *p, struct tw_
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;
 }
 
-/*
- * Which phase, where no tensor can be named. Phases in the order in which a step goes through them.
- */
+/* The phase in which two spans differ, the first in the order in which a step goes through them:
+ * all that can be named where no tensor can. TWIN_PHASE_NONE: they differ in none. */
 static enum twin_phase first_phase(const struct tw_bl_span *x, const struct tw_bl_span *y)
 {
     int best = -1;
@@ -221,6 +230,8 @@ static enum twin_phase first_phase(const struct tw_bl_span *x, const struct tw_b
     return best < 0 ? TWIN_PHASE_NONE : (enum twin_phase)best;
 }
 
+/* Names the difference of a span of which no records are kept: the phase, or the stretch of
+ * steps. */
 static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struct tw_bl_span *then,
                       const struct tw_bl_span *now, struct tw_scan *scan)
 {
@@ -258,6 +269,7 @@ static void measure_numbers(struct judging *j, const struct tw_bl_proc *p,
     for (size_t i = 0; i < p->numbers; i++) {
         const struct tw_bl_number *n = &p->number[i];
         const struct tw_bl_name *name = &j->b->name[n->name];
+        /* The run's number that goes by the same name, measured where it is another one. */
         for (size_t k = 0; n->step == step && !n->sketch && k < now->count; k++) {
             const struct tw_rec *r = &now->rec[k];
             struct tw_view then = {.proc = now->proc};
@@ -275,7 +287,8 @@ static void measure_numbers(struct judging *j, const struct tw_bl_proc *p,
     }
 }
 
-/* The number that the baseline has of a record, as a measure of how far it is now. */
+/* Holds every difference of a step against the tolerance. The run's records stand on one side, and
+ * on the other those that were put together out of the baseline. */
 static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
                         uint32_t step, struct twin_error *err)
 {
@@ -321,14 +334,16 @@ static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;
 }
 
-static bool earlier(const struct tw_scan *x, const struct tw_scan *y)
+/* Does x come before y: in an earlier step, or before it in the flow of one step? */
+static bool is_earlier(const struct tw_scan *x, const struct tw_scan *y)
 {
     return x->step != y->step ? x->step < y->step : x->cls < y->cls;
 }
 
+/* Keeps the earliest difference of all processes. Takes the scan. */
 static void take_best(struct judging *j, struct tw_scan *scan)
 {
-    if (!j->best.found || earlier(scan, &j->best)) {
+    if (!j->best.found || is_earlier(scan, &j->best)) {
         struct tw_scan old = j->best;
         j->best = *scan;
         *scan = old;
@@ -337,9 +352,9 @@ static void take_best(struct judging *j, struct tw_scan *scan)
 }
 
 /* A span that parts: its first tensor, as far as the baseline can tell. */
-static int part(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
-                const struct tw_bl_span *then, const struct tw_bl_span *now, bool *counts,
-                struct twin_error *err)
+static int name_difference(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
+                           const struct tw_bl_span *then, const struct tw_bl_span *now,
+                           bool *counts, struct twin_error *err)
 {
     struct tw_scan scan = {0};
     const struct tw_bl_detail *d = then->first == then->last ? detail_of(p, then->first) : NULL;
@@ -389,8 +404,11 @@ static char *say_span(struct tw_cmp *c, const struct tw_bl_span *s, int rank)
     return tw_cmp_text(c, "somewhere in steps %u to %u of rank %d", s->first, s->last, rank);
 }
 
-static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
-                 struct tw_scan *cover, struct twin_error *err)
+/* Holds the spans of one process against the run's. The first span that differs is named; of the
+ * later ones only the steps are counted, and measured where there is a tolerance. *cover says which
+ * steps were compared. */
+static int judge_spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q,
+                       struct tw_scan *cover, struct twin_error *err)
 {
     struct tw_bl_sums sums;
     struct tw_bl_left_out skip = {j->c, j->b, p};
@@ -411,6 +429,7 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
         bool tail = then->first == p->steps, counts = true;
         if (tail ? !all : then->last >= n)
             break; /* not made, or not in full */
+        /* Of a step that lost records it is not known whether it is the same. */
         uint64_t dropped = 0;
         for (uint32_t s = then->first; s <= then->last; s++)
             dropped += sums.step[s].dropped;
@@ -423,7 +442,7 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
         if (now.hash.a == then->hash.a && now.hash.b == then->hash.b)
             continue;
         if (!named)
-            rc = part(j, p, q, then, &now, &counts, err);
+            rc = name_difference(j, p, q, then, &now, &counts, err);
         named |= counts;
         if (!named)
             continue; /* nothing that matters: the state of a generator that nobody draws from */
@@ -437,6 +456,8 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
             differs_last = then;
         }
     }
+    /* Results are taken from the end: when the last step that differs could not be measured, or not
+     * its weights, how far they are off is not known. */
     bool end_open = j->tolerance.measured == before_last ||
                     j->tolerance.open_weights > open_weights;
     if (differs_last && !j->tolerance.end_open && end_open)
@@ -455,7 +476,9 @@ static int spans(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *
 
 /* ---- which process is which */
 
-static bool all_equal(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q)
+/* Did this process compute what the baseline's did, in every step? This tells processes apart that
+ * go by the same rank and role. */
+static bool is_all_equal(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q)
 {
     struct tw_bl_sums sums;
     struct tw_bl_left_out skip = {j->c, j->b, p};
@@ -488,12 +511,14 @@ static struct tw_proc *counterpart(struct judging *j, const struct tw_bl_proc *p
     for (size_t i = 0; candidates > 1 && i < j->side->count; i++) {
         struct tw_proc *q = &j->side->proc[i];
         if (!q->taken && q->rank == p->rank && strcmp(tw_proc_role(q), p->role) == 0 &&
-            tw_bl_wanted(j->side, q) && all_equal(j, p, q))
+            tw_bl_wanted(j->side, q) && is_all_equal(j, p, q))
             return q;
     }
     return candidates == 1 ? only : left;
 }
 
+/* A finding about processes or ends. The first one stands with the origins, and of one that comes
+ * behind another the text is noted, too. Takes f. */
 static void take_finding(struct judging *j, struct twin_finding *f)
 {
     if (!f)
@@ -517,7 +542,9 @@ static void take_extra(struct judging *j, const struct tw_proc *p, struct tw_buf
                       p->rank, tw_proc_role(p), p->ordinal + 1);
 }
 
-static int processes(struct judging *j, struct twin_error *err)
+/* Finds the run's process of each of the baseline's, judges it, and says which side has one
+ * more. */
+static int judge_processes(struct judging *j, struct twin_error *err)
 {
     struct tw_buf lost = {0}, extra = {0}, steps = {0};
     uint64_t ends = 0;
@@ -538,7 +565,8 @@ static int processes(struct judging *j, struct twin_error *err)
         *pair = (struct tw_pair){.a = q, .b = q};
         struct tw_scan *cover = &j->scan[j->scans++];
         cover->pair = pair;
-        rc = spans(j, p, q, cover, err);
+        rc = judge_spans(j, p, q, cover, err);
+        /* With --steps both count as no longer than that. */
         const uint64_t asked = j->c->o->steps_given ? j->c->o->steps : UINT64_MAX;
         const uint64_t made = q->info->steps < asked ? q->info->steps : asked;
         const uint64_t kept = p->steps < asked ? p->steps : asked;
@@ -579,7 +607,8 @@ static int processes(struct judging *j, struct twin_error *err)
 
 /* ---- the verdict */
 
-static void adopt(struct judging *j)
+/* Moves the earliest difference into the verdict. */
+static void adopt_best(struct judging *j)
 {
     struct twin_verdict *v = j->c->v;
     struct tw_scan *s = &j->best;
@@ -597,7 +626,9 @@ static void adopt(struct judging *j)
     v->steps_differing_exact = j->exact;
 }
 
-static void decide(struct judging *j)
+/* Makes the word of the verdict out of all that was found. A run that failed differs where a value
+ * does, and is an error else. */
+static void decide_outcome(struct judging *j)
 {
     struct tw_cmp *c = j->c;
     struct twin_verdict *v = c->v;
@@ -634,6 +665,7 @@ static void decide(struct judging *j)
     v->rate = v->differing ? 1 : 0;
 }
 
+/* What the verdict says of the baseline. The caller adds its path and its world. */
 static struct twin_against *new_against(struct tw_cmp *c, const struct twin_baseline *b)
 {
     struct twin_against *a = tw_calloc(1, sizeof *a);
@@ -672,10 +704,10 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
         c.v->comparisons = 1;
         c.v->against = new_against(&c, b);
         tw_coverage_notes(&c, &side);
-        rc = processes(&j, err);
+        rc = judge_processes(&j, err);
     }
     if (rc == 0) {
-        adopt(&j);
+        adopt_best(&j);
         /* what "same" needs, "within tolerance" needs, too */
         const bool judged = j.differs && c.tolerance && !j.tolerance.outside;
         if (!j.differs || judged)
@@ -686,7 +718,7 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
                 c.v->steps_compared = j.scan[i].steps_compared;
         c.v->steps_a = twin_baseline_info(b).steps;
         c.v->records_a = twin_baseline_info(b).records;
-        decide(&j);
+        decide_outcome(&j);
         if (c.tolerance)
             tw_tolerance_report(&c);
     }

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+/* The room of all processes together, and what one entry of each kind takes of it as text. It is
+ * room in the file: a name, a number and a bucket of a sketch have about so many characters. */
 enum {
     DETAIL_BYTES = 48 << 10, /* for the short hashes of records, their names included */
     NUMBER_BYTES = 12 << 10, /* for single numbers */
@@ -23,6 +25,7 @@ enum {
     LOOK_BACK = 64, /* steps before the last one in which sketches are looked for */
 };
 
+/* What is left of that room. */
 struct room {
     long details, numbers, sketches;
 };
@@ -34,6 +37,8 @@ static int no_memory(struct twin_error *err)
 
 /* ---- names, found again by key and occurrence */
 
+/* Enters a name into the index, which is kept at most half full so that a search ends soon. False:
+ * no memory. */
 static bool index_name(struct twin_baseline *b, uint32_t index)
 {
     if (2 * b->names + 2 > b->slots) {
@@ -55,6 +60,7 @@ static bool index_name(struct twin_baseline *b, uint32_t index)
     return true;
 }
 
+/* The place of a name in the list; -1: it is not there. */
 static int64_t find_name(const struct twin_baseline *b, uint64_t key, uint32_t occurrence)
 {
     if (!b->slots)
@@ -68,7 +74,8 @@ static int64_t find_name(const struct twin_baseline *b, uint64_t key, uint32_t o
     return -1;
 }
 
-/* Index of the name; -1 when there is no memory. */
+/* The place of a record's name in the list, where a new one is added and paid for out of *room. -1
+ * when there is no memory. */
 static int64_t name_of(struct tw_cmp *c, struct twin_baseline *b, struct tw_proc *p,
                        uint32_t series, uint32_t occurrence, long *room)
 {
@@ -95,10 +102,12 @@ static int64_t name_of(struct tw_cmp *c, struct twin_baseline *b, struct tw_proc
 /* ---- what did not repeat, though the runs are the same: generators that nobody draws from and the
  * like */
 
+/* All records of one key in one run, summed up so that their order does not matter. */
 struct key_sum {
     uint64_t key, a, b;
     uint32_t series;
 };
+/* The sums of one process, found by key: an open hash of `room` slots. */
 struct key_sums {
     struct key_sum *k;
     size_t n, room;
@@ -106,6 +115,7 @@ struct key_sums {
     struct tw_cmp *c;
 };
 
+/* The sum of a key, a new one where there is none yet; NULL: no memory. */
 static struct key_sum *sum_of(struct key_sums *s, uint64_t key, uint32_t series)
 {
     if (2 * s->n + 2 > s->room) {
@@ -134,6 +144,8 @@ static struct key_sum *sum_of(struct key_sums *s, uint64_t key, uint32_t series)
     return &s->k[at];
 }
 
+/* Adds a record to the sum of its key, unless --ignore names it. The step goes into the sum: the
+ * same values in other steps are no repetition. */
 static int add_key(void *user, const struct twin_trace_record *r)
 {
     struct key_sums *s = user;
@@ -152,6 +164,9 @@ static int add_key(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* Enters a key that did not repeat among what the process leaves out. Only states of generators,
+ * facts of the environment and output may be: of a weight or a loss that did not repeat there is
+ * nothing to expect, and the command ends with TWIN_EINVAL. */
 static int leave_out(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_proc *out,
                      struct tw_proc *p, const struct key_sum *k, struct twin_error *err)
 {
@@ -176,6 +191,8 @@ static int leave_out(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_pro
     return 0;
 }
 
+/* Finds what did not repeat between two runs of one process, key by key: sums of whole steps have
+ * told only that there is something. */
 static int compare_keys(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_proc *out,
                         struct tw_proc *x, struct tw_proc *y, struct twin_error *err)
 {
@@ -201,6 +218,7 @@ static int compare_keys(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;
 }
 
+/* Did the two runs compute the same in every step? */
 static bool sums_equal(const struct tw_bl_sums *x, const struct tw_bl_sums *y)
 {
     bool equal = x->n == y->n;
@@ -212,6 +230,8 @@ static bool sums_equal(const struct tw_bl_sums *x, const struct tw_bl_sums *y)
 
 /* ---- steps in detail */
 
+/* What the steps of one baseline need: the comparison, the baseline, its runs and the room that is
+ * left. */
 struct maker {
     struct tw_cmp *c;
     struct twin_baseline *b;
@@ -220,7 +240,8 @@ struct maker {
     struct twin_error *err;
 };
 
-static bool single(const struct tw_view *v, const struct tw_rec *r)
+/* Is the record one finite number, whose statistics therefore hold it? */
+static bool holds_one_number(const struct tw_view *v, const struct tw_rec *r)
 {
     const struct twin_layout *l = twin_trace_layout(v->proc->trace, r->layout);
     uint64_t n = 1;
@@ -230,6 +251,7 @@ static bool single(const struct tw_view *v, const struct tw_rec *r)
            !r->stats.pos_inf && !r->stats.neg_inf;
 }
 
+/* Keeps the number of a record, or its norm and its sketch. */
 static int add_number(struct maker *m, struct tw_bl_proc *out, const struct tw_view *v,
                       const struct tw_rec *r, bool sketch)
 {
@@ -254,13 +276,15 @@ static int add_number(struct maker *m, struct tw_bl_proc *out, const struct tw_v
     return 0;
 }
 
-static bool left_out(const struct maker *m, const struct tw_bl_proc *out, const struct tw_view *v,
-                     const struct tw_rec *r)
+/* Did the record not repeat, or does --ignore name it? */
+static bool is_left_out(const struct maker *m, const struct tw_bl_proc *out,
+                        const struct tw_view *v, const struct tw_rec *r)
 {
     struct tw_bl_left_out l = {m->c, m->b, out};
     return tw_bl_skip(&l, v->proc, r->series, r->key);
 }
 
+/* Keeps a short hash of each record of a step. */
 static int add_detail(struct maker *m, struct tw_bl_proc *out, const struct tw_view *v,
                       uint32_t step)
 {
@@ -273,7 +297,7 @@ static int add_detail(struct maker *m, struct tw_bl_proc *out, const struct tw_v
     out->details++;
     for (size_t i = 0; i < v->count; i++) {
         const struct tw_rec *r = &v->rec[i];
-        if (left_out(m, out, v, r))
+        if (is_left_out(m, out, v, r))
             continue;
         int64_t name = name_of(m->c, m->b, v->proc, r->series, r->occurrence, &m->room.details);
         if (name < 0)
@@ -299,14 +323,16 @@ static int one_step(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p, 
         rc = add_detail(m, out, &v, step);
     for (size_t i = 0; rc == 0 && i < v.count && m->room.numbers > 0; i++) {
         const struct tw_rec *r = &v.rec[i];
-        if ((r->kind == TWIN_KIND_LOSS || r->kind == TWIN_KIND_VALUE) && single(&v, r) &&
-            !left_out(m, out, &v, r))
+        if ((r->kind == TWIN_KIND_LOSS || r->kind == TWIN_KIND_VALUE) && holds_one_number(&v, r) &&
+            !is_left_out(m, out, &v, r))
             rc = add_number(m, out, &v, r, false);
     }
     tw_view_free(&v);
     return rc;
 }
 
+/* Is there a sketch of all elements? One that skipped a NaN tells the distance of the rest
+ * alone. */
 static bool has_sketch(const struct tw_view *v, const struct tw_rec *r)
 {
     return r->sketch && (r->flags & TWIN_REC_STATS) && v->sketch[r->sketch - 1].skipped == 0 &&
@@ -314,7 +340,7 @@ static bool has_sketch(const struct tw_view *v, const struct tw_rec *r)
 }
 
 /* The latest weights that were sketched: what a tolerance is measured by. */
-static int sketches(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p, uint64_t steps)
+static int keep_sketches(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p, uint64_t steps)
 {
     bool found = false;
     int rc = 0;
@@ -328,7 +354,8 @@ static int sketches(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p, 
             const struct tw_rec *r = &v.rec[i];
             bool wanted = r->kind == TWIN_KIND_WEIGHT || r->kind == TWIN_KIND_VALUE ||
                           r->kind == TWIN_KIND_GRADIENT;
-            if (!wanted || !has_sketch(&v, r) || left_out(m, out, &v, r) || single(&v, r))
+            if (!wanted || !has_sketch(&v, r) || is_left_out(m, out, &v, r) ||
+                holds_one_number(&v, r))
                 continue;
             found = true;
             if (m->room.sketches > NAME_BYTES + BUCKET_BYTES * (long)v.sketch[r->sketch - 1].k)
@@ -339,12 +366,14 @@ static int sketches(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p, 
     return rc;
 }
 
+/* The order of steps, in which the file lists them. */
 static int by_detail_step(const void *x, const void *y)
 {
     const struct tw_bl_detail *a = x, *b = y;
     return a->step < b->step ? -1 : a->step > b->step;
 }
 
+/* By step, and in it by name. */
 static int by_number(const void *x, const void *y)
 {
     const struct tw_bl_number *a = x, *b = y;
@@ -362,7 +391,9 @@ static bool chosen_in(int round, size_t i, size_t n)
     return round > 1 || (i & (i - 1)) == 0;
 }
 
-static int details(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p)
+/* Looks at the steps that stand alone, the most telling first, for as long as there is room; then
+ * at the latest sketches. */
+static int keep_details(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p)
 {
     size_t n = out->spans;
     bool *done = tw_calloc(n + 1, sizeof *done);
@@ -378,7 +409,7 @@ static int details(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p)
         }
     tw_free(done);
     if (rc == 0)
-        rc = sketches(m, out, p, p->info->steps + (p->info->steps == 0));
+        rc = keep_sketches(m, out, p, p->info->steps + (p->info->steps == 0));
     if (out->details)
         qsort(out->detail, out->details, sizeof *out->detail, by_detail_step);
     if (out->numbers)
@@ -386,8 +417,12 @@ static int details(struct maker *m, struct tw_bl_proc *out, struct tw_proc *p)
     return rc;
 }
 
-static int spans(struct maker *m, struct tw_bl_proc *out, const struct tw_bl_sums *s,
-                 size_t processes)
+/* Cuts the steps of a process into spans of one hash each. The first steps and the last one stand
+ * alone: where a divergence begins is told best from the front, and results are taken from the end.
+ * What lies between is cut into TW_BL_RANGES stretches: 10,000 steps of one process become 256
+ * single ones, then stretches of 153 steps, and the last step. */
+static int make_spans(struct maker *m, struct tw_bl_proc *out, const struct tw_bl_sums *s,
+                      size_t processes)
 {
     size_t singles = TW_BL_SINGLE / processes < TW_BL_SINGLE_MIN ? TW_BL_SINGLE_MIN
                                                                  : TW_BL_SINGLE / processes;
@@ -414,8 +449,11 @@ static int spans(struct maker *m, struct tw_bl_proc *out, const struct tw_bl_sum
 
 /* ---- one process */
 
-static int process(struct maker *m, size_t n, struct tw_pair *const *pairs,
-                   const size_t *pair_counts, struct tw_proc *p, size_t processes)
+/* Makes one process of the baseline, of its counterparts in all runs. Where a step of another run
+ * does not agree, the keys that did not repeat are left out and the sums are made again. pairs[i]
+ * are the processes of run i beside those of the first run. */
+static int make_process(struct maker *m, size_t n, struct tw_pair *const *pairs,
+                        const size_t *pair_counts, struct tw_proc *p, size_t processes)
 {
     struct twin_baseline *b = m->b;
     struct tw_bl_sums sums = {0};
@@ -451,14 +489,15 @@ static int process(struct maker *m, size_t n, struct tw_pair *const *pairs,
                                 sums.step[i].dropped, i);
     }
     if (rc == 0)
-        rc = spans(m, out, &sums, processes);
+        rc = make_spans(m, out, &sums, processes);
     if (rc == 0)
-        rc = details(m, out, p);
+        rc = keep_details(m, out, p);
     tw_bl_sums_free(&sums);
     return rc;
 }
 
-static int processes(struct maker *m, struct tw_side *side, size_t n, struct twin_error *err)
+/* Makes every process that a baseline speaks of. TWIN_EINVAL: no run recorded anything. */
+static int make_processes(struct maker *m, struct tw_side *side, size_t n, struct twin_error *err)
 {
     size_t wanted = 0;
     for (size_t i = 0; i < side[0].count; i++)
@@ -477,7 +516,7 @@ static int processes(struct maker *m, struct tw_side *side, size_t n, struct twi
         rc = tw_side_match(m->c, &side[0], &side[i], &pairs[i], &counts[i]);
     for (size_t i = 0; rc == 0 && i < side[0].count; i++)
         if (tw_bl_wanted(&side[0], &side[0].proc[i]))
-            rc = process(m, n, pairs, counts, &side[0].proc[i], wanted);
+            rc = make_process(m, n, pairs, counts, &side[0].proc[i], wanted);
     for (size_t i = 1; pairs && i < n; i++)
         tw_free(pairs[i]);
     tw_free(pairs);
@@ -485,6 +524,7 @@ static int processes(struct maker *m, struct tw_side *side, size_t n, struct twi
     return rc == TWIN_ENOMEM ? no_memory(err) : rc;
 }
 
+/* What the baseline says of itself: version, time, command and options of the first run. */
 static void describe(struct tw_cmp *c, struct twin_baseline *b, const struct twin_run *r, size_t n,
                      const char *version)
 {
@@ -534,7 +574,7 @@ int twin_baseline_make(const struct twin_run *const *runs, size_t n,
                       .err = err};
     if (rc == 0) {
         describe(&c, b, runs[0], n, version);
-        rc = processes(&m, side, n, err);
+        rc = make_processes(&m, side, n, err);
     }
     if (rc == 0 && c.oom)
         rc = no_memory(err);

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes for baselines. Definitions are frozen: files of different versions of twinrun are compared
- * (docs/format/baseline.md). */
+/* Hashes for baselines: what a process computed, as one sum for each step. Hashes of records are
+ * added up, so the order in which threads recorded them does not matter; steps are chained, so
+ * theirs does. Definitions are frozen: a file of one version of twinrun is compared with runs of
+ * another (docs/format/baseline.md). */
 #include "baseline_inside.h"
 
 #include <string.h>
 
+/* "baserec", "basestp" and "basespn" as numbers: a hash of one kind is never taken for one of
+ * another. */
 #define SEED_RECORD UINT64_C(0x62617365726563)
 #define SEED_STEP UINT64_C(0x62617365737470)
 #define SEED_SPAN UINT64_C(0x6261736573706e)
 
+/* A record that could not be read hashes to something else than one that was: the bit beside the
+ * occurrence says so. */
 struct tw_hash128 tw_bl_record_hash128(uint64_t key, uint32_t occurrence, uint64_t content,
                                        bool unobserved)
 {
@@ -32,6 +38,7 @@ bool tw_bl_wanted(const struct tw_side *s, struct tw_proc *p)
     return tw_side_complete(s) && p->info->closed && tw_proc_computes(p);
 }
 
+/* A name that did not repeat is left out with all its occurrences. */
 bool tw_bl_skip(void *user, struct tw_proc *p, uint32_t series, uint64_t key)
 {
     const struct tw_bl_left_out *l = user;
@@ -47,6 +54,7 @@ bool tw_bl_skip(void *user, struct tw_proc *p, uint32_t series, uint64_t key)
 
 enum { UNASKED, TAKEN, SKIPPED };
 
+/* One walk; `asked` holds the answer for each series, and `oom` says why a walk was given up. */
 struct walk {
     struct tw_proc *p;
     struct tw_bl_sums *out;
@@ -57,7 +65,8 @@ struct walk {
     bool oom;
 };
 
-static bool takes(struct walk *w, uint32_t series, uint64_t key)
+/* Does the series count? False also when there is no memory, which w->oom tells. */
+static bool is_taken(struct walk *w, uint32_t series, uint64_t key)
 {
     if (series >= w->room) {
         size_t room = w->room ? w->room : 256;
@@ -77,13 +86,15 @@ static bool takes(struct walk *w, uint32_t series, uint64_t key)
     return w->asked[series] == TAKEN;
 }
 
-static int add(void *user, const struct twin_trace_record *r)
+/* Adds a record to the sum of its step. One of a step behind the last, or of a series number beyond
+ * two million, stands in damaged bytes and is left alone. */
+static int add_record(void *user, const struct twin_trace_record *r)
 {
     struct walk *w = user;
     uint64_t key = tw_proc_key(w->p, r->series);
     if (r->step >= w->out->n || r->series > 1u << 21)
         return 0;
-    if (key == 0 || !takes(w, r->series, key))
+    if (key == 0 || !is_taken(w, r->series, key))
         return w->oom || key == 0 ? TWIN_ENOMEM : 0;
     const struct twin_series *s = twin_trace_series(w->p->trace, r->series);
     struct tw_hash128 h = tw_bl_record_hash128(key, r->occurrence, tw_record_content(w->p, r),
@@ -109,7 +120,7 @@ int tw_bl_sums_load(struct tw_cmp *c, struct tw_proc *p, tw_bl_skip_fn *skip, vo
                               (unsigned long long)TW_BL_STEPS_MAX);
     out->n = (size_t)p->info->steps + 1;
     out->step = tw_calloc(out->n, sizeof *out->step);
-    int rc = out->step ? twin_trace_walk(p->trace, add, NULL, &w, err) : TWIN_ENOMEM;
+    int rc = out->step ? twin_trace_walk(p->trace, add_record, NULL, &w, err) : TWIN_ENOMEM;
     for (size_t i = 0; rc == 0 && twin_trace_gap(p->trace, i, &step, &dropped); i++)
         if (step < out->n)
             out->step[step].dropped += dropped;

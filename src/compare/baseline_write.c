@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a baseline: JSON, one line per step, so that a change of it can be read in a diff. */
+/* Writes a baseline as JSON. Each name, step and process has a line of its own, and records stand
+ * in the order of their names, so that a change of it can be read in a diff and two runs that agree
+ * give the same text. No library writes it: one would choose its own lines. */
 #include "baseline_inside.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As JSON; bytes that are no UTF-8 as {"hex": "..."}. */
+/* A text as JSON; bytes that are no UTF-8 as {"hex": "..."}, since a path may hold any. */
 static void put_text(struct tw_buf *b, const char *s)
 {
     json_t *j = json_string(s);
@@ -24,6 +26,7 @@ static void put_text(struct tw_buf *b, const char *s)
     tw_free(hex);
 }
 
+/* A list of texts on one line. */
 static void put_texts(struct tw_buf *b, char *const *s, size_t n)
 {
     tw_buf_puts(b, "[");
@@ -34,6 +37,7 @@ static void put_texts(struct tw_buf *b, char *const *s, size_t n)
     tw_buf_puts(b, "]");
 }
 
+/* One line for each name: [phase, kind, name, scope, role, occurrence]. */
 static void put_names(struct tw_buf *b, const struct twin_baseline *x)
 {
     for (size_t i = 0; i < x->names; i++) {
@@ -50,6 +54,7 @@ static void put_names(struct tw_buf *b, const struct twin_baseline *x)
     }
 }
 
+/* The phases that have a record in some step, as bits: only these get a column of marks. */
 static unsigned phases_of(const struct tw_bl_proc *p)
 {
     unsigned seen = 0;
@@ -59,6 +64,8 @@ static unsigned phases_of(const struct tw_bl_proc *p)
     return seen;
 }
 
+/* The hashes of the steps: [first, last, hash of all, marks of each phase]. The marks say in which
+ * phase a step differs where no record of it is kept. */
 static void put_spans(struct tw_buf *b, const struct tw_bl_proc *p)
 {
     unsigned seen = phases_of(p), said = 0;
@@ -85,7 +92,8 @@ static int by_name(const void *x, const void *y)
     return a->name < b->name ? -1 : a->name > b->name;
 }
 
-/* [step, "0-41,43", "hash of each, in that order"] */
+/* The records of the steps that are kept in detail: [step, "0-41,43", "hash of each, in that
+ * order"]. They are put in order first. */
 static void put_details(struct tw_buf *b, const struct tw_bl_proc *p)
 {
     tw_buf_puts(b, "   \"tensors\": [");
@@ -96,6 +104,7 @@ static void put_details(struct tw_buf *b, const struct tw_bl_proc *p)
         tw_buf_printf(b, "%s\n    [%u, \"", i ? "," : "", d->step);
         for (size_t k = 0; k < d->n;) {
             size_t last = k;
+            /* Names that follow each other are written as one range. */
             while (last + 1 < d->n && d->rec[last + 1].name == d->rec[last].name + 1)
                 last++;
             tw_buf_printf(b, "%s%u", k ? "," : "", d->rec[k].name);
@@ -111,7 +120,8 @@ static void put_details(struct tw_buf *b, const struct tw_bl_proc *p)
     tw_buf_puts(b, "],\n");
 }
 
-/* [step, name, elements, value or norm, "buckets of the sketch"] */
+/* The numbers that a tolerance is measured by: [step, name, elements, value or norm, "buckets of
+ * the sketch"]. All digits are written: a number that was rounded would be another one. */
 static void put_numbers(struct tw_buf *b, const struct tw_bl_proc *p)
 {
     tw_buf_puts(b, "   \"numbers\": [");
@@ -133,6 +143,7 @@ static void put_numbers(struct tw_buf *b, const struct tw_bl_proc *p)
     tw_buf_puts(b, "]}");
 }
 
+/* One process: who it is, what is left out of it, then its steps, records and numbers. */
 static void put_process(struct tw_buf *b, const struct tw_bl_proc *p)
 {
     tw_buf_printf(b, "  {\"rank\": %d, \"role\": ", p->rank);

@@ -21,6 +21,7 @@ json_t *tw_claim_text(const char *s)
     return j;
 }
 
+/* Jansson's numbers have a sign: a count that does not fit is written as the largest. */
 json_t *tw_claim_count(uint64_t n)
 {
     return json_integer((json_int_t)(n <= INT64_MAX ? n : INT64_MAX));
@@ -39,6 +40,7 @@ void tw_claim_put(json_t **object, const char *key, json_t *value)
     *object = NULL;
 }
 
+/* The same for a list: NULL stays NULL, and one check at the end is enough. */
 void tw_claim_append(json_t **list, json_t *item)
 {
     if (*list && item && json_array_append(*list, item) == 0) {
@@ -105,6 +107,7 @@ void tw_evidence_set(struct twin_evidence *e, const struct tw_view *v, const str
 void tw_evidence_link(struct twin_evidence *e, const struct tw_view *v, uint64_t link)
 {
     snprintf(e->file, sizeof e->file, "%s", tw_claim_trace(v->proc));
+    /* A link is the step in its upper half and the record's number in its lower. */
     e->step = (uint32_t)(link >> 32);
     e->number = (uint32_t)link;
     for (size_t i = 0; i < v->count; i++)
@@ -120,12 +123,15 @@ void tw_evidence_line(struct twin_evidence *e, const char *file, size_t line)
 
 /* ---- lines that say the same but for noise */
 
+/* Pairs of lines in the order of the first run. */
 static int by_first(const void *x, const void *y)
 {
     const size_t *a = x, *b = y;
     return a[0] < b[0] ? -1 : a[0] > b[0];
 }
 
+/* Lines are listed as stretches: a job that prints ten thousand of them, each with a time of its
+ * own, needs one entry and not ten thousand. */
 void tw_claim_noise(struct tw_cmp *c, const char *stream, size_t (*pairs)[2], size_t n)
 {
     json_t *list = json_array();
@@ -215,6 +221,7 @@ static void same_range(struct tw_cmp *c, const struct tw_scan *s)
     tw_claim_add(c, "same-range", claim);
 }
 
+/* What the report lists as "equal before" in the first step that differs, part by part. */
 static void equal_in_step(struct tw_cmp *c, const struct tw_scan *s)
 {
     json_t *list = json_array(), *claim = tw_claim_process(c, s->pair);
@@ -251,6 +258,7 @@ void tw_claims_append(struct tw_cmp *c)
     c->claims = (struct tw_claims){0};
 }
 
+/* The processes that only one of the two runs has. */
 static void without_counterpart(struct tw_cmp *c, const struct tw_side *side)
 {
     for (size_t i = 0; i < side->count; i++) {
@@ -283,18 +291,22 @@ void tw_claims_of_pair(struct tw_cmp *c, const struct tw_side *a, const struct t
 
 /* ---- the verdict's own words, and its findings */
 
-static json_t *digest(struct twin_digest d)
+/* A digest as 32 hex digits. */
+static json_t *digest_text(struct twin_digest d)
 {
     char hex[33];
     snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
     return json_string(hex);
 }
 
+/* Does the finding speak of a record in a trace? The others speak of ends, lines and files. */
 static bool is_record(const struct twin_finding *f)
 {
     return f->type <= TWIN_FINDING_ORDER;
 }
 
+/* Where a finding shows in one run: a record, a line, or a file as a whole; null: nowhere in this
+ * run. */
 json_t *tw_claim_evidence(const struct twin_finding *f, const struct twin_evidence *e)
 {
     if (!e->file[0])
@@ -302,7 +314,7 @@ json_t *tw_claim_evidence(const struct twin_finding *f, const struct twin_eviden
     if (is_record(f))
         return json_pack("{s:o,s:o,s:o,s:o}", "file", tw_claim_text(e->file), "step",
                          tw_claim_count(e->step), "record", tw_claim_count(e->number), "digest",
-                         digest(e->digest));
+                         digest_text(e->digest));
     if (f->type == TWIN_FINDING_OUTPUT)
         return json_pack("{s:o,s:o}", "file", tw_claim_text(e->file), "line",
                          tw_claim_count(e->number));
@@ -316,6 +328,8 @@ static const char *type_name(enum twin_finding_type t)
     return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
 }
 
+/* The word of the claim that a finding is. A record with a role is an origin or a carrier; one
+ * without is just what differs first. */
 static const char *claim_of(const struct twin_finding *f, bool benign)
 {
     switch (f->type) {
@@ -368,6 +382,7 @@ static json_t *from_finding(const struct twin_finding *f, bool first, bool benig
     return claim;
 }
 
+/* The verdict itself: its word, and how many runs, steps and records it rests on. */
 static json_t *headline(const struct twin_verdict *v)
 {
     return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:b}", "claim", "verdict", "outcome",
@@ -378,6 +393,7 @@ static json_t *headline(const struct twin_verdict *v)
                      tw_claim_count(v->records_compared), "against", v->against != NULL);
 }
 
+/* A share of what a tolerance allows; -1 stands for "nothing was measured", which is null here. */
 json_t *tw_claim_share(double share)
 {
     return share < 0 ? json_null() : tw_claim_real(share);
@@ -395,6 +411,7 @@ static json_t *rule_of(const struct twin_rule_use *r, size_t number, bool agains
                      "where", r->where ? tw_claim_text(r->where) : json_null(), "against", against);
 }
 
+/* One class of runs that agree, and where it leaves the usual one. */
 static json_t *class_of(const struct twin_class *k)
 {
     json_t *runs = json_array();
@@ -405,6 +422,7 @@ static json_t *class_of(const struct twin_class *k)
                                           : json_integer((json_int_t)k->parts_at_step));
 }
 
+/* How many of the comparisons differed, and the bounds that follow from that. */
 static json_t *rate_of(const struct twin_verdict *v)
 {
     return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "claim", "rate", "comparisons",
@@ -414,7 +432,8 @@ static json_t *rate_of(const struct twin_verdict *v)
                      "confidence", tw_claim_real(v->confidence));
 }
 
-static json_t *lost(const struct twin_gap_range *g)
+/* A stretch of steps of which records were dropped. */
+static json_t *lost_in(const struct twin_gap_range *g)
 {
     return json_pack("{s:s,s:i,s:o,s:o,s:o}", "claim", "lost", "rank", (int)g->rank, "first",
                      tw_claim_count(g->first_step), "last", tw_claim_count(g->last_step), "records",
@@ -435,7 +454,8 @@ static json_t *collected(const struct twin_claim *k)
     return NULL;
 }
 
-static void findings(json_t **list, const struct twin_verdict *v)
+/* The first difference, the other origins, and what is benign. */
+static void append_findings(json_t **list, const struct twin_verdict *v)
 {
     if (v->first)
         tw_claim_append(list, from_finding(v->first, true, false, v->against));
@@ -445,13 +465,14 @@ static void findings(json_t **list, const struct twin_verdict *v)
         tw_claim_append(list, from_finding(&v->benign[i], false, true, v->against));
 }
 
+/* Claims made while comparing stand in front of those that the finished verdict yields. */
 int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_error *err)
 {
     json_t *list = json_array();
     tw_claim_append(&list, headline(v));
     for (size_t i = 0; i < v->claim_count; i++)
         tw_claim_append(&list, collected(&v->claims[i]));
-    findings(&list, v);
+    append_findings(&list, v);
     tw_claim_size(&list, v);
     for (size_t i = 0; i < v->class_count; i++)
         tw_claim_append(&list, class_of(&v->classes[i]));
@@ -460,7 +481,7 @@ int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_er
     for (size_t i = 0; i < v->rule_count; i++)
         tw_claim_append(&list, rule_of(&v->rules[i], i + 1, v->against));
     for (size_t i = 0; i < v->gap_count; i++)
-        tw_claim_append(&list, lost(&v->gaps[i]));
+        tw_claim_append(&list, lost_in(&v->gaps[i]));
     for (size_t i = 0; i < v->unseen_count; i++)
         tw_claim_append(
             &list, json_pack("{s:s,s:o}", "claim", "unseen", "text", tw_claim_text(v->unseen[i])));

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claims behind the numbers of a verdict: the size of the first difference, what parts when, how
- * fast it grows, NaN and Inf. */
+ * fast it grows, NaN and Inf. Each of these numbers stands in a sentence of the report, so each is
+ * claimed with the record, the steps or the lines that it was computed from; the second reader
+ * computes it again. */
 #include "claims.h"
 
 #include <math.h>
 
+/* JSON has no NaN and no infinity: null says that there is no number. */
 json_t *tw_claim_real(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();
 }
 
+/* Of a number and a NaN there is no distance in units of the last place: the claim says so in
+ * words. */
 static json_t *ulps(const struct twin_finding *f)
 {
     return isinf(f->max_ulp) ? json_string("one is NaN") : tw_claim_real(f->max_ulp);
 }
 
+/* How many elements are NaN or infinite. */
 static uint64_t not_finite(const struct twin_stats *s)
 {
     return s->nan + s->pos_inf + s->neg_inf;
@@ -25,6 +31,7 @@ void tw_claim_size(json_t **list, const struct twin_verdict *v)
     const struct twin_finding *f = v->first;
     if (!f || f->type != TWIN_FINDING_VALUE || f->kind == TWIN_KIND_STATE || f->elements == 0)
         return;
+    /* Of one element each the statistics hold the number itself, which the report quotes. */
     const bool single = f->elements == 1 && f->stats_a.count == 1 && f->stats_b.count == 1 &&
                         !f->stats_a.nan && !f->stats_b.nan;
     json_t *claim = json_pack(
@@ -47,7 +54,8 @@ void tw_claim_size(json_t **list, const struct twin_verdict *v)
     tw_claim_append(list, claim);
 }
 
-/* Steps of one pair of processes, with what the user left out. */
+/* A claim of one pair of processes to fill in: who they are, how their steps are counted, and what
+ * was left out of them. */
 static json_t *steps_of(struct tw_cmp *c, const struct tw_scan *s)
 {
     json_t *claim = tw_claim_process(c, s->pair);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* N runs: each is held against the first, then they are sorted into classes; the verdict is put
- * together. */
+/* N runs: each is held against the first, then they are sorted into classes, and the verdict is put
+ * together. The first comparison that differs is made in detail; later ones ask only whether two
+ * runs are equal, since one divergence that is explained well is what a person can use. The word of
+ * the verdict is decided last, when it is known what was not seen. */
 #include "internal.h"
 
 #include "src/stats/stats.h"
@@ -8,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Of every bound and interval in a verdict. */
 #define CONFIDENCE 0.95
 
 struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs)
@@ -26,7 +29,7 @@ struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs)
 
 /* What the first comparison that parts shows in detail goes into the verdict; later ones only
  * count. */
-static void adopt(struct tw_cmp *c, struct tw_pair_result *r)
+static void adopt_origins(struct tw_cmp *c, struct tw_pair_result *r)
 {
     struct twin_verdict *v = c->v;
     v->first = tw_finding_copy(c, &r->origins.f[0]);
@@ -42,6 +45,7 @@ static void adopt(struct tw_cmp *c, struct tw_pair_result *r)
         v->equal_before_records = 0;
 }
 
+/* Adds differences that do not count, each of them once: runs 2 and 3 mostly have the same ones. */
 static void adopt_benign(struct tw_cmp *c, struct tw_pair_result *r)
 {
     struct twin_verdict *v = c->v;
@@ -64,6 +68,7 @@ static void adopt_benign(struct tw_cmp *c, struct tw_pair_result *r)
     }
 }
 
+/* How many steps were compared, over all processes. */
 static uint64_t steps_in(const struct twin_range *r, size_t n)
 {
     uint64_t sum = 0;
@@ -88,7 +93,8 @@ static void adopt_ranges(struct twin_verdict *v, struct tw_pair_result *r, bool 
 
 /* ---- classes */
 
-/* class of each run; first run of each class */
+/* Which runs agree: the class of each run, the first run of each class, and of each run whether it
+ * agrees for sure or just as far as was seen. */
 struct classes {
     size_t *of;
     size_t *representative;
@@ -96,6 +102,7 @@ struct classes {
     size_t n;
 };
 
+/* Are two runs equal, and at which step do they diverge? Says nothing into the verdict. */
 static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, bool *equal,
                          bool *unsure, int64_t *step, struct twin_error *err)
 {
@@ -116,6 +123,8 @@ static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     return 0;
 }
 
+/* Sorts the runs into classes. A run that differs from the first is held against one run of each
+ * further class, in order, and founds a new class when it agrees with none. */
 static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool *differs,
                     struct classes *k, struct twin_error *err)
 {
@@ -142,6 +151,8 @@ static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool
     return 0;
 }
 
+/* Puts the classes into the verdict. The largest is the usual one, whose runs do not count as
+ * differing; every other class gets the step at which it leaves the usual one. */
 static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const struct classes *k,
                          const int64_t *parts_from_first, struct twin_error *err)
 {
@@ -185,7 +196,8 @@ static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const
 
 /* ---- the verdict */
 
-static void bounds(struct twin_verdict *v)
+/* The rate of comparisons that differed, with its bounds. */
+static void set_rate(struct twin_verdict *v)
 {
     struct twin_interval i = twin_stats_clopper_pearson(v->differing, v->comparisons, CONFIDENCE);
     v->rate = v->comparisons ? (double)v->differing / (double)v->comparisons : 0;
@@ -195,6 +207,7 @@ static void bounds(struct twin_verdict *v)
                                            : i.high;
 }
 
+/* How each run ended that did not end well, as notes. */
 static void note_failures(struct tw_cmp *c, const struct tw_side *side, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -256,6 +269,8 @@ static bool allowed(struct tw_cmp *c, const struct tw_side *side, size_t n)
     return tw_judged_inside(c, j) && !missing;
 }
 
+/* Makes the word of the verdict out of all that was found. differ, within, value: some run differs;
+ * all that differs is within the tolerance; recorded values are what differs. */
 static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ, bool within,
                    bool value)
 {
@@ -325,6 +340,8 @@ int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out)
     return rc;
 }
 
+/* Compares every run with the first, sorts them, looks for NaN and for facts that explain what
+ * differs, and decides. k, differs and parts have room for every run; the caller frees them. */
 static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct classes *k,
                        bool *differs, int64_t *parts, struct twin_error *err)
 {
@@ -349,7 +366,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
             value |= r.value;
             if (!any && r.origins.n) {
                 detailed = i;
-                adopt(c, &r);
+                adopt_origins(c, &r);
                 v->shift = r.shift;
                 v->shift_found = r.shift_found;
             }
@@ -372,6 +389,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     if (rc != 0)
         return rc;
     if (detailed) {
+        /* NaN is looked for in the two runs that the verdict describes. */
         struct tw_side two[2] = {side[0], side[detailed]};
         tw_nonfinite(c, two, 2);
     } else {
@@ -387,10 +405,11 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
         tw_finding_free(v->first);
         v->first = NULL;
     }
-    bounds(v);
+    set_rate(v);
     return 0;
 }
 
+/* How much the first run recorded, and how much of it was compared. */
 static void records_of_reference(struct twin_verdict *v, const struct tw_side *a)
 {
     v->steps_a = a->steps;

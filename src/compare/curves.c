@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What runs recorded as single numbers, step by step, and the norms of gradients and weights: for
- * plots. */
+ * plots. Each trace is walked once. A curve belongs to one run, rank and name; the gradients of all
+ * tensors are one curve, and so are the weights. */
 #include "internal.h"
 
 #include "src/compare/field.h"
@@ -11,9 +12,12 @@
 
 /* more names than anybody could look at are left out */
 enum { CURVES = 512 };
+/* Steps, and bytes of traces, beyond these are not read: a plot has some thousand pixels. */
 #define STEPS_MAX (UINT64_C(1) << 20)
 #define BYTES_MAX (UINT64_C(512) << 20)
 
+/* A curve while its trace is read: c.y holds sums, and n how many records each step added to
+ * them. */
 struct growing {
     struct twin_curve c;
     uint32_t *n;
@@ -22,6 +26,7 @@ struct growing {
     bool norm;
 };
 
+/* The reading of all runs, with the process at hand. */
 struct reading {
     struct tw_proc *proc;
     size_t run;
@@ -32,6 +37,8 @@ struct reading {
     struct tw_cmp *cmp;
 };
 
+/* The kind of curve that a series belongs to; false: to none. Gradients that a line of the job
+ * wrote into, and weights that no optimizer left, are other things than the curve shows. */
 static bool kind_of(const struct twin_series *s, enum twin_curve_kind *kind)
 {
     switch (s->kind) {
@@ -68,7 +75,9 @@ static struct growing *curve_of(struct reading *r, const struct twin_trace_recor
     return &r->g[r->count++];
 }
 
-static bool reach(struct reading *r, struct growing *g, uint32_t step)
+/* Makes the curve long enough for a step; the steps in between have no record yet. False: no
+ * memory. */
+static bool reach_step(struct reading *r, struct growing *g, uint32_t step)
 {
     while (g->c.steps <= step) {
         size_t room = g->step_room;
@@ -81,7 +90,9 @@ static bool reach(struct reading *r, struct growing *g, uint32_t step)
     return true;
 }
 
-static int take(void *user, const struct twin_trace_record *t)
+/* Adds a record to its curve: a number itself, or of a tensor the sum of its squares, which
+ * finish_curve() turns into a norm. */
+static int add_record(void *user, const struct twin_trace_record *t)
 {
     struct reading *r = user;
     const struct twin_series *s = twin_trace_series(r->proc->trace, t->series);
@@ -95,10 +106,10 @@ static int take(void *user, const struct twin_trace_record *t)
         return 0;
     struct growing *g = t->step < STEPS_MAX ? curve_of(r, t, s, kind) : NULL;
     r->left_out += !g;
-    if (!g || !reach(r, g, t->step))
+    if (!g || !reach_step(r, g, t->step))
         return r->cmp->oom ? TWIN_ENOMEM : 0;
     g->c.not_finite += bad;
-    /* a part stands for all */
+    /* Of a tensor that is recorded in parts, the part whose turn it is stands for all. */
     double share = t->flags & TWIN_REC_PART && x->count > 0 ? (double)t->whole / (double)x->count
                                                             : 1;
     if (bad)
@@ -109,7 +120,8 @@ static int take(void *user, const struct twin_trace_record *t)
     return 0;
 }
 
-static void finish(struct growing *g)
+/* Makes norms and means of the sums, and NaN of steps without a record. */
+static void finish_curve(struct growing *g)
 {
     for (size_t i = 0; i < g->c.steps; i++)
         if (g->n[i] == 0)
@@ -120,6 +132,7 @@ static void finish(struct growing *g)
     g->n = NULL;
 }
 
+/* By kind, name, run and rank: what a plot lays over each other stands together. */
 static int by_name(const void *x, const void *y)
 {
     const struct twin_curve *a = x, *b = y;
@@ -133,6 +146,7 @@ static int by_name(const void *x, const void *y)
     return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
+/* Reads the trainers of one run, for as long as there is budget; what is not read is counted. */
 static int read_run(struct reading *r, const struct twin_run *run, uint64_t *budget,
                     struct twin_curves *out, struct twin_error *err)
 {
@@ -148,11 +162,11 @@ static int read_run(struct reading *r, const struct twin_run *run, uint64_t *bud
         }
         *budget -= r->proc->info->file_bytes;
         r->from = r->count;
-        rc = twin_trace_walk(r->proc->trace, take, NULL, r, NULL);
+        rc = twin_trace_walk(r->proc->trace, add_record, NULL, r, NULL);
         out->unread += rc != 0 && rc != TWIN_ENOMEM;
         rc = rc == TWIN_ENOMEM ? rc : 0;
         for (size_t k = r->from; k < r->count; k++)
-            finish(&r->g[k]);
+            finish_curve(&r->g[k]);
     }
     tw_side_close(&side);
     return rc;

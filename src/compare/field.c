@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far every tensor of two runs is apart at every step: what a heatmap shows. Steps whose hashes
- * agree are equal without a look at b. */
+/* How far every tensor of two runs is apart at every step: what a heatmap shows. A field is a
+ * matrix with a row for each name of each rank and a column for each step. Steps whose hashes agree
+ * are equal without a look at b; of long runs some steps are chosen, and rows that never differ
+ * give way first. What was seen is collected as it comes and put into the matrix at the end, when
+ * the number of rows is known. */
 #include "internal.h"
 
 #include "src/compare/field.h"
@@ -10,11 +13,11 @@
 #include <string.h>
 
 enum {
-    DECADES = 40,
-    CELLS = 1000000,
-    ROWS = 16384,
-    LEAST_STEPS = 64,
-    CLOSE_BEFORE = 8,
+    DECADES = 40,     /* of the scale of cells, to either side of 1 */
+    CELLS = 1000000,  /* of a field, where the caller names no number */
+    ROWS = 16384,     /* more than anybody could look at */
+    LEAST_STEPS = 64, /* so many are shown even of steps with very many records */
+    CLOSE_BEFORE = 8, /* steps around the first difference, each of which is shown */
     CLOSE_BEHIND = 56
 };
 
@@ -37,15 +40,18 @@ double twin_cell_value(uint16_t cell)
 
 /* ---- rows, found again by rank and key; cells in the order in which they are seen */
 
+/* What the picture shows for one record. */
 struct seen {
     uint32_t row, column;
     uint16_t cell;
 };
+/* A step of which a rank lost records: where nothing was seen of it, the picture shows a gap. */
 struct hole {
     uint32_t column;
     int32_t rank;
 };
 
+/* The making of one field. */
 struct making {
     struct tw_cmp *c;
     struct twin_field *f;
@@ -58,6 +64,7 @@ struct making {
     size_t holes, hole_room;
 };
 
+/* Enters a row into the index, which is kept at most half full. False: no memory. */
 static bool index_row(struct making *m, uint32_t row)
 {
     if (2 * (size_t)row + 2 > m->slots) {
@@ -109,8 +116,9 @@ static int64_t row_of(struct making *m, const struct tw_view *v, const struct tw
     return (int64_t)f->rows++;
 }
 
-static void see(struct making *m, const struct tw_view *v, const struct tw_rec *r, uint32_t column,
-                uint16_t cell)
+/* Notes what the picture shows for a record in a column. */
+static void see_record(struct making *m, const struct tw_view *v, const struct tw_rec *r,
+                       uint32_t column, uint16_t cell)
 {
     int64_t row = row_of(m, v, r);
     if (row < 0 || !tw_cmp_room(m->c, &m->seen, m->seen_count, &m->seen_room, sizeof *m->seen))
@@ -119,7 +127,8 @@ static void see(struct making *m, const struct tw_view *v, const struct tw_rec *
     m->f->row[row].differs |= cell >= TWIN_CELL_DIFFERS;
 }
 
-static void lost(struct making *m, const struct tw_view *v, uint32_t column)
+/* Notes that a view is not whole. */
+static void see_hole(struct making *m, const struct tw_view *v, uint32_t column)
 {
     if ((v->dropped || v->partial) &&
         tw_cmp_room(m->c, &m->hole, m->holes, &m->hole_room, sizeof *m->hole))
@@ -128,11 +137,13 @@ static void lost(struct making *m, const struct tw_view *v, uint32_t column)
 
 /* ---- one step of one pair of processes */
 
+/* Does the record hold no NaN and no infinity, as far as it says? */
 static bool all_finite(const struct tw_rec *r)
 {
     return !(r->flags & TWIN_REC_STATS) || !(r->stats.nan | r->stats.pos_inf | r->stats.neg_inf);
 }
 
+/* The cell of a difference. The same records in another order are equal in value. */
 static uint16_t cell_of(struct making *m, const struct tw_diff *d, const struct tw_view *va,
                         const struct tw_view *vb)
 {
@@ -162,6 +173,7 @@ static uint16_t cell_without(const struct tw_view *va, size_t i, const struct tw
     return vb->rec[other].content == va->rec[i].content ? TWIN_CELL_EQUAL : TWIN_CELL_LEFT_OUT;
 }
 
+/* A step that differs: first its differences, then all other records of a. */
 static void see_differences(struct making *m, const struct tw_view *va, const struct tw_view *vb,
                             const struct tw_stepdiff *d, uint32_t column)
 {
@@ -170,16 +182,17 @@ static void see_differences(struct making *m, const struct tw_view *va, const st
     for (size_t i = 0; told && i < d->count; i++) {
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d->d[i], va, vb, &v);
-        see(m, v, r, column, cell_of(m, &d->d[i], va, vb));
+        see_record(m, v, r, column, cell_of(m, &d->d[i], va, vb));
         if (d->d[i].a != TW_NONE)
             told[d->d[i].a] = true;
     }
     for (size_t i = 0; told && i < va->count; i++)
         if (!told[i])
-            see(m, va, &va->rec[i], column, cell_without(va, i, vb, d->to_b[i]));
+            see_record(m, va, &va->rec[i], column, cell_without(va, i, vb, d->to_b[i]));
     tw_free(told);
 }
 
+/* Do the hashes of the step agree? False also where one of them is not known. */
 static bool step_equal(const struct tw_pair *p, uint32_t step, int64_t shift)
 {
     struct twin_step_hash x, y;
@@ -188,8 +201,9 @@ static bool step_equal(const struct tw_pair *p, uint32_t step, int64_t shift)
            x.records == y.records && memcmp(x.phase, y.phase, sizeof x.phase) == 0;
 }
 
-static int look_at(struct making *m, const struct tw_pair *p, uint32_t column,
-                   struct twin_error *err)
+/* Fills one column for one pair of processes. */
+static int look_at_step(struct making *m, const struct tw_pair *p, uint32_t column,
+                        struct twin_error *err)
 {
     struct tw_scan s = {.pair = p, .shift = m->c->o->shift};
     struct tw_view va, vb = {0};
@@ -199,17 +213,17 @@ static int look_at(struct making *m, const struct tw_pair *p, uint32_t column,
     if (step_equal(p, step, s.shift)) {
         rc = tw_view_load(m->c, p->a, step, step, &va, err);
         for (size_t i = 0; rc == 0 && i < va.count; i++)
-            see(m, &va, &va.rec[i], column, TWIN_CELL_EQUAL);
+            see_record(m, &va, &va.rec[i], column, TWIN_CELL_EQUAL);
     } else {
         rc = tw_scan_step(m->c, &s, step, &va, &vb, &d, err);
         if (rc == 0)
             see_differences(m, &va, &vb, &d, column);
         if (rc == 0)
-            lost(m, &vb, column);
+            see_hole(m, &vb, column);
     }
     if (rc != 0)
         return rc;
-    lost(m, &va, column);
+    see_hole(m, &va, column);
     tw_stepdiff_free(&d);
     tw_view_free(&va);
     tw_view_free(&vb);
@@ -225,7 +239,8 @@ static int by_number(const void *x, const void *y)
 }
 
 /* Steps first..last, all of them or at most n: evenly over the run, and each one around `from`. */
-static bool choose(struct twin_field *f, uint64_t first, uint64_t last, uint32_t from, size_t n)
+static bool choose_steps(struct twin_field *f, uint64_t first, uint64_t last, uint32_t from,
+                         size_t n)
 {
     const uint64_t all = last - first + 1;
     f->steps_all = all;
@@ -237,6 +252,7 @@ static bool choose(struct twin_field *f, uint64_t first, uint64_t last, uint32_t
     for (int64_t i = -CLOSE_BEFORE; all > n && from != UINT32_MAX && i < CLOSE_BEHIND; i++)
         if ((int64_t)from + i >= (int64_t)first && (int64_t)from + i <= (int64_t)last)
             f->step[f->steps++] = (uint32_t)((int64_t)from + i);
+    /* Steps close to `from` may have been chosen twice. */
     qsort(f->step, f->steps, sizeof *f->step, by_number);
     size_t kept = 0;
     for (size_t i = 0; i < f->steps; i++)
@@ -262,6 +278,8 @@ static size_t usual_rows(const struct tw_pair *pairs, size_t count)
 
 /* ---- from what was seen to a matrix */
 
+/* By rank, then as a step flows (batch, activations, loss, gradients, weights), then as they
+ * came. */
 static int by_flow(const void *x, const void *y, void *user)
 {
     const struct twin_field *f = user;
@@ -276,8 +294,9 @@ static int by_flow(const void *x, const void *y, void *user)
     return (i > j) - (i < j);
 }
 
-/* place[row]: where it goes; UINT32_MAX: left out. */
-static bool arrange(struct twin_field *f, size_t most, uint32_t *place)
+/* Sorts the rows and keeps `most` of them, those that differ first. place[row] says where a row
+ * goes; UINT32_MAX: it is left out. False: no memory. */
+static bool arrange_rows(struct twin_field *f, size_t most, uint32_t *place)
 {
     uint32_t *order = tw_calloc(f->rows + 1, sizeof *order);
     struct twin_field_row *sorted = tw_calloc(f->rows + 1, sizeof *sorted);
@@ -312,11 +331,13 @@ static bool arrange(struct twin_field *f, size_t most, uint32_t *place)
     return true;
 }
 
-static int assemble(struct making *m, size_t cells, struct twin_error *err)
+/* Puts all that was seen into the matrix. Where several records share a cell, the largest code
+ * stands. */
+static int assemble_cells(struct making *m, size_t cells, struct twin_error *err)
 {
     struct twin_field *f = m->f;
     uint32_t *place = tw_calloc(f->rows + 1, sizeof *place);
-    bool ok = place && arrange(f, f->steps ? cells / f->steps + 1 : 0, place);
+    bool ok = place && arrange_rows(f, f->steps ? cells / f->steps + 1 : 0, place);
     f->cell = ok ? tw_calloc(f->rows * f->steps + 1, sizeof *f->cell) : NULL;
     for (size_t i = 0; f->cell && i < m->seen_count; i++) {
         const struct seen *s = &m->seen[i];
@@ -358,9 +379,11 @@ static void overlap(const struct tw_pair *pairs, size_t count, const struct twin
         *end = o->steps;
 }
 
-static int make(struct making *m, const struct tw_side *sa, const struct tw_side *sb,
-                const struct tw_pair *pairs, size_t count, uint32_t from, size_t cells,
-                struct twin_error *err)
+/* Chooses the steps, looks at each in every pair of processes, and makes the matrix. Runs with
+ * different numbers of ranks get no rows. */
+static int make_field(struct making *m, const struct tw_side *sa, const struct tw_side *sb,
+                      const struct tw_pair *pairs, size_t count, uint32_t from, size_t cells,
+                      struct twin_error *err)
 {
     uint64_t first, end;
     int rc = 0;
@@ -368,14 +391,14 @@ static int make(struct making *m, const struct tw_side *sa, const struct tw_side
     if (sa->world != sb->world || end <= first)
         return 0;
     size_t most = cells / usual_rows(pairs, count);
-    if (!choose(m->f, first, end - 1, from, most > LEAST_STEPS ? most : LEAST_STEPS))
+    if (!choose_steps(m->f, first, end - 1, from, most > LEAST_STEPS ? most : LEAST_STEPS))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory choosing steps");
     for (uint32_t column = 0; rc == 0 && column < m->f->steps; column++)
         for (size_t i = 0; rc == 0 && i < count; i++)
             if (!pairs[i].auxiliary && m->f->step[column] <= pairs[i].a->info->steps)
-                rc = look_at(m, &pairs[i], column, err);
+                rc = look_at_step(m, &pairs[i], column, err);
     return rc ? twin_error_set(err, rc, "out of memory comparing every tensor of every step")
-              : assemble(m, cells, err);
+              : assemble_cells(m, cells, err);
 }
 
 int twin_compare_field(const struct twin_run *a, const struct twin_run *b,
@@ -395,7 +418,7 @@ int twin_compare_field(const struct twin_run *a, const struct twin_run *b,
     if (rc == 0 && tw_side_match(&c, &sa, &sb, &pairs, &count) != 0)
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory matching processes");
     if (rc == 0)
-        rc = make(&m, &sa, &sb, pairs, count, from, cells ? cells : CELLS, err);
+        rc = make_field(&m, &sa, &sb, pairs, count, from, cells ? cells : CELLS, err);
     if (rc == 0 && c.oom)
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing every tensor of every step");
     tw_side_close(&sa);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of output and of text files that --ignore 'line:REGEX' leaves out of a comparison. */
+/* Lines of output and of text files that --ignore 'line:REGEX' leaves out of a comparison. The
+ * expressions are compiled once, before anything is read, so that a wrong one ends the command at
+ * once and not after an hour of runs. */
 #include "internal.h"
 
 #include <regex.h>
 #include <string.h>
 
+/* The compiled expressions of one comparison. Only patterns with "line:" are here; names of records
+ * and files are matched by tw_cmp_ignored(). */
 struct tw_filters {
     regex_t *regex;
     size_t count;
@@ -58,6 +62,7 @@ bool tw_lines_left_out(const struct tw_cmp *c, const char *text, size_t n)
 {
     if (!c->filters || c->filters->count == 0)
         return false;
+    /* regexec() wants a text that ends; a line is a piece of a larger one. */
     char *copy = tw_strndup(text, n);
     bool out = false;
     for (size_t i = 0; copy && !out && i < c->filters->count; i++)

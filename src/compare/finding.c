@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Findings: from a difference between two records to what a person or a program is told. */
+/* Findings: from a difference between two records to what a person or a program is told. A finding
+ * owns all its strings, and has "" and not NULL where nothing is known: whoever prints one need not
+ * ask. A text that cannot be stored leaves the old one in place and sets c->oom. */
 #include "internal.h"
 #include "ulp.h"
 
 #include <math.h>
 #include <string.h>
 
+/* A finding with nothing in it but its type and its place in the flow of a step. NULL: no
+ * memory. */
 struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type,
                                     enum twin_phase phase, enum twin_kind kind)
 {
@@ -68,17 +72,20 @@ void tw_finding_free(struct twin_finding *f)
     tw_free(f);
 }
 
+/* Copies a text that may be missing. */
 static void set_copy(struct tw_cmp *c, char **field, const char *s)
 {
     if (s)
         tw_finding_set(c, field, tw_cmp_copy(c, s));
 }
 
+/* Numbers are copied as they are; every string gets a copy of its own. */
 struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding *f)
 {
     struct twin_finding *copy = tw_finding_new(c, f->type, f->phase, f->kind);
     if (!copy)
         return NULL;
+    /* Its own empty strings, which stand until each copy is made. */
     struct twin_finding blank = *copy;
     *copy = *f;
     copy->process = blank.process;
@@ -159,6 +166,8 @@ double tw_rec_distance(const struct tw_view *va, const struct tw_rec *a, const s
     /* NaN or Inf were left out: the distance of the rest would say too little */
     if (s->skipped || t->skipped)
         return NAN;
+    /* The distance is told relative to a's norm, which the sketch estimates where there are no
+     * statistics. */
     double norm = 0;
     *absolute = twin_sketch_distance(s, t);
     if (a->flags & TWIN_REC_STATS)
@@ -198,6 +207,7 @@ void tw_rec_measure(const struct tw_view *va, const struct tw_rec *a, const stru
     }
 }
 
+/* How far the two are apart, and of single numbers by how many units in the last place. */
 static void fill_numbers(struct twin_finding *f, const struct tw_view *va, const struct tw_rec *a,
                          const struct tw_view *vb, const struct tw_rec *b)
 {
@@ -224,6 +234,7 @@ static bool looks_permuted(const struct tw_rec *a, const struct tw_rec *b)
            fabs(s->sumsq - t->sumsq) <= 1e-12 * fabs(s->sumsq);
 }
 
+/* "st" of 1st and 21st, "th" of 11th. */
 static const char *ordinal_ending(size_t n)
 {
     if (n % 100 >= 11 && n % 100 <= 13)
@@ -273,6 +284,7 @@ static void fill_inputs(struct twin_finding *f, const struct tw_view *va, const 
     }
 }
 
+/* Where the two records stand in their traces, and those that they were made from. */
 static void fill_evidence(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d,
                           const struct tw_view *a, const struct tw_view *b)
 {
@@ -286,6 +298,8 @@ static void fill_evidence(struct tw_cmp *c, struct twin_finding *f, const struct
         fill_inputs(f, a, &a->rec[d->a], b, &b->rec[d->b]);
 }
 
+/* What the numbers do not say: in which run alone, drawn by whom, which of many, in another
+ * order. */
 static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_diff *d,
                       const struct tw_view *a, const struct tw_view *b)
 {
@@ -310,6 +324,8 @@ static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_
             tw_cmp_copy(c, "same sum, minimum and maximum: the same values in another order?"));
 }
 
+/* All that is told of a difference: who, what, where in the program, how large, and the
+ * evidence. */
 struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d,
                                      const struct tw_view *a, const struct tw_view *b)
 {
@@ -322,6 +338,7 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d,
     f->rank = v->proc->rank;
     f->occurrence = r->occurrence;
     f->elements = tw_rec_elements(v, r);
+    /* A record of a thread is told with its thread: "main, reader 2". */
     const char *thread = tw_rec_role(v, r), *process = tw_proc_role(v->proc);
     tw_finding_set(c, &f->process,
                    thread[0] ? tw_cmp_text(c, "%s, %s", process, thread) : tw_cmp_copy(c, process));
@@ -354,6 +371,7 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d,
     return f;
 }
 
+/* A list ends at a thousand: nobody reads more, and each finding has a dozen strings. */
 void tw_findings_take(struct tw_cmp *c, struct tw_findings *list, struct twin_finding *f)
 {
     if (!f)
