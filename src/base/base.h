@@ -131,6 +131,13 @@ size_t tw_secret_random(const char *s, size_t n);
 size_t tw_secret_mask(int *pending, const char *s, size_t n, char *out, size_t room);
 
 /* ---- error.c */
+/*
+ * Says what there was no memory for, in the one form that such messages have: "out of memory
+ * reading FILE", "out of memory for 12 runs". Returns TWIN_ENOMEM. An error that is set already
+ * keeps its message. Allocates nothing.
+ */
+int tw_no_memory(struct twin_error *err, const char *doing, ...)
+    __attribute__((format(printf, 2, 3)));
 /* ": what went wrong", printable; malloc'ed; NULL: no error, or no memory */
 char *tw_error_tail(const struct twin_error *err);
 

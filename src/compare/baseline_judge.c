@@ -29,11 +29,6 @@ struct judging {
     bool exact;         /* all of those spans were single steps */
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing a run with a baseline");
-}
-
 /* ---- a step of the baseline as a view */
 
 static const struct tw_bl_detail *detail_of(const struct tw_bl_proc *p, uint32_t step)
@@ -205,7 +200,7 @@ static int name_tensor(struct judging *j, const struct tw_bl_proc *p, struct tw_
     scan->step = d->step;
     tw_view_free(&now);
     tw_view_free(&then);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "comparing a run with a baseline") : rc;
 }
 
 /*
@@ -318,7 +313,7 @@ static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw
     tw_stepdiff_free(&diff);
     tw_view_free(&now);
     tw_view_free(&then);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "comparing a run with a baseline") : rc;
 }
 
 static bool earlier(const struct tw_scan *x, const struct tw_scan *y)
@@ -349,7 +344,7 @@ static int part(struct judging *j, const struct tw_bl_proc *p, struct tw_proc *q
         take_best(j, &scan);
     else
         tw_scan_free(&scan);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "comparing a run with a baseline") : rc;
 }
 
 /* The baseline's process did nothing behind its last step, and this one did. */
@@ -371,7 +366,7 @@ static int extra_tail(struct judging *j, const struct tw_bl_proc *p, struct tw_p
     else
         tw_scan_free(&scan);
     tw_view_free(&now);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "comparing a run with a baseline") : rc;
 }
 
 /* How many steps of this process can be held against each other. */
@@ -532,7 +527,7 @@ static int processes(struct judging *j, struct twin_error *err)
         q->taken = true;
         struct tw_pair *pair = tw_calloc(1, sizeof *pair);
         if (!pair) {
-            rc = no_memory(err);
+            rc = tw_no_memory(err, "comparing a run with a baseline");
             break;
         }
         *pair = (struct tw_pair){.a = q, .b = q};
@@ -667,7 +662,8 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     snprintf(c.label_b, sizeof c.label_b, "this run");
     c.v = tw_verdict_new(&c, 1);
     j.scan = tw_calloc(b->procs + 1, sizeof *j.scan);
-    rc = c.v && j.scan ? tw_side_open(&c, run, 0, &side, err) : no_memory(err);
+    rc = c.v && j.scan ? tw_side_open(&c, run, 0, &side, err)
+                       : tw_no_memory(err, "comparing a run with a baseline");
     if (rc == 0) {
         c.v->comparisons = 1;
         c.v->against = new_against(&c, b);
@@ -693,7 +689,7 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     if (c.v)
         tw_verdict_hand_over(&c);
     if (rc == 0 && c.oom)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "comparing a run with a baseline");
     for (size_t i = 0; j.scan && i < j.scans; i++)
         tw_free((void *)j.scan[i].pair);
     tw_free(j.scan);

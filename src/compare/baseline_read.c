@@ -33,11 +33,6 @@ static int bad(const struct reading *r, const char *format, ...)
     return TWIN_EFORMAT;
 }
 
-static int no_memory(const struct reading *r)
-{
-    return twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
-}
-
 static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -102,7 +97,7 @@ static int field_texts(const struct reading *r, const json_t *root, const char *
         return bad(r, "expected a list in \"%s\"", key);
     *out = tw_calloc(json_array_size(list) + 1, sizeof **out);
     if (!*out)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         char *s = text_of(json_array_get(list, i));
         if (!s)
@@ -142,7 +137,7 @@ static int read_names(struct reading *r, const json_t *root)
         return bad(r, "expected a list in \"names\"");
     b->name = tw_calloc(json_array_size(list) + 1, sizeof *b->name);
     if (!b->name)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         struct tw_bl_name *n = &b->name[b->names++];
@@ -176,7 +171,7 @@ static int read_spans(struct reading *r, const json_t *j, struct tw_bl_proc *p)
             return bad(r, "rank %d: \"phases\" names one that there is not", p->rank);
     p->span = tw_calloc(json_array_size(list) + 1, sizeof *p->span);
     if (!p->span)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         const char *hash = json_string_value(json_array_get(row, 2));
@@ -252,7 +247,7 @@ static int read_details(struct reading *r, const json_t *j, struct tw_bl_proc *p
         return bad(r, "rank %d: expected a list in \"tensors\"", p->rank);
     p->detail = tw_calloc(json_array_size(list) + 1, sizeof *p->detail);
     if (!p->detail)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         const char *names = json_string_value(json_array_get(row, 1));
@@ -297,7 +292,7 @@ static int read_numbers(struct reading *r, const json_t *j, struct tw_bl_proc *p
         return bad(r, "rank %d: expected a list in \"numbers\"", p->rank);
     p->number = tw_calloc(json_array_size(list) + 1, sizeof *p->number);
     if (!p->number)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i), *value = json_array_get(row, 3);
         struct tw_bl_number *n = &p->number[p->numbers++];
@@ -339,7 +334,7 @@ static int read_process(struct reading *r, const json_t *j, struct tw_bl_proc *p
     p->tail = json_is_true(json_object_get(j, "tail"));
     p->left_out = tw_calloc(json_array_size(left_out) + 1, sizeof *p->left_out);
     if (!p->left_out)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(left_out); i++) {
         if (r->b->names == 0 || !whole(json_array_get(left_out, i), r->b->names - 1, &x))
             return bad(r, "rank %d: \"left_out\" holds no place in \"names\"", p->rank);
@@ -360,7 +355,7 @@ static int read_processes(struct reading *r, const json_t *root)
                    n);
     r->b->proc = tw_calloc(n, sizeof *r->b->proc);
     if (!r->b->proc)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < n; i++) {
         int rc = read_process(r, json_array_get(list, i), &r->b->proc[r->b->procs++]);
         if (rc != 0)
@@ -432,7 +427,7 @@ int twin_baseline_read(const char *text, size_t bytes, const char *path, struct 
     if (!root)
         return bad(&r, "line %d: %s", e.line, e.text);
     r.b = tw_calloc(1, sizeof *r.b);
-    int rc = r.b ? check_schema(&r, root) : no_memory(&r);
+    int rc = r.b ? check_schema(&r, root) : tw_no_memory(r.err, "reading %s", r.path);
     if (rc == 0)
         rc = read_head(&r, root);
     if (rc == 0)

@@ -183,5 +183,5 @@ int twin_baseline_write(const struct twin_baseline *x, char **text, struct twin_
                ? twin_error_set(err, failed,
                                 "the baseline is larger than %zu MiB: too many processes",
                                 TW_BL_FILE_MAX >> 20)
-               : twin_error_set(err, TWIN_ENOMEM, "out of memory writing a baseline");
+               : tw_no_memory(err, "writing a baseline");
 }

@@ -471,6 +471,5 @@ int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_er
     json_decref(list);
     *out = dumped ? tw_strdup(dumped) : NULL;
     free(dumped);
-    return *out ? 0
-                : twin_error_set(err, TWIN_ENOMEM, "out of memory listing the claims of a verdict");
+    return *out ? 0 : tw_no_memory(err, "listing the claims of a verdict");
 }

@@ -280,7 +280,7 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
     if (c->v)
         rc = tw_pair_compare(c, first, &side, &r, err);
     else
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the clock experiment");
+        rc = tw_no_memory(err, "for the clock experiment");
     k->learning = c->quick = false;
     if (rc == 0) {
         k->failed |= r.differs || r.unknown.n > 0 || c->doubts != saved.doubts ||
@@ -363,7 +363,7 @@ int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_err
         return 0;
     c->clock = tw_calloc(1, sizeof *c->clock);
     if (!c->clock)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for the clock experiment");
+        return tw_no_memory(err, "for the clock experiment");
     for (size_t i = 0; i < 2; i++) {
         int rc = learn_from(c, first, c->o->faster[i], i, err);
         if (rc != 0)

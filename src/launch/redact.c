@@ -33,11 +33,6 @@ struct twin_redactor {
     char id[2 * SHOWN_BYTES + 1];
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory keeping secrets out of the record");
-}
-
 /* HMAC-SHA-256 of the data, cut to SHOWN_BYTES, as hex; "" without a key. */
 static void digest(const struct twin_redactor *r, const void *data, size_t n,
                    char out[2 * SHOWN_BYTES + 1])
@@ -179,7 +174,7 @@ int twin_redactor_open(const char *home, struct twin_redactor **out, struct twin
     struct twin_redactor *r = tw_calloc(1, sizeof *r);
     *out = r;
     if (!r)
-        return no_memory(err);
+        return tw_no_memory(err, "keeping secrets out of the record");
     char *folder = key_folder();
     bool found = folder && read_named(r, home, folder);
     found = found || take_over(r, home, folder);

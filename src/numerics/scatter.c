@@ -279,20 +279,13 @@ static void add_groups(const struct scatter *j, const struct tw_place *place, si
     }
 }
 
-static int no_memory(const struct scatter *j, struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM,
-                          "exact sums: out of memory adding %zu rows to %zu targets", j->n,
-                          j->targets);
-}
-
 /* Rows in any number and width: first brought together by their targets. 0 or TWIN_ENOMEM, with out
  * untouched. */
 static int add_sorted(const struct scatter *j, struct twin_error *err)
 {
     struct tw_place *place = tw_reallocarray(NULL, j->n, 2 * sizeof *place);
     if (!place)
-        return no_memory(j, err);
+        return tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
     for (size_t r = 0; r < j->n; r++)
         place[r] = (struct tw_place){(uint64_t)j->index[r], r};
     add_groups(j, sorted(place, place + j->n, j->n, j->targets), j->n);
@@ -353,11 +346,11 @@ static int add_held(const struct scatter *j, struct twin_error *err)
     struct held *held = tw_reallocarray(NULL, j->targets, sizeof *held);
     struct tw_place *place = NULL;
     size_t again = 0;
-    int rc = held ? 0 : no_memory(j, err);
+    int rc = held ? 0 : tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
     if (!rc && hold(j, held)) {
         again = inexact_rows(j, held, NULL);
         place = tw_reallocarray(NULL, again, 2 * sizeof *place);
-        rc = place ? 0 : no_memory(j, err);
+        rc = place ? 0 : tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
     }
     if (!rc) {
         let_go(j, held);

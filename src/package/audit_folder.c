@@ -431,7 +431,7 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
     if (fd < 0)
         rc = twin_error_system(err, "cannot read %s", dir);
     else if (!f)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
+        rc = tw_no_memory(err, "auditing a folder");
     if (rc == 0) {
         find_commit(f, root);
         walk(f, fd, "", 0);
@@ -450,7 +450,7 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
             "a whole look: the folder has more than %d entries, the rest was not looked at",
             ENTRIES_MAX);
     if (rc == 0 && f->failed)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
+        rc = tw_no_memory(err, "auditing a folder");
     if (fd >= 0)
         close(fd);
     if (root >= 0)

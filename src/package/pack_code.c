@@ -124,9 +124,7 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
         char *scratch = tw_printf("%s/.scratch.%zu", p->w.dir, number);
         char *to = tw_bag_place(&p->w, place, err);
         if (!scratch || !to)
-            rc = err && err->code
-                     ? err->code
-                     : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
+            rc = err && err->code ? err->code : tw_no_memory(err, "packing the code");
         else if (!make_bundle(scratch, objects, commit, to, why))
             tw_pk_missing(&p->failed, area, "%s: no bundle of its history: %s", *path ? path : dir,
                           why);
@@ -203,7 +201,7 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
     const char *commit = tw_pk_text(code, "commit");
     char *dir = *path ? tw_path_join(p->top, path) : tw_strdup(p->top);
     size_t number = json_array_size(list), i;
-    int rc = entry && dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
+    int rc = entry && dir ? 0 : tw_no_memory(err, "packing the code");
     tw_pk_put(&p->failed, entry, "path", json_string(path));
     if (!is_commit(commit))
         tw_pk_missing(&p->failed, area, "%s has no commit: commit the code, then run again",

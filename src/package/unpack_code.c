@@ -94,9 +94,8 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
     char *dir = *path ? tw_path_join(u->code, path) : tw_strdup(u->code);
     char *from = tw_printf("%s/data/%s", u->dir, bundle);
     char *changes = diff ? tw_printf("%s/data/%s", u->dir, diff) : NULL;
-    int rc = dir && from && (!diff || changes)
-                 ? clone(dir, from, commit, err)
-                 : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the code");
+    int rc = dir && from && (!diff || changes) ? clone(dir, from, commit, err)
+                                               : tw_no_memory(err, "unpacking the code");
     if (rc == 0 && changes)
         rc = apply(dir, changes, err);
     tw_free(dir);
@@ -128,7 +127,7 @@ int tw_unpack_code(struct tw_unpack *u, struct twin_error *err)
         char *from = tw_printf("data/code/files/%s", path);
         rc = from ? tw_unpack_file(u, from, u->code_fd, path,
                                    json_is_true(json_object_get(item, "executable")), err)
-                  : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the code");
+                  : tw_no_memory(err, "unpacking the code");
         tw_free(from);
         if (rc)
             return rc;

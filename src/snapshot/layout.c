@@ -200,7 +200,7 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
     else if (file)
         dir = tw_strdup(".");
     if (!dir)
-        rc = l->err->code ? l->err->code : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
+        rc = l->err->code ? l->err->code : tw_no_memory(l->err, "looking at a repository of data");
     struct tw_hash_item item = {
         .path = slash ? slash + 1 : file, .kind = TW_HASH_SHA256, .link = true};
     struct stat st;
@@ -240,7 +240,7 @@ static int look_at_links(struct tw_look *l, const char *dir, const struct tw_lis
 {
     struct tw_hash_item *item = tw_calloc(list->count + 1, sizeof *item);
     if (!item)
-        return twin_error_set(l->err, TWIN_ENOMEM, "no memory for %zu files", list->count);
+        return tw_no_memory(l->err, "for %zu files", list->count);
     for (size_t i = 0; i < list->count; i++) {
         const struct twin_snapshot_entry *e = &list->entry[i];
         const char *from = e->target ? e->target : e->path;
@@ -302,7 +302,7 @@ int tw_look_huggingface(struct tw_look *l, const char *folder)
     /* The whole repository: each blob once, and links that lead nowhere. */
     char *blobs = tw_path_join(folder, "blobs"), *snapshots = tw_path_join(folder, "snapshots");
     int rc = blobs && snapshots ? tw_listing_take(blobs, &o, exclude, &list, l->err)
-                                : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
+                                : tw_no_memory(l->err, "looking at a repository of data");
     if (rc == 0) {
         rc = look_at_links(l, blobs, &list);
         tw_listing_free(&list);
@@ -415,5 +415,5 @@ int tw_layout_add_ids(struct twin_snapshot *s, const char *dir, struct twin_erro
         tw_free(data);
         tw_free(path);
     }
-    return failed ? twin_error_set(err, TWIN_ENOMEM, "no memory for the ids of the data") : 0;
+    return failed ? tw_no_memory(err, "for the ids of the data") : 0;
 }

@@ -146,7 +146,7 @@ static char *unescaped(struct reader *r, const char *p, size_t n)
 {
     char *out = tw_malloc(n + 1), *q = out;
     if (!out) {
-        twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name);
+        tw_no_memory(r->err, "reading %s", r->name);
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {
@@ -188,7 +188,7 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
         const size_t room = r->room ? r->room * 2 : 64;
         void *e = tw_reallocarray(s->entry, room, sizeof *s->entry);
         if (!e)
-            rc = twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name);
+            rc = tw_no_memory(r->err, "reading %s", r->name);
         else
             s->entry = e, r->room = room;
     }
@@ -301,7 +301,7 @@ static int id_line(struct reader *r, const char *line, size_t n)
     } else {
         *value = *path = '\0';
         if (tw_snapshot_add_id(r->s, text, value + 1, path + 1) != 0)
-            rc = twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name);
+            rc = tw_no_memory(r->err, "reading %s", r->name);
     }
     tw_free(text);
     return rc;
@@ -316,9 +316,8 @@ static int exclude_line(struct reader *r, const char *line, size_t n)
     char **list = pattern ? tw_reallocarray(s->exclude, s->exclude_count + 2, sizeof *list) : NULL;
     if (!list) {
         tw_free(pattern);
-        return r->err->code || pattern
-                   ? twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name)
-                   : bad(r, "a pattern", line, n);
+        return r->err->code || pattern ? tw_no_memory(r->err, "reading %s", r->name)
+                                       : bad(r, "a pattern", line, n);
     }
     s->exclude = list;
     list[s->exclude_count++] = pattern;

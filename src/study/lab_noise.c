@@ -156,7 +156,7 @@ static int measure(const struct tw_lab_set *set, struct measured *m, json_t *lis
                            .exact = n > 0,
                            .equal = n > 0,
                            .broken_step = -1};
-    int rc = x ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu pairs", n);
+    int rc = x ? 0 : tw_no_memory(err, "for %zu pairs", n);
     for (size_t i = 0; i < n && rc == 0; i++) {
         struct twin_gap g;
         rc = tw_lab_gap(&set->run[2 * i], &set->run[2 * i + 1], &g, err);

@@ -151,8 +151,7 @@ static int load(const struct values_asked *asked, struct twin_tensors *f, struct
     }
     v->x = rc == 0 && taken ? tw_malloc(v->n * sizeof *v->x + 1) : NULL;
     if (rc == 0 && !v->x)
-        rc = twin_error_set(&err, TWIN_ENOMEM, "no memory for %llu numbers",
-                            (unsigned long long)v->n);
+        rc = tw_no_memory(&err, "for %llu numbers", (unsigned long long)v->n);
     for (size_t i = 0, k = 0; rc == 0 && i < count; i++)
         if (taken[i])
             rc = read_tensor(f, i, v->x + v->tensor[k++].first, &err);
