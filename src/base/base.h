@@ -66,12 +66,24 @@ bool tw_ends(const char *s, const char *suffix);
 bool tw_glob(const char *pattern, const char *s); /* * ? [..] ; '*' also matches '/' */
 /* The whole string as a decimal number up to max; TWIN_EINVAL: it is none. */
 int tw_parse_u64(const char *s, uint64_t max, uint64_t *out);
-void tw_hex(const void *bytes, size_t n, char *out); /* out has 2n+1 */
-char *tw_human_bytes(uint64_t n, char out[16]);      /* "1.2 GiB" */
-char *tw_human_count(uint64_t n, char out[32]);      /* "41,220" */
-char *tw_human_time(double s, char out[24]);         /* "12.3 us": of a second or less */
+char *tw_human_bytes(uint64_t n, char out[16]); /* "1.2 GiB" */
+char *tw_human_count(uint64_t n, char out[32]); /* "41,220" */
+char *tw_human_time(double s, char out[24]);    /* "12.3 us": of a second or less */
 /* "12.4 s", "3 min 20 s", "2 h 05 min" */
 char *tw_human_seconds(double s, char out[24]);
+
+/* ---- hexadecimal (hex.c): small digits, as digests and ids are written */
+int tw_hex_digit(char c);          /* the value of a small or a capital digit; -1: it is none */
+size_t tw_hex_span(const char *s); /* how many small digits s begins with */
+/* Is s `digits` small digits and nothing else? NULL is not. */
+bool tw_is_hex(const char *s, size_t digits);
+bool tw_is_git_hash(const char *s); /* the whole name of an object of git: 40 or 64 digits */
+void tw_hex(const void *bytes, size_t n, char *out);         /* out has 2n+1 */
+char *tw_hex_128(uint64_t high, uint64_t low, char out[33]); /* a digest of two words; -> out */
+/* From 2 * bytes small digits. False: one of them is none; out may be written in part. Neither
+ * function reads beyond the NUL of a text that is too short. */
+bool tw_unhex(const char *hex, size_t bytes, void *out);
+bool tw_hex_number(const char *hex, unsigned digits, uint64_t *out); /* 16 digits at most */
 
 /* ---- foreign text as it may be shown (printable.c). All malloc'ed; NULL: no memory. */
 /*

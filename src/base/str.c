@@ -107,17 +107,6 @@ int tw_parse_u64(const char *s, uint64_t max, uint64_t *out)
     return 0;
 }
 
-void tw_hex(const void *bytes, size_t n, char *out)
-{
-    static const char digits[] = "0123456789abcdef";
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < n; i++) {
-        out[2 * i] = digits[p[i] >> 4];
-        out[2 * i + 1] = digits[p[i] & 15];
-    }
-    out[2 * n] = '\0';
-}
-
 /* 1023.95 would be rounded to "1024.0" of the smaller unit. */
 char *tw_human_bytes(uint64_t n, char out[16])
 {

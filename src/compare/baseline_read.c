@@ -33,26 +33,6 @@ static int bad(const struct reading *r, const char *format, ...)
     return TWIN_EFORMAT;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* `digits` of lower-case hexadecimal. */
-static bool hex_number(const char *s, unsigned digits, uint64_t *out)
-{
-    *out = 0;
-    for (unsigned i = 0; i < digits; i++) {
-        int d = hex_digit(s[i]);
-        if (d < 0)
-            return false;
-        *out = *out << 4 | (uint64_t)d;
-    }
-    return true;
-}
-
 static bool whole(const json_t *j, uint64_t max, uint64_t *out)
 {
     if (!json_is_integer(j) || json_integer_value(j) < 0 || (uint64_t)json_integer_value(j) > max)
@@ -69,18 +49,13 @@ static char *text_of(const json_t *j)
     const char *hex = json_string_value(json_object_get(j, "hex"));
     size_t n = hex ? strlen(hex) : 0;
     char *s = hex && n % 2 == 0 ? tw_malloc(n / 2 + 1) : NULL;
-    for (size_t i = 0; s && i < n / 2; i++) {
-        uint64_t byte;
-        if (!hex_number(hex + 2 * i, 2, &byte) || byte == 0) {
-            tw_free(s);
-            return NULL;
-        }
-        s[i] = (char)byte;
-        s[i + 1] = '\0';
-    }
-    if (s && n == 0)
-        s[0] = '\0';
-    return s;
+    if (!s)
+        return NULL;
+    s[n / 2] = '\0';
+    if (tw_unhex(hex, n / 2, s) && strlen(s) == n / 2)
+        return s;
+    tw_free(s);
+    return NULL;
 }
 
 static int field_text(const struct reading *r, const json_t *root, const char *key, char **out)
@@ -180,9 +155,9 @@ static int read_spans(struct reading *r, const json_t *j, struct tw_bl_proc *p)
         bool good = json_array_size(row) == 4 && hash && marks && strlen(hash) == 32 &&
                     strlen(marks) == 8 * n && whole(json_array_get(row, 0), UINT32_MAX, &first) &&
                     whole(json_array_get(row, 1), UINT32_MAX, &last) &&
-                    hex_number(hash, 16, &s->hash.a) && hex_number(hash + 16, 16, &s->hash.b);
+                    tw_hex_number(hash, 16, &s->hash.a) && tw_hex_number(hash + 16, 16, &s->hash.b);
         for (size_t k = 0; good && k < n; k++) {
-            good = hex_number(marks + 8 * k, 8, &x);
+            good = tw_hex_number(marks + 8 * k, 8, &x);
             s->phase[phase[k]] = (uint32_t)x;
         }
         if (!good)
@@ -229,7 +204,7 @@ static bool read_records(const struct twin_baseline *b, const char *names, const
             (*end == ',' && !end[1]))
             return false;
         for (; from <= to; from++) {
-            if (d->n == room || !hex_number(hashes + 8 * d->n, 8, &hash))
+            if (d->n == room || !tw_hex_number(hashes + 8 * d->n, 8, &hash))
                 return false;
             d->rec[d->n++] = (struct tw_bl_record){(uint32_t)from, (uint32_t)hash};
         }
@@ -275,7 +250,7 @@ static bool read_sketch(const json_t *j, struct tw_bl_number *n)
         return false;
     n->sketch->k = (uint32_t)k;
     for (size_t i = 0; i < k; i++) {
-        if (!hex_number(s + 16 * i, 16, &bits))
+        if (!tw_hex_number(s + 16 * i, 16, &bits))
             return false;
         memcpy(&n->sketch->bucket[i], &bits, sizeof bits);
         if (!isfinite(n->sketch->bucket[i]))

@@ -286,8 +286,7 @@ void tw_claims_of_pair(struct tw_cmp *c, const struct tw_side *a, const struct t
 static json_t *digest(struct twin_digest d)
 {
     char hex[33];
-    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
-    return json_string(hex);
+    return json_string(tw_hex_128(d.a, d.b, hex));
 }
 
 static bool is_record(const struct twin_finding *f)

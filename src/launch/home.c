@@ -161,7 +161,7 @@ static bool matches_id(const char *dir, const char *spec)
 {
     const char *short_id = id_of(dir);
     size_t n = strlen(spec);
-    if (n == 0 || strspn(spec, "0123456789abcdef") != n || strlen(short_id) != 8)
+    if (n == 0 || tw_hex_span(spec) != n || strlen(short_id) != 8)
         return false;
     if (n <= 8)
         return strncmp(short_id, spec, n) == 0;

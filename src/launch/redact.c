@@ -115,8 +115,7 @@ static bool read_named(struct twin_redactor *r, const char *home, const char *fo
     bool found = false;
     if (marker && tw_read_file(marker, 64, &id, &n, NULL) == 0) {
         id[strcspn(id, "\n")] = '\0';
-        bool plain = strlen(id) == 2 * SHOWN_BYTES &&
-                     strspn(id, "0123456789abcdef") == 2 * SHOWN_BYTES;
+        bool plain = tw_is_hex(id, 2 * SHOWN_BYTES);
         char *path = plain ? tw_printf("%s/redaction-%s.key", folder, id) : NULL;
         found = path && read_key(r, path) && strcmp(r->id, id) == 0;
         tw_free(path);

@@ -229,13 +229,6 @@ static void bad(struct reader *r, const char *key, const char *expected)
                                expected);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* A byte string: a JSON string, or {"hex": ...}. NULL when it is neither. */
 static char *text_of(struct reader *r, json_t *v, const char *key)
 {
@@ -246,17 +239,14 @@ static char *text_of(struct reader *r, json_t *v, const char *key)
     } else if (hex && strlen(hex) % 2 == 0) {
         size_t n = strlen(hex) / 2;
         out = tw_malloc(n + 1);
-        for (size_t i = 0; out && i < n; i++) {
-            int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
-            if (high < 0 || low < 0 || (high == 0 && low == 0)) {
+        if (out) {
+            out[n] = '\0';
+            if (!tw_unhex(hex, n, out) || strlen(out) != n) {
                 tw_free(out);
                 bad(r, key, "a string of hexadecimal digits");
                 return NULL;
             }
-            out[i] = (char)(high << 4 | low);
         }
-        if (out)
-            out[n] = '\0';
     } else {
         bad(r, key, "a string");
         return NULL;
@@ -310,11 +300,10 @@ static double number(struct reader *r, json_t *o, const char *key)
 static void digest(struct reader *r, json_t *o, const char *key, char out[65])
 {
     const char *s = json_string_value(json_object_get(o, key));
-    size_t n = s ? strlen(s) : 1;
-    if ((n != 0 && n != 64) || (s && strspn(s, "0123456789abcdef") != n))
-        bad(r, key, "a SHA-256 in 64 hexadecimal digits, or empty");
+    if (tw_is_hex(s, 64) || tw_is_hex(s, 0))
+        memcpy(out, s, strlen(s) + 1);
     else
-        memcpy(out, s, n + 1);
+        bad(r, key, "a SHA-256 in 64 hexadecimal digits, or empty");
 }
 
 /* Room for the items of array `key`; NULL and *n = 0 when it is empty or wrong. */

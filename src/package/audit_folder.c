@@ -312,19 +312,19 @@ static void find_commit(struct found *f, int root)
         } else if ((ref = text_of(git, "packed-refs", &n))) {
             for (char *line = ref; line && *line;
                  line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-                size_t hex = strspn(line, "0123456789abcdef");
+                size_t hex = tw_hex_span(line);
                 if ((hex == 40 || hex == 64) && line[hex] == ' ' &&
                     strncmp(line + hex + 1, name, strlen(name)) == 0 &&
                     strchr("\r\n", line[hex + 1 + strlen(name)]))
                     snprintf(text, sizeof text, "%.*s", (int)hex, line);
             }
         }
-        size_t hex = strspn(text, "0123456789abcdef");
+        size_t hex = tw_hex_span(text);
         if (hex == 40 || hex == 64)
             snprintf(f->commit, sizeof f->commit, "%.*s", (int)hex, text);
     } else if (head) {
         /* detached: HEAD is the commit */
-        size_t hex = strspn(head, "0123456789abcdef");
+        size_t hex = tw_hex_span(head);
         if (hex == 40 || hex == 64)
             snprintf(f->commit, sizeof f->commit, "%.*s", (int)hex, head);
     }

@@ -26,7 +26,7 @@ enum { LINE_BYTES = 8192 }; /* of a manifest: a path has at most 4,096 */
 /* Does the text begin with 64 lower-case hex digits? */
 static bool is_sha256(const char *s)
 {
-    return strspn(s, "0123456789abcdef") >= 64;
+    return tw_hex_span(s) >= 64;
 }
 
 /* Reads one line, whose end is a NUL, into out. before: the path of the line above; paths must

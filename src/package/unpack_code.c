@@ -17,13 +17,6 @@ static const double LIMIT_S = 600;
 /* The area's file below data/, for messages. */
 static const char WHERE[] = "code/code.json";
 
-/* SHA-1 or SHA-256, in hex. */
-static bool is_commit(const char *s)
-{
-    size_t n = s ? strlen(s) : 0;
-    return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") == n;
-}
-
 /* An error from what git said. Frees a->out. */
 static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
 {
@@ -82,7 +75,7 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
         (diff && (!tw_path_ok(diff) || !tw_starts(diff, "code/"))))
         return tw_unpack_bad(
             WHERE, "repositories with a path, a bundle and a difference inside the package", err);
-    if (!bundle || !is_commit(commit))
+    if (!bundle || !tw_is_git_hash(commit))
         return twin_error_set(err, TWIN_ENOENT,
                               "the package has no bundle of %s: twinrun audit says why",
                               *path ? path : "its code");

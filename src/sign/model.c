@@ -7,6 +7,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +23,9 @@ static int root_of(const struct twin_subjects *s, char out[65], struct twin_erro
     for (size_t i = 0; i < s->count; i++) {
         unsigned char raw[32];
         const char *hex = s->item[i].digest[0].value;
-        for (size_t j = 0; j < sizeof raw; j++) {
-            const char two[3] = {hex[2 * j], hex[2 * j + 1], '\0'};
-            raw[j] = (unsigned char)strtoul(two, NULL, 16);
-        }
+        const bool fine = tw_unhex(hex, sizeof raw, raw);
+        assert(fine); /* is_digest() was asked, or we made it */
+        (void)fine;
         tw_buf_append(&all, raw, sizeof raw);
     }
     int rc = all.failed ? tw_no_memory(err, "for a model's signature") : 0;
@@ -190,11 +190,6 @@ int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_
     return rc;
 }
 
-static bool is_sha256(const char *s)
-{
-    return s && strlen(s) == 64 && strspn(s, "0123456789abcdef") == 64;
-}
-
 /* "a/b": neither absolute nor out of the folder. */
 static bool is_below(const char *name)
 {
@@ -225,7 +220,7 @@ static int read_resources(const struct twin_statement *st, const char *name,
             rc = refuse(err, TWIN_EFORMAT, name, "names of files below the model's folder", path);
         else if (!algorithm || strcmp(algorithm, "sha256") != 0)
             rc = refuse(err, TWIN_EUNSUPPORTED, name, "SHA-256 of each file", algorithm);
-        else if (!is_sha256(digest))
+        else if (!tw_is_hex(digest, 64))
             rc = refuse(err, TWIN_EFORMAT, name, "64 hex digits for each file", digest);
         else
             rc = twin_subjects_add(out, path, "sha256", digest, err);

@@ -27,15 +27,14 @@ static int add_values(const char *path, struct twin_subjects *s, struct twin_err
 {
     struct twin_trace *t;
     struct twin_step_hash h;
-    char hex[40];
+    char hex[33];
     int rc = twin_trace_open(path, &t, err);
     if (rc != 0)
         return rc;
     const uint64_t steps = twin_trace_info(t)->steps;
     if (steps > 0 && (rc = twin_trace_step_hash(t, (uint32_t)(steps - 1), &h, err)) == 0) {
-        snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)h.prefix.hi,
-                 (unsigned long long)h.prefix.lo);
-        rc = twin_subjects_digest(s, "twinrunValues1", hex, err);
+        rc = twin_subjects_digest(s, "twinrunValues1", tw_hex_128(h.prefix.hi, h.prefix.lo, hex),
+                                  err);
     }
     twin_trace_close(t);
     return rc;
@@ -190,7 +189,7 @@ static void depend_image(json_t *list, const json_t *said)
     const char *text = json_string_value(said);
     const char *mark = text ? strstr(text, "sha256:") : NULL;
     const char *hex = mark ? mark + strlen("sha256:") : text;
-    if (!hex || strlen(hex) != 64 || strspn(hex, "0123456789abcdef") != 64)
+    if (!tw_is_hex(hex, 64))
         return;
     json_t *digest = json_string(hex);
     depend(list, json_string("container image"), "", "sha256", digest);

@@ -135,7 +135,7 @@ bool tw_lfs_pointer_read(const char *text, size_t n, struct tw_lfs_pointer *out)
         if (!stop)
             return false;
         if (take(&p, stop, "oid sha256:")) {
-            if (sha256 || stop - p != 64 || strspn(p, "0123456789abcdef") != 64)
+            if (sha256 || stop - p != 64 || tw_hex_span(p) != 64)
                 return false;
             memcpy(out->sha256, p, 64);
             out->sha256[64] = '\0';
@@ -229,12 +229,6 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
 /* ---- Hugging Face: snapshots/<commit>/<path> are links to blobs/<hash>; the hash is the blob's
  * SHA-256 or, for small files, git's */
 
-static bool is_hash(const char *name)
-{
-    const size_t n = strlen(name);
-    return (n == 40 || n == 64) && strspn(name, "0123456789abcdef") == n;
-}
-
 /* Digests what was listed below dir and holds it against the names of the blobs. */
 static int look_at_links(struct tw_look *l, const char *dir, const struct tw_listing *list)
 {
@@ -246,12 +240,12 @@ static int look_at_links(struct tw_look *l, const char *dir, const struct tw_lis
         const char *from = e->target ? e->target : e->path;
         const char *slash = strrchr(from, '/');
         const char *name = slash ? slash + 1 : from;
-        item[i] = (struct tw_hash_item){.path = e->path,
-                                        .kind = strlen(name) == 64 ? TW_HASH_SHA256
-                                                                   : TW_HASH_GIT_SHA1,
-                                        .link = e->target != NULL,
-                                        .skip = e->kind != TWIN_SNAPSHOT_FILE || !is_hash(name),
-                                        .state = list->state[i]};
+        item[i] = (struct tw_hash_item){
+            .path = e->path,
+            .kind = strlen(name) == 64 ? TW_HASH_SHA256 : TW_HASH_GIT_SHA1,
+            .link = e->target != NULL,
+            .skip = e->kind != TWIN_SNAPSHOT_FILE || !tw_is_git_hash(name),
+            .state = list->state[i]};
     }
     int rc = tw_look_hash(l, dir, item, list->count);
     for (size_t i = 0; i < list->count && rc == 0; i++) {
@@ -262,7 +256,7 @@ static int look_at_links(struct tw_look *l, const char *dir, const struct tw_lis
         char hex[65];
         struct twin_layout_result r = {.path = e->path,
                                        .scheme = strlen(name) == 64 ? "sha256" : "git",
-                                       .expected = is_hash(name) ? name : NULL};
+                                       .expected = tw_is_git_hash(name) ? name : NULL};
         if (e->kind == TWIN_SNAPSHOT_FOLDER)
             continue;
         if (e->kind == TWIN_SNAPSHOT_LINK) {
@@ -370,7 +364,7 @@ static int add_own(struct twin_snapshot *s, const char *dir)
     tw_free(file);
     /* .../models--org--name/snapshots/<commit> */
     char *commit = real ? strrchr(real, '/') : NULL;
-    if (commit && is_hash(commit + 1) && strlen(commit + 1) == 40) {
+    if (commit && tw_is_hex(commit + 1, 40)) {
         *commit = '\0';
         char *snapshots = strrchr(real, '/');
         if (snapshots && strcmp(snapshots, "/snapshots") == 0) {

@@ -365,8 +365,7 @@ static int look_at(void *user, const struct tw_dvc_out *out)
     if (!full)
         tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, out->md5, NULL, 0, 0,
              "outside of the repository, or behind a link: not read");
-    else if (!out->md5 || strspn(out->md5, "0123456789abcdef") != 32 ||
-             strlen(out->md5) != (folder ? 36u : 32u))
+    else if (!out->md5 || tw_hex_span(out->md5) != 32 || strlen(out->md5) != (folder ? 36u : 32u))
         tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, NULL, NULL, 0, 0,
              "it has no MD5 here: DVC checks it by another digest");
     else if (stat(full, &st) != 0)

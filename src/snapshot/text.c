@@ -202,24 +202,13 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
     return 0;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static int file_line(struct reader *r, const char *line, size_t n)
 {
     unsigned char digest[32];
     const bool escaped = n && line[0] == '\\';
     const char *p = line + escaped, *name = p + 66;
-    bool fine = r->is_file && n - escaped > 66 && memcmp(p + 64, "  ", 2) == 0;
-    for (size_t i = 0; i < 64 && fine; i += 2) {
-        const int high = hex_digit(p[i]), low = hex_digit(p[i + 1]);
-        fine = high >= 0 && low >= 0;
-        digest[i / 2] = fine ? (unsigned char)(high << 4 | low) : 0;
-    }
+    const bool fine = r->is_file && n - escaped > 66 && memcmp(p + 64, "  ", 2) == 0 &&
+                      tw_unhex(p, sizeof digest, digest);
     size_t m = fine ? n - (size_t)(name - line) : 0;
     if (m == 3 && memcmp(name, "./-", 3) == 0) {
         name += 2;

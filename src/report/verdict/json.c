@@ -40,8 +40,7 @@ static json_t *lines(const char *s)
 static json_t *digest(struct twin_digest d)
 {
     char hex[33];
-    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
-    return json_string(hex);
+    return json_string(tw_hex_128(d.a, d.b, hex));
 }
 
 /* Digest and statistics of one side. count 0: no statistics were recorded, the digest alone is
