@@ -61,6 +61,7 @@ struct tw_steps_window {
 char *tw_shortest(double x, char out[40]);
 /* malloc'ed; NULL = no memory */
 char *tw_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *tw_vprintf(const char *format, va_list ap) __attribute__((format(printf, 1, 0)));
 bool tw_starts(const char *s, const char *prefix);
 bool tw_ends(const char *s, const char *suffix);
 bool tw_glob(const char *pattern, const char *s); /* * ? [..] ; '*' also matches '/' */

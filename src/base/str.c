@@ -9,14 +9,20 @@
 #include <string.h>
 
 /* As sprintf into memory of the right size. */
-char *tw_printf(const char *format, ...)
+char *tw_vprintf(const char *format, va_list ap)
 {
     struct tw_buf b = {0};
+    tw_buf_vprintf(&b, format, ap);
+    return tw_buf_steal(&b);
+}
+
+char *tw_printf(const char *format, ...)
+{
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&b, format, ap);
+    char *text = tw_vprintf(format, ap);
     va_end(ap);
-    return tw_buf_steal(&b);
+    return text;
 }
 
 bool tw_starts(const char *s, const char *prefix)

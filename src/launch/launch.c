@@ -45,12 +45,10 @@ struct launch {
 
 void tw_run_note(struct twin_run *run, const char *format, ...)
 {
-    struct tw_buf text = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&text, format, ap);
+    char *note = tw_vprintf(format, ap);
     va_end(ap);
-    char *note = tw_buf_steal(&text);
     if (note && tw_launch_grow(&run->notes, run->note_count, sizeof *run->notes, NULL) == 0)
         run->notes[run->note_count++] = note;
     else

@@ -67,16 +67,14 @@ static int finding(struct look *l, enum twin_bag_change c, const char *path, con
 static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
                    ...)
 {
-    struct tw_buf why = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&why, format, ap);
+    char *text = tw_vprintf(format, ap), *name = tw_strdup(path);
     va_end(ap);
     struct twin_bag_finding *grown = tw_reallocarray(l->v->finding, l->v->findings + 1,
                                                      sizeof *grown);
     if (grown)
         l->v->finding = grown;
-    char *text = tw_buf_steal(&why), *name = tw_strdup(path);
     if (!grown || !text || !name) {
         tw_free(text);
         tw_free(name);
