@@ -39,17 +39,6 @@ static const struct tw_pair_set *pair_set(void)
     return &tw_pairs_scalar;
 }
 
-static int kind_of(enum twin_dtype dtype)
-{
-    switch ((int)dtype) {
-    case TWIN_F64: return TW_F64;
-    case TWIN_F32: return TW_F32;
-    case TWIN_F16: return TW_F16;
-    case TWIN_BF16: return TW_BF16;
-    default: return -1;
-    }
-}
-
 /* Numbers of one type in memory, and the type that their sums are rounded to. */
 struct source {
     const struct tw_pair_set *set;
@@ -62,7 +51,7 @@ struct source {
 static int source_of(struct source *s, enum twin_dtype dtype, enum twin_dtype out_dtype,
                      struct twin_error *err)
 {
-    const int kind = kind_of(dtype), out_kind = kind_of(out_dtype);
+    const int kind = tw_kind_of(dtype), out_kind = tw_kind_of(out_dtype);
     if (kind < 0 || out_kind < 0)
         return twin_error_set(
             err, TWIN_EINVAL,
