@@ -47,8 +47,7 @@ json_t *tw_lab_gap_json(size_t a, size_t b, const struct twin_gap *g)
 /* A digest in hex; null: nothing was recorded for it. */
 static json_t *digest_json(const struct twin_digest *d, uint64_t records)
 {
-    char hex[33];
-    return records ? json_string(tw_hex_128(d->a, d->b, hex)) : json_null();
+    return records ? tw_json_128(d->a, d->b) : json_null();
 }
 
 json_t *tw_lab_runs_json(const struct tw_lab_set *set)
