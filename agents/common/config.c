@@ -13,21 +13,12 @@ static bool number(const char *name, uint64_t max, uint64_t *out)
     return s && tw_parse_u64(s, max, out) == 0;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool parse_id(const char *hex, uint8_t id[16])
 {
     if (!hex || strlen(hex) != 32)
         return false;
     for (int i = 0; i < 32; i++) {
-        int v = hex_digit(hex[i]);
+        int v = tw_hex_digit(hex[i]);
         if (v < 0)
             return false;
         id[i / 2] = (uint8_t)(i % 2 ? id[i / 2] | v : v << 4);

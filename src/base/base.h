@@ -61,17 +61,30 @@ struct tw_steps_window {
 char *tw_shortest(double x, char out[40]);
 /* malloc'ed; NULL = no memory */
 char *tw_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *tw_vprintf(const char *format, va_list ap) __attribute__((format(printf, 1, 0)));
 bool tw_starts(const char *s, const char *prefix);
 bool tw_ends(const char *s, const char *suffix);
 bool tw_glob(const char *pattern, const char *s); /* * ? [..] ; '*' also matches '/' */
 /* The whole string as a decimal number up to max; TWIN_EINVAL: it is none. */
 int tw_parse_u64(const char *s, uint64_t max, uint64_t *out);
-void tw_hex(const void *bytes, size_t n, char *out); /* out has 2n+1 */
-char *tw_human_bytes(uint64_t n, char out[16]);      /* "1.2 GiB" */
-char *tw_human_count(uint64_t n, char out[32]);      /* "41,220" */
-char *tw_human_time(double s, char out[24]);         /* "12.3 us": of a second or less */
+char *tw_human_bytes(uint64_t n, char out[16]); /* "1.2 GiB" */
+char *tw_human_count(uint64_t n, char out[32]); /* "41,220" */
+char *tw_human_time(double s, char out[24]);    /* "12.3 us": of a second or less */
 /* "12.4 s", "3 min 20 s", "2 h 05 min" */
 char *tw_human_seconds(double s, char out[24]);
+
+/* ---- hexadecimal (hex.c): small digits, as digests and ids are written */
+int tw_hex_digit(char c);          /* the value of a small or a capital digit; -1: it is none */
+size_t tw_hex_span(const char *s); /* how many small digits s begins with */
+/* Is s `digits` small digits and nothing else? NULL is not. */
+bool tw_is_hex(const char *s, size_t digits);
+bool tw_is_git_hash(const char *s); /* the whole name of an object of git: 40 or 64 digits */
+void tw_hex(const void *bytes, size_t n, char *out);         /* out has 2n+1 */
+char *tw_hex_128(uint64_t high, uint64_t low, char out[33]); /* a digest of two words; -> out */
+/* From 2 * bytes small digits. False: one of them is none; out may be written in part. Neither
+ * function reads beyond the NUL of a text that is too short. */
+bool tw_unhex(const char *hex, size_t bytes, void *out);
+bool tw_hex_number(const char *hex, unsigned digits, uint64_t *out); /* 16 digits at most */
 
 /* ---- foreign text as it may be shown (printable.c). All malloc'ed; NULL: no memory. */
 /*
@@ -131,6 +144,13 @@ size_t tw_secret_random(const char *s, size_t n);
 size_t tw_secret_mask(int *pending, const char *s, size_t n, char *out, size_t room);
 
 /* ---- error.c */
+/*
+ * Says what there was no memory for, in the one form that such messages have: "out of memory
+ * reading FILE", "out of memory for 12 runs". Returns TWIN_ENOMEM. An error that is set already
+ * keeps its message. Allocates nothing.
+ */
+int tw_no_memory(struct twin_error *err, const char *doing, ...)
+    __attribute__((format(printf, 2, 3)));
 /* ": what went wrong", printable; malloc'ed; NULL: no error, or no memory */
 char *tw_error_tail(const struct twin_error *err);
 

@@ -24,6 +24,21 @@ int twin_error_set(struct twin_error *err, int code, const char *format, ...)
     return code;
 }
 
+int tw_no_memory(struct twin_error *err, const char *doing, ...)
+{
+    static const char start[] = "out of memory ";
+    const size_t n = sizeof start - 1;
+    if (err && err->code == 0) {
+        va_list ap;
+        va_start(ap, doing);
+        err->code = TWIN_ENOMEM;
+        memcpy(err->message, start, n);
+        vsnprintf(err->message + n, sizeof err->message - n, doing, ap);
+        va_end(ap);
+    }
+    return TWIN_ENOMEM;
+}
+
 static int code_of_errno(int number)
 {
     switch (number) {

@@ -37,7 +37,7 @@ char *tw_path_absolute(const char *path, struct twin_error *err)
         free(cwd);
     }
     if (!joined)
-        twin_error_set(err, TWIN_ENOMEM, "out of memory for the path %s", path);
+        tw_no_memory(err, "for the path %s", path);
     return joined;
 }
 
@@ -47,7 +47,7 @@ int tw_mkdirs(const char *path, struct twin_error *err)
 {
     char *copy = tw_strdup(path);
     if (!copy)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory making folder %s", path);
+        return tw_no_memory(err, "making folder %s", path);
     int rc = 0;
     for (char *p = copy + 1;; p++) {
         if (*p != '/' && *p != '\0')
@@ -122,7 +122,7 @@ int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struc
         *bytes = b.len;
         *data = tw_buf_steal(&b);
         if (!*data)
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+            rc = tw_no_memory(err, "reading %s", path);
     }
     tw_buf_free(&b);
     return rc;
@@ -169,7 +169,7 @@ int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struc
 {
     char *temp = tw_printf("%s.tmp-%ld-XXXXXX", path, (long)getpid());
     if (!temp)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory writing %s", path);
+        return tw_no_memory(err, "writing %s", path);
     int rc = 0;
     int fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0) {

@@ -9,14 +9,20 @@
 #include <string.h>
 
 /* As sprintf into memory of the right size. */
-char *tw_printf(const char *format, ...)
+char *tw_vprintf(const char *format, va_list ap)
 {
     struct tw_buf b = {0};
+    tw_buf_vprintf(&b, format, ap);
+    return tw_buf_steal(&b);
+}
+
+char *tw_printf(const char *format, ...)
+{
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&b, format, ap);
+    char *text = tw_vprintf(format, ap);
     va_end(ap);
-    return tw_buf_steal(&b);
+    return text;
 }
 
 bool tw_starts(const char *s, const char *prefix)
@@ -105,17 +111,6 @@ int tw_parse_u64(const char *s, uint64_t max, uint64_t *out)
         return TWIN_EINVAL;
     *out = v;
     return 0;
-}
-
-void tw_hex(const void *bytes, size_t n, char *out)
-{
-    static const char digits[] = "0123456789abcdef";
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < n; i++) {
-        out[2 * i] = digits[p[i] >> 4];
-        out[2 * i + 1] = digits[p[i] & 15];
-    }
-    out[2 * n] = '\0';
 }
 
 /* 1023.95 would be rounded to "1024.0" of the smaller unit. */

@@ -32,11 +32,6 @@ static int refuse(const struct reader *r, const char *expected)
     return rc;
 }
 
-static int no_memory(const struct reader *r)
-{
-    return twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
-}
-
 static void skip_blank(struct reader *r)
 {
     r->p += strspn(r->p, " \t\r");
@@ -75,7 +70,7 @@ static int read_string(struct reader *r, char **out)
     }
     r->p = p + 1;
     *out = tw_buf_steal(&b);
-    return *out ? 0 : no_memory(r);
+    return *out ? 0 : tw_no_memory(r->err, "reading %s", r->path);
 }
 
 /* "key =": the key is copied, and r->p stands at the value then. */
@@ -100,7 +95,7 @@ static int push(const struct reader *r, struct tw_toml_value *v, char *text)
     if (!grown) {
         tw_free(text);
         return v->count < ITEMS_MAX
-                   ? no_memory(r)
+                   ? tw_no_memory(r->err, "reading %s", r->path)
                    : twin_error_set(r->err, TWIN_ELIMIT, "%s: line %zu: more than %d items",
                                     r->path, r->line, ITEMS_MAX);
     }
@@ -231,7 +226,7 @@ int tw_toml_read(char *data, const char *path, const struct tw_toml_handler *h,
 {
     struct reader *r = tw_calloc(1, sizeof *r);
     if (!r)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+        return tw_no_memory(err, "reading %s", path);
     r->path = path;
     r->err = err;
     int rc = 0;

@@ -52,11 +52,6 @@ struct reading {
     size_t began; /* line of the case that is being read; 0: none */
 };
 
-static int no_memory(const char *path, struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
-}
-
 static int copy_list(const struct tw_toml_value *v, char ***list, size_t *count)
 {
     *list = tw_calloc(v->count ? v->count : 1, sizeof **list);
@@ -75,7 +70,7 @@ static int set_text(struct reading *r, const char *key, char **field, const stru
     if (v->type != TW_TOML_STRING || !*v->text[0])
         return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s is a text", r->path, line, key);
     *field = tw_strdup(v->text[0]);
-    return *field ? 0 : no_memory(r->path, err);
+    return *field ? 0 : tw_no_memory(err, "reading %s", r->path);
 }
 
 static int set_list(struct reading *r, const char *key, char ***list, size_t *count,
@@ -84,7 +79,7 @@ static int set_list(struct reading *r, const char *key, char ***list, size_t *co
     if ((v->type != TW_TOML_STRING && v->type != TW_TOML_STRINGS) || v->count == 0)
         return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s is a text or a list of texts",
                               r->path, line, key);
-    return copy_list(v, list, count) == 0 ? 0 : no_memory(r->path, err);
+    return copy_list(v, list, count) == 0 ? 0 : tw_no_memory(err, "reading %s", r->path);
 }
 
 static int on_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
@@ -164,7 +159,7 @@ static int on_begin(void *user, size_t line, struct twin_error *err)
                               CASES_MAX);
     struct twin_case *grown = tw_reallocarray(r->out->one, r->out->count + 1, sizeof *grown);
     if (!grown)
-        return no_memory(r->path, err);
+        return tw_no_memory(err, "reading %s", r->path);
     r->out->one = grown;
     r->out->one[r->out->count++] = (struct twin_case){0};
     r->began = line;
@@ -233,7 +228,7 @@ static int read_one(const char *path, struct twin_cases *all, struct twin_error 
         rc = add_problem(all, wrong.message);
     tw_free(data);
     twin_cases_free(&file);
-    return rc == 0 ? 0 : no_memory(path, err);
+    return rc == 0 ? 0 : tw_no_memory(err, "reading %s", path);
 }
 
 static int is_case_file(const struct dirent *e)
@@ -252,7 +247,7 @@ int twin_cases_load(const char *const *folders, size_t count, struct twin_cases 
         for (int i = 0; i < n; i++) {
             char *path = rc == 0 ? tw_path_join(folders[f], names[i]->d_name) : NULL;
             if (rc == 0)
-                rc = path ? read_one(path, out, err) : no_memory(folders[f], err);
+                rc = path ? read_one(path, out, err) : tw_no_memory(err, "reading %s", folders[f]);
             tw_free(path);
             free(names[i]);
         }
@@ -364,5 +359,5 @@ int twin_case_text(const struct twin_signature *s, const char *id, const char *t
     put_text(&b, "cause", cause);
     put_text(&b, "fix", fix);
     *out = tw_buf_steal(&b);
-    return *out ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory writing a case");
+    return *out ? 0 : tw_no_memory(err, "writing a case");
 }

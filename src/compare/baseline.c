@@ -22,7 +22,7 @@ int twin_baseline_add_world(struct twin_baseline *b, const char *name, const cha
     if (!grown || !n || !v) {
         tw_free(n);
         tw_free(v);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory describing the world");
+        return tw_no_memory(err, "describing the world");
     }
     b->world[b->world_count++] = (struct tw_bl_pair){n, v};
     return 0;

@@ -30,11 +30,6 @@ struct judging {
     bool exact;         /* all of those spans were single steps */
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing a run with a baseline");
-}
-
 /* ---- a step of the baseline as a view */
 
 /* The records that the baseline keeps of a step; NULL: it keeps none of it. */
@@ -215,7 +210,7 @@ static int name_tensor(struct judging *j, const struct tw_bl_proc *p, struct tw_
     scan->step = d->step;
     tw_view_free(&now);
     tw_view_free(&then);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "comparing a run with a baseline") : rc;
 }
 
 /* The phase in which two spans differ, the first in the order in which a step goes through them:
@@ -331,7 +326,7 @@ static int measure_step(struct judging *j, const struct tw_bl_proc *p, struct tw
     tw_stepdiff_free(&diff);
     tw_view_free(&now);
     tw_view_free(&then);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "comparing a run with a baseline") : rc;
 }
 
 /* Does x come before y: in an earlier step, or before it in the flow of one step? */
@@ -364,7 +359,7 @@ static int name_difference(struct judging *j, const struct tw_bl_proc *p, struct
         take_best(j, &scan);
     else
         tw_scan_free(&scan);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "comparing a run with a baseline") : rc;
 }
 
 /* The baseline's process did nothing behind its last step, and this one did. */
@@ -386,7 +381,7 @@ static int extra_tail(struct judging *j, const struct tw_bl_proc *p, struct tw_p
     else
         tw_scan_free(&scan);
     tw_view_free(&now);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "comparing a run with a baseline") : rc;
 }
 
 /* How many steps of this process can be held against each other. */
@@ -559,7 +554,7 @@ static int judge_processes(struct judging *j, struct twin_error *err)
         q->taken = true;
         struct tw_pair *pair = tw_calloc(1, sizeof *pair);
         if (!pair) {
-            rc = no_memory(err);
+            rc = tw_no_memory(err, "comparing a run with a baseline");
             break;
         }
         *pair = (struct tw_pair){.a = q, .b = q};
@@ -699,7 +694,8 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     snprintf(c.label_b, sizeof c.label_b, "this run");
     c.v = tw_verdict_new(&c, 1);
     j.scan = tw_calloc(b->procs + 1, sizeof *j.scan);
-    rc = c.v && j.scan ? tw_side_open(&c, run, 0, &side, err) : no_memory(err);
+    rc = c.v && j.scan ? tw_side_open(&c, run, 0, &side, err)
+                       : tw_no_memory(err, "comparing a run with a baseline");
     if (rc == 0) {
         c.v->comparisons = 1;
         c.v->against = new_against(&c, b);
@@ -725,7 +721,7 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
     if (c.v)
         tw_verdict_hand_over(&c);
     if (rc == 0 && c.oom)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "comparing a run with a baseline");
     for (size_t i = 0; j.scan && i < j.scans; i++)
         tw_free((void *)j.scan[i].pair);
     tw_free(j.scan);

@@ -30,11 +30,6 @@ struct room {
     long details, numbers, sketches;
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory making a baseline");
-}
-
 /* ---- names, found again by key and occurrence */
 
 /* Enters a name into the index, which is kept at most half full so that a search ends soon. False:
@@ -183,7 +178,7 @@ static int leave_out(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_pro
     int64_t index = name_of(c, b, p, k->series, 0, &room);
     if (index < 0 || !tw_cmp_room(c, &out->left_out, out->left_out_count, &out->left_out_room,
                                   sizeof *out->left_out))
-        return no_memory(err);
+        return tw_no_memory(err, "making a baseline");
     for (size_t i = 0; i < out->left_out_count; i++)
         if (out->left_out[i] == (uint32_t)index)
             return 0;
@@ -203,7 +198,7 @@ static int compare_keys(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_
     for (size_t i = 0; rc == 0 && i < sx.room; i++) {
         const struct key_sum *k = &sx.k[i], *other = k->key ? sum_of(&sy, k->key, k->series) : NULL;
         if (k->key && !other)
-            rc = no_memory(err);
+            rc = tw_no_memory(err, "making a baseline");
         else if (k->key && (other->a != k->a || other->b != k->b))
             rc = leave_out(c, b, out, x, k, err);
     }
@@ -215,7 +210,7 @@ static int compare_keys(struct tw_cmp *c, struct twin_baseline *b, struct tw_bl_
     }
     tw_free(sx.k);
     tw_free(sy.k);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "making a baseline") : rc;
 }
 
 /* Did the two runs compute the same in every step? */
@@ -259,14 +254,14 @@ static int add_number(struct maker *m, struct tw_bl_proc *out, const struct tw_v
                            sketch ? &m->room.sketches : &m->room.numbers);
     if (name < 0 ||
         !tw_cmp_room(m->c, &out->number, out->numbers, &out->number_room, sizeof *out->number))
-        return no_memory(m->err);
+        return tw_no_memory(m->err, "making a baseline");
     struct tw_bl_number *n = &out->number[out->numbers];
     *n = (struct tw_bl_number){
         .step = r->step, .name = (uint32_t)name, .count = r->stats.count, .value = r->stats.sum};
     if (sketch) {
         n->sketch = tw_malloc(sizeof *n->sketch);
         if (!n->sketch)
-            return no_memory(m->err);
+            return tw_no_memory(m->err, "making a baseline");
         *n->sketch = v->sketch[r->sketch - 1];
         n->value = sqrt(r->stats.sumsq);
         m->room.sketches -= VALUE_BYTES + BUCKET_BYTES * (long)n->sketch->k;
@@ -289,11 +284,11 @@ static int add_detail(struct maker *m, struct tw_bl_proc *out, const struct tw_v
                       uint32_t step)
 {
     if (!tw_cmp_room(m->c, &out->detail, out->details, &out->detail_room, sizeof *out->detail))
-        return no_memory(m->err);
+        return tw_no_memory(m->err, "making a baseline");
     struct tw_bl_detail *d = &out->detail[out->details];
     *d = (struct tw_bl_detail){.step = step, .rec = tw_calloc(v->count + 1, sizeof *d->rec)};
     if (!d->rec)
-        return no_memory(m->err);
+        return tw_no_memory(m->err, "making a baseline");
     out->details++;
     for (size_t i = 0; i < v->count; i++) {
         const struct tw_rec *r = &v->rec[i];
@@ -301,7 +296,7 @@ static int add_detail(struct maker *m, struct tw_bl_proc *out, const struct tw_v
             continue;
         int64_t name = name_of(m->c, m->b, v->proc, r->series, r->occurrence, &m->room.details);
         if (name < 0)
-            return no_memory(m->err);
+            return tw_no_memory(m->err, "making a baseline");
         d->rec[d->n++] = (struct tw_bl_record){
             (uint32_t)name,
             tw_bl_record_hash(r->key, r->occurrence, r->content, r->flags & TWIN_REC_UNOBSERVED)};
@@ -397,7 +392,7 @@ static int keep_details(struct maker *m, struct tw_bl_proc *out, struct tw_proc 
 {
     size_t n = out->spans;
     bool *done = tw_calloc(n + 1, sizeof *done);
-    int rc = done ? 0 : no_memory(m->err);
+    int rc = done ? 0 : tw_no_memory(m->err, "making a baseline");
     /* The first steps, the last, every power of two; then the rest in order: where a divergence
      * begins is told best from the front. */
     for (int round = 0; rc == 0 && round < 3; round++)
@@ -434,7 +429,7 @@ static int make_spans(struct maker *m, struct tw_bl_proc *out, const struct tw_b
         uint64_t last = first + length - 1;
         last = last + 1 >= steps && length > 1 ? steps - 2 : last; /* the last step stands alone */
         if (!tw_cmp_room(m->c, &out->span, out->spans, &out->span_room, sizeof *out->span))
-            return no_memory(m->err);
+            return tw_no_memory(m->err, "making a baseline");
         out->span[out->spans++] = tw_bl_span_of(s, (uint32_t)first, (uint32_t)last);
         first = last + 1;
     }
@@ -442,7 +437,7 @@ static int make_spans(struct maker *m, struct tw_bl_proc *out, const struct tw_b
     if (!out->tail)
         return 0;
     if (!tw_cmp_room(m->c, &out->span, out->spans, &out->span_room, sizeof *out->span))
-        return no_memory(m->err);
+        return tw_no_memory(m->err, "making a baseline");
     out->span[out->spans++] = tw_bl_span_of(s, (uint32_t)steps, (uint32_t)steps);
     return 0;
 }
@@ -458,7 +453,7 @@ static int make_process(struct maker *m, size_t n, struct tw_pair *const *pairs,
     struct twin_baseline *b = m->b;
     struct tw_bl_sums sums = {0};
     if (!tw_cmp_room(m->c, &b->proc, b->procs, &b->proc_room, sizeof *b->proc))
-        return no_memory(m->err);
+        return tw_no_memory(m->err, "making a baseline");
     struct tw_bl_proc *out = &b->proc[b->procs++];
     *out = (struct tw_bl_proc){
         .rank = p->rank, .role = tw_cmp_copy(m->c, tw_proc_role(p)), .steps = p->info->steps};
@@ -511,7 +506,7 @@ static int make_processes(struct maker *m, struct tw_side *side, size_t n, struc
                               wanted, TW_BL_PROCESSES_MAX);
     struct tw_pair **pairs = tw_calloc(n, sizeof *pairs);
     size_t *counts = tw_calloc(n, sizeof *counts);
-    int rc = pairs && counts ? 0 : no_memory(err);
+    int rc = pairs && counts ? 0 : tw_no_memory(err, "making a baseline");
     for (size_t i = 1; rc == 0 && i < n; i++)
         rc = tw_side_match(m->c, &side[0], &side[i], &pairs[i], &counts[i]);
     for (size_t i = 0; rc == 0 && i < side[0].count; i++)
@@ -521,7 +516,7 @@ static int make_processes(struct maker *m, struct tw_side *side, size_t n, struc
         tw_free(pairs[i]);
     tw_free(pairs);
     tw_free(counts);
-    return rc == TWIN_ENOMEM ? no_memory(err) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "making a baseline") : rc;
 }
 
 /* What the baseline says of itself: version, time, command and options of the first run. */
@@ -564,7 +559,7 @@ int twin_baseline_make(const struct twin_run *const *runs, size_t n,
         return twin_error_set(err, TWIN_EINVAL, "no run to make a baseline of");
     struct tw_side *side = tw_calloc(n, sizeof *side);
     struct twin_baseline *b = tw_calloc(1, sizeof *b);
-    int rc = side && b ? 0 : no_memory(err);
+    int rc = side && b ? 0 : tw_no_memory(err, "making a baseline");
     for (; rc == 0 && opened < n; opened += rc == 0)
         rc = tw_side_open(&c, runs[opened], opened, &side[opened], err);
     struct maker m = {.c = &c,
@@ -577,7 +572,7 @@ int twin_baseline_make(const struct twin_run *const *runs, size_t n,
         rc = make_processes(&m, side, n, err);
     }
     if (rc == 0 && c.oom)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "making a baseline");
     for (size_t i = 0; i < opened; i++)
         tw_side_close(&side[i]);
     tw_free(side);

@@ -38,32 +38,6 @@ static int not_a_baseline(const struct reading *r, const char *format, ...)
     return TWIN_EFORMAT;
 }
 
-static int no_memory(const struct reading *r)
-{
-    return twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
-}
-
-/* The value of a digit; -1 for anything else. Only small letters: a baseline has one spelling. */
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Reads `digits` of lower-case hexadecimal; false when one of them is none. */
-static bool hex_number(const char *s, unsigned digits, uint64_t *out)
-{
-    *out = 0;
-    for (unsigned i = 0; i < digits; i++) {
-        int d = hex_digit(s[i]);
-        if (d < 0)
-            return false;
-        *out = *out << 4 | (uint64_t)d;
-    }
-    return true;
-}
-
 /* A whole number of 0 to max; false for anything else, such as 1.5 or "1". */
 static bool whole_number(const json_t *j, uint64_t max, uint64_t *out)
 {
@@ -81,18 +55,13 @@ static char *text_of(const json_t *j)
     const char *hex = json_string_value(json_object_get(j, "hex"));
     size_t n = hex ? strlen(hex) : 0;
     char *s = hex && n % 2 == 0 ? tw_malloc(n / 2 + 1) : NULL;
-    for (size_t i = 0; s && i < n / 2; i++) {
-        uint64_t byte;
-        if (!hex_number(hex + 2 * i, 2, &byte) || byte == 0) {
-            tw_free(s);
-            return NULL;
-        }
-        s[i] = (char)byte;
-        s[i + 1] = '\0';
-    }
-    if (s && n == 0)
-        s[0] = '\0';
-    return s;
+    if (!s)
+        return NULL;
+    s[n / 2] = '\0';
+    if (tw_unhex(hex, n / 2, s) && strlen(s) == n / 2)
+        return s;
+    tw_free(s);
+    return NULL;
 }
 
 /* A text of the object `root`, by its key. *out belongs to the baseline. */
@@ -112,7 +81,7 @@ static int field_texts(const struct reading *r, const json_t *root, const char *
         return not_a_baseline(r, "expected a list in \"%s\"", key);
     *out = tw_calloc(json_array_size(list) + 1, sizeof **out);
     if (!*out)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         char *s = text_of(json_array_get(list, i));
         if (!s)
@@ -156,7 +125,7 @@ static int read_names(struct reading *r, const json_t *root)
         return not_a_baseline(r, "expected a list in \"names\"");
     b->name = tw_calloc(json_array_size(list) + 1, sizeof *b->name);
     if (!b->name)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         struct tw_bl_name *n = &b->name[b->names++];
@@ -194,7 +163,7 @@ static int read_spans(struct reading *r, const json_t *j, struct tw_bl_proc *p)
             return not_a_baseline(r, "rank %d: \"phases\" names one that there is not", p->rank);
     p->span = tw_calloc(json_array_size(list) + 1, sizeof *p->span);
     if (!p->span)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         const char *hash = json_string_value(json_array_get(row, 2));
@@ -205,9 +174,9 @@ static int read_spans(struct reading *r, const json_t *j, struct tw_bl_proc *p)
                     strlen(marks) == 8 * n &&
                     whole_number(json_array_get(row, 0), UINT32_MAX, &first) &&
                     whole_number(json_array_get(row, 1), UINT32_MAX, &last) &&
-                    hex_number(hash, 16, &s->hash.a) && hex_number(hash + 16, 16, &s->hash.b);
+                    tw_hex_number(hash, 16, &s->hash.a) && tw_hex_number(hash + 16, 16, &s->hash.b);
         for (size_t k = 0; good && k < n; k++) {
-            good = hex_number(marks + 8 * k, 8, &x);
+            good = tw_hex_number(marks + 8 * k, 8, &x);
             s->phase[phase[k]] = (uint32_t)x;
         }
         if (!good)
@@ -258,7 +227,7 @@ static bool read_records(const struct twin_baseline *b, const char *names, const
             (*end == ',' && !end[1]))
             return false;
         for (; from <= to; from++) {
-            if (d->n == room || !hex_number(hashes + 8 * d->n, 8, &hash))
+            if (d->n == room || !tw_hex_number(hashes + 8 * d->n, 8, &hash))
                 return false;
             d->rec[d->n++] = (struct tw_bl_record){(uint32_t)from, (uint32_t)hash};
         }
@@ -277,7 +246,7 @@ static int read_details(struct reading *r, const json_t *j, struct tw_bl_proc *p
         return not_a_baseline(r, "rank %d: expected a list in \"tensors\"", p->rank);
     p->detail = tw_calloc(json_array_size(list) + 1, sizeof *p->detail);
     if (!p->detail)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         const char *names = json_string_value(json_array_get(row, 1));
@@ -309,7 +278,7 @@ static bool read_sketch(const json_t *j, struct tw_bl_number *n)
         return false;
     n->sketch->k = (uint32_t)k;
     for (size_t i = 0; i < k; i++) {
-        if (!hex_number(s + 16 * i, 16, &bits))
+        if (!tw_hex_number(s + 16 * i, 16, &bits))
             return false;
         memcpy(&n->sketch->bucket[i], &bits, sizeof bits);
         if (!isfinite(n->sketch->bucket[i]))
@@ -328,7 +297,7 @@ static int read_numbers(struct reading *r, const json_t *j, struct tw_bl_proc *p
         return not_a_baseline(r, "rank %d: expected a list in \"numbers\"", p->rank);
     p->number = tw_calloc(json_array_size(list) + 1, sizeof *p->number);
     if (!p->number)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i), *value = json_array_get(row, 3);
         struct tw_bl_number *n = &p->number[p->numbers++];
@@ -373,7 +342,7 @@ static int read_process(struct reading *r, const json_t *j, struct tw_bl_proc *p
     p->tail = json_is_true(json_object_get(j, "tail"));
     p->left_out = tw_calloc(json_array_size(left_out) + 1, sizeof *p->left_out);
     if (!p->left_out)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < json_array_size(left_out); i++) {
         if (r->b->names == 0 || !whole_number(json_array_get(left_out, i), r->b->names - 1, &x))
             return not_a_baseline(r, "rank %d: \"left_out\" holds no place in \"names\"", p->rank);
@@ -395,7 +364,7 @@ static int read_processes(struct reading *r, const json_t *root)
                               TW_BL_PROCESSES_MAX, n);
     r->b->proc = tw_calloc(n, sizeof *r->b->proc);
     if (!r->b->proc)
-        return no_memory(r);
+        return tw_no_memory(r->err, "reading %s", r->path);
     for (size_t i = 0; i < n; i++) {
         int rc = read_process(r, json_array_get(list, i), &r->b->proc[r->b->procs++]);
         if (rc != 0)
@@ -470,7 +439,7 @@ int twin_baseline_read(const char *text, size_t bytes, const char *path, struct 
     if (!root)
         return not_a_baseline(&r, "line %d: %s", e.line, e.text);
     r.b = tw_calloc(1, sizeof *r.b);
-    int rc = r.b ? check_schema(&r, root) : no_memory(&r);
+    int rc = r.b ? check_schema(&r, root) : tw_no_memory(r.err, "reading %s", r.path);
     if (rc == 0)
         rc = read_head(&r, root);
     if (rc == 0)

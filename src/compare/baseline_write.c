@@ -76,8 +76,9 @@ static void put_spans(struct tw_buf *b, const struct tw_bl_proc *p)
     tw_buf_puts(b, "],\n   \"hashes\": [");
     for (size_t i = 0; i < p->spans; i++) {
         const struct tw_bl_span *s = &p->span[i];
-        tw_buf_printf(b, "%s\n    [%u, %u, \"%016llx%016llx\", \"", i ? "," : "", s->first, s->last,
-                      (unsigned long long)s->hash.a, (unsigned long long)s->hash.b);
+        char hash[33];
+        tw_buf_printf(b, "%s\n    [%u, %u, \"%s\", \"", i ? "," : "", s->first, s->last,
+                      tw_hex_128(s->hash.a, s->hash.b, hash));
         for (unsigned k = 0; k < TWIN_PHASE_COUNT; k++)
             if (seen >> k & 1)
                 tw_buf_printf(b, "%08x", s->phase[k]);
@@ -194,5 +195,5 @@ int twin_baseline_write(const struct twin_baseline *x, char **text, struct twin_
                ? twin_error_set(err, failed,
                                 "the baseline is larger than %zu MiB: too many processes",
                                 TW_BL_FILE_MAX >> 20)
-               : twin_error_set(err, TWIN_ENOMEM, "out of memory writing a baseline");
+               : tw_no_memory(err, "writing a baseline");
 }

@@ -134,7 +134,7 @@ static int add_later(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, str
             place_at(&later, -c->o->shift);
         struct tw_pair *grown = tw_reallocarray(*pairs, *count + 1, sizeof *grown);
         if (!grown)
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory matching processes");
+            return tw_no_memory(err, "matching processes");
         *pairs = grown;
         grown[(*count)++] = later;
         q->taken = true;

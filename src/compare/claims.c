@@ -12,21 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names and texts of the job may be any bytes; JSON wants UTF-8. */
-json_t *tw_claim_text(const char *s)
-{
-    char *safe = tw_printable(s, strlen(s));
-    json_t *j = safe ? json_string(safe) : NULL;
-    tw_free(safe);
-    return j;
-}
-
-/* Jansson's numbers have a sign: a count that does not fit is written as the largest. */
-json_t *tw_claim_count(uint64_t n)
-{
-    return json_integer((json_int_t)(n <= INT64_MAX ? n : INT64_MAX));
-}
-
 /* A NULL value, or no object, makes *object NULL for good: one check at the end finds that memory
  * ran out. */
 void tw_claim_put(json_t **object, const char *key, json_t *value)
@@ -145,12 +130,12 @@ void tw_claim_noise(struct tw_cmp *c, const char *stream, size_t (*pairs)[2], si
         while (i + length < n && pairs[i + length][0] == pairs[i][0] + length &&
                pairs[i + length][1] == pairs[i][1] + length)
             length++;
-        tw_claim_append(&list, json_pack("[o,o,o]", tw_claim_count(pairs[i][0] + 1),
-                                         tw_claim_count(pairs[i][1] + 1), tw_claim_count(length)));
+        tw_claim_append(&list, json_pack("[o,o,o]", tw_json_count(pairs[i][0] + 1),
+                                         tw_json_count(pairs[i][1] + 1), tw_json_count(length)));
     }
     tw_claim_add(c, "noise",
-                 json_pack("{s:[o,o],s:o,s:o}", "runs", tw_claim_count(c->run_a + 1),
-                           tw_claim_count(c->run_b + 1), "stream", tw_claim_text(stream), "lines",
+                 json_pack("{s:[o,o],s:o,s:o}", "runs", tw_json_count(c->run_a + 1),
+                           tw_json_count(c->run_b + 1), "stream", tw_json_text(stream), "lines",
                            list));
 }
 
@@ -158,14 +143,14 @@ void tw_claim_noise(struct tw_cmp *c, const char *stream, size_t (*pairs)[2], si
 
 json_t *tw_claim_process(const struct tw_cmp *c, const struct tw_pair *p)
 {
-    json_t *claim = json_pack("{s:[o,o],s:i,s:o,s:[o,o]}", "runs", tw_claim_count(c->run_a + 1),
-                              tw_claim_count(c->run_b + 1), "rank", (int)p->a->rank, "process",
-                              tw_claim_text(tw_proc_role(p->a)), "traces",
-                              tw_claim_text(tw_claim_trace(p->a)),
-                              tw_claim_text(tw_claim_trace(p->b)));
+    json_t *claim = json_pack("{s:[o,o],s:i,s:o,s:[o,o]}", "runs", tw_json_count(c->run_a + 1),
+                              tw_json_count(c->run_b + 1), "rank", (int)p->a->rank, "process",
+                              tw_json_text(tw_proc_role(p->a)), "traces",
+                              tw_json_text(tw_claim_trace(p->a)),
+                              tw_json_text(tw_claim_trace(p->b)));
     if (c->zoom[0] && c->zoom[1])
         tw_claim_put(&claim, "zoom",
-                     json_pack("[o,o]", tw_claim_text(c->zoom[0]), tw_claim_text(c->zoom[1])));
+                     json_pack("[o,o]", tw_json_text(c->zoom[0]), tw_json_text(c->zoom[1])));
     return claim;
 }
 
@@ -193,7 +178,7 @@ json_t *tw_claim_rules(const struct tw_cmp *c, const struct tw_scan *s)
     if (s->reordered)
         tw_claim_append(&list, json_string("order-of-parameters"));
     for (size_t i = 0; i < c->o->ignore_count; i++)
-        tw_claim_append(&list, json_pack("{s:o}", "ignore", tw_claim_text(c->o->ignore[i])));
+        tw_claim_append(&list, json_pack("{s:o}", "ignore", tw_json_text(c->o->ignore[i])));
     return list;
 }
 
@@ -208,13 +193,13 @@ static void same_range(struct tw_cmp *c, const struct tw_scan *s)
     if (s->found && s->step < end)
         end = s->step;
     const struct twin_trace_info *a = s->pair->a->info, *b = s->pair->b->info;
-    tw_claim_put(&claim, "first", tw_claim_count(first));
-    tw_claim_put(&claim, "steps", tw_claim_count(end > first ? end - first : 0));
+    tw_claim_put(&claim, "first", tw_json_count(first));
+    tw_claim_put(&claim, "steps", tw_json_count(end > first ? end - first : 0));
     tw_claim_put(&claim, "shift", json_integer((json_int_t)s->shift));
     tw_claim_put(&claim, "of",
-                 json_pack("[o,o]", tw_claim_count(a->steps), tw_claim_count(b->steps)));
+                 json_pack("[o,o]", tw_json_count(a->steps), tw_json_count(b->steps)));
     tw_claim_put(&claim, "records",
-                 json_pack("[o,o]", tw_claim_count(a->records), tw_claim_count(b->records)));
+                 json_pack("[o,o]", tw_json_count(a->records), tw_json_count(b->records)));
     tw_claim_put(&claim, "tail", json_boolean(s->tail_compared && !s->found));
     tw_claim_put(&claim, "auxiliary", json_boolean(s->pair->auxiliary));
     tw_claim_put(&claim, "rules", tw_claim_rules(c, s));
@@ -227,11 +212,11 @@ static void equal_in_step(struct tw_cmp *c, const struct tw_scan *s)
     json_t *list = json_array(), *claim = tw_claim_process(c, s->pair);
     for (size_t i = 0; i < s->equal_count; i++)
         tw_claim_append(&list, json_pack("{s:s,s:o,s:b}", "what", s->equal[i].label, "records",
-                                         tw_claim_count(s->equal[i].records), "others",
+                                         tw_json_count(s->equal[i].records), "others",
                                          s->equal[i].others));
-    tw_claim_put(&claim, "step", tw_claim_count(s->step));
+    tw_claim_put(&claim, "step", tw_json_count(s->step));
     tw_claim_put(&claim, "shift", json_integer((json_int_t)s->shift));
-    tw_claim_put(&claim, "records", tw_claim_count(s->equal_records));
+    tw_claim_put(&claim, "records", tw_json_count(s->equal_records));
     tw_claim_put(&claim, "equal", list);
     tw_claim_put(&claim, "rules", tw_claim_rules(c, s));
     tw_claim_add(c, "equal", claim);
@@ -267,11 +252,11 @@ static void without_counterpart(struct tw_cmp *c, const struct tw_side *side)
             continue;
         tw_claim_add(
             c, "only-in",
-            json_pack("{s:[o,o],s:o,s:i,s:o,s:o,s:o,s:o}", "runs", tw_claim_count(c->run_a + 1),
-                      tw_claim_count(c->run_b + 1), "run", tw_claim_count(side->index + 1), "rank",
-                      (int)p->rank, "process", tw_claim_text(tw_proc_role(p)), "trace",
-                      tw_claim_text(tw_claim_trace(p)), "steps", tw_claim_count(p->info->steps),
-                      "records", tw_claim_count(p->info->records)));
+            json_pack("{s:[o,o],s:o,s:i,s:o,s:o,s:o,s:o}", "runs", tw_json_count(c->run_a + 1),
+                      tw_json_count(c->run_b + 1), "run", tw_json_count(side->index + 1), "rank",
+                      (int)p->rank, "process", tw_json_text(tw_proc_role(p)), "trace",
+                      tw_json_text(tw_claim_trace(p)), "steps", tw_json_count(p->info->steps),
+                      "records", tw_json_count(p->info->records)));
     }
 }
 
@@ -291,14 +276,6 @@ void tw_claims_of_pair(struct tw_cmp *c, const struct tw_side *a, const struct t
 
 /* ---- the verdict's own words, and its findings */
 
-/* A digest as 32 hex digits. */
-static json_t *digest_text(struct twin_digest d)
-{
-    char hex[33];
-    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
-    return json_string(hex);
-}
-
 /* Does the finding speak of a record in a trace? The others speak of ends, lines and files. */
 static bool is_record(const struct twin_finding *f)
 {
@@ -312,13 +289,13 @@ json_t *tw_claim_evidence(const struct twin_finding *f, const struct twin_eviden
     if (!e->file[0])
         return json_null();
     if (is_record(f))
-        return json_pack("{s:o,s:o,s:o,s:o}", "file", tw_claim_text(e->file), "step",
-                         tw_claim_count(e->step), "record", tw_claim_count(e->number), "digest",
-                         digest_text(e->digest));
+        return json_pack("{s:o,s:o,s:o,s:o}", "file", tw_json_text(e->file), "step",
+                         tw_json_count(e->step), "record", tw_json_count(e->number), "digest",
+                         tw_json_128(e->digest.a, e->digest.b));
     if (f->type == TWIN_FINDING_OUTPUT)
-        return json_pack("{s:o,s:o}", "file", tw_claim_text(e->file), "line",
-                         tw_claim_count(e->number));
-    return json_pack("{s:o}", "file", tw_claim_text(e->file));
+        return json_pack("{s:o,s:o}", "file", tw_json_text(e->file), "line",
+                         tw_json_count(e->number));
+    return json_pack("{s:o}", "file", tw_json_text(e->file));
 }
 
 static const char *type_name(enum twin_finding_type t)
@@ -355,25 +332,25 @@ static json_t *from_finding(const struct twin_finding *f, bool first, bool benig
         [TWIN_ROLE_UNKNOWN] = "unknown", [TWIN_ORIGIN] = "origin", [TWIN_CARRIER] = "carrier"};
     json_t *claim = json_pack(
         "{s:s,s:[o,o],s:b,s:s,s:[o,o]}", "claim", claim_of(f, benign), "runs",
-        against ? json_null() : tw_claim_count(f->run_a + 1), tw_claim_count(f->run_b + 1), "first",
+        against ? json_null() : tw_json_count(f->run_a + 1), tw_json_count(f->run_b + 1), "first",
         first, "type", type_name(f->type), "at",
         against ? json_null() : tw_claim_evidence(f, &f->at_a), tw_claim_evidence(f, &f->at_b));
-    tw_claim_put(&claim, "text", tw_claim_text(f->text));
-    tw_claim_put(&claim, "name", tw_claim_text(f->record ? f->record : f->name));
+    tw_claim_put(&claim, "text", tw_json_text(f->text));
+    tw_claim_put(&claim, "name", tw_json_text(f->record ? f->record : f->name));
     if (!is_record(f))
         return claim;
     if (f->zoom[0] && f->zoom[1])
         tw_claim_put(&claim, "zoom",
-                     json_pack("[o,o]", tw_claim_text(f->zoom[0]), tw_claim_text(f->zoom[1])));
+                     json_pack("[o,o]", tw_json_text(f->zoom[0]), tw_json_text(f->zoom[1])));
     tw_claim_put(&claim, "role", json_string(roles[f->role]));
     tw_claim_put(&claim, "rank", json_integer(f->rank));
-    tw_claim_put(&claim, "process", tw_claim_text(f->process));
+    tw_claim_put(&claim, "process", tw_json_text(f->process));
     tw_claim_put(&claim, "step",
-                 json_pack("[o,o]", tw_claim_count(f->step_a), tw_claim_count(f->step_b)));
+                 json_pack("[o,o]", tw_json_count(f->step_a), tw_json_count(f->step_b)));
     tw_claim_put(&claim, "phase",
                  json_string(twin_phase_name(f->record ? TWIN_PHASE_KERNEL : f->phase)));
     tw_claim_put(&claim, "kind", json_string(twin_kind_name(f->record ? f->record_kind : f->kind)));
-    tw_claim_put(&claim, "scope", tw_claim_text(f->record_scope ? f->record_scope : f->scope));
+    tw_claim_put(&claim, "scope", tw_json_text(f->record_scope ? f->record_scope : f->scope));
     json_t *inputs = json_array();
     for (size_t i = 0; i < f->input_count; i++)
         tw_claim_append(&inputs, json_pack("[o,o]", tw_claim_evidence(f, &f->input[i].a),
@@ -387,28 +364,28 @@ static json_t *headline(const struct twin_verdict *v)
 {
     return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:b}", "claim", "verdict", "outcome",
                      twin_verdict_name(v->outcome), "bitwise", twin_verdict_name(v->bitwise),
-                     "runs", tw_claim_count(v->runs), "comparisons", tw_claim_count(v->comparisons),
-                     "differing", tw_claim_count(v->differing), "steps",
-                     tw_claim_count(v->steps_compared), "records",
-                     tw_claim_count(v->records_compared), "against", v->against != NULL);
+                     "runs", tw_json_count(v->runs), "comparisons", tw_json_count(v->comparisons),
+                     "differing", tw_json_count(v->differing), "steps",
+                     tw_json_count(v->steps_compared), "records",
+                     tw_json_count(v->records_compared), "against", v->against != NULL);
 }
 
 /* A share of what a tolerance allows; -1 stands for "nothing was measured", which is null here. */
 json_t *tw_claim_share(double share)
 {
-    return share < 0 ? json_null() : tw_claim_real(share);
+    return share < 0 ? json_null() : tw_json_number(share);
 }
 
 /* A rule of the tolerance file, in the file's order, and what it judged. */
 static json_t *rule_of(const struct twin_rule_use *r, size_t number, bool against)
 {
     return json_pack("{s:s,s:o,s:o,s:f,s:f,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "claim",
-                     "rule", "number", tw_claim_count(number), "pattern", tw_claim_text(r->pattern),
+                     "rule", "number", tw_json_count(number), "pattern", tw_json_text(r->pattern),
                      "rel_l2", r->rel_l2, "abs", r->abs, "rtol", r->rtol, "atol", r->atol, "ulp",
-                     r->ulp, "matched", tw_claim_count(r->matched), "measured",
-                     tw_claim_count(r->measured), "unmeasured", tw_claim_count(r->unmeasured),
-                     "outside", tw_claim_count(r->outside), "worst", tw_claim_share(r->worst),
-                     "where", r->where ? tw_claim_text(r->where) : json_null(), "against", against);
+                     r->ulp, "matched", tw_json_count(r->matched), "measured",
+                     tw_json_count(r->measured), "unmeasured", tw_json_count(r->unmeasured),
+                     "outside", tw_json_count(r->outside), "worst", tw_claim_share(r->worst),
+                     "where", r->where ? tw_json_text(r->where) : json_null(), "against", against);
 }
 
 /* One class of runs that agree, and where it leaves the usual one. */
@@ -416,7 +393,7 @@ static json_t *class_of(const struct twin_class *k)
 {
     json_t *runs = json_array();
     for (size_t i = 0; i < k->members; i++)
-        tw_claim_append(&runs, tw_claim_count(k->runs[i] + 1));
+        tw_claim_append(&runs, tw_json_count(k->runs[i] + 1));
     return json_pack("{s:s,s:o,s:o}", "claim", "class", "runs", runs, "parts_at_step",
                      k->parts_at_step < 0 ? json_null()
                                           : json_integer((json_int_t)k->parts_at_step));
@@ -426,18 +403,18 @@ static json_t *class_of(const struct twin_class *k)
 static json_t *rate_of(const struct twin_verdict *v)
 {
     return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "claim", "rate", "comparisons",
-                     tw_claim_count(v->comparisons), "differing", tw_claim_count(v->differing),
-                     "rate", tw_claim_real(v->rate), "low", tw_claim_real(v->rate_low), "high",
-                     tw_claim_real(v->rate_high), "upper", tw_claim_real(v->p_diverge_upper),
-                     "confidence", tw_claim_real(v->confidence));
+                     tw_json_count(v->comparisons), "differing", tw_json_count(v->differing),
+                     "rate", tw_json_number(v->rate), "low", tw_json_number(v->rate_low), "high",
+                     tw_json_number(v->rate_high), "upper", tw_json_number(v->p_diverge_upper),
+                     "confidence", tw_json_number(v->confidence));
 }
 
 /* A stretch of steps of which records were dropped. */
 static json_t *lost_in(const struct twin_gap_range *g)
 {
     return json_pack("{s:s,s:i,s:o,s:o,s:o}", "claim", "lost", "rank", (int)g->rank, "first",
-                     tw_claim_count(g->first_step), "last", tw_claim_count(g->last_step), "records",
-                     tw_claim_count(g->records));
+                     tw_json_count(g->first_step), "last", tw_json_count(g->last_step), "records",
+                     tw_json_count(g->records));
 }
 
 /* One claim that was made while comparing: its word goes in front of its evidence. */
@@ -484,14 +461,13 @@ int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_er
         tw_claim_append(&list, lost_in(&v->gaps[i]));
     for (size_t i = 0; i < v->unseen_count; i++)
         tw_claim_append(
-            &list, json_pack("{s:s,s:o}", "claim", "unseen", "text", tw_claim_text(v->unseen[i])));
+            &list, json_pack("{s:s,s:o}", "claim", "unseen", "text", tw_json_text(v->unseen[i])));
     for (size_t i = 0; i < v->note_count; i++)
-        tw_claim_append(
-            &list, json_pack("{s:s,s:o}", "claim", "note", "text", tw_claim_text(v->notes[i])));
+        tw_claim_append(&list,
+                        json_pack("{s:s,s:o}", "claim", "note", "text", tw_json_text(v->notes[i])));
     char *dumped = list ? json_dumps(list, JSON_COMPACT) : NULL;
     json_decref(list);
     *out = dumped ? tw_strdup(dumped) : NULL;
     free(dumped);
-    return *out ? 0
-                : twin_error_set(err, TWIN_ENOMEM, "out of memory listing the claims of a verdict");
+    return *out ? 0 : tw_no_memory(err, "listing the claims of a verdict");
 }

@@ -6,10 +6,8 @@
 #include <jansson.h>
 
 #include "internal.h"
+#include "json_text.h"
 
-json_t *tw_claim_text(const char *s); /* any bytes, made printable */
-json_t *tw_claim_count(uint64_t n);
-json_t *tw_claim_real(double x); /* null for what is no finite number */
 /* of what a tolerance allows; below 0: nothing was measured */
 json_t *tw_claim_share(double share);
 void tw_claim_put(json_t **object, const char *key, json_t *value);

@@ -280,7 +280,7 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
     if (c->v)
         rc = tw_pair_compare(c, first, &side, &r, err);
     else
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the clock experiment");
+        rc = tw_no_memory(err, "for the clock experiment");
     k->learning = c->quick = false;
     if (rc == 0) {
         k->failed |= r.differs || r.unknown.n > 0 || c->doubts != saved.doubts ||
@@ -311,10 +311,10 @@ static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
         const struct column *col = &k->column[i];
         if (follows(col))
             tw_claim_append(
-                &list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "stream", tw_claim_text(col->stream),
-                                 "line", tw_claim_count(col->line + 1), "number",
-                                 tw_claim_text(col->text), "lines", tw_claim_count(col->lines[0]),
-                                 "place", tw_claim_count(place_among_equal(k, i))));
+                &list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "stream", tw_json_text(col->stream),
+                                 "line", tw_json_count(col->line + 1), "number",
+                                 tw_json_text(col->text), "lines", tw_json_count(col->lines[0]),
+                                 "place", tw_json_count(place_among_equal(k, i))));
     }
     const char *name[2];
     for (size_t i = 0; i < 2; i++) {
@@ -322,10 +322,9 @@ static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
         name[i] = slash ? slash + 1 : faster[i]->dir;
     }
     tw_claim_add(c, "clock",
-                 json_pack("{s:[o,o],s:[o,o],s:o}", "faster", tw_claim_text(name[0]),
-                           tw_claim_text(name[1]), "factors",
-                           tw_claim_count(faster[0]->clock_factor),
-                           tw_claim_count(faster[1]->clock_factor), "columns", list));
+                 json_pack("{s:[o,o],s:[o,o],s:o}", "faster", tw_json_text(name[0]),
+                           tw_json_text(name[1]), "factors", tw_json_count(faster[0]->clock_factor),
+                           tw_json_count(faster[1]->clock_factor), "columns", list));
 }
 
 static void say(struct tw_cmp *c)
@@ -363,7 +362,7 @@ int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_err
         return 0;
     c->clock = tw_calloc(1, sizeof *c->clock);
     if (!c->clock)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for the clock experiment");
+        return tw_no_memory(err, "for the clock experiment");
     for (size_t i = 0; i < 2; i++) {
         int rc = learn_from(c, first, c->o->faster[i], i, err);
         if (rc != 0)

@@ -160,13 +160,13 @@ static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const
     size_t modal = 0;
     v->classes = tw_calloc(k->n, sizeof *v->classes);
     if (!v->classes)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory sorting runs");
+        return tw_no_memory(err, "sorting runs");
     v->class_count = k->n;
     for (size_t i = 0; i < k->n; i++) {
         struct twin_class *cl = &v->classes[i];
         cl->runs = tw_reallocarray(NULL, n, sizeof *cl->runs);
         if (!cl->runs)
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory sorting runs");
+            return tw_no_memory(err, "sorting runs");
         for (size_t r = 0; r < n; r++)
             if (k->of[r] == i) {
                 cl->runs[cl->members++] = r;
@@ -444,7 +444,7 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
                         .unsure = tw_calloc(n, sizeof *k.unsure)};
     c.v = tw_verdict_new(&c, n);
     if (!side || !differs || !parts || !k.of || !k.representative || !k.unsure || !c.v) {
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing %zu runs", n);
+        rc = tw_no_memory(err, "comparing %zu runs", n);
         goto out;
     }
     for (; rc == 0 && opened < n; opened += rc == 0)
@@ -463,7 +463,7 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
         tw_tolerance_report(&c);
     tw_verdict_hand_over(&c);
     if (rc == 0 && c.oom)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing %zu runs", n);
+        rc = tw_no_memory(err, "comparing %zu runs", n);
 out:
     for (size_t i = 0; i < opened; i++)
         tw_side_close(&side[i]);

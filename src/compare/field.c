@@ -352,9 +352,7 @@ static int assemble_cells(struct making *m, size_t cells, struct twin_error *err
                 f->cell[r * f->steps + m->hole[i].column] == TWIN_CELL_NONE)
                 f->cell[r * f->steps + m->hole[i].column] = TWIN_CELL_GAP;
     tw_free(place);
-    return f->cell ? 0
-                   : twin_error_set(err, TWIN_ENOMEM,
-                                    "out of memory comparing every tensor of every step");
+    return f->cell ? 0 : tw_no_memory(err, "comparing every tensor of every step");
 }
 
 /* The steps that both processes of some pair have; an unfinished last one counts where the runs
@@ -392,7 +390,7 @@ static int make_field(struct making *m, const struct tw_side *sa, const struct t
         return 0;
     size_t most = cells / usual_rows(pairs, count);
     if (!choose_steps(m->f, first, end - 1, from, most > LEAST_STEPS ? most : LEAST_STEPS))
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory choosing steps");
+        return tw_no_memory(err, "choosing steps");
     for (uint32_t column = 0; rc == 0 && column < m->f->steps; column++)
         for (size_t i = 0; rc == 0 && i < count; i++)
             if (!pairs[i].auxiliary && m->f->step[column] <= pairs[i].a->info->steps)
@@ -416,11 +414,11 @@ int twin_compare_field(const struct twin_run *a, const struct twin_run *b,
     if (rc == 0)
         rc = tw_side_open(&c, b, 1, &sb, err);
     if (rc == 0 && tw_side_match(&c, &sa, &sb, &pairs, &count) != 0)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory matching processes");
+        rc = tw_no_memory(err, "matching processes");
     if (rc == 0)
         rc = make_field(&m, &sa, &sb, pairs, count, from, cells ? cells : CELLS, err);
     if (rc == 0 && c.oom)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing every tensor of every step");
+        rc = tw_no_memory(err, "comparing every tensor of every step");
     tw_side_close(&sa);
     tw_side_close(&sb);
     tw_free(pairs);

@@ -21,7 +21,7 @@ int tw_lines_filters(struct tw_cmp *c, struct twin_error *err)
         f->regex = tw_calloc(c->o->ignore_count + 1, sizeof *f->regex);
     c->filters = f;
     if (!f || !f->regex)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "for the filters of lines");
     for (size_t i = 0; i < c->o->ignore_count; i++) {
         char why[128] = "";
         if (!tw_starts(c->o->ignore[i], "line:"))

@@ -77,8 +77,8 @@ static int judge_step(struct judge *g, uint32_t step, struct twin_error *err)
                              j->outside_rows - outside};
     if (rows[0] + rows[1] + rows[2] > 0 && g->looked++ < STEPS_LISTED)
         tw_claim_append(&g->steps,
-                        json_pack("[o,o,o,o,o]", tw_claim_count(step), tw_claim_count(rows[0]),
-                                  tw_claim_count(rows[1]), tw_claim_count(rows[2]),
+                        json_pack("[o,o,o,o,o]", tw_json_count(step), tw_json_count(rows[0]),
+                                  tw_json_count(rows[1]), tw_json_count(rows[2]),
                                   tw_claim_share(j->worst_of_step)));
     return 0;
 }
@@ -108,7 +108,7 @@ static json_t *ignored(const struct tw_cmp *c)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < c->o->ignore_count; i++)
-        tw_claim_append(&list, tw_claim_text(c->o->ignore[i]));
+        tw_claim_append(&list, tw_json_text(c->o->ignore[i]));
     return list;
 }
 
@@ -118,14 +118,14 @@ static void claim(struct judge *g, int64_t last, bool inside)
     json_t *claim = tw_claim_process(g->c, g->s->pair);
     tw_claim_put(&claim, "shift", json_integer((json_int_t)g->s->shift));
     tw_claim_put(&claim, "ignore", ignored(g->c));
-    tw_claim_put(&claim, "first", tw_claim_count(g->s->step));
-    tw_claim_put(&claim, "last", tw_claim_count((uint64_t)last));
+    tw_claim_put(&claim, "first", tw_json_count(g->s->step));
+    tw_claim_put(&claim, "last", tw_json_count((uint64_t)last));
     tw_claim_put(&claim, "inside", json_boolean(inside));
-    tw_claim_put(&claim, "differing", tw_claim_count(g->looked));
-    tw_claim_put(&claim, "measured", tw_claim_count(j->measured - g->measured));
-    tw_claim_put(&claim, "unmeasured", tw_claim_count(j->unmeasured - g->unmeasured));
-    tw_claim_put(&claim, "outside", tw_claim_count(j->outside_rows - g->outside));
-    tw_claim_put(&claim, "unknown", tw_claim_count(j->unknown_steps - g->unknown));
+    tw_claim_put(&claim, "differing", tw_json_count(g->looked));
+    tw_claim_put(&claim, "measured", tw_json_count(j->measured - g->measured));
+    tw_claim_put(&claim, "unmeasured", tw_json_count(j->unmeasured - g->unmeasured));
+    tw_claim_put(&claim, "outside", tw_json_count(j->outside_rows - g->outside));
+    tw_claim_put(&claim, "unknown", tw_json_count(j->unknown_steps - g->unknown));
     tw_claim_put(&claim, "steps", g->steps);
     tw_claim_add(g->c, "tolerance", claim);
 }

@@ -391,15 +391,17 @@ static int match_name(struct matching *t, struct run *a, struct run *b)
 }
 
 /*
- * Walks over the two sorted lists side by side and calls match_name() for each name that both views
- * have. A name that only one view has stays without a counterpart. Returns 0 or TWIN_ENOMEM.
+ * Walks over the two sorted lists side by side and calls visit() with the records of each name that
+ * both views have; only_left: of each whose records are left to alignment. A name that only one
+ * view has stays without a counterpart. Returns 0 or TWIN_ENOMEM.
  */
-static int match_names(struct matching *t)
+static int each_name(struct matching *t, bool only_left,
+                     int (*visit)(struct matching *t, struct run *a, struct run *b))
 {
     int rc = 0;
     for (size_t i = 0, j = 0; rc == 0 && i < t->a->count && j < t->b->count;) {
         uint64_t token = t->x[i].token;
-        if (token < t->y[j].token) {
+        if (token < t->y[j].token || (only_left && !t->left_a[t->x[i].index])) {
             i++;
             continue;
         }
@@ -412,7 +414,7 @@ static int match_names(struct matching *t)
             a.n++;
         for (; j < t->b->count && t->y[j].token == token; j++)
             b.n++;
-        rc = match_name(t, &a, &b);
+        rc = visit(t, &a, &b);
     }
     return rc;
 }
@@ -519,7 +521,7 @@ static int fill_stretch(struct matching *t, const struct run *a, const struct ru
  * Matches the rest of a name: each stretch between two anchors of that name on its own, so that no
  * pair crosses another one. Returns 0 or TWIN_ENOMEM.
  */
-static int fill_name(struct matching *t, const struct run *a, const struct run *b)
+static int fill_name(struct matching *t, struct run *a, struct run *b)
 {
     size_t from_a = 0, from_b = 0, j = 0;
     int rc = 0;
@@ -545,24 +547,7 @@ static int fill_name(struct matching *t, const struct run *a, const struct run *
 static int match_left(struct matching *t)
 {
     int rc = anchor(t);
-    for (size_t i = 0, j = 0; rc == 0 && i < t->a->count && j < t->b->count;) {
-        uint64_t token = t->x[i].token;
-        if (token < t->y[j].token || !t->left_a[t->x[i].index]) {
-            i++;
-            continue;
-        }
-        if (token > t->y[j].token) {
-            j++;
-            continue;
-        }
-        struct run a = {&t->x[i], 0}, b = {&t->y[j], 0};
-        for (; i < t->a->count && t->x[i].token == token; i++)
-            a.n++;
-        for (; j < t->b->count && t->y[j].token == token; j++)
-            b.n++;
-        rc = fill_name(t, &a, &b);
-    }
-    return rc;
+    return rc ? rc : each_name(t, true, fill_name);
 }
 
 /* ---- what changed places among other names */
@@ -619,7 +604,7 @@ int tw_match_records(struct tw_cmp *c, const struct tw_view *a, const struct tw_
                          .left_b = tw_calloc(b->count, sizeof *t.left_b)};
     int rc = t.x && t.y && t.left_a && t.left_b ? 0 : TWIN_ENOMEM;
     if (rc == 0)
-        rc = match_names(&t);
+        rc = each_name(&t, false, match_name);
     if (rc == 0 && t.any_left)
         rc = match_left(&t);
     if (rc == 0)

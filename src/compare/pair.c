@@ -360,7 +360,7 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
 {
     scans->s = tw_calloc(n, sizeof *scans->s);
     if (!scans->s)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing two runs");
+        return tw_no_memory(err, "comparing two runs");
     bool worlds_differ = c->o->arms && other_world(a, b);
     if (worlds_differ)
         tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's weights can be compared", c->label_a,
@@ -484,7 +484,7 @@ out:
     scans_free(&scans);
     tw_free(pairs);
     if (rc == 0 && c->oom)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory comparing two runs");
+        rc = tw_no_memory(err, "comparing two runs");
     if (rc != 0) {
         tw_pair_result_free(r);
         return twin_error_set(err, rc, "out of memory comparing two runs");

@@ -152,7 +152,7 @@ int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, str
     tw_texts_free(&silent);
     if (!side->proc || no_memory) {
         tw_side_close(side);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the traces of %s", run->dir);
+        return tw_no_memory(err, "opening the traces of %s", run->dir);
     }
     /* Processes of equal rank and role stand side by side after this; the ordinal counts them. */
     qsort(side->proc, side->count, sizeof *side->proc, by_rank_role_start);

@@ -164,15 +164,14 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
     /* One block for the three tables, freed with h.hits. */
     h.hits = tw_calloc(3 * h.steps, sizeof *h.hits);
     if (!h.w || !h.hits) {
-        rc = twin_error_set(err, TWIN_ENOMEM,
-                            "out of memory looking for the place of a resumed run");
+        rc = tw_no_memory(err, "looking for the place of a resumed run");
         goto out;
     }
     h.parts = h.hits + h.steps;
     h.missed = h.parts + h.steps;
     h.n = initial_weights(&start, h.w);
     rc = twin_trace_walk(p->a->trace, count_hit, NULL, &h, NULL);
-    rc = rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading a trace") : 0;
+    rc = rc == TWIN_ENOMEM ? tw_no_memory(err, "reading a trace") : 0;
     out->weights = h.n;
     for (size_t i = 0; i < h.n; i++)
         out->known += h.w[i].known;

@@ -45,13 +45,13 @@ int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out, str
     out->step = tw_calloc(out->n, sizeof *out->step);
     if (!out->step) {
         c->oom = true;
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for a table of %zu steps", out->n);
+        return tw_no_memory(err, "for a table of %zu steps", out->n);
     }
     int rc = twin_trace_walk(p->trace, NULL, take, out, NULL);
     if (rc != TWIN_ENOMEM) /* damage only leaves steps unknown */
         return 0;
     tw_steps_free(out);
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory reading a trace");
+    return tw_no_memory(err, "reading a trace");
 }
 
 void tw_steps_free(struct tw_steps *s)

@@ -12,12 +12,10 @@
 /* NULL only when memory runs out; the caller owns the text. */
 char *tw_cmp_text(struct tw_cmp *c, const char *format, ...)
 {
-    struct tw_buf b = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&b, format, ap);
+    char *s = tw_vprintf(format, ap);
     va_end(ap);
-    char *s = tw_buf_steal(&b);
     c->oom |= !s;
     return s;
 }
@@ -74,9 +72,7 @@ void tw_texts_free(struct tw_texts *list)
 /* What both kinds of texts below do. */
 static void add_formatted(struct tw_cmp *c, struct tw_texts *list, const char *format, va_list ap)
 {
-    struct tw_buf b = {0};
-    tw_buf_vprintf(&b, format, ap);
-    char *s = tw_buf_steal(&b);
+    char *s = tw_vprintf(format, ap);
     c->oom |= !s;
     tw_texts_add(c, list, s);
 }

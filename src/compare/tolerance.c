@@ -65,7 +65,7 @@ static int set_key(struct tw_tolerance_rule *r, const char *key, const char *tex
         char **field = key[0] == 'p' ? &r->pattern : &r->reason;
         tw_free(*field);
         *field = tw_strdup(text);
-        return *field ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+        return *field ? 0 : tw_no_memory(err, "reading %s", path);
     }
     const struct {
         const char *key;
@@ -206,7 +206,7 @@ int tw_tolerance_load(const char *path, struct tw_tolerance **out, struct twin_e
     struct tw_tolerance *t = tw_calloc(1, sizeof *t);
     size_t start = strspn(data, " \t\r\n");
     if (!t)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+        rc = tw_no_memory(err, "reading %s", path);
     else if (memchr(data, '\0', bytes))
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: not text: it holds a NUL byte", path);
     else if (data[start] == '{' || (data[start] == '[' && data[start + 1] != '['))

@@ -538,7 +538,7 @@ static int judge_run(struct judge *j, const struct twin_run *reference, const st
     j->steps = end < STEPS_MAX ? end : STEPS_MAX;
     j->unjudged = tw_calloc(j->steps + 1, 1);
     if (rc == 0 && !j->unjudged)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory judging %u steps", j->steps);
+        rc = tw_no_memory(err, "judging %u steps", j->steps);
     for (size_t i = 0; rc == 0 && i < n; i++)
         if (has_note(pairs[i].b->trace, "transplant.began"))
             rc = judge_pair(j, &pairs[i], err);
@@ -680,7 +680,7 @@ int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const
     if (!v->transplant)
         v->transplant = tw_calloc(1, sizeof *v->transplant);
     if (!v->transplant)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory judging %zu runs", n);
+        return tw_no_memory(err, "judging %zu runs", n);
     j.t = v->transplant;
     *j.t = (struct twin_transplant){
         .kind = o->kind, .first = o->first, .last = o->first, .runs = n - 1};
@@ -694,7 +694,7 @@ int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const
         tw_cmp_append_notes(&c);
         tw_claims_append(&c);
         if (c.oom)
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory judging %zu runs", n);
+            rc = tw_no_memory(err, "judging %zu runs", n);
     }
     tw_free(j.hit);
     tw_free(j.see);

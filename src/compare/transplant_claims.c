@@ -27,14 +27,14 @@ static json_t *shown_by(const struct tw_transplanted_run *r, size_t origin)
     uint64_t count = 0;
     for (size_t i = 0; i < r->seen; i++)
         if (r->see[i].origin == origin && count++ < STEPS_LISTED)
-            tw_claim_append(&steps, tw_claim_count(r->see[i].step));
+            tw_claim_append(&steps, tw_json_count(r->see[i].step));
     if (count == 0) {
         json_decref(steps);
         return NULL;
     }
     return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o}", "phase", twin_phase_name(f->phase), "kind",
-                     twin_kind_name(f->kind), "name", tw_claim_text(f->name), "scope",
-                     tw_claim_text(f->scope), "count", tw_claim_count(count), "steps", steps);
+                     twin_kind_name(f->kind), "name", tw_json_text(f->name), "scope",
+                     tw_json_text(f->scope), "count", tw_json_count(count), "steps", steps);
 }
 
 /* The patterns of --ignore go with the claim, because what they leave out was not judged. */
@@ -49,17 +49,17 @@ void tw_claim_transplanted(struct tw_cmp *c, const struct tw_transplanted_run *r
             tw_claim_append(&origins, shown_by(r, i));
     }
     for (size_t i = 0; i < sizeof r->judged / sizeof r->judged[0]; i++)
-        tw_claim_append(&judged, tw_claim_count(r->judged[i]));
+        tw_claim_append(&judged, tw_json_count(r->judged[i]));
     for (size_t i = 0; i < c->o->ignore_count; i++)
-        tw_claim_append(&ignored, tw_claim_text(c->o->ignore[i]));
+        tw_claim_append(&ignored, tw_json_text(c->o->ignore[i]));
     tw_claim_add(c, "transplant",
                  json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "of", "run", "kind",
                            twin_transplant_name(r->kind), "recorded",
-                           tw_claim_text(folder(r->reference->dir)), "given",
-                           tw_claim_text(folder(r->run->dir)), "first", tw_claim_count(r->first),
-                           "steps", tw_claim_count(r->steps), "left_out",
-                           tw_claim_count(r->left_out), "unequal", tw_claim_count(r->unequal),
-                           "judged", judged, "origins", origins, "ignore", ignored));
+                           tw_json_text(folder(r->reference->dir)), "given",
+                           tw_json_text(folder(r->run->dir)), "first", tw_json_count(r->first),
+                           "steps", tw_json_count(r->steps), "left_out", tw_json_count(r->left_out),
+                           "unequal", tw_json_count(r->unequal), "judged", judged, "origins",
+                           origins, "ignore", ignored));
 }
 
 void tw_claim_replays(struct tw_cmp *c, const struct twin_finding *f, const struct twin_run *a,
@@ -67,7 +67,7 @@ void tw_claim_replays(struct tw_cmp *c, const struct twin_finding *f, const stru
 {
     tw_claim_add(c, "transplant",
                  json_pack("{s:s,s:[o,o],s:i,s:o,s:o,s:o}", "of", "replay", "zoom",
-                           tw_claim_text(folder(a->dir)), tw_claim_text(folder(b->dir)), "rank",
-                           (int)f->rank, "op", tw_claim_text(f->op), "replays",
-                           tw_claim_count(replays), "disagree", tw_claim_count(disagree)));
+                           tw_json_text(folder(a->dir)), tw_json_text(folder(b->dir)), "rank",
+                           (int)f->rank, "op", tw_json_text(f->op), "replays",
+                           tw_json_count(replays), "disagree", tw_json_count(disagree)));
 }

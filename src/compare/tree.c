@@ -19,12 +19,6 @@ struct growing {
     struct twin_error *err;
 };
 
-/* Sets the error and returns TWIN_ENOMEM. */
-static int no_memory(const struct growing *g)
-{
-    return twin_error_set(g->err, TWIN_ENOMEM, "out of memory sorting runs");
-}
-
 /*
  * Appends a branch with a copy of run[0 .. n). parent is a place in the tree, step where the branch
  * leaves it; -1 for the trunk. Returns 0 or TWIN_ENOMEM.
@@ -38,7 +32,7 @@ static int add_branch(const struct growing *g, const size_t *run, size_t n, size
         parent = t->branch[parent].parent;
     struct twin_branch *grown = tw_reallocarray(t->branch, t->count + 1, sizeof *grown);
     if (!grown)
-        return no_memory(g);
+        return tw_no_memory(g->err, "sorting runs");
     t->branch = grown;
     struct twin_branch *b = &t->branch[t->count];
     *b = (struct twin_branch){.runs = tw_reallocarray(NULL, n, sizeof *b->runs),
@@ -46,7 +40,7 @@ static int add_branch(const struct growing *g, const size_t *run, size_t n, size
                               .parent = parent,
                               .step = step};
     if (!b->runs)
-        return no_memory(g);
+        return tw_no_memory(g->err, "sorting runs");
     memcpy(b->runs, run, n * sizeof *run);
     t->count++;
     return 0;
@@ -67,7 +61,7 @@ static int place_together(const struct growing *g, const struct twin_verdict *v,
     size_t together = 0, classes = 0;
     size_t *members = tw_reallocarray(NULL, v->runs, sizeof *members);
     if (!members)
-        return no_memory(g);
+        return tw_no_memory(g->err, "sorting runs");
     for (size_t i = at; i < v->class_count; i++) {
         const struct twin_class *c = &v->classes[i];
         if (placed[i] || c->parts_at_step != step)
@@ -93,7 +87,7 @@ static int sort_among(const struct growing *g, const size_t *run, size_t n, size
     struct twin_verdict *v = NULL;
     const struct twin_run **some = tw_reallocarray(NULL, n, sizeof *some);
     if (!some)
-        return no_memory(g);
+        return tw_no_memory(g->err, "sorting runs");
     for (size_t i = 0; i < n; i++)
         some[i] = g->runs[run[i]];
     int rc = twin_compare(some, n, g->options, &v, g->err);
@@ -104,7 +98,7 @@ static int sort_among(const struct growing *g, const size_t *run, size_t n, size
     /* The usual class is added first and is the parent of those that follow. */
     size_t trunk = g->tree->count;
     if (!placed)
-        rc = no_memory(g);
+        rc = tw_no_memory(g->err, "sorting runs");
     for (size_t i = 0; rc == 0 && i < v->class_count; i++) {
         const struct twin_class *c = &v->classes[i];
         if (c->parts_at_step >= 0)
@@ -112,7 +106,8 @@ static int sort_among(const struct growing *g, const size_t *run, size_t n, size
         size_t *members = tw_reallocarray(NULL, c->members, sizeof *members);
         for (size_t k = 0; members && k < c->members; k++)
             members[k] = run[c->runs[k]];
-        rc = members ? add_branch(g, members, c->members, parent, step) : no_memory(g);
+        rc = members ? add_branch(g, members, c->members, parent, step)
+                     : tw_no_memory(g->err, "sorting runs");
         tw_free(members);
         placed[i] = true;
     }
@@ -133,7 +128,8 @@ int twin_compare_tree(const struct twin_run *const *runs, size_t n,
     *out = (struct twin_class_tree){0};
     size_t *all = n ? tw_reallocarray(NULL, n, sizeof *all) : NULL;
     if (!all)
-        return n ? no_memory(&g) : twin_error_set(err, TWIN_EINVAL, "no run to sort");
+        return n ? tw_no_memory(g.err, "sorting runs")
+                 : twin_error_set(err, TWIN_EINVAL, "no run to sort");
     for (size_t i = 0; i < n; i++)
         all[i] = i;
     int rc = sort_among(&g, all, n, 0, -1);

@@ -50,12 +50,10 @@ static void free_against(struct twin_against *a)
 /* Unlike tw_cmp_note() this works on a finished verdict and keeps equal notes. */
 void twin_verdict_note(struct twin_verdict *v, const char *format, ...)
 {
-    struct tw_buf b = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&b, format, ap);
+    char *text = tw_vprintf(format, ap);
     va_end(ap);
-    char *text = tw_buf_steal(&b);
     char **grown = tw_reallocarray(v->notes, v->note_count + 1, sizeof *grown);
     if (grown)
         v->notes = grown;

@@ -666,7 +666,7 @@ int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za,
         tw_cmp_append_notes(&c);
         tw_claims_append(&c);
         if (c.oom)
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory reading a zoom pair");
+            rc = tw_no_memory(err, "reading a zoom pair");
     }
     tw_side_close(&a);
     tw_side_close(&b);

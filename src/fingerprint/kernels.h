@@ -22,6 +22,18 @@
 /* Element types that kernels read directly; the driver turns all others into f64 first. */
 enum tw_kind { TW_F16, TW_BF16, TW_F32, TW_F64, TW_KINDS };
 
+/* The kind of a public type; -1: kernels do not read it. */
+static inline int tw_kind_of(enum twin_dtype dtype)
+{
+    switch ((int)dtype) {
+    case TWIN_F64: return TW_F64;
+    case TWIN_F32: return TW_F32;
+    case TWIN_F16: return TW_F16;
+    case TWIN_BF16: return TW_BF16;
+    default: return -1;
+    }
+}
+
 /* Sums and sums of squares of the current chunk. */
 struct tw_lanes {
     double sum[TW_LANES], sumsq[TW_LANES];

@@ -40,7 +40,7 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
     if (json_is_integer(v)) {
         *value = tw_config_integer(json_integer_value(v));
         json_decref(v);
-        return *value ? 0 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its values", name);
+        return *value ? 0 : tw_no_memory(err, "for the values of %s", name);
     }
     /* settle() takes a reference over, so each item gets one more first. */
     json_array_foreach (v, i, item) {

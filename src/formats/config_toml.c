@@ -164,7 +164,7 @@ json_t *tw_config_from_toml(const char *data, size_t n, const char *name, struct
     if (status < 0)
         twin_error_system(err, "%s: cannot start python3 to read TOML", name);
     else if (!(text = read_back(out, &bytes)))
-        twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its values", name);
+        tw_no_memory(err, "for the values of %s", name);
     else
         value = judge(status, text, bytes, name, err);
     tw_free(text);

@@ -54,12 +54,6 @@ static json_t *refuse(struct reader *r, int code, const yaml_event_t *e, const c
     return NULL;
 }
 
-static json_t *no_memory(struct reader *r)
-{
-    twin_error_set(r->err, TWIN_ENOMEM, "%s: no memory for its values", r->name);
-    return NULL;
-}
-
 /* The next event, which the caller deletes; false with err set. */
 static bool next(struct reader *r, yaml_event_t *e)
 {
@@ -235,7 +229,7 @@ static char *key_of(struct reader *r, const yaml_event_t *e, const json_t *v)
     else if (!b.failed)
         twin_error_set(r->err, why.code, "%s", why.message);
     if (!key)
-        no_memory(r);
+        tw_no_memory(r->err, "for the values of %s", r->name);
     tw_buf_free(&b);
     return key;
 }
@@ -306,7 +300,8 @@ static json_t *mapping(struct reader *r, const yaml_event_t *begin, int depth)
     if (fine)
         return out;
     json_decref(out);
-    return no_memory(r);
+    tw_no_memory(r->err, "for the values of %s", r->name);
+    return NULL;
 }
 
 /* A list; NULL with err set. A NULL item makes appending fail. */
@@ -326,7 +321,8 @@ static json_t *sequence(struct reader *r, int depth)
     if (fine)
         return out;
     json_decref(out);
-    return no_memory(r);
+    tw_no_memory(r->err, "for the values of %s", r->name);
+    return NULL;
 }
 
 /* ---- anchors */
@@ -396,9 +392,11 @@ static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
     }
     if (out && anchor && !name(r, anchor, out, r->values - before)) {
         json_decref(out);
-        return no_memory(r);
+        out = NULL;
     }
-    return out ? out : no_memory(r);
+    if (!out)
+        tw_no_memory(r->err, "for the values of %s", r->name);
+    return out;
 }
 
 /* ---- the stream */
@@ -442,8 +440,10 @@ json_t *tw_config_from_yaml(const char *data, size_t n, const char *path, struct
     r.key_bytes_most = KEYS_FREE + KEYS_EACH * n;
     yaml_event_t e;
     json_t *out = NULL;
-    if (!yaml_parser_initialize(&r.parser))
-        return no_memory(&r);
+    if (!yaml_parser_initialize(&r.parser)) {
+        tw_no_memory(r.err, "for the values of %s", r.name);
+        return NULL;
+    }
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)data, n);
     if (find_value(&r, &e)) {
         out = value_of(&r, &e, 0);

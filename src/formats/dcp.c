@@ -57,6 +57,7 @@ struct tw_dcp {
 /* While .metadata is read. looks: comparisons of names so far, against MAX_LOOKS. */
 struct reading {
     struct twin_tensors *f;
+    const char *name; /* of the folder, for messages */
     uint64_t looks;
     struct tw_dcp *d;
     const struct tw_node *names, *places; /* planner_data, storage_data */
@@ -65,14 +66,8 @@ struct reading {
 
 static int bad(struct reading *r, const char *what, const char *name, size_t n)
 {
-    return twin_error_set(r->err, TWIN_EFORMAT, "%s: damaged .metadata: %s: %.*s",
-                          tw_tensors_source(r->f)->name, what, (int)(n < 200 ? n : 200), name);
-}
-
-static int no_memory(struct reading *r)
-{
-    return twin_error_set(r->err, TWIN_ENOMEM, "%s: no memory for its list",
-                          tw_tensors_source(r->f)->name);
+    return twin_error_set(r->err, TWIN_EFORMAT, "%s: damaged .metadata: %s: %.*s", r->name, what,
+                          (int)(n < 200 ? n : 200), name);
 }
 
 /* The value of a text key in a dict; NULL: none. */
@@ -157,18 +152,18 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
     /* The name is entered before the file is opened, so that freeing finds both. */
     void *grown = tw_reallocarray(d->file, d->files + 1, sizeof *d->file);
     if (!grown)
-        return no_memory(r);
+        return tw_no_memory(r->err, "for the list of %s", r->name);
     d->file = grown;
     char *name = tw_strndup(path->text, path->count);
     if (!name)
-        return no_memory(r);
+        return tw_no_memory(r->err, "for the list of %s", r->name);
     struct stat st;
     int fd = openat(d->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     d->file[d->files].name = name;
     d->file[d->files].fd = fd;
     *out = ++d->files;
     if (fd < 0 || fstat(fd, &st) != 0)
-        return twin_error_system(r->err, "%s/%s", tw_tensors_source(r->f)->name, name);
+        return twin_error_system(r->err, "%s/%s", r->name, name);
     if (!S_ISREG(st.st_mode))
         return bad(r, "expected a file", name, strlen(name));
     d->file[d->files - 1].bytes = (uint64_t)st.st_size;
@@ -186,14 +181,14 @@ static int set_place(struct reading *r, const struct tw_node *info, struct chunk
         bytes->number < 0)
         return bad(r, "no place in a file", fqn->text, fqn->count);
     if (transforms && transforms->kind != TW_NONE && transforms->count > 0)
-        return twin_error_set(
-            r->err, TWIN_EUNSUPPORTED, "%s: %.*s is stored compressed or encrypted",
-            tw_tensors_source(r->f)->name, (int)(fqn->count < 200 ? fqn->count : 200), fqn->text);
+        return twin_error_set(r->err, TWIN_EUNSUPPORTED,
+                              "%s: %.*s is stored compressed or encrypted", r->name,
+                              (int)(fqn->count < 200 ? fqn->count : 200), fqn->text);
     int rc = find_file(r, attribute(info, "relative_path"), &c->file);
     if (rc == 0 && ((uint64_t)at->number > r->d->file[c->file - 1].bytes ||
                     (uint64_t)bytes->number > r->d->file[c->file - 1].bytes - (uint64_t)at->number))
         rc = twin_error_set(r->err, TWIN_EFORMAT, "%s/%s ends before %.*s does: was it cut off?",
-                            tw_tensors_source(r->f)->name, r->d->file[c->file - 1].name,
+                            r->name, r->d->file[c->file - 1].name,
                             (int)(fqn->count < 200 ? fqn->count : 200), fqn->text);
     c->at = (uint64_t)at->number;
     c->bytes = (uint64_t)bytes->number;
@@ -227,8 +222,7 @@ static int find_place(struct reading *r, const struct tw_node *fqn, const int64_
         if (++r->looks > MAX_LOOKS)
             return twin_error_set(
                 r->err, TWIN_ELIMIT,
-                "%s: its .metadata lists tensors and places in too different orders",
-                tw_tensors_source(r->f)->name);
+                "%s: its .metadata lists tensors and places in too different orders", r->name);
         if (index_is(r->places->item[2 * i], fqn, from, ndim)) {
             *hint = i + 1;
             return set_place(r, r->places->item[2 * i + 1], c, fqn);
@@ -279,7 +273,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
                       .count = chunks->count};
     if (!t.name || !t.stored_as || !grown || !b.chunk) {
         tw_free(b.chunk);
-        return no_memory(r);
+        return tw_no_memory(r->err, "for the list of %s", r->name);
     }
     /* From here on the chunks are freed with the list. */
     d->tensor[d->tensors++] = b;
@@ -321,17 +315,19 @@ static int add_values(struct reading *r, const struct tw_node *fqn, uint32_t *hi
     int rc = tw_tensors_wants_values(r->f) ? find_place(r, fqn, NULL, 0, &c, hint) : 1;
     char *name = rc == 0 ? name_of(r, fqn) : NULL;
     if (rc == 0)
-        rc = name ? open_chunk(r->d, &c, true, name, &in, r->err) : no_memory(r);
+        rc = name ? open_chunk(r->d, &c, true, name, &in, r->err)
+                  : tw_no_memory(r->err, "for the list of %s", r->name);
     for (size_t i = 0; rc == 0 && i < twin_tensors_value_count(in); i++) {
         struct twin_tensors_value v = *twin_tensors_value_at(in, i);
         char *full = value_name(name, v.name);
         v.name = full ? full : "?";
-        rc = full ? tw_tensors_value(r->f, &v, r->err) : no_memory(r);
+        rc = full ? tw_tensors_value(r->f, &v, r->err)
+                  : tw_no_memory(r->err, "for the list of %s", r->name);
         tw_free(full);
     }
     if (rc == 0 && twin_tensors_count(in) &&
         tw_tensors_skip(r->f, "tensors among other values") != 0)
-        rc = no_memory(r);
+        rc = tw_no_memory(r->err, "for the list of %s", r->name);
     twin_tensors_close(in);
     tw_free(name);
     return rc == 1 ? 0 : rc;
@@ -366,13 +362,13 @@ static int read_metadata(struct reading *r, const struct tw_node *top)
 int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct twin_error *err)
 {
     struct tw_dcp *d = *out = tw_calloc(1, sizeof *d);
-    struct reading r = {.f = f, .d = d, .err = err};
+    struct reading r = {.f = f, .name = tw_tensors_source(f)->name, .d = d, .err = err};
     struct tw_pickle p = {0};
     struct tw_node *top = NULL;
     struct stat st;
     if (!d) {
         close(folder);
-        return no_memory(&r);
+        return tw_no_memory(r.err, "for the list of %s", r.name);
     }
     d->folder = folder;
     int fd = openat(folder, ".metadata", O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = 0;
@@ -385,7 +381,7 @@ int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct 
     unsigned char *data = rc == 0 ? tw_malloc(n + 1) : NULL;
     size_t at = 0;
     if (rc == 0 && !data)
-        rc = no_memory(&r);
+        rc = tw_no_memory(r.err, "for the list of %s", r.name);
     if (rc == 0 && tw_pread_all(fd, data, n, 0) != (ssize_t)n)
         rc = twin_error_system(err, "%s/.metadata", tw_tensors_source(f)->name);
     tw_tensors_budget(f, n, TW_PICKLE_BYTES_EACH);

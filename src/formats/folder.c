@@ -69,8 +69,7 @@ static int open_file(const struct tw_folder *d, const char *path, bool values,
     char *name = tw_path_join(d->name, path);
     struct tw_source s = {.name = name};
     *out = NULL;
-    s.fd = name ? open_regular(d, path, name, &s.size, err)
-                : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", path);
+    s.fd = name ? open_regular(d, path, name, &s.size, err) : tw_no_memory(err, "reading %s", path);
     struct twin_error why = TWIN_ERROR_INIT; /* that a file is none of tensors is no error here */
     int rc = s.fd < 0 ? s.fd : tw_tensors_open_source(&s, values, out, &why);
     tw_free(name);
@@ -153,8 +152,7 @@ static int add_tensors(struct twin_tensors *f, struct twin_tensors *in, const ch
             .at = twin_tensors_count(f), .packed = INT64_MAX, .bytes = INT64_MAX};
         tw_free(name);
         if (!t.name || !t.stored_as)
-            return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list",
-                                  tw_tensors_source(f)->name);
+            return tw_no_memory(err, "for the list of %s", tw_tensors_source(f)->name);
         int rc = tw_tensors_add(f, &t, err);
         if (rc)
             return rc;
@@ -189,9 +187,8 @@ static int add_file(struct twin_tensors *f, struct tw_folder *d,
     struct part p = {.path = tw_arena_text(f, file->path, strlen(file->path)),
                      .first = twin_tensors_count(f)};
     char *prefix = prefix_of(file->path, parts);
-    int rc = prefix && p.path
-                 ? open_file(d, file->path, true, &in, err)
-                 : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", file->path);
+    int rc = prefix && p.path ? open_file(d, file->path, true, &in, err)
+                              : tw_no_memory(err, "for the list of %s", file->path);
     if (rc == 1) {
         rc = tw_tensors_value(f,
                               &(struct twin_tensors_value){.name = file->path,
@@ -221,9 +218,7 @@ static int check_names(const struct twin_tensors *f, struct twin_error *err)
 {
     const size_t n = twin_tensors_count(f);
     const char **name = tw_calloc(n + 1, sizeof *name);
-    int rc = name ? 0
-                  : twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list",
-                                   tw_tensors_source(f)->name);
+    int rc = name ? 0 : tw_no_memory(err, "for the list of %s", tw_tensors_source(f)->name);
     for (size_t i = 0; i < n && rc == 0; i++)
         name[i] = twin_tensors_at(f, i)->name;
     if (rc == 0)
@@ -252,7 +247,7 @@ int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file,
         d->part = tw_calloc(count + 1, sizeof *d->part);
     }
     if (!d || !d->part || !parts)
-        rc = twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", name);
+        rc = tw_no_memory(err, "for the list of %s", name);
     else if (d->fd < 0)
         rc = twin_error_system(err, "%s", name);
     for (size_t i = 0; i < count && rc == 0; i++)

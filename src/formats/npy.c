@@ -192,7 +192,7 @@ static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, b
     if (seen != 7)
         return bad(file, f->name, "descr, fortran_order or shape is missing", err);
     f->stored_as = tw_arena_text(file, type, length);
-    return f->stored_as ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for a name");
+    return f->stored_as ? 0 : tw_no_memory(err, "for a name");
 }
 
 /* Strides of an array in column-major order: the first index runs fastest. */
@@ -231,7 +231,7 @@ static int add_array(struct twin_tensors *file, const struct tw_piece *piece, co
         return bad(file, name, "its length makes no sense", err);
     char *header = tw_malloc(n + 1);
     if (!header)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for a header", s->name);
+        return tw_no_memory(err, "for the header of %s", s->name);
     rc = tw_piece_read(s, state, piece, at, header, n, err);
     if (rc == 0)
         rc = parse(file, (struct text){header, header + n}, &f, &fortran, err);
@@ -265,11 +265,9 @@ int tw_npz_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_erro
         const bool array = tw_ends(e->name, ".npy");
         char *name = tw_arena_text(f, e->name, array ? n - 4 : n);
         if (!name)
-            rc = twin_error_set(err, TWIN_ENOMEM, "no memory for a name");
+            rc = tw_no_memory(err, "for a name");
         else if (!array)
-            rc = tw_tensors_skip(f, name) == 0
-                     ? 0
-                     : twin_error_set(err, TWIN_ENOMEM, "no memory for a name");
+            rc = tw_tensors_skip(f, name) == 0 ? 0 : tw_no_memory(err, "for a name");
         else if (e->unreadable)
             rc = tw_tensors_add(
                 f,

@@ -55,11 +55,6 @@ static int fail(struct machine *m, const char *what)
                           m->at);
 }
 
-static int no_memory(struct machine *m)
-{
-    return twin_error_set(m->err, TWIN_ENOMEM, "%s: no memory for its list", m->name);
-}
-
 static int too_much(struct machine *m)
 {
     return twin_error_set(m->err, TWIN_ELIMIT, "%s: its pickle holds more than %d values", m->name,
@@ -79,7 +74,7 @@ static struct tw_node *node(struct machine *m, enum tw_node_kind kind)
     if (!h->nodes || h->nodes->used == NODES) {
         struct nodes *b = tw_malloc(sizeof *b);
         if (!b) {
-            no_memory(m);
+            tw_no_memory(m->err, "for the list of %s", m->name);
             return NULL;
         }
         b->next = h->nodes;
@@ -101,7 +96,7 @@ static int add(struct machine *m, struct tw_node *to, struct tw_node *item)
         uint32_t room = to->room ? 2 * to->room : 4;
         struct tw_node **grown = tw_reallocarray(to->item, room, sizeof(struct tw_node *));
         if (!grown)
-            return no_memory(m);
+            return tw_no_memory(m->err, "for the list of %s", m->name);
         to->item = grown;
         to->room = room;
     }
@@ -118,7 +113,7 @@ static int push(struct machine *m, struct tw_node *n)
         size_t room = m->stack_room ? 2 * m->stack_room : 64;
         struct tw_node **grown = tw_reallocarray(m->stack, room, sizeof(struct tw_node *));
         if (!grown)
-            return no_memory(m);
+            return tw_no_memory(m->err, "for the list of %s", m->name);
         m->stack = grown;
         m->stack_room = room;
     }
@@ -345,7 +340,7 @@ static int push_global(struct machine *m, const char *module, size_t a, const ch
         return fail(m, "the name of a class is too long");
     struct text_block *t = tw_malloc(sizeof *t + a + b + 2);
     if (!t)
-        return no_memory(m);
+        return tw_no_memory(m->err, "for the list of %s", m->name);
     t->next = m->heap->texts;
     m->heap->texts = t;
     memcpy(t->data, module, a);
@@ -478,7 +473,7 @@ static int put(struct machine *m, uint64_t i)
             room *= 2;
         struct tw_node **grown = tw_reallocarray(m->memo, room, sizeof(struct tw_node *));
         if (!grown)
-            return no_memory(m);
+            return tw_no_memory(m->err, "for the list of %s", m->name);
         memset(grown + m->memo_room, 0, (room - m->memo_room) * sizeof(struct tw_node *));
         m->memo = grown;
         m->memo_room = room;
@@ -612,7 +607,7 @@ int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes,
         p->heap = tw_calloc(1, sizeof *p->heap);
     m.heap = p->heap;
     if (!m.heap)
-        rc = no_memory(&m);
+        rc = tw_no_memory(m.err, "for the list of %s", m.name);
     while (rc == 0) {
         const unsigned char *op = take(&m, 1);
         if (!op) {

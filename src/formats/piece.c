@@ -82,7 +82,7 @@ static int begin(struct tw_unpack **state, const struct tw_piece *p, struct twin
     if (!u || inflateInit2(&u->z, -MAX_WBITS) != Z_OK) {
         tw_free(u);
         *state = NULL;
-        return twin_error_set(err, TWIN_ENOMEM, "no memory to unpack with");
+        return tw_no_memory(err, "unpacking");
     }
     u->piece = *p;
     return 0;
@@ -116,7 +116,7 @@ static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char
         if (rc == Z_STREAM_END && n == 0)
             break;
         if (rc == Z_MEM_ERROR)
-            return twin_error_set(err, TWIN_ENOMEM, "%s: no memory to unpack with", s->name);
+            return tw_no_memory(err, "unpacking %s", s->name);
         if (rc != Z_OK || (got == 0 && u->z.avail_in == 0 && u->taken == u->piece.packed))
             return twin_error_set(
                 err, TWIN_EFORMAT,

@@ -85,7 +85,7 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
     t.name = tw_arena_text(f, name, strlen(name));
     t.stored_as = tw_arena_text(f, type, strlen(type));
     if (!t.name || !t.stored_as)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", s->name);
+        return tw_no_memory(err, "for the list of %s", s->name);
     set_type(&t);
     t.piece = (struct tw_piece){.at = data + range->begin,
                                 .packed = range->end - range->begin,
@@ -245,7 +245,7 @@ static int add_range(struct listing *l, struct range r, struct twin_error *err)
         size_t room = all->room ? 2 * all->room : 64;
         struct range *grown = tw_reallocarray(all->item, room, sizeof *grown);
         if (!grown)
-            return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", tw_tensors_source(l->f)->name);
+            return tw_no_memory(err, "reading %s", tw_tensors_source(l->f)->name);
         all->item = grown;
         all->room = room;
     }
@@ -288,8 +288,7 @@ static int check_names(const struct twin_tensors *f, struct twin_error *err)
 {
     const size_t tensors = twin_tensors_count(f), n = tensors + twin_tensors_value_count(f);
     const char **name = tw_calloc(n + 1, sizeof *name);
-    int rc = name ? 0
-                  : twin_error_set(err, TWIN_ENOMEM, "%s: no memory", tw_tensors_source(f)->name);
+    int rc = name ? 0 : tw_no_memory(err, "reading %s", tw_tensors_source(f)->name);
     for (size_t i = 0; rc == 0 && i < n; i++)
         name[i] = i < tensors ? twin_tensors_at(f, i)->name
                               : twin_tensors_value_at(f, i - tensors)->name;
@@ -331,7 +330,7 @@ int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err)
         return bad(f, "", "its length makes no sense", err);
     char *text = tw_malloc(n + 1);
     if (!text)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its header", s->name);
+        return tw_no_memory(err, "for the header of %s", s->name);
     struct listing l = {.f = f, .data = 8 + n};
     tw_tensors_budget(f, n, TW_LIST_BYTES_EACH);
     rc = tw_source_read(s, 8, text, n, err);

@@ -150,7 +150,7 @@ int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v,
         const size_t room = f->value_room ? 2 * f->value_room : 64;
         struct twin_tensors_value *grown = tw_reallocarray(f->value, room, sizeof *grown);
         if (!grown)
-            return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", f->source.name);
+            return tw_no_memory(err, "for the list of %s", f->source.name);
         f->value = grown;
         f->value_room = room;
     }
@@ -158,7 +158,7 @@ int tw_tensors_value(struct twin_tensors *f, const struct twin_tensors_value *v,
     copy.name = tw_arena_text(f, v->name, strlen(v->name));
     copy.text = v->text ? tw_arena_text(f, v->text, v->text_bytes) : NULL;
     if (!copy.name || (v->text && !copy.text))
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", f->source.name);
+        return tw_no_memory(err, "for the list of %s", f->source.name);
     f->value[f->values++] = copy;
     return 0;
 }
@@ -253,7 +253,7 @@ static int grow(struct twin_tensors *f, struct twin_error *err)
     size_t *table = tw_calloc(2 * room, sizeof *table);
     if (!grown || !table) {
         tw_free(table);
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", f->source.name);
+        return tw_no_memory(err, "for the list of %s", f->source.name);
     }
     tw_free(f->by_place);
     f->by_place = table;
@@ -324,7 +324,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
     bool dense = t->dense || is_row_major(t);
     int64_t *numbers = tw_arena(f, (2 * t->ndim + 1) * sizeof *numbers);
     if (!numbers)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its list", f->source.name);
+        return tw_no_memory(err, "for the list of %s", f->source.name);
     memcpy(numbers, t->shape, t->ndim * sizeof *numbers);
     s.entry.shape = numbers;
     if (!dense) {
@@ -440,7 +440,7 @@ static struct twin_tensors *begin(const struct tw_source *s, enum twin_tensors_k
     } else if (s->fd >= 0 && !s->borrowed) {
         close(s->fd);
     }
-    twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
+    tw_no_memory(err, "reading %s", s->name);
     return NULL;
 }
 
@@ -668,8 +668,8 @@ static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
             (unsigned long long)s->span);
     unsigned char *p = tw_malloc(s->span + 1);
     if (!p)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for tensor %s (%llu bytes)",
-                              f->source.name, s->entry.name, (unsigned long long)s->span);
+        return tw_no_memory(err, "for the %llu bytes of tensor %s of %s",
+                            (unsigned long long)s->span, s->entry.name, f->source.name);
     int rc = tw_piece_read(&f->source, &f->unpack, &s->piece, s->offset, p, s->span, err);
     if (rc != 0) {
         tw_free(p);

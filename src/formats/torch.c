@@ -41,6 +41,7 @@ struct storage {
  * names: against the limits. */
 struct walk {
     struct twin_tensors *file;
+    const char *name;         /* of the file, for messages */
     const struct tw_zip *zip; /* NULL: old format */
     char *folder;             /* "archive/data/" */
     bool swap;
@@ -53,15 +54,8 @@ struct walk {
 
 static int bad(struct walk *w, const char *what)
 {
-    return twin_error_set(w->err, TWIN_EFORMAT, "%s: damaged checkpoint: %s, at %s",
-                          tw_tensors_source(w->file)->name, what,
+    return twin_error_set(w->err, TWIN_EFORMAT, "%s: damaged checkpoint: %s, at %s", w->name, what,
                           w->path.len ? w->path.data : "its top");
-}
-
-static int no_memory(struct walk *w)
-{
-    return twin_error_set(w->err, TWIN_ENOMEM, "%s: no memory for its list",
-                          tw_tensors_source(w->file)->name);
 }
 
 /* ---- types */
@@ -132,7 +126,7 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
     t->stored_as = tw_arena_text(w->file, type->text, type->count);
     t->dtype = tw_torch_type(type->text);
     if (!t->stored_as)
-        return no_memory(w);
+        return tw_no_memory(w->err, "for the list of %s", w->name);
     /* Such a view would need the storage that it is a part of. */
     if (view && view->kind != TW_NONE)
         t->unreadable = "it shows a part of another storage, as PyTorch before 0.4 wrote it";
@@ -147,7 +141,7 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
     char *name = tw_printf("%s%.*s", w->folder, (int)(key->count < 1000 ? key->count : 1000),
                            key->text);
     if (!name)
-        return no_memory(w);
+        return tw_no_memory(w->err, "for the list of %s", w->name);
     const struct tw_zip_entry *e = tw_zip_find(w->zip, name);
     tw_free(name);
     if (!e)
@@ -202,7 +196,7 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
         t.dtype = tw_torch_type(type->text);
         t.stored_as = tw_arena_text(w->file, type->text, type->count);
         if (!t.stored_as)
-            return no_memory(w);
+            return tw_no_memory(w->err, "for the list of %s", w->name);
     }
     if (!offset || offset->kind != TW_INT || offset->number < 0 ||
         !tw_node_sizes(tw_node_item(a, 2), t.shape, &t.ndim) ||
@@ -216,10 +210,10 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
     t.name = tw_arena_text(w->file, path, strlen(path));
     w->names += strlen(path);
     if (!t.name)
-        return no_memory(w);
+        return tw_no_memory(w->err, "for the list of %s", w->name);
     if (w->names > MAX_NAMES)
         return twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long",
-                              tw_tensors_source(w->file)->name);
+                              w->name);
     return tw_tensors_add(w->file, &t, w->err);
 }
 
@@ -285,7 +279,7 @@ static int add_value(struct walk *w, const struct tw_node *n, enum twin_value_ki
     w->names += strlen(v.name) + v.text_bytes;
     if (w->names > MAX_NAMES)
         return twin_error_set(w->err, TWIN_ELIMIT, "%s: its values are too many or too long",
-                              tw_tensors_source(w->file)->name);
+                              w->name);
     return tw_tensors_value(w->file, &v, w->err);
 }
 
@@ -312,8 +306,8 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     size_t length = w->path.len;
     const bool leaf = n->kind < TW_TUPLE || n->kind == TW_GLOBAL || n->kind == TW_PERSISTENT;
     if (leaf && ++w->visits > MAX_VISITS)
-        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values",
-                              tw_tensors_source(w->file)->name, MAX_VISITS);
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values", w->name,
+                              MAX_VISITS);
     /* Most values of a checkpoint are leaves: no path is made for them when nobody asks. */
     if (leaf && !tw_tensors_wants_values(w->file))
         return 0;
@@ -325,9 +319,9 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     int rc;
     if (w->path.failed == TWIN_ELIMIT || w->names > MAX_NAMES)
         rc = twin_error_set(w->err, TWIN_ELIMIT, "%s: the names of its tensors are too long",
-                            tw_tensors_source(w->file)->name);
+                            w->name);
     else if (w->path.failed)
-        rc = no_memory(w);
+        rc = tw_no_memory(w->err, "for the list of %s", w->name);
     else
         rc = leaf ? add_leaf(w, n) : visit(w, n, depth);
     w->path.len = length;
@@ -348,7 +342,7 @@ static int visit_object(struct walk *w, struct tw_node *n, int depth)
     if (f && !f->noted &&
         tw_tensors_skip(
             w->file, f->kind == TW_GLOBAL ? f->text : "an object of a class that is computed") != 0)
-        return no_memory(w);
+        return tw_no_memory(w->err, "for the list of %s", w->name);
     if (f)
         f->noted = true;
     int rc = add_value(w, n, TWIN_VALUE_OPAQUE,
@@ -372,11 +366,11 @@ static int visit(struct walk *w, struct tw_node *n, int depth)
 {
     int rc = 0;
     if (++w->visits > MAX_VISITS)
-        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values",
-                              tw_tensors_source(w->file)->name, MAX_VISITS);
+        return twin_error_set(w->err, TWIN_ELIMIT, "%s: it names more than %d values", w->name,
+                              MAX_VISITS);
     if (depth == TW_MAX_DEPTH)
         return twin_error_set(w->err, TWIN_ELIMIT, "%s: containers in containers beyond %d",
-                              tw_tensors_source(w->file)->name, TW_MAX_DEPTH);
+                              w->name, TW_MAX_DEPTH);
     /* A value may be reached from inside of itself. */
     if (n->on_path)
         return 0; /* a list in itself */
@@ -418,7 +412,7 @@ static int read_piece(const struct tw_source *s, const struct tw_zip_entry *e, c
             (unsigned long long)e->piece.bytes, (unsigned long long)e->piece.packed);
     *out = tw_malloc(e->piece.bytes + 1);
     if (!*out)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory for its pickle", s->name);
+        return tw_no_memory(err, "for the pickle of %s", s->name);
     int rc = tw_piece_read(s, &state, &e->piece, 0, *out, e->piece.bytes, err);
     tw_unpack_free(state);
     return rc;
@@ -429,7 +423,7 @@ static int find_order(struct walk *w, const char *archive)
 {
     char *name = tw_printf("%s/byteorder", archive), *order = NULL;
     if (!name)
-        return no_memory(w);
+        return tw_no_memory(w->err, "for the list of %s", w->name);
     const struct tw_zip_entry *e = tw_zip_find(w->zip, name);
     tw_free(name);
     if (!e) /* before PyTorch 2.1: that of the machine, little in practice */
@@ -450,7 +444,7 @@ int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pi
                   struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);
-    struct walk w = {.file = f, .zip = z, .err = err, .path = {.cap = 1 << 20}};
+    struct walk w = {.file = f, .name = s->name, .zip = z, .err = err, .path = {.cap = 1 << 20}};
     struct tw_pickle p = {0};
     struct tw_node *top;
     const struct tw_zip_entry *e = tw_zip_find(z, pickle);
@@ -458,7 +452,8 @@ int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pi
     size_t at = 0;
     w.folder = archive ? tw_printf("%s/data/", archive) : NULL;
     tw_buf_puts(&w.path, "");
-    int rc = w.folder && !w.path.failed ? find_order(&w, archive) : no_memory(&w);
+    int rc = w.folder && !w.path.failed ? find_order(&w, archive)
+                                        : tw_no_memory(w.err, "for the list of %s", w.name);
     if (rc == 0)
         rc = read_piece(s, e, &data, err);
     if (rc == 0) {
@@ -533,7 +528,7 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
         return bad(w, "expected a list of storages");
     w->storage = tw_calloc(keys->count + 1, sizeof *w->storage);
     if (!w->storage)
-        return no_memory(w);
+        return tw_no_memory(w->err, "for the list of %s", w->name);
     for (; w->storages < keys->count; w->storages++) {
         const struct tw_node *key = keys->item[w->storages];
         if (key->kind != TW_TEXT || key->count > 100)
@@ -566,7 +561,7 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
 static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *data, size_t bytes)
 {
     struct tw_node *part[5]; /* magic number, version, system, the object, keys of the storages */
-    const char *name = tw_tensors_source(w->file)->name;
+    const char *name = w->name;
     size_t at = 0;
     int rc = 0;
     for (int i = 0; rc == 0 && i < 5; i++)
@@ -590,12 +585,13 @@ static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *da
 int tw_torch_legacy_list(struct twin_tensors *f, struct twin_error *err)
 {
     const struct tw_source *s = tw_tensors_source(f);
-    struct walk w = {.file = f, .err = err, .path = {.cap = 1 << 20}};
+    struct walk w = {.file = f, .name = s->name, .err = err, .path = {.cap = 1 << 20}};
     struct tw_pickle p = {0};
     size_t n = s->size < TW_MAX_LIST ? (size_t)s->size : TW_MAX_LIST;
     unsigned char *data = tw_malloc(n + 1);
     tw_buf_puts(&w.path, "");
-    int rc = data && !w.path.failed ? tw_source_read(s, 0, data, n, err) : no_memory(&w);
+    int rc = data && !w.path.failed ? tw_source_read(s, 0, data, n, err)
+                                    : tw_no_memory(w.err, "for the list of %s", w.name);
     if (rc == 0)
         rc = read_old(&w, &p, data, n);
     tw_pickle_free(&p);

@@ -80,7 +80,7 @@ static int find_end(const struct tw_source *s, struct directory *d, struct twin_
     uint64_t start = s->size - n;
     unsigned char *tail = tw_malloc(n + 1);
     if (!tail)
-        return twin_error_set(err, TWIN_ENOMEM, "%s: no memory", s->name);
+        return tw_no_memory(err, "reading %s", s->name);
     int rc = tw_source_read(s, start, tail, n, err);
     /* i - 1 is the place that is looked at, so 0 means that none was found. */
     for (i = n < END ? 0 : n - END + 1; rc == 0 && i > 0; i--)
@@ -255,8 +255,7 @@ int tw_zip_open(const struct tw_source *s, struct tw_zip *z, struct twin_error *
     z->entry = tw_calloc(d.count + 1, sizeof *z->entry);
     z->names = tw_malloc(d.bytes + 1); /* a row is longer than its name with a NUL */
     if (!rows || !z->entry || !z->names)
-        rc = twin_error_set(err, TWIN_ENOMEM, "%s: no memory for %llu files", s->name,
-                            (unsigned long long)d.count);
+        rc = tw_no_memory(err, "for the %llu files in %s", (unsigned long long)d.count, s->name);
     if (rc == 0)
         rc = tw_source_read(s, d.at, rows, d.bytes, err);
     char *names = z->names;

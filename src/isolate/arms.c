@@ -50,11 +50,6 @@ struct pair {
     struct twin_error *err;
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory");
-}
-
 /* ---- the result grows */
 
 /* Adds a copy of `raw` at the end of the list. For a common piece in_b means nothing. */
@@ -63,11 +58,11 @@ static int add_piece(struct twin_arms *arms, const char *raw, int difference, bo
 {
     struct piece *grown = tw_reallocarray(arms->piece, arms->pieces + 1, sizeof *grown);
     if (!grown)
-        return no_memory(err);
+        return tw_no_memory(err, "comparing the commands of two arms");
     arms->piece = grown;
     char *copy = tw_strdup(raw);
     if (!copy)
-        return no_memory(err);
+        return tw_no_memory(err, "comparing the commands of two arms");
     arms->piece[arms->pieces++] = (struct piece){copy, difference, in_b};
     return 0;
 }
@@ -95,7 +90,8 @@ static int add_difference(struct twin_arms *arms, const char *name, char *a, cha
                                                     sizeof *grown);
     if (grown)
         arms->difference = grown;
-    int rc = !id || !grown || (!a && !b) ? no_memory(err) : 0;
+    int rc = !id || !grown || (!a && !b) ? tw_no_memory(err, "comparing the commands of two arms")
+                                         : 0;
     if (rc == 0 && arms->count == TWIN_SEARCH_FACTORS)
         rc = twin_error_set(err, TWIN_ELIMIT,
                             "expected commands that differ in at most %d things, found more",
@@ -152,7 +148,7 @@ static int difference_of(struct pair *p, const char *name, const struct tw_word 
     if ((a_words && !in_a) || (b_words && !in_b) || !name) {
         tw_free(in_a);
         tw_free(in_b);
-        return no_memory(p->err);
+        return tw_no_memory(p->err, "comparing the commands of two arms");
     }
     return add_difference(p->arms, name, in_a, in_b, out, p->err);
 }
@@ -194,7 +190,7 @@ static int put_mates(struct pair *p, size_t i, size_t j)
         return rc != 0 ? rc : put_group(p, 1, j);
     }
     char *name = name_of(p, 0, a);
-    int rc = name ? 0 : no_memory(p->err);
+    int rc = name ? 0 : tw_no_memory(p->err, "comparing the commands of two arms");
     for (size_t k = 0; rc == 0 && k < a->words; k++) {
         int difference = TW_COMMON;
         if (!tw_word_same(wa + k, wb + k))
@@ -248,7 +244,7 @@ static int put_assignments(struct pair *p)
 {
     const struct tw_side *a = &p->side[0], *b = &p->side[1];
     bool *used = tw_calloc(b->assignments + 1, sizeof *used);
-    int rc = used ? 0 : no_memory(p->err);
+    int rc = used ? 0 : tw_no_memory(p->err, "comparing the commands of two arms");
     for (size_t i = 0; rc == 0 && i < a->assignments + b->assignments; i++) {
         bool of_a = i < a->assignments;
         size_t at = of_a ? i : i - a->assignments, mate = b->assignments;
@@ -364,7 +360,7 @@ int twin_arms_compare(const char *a, const char *b, struct twin_arms **out, stru
     *out = NULL;
     int rc = arms && (arms->text[0] = tw_strdup(a)) && (arms->text[1] = tw_strdup(b))
                  ? 0
-                 : no_memory(err);
+                 : tw_no_memory(err, "comparing the commands of two arms");
     if (rc == 0)
         rc = tw_words_split(a, &words[0], err);
     if (rc == 0)

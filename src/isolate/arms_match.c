@@ -53,7 +53,7 @@ int tw_side_read(const struct tw_word *w, size_t at, size_t end, struct tw_side 
     *s = (struct tw_side){
         .word = w, .program = TW_NONE, .group = tw_calloc(end - at + 1, sizeof(struct tw_group))};
     if (!s->group)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "comparing the commands of two arms");
     /* First what stands in front of the program, then the program, then its arguments in groups. */
     at = skip_env(w, at, end);
     s->assignments_from = at;
@@ -129,7 +129,7 @@ static int match_common(struct tw_side side[2], struct twin_error *err)
      * bits hold it. The last row and column stay 0. */
     uint16_t *longest = tw_calloc(rows * columns, sizeof *longest);
     if (!longest)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "comparing the commands of two arms");
     for (size_t i = rows - 1; i-- > 0;)
         for (size_t j = columns - 1; j-- > 0;) {
             uint16_t skip_a = longest[(i + 1) * columns + j], skip_b = longest[i * columns + j + 1];

@@ -116,7 +116,7 @@ int twin_lines_test(size_t count, uint32_t max_runs, twin_lines_try *make, void 
     t.other = tw_calloc(count + 1, sizeof *t.other);
     t.todo = tw_calloc(count + 1, sizeof *t.todo);
     if (!t.other || !t.todo)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for trials of %zu lines", count);
+        rc = tw_no_memory(err, "for trials of %zu lines", count);
     if (rc == 0)
         rc = test_lines(&t, err);
     for (size_t i = 0; (rc != 0 || !t.any_agreed) && i < count; i++)

@@ -18,7 +18,7 @@ struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
             return &s->arm[i];
     struct tw_arm *grown = tw_reallocarray(s->arm, s->arm_count + 1, sizeof *grown);
     if (!grown) {
-        twin_error_set(err, TWIN_ENOMEM, "no memory for %zu arms", s->arm_count + 1);
+        tw_no_memory(err, "for %zu arms", s->arm_count + 1);
         return NULL;
     }
     s->arm = grown;

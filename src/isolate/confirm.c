@@ -157,8 +157,7 @@ static int open_confirmation(struct tw_search *s, const struct twin_search_set *
         c->all = tw_calloc(arms, sizeof *c->all);
     }
     if (!c || !c->arm || !c->all)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for the confirmation of %zu pins",
-                              arms - 1);
+        return tw_no_memory(err, "for the confirmation of %zu pins", arms - 1);
     c->set = *set;
     c->level = s->plan->alpha * tw_alpha_share(s);
     int rc = fresh_arm(s, c, PINNED, set, err);
@@ -248,9 +247,7 @@ static int write_down(struct tw_search *s, const struct confirmation *c, const u
             tw_buf_printf(&b, "%c", kind[i] < 10 ? '0' + (int)kind[i] : '+');
     tw_free(s->report->arrangement);
     s->report->arrangement = tw_buf_steal(&b);
-    return s->report->arrangement
-               ? 0
-               : twin_error_set(err, TWIN_ENOMEM, "no memory for an arrangement");
+    return s->report->arrangement ? 0 : tw_no_memory(err, "for an arrangement");
 }
 
 /* Notes which run had which place, for the evidence of the report. */
@@ -259,8 +256,7 @@ static int note_trial(struct confirmation *c, uint32_t kind, uint32_t number,
 {
     struct twin_search_trial *grown = tw_reallocarray(c->trial, c->trial_count + 1, sizeof *grown);
     if (!grown)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs of a confirmation",
-                              c->trial_count + 1);
+        return tw_no_memory(err, "for %zu runs of a confirmation", c->trial_count + 1);
     c->trial = grown;
     c->trial[c->trial_count++] = (struct twin_search_trial){
         number, c->after_blocks ? TWIN_TRIAL_AFTER : c->blocks, kind};
@@ -344,8 +340,7 @@ static int keep_evidence(struct tw_search *s, const struct confirmation *c, stru
     struct twin_search_evidence *e = &s->report->evidence;
     struct twin_search_trial *copy = tw_calloc(c->trial_count + 1, sizeof *copy);
     if (!copy)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs of a confirmation",
-                              c->trial_count);
+        return tw_no_memory(err, "for %zu runs of a confirmation", c->trial_count);
     if (c->trial_count)
         memcpy(copy, c->trial, c->trial_count * sizeof *copy);
     tw_free(e->trial);
@@ -365,7 +360,7 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
     size_t count = c->members - (c->unnecessary != 0);
     struct twin_search_cause *cause = tw_calloc(count, sizeof *cause);
     if (!cause)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu causes", count);
+        return tw_no_memory(err, "for %zu causes", count);
     for (size_t m = 1, n = 0; m <= c->members; m++) {
         const struct tw_arm *free = &c->all[m], *against = &c->all[PINNED];
         struct twin_search_cause *x = &cause[n];
@@ -400,7 +395,7 @@ static int keep_main_cause(struct tw_search *s, struct twin_error *err)
 {
     struct tw_main_cause *m = tw_calloc(1, sizeof *m);
     if (!m)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for what was found so far");
+        return tw_no_memory(err, "for what was found so far");
     struct twin_search_report *r = s->report;
     *m = (struct tw_main_cause){.cause = r->cause,
                                 .count = r->cause_count,

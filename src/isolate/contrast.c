@@ -124,8 +124,7 @@ static int remember(struct tw_search *s, const struct twin_search_set *freed, ui
     struct tw_reference *grown = tw_reallocarray(s->reference, s->reference_count + 1,
                                                  sizeof *grown);
     if (!grown)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu references",
-                              s->reference_count + 1);
+        return tw_no_memory(err, "for %zu references", s->reference_count + 1);
     s->reference = grown;
     s->reference[s->reference_count++] = (struct tw_reference){*freed, handle};
     return 0;
@@ -166,7 +165,7 @@ static struct twin_search_test *row_of(struct tw_search *s, const struct twin_se
             return &r->test[i];
     struct twin_search_test *grown = tw_reallocarray(r->test, r->test_count + 1, sizeof *grown);
     if (!grown) {
-        twin_error_set(err, TWIN_ENOMEM, "no memory for %zu contrasts", r->test_count + 1);
+        tw_no_memory(err, "for %zu contrasts", r->test_count + 1);
         return NULL;
     }
     r->test = grown;

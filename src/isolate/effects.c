@@ -80,7 +80,7 @@ int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_li
     *count = 0;
     *line = tw_calloc(n, sizeof **line);
     if (!*line)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading what the agents said");
+        return tw_no_memory(err, "reading what the agents said");
     char *save = NULL;
     for (char *one = *text ? strtok_r(*text, "\n", &save) : NULL; one;
          one = strtok_r(NULL, "\n", &save))
@@ -143,7 +143,7 @@ static int judge(struct twin_world_effect *e, enum twin_effect effect, char *tex
     tw_free(e->text);
     e->effect = effect;
     e->text = text;
-    return text ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    return text ? 0 : tw_no_memory(err, "judging what a world did");
 }
 
 /* An answer for the case that no agent spoke: names a process without one, and why it has none. */
@@ -377,7 +377,7 @@ int twin_world_effects(const struct twin_world *w, const struct twin_run *run,
     struct said s;
     *out = tw_calloc(w->count + 1, sizeof **out);
     if (!*out)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "judging what a world did");
     int rc = listen(&s, run, err);
     for (size_t i = 0; rc == 0 && i < w->count; i++)
         rc = judge_setting(&(*out)[i], &w->setting[i], run, &s, err);

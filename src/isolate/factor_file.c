@@ -46,7 +46,7 @@ int tw_list_add(char ***list, size_t *count, char *text, struct twin_error *err)
     char **grown = text ? tw_reallocarray(*list, *count + 2, sizeof *grown) : NULL;
     if (!grown) {
         tw_free(text);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "for a list of texts");
     }
     grown[(*count)++] = text;
     grown[*count] = NULL;
@@ -73,7 +73,7 @@ void tw_factor_edits_free(struct tw_factor_edits *e)
 static int keep(struct reading *r, const char **field, char *text, struct twin_error *err)
 {
     if (!text)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+        return tw_no_memory(err, "reading %s", r->path);
     r->e->strings[r->e->string_count++] = text;
     *field = text;
     return 0;
@@ -158,7 +158,7 @@ static int begin(void *user, size_t line, struct twin_error *err)
         r->out->factor = grown;
     r->e = grown ? tw_calloc(1, sizeof *r->e) : NULL;
     if (!r->e)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+        return tw_no_memory(err, "reading %s", r->path);
     /* The list may have moved, so r->f is always the last of it. */
     r->began = line;
     r->f = &grown[r->out->count++];
@@ -249,7 +249,7 @@ static int set_replace(struct reading *r, const char *key, const struct tw_toml_
         return wrong(r, line, key, "two arguments such as [\"--workers=4\", \"--workers=0\"]", err);
     *from = tw_strdup(v->text[0]);
     *to = tw_strdup(v->text[1]);
-    return *from && *to ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+    return *from && *to ? 0 : tw_no_memory(err, "reading %s", r->path);
 }
 
 /* Called for each key of a table. Unknown keys are errors: a misspelt one would silently pin

@@ -108,7 +108,7 @@ int twin_factors_load(const char *file, struct twin_factors *out, struct twin_er
         return rc;
     out->factor = tw_calloc(tw_spec_count, sizeof *out->factor);
     if (!out->factor)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of factors");
+        return tw_no_memory(err, "for the table of factors");
     for (; out->count < tw_spec_count; out->count++) {
         struct twin_factor *f = &out->factor[out->count];
         *f = tw_specs[out->count].factor;

@@ -19,8 +19,7 @@ int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_er
 {
     struct tw_trace *grown = tw_reallocarray(s->trace, s->trace_length + 1, sizeof *grown);
     if (!grown)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu natural comparisons",
-                              s->trace_length + 1);
+        return tw_no_memory(err, "for %zu natural comparisons", s->trace_length + 1);
     s->trace = grown;
     s->trace[s->trace_length++] = (struct tw_trace){class, number};
     return 0;

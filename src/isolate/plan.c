@@ -152,7 +152,7 @@ static int edit_arguments(const struct twin_setting *s, struct twin_world_plan *
         if (strcmp(out->argv[i], from) == 0) {
             char *copy = tw_strdup(to);
             if (!copy)
-                return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+                return tw_no_memory(err, "planning a world");
             tw_free(out->argv[i]);
             out->argv[i] = copy;
             return 0;
@@ -213,7 +213,7 @@ static int add_agents(struct twin_world_plan *out, struct tw_buf *libc, struct t
         rc = tw_list_add(&out->env, &out->env_count, tw_printf("TWINRUN_PINS=%s", python->data),
                          err);
     if (rc == 0 && (libc->failed || python->failed))
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        rc = tw_no_memory(err, "planning a world");
     return rc;
 }
 
@@ -253,7 +253,7 @@ int twin_world_plan_faster(struct twin_world_plan *p, unsigned factor, uint64_t 
     char *text = tw_printf("%s%sclock=scale:%u:%llu", mine ? *mine : name, mine ? "," : "", factor,
                            (unsigned long long)second);
     if (!text)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "planning a world");
     if (!mine)
         return tw_list_add(&p->env, &p->env_count, text, err);
     tw_free(*mine);

@@ -89,7 +89,7 @@ int twin_search_log_add(struct twin_search_log *log, const struct twin_search_en
         size_t room = log->room ? 2 * log->room : 32;
         struct twin_search_entry *grown = tw_reallocarray(log->entry, room, sizeof *grown);
         if (!grown)
-            return twin_error_set(err, TWIN_ENOMEM, "no memory for the log of %zu runs", room);
+            return tw_no_memory(err, "for the log of %zu runs", room);
         log->entry = grown;
         log->room = room;
     }

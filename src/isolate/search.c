@@ -361,8 +361,7 @@ static int open_search(struct tw_search *s, struct twin_error *err)
     s->request = tw_calloc(s->plan->parallel, sizeof *s->request);
     s->result = tw_calloc(s->plan->parallel, sizeof *s->result);
     if (!s->report || !s->setting || !s->request || !s->result)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for a search over %zu candidates",
-                              s->plan->candidates);
+        return tw_no_memory(err, "for a search over %zu candidates", s->plan->candidates);
     s->report->bound = s->report->p_applied = NAN;
     s->report->arms = s->plan->arms;
     s->report->seed = s->plan->seed;
@@ -383,7 +382,7 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
         .candidate = candidate, .plan = plan, .run = run, .saved = saved, .user = user};
     s.log = log ? log : &s.own_log;
     struct chosen *c = tw_calloc(1, sizeof *c);
-    int rc = c ? open_search(&s, err) : twin_error_set(err, TWIN_ENOMEM, "no memory for a search");
+    int rc = c ? open_search(&s, err) : tw_no_memory(err, "for a search");
     if (!rc)
         rc = search(&s, c, err);
     /* Codes of the search's own become outcomes; an error stays one, and there is no report

@@ -80,7 +80,7 @@ int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err)
 {
     struct tw_isolate_arms *x = c->arms = tw_calloc(1, sizeof *x);
     int rc = x ? twin_arms_compare(c->args.a, c->args.b, &x->pair, err)
-               : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+               : tw_no_memory(err, "searching between two commands");
     if (rc == 0)
         rc = twin_factors_load(c->args.factor_file, &c->factors, err);
     if (rc == 0 && c->args.pin)
@@ -154,7 +154,7 @@ int tw_isolate_arms_command(struct tw_isolate *c, const struct twin_search_reque
     tw_free(c->arms->command);
     c->arms->command = twin_arms_mix(c->arms->pair, &set);
     if (!c->arms->command)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "searching between two commands");
     tw_shell_argv(c->arms->command, argv);
     return 0;
 }

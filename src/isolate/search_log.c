@@ -210,7 +210,7 @@ static int keep_seed(struct tw_isolate *c, struct twin_error *err)
 {
     char text[32], *old = NULL, *path = tw_path_join(c->journal.folder, "seed");
     size_t bytes = 0;
-    int rc = path ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    int rc = path ? 0 : tw_no_memory(err, "for the log of a search");
     if (!rc && c->args.resume && tw_read_file(path, sizeof text, &old, &bytes, NULL) == 0)
         c->plan.seed = strtoull(old, NULL, 10);
     snprintf(text, sizeof text, "%llu\n", (unsigned long long)c->plan.seed);

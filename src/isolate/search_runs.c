@@ -592,7 +592,7 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     uint64_t began = tw_monotonic_ns();
     struct making *m = tw_calloc(n, sizeof *m);
     if (!m)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time", n);
+        return tw_no_memory(err, "for %zu runs at the same time", n);
     int rc = tw_workers_open(&w, c->front, n, err);
     /* begun counts the one that failed as well, since it has to be unmade */
     for (; rc == 0 && begun < n; begun++)

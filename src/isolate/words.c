@@ -119,7 +119,7 @@ static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, siz
         size_t room = w->room ? 2 * w->room : 32;
         struct tw_word *grown = tw_reallocarray(w->word, room, sizeof *grown);
         if (!grown)
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+            return tw_no_memory(err, "reading a command");
         w->word = grown;
         w->room = room;
     }
@@ -129,7 +129,7 @@ static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, siz
         x->text = kind == TW_WORD ? unquoted(x->raw, &x->expands) : tw_strdup(x->raw);
     if (!x->text) {
         tw_free(x->raw);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "reading a command");
     }
     w->count++;
     return 0;

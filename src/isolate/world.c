@@ -136,7 +136,7 @@ static int take_list(struct parse *p, const char *list)
         size_t n = strcspn(at, ",");
         char *item = tw_strndup(at, n);
         if (!item)
-            rc = twin_error_set(p->err, TWIN_ENOMEM, "out of memory");
+            rc = tw_no_memory(p->err, "reading a list of factors");
         else if (n == 0)
             rc = twin_error_set(p->err, TWIN_EINVAL,
                                 "expected a factor between the commas of \"%s\"", list);
@@ -184,7 +184,7 @@ static int name_left_out(const struct parse *p, char **out)
     if (!b.len && !b.failed)
         return 0;
     *out = tw_buf_steal(&b);
-    return *out ? 0 : twin_error_set(p->err, TWIN_ENOMEM, "out of memory");
+    return *out ? 0 : tw_no_memory(p->err, "reading a list of factors");
 }
 
 int twin_world_parse(const struct twin_factors *f, const char *list, struct twin_world *out,
@@ -195,7 +195,7 @@ int twin_world_parse(const struct twin_factors *f, const char *list, struct twin
     if (left_out)
         *left_out = NULL;
     if (!p.slot)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "reading a list of factors");
     for (size_t i = 0; i < f->count; i++)
         p.slot[i].factor = &f->factor[i];
     int rc = take_list(&p, list);

@@ -179,7 +179,7 @@ static int write_object(const json_t *value, struct tw_buf *b, int depth, struct
     int rc = 0;
     const char **keys = tw_jcs_keys(value, &count);
     if (!keys)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for the keys of a configuration");
+        return tw_no_memory(err, "for the keys of a configuration");
     tw_buf_puts(b, "{");
     for (size_t i = 0; i < count && rc == 0; i++) {
         tw_buf_puts(b, i ? "," : "");

@@ -13,7 +13,8 @@
 /* any bytes: unprintable ones as \xNN; NULL gives null */
 json_t *tw_json_text(const char *s);
 json_t *tw_json_texts(char *const *items, size_t count);
-json_t *tw_json_number(double v); /* null when not finite: JSON has no NaN */
+json_t *tw_json_number(double v);                 /* null when not finite: JSON has no NaN */
+json_t *tw_json_128(uint64_t high, uint64_t low); /* a digest of two words: 32 hex digits */
 /* INT64_MAX stands for what is beyond it */
 json_t *tw_json_count(uint64_t n);
 

@@ -34,6 +34,12 @@ json_t *tw_json_number(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
+json_t *tw_json_128(uint64_t high, uint64_t low)
+{
+    char hex[33];
+    return json_string(tw_hex_128(high, low, hex));
+}
+
 json_t *tw_json_count(uint64_t n)
 {
     return json_integer((json_int_t)(n <= INT64_MAX ? n : INT64_MAX));

@@ -58,7 +58,7 @@ static int prepare_library(struct tw_agent_setup *a, const char *program, struct
     } else {
         a->library = tw_strdup(a->parts.agent_library);
         if (!a->library)
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+            return tw_no_memory(err, "preparing the agent");
         if (stage(a, &a->library, "libtwinrun.so", " :\t\n") != 0) {
             why = tw_printf("its path %s has a space or colon, which LD_PRELOAD cannot hold, and "
                             "no temporary folder can be written",
@@ -72,7 +72,7 @@ static int prepare_library(struct tw_agent_setup *a, const char *program, struct
     a->preload = ok;
     a->why = why;
     if (!ok && !why)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+        return tw_no_memory(err, "preparing the agent");
     if (!ok)
         tw_run_note(run, "the agent cannot be loaded: %s; the job runs without it", why);
     return 0;
@@ -88,7 +88,7 @@ static int prepare_hot(struct tw_agent_setup *a, struct twin_run *run, struct tw
     else if (!a->parts.hot_library)
         h->why = tw_strdup("libtwinrun_hot.so was not found beside libtwinrun.so");
     else if (!(a->hot = tw_strdup(a->parts.hot_library)))
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+        return tw_no_memory(err, "preparing the agent");
     else if (stage(a, &a->hot, "libtwinrun_hot.so", " :\t\n") != 0)
         h->why = tw_strdup("the path of libtwinrun_hot.so has a space or colon, and no temporary "
                            "folder can be written");
@@ -122,7 +122,7 @@ static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct
         return 0;
     }
     p->site_dir = tw_path_join(p->python_dir, "twinrun/_site");
-    return p->site_dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory preparing the agent");
+    return p->site_dir ? 0 : tw_no_memory(err, "preparing the agent");
 }
 
 int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options *o,

@@ -28,10 +28,10 @@ static int spawn(char *const *argv, int out_fd, pid_t *pid, struct twin_error *e
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     if (posix_spawn_file_actions_init(&files) != 0)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "reading what a command prints");
     if (posix_spawnattr_init(&attributes) != 0) {
         posix_spawn_file_actions_destroy(&files);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "reading what a command prints");
     }
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, out_fd, 1);
@@ -88,7 +88,7 @@ static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name,
         if (b->len + (size_t)n > CAP)
             return twin_error_set(err, TWIN_ELIMIT, "%s printed more than %d bytes", name, CAP);
         if (tw_buf_append(b, chunk, (size_t)n) != 0)
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+            return tw_no_memory(err, "reading what a command prints");
     }
 }
 
@@ -111,7 +111,7 @@ int tw_capture(char *const *argv, double timeout_s, char **out, int *status, str
         ;
     close(fd);
     if (rc == 0 && !(*out = tw_buf_steal(&b)))
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        rc = tw_no_memory(err, "reading what a command prints");
     tw_buf_free(&b);
     return rc;
 }
@@ -159,7 +159,7 @@ int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front 
         } else if (n > 0) {
             heard = tw_monotonic_ns();
             rc = tw_buf_append(&b, chunk, (size_t)n) != 0
-                     ? twin_error_set(err, TWIN_ENOMEM, "out of memory")
+                     ? tw_no_memory(err, "reading what a command prints")
                      : hand_out(&b, on_line, user, err);
             if (rc == 0 && b.len > CAP)
                 rc = twin_error_set(err, TWIN_ELIMIT, "%s printed a line of more than %d bytes",

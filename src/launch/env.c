@@ -15,11 +15,6 @@
 
 extern char **environ;
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory for the job's environment");
-}
-
 static size_t name_length(const char *entry)
 {
     return strcspn(entry, "=");
@@ -40,7 +35,7 @@ int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err)
 {
     char *copy = tw_strdup(entry);
     if (!copy)
-        return no_memory(err);
+        return tw_no_memory(err, "for the job's environment");
     size_t i = find(e, entry, name_length(entry));
     if (i < e->n) {
         tw_free(e->v[i]);
@@ -50,7 +45,7 @@ int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err)
     char **grown = tw_reallocarray(e->v, e->n + 2, sizeof *grown);
     if (!grown) {
         tw_free(copy);
-        return no_memory(err);
+        return tw_no_memory(err, "for the job's environment");
     }
     e->v = grown;
     e->v[e->n++] = copy;
@@ -61,7 +56,7 @@ int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err)
 int tw_env_set(struct tw_env *e, const char *name, const char *value, struct twin_error *err)
 {
     char *entry = tw_printf("%s=%s", name, value);
-    int rc = entry ? tw_env_put(e, entry, err) : no_memory(err);
+    int rc = entry ? tw_env_put(e, entry, err) : tw_no_memory(err, "for the job's environment");
     tw_free(entry);
     return rc;
 }
@@ -89,13 +84,13 @@ int tw_env_copy(struct tw_env *e, char *const *from, struct twin_error *err)
         n++;
     *e = (struct tw_env){.v = tw_calloc(n + 1, sizeof *e->v)};
     if (!e->v)
-        return no_memory(err);
+        return tw_no_memory(err, "for the job's environment");
     /*
      * Entry by entry, duplicates included: the job must find what it would have found without us.
      */
     for (; e->n < n; e->n++)
         if (!(e->v[e->n] = tw_strdup(from[e->n])))
-            return no_memory(err);
+            return tw_no_memory(err, "for the job's environment");
     return 0;
 }
 
@@ -177,7 +172,7 @@ static int list_without(struct tw_env *e, const char *name, const char *separato
     }
     char *text = tw_buf_steal(&kept);
     if (!text)
-        return no_memory(err);
+        return tw_no_memory(err, "for the job's environment");
     int rc = 0;
     if (any)
         rc = tw_env_set(e, name, text, err);
@@ -216,7 +211,7 @@ static int set_first(struct tw_env *e, const char *name, const char *ours, struc
     if (!theirs || !*theirs)
         return tw_env_set(e, name, ours, err);
     char *both = tw_printf("%s:%s", ours, theirs);
-    int rc = both ? tw_env_set(e, name, both, err) : no_memory(err);
+    int rc = both ? tw_env_set(e, name, both, err) : tw_no_memory(err, "for the job's environment");
     tw_free(both);
     return rc;
 }

@@ -71,11 +71,6 @@ bool tw_files_is_bulk(const char *name)
     return false;
 }
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory listing the working folder");
-}
-
 static struct place place_of(const char *path)
 {
     struct stat st;
@@ -135,7 +130,7 @@ static int take(struct walk *w, const struct folder *in, int fd, const char *nam
     }
     char *path = in->path[0] ? tw_printf("%s/%s", in->path, name) : tw_strdup(name);
     if (!path)
-        return no_memory(err);
+        return tw_no_memory(err, "listing the working folder");
     int rc = S_ISDIR(st.st_mode)
                  ? tw_launch_grow(&w->queue, w->queued, sizeof *w->queue, err)
                  : tw_launch_grow(&w->s->entries, w->s->count, sizeof *w->s->entries, err);
@@ -187,13 +182,13 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
 {
     struct stat st;
     struct walk w = {.s = tw_calloc(1, sizeof *w.s)};
-    int root = -1, rc = w.s ? 0 : no_memory(err);
+    int root = -1, rc = w.s ? 0 : tw_no_memory(err, "listing the working folder");
     if (rc == 0) {
         w.s->dir = tw_strdup(dir);
         w.s->taken_ns = tw_realtime_ns();
         root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (!w.s->dir)
-            rc = no_memory(err);
+            rc = tw_no_memory(err, "listing the working folder");
         else if (root < 0)
             rc = twin_error_system(err, "cannot list the working folder %s", dir);
     }
@@ -207,7 +202,7 @@ struct tw_snapshot *tw_snapshot_take(const char *dir, const char *home, struct t
     }
     if (rc == 0 && (rc = tw_launch_grow(&w.queue, 0, sizeof *w.queue, err)) == 0) {
         char *top = tw_strdup("");
-        rc = top ? 0 : no_memory(err);
+        rc = top ? 0 : tw_no_memory(err, "listing the working folder");
         if (top)
             w.queue[w.queued++] = (struct folder){top, 0};
     }
@@ -412,7 +407,7 @@ static int note_fresh_names(const struct tw_snapshot *before, struct twin_run *r
         if (rc)
             return rc;
         if (!(run->fresh_names[run->fresh_count] = tw_strndup(name, length)))
-            return no_memory(err);
+            return tw_no_memory(err, "listing the working folder");
         run->fresh_count++;
     }
     return 0;
@@ -455,7 +450,7 @@ static int list_file(struct listing *l, struct twin_run_file file, const char *p
     *f = file;
     f->path = tw_strdup(path);
     if (!f->path)
-        return no_memory(err);
+        return tw_no_memory(err, "listing the working folder");
     run->file_count++;
     const char *why = "not hashed: the files written are more than 2 GiB in all";
     uint64_t left = TW_FILES_HASH_BYTES - l->hashed;
@@ -468,7 +463,7 @@ static int list_file(struct listing *l, struct twin_run_file file, const char *p
     if (!why && l->watcher && l->watcher->file)
         l->watcher->file(l->watcher->user, run, f);
     if (why && !(f->why = tw_strdup(why)))
-        return no_memory(err);
+        return tw_no_memory(err, "listing the working folder");
     return 0;
 }
 
@@ -530,7 +525,7 @@ int tw_snapshot_compare(const struct tw_snapshot *before, struct twin_run *run, 
                         .root = open(before->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     int rc = 0;
     if (!after || !l.chunk)
-        rc = err && err->code ? err->code : no_memory(err);
+        rc = err && err->code ? err->code : tw_no_memory(err, "listing the working folder");
     for (size_t i = 0; rc == 0 && i < after->count; i++) {
         const struct file_entry *e = &after->entries[i];
         struct twin_run_file f = {.bytes = e->bytes};
@@ -562,7 +557,8 @@ int tw_snapshot_each_since(const char *dir, const char *home, int64_t since_ns, 
         if ((e->mtime_ns < since_ns && e->ctime_ns < since_ns) || is_our_output(e->inode))
             continue;
         char *path = tw_path_join(dir, e->path);
-        rc = path ? each(user, path, e->bytes, err) : no_memory(err);
+        rc = path ? each(user, path, e->bytes, err)
+                  : tw_no_memory(err, "listing the working folder");
         tw_free(path);
     }
     tw_snapshot_free(s);

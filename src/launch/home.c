@@ -18,11 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory looking for runs");
-}
-
 char *twin_home_default(void)
 {
     const char *given = getenv("TWINRUN_HOME");
@@ -34,7 +29,7 @@ char *tw_home_path(const char *home, struct twin_error *err)
     char *name = home ? tw_strdup(home) : twin_home_default();
     char *path = name ? tw_path_absolute(name, err) : NULL;
     if (!name)
-        no_memory(err);
+        tw_no_memory(err, "looking for runs");
     tw_free(name);
     return path;
 }
@@ -98,7 +93,7 @@ static int collect(DIR *d, const char *runs, struct entry **list, size_t *n, str
             continue;
         char *dir = tw_path_join(runs, e->d_name);
         if (!dir)
-            return no_memory(err);
+            return tw_no_memory(err, "looking for runs");
         if (!is_run(dir)) {
             tw_free(dir);
             continue;
@@ -124,7 +119,7 @@ int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_err
     char *runs = path ? tw_path_join(path, "runs") : NULL;
     tw_free(path);
     if (!runs)
-        return err && err->code ? err->code : no_memory(err);
+        return err && err->code ? err->code : tw_no_memory(err, "looking for runs");
     DIR *d = opendir(runs);
     int rc = 0;
     if (d)
@@ -137,7 +132,7 @@ int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_err
         qsort(list, n, sizeof *list, newest_first);
     char **out = rc == 0 ? tw_calloc(n + 1, sizeof *out) : NULL;
     if (rc == 0 && !out)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "looking for runs");
     for (size_t i = 0; i < n; i++) {
         if (rc == 0)
             out[i] = list[i].dir;
@@ -166,7 +161,7 @@ static bool matches_id(const char *dir, const char *spec)
 {
     const char *short_id = id_of(dir);
     size_t n = strlen(spec);
-    if (n == 0 || strspn(spec, "0123456789abcdef") != n || strlen(short_id) != 8)
+    if (n == 0 || tw_hex_span(spec) != n || strlen(short_id) != 8)
         return false;
     if (n <= 8)
         return strncmp(short_id, spec, n) == 0;
@@ -190,7 +185,7 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
                                   "%s: %s/runs holds %zu run%s; `twinrun ls` lists them", spec,
                                   home, n, tw_plural_s(n));
         *dir = tw_strdup(dirs[back]);
-        return *dir ? 0 : no_memory(err);
+        return *dir ? 0 : tw_no_memory(err, "looking for runs");
     }
     size_t found = 0, at = 0;
     for (size_t i = 0; i < n; i++) {
@@ -209,7 +204,7 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
         return twin_error_set(err, TWIN_EINVAL, "%s fits %zu runs in %s/runs: give more digits",
                               spec, found, home);
     *dir = tw_strdup(dirs[at]);
-    return *dir ? 0 : no_memory(err);
+    return *dir ? 0 : tw_no_memory(err, "looking for runs");
 }
 
 /* A run folder first, then the names and ids of runs. A spec with a slash can only be a path, so
@@ -253,7 +248,7 @@ int twin_run_remove(const char *home, const char *dir, uint64_t *bytes, struct t
     char *runs = path ? tw_path_join(path, "runs") : NULL;
     tw_free(path);
     if (!runs)
-        return err && err->code ? err->code : no_memory(err);
+        return err && err->code ? err->code : tw_no_memory(err, "looking for runs");
     int rc = 0;
     if (!realpath(runs, runs_real) || !realpath(dir, dir_real))
         rc = twin_error_system(err, "cannot delete %s", dir);

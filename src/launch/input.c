@@ -57,7 +57,7 @@ int tw_input_open(struct tw_input *in, const char *spool_path, struct twin_error
         return 0;
     in->chunk = tw_malloc(CHUNK_BYTES);
     if (!in->chunk)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for the job's stdin");
+        return tw_no_memory(err, "for the job's stdin");
     in->spool = open(spool_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (in->spool < 0 || fstat(in->spool, &st) != 0)
         return twin_error_system(

@@ -43,19 +43,12 @@ struct launch {
     struct twin_error *err;
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory starting the job");
-}
-
 void tw_run_note(struct twin_run *run, const char *format, ...)
 {
-    struct tw_buf text = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&text, format, ap);
+    char *note = tw_vprintf(format, ap);
     va_end(ap);
-    char *note = tw_buf_steal(&text);
     if (note && tw_launch_grow(&run->notes, run->note_count, sizeof *run->notes, NULL) == 0)
         run->notes[run->note_count++] = note;
     else
@@ -85,7 +78,7 @@ static int refuse_home(struct launch *l, const char *path)
 {
     struct twin_error why = TWIN_ERROR_INIT;
     if (twin_error_system(&why, "%s", path) == TWIN_ENOMEM)
-        return no_memory(l->err);
+        return tw_no_memory(l->err, "starting the job");
     return twin_error_set(l->err, TWIN_EIO, "cannot write a run folder: %s", why.message);
 }
 
@@ -112,7 +105,7 @@ static int make_run_folder(struct launch *l)
     char stamp[32], label[33], id[33];
     int rc = 0;
     if (!runs)
-        return no_memory(l->err);
+        return tw_no_memory(l->err, "starting the job");
     if (twin_home_make(l->home, NULL) != 0 || tw_mkdirs(runs, NULL) != 0)
         rc = refuse_home(l, runs);
     run->start_realtime_ns = tw_realtime_ns();
@@ -128,7 +121,7 @@ static int make_run_folder(struct launch *l)
         tw_hex(random, sizeof random, id);
         char *dir = tw_printf("%s/%s-%s-%.8s", runs, stamp, label, id);
         if (!dir)
-            rc = no_memory(l->err);
+            rc = tw_no_memory(l->err, "starting the job");
         else if (mkdir(dir, 0777) == 0)
             run->dir = dir;
         else if (errno != EEXIST || attempt == 100)
@@ -140,13 +133,13 @@ static int make_run_folder(struct launch *l)
     for (size_t i = 0; rc == 0 && i < sizeof below / sizeof below[0]; i++) {
         char *path = tw_path_join(run->dir, below[i]);
         if (!path)
-            rc = no_memory(l->err);
+            rc = tw_no_memory(l->err, "starting the job");
         else if (mkdir(path, 0777) != 0)
             rc = refuse_home(l, path);
         tw_free(path);
     }
     if (rc == 0 && !(run->id = tw_strdup(id)))
-        rc = no_memory(l->err);
+        rc = tw_no_memory(l->err, "starting the job");
     tw_free(runs);
     return rc;
 }
@@ -170,7 +163,7 @@ static int describe_run(struct launch *l)
     run->host = tw_strdup(host);
     l->launched_from = tw_path_absolute(".", l->err);
     if (!run->label || !run->host || !l->launched_from)
-        return l->err->code ? l->err->code : no_memory(l->err);
+        return l->err->code ? l->err->code : tw_no_memory(l->err, "starting the job");
     /* The working folder, made absolute from ".", may end in "/.", which no reader wants to see. */
     size_t n = strlen(l->launched_from);
     if (n > 2 && tw_ends(l->launched_from, "/."))
@@ -180,12 +173,12 @@ static int describe_run(struct launch *l)
         if (rc)
             return rc;
         if (!(run->argv[run->argc] = tw_strdup(o->argv[run->argc])))
-            return no_memory(l->err);
+            return tw_no_memory(l->err, "starting the job");
         run->argc++;
     }
     run->data = tw_calloc(o->data_count + 1, sizeof *run->data);
     if (!run->data)
-        return no_memory(l->err);
+        return tw_no_memory(l->err, "starting the job");
     for (; run->data_count < o->data_count; run->data_count++) {
         struct twin_run_data *d = &run->data[run->data_count];
         *d = o->data[run->data_count];
@@ -193,7 +186,7 @@ static int describe_run(struct launch *l)
         d->manifest = tw_strdup(d->manifest);
         if (!d->folder || !d->manifest) {
             run->data_count++; /* freed with the run */
-            return no_memory(l->err);
+            return tw_no_memory(l->err, "starting the job");
         }
     }
     return 0;
@@ -246,7 +239,7 @@ static int choose_folder(struct launch *l)
     struct twin_run *run = l->run;
     run->cwd = l->o->fresh_dir ? tw_path_join(run->dir, "work") : tw_strdup(l->launched_from);
     if (!run->cwd)
-        return no_memory(l->err);
+        return tw_no_memory(l->err, "starting the job");
     if (!l->o->fresh_dir)
         return 0;
     const char *from = l->o->copy_of ? l->o->copy_of : l->launched_from;
@@ -443,7 +436,7 @@ static int set_outcome(struct launch *l)
     } else {
         run->message = stop_message(job);
     }
-    return run->message ? 0 : no_memory(l->err);
+    return run->message ? 0 : tw_no_memory(l->err, "starting the job");
 }
 
 /* Finishes one stream. Output that went to a file of the user's directly is copied into the run
@@ -656,7 +649,7 @@ static int forget_secrets(struct launch *l)
 {
     char **safe = twin_redact_argv(l->redactor, l->run->argv, l->run->argc);
     if (!safe)
-        return no_memory(l->err);
+        return tw_no_memory(l->err, "starting the job");
     for (size_t i = 0; i < l->run->argc; i++)
         tw_free(l->run->argv[i]);
     tw_free(l->run->argv);
@@ -682,11 +675,11 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
     for (int i = 0; i < 2; i++)
         l.job.stream[i] = (struct tw_stream)TW_STREAM_CLOSED;
     if (!l.run)
-        return no_memory(err);
+        return tw_no_memory(err, "starting the job");
     tw_own_hold_signals(&l.own, &wanted);
     tw_own_fill_descriptors(&l.own);
     if (!(l.home = tw_home_path(o->home, &local)))
-        rc = local.code ? local.code : no_memory(&local);
+        rc = local.code ? local.code : tw_no_memory(&local, "starting the job");
     if (rc == 0)
         rc = describe_run(&l);
     if (rc == 0)

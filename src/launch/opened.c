@@ -72,7 +72,7 @@ int tw_opened_load(struct tw_opened *w, const struct twin_run *run, struct twin_
     *w = (struct tw_opened){0};
     char *path = tw_path_join(run->dir, "written");
     if (!path)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory listing what the job wrote");
+        return tw_no_memory(err, "listing what the job wrote");
     int rc = stat(path, &st) == 0 ? tw_read_file(path, BYTES_MAX, &w->text, &bytes, &why) : 0;
     tw_free(path);
     if (rc == TWIN_ENOMEM)

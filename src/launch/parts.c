@@ -22,11 +22,6 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory looking for twinrun's own parts");
-}
-
 /* Sets *slot to <folder>/<name>, resolved, if that is a file and nothing was found before. */
 static int take_library(char **slot, const char *folder, const char *name, struct twin_error *err)
 {
@@ -34,9 +29,9 @@ static int take_library(char **slot, const char *folder, const char *name, struc
         return 0;
     char *path = tw_path_join(folder, name);
     char real[PATH_MAX];
-    int rc = path ? 0 : no_memory(err);
+    int rc = path ? 0 : tw_no_memory(err, "looking for twinrun's own parts");
     if (path && is_file(path) && realpath(path, real) && !(*slot = tw_strdup(real)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "looking for twinrun's own parts");
     tw_free(path);
     return rc;
 }
@@ -53,7 +48,7 @@ static int take_hot(struct twin_parts *p, struct twin_error *err)
         p->hot_library = path;
     else
         tw_free(path);
-    return path ? 0 : no_memory(err);
+    return path ? 0 : tw_no_memory(err, "looking for twinrun's own parts");
 }
 
 /* Takes <folder>/<name> as the Python half if it has the sitecustomize. */
@@ -65,12 +60,12 @@ static int take_python(struct twin_parts *p, const char *folder, const char *nam
     char *joined = tw_path_join(folder, name);
     char *site = joined ? tw_path_join(joined, "twinrun/_site/sitecustomize.py") : NULL;
     char real[PATH_MAX];
-    int rc = site ? 0 : no_memory(err);
+    int rc = site ? 0 : tw_no_memory(err, "looking for twinrun's own parts");
     if (site && is_file(site) && realpath(joined, real)) {
         p->python_dir = tw_strdup(real);
         p->site_dir = tw_printf("%s/twinrun/_site", real);
         if (!p->python_dir || !p->site_dir)
-            rc = no_memory(err);
+            rc = tw_no_memory(err, "looking for twinrun's own parts");
     }
     tw_free(site);
     tw_free(joined);
@@ -85,10 +80,10 @@ static int take_folder(char **slot, const char *folder, const char *name, struct
     if (*slot)
         return 0;
     char *path = tw_path_join(folder, name);
-    int rc = path ? 0 : no_memory(err);
+    int rc = path ? 0 : tw_no_memory(err, "looking for twinrun's own parts");
     if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && realpath(path, real) &&
         !(*slot = tw_strdup(real)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "looking for twinrun's own parts");
     tw_free(path);
     return rc;
 }

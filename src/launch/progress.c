@@ -22,7 +22,7 @@ int tw_progress_create(const char *run_dir, struct twin_error *err)
     static const char zeros[TW_PROGRESS_BYTES];
     char *path = tw_path_join(run_dir, "progress");
     if (!path)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for the progress file");
+        return tw_no_memory(err, "for the progress file");
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 || tw_write_all(fd, zeros, sizeof zeros) != 0) {
         int rc = twin_error_system(err, "cannot write %s", path);

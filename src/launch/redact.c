@@ -33,11 +33,6 @@ struct twin_redactor {
     char id[2 * SHOWN_BYTES + 1];
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory keeping secrets out of the record");
-}
-
 /* HMAC-SHA-256 of the data, cut to SHOWN_BYTES, as hex; "" without a key. */
 static void digest(const struct twin_redactor *r, const void *data, size_t n,
                    char out[2 * SHOWN_BYTES + 1])
@@ -120,8 +115,7 @@ static bool read_named(struct twin_redactor *r, const char *home, const char *fo
     bool found = false;
     if (marker && tw_read_file(marker, 64, &id, &n, NULL) == 0) {
         id[strcspn(id, "\n")] = '\0';
-        bool plain = strlen(id) == 2 * SHOWN_BYTES &&
-                     strspn(id, "0123456789abcdef") == 2 * SHOWN_BYTES;
+        bool plain = tw_is_hex(id, 2 * SHOWN_BYTES);
         char *path = plain ? tw_printf("%s/redaction-%s.key", folder, id) : NULL;
         found = path && read_key(r, path) && strcmp(r->id, id) == 0;
         tw_free(path);
@@ -179,7 +173,7 @@ int twin_redactor_open(const char *home, struct twin_redactor **out, struct twin
     struct twin_redactor *r = tw_calloc(1, sizeof *r);
     *out = r;
     if (!r)
-        return no_memory(err);
+        return tw_no_memory(err, "keeping secrets out of the record");
     char *folder = key_folder();
     bool found = folder && read_named(r, home, folder);
     found = found || take_over(r, home, folder);

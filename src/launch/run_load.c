@@ -113,7 +113,7 @@ int tw_launch_grow(void *array, size_t n, size_t size, struct twin_error *err)
     memcpy(&old, array, sizeof old);
     void *grown = tw_reallocarray(old, n ? n * 2 : 8, size);
     if (!grown)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu items", n + 1);
+        return tw_no_memory(err, "for %zu items", n + 1);
     memcpy(array, &grown, sizeof grown);
     return 0;
 }
@@ -156,7 +156,7 @@ static int collect_traces(DIR *d, const char *folder, struct trace_name **list, 
         *t = (struct trace_name){
             .rank = LONG_MAX, .pid = LONG_MAX, .path = tw_path_join(folder, e->d_name)};
         if (!t->path)
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", folder);
+            return tw_no_memory(err, "listing %s", folder);
         ++*n;
         if (sscanf(e->d_name, "%ld.%ld", &t->rank, &t->pid) != 2)
             t->rank = t->pid = LONG_MAX; /* not named as agents do: last */
@@ -171,7 +171,7 @@ static int find_torch(struct twin_run *run, struct twin_error *err)
 {
     char *mark = tw_path_join(run->dir, "torch");
     if (!mark)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", run->dir);
+        return tw_no_memory(err, "listing %s", run->dir);
     run->torch = access(mark, F_OK) == 0;
     tw_free(mark);
     return 0;
@@ -184,7 +184,7 @@ int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
     size_t n = 0;
     char *folder = tw_path_join(run->dir, "ranks");
     if (!folder)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", run->dir);
+        return tw_no_memory(err, "listing %s", run->dir);
     DIR *d = opendir(folder);
     int rc = 0;
     if (d)
@@ -197,7 +197,7 @@ int tw_run_find_traces(struct twin_run *run, struct twin_error *err)
         qsort(list, n, sizeof *list, by_rank);
         run->traces = tw_calloc(n, sizeof *run->traces);
         if (!run->traces)
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory listing %s", folder);
+            rc = tw_no_memory(err, "listing %s", folder);
     }
     for (size_t i = 0; i < n; i++) {
         if (rc == 0 && run->traces)
@@ -229,13 +229,6 @@ static void bad(struct reader *r, const char *key, const char *expected)
                                expected);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* A byte string: a JSON string, or {"hex": ...}. NULL when it is neither. */
 static char *text_of(struct reader *r, json_t *v, const char *key)
 {
@@ -246,23 +239,20 @@ static char *text_of(struct reader *r, json_t *v, const char *key)
     } else if (hex && strlen(hex) % 2 == 0) {
         size_t n = strlen(hex) / 2;
         out = tw_malloc(n + 1);
-        for (size_t i = 0; out && i < n; i++) {
-            int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
-            if (high < 0 || low < 0 || (high == 0 && low == 0)) {
+        if (out) {
+            out[n] = '\0';
+            if (!tw_unhex(hex, n, out) || strlen(out) != n) {
                 tw_free(out);
                 bad(r, key, "a string of hexadecimal digits");
                 return NULL;
             }
-            out[i] = (char)(high << 4 | low);
         }
-        if (out)
-            out[n] = '\0';
     } else {
         bad(r, key, "a string");
         return NULL;
     }
     if (!out && r->rc == 0)
-        r->rc = twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+        r->rc = tw_no_memory(r->err, "reading %s", r->path);
     return out;
 }
 
@@ -310,11 +300,10 @@ static double number(struct reader *r, json_t *o, const char *key)
 static void digest(struct reader *r, json_t *o, const char *key, char out[65])
 {
     const char *s = json_string_value(json_object_get(o, key));
-    size_t n = s ? strlen(s) : 1;
-    if ((n != 0 && n != 64) || (s && strspn(s, "0123456789abcdef") != n))
-        bad(r, key, "a SHA-256 in 64 hexadecimal digits, or empty");
+    if (tw_is_hex(s, 64) || tw_is_hex(s, 0))
+        memcpy(out, s, strlen(s) + 1);
     else
-        memcpy(out, s, n + 1);
+        bad(r, key, "a SHA-256 in 64 hexadecimal digits, or empty");
 }
 
 /* Room for the items of array `key`; NULL and *n = 0 when it is empty or wrong. */
@@ -328,7 +317,7 @@ static void *items(struct reader *r, json_t *o, const char *key, size_t size, js
     }
     void *p = tw_calloc(json_array_size(*array) + 1, size);
     if (!p && r->rc == 0)
-        r->rc = twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+        r->rc = tw_no_memory(r->err, "reading %s", r->path);
     return p;
 }
 
@@ -557,7 +546,7 @@ static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
                          : "twinrun itself was ended before the job: its exit code, process table "
                            "and files are not known; the traces hold what the agents had written");
     if (!run->message && r->rc == 0)
-        r->rc = twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+        r->rc = tw_no_memory(r->err, "reading %s", r->path);
     run->stdout_bytes = size_of(run->dir, "stdout");
     run->stderr_bytes = size_of(run->dir, "stderr");
     run->stdout_truncated = run->stderr_truncated = true;
@@ -593,7 +582,7 @@ static int parse(const char *path, json_t **out, struct twin_error *err)
     tw_free(data);
     /* jansson says nothing at all when its first allocations fail. */
     if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+        return tw_no_memory(err, "reading %s", path);
     if (!*out)
         return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line,
                               where.column, where.text);
@@ -607,11 +596,11 @@ int twin_run_load(const char *dir, struct twin_run **out, struct twin_error *err
     json_t *o = NULL;
     struct twin_run *run = tw_calloc(1, sizeof *run);
     char *path = NULL;
-    int rc = run ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory loading the run %s", dir);
+    int rc = run ? 0 : tw_no_memory(err, "loading the run %s", dir);
     if (rc == 0 && !(run->dir = tw_path_absolute(dir, err)))
         rc = TWIN_ENOMEM;
     if (rc == 0 && !(path = tw_path_join(run->dir, "run.json")))
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory loading the run %s", dir);
+        rc = tw_no_memory(err, "loading the run %s", dir);
     if (rc == 0)
         rc = parse(path, &o, err);
     if (rc == 0) {

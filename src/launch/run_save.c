@@ -333,7 +333,7 @@ int tw_run_save(const struct twin_run *run, const struct tw_run_extra *x, struct
     if (b.failed || !path ||
         json_dump_callback(o, append, &text, JSON_INDENT(1) | JSON_ENSURE_ASCII) != 0 ||
         tw_buf_puts(&text, "\n") != 0)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory writing run.json of %s", run->dir);
+        rc = tw_no_memory(err, "writing run.json of %s", run->dir);
     else
         rc = tw_write_file_atomic(path, text.data, text.len, err);
     json_decref(o);

@@ -140,7 +140,7 @@ static int copy_entry(struct copy *c, int from, int to, const char *path, const 
     char *original = below ? tw_path_join(c->from, below) : NULL;
     int rc = 0;
     if (!original) {
-        rc = twin_error_set(c->err, TWIN_ENOMEM, "out of memory copying %s", c->from);
+        rc = tw_no_memory(c->err, "copying %s", c->from);
     } else if (tw_files_is_bulk(name)) {
         c->linked++;
         if (symlinkat(original, to, name) != 0)

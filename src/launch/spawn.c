@@ -51,7 +51,7 @@ char **tw_program_candidates(const char *name, const char *path_value, struct tw
     }
 no_memory:
     tw_strings_free(list);
-    twin_error_set(err, TWIN_ENOMEM, "out of memory looking for %s", name);
+    tw_no_memory(err, "looking for %s", name);
     return NULL;
 }
 
@@ -64,7 +64,7 @@ char *tw_program_find(const char *name, const char *path_value, struct twin_erro
         if (stat(list[i], &st) == 0 && S_ISREG(st.st_mode) && access(list[i], X_OK) == 0) {
             found = tw_strdup(list[i]);
             if (!found)
-                twin_error_set(err, TWIN_ENOMEM, "out of memory looking for %s", name);
+                tw_no_memory(err, "looking for %s", name);
         }
     }
     tw_strings_free(list);
@@ -168,7 +168,7 @@ int tw_spawn_start(struct tw_spawn *s, struct twin_error *err)
     char **candidates = tw_program_candidates(s->argv[0], s->path_value, err);
     const char **shell_argv = tw_calloc(argc + 2, sizeof *shell_argv);
     if (!candidates || !shell_argv) {
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory starting %s", s->argv[0]);
+        rc = tw_no_memory(err, "starting %s", s->argv[0]);
         goto out;
     }
     shell_argv[0] = "/bin/sh";
@@ -178,7 +178,7 @@ int tw_spawn_start(struct tw_spawn *s, struct twin_error *err)
         void *shared = mmap(NULL, sizeof *s->holds, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (shared == MAP_FAILED) {
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory starting %s", s->argv[0]);
+            rc = tw_no_memory(err, "starting %s", s->argv[0]);
             goto out;
         }
         s->holds = shared;

@@ -131,7 +131,7 @@ int tw_stream_open(struct tw_stream *s, const char *run_dir, int fd, enum tw_str
     s->sha = EVP_MD_CTX_new();
     int rc = 0;
     if (!path || !s->chunk || !s->sha || EVP_DigestInit_ex(s->sha, EVP_sha256(), NULL) != 1) {
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the job's %s", s->name);
+        rc = tw_no_memory(err, "for the job's %s", s->name);
         goto out;
     }
     s->store = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -405,7 +405,7 @@ struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *prel
     return t;
 no_memory:
     tw_tree_free(t);
-    twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");
+    tw_no_memory(err, "for the table of processes");
     return NULL;
 }
 
@@ -518,7 +518,7 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
     size_t room = t->seen_count + t->armed_count;
     run->processes = tw_calloc(room ? room : 1, sizeof *run->processes);
     if (!run->processes)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");
+        return tw_no_memory(err, "for the table of processes");
     for (size_t i = 0; i < t->seen_count; i++) {
         struct seen *s = &t->seen[i];
         bool armed = s->examined ? s->loaded || spoke(t, s) : armed_of(t, s->pid) != NULL;
@@ -538,7 +538,7 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
         p->argv = tw_strdup(last_argv(t, s));
         p->why = why ? tw_strdup(why) : NULL;
         if (!p->argv || (why && !p->why))
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");
+            return tw_no_memory(err, "for the table of processes");
     }
     size_t sampled = run->process_count;
     for (size_t i = 0; i < t->armed_count; i++) {
@@ -552,7 +552,7 @@ int tw_tree_finish(struct tw_tree *t, struct twin_run *run, struct twin_error *e
             .pid = t->armed[i].pid, .ppid = t->armed[i].ppid, .armed = true};
         p->argv = tw_strdup(t->armed[i].argv ? t->armed[i].argv : "");
         if (!p->argv)
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory for the table of processes");
+            return tw_no_memory(err, "for the table of processes");
     }
     if (t->overflow)
         tw_run_note(run,

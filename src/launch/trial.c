@@ -197,7 +197,7 @@ static char *try_loader(const char *path, const char *loader, const char *librar
     const char *theirs = tw_env_get(env, "LD_PRELOAD");
     char *preload = theirs && *theirs ? tw_printf("%s:%s", library, theirs) : tw_strdup(library);
     if (!preload) {
-        twin_error_set(err, TWIN_ENOMEM, "out of memory trying the agent");
+        tw_no_memory(err, "trying the agent");
         goto out;
     }
     int status = trace_load(loader, path, preload, env, &with, err);

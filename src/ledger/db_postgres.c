@@ -240,7 +240,7 @@ int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
             tw_free(p->db.name);
         tw_free(p);
         PQconninfoFree(o);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
+        return tw_no_memory(err, "opening the ledger");
     }
     p->db.ops = &ops;
     p->c = connect_to(o);

@@ -185,7 +185,7 @@ int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
     *out = NULL;
     if (!s || !(s->db.name = tw_strdup(path))) {
         tw_free(s);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening %s", path);
+        return tw_no_memory(err, "opening %s", path);
     }
     s->db.ops = &ops;
     s->db.fresh = stat(path, &st) != 0 && errno == ENOENT;

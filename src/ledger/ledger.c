@@ -45,7 +45,7 @@ int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out
         url = given;
     *out = NULL;
     if (!l)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
+        return tw_no_memory(err, "opening the ledger");
     int rc;
     if (url && strcmp(url, "none") == 0) {
         rc = twin_error_set(err, TWIN_EUNSUPPORTED, "there is to be no ledger");
@@ -57,8 +57,7 @@ int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out
             "the ledger's address cannot be read; expected postgresql://... or none");
     } else {
         char *path = tw_path_join(home, "ledger.db");
-        rc = path ? tw_db_sqlite(path, &l->db, err)
-                  : twin_error_set(err, TWIN_ENOMEM, "out of memory opening the ledger");
+        rc = path ? tw_db_sqlite(path, &l->db, err) : tw_no_memory(err, "opening the ledger");
         tw_free(path);
     }
     if (rc == 0)
@@ -152,7 +151,7 @@ static int free_texts(struct texts *t, struct twin_error *err)
 {
     for (size_t i = 0; i < t->n; i++)
         tw_free(t->s[i]);
-    return t->failed ? twin_error_set(err, TWIN_ENOMEM, "out of memory writing to the ledger") : 0;
+    return t->failed ? tw_no_memory(err, "writing to the ledger") : 0;
 }
 
 /* Inserts a file that a run wrote, unless the same file with the same contents is there already. */

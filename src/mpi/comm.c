@@ -44,8 +44,7 @@ static int make_state(MPI_Comm comm, struct tw_comm **out, struct twin_error *er
         free(c);
         if (rc)
             return tw_mpi_failed(err, rc, "MPI_Allreduce");
-        return twin_error_set(err, TWIN_ENOMEM, "all-reduce: out of memory on %s",
-                              good ? "another rank" : "this rank");
+        return tw_no_memory(err, "for an all-reduce, on %s", good ? "another rank" : "this rank");
     }
     c->tail = &c->head;
     if ((rc = MPI_Comm_dup(comm, &c->comm)) != MPI_SUCCESS) {

@@ -82,8 +82,7 @@ static void *take(struct tw_reduction *r, int64_t count, size_t size)
 {
     void *p = tw_calloc(count > 0 ? (size_t)count : 1, size);
     if (!p)
-        twin_error_set(&r->kept, TWIN_ENOMEM,
-                       "all-reduce: out of memory for %" PRId64 " x %zu bytes", count, size);
+        tw_no_memory(&r->kept, "for an all-reduce of %" PRId64 " x %zu bytes", count, size);
     return p;
 }
 

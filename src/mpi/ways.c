@@ -330,9 +330,9 @@ static int exchange_specials(struct tw_reduction *r)
     if (r->anyone_short) {
         free(r->specials);
         r->specials = NULL;
-        return twin_error_set(&r->err, TWIN_ENOMEM,
-                              "all-reduce: out of memory, on this rank or another, for the marks "
-                              "of NaN and infinities");
+        return tw_no_memory(&r->err,
+                            "for an all-reduce, on this rank or another, for the marks of NaN and "
+                            "infinities");
     }
     for (int64_t c = 0; c < w->contributions; c++)
         if (twin_fixed_specials(w->dtype, tw_element(r, w->x, c * w->n), w->n, w->block,

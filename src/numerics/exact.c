@@ -246,23 +246,12 @@ static void add_all(struct pass *p, const char *x, const char *y, size_t n)
 }
 
 /* ---- the interface */
-static int kind_of(enum twin_dtype dtype)
-{
-    switch ((int)dtype) {
-    case TWIN_F64: return TW_F64;
-    case TWIN_F32: return TW_F32;
-    case TWIN_F16: return TW_F16;
-    case TWIN_BF16: return TW_BF16;
-    default: return -1;
-    }
-}
-
 /* The public adding functions. The thread's floating-point mode must be the default one, which the
  * kernels rely on; else this is an error. */
 static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const void *x,
                const void *y, int64_t n, struct twin_error *err)
 {
-    const int kind = kind_of(dtype);
+    const int kind = tw_kind_of(dtype);
     if (kind < 0)
         return twin_error_set(err, TWIN_EINVAL,
                               "exact sum: elements of type %s (%d); expected f64, f32, f16 or bf16",

@@ -41,17 +41,6 @@ static const struct tw_fixed_set *fixed_set(void)
 }
 
 /* ---- arguments */
-static int kind_of(enum twin_dtype dtype)
-{
-    switch ((int)dtype) {
-    case TWIN_F64: return TW_F64;
-    case TWIN_F32: return TW_F32;
-    case TWIN_F16: return TW_F16;
-    case TWIN_BF16: return TW_BF16;
-    default: return -1;
-    }
-}
-
 /* The checked arguments of one call. */
 struct job {
     enum tw_kind kind;
@@ -64,7 +53,7 @@ struct job {
 static int job_init(struct job *j, enum twin_dtype dtype, int64_t n, int64_t block, bool present,
                     struct twin_error *err)
 {
-    const int kind = kind_of(dtype);
+    const int kind = tw_kind_of(dtype);
     if (kind < 0)
         return twin_error_set(
             err, TWIN_EINVAL,
@@ -113,7 +102,7 @@ int64_t twin_fixed_blocks(int64_t n, int64_t block)
 
 int twin_fixed_exponent_bytes(enum twin_dtype dtype)
 {
-    const int kind = kind_of(dtype);
+    const int kind = tw_kind_of(dtype);
     if (kind < 0)
         return TWIN_EINVAL;
     return kind == TW_F64 ? 2 : 1;

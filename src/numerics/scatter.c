@@ -39,17 +39,6 @@ static const struct tw_pair_set *pair_set(void)
     return &tw_pairs_scalar;
 }
 
-static int kind_of(enum twin_dtype dtype)
-{
-    switch ((int)dtype) {
-    case TWIN_F64: return TW_F64;
-    case TWIN_F32: return TW_F32;
-    case TWIN_F16: return TW_F16;
-    case TWIN_BF16: return TW_BF16;
-    default: return -1;
-    }
-}
-
 /* Numbers of one type in memory, and the type that their sums are rounded to. */
 struct source {
     const struct tw_pair_set *set;
@@ -62,7 +51,7 @@ struct source {
 static int source_of(struct source *s, enum twin_dtype dtype, enum twin_dtype out_dtype,
                      struct twin_error *err)
 {
-    const int kind = kind_of(dtype), out_kind = kind_of(out_dtype);
+    const int kind = tw_kind_of(dtype), out_kind = tw_kind_of(out_dtype);
     if (kind < 0 || out_kind < 0)
         return twin_error_set(
             err, TWIN_EINVAL,
@@ -279,20 +268,13 @@ static void add_groups(const struct scatter *j, const struct tw_place *place, si
     }
 }
 
-static int no_memory(const struct scatter *j, struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM,
-                          "exact sums: out of memory adding %zu rows to %zu targets", j->n,
-                          j->targets);
-}
-
 /* Rows in any number and width: first brought together by their targets. 0 or TWIN_ENOMEM, with out
  * untouched. */
 static int add_sorted(const struct scatter *j, struct twin_error *err)
 {
     struct tw_place *place = tw_reallocarray(NULL, j->n, 2 * sizeof *place);
     if (!place)
-        return no_memory(j, err);
+        return tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
     for (size_t r = 0; r < j->n; r++)
         place[r] = (struct tw_place){(uint64_t)j->index[r], r};
     add_groups(j, sorted(place, place + j->n, j->n, j->targets), j->n);
@@ -353,11 +335,11 @@ static int add_held(const struct scatter *j, struct twin_error *err)
     struct held *held = tw_reallocarray(NULL, j->targets, sizeof *held);
     struct tw_place *place = NULL;
     size_t again = 0;
-    int rc = held ? 0 : no_memory(j, err);
+    int rc = held ? 0 : tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
     if (!rc && hold(j, held)) {
         again = inexact_rows(j, held, NULL);
         place = tw_reallocarray(NULL, again, 2 * sizeof *place);
-        rc = place ? 0 : no_memory(j, err);
+        rc = place ? 0 : tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
     }
     if (!rc) {
         let_go(j, held);

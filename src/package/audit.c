@@ -283,7 +283,7 @@ int twin_audit_package(const char *dir, const struct twin_bag_verdict *verdict,
     if (a.root >= 0)
         close(a.root);
     if (rc == 0 && a.failed)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a package");
+        rc = tw_no_memory(err, "auditing a package");
     if (rc)
         twin_packed_free(out);
     return rc;

@@ -312,19 +312,19 @@ static void find_commit(struct found *f, int root)
         } else if ((ref = text_of(git, "packed-refs", &n))) {
             for (char *line = ref; line && *line;
                  line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-                size_t hex = strspn(line, "0123456789abcdef");
+                size_t hex = tw_hex_span(line);
                 if ((hex == 40 || hex == 64) && line[hex] == ' ' &&
                     strncmp(line + hex + 1, name, strlen(name)) == 0 &&
                     strchr("\r\n", line[hex + 1 + strlen(name)]))
                     snprintf(text, sizeof text, "%.*s", (int)hex, line);
             }
         }
-        size_t hex = strspn(text, "0123456789abcdef");
+        size_t hex = tw_hex_span(text);
         if (hex == 40 || hex == 64)
             snprintf(f->commit, sizeof f->commit, "%.*s", (int)hex, text);
     } else if (head) {
         /* detached: HEAD is the commit */
-        size_t hex = strspn(head, "0123456789abcdef");
+        size_t hex = tw_hex_span(head);
         if (hex == 40 || hex == 64)
             snprintf(f->commit, sizeof f->commit, "%.*s", (int)hex, head);
     }
@@ -431,7 +431,7 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
     if (fd < 0)
         rc = twin_error_system(err, "cannot read %s", dir);
     else if (!f)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
+        rc = tw_no_memory(err, "auditing a folder");
     if (rc == 0) {
         find_commit(f, root);
         walk(f, fd, "", 0);
@@ -450,7 +450,7 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
             "a whole look: the folder has more than %d entries, the rest was not looked at",
             ENTRIES_MAX);
     if (rc == 0 && f->failed)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory auditing a folder");
+        rc = tw_no_memory(err, "auditing a folder");
     if (fd >= 0)
         close(fd);
     if (root >= 0)

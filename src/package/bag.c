@@ -21,17 +21,12 @@
 
 enum { LINE_BYTES = 8192 }; /* of a manifest: a path has at most 4,096 */
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory for a package");
-}
-
 /* ---- manifests */
 
 /* Does the text begin with 64 lower-case hex digits? */
 static bool is_sha256(const char *s)
 {
-    return strspn(s, "0123456789abcdef") >= 64;
+    return tw_hex_span(s) >= 64;
 }
 
 /* Reads one line, whose end is a NUL, into out. before: the path of the line above; paths must
@@ -56,7 +51,7 @@ static int manifest_line(const char *line, size_t number, const char *name, cons
     out->sha256[64] = '\0';
     out->seen = false;
     out->good = false;
-    return (out->path = tw_strdup(line + 66)) ? 0 : no_memory(err);
+    return (out->path = tw_strdup(line + 66)) ? 0 : tw_no_memory(err, "for a package");
 }
 
 /* Calls take for a copy of each line of a text, without its end. All lines must end in '\n' and
@@ -78,7 +73,7 @@ static int each_line(const char *text, size_t n, const char *name,
                                   "%s, line %zu: expected at most %d lines of at most %d bytes",
                                   name, number, TW_BAG_ENTRIES, LINE_BYTES);
         char *line = tw_strndup(at, (size_t)(stop - at));
-        int rc = line ? take(user, line, number, err) : no_memory(err);
+        int rc = line ? take(user, line, number, err) : tw_no_memory(err, "for a package");
         tw_free(line);
         if (rc)
             return rc;
@@ -104,7 +99,7 @@ static int take_manifest(void *user, char *line, size_t number, struct twin_erro
         size_t room = p->room ? 2 * p->room : 64;
         struct tw_manifest_entry *grown = tw_reallocarray(m->item, room, sizeof *grown);
         if (!grown)
-            return no_memory(err);
+            return tw_no_memory(err, "for a package");
         m->item = grown;
         p->room = room;
     }
@@ -180,7 +175,7 @@ static int take_fetch(void *user, char *line, size_t number, struct twin_error *
         size_t room = p->room ? 2 * p->room : 64;
         struct tw_fetch_entry *grown = tw_reallocarray(f->item, room, sizeof *grown);
         if (!grown)
-            return no_memory(err);
+            return tw_no_memory(err, "for a package");
         f->item = grown;
         p->room = room;
     }
@@ -188,7 +183,7 @@ static int take_fetch(void *user, char *line, size_t number, struct twin_error *
     e.url = tw_strdup(line);
     e.path = tw_strdup(path);
     f->item[f->count++] = e;
-    return e.url && e.path ? 0 : no_memory(err);
+    return e.url && e.path ? 0 : tw_no_memory(err, "for a package");
 }
 
 int tw_fetch_parse(const char *text, size_t n, const char *name, struct tw_fetch *out,
@@ -293,7 +288,9 @@ int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], 
     unsigned char digest[32];
     char *chunk = tw_malloc(ROOM);
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    int rc = chunk && ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 ? 0 : no_memory(err);
+    int rc = chunk && ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1
+                 ? 0
+                 : tw_no_memory(err, "for a package");
     *bytes = 0;
     hex[0] = '\0';
     while (rc == 0) {
@@ -308,14 +305,14 @@ int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], 
         if (*bytes > cap)
             rc = twin_error_set(err, TWIN_ELIMIT, "more bytes than were recorded");
         else if (EVP_DigestUpdate(ctx, chunk, (size_t)n) != 1)
-            rc = no_memory(err);
+            rc = tw_no_memory(err, "for a package");
         else if (copy && tw_write_all(copy->to, chunk, (size_t)n) != 0) {
             copy->failed = true;
             rc = twin_error_system(err, "cannot write a copy");
         }
     }
     if (rc == 0 && EVP_DigestFinal_ex(ctx, digest, NULL) != 1)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a package");
     if (rc == 0)
         tw_hex(digest, sizeof digest, hex);
     EVP_MD_CTX_free(ctx);
@@ -327,7 +324,7 @@ int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err
 {
     unsigned char digest[32];
     if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
-        return no_memory(err);
+        return tw_no_memory(err, "for a package");
     tw_hex(digest, sizeof digest, hex);
     return 0;
 }
@@ -350,7 +347,7 @@ int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n,
         rc = twin_error_set(err, TWIN_ELIMIT, "%s: larger than the %zu bytes allowed for it", path,
                             cap);
     else if (!(*text = tw_malloc((size_t)st.st_size + 1)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a package");
     if (rc == 0) {
         ssize_t got = tw_pread_all(fd, *text, (size_t)st.st_size, 0);
         if (got < 0)

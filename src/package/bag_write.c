@@ -19,11 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory writing a package");
-}
-
 /* Notes a file for the manifest. url: NULL for one that is in the package. TWIN_EINVAL: no package
  * can hold a path like this. */
 static int add(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
@@ -36,7 +31,7 @@ static int add(struct tw_bag_writer *w, const char *path, const char *sha256, ui
         size_t room = w->room ? 2 * w->room : 64;
         struct tw_bag_item *grown = tw_reallocarray(w->item, room, sizeof *grown);
         if (!grown)
-            return no_memory(err);
+            return tw_no_memory(err, "writing a package");
         w->item = grown;
         w->room = room;
     }
@@ -46,7 +41,7 @@ static int add(struct tw_bag_writer *w, const char *path, const char *sha256, ui
     if (!x->path || (url && !x->url)) {
         tw_free(x->path);
         tw_free(x->url);
-        return no_memory(err);
+        return tw_no_memory(err, "writing a package");
     }
     memcpy(x->sha256, sha256, 65);
     w->count++;
@@ -59,7 +54,7 @@ static int add(struct tw_bag_writer *w, const char *path, const char *sha256, ui
 char *tw_bag_place(const struct tw_bag_writer *w, const char *path, struct twin_error *err)
 {
     char *full = tw_path_join(w->dir, path), *slash = full ? strrchr(full, '/') : NULL;
-    int rc = full ? 0 : no_memory(err);
+    int rc = full ? 0 : tw_no_memory(err, "writing a package");
     if (slash) {
         *slash = '\0';
         rc = tw_mkdirs(full, err);
@@ -172,10 +167,10 @@ static int write_tag(struct tw_bag_writer *w, const char *name, const char *data
 {
     char hex[65];
     char *full = tw_path_join(w->dir, name);
-    int rc = full ? tw_bag_hash(data, n, hex, err) : no_memory(err);
+    int rc = full ? tw_bag_hash(data, n, hex, err) : tw_no_memory(err, "writing a package");
     rc = rc ? rc : tw_write_file_atomic(full, data, n, err);
     if (rc == 0 && tags && tw_buf_printf(tags, "%s  %s\n", hex, name) != 0)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "writing a package");
     tw_free(full);
     return rc;
 }
@@ -198,7 +193,7 @@ int tw_bag_close(struct tw_bag_writer *w, const char *info, const char *readme, 
     }
     /* in the order of their names' bytes, as manifests are */
     int rc = manifest.failed || fetch.failed
-                 ? no_memory(err)
+                 ? tw_no_memory(err, "writing a package")
                  : write_tag(w, "README.md", readme, strlen(readme), &tags, err);
     rc = rc ? rc : write_tag(w, "bag-info.txt", info, strlen(info), &tags, err);
     rc = rc ? rc : write_tag(w, "bagit.txt", TW_BAGIT_TXT, strlen(TW_BAGIT_TXT), &tags, err);

@@ -34,11 +34,6 @@ const char *twin_area_name(enum twin_area a)
     return names[a];
 }
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory for a package");
-}
-
 /* ---- what is known of the run */
 
 /* Reads run.json and provenance.json. TWIN_ENOENT: the run has no provenance. */
@@ -47,7 +42,8 @@ static int load(struct tw_pack *p, struct twin_error *err)
     json_error_t where;
     char *text = NULL, *path = tw_path_join(p->run->dir, "run.json");
     size_t n;
-    int rc = path ? tw_read_file(path, TW_BAG_JSON_MAX, &text, &n, err) : no_memory(err);
+    int rc = path ? tw_read_file(path, TW_BAG_JSON_MAX, &text, &n, err)
+                  : tw_no_memory(err, "for a package");
     tw_free(path);
     if (rc)
         return rc;
@@ -164,14 +160,14 @@ static int collect(struct tw_pack *p, struct twin_error *err)
     for (size_t i = 0; i < TWIN_AREAS; i++) {
         p->area[i] = json_pack("{s:s, s:[]}", "schema", TW_PACKAGE_SCHEMA, "missing");
         if (!p->area[i])
-            return no_memory(err);
+            return tw_no_memory(err, "for a package");
     }
     for (size_t i = 0; i < TWIN_AREAS && rc == 0; i++) {
         say(p, twin_area_name(order[i].area));
         rc = order[i].pack(p, err);
     }
     if (rc == 0 && p->failed)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a package");
     return rc;
 }
 
@@ -181,7 +177,7 @@ static int put_json(struct tw_pack *p, const char *path, const json_t *value,
 {
     size_t n;
     char *text = tw_pk_dump(value, &n);
-    int rc = text ? tw_bag_put(&p->w, path, text, n, err) : no_memory(err);
+    int rc = text ? tw_bag_put(&p->w, path, text, n, err) : tw_no_memory(err, "for a package");
     tw_free(text);
     return rc;
 }
@@ -193,7 +189,7 @@ static int put_areas(struct tw_pack *p, struct twin_error *err)
     for (size_t i = 0; i < TWIN_AREAS && rc == 0; i++) {
         const char *name = twin_area_name((enum twin_area)i);
         char *path = tw_printf("data/%s/%s.json", name, name);
-        rc = path ? put_json(p, path, p->area[i], err) : no_memory(err);
+        rc = path ? put_json(p, path, p->area[i], err) : tw_no_memory(err, "for a package");
         tw_free(path);
     }
     return rc;
@@ -220,12 +216,13 @@ static int put_whole(struct tw_pack *p, struct twin_error *err)
                                 p->run->id, "start_realtime_ns",
                                 (json_int_t)p->run->start_realtime_ns, "record", recording(p),
                                 "expected", p->expected);
-    int rc = package ? put_json(p, "data/package.json", package, err) : no_memory(err);
+    int rc = package ? put_json(p, "data/package.json", package, err)
+                     : tw_no_memory(err, "for a package");
     json_decref(package);
     char *crate = rc ? NULL : tw_crate_metadata(p);
     if (rc == 0)
         rc = crate ? tw_bag_put(&p->w, "data/ro-crate-metadata.json", crate, strlen(crate), err)
-                   : no_memory(err);
+                   : tw_no_memory(err, "for a package");
     tw_free(crate);
     return rc;
 }
@@ -241,7 +238,7 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
     /* the statement that is signed: one subject, the tag manifest with its digest */
     int rc = predicate && path
                  ? twin_subjects_add(&subjects, TW_BAG_TAGMANIFEST, "sha256", tag, err)
-                 : no_memory(err);
+                 : tw_no_memory(err, "for a package");
     rc = rc ? rc : twin_statement_envelope(&subjects, TWIN_PREDICATE_SIGNED, predicate, &e, err);
     size_t count = 0;
     while (p->o->keys[count])
@@ -261,7 +258,8 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
 static int finish(struct tw_pack *p, const char *name, char tag[65], struct twin_error *err)
 {
     char *info = tw_crate_info(p), *readme = tw_crate_readme(p, name);
-    int rc = info && readme ? tw_bag_close(&p->w, info, readme, tag, err) : no_memory(err);
+    int rc = info && readme ? tw_bag_close(&p->w, info, readme, tag, err)
+                            : tw_no_memory(err, "for a package");
     tw_free(info);
     tw_free(readme);
     if (rc == 0 && p->o->keys && *p->o->keys)
@@ -317,7 +315,7 @@ static int begin(struct tw_pack *p, const char *out, char **final, struct twin_e
                               *final);
     p->w.dir = tw_printf("%s.part-%d", *final, (int)getpid());
     if (!p->w.dir)
-        return no_memory(err);
+        return tw_no_memory(err, "for a package");
     return tw_mkdirs(p->w.dir, err);
 }
 
@@ -350,7 +348,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
             return bad;
         }
     }
-    int rc = p.expected ? begin(&p, o->out, &final, err) : no_memory(err);
+    int rc = p.expected ? begin(&p, o->out, &final, err) : tw_no_memory(err, "for a package");
     /* only a folder that was made here is removed on failure */
     const bool made = rc == 0;
     rc = rc ? rc : collect(&p, err);
@@ -360,7 +358,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
     rc = rc ? rc : put_areas(&p, err);
     rc = rc ? rc : put_study(&p, err);
     if (rc == 0)
-        rc = p.failed ? no_memory(err) : put_whole(&p, err);
+        rc = p.failed ? tw_no_memory(err, "for a package") : put_whole(&p, err);
     rc = rc ? rc : finish(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
     /* from here on the package is there under its name */
     if (rc == 0 && rename(p.w.dir, final) != 0)
@@ -369,7 +367,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
         tw_remove_tree(p.w.dir, NULL, NULL);
     if (rc == 0) {
         out->path = tw_pk_real("/", final);
-        rc = out->path ? 0 : no_memory(err);
+        rc = out->path ? 0 : tw_no_memory(err, "for a package");
         out->files = p.w.files;
         out->bytes = p.w.bytes;
         out->is_signed = o->keys && *o->keys;

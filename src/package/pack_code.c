@@ -21,13 +21,6 @@
 /* Seconds that one call of git may take. */
 static const double LIMIT_S = 600;
 
-/* SHA-1 or SHA-256, in hex. */
-static bool is_commit(const char *s)
-{
-    size_t n = s ? strlen(s) : 0;
-    return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") == n;
-}
-
 /* The folder with the repository's objects, as the user's own git says: a worktree or submodule has
  * it elsewhere. malloc'ed; NULL: no repository, or no git. */
 static char *objects_of(const char *dir)
@@ -124,9 +117,7 @@ static int put_bundle(struct tw_pack *p, json_t *area, const char *dir, const ch
         char *scratch = tw_printf("%s/.scratch.%zu", p->w.dir, number);
         char *to = tw_bag_place(&p->w, place, err);
         if (!scratch || !to)
-            rc = err && err->code
-                     ? err->code
-                     : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
+            rc = err && err->code ? err->code : tw_no_memory(err, "packing the code");
         else if (!make_bundle(scratch, objects, commit, to, why))
             tw_pk_missing(&p->failed, area, "%s: no bundle of its history: %s", *path ? path : dir,
                           why);
@@ -203,9 +194,9 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
     const char *commit = tw_pk_text(code, "commit");
     char *dir = *path ? tw_path_join(p->top, path) : tw_strdup(p->top);
     size_t number = json_array_size(list), i;
-    int rc = entry && dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
+    int rc = entry && dir ? 0 : tw_no_memory(err, "packing the code");
     tw_pk_put(&p->failed, entry, "path", json_string(path));
-    if (!is_commit(commit))
+    if (!tw_is_git_hash(commit))
         tw_pk_missing(&p->failed, area, "%s has no commit: commit the code, then run again",
                       *path ? path : p->top);
     else
@@ -216,7 +207,7 @@ static int put_repository(struct tw_pack *p, json_t *area, const json_t *code, c
         tw_pk_put(&p->failed, entry, "tree", json_incref(tree));
     if (json_is_object(remotes))
         tw_pk_put(&p->failed, entry, "remotes", json_incref(remotes));
-    if (rc == 0 && is_commit(commit))
+    if (rc == 0 && tw_is_git_hash(commit))
         rc = put_bundle(p, area, dir, commit, path, number, entry, err);
     rc = rc ? rc : put_diff(p, area, code, number, entry, err);
     tw_pk_add(&p->failed, list, entry);

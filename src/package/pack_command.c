@@ -141,7 +141,7 @@ static int put_config_files(struct tw_pack *p, json_t *area, struct twin_error *
                                 dot && tw_path_ok(dot) && strlen(dot) < 8 ? dot : "");
         struct twin_error inner = TWIN_ERROR_INIT;
         if (!place)
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing the configuration");
+            rc = tw_no_memory(err, "packing the configuration");
         else if (!real || !raw)
             tw_pk_missing(&p->failed, area, "%s: %s", path,
                           real ? "no digest of it was recorded" : "not there any more");

@@ -84,7 +84,7 @@ static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_da
         char *place = tw_printf("data/data/%s/%s", d->name, e->path);
         char *from = tw_path_join(d->folder, e->path);
         if (!place || !from)
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing the data");
+            rc = tw_no_memory(err, "packing the data");
         else if (twin_home_holds(from)) {
             /* other runs, and what they printed, lie there */
             tw_pk_missing(&p->failed, area,
@@ -98,7 +98,7 @@ static int put_contents(struct tw_pack *p, json_t *area, const struct tw_pack_da
         } else if (how == TWIN_PACK_DATA_FETCH) {
             char *url = address_of(p, d, e->path);
             rc = url ? tw_bag_list(&p->w, place, hex, e->bytes, url, err)
-                     : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the data");
+                     : tw_no_memory(err, "packing the data");
             tw_free(url);
         } else if ((rc = tw_bag_copy(&p->w, place, from, hex, NULL, &inner)) == TWIN_EFORMAT) {
             tw_pk_missing(&p->failed, area, "%s/%s: %s", d->name, e->path, inner.message);
@@ -271,7 +271,7 @@ int tw_pack_data(struct tw_pack *p, struct twin_error *err)
     tw_pk_put(&p->failed, area, "sets", json_array());
     p->datum = tw_calloc(r->data_count + 1, sizeof *p->datum);
     if (!p->datum)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory packing the data");
+        return tw_no_memory(err, "packing the data");
     for (size_t i = 0; i < r->data_count && rc == 0; i++) {
         rc = put_datum(p, area, &r->data[i], err);
         files += r->data[i].files;

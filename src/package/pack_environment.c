@@ -202,7 +202,7 @@ static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct 
     tw_pk_put(&p->failed, area, "pip_options", options);
     char *text = line ? joined(line, n) : NULL;
     int rc = text ? tw_bag_put(&p->w, "data/environment/requirements.txt", text, strlen(text), err)
-                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
+                  : tw_no_memory(err, "packing the environment");
     tw_pk_put(&p->failed, area, "requirements", json_string("environment/requirements.txt"));
     tw_free(text);
     tw_free(line);
@@ -225,7 +225,7 @@ static int put_list(struct tw_pack *p, const char *key, const char *path, struct
                 n++;
     char *text = line ? joined(line, n) : NULL;
     int rc = text ? tw_bag_put(&p->w, path, text, strlen(text), err)
-                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
+                  : tw_no_memory(err, "packing the environment");
     tw_free(text);
     tw_free(line);
     return rc;
@@ -244,7 +244,7 @@ static int put_system(struct tw_pack *p, struct twin_error *err)
     }
     char *text = o ? tw_pk_dump(o, &n) : NULL;
     int rc = text ? tw_bag_put(&p->w, "data/environment/system.json", text, n, err)
-                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the environment");
+                  : tw_no_memory(err, "packing the environment");
     tw_free(text);
     json_decref(o);
     return rc;

@@ -65,9 +65,7 @@ static int put_output(struct tw_pack *p, const char *name, bool cut, struct twin
 {
     struct stat st;
     char *from = tw_path_join(p->run->dir, name), *place = tw_printf("data/expected/%s", name);
-    int rc = from && place
-                 ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+    int rc = from && place ? 0 : tw_no_memory(err, "packing what was observed");
     if (rc == 0 && stat(from, &st) == 0) {
         if (cut || (uint64_t)st.st_size > OUTPUT_MAX)
             leave_out(p, name, "larger than 16 MiB; its digest is in run.json");
@@ -86,7 +84,7 @@ static int put_output(struct tw_pack *p, const char *name, bool cut, struct twin
 static int put_verdict(struct tw_pack *p, struct twin_error *err)
 {
     char *from = tw_path_join(p->run->dir, "verdict.json");
-    int rc = from ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+    int rc = from ? 0 : tw_no_memory(err, "packing what was observed");
     if (rc == 0 && access(from, F_OK) == 0 && tw_pack_is_secret(from))
         leave_out(p, "verdict.json", "seems to hold a secret");
     else if (rc == 0 && access(from, F_OK) == 0)
@@ -145,7 +143,7 @@ static int put_checkpoints(struct tw_pack *p, struct twin_error *err)
     if (json_array_size(list)) {
         char *text = tw_pk_dump(list, &n);
         rc = text ? tw_bag_put(&p->w, "data/expected/checkpoints.json", text, n, err)
-                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+                  : tw_no_memory(err, "packing what was observed");
         tw_free(text);
     }
     json_decref(list);
@@ -168,7 +166,7 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
         if (!absent && from && place)
             rc = put(p, from, place, err);
         else if (!absent)
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+            rc = tw_no_memory(err, "packing what was observed");
         tw_free(from);
         tw_free(place);
     }
@@ -177,7 +175,7 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
         const char *base = strrchr(p->run->traces[i], '/');
         char *place = tw_printf("data/expected/ranks/%s", base ? base + 1 : p->run->traces[i]);
         rc = place ? put(p, p->run->traces[i], place, err)
-                   : twin_error_set(err, TWIN_ENOMEM, "out of memory packing what was observed");
+                   : tw_no_memory(err, "packing what was observed");
         tw_free(place);
     }
     rc = rc ? rc : put_output(p, "stdout", p->run->stdout_truncated, err);

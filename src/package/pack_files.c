@@ -142,7 +142,7 @@ static int put_tree(struct tw_pack *p, json_t *area, const char *real, const cha
             continue;
         char *path = tw_path_join(real, e->d_name);
         rc = path ? put_tree(p, area, path, role, depth + 1, count, err)
-                  : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
+                  : tw_no_memory(err, "packing the code");
         tw_free(path);
     }
     if (d)
@@ -269,7 +269,7 @@ static int put_imports(struct tw_pack *p, json_t *area, const char *script, stru
     struct imports *q = tw_calloc(1, sizeof *q);
     char *dir = tw_strndup(script, (size_t)(strrchr(script, '/') - script));
     size_t count = 0, before = json_array_size(json_object_get(area, "files"));
-    int rc = q && dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory packing the code");
+    int rc = q && dir ? 0 : tw_no_memory(err, "packing the code");
     if (rc == 0) {
         /* the queue grows while it is worked off: modules import modules */
         scan_file(q, dir, script);

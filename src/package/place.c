@@ -13,11 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory making the folder of a replay");
-}
-
 /* Is this the user's own group, which many systems make for each user with the user's number?
  * Nobody else is taken to be in it. */
 static bool is_own_group(const struct stat *st)
@@ -40,7 +35,7 @@ static int check_above(const char *path, struct twin_error *err)
 {
     struct stat st;
     char *at = tw_strdup(path);
-    int rc = at ? 0 : no_memory(err);
+    int rc = at ? 0 : tw_no_memory(err, "making the folder of a replay");
     while (rc == 0 && strcmp(at, "/") != 0) {
         /* one folder up; "/" stays "/" */
         char *slash = strrchr(at, '/');
@@ -94,7 +89,7 @@ static int make_private(const char *into, bool *made, struct twin_error *err)
     }
     const char *slash = strrchr(into, '/');
     char *parent = tw_strndup(into, slash == into ? 1 : (size_t)(slash - into));
-    int rc = parent ? tw_mkdirs(parent, err) : no_memory(err);
+    int rc = parent ? tw_mkdirs(parent, err) : tw_no_memory(err, "making the folder of a replay");
     tw_free(parent);
     if (rc == 0 && mkdir(into, 0700) != 0)
         rc = twin_error_system(err, "cannot make folder %s", into);
@@ -116,11 +111,11 @@ int twin_replay_place(const char *into, bool strict, char **copy, struct twin_er
     /* links above the folder are resolved once; from here on only the real path is used */
     char *real = rc ? NULL : tw_pk_real("/", whole);
     if (rc == 0 && !real)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "making the folder of a replay");
     if (rc == 0 && strict)
         rc = check_above(real, err);
     if (rc == 0 && !(*copy = tw_path_join(real, TW_REPLAY_COPY)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "making the folder of a replay");
     if (rc == 0 && mkdir(*copy, 0700) != 0)
         rc = twin_error_system(err, "cannot make folder %s", *copy);
     if (rc) {

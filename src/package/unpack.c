@@ -24,11 +24,6 @@
 
 extern char **environ;
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking a package");
-}
-
 int tw_unpack_bad(const char *where, const char *what, struct twin_error *err)
 {
     return twin_error_set(err, TWIN_EFORMAT, "data/%s: expected %s", where, what);
@@ -47,7 +42,7 @@ static int copy(int in, int to, const char *path, struct twin_error *err)
 {
     enum { ROOM = 1 << 18 };
     char *chunk = tw_malloc(ROOM);
-    int rc = chunk ? 0 : no_memory(err);
+    int rc = chunk ? 0 : tw_no_memory(err, "unpacking a package");
     while (rc == 0) {
         ssize_t n = read(in, chunk, ROOM);
         if (n < 0 && errno == EINTR)
@@ -108,7 +103,7 @@ static int open_into(struct tw_unpack *u, struct twin_error *err)
     u->code = tw_path_join(u->into, "code");
     if (u->code_fd < 0)
         return twin_error_system(err, "cannot make %s/code", u->into);
-    return u->code ? 0 : no_memory(err);
+    return u->code ? 0 : tw_no_memory(err, "unpacking a package");
 }
 
 /* ---- the command */
@@ -176,7 +171,7 @@ static char *word(struct tw_unpack *u, const json_t *w, const char *glue, struct
     }
     char *out = tw_buf_steal(&b);
     if (!out)
-        no_memory(err);
+        tw_no_memory(err, "unpacking a package");
     return out;
 }
 
@@ -188,7 +183,7 @@ static int put_argv(struct tw_unpack *u, struct twin_error *err)
     if (n == 0 || n > 100000)
         return tw_unpack_bad("configuration/configuration.json", "a command in \"argv\"", err);
     if (!(u->out->argv = tw_calloc(n + 1, sizeof *u->out->argv)))
-        return no_memory(err);
+        return tw_no_memory(err, "unpacking a package");
     json_array_foreach (argv, i, w)
         if (!(u->out->argv[i] = word(u, w, "", err)))
             return err && err->code ? err->code : TWIN_EFORMAT;
@@ -197,7 +192,7 @@ static int put_argv(struct tw_unpack *u, struct twin_error *err)
     if (u->python && tw_starts(first, "python") && !strchr(first, '/')) {
         tw_free(u->out->argv[0]);
         if (!(u->out->argv[0] = tw_strdup(u->python)))
-            return no_memory(err);
+            return tw_no_memory(err, "unpacking a package");
     }
     return 0;
 }
@@ -224,7 +219,7 @@ static int add_variable(struct tw_unpack *u, size_t *n, char *entry, struct twin
     char **grown = entry ? tw_reallocarray(u->out->env, *n + 2, sizeof *grown) : NULL;
     if (!grown) {
         tw_free(entry);
-        return no_memory(err);
+        return tw_no_memory(err, "unpacking a package");
     }
     u->out->env = grown;
     grown[(*n)++] = entry;
@@ -300,12 +295,12 @@ static int put_unset(struct tw_unpack *u, struct twin_error *err)
             continue;
         char **grown = tw_reallocarray(u->out->unset, n + 2, sizeof *grown);
         if (!grown)
-            return no_memory(err);
+            return tw_no_memory(err, "unpacking a package");
         u->out->unset = grown;
         grown[n] = tw_strndup(*e, length);
         grown[n + 1] = NULL;
         if (!grown[n++])
-            return no_memory(err);
+            return tw_no_memory(err, "unpacking a package");
     }
     return 0;
 }
@@ -343,7 +338,7 @@ static int put_cwd(struct tw_unpack *u, struct twin_error *err)
         return twin_error_system(err, "cannot make %s in the code", folder);
     close(fd);
     u->out->cwd = *folder ? tw_path_join(u->code, folder) : tw_strdup(u->code);
-    return u->out->cwd ? 0 : no_memory(err);
+    return u->out->cwd ? 0 : tw_no_memory(err, "unpacking a package");
 }
 
 /* ---- all */
@@ -391,7 +386,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
                  : load(&u, dir, err);
     out->differences = json_array();
     if (rc == 0)
-        rc = out->differences ? open_into(&u, err) : no_memory(err);
+        rc = out->differences ? open_into(&u, err) : tw_no_memory(err, "unpacking a package");
     rc = rc ? rc : tw_unpack_code(&u, err);
     rc = rc ? rc : tw_unpack_data(&u, err);
     rc = rc ? rc : tw_unpack_environment(&u, err);
@@ -401,7 +396,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
     if (rc == 0) {
         out->expected = tw_path_join(u.dir, "data/expected");
         out->record = json_incref(json_object_get(u.package, "record"));
-        rc = out->expected ? 0 : no_memory(err);
+        rc = out->expected ? 0 : tw_no_memory(err, "unpacking a package");
     }
     /* areas and descriptors are not needed behind this point */
     json_t *all[] = {u.package, u.code_json, u.data_json, u.environment, u.configuration, u.seeds};

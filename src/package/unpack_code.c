@@ -17,13 +17,6 @@ static const double LIMIT_S = 600;
 /* The area's file below data/, for messages. */
 static const char WHERE[] = "code/code.json";
 
-/* SHA-1 or SHA-256, in hex. */
-static bool is_commit(const char *s)
-{
-    size_t n = s ? strlen(s) : 0;
-    return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") == n;
-}
-
 /* An error from what git said. Frees a->out. */
 static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
 {
@@ -82,7 +75,7 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
         (diff && (!tw_path_ok(diff) || !tw_starts(diff, "code/"))))
         return tw_unpack_bad(
             WHERE, "repositories with a path, a bundle and a difference inside the package", err);
-    if (!bundle || !is_commit(commit))
+    if (!bundle || !tw_is_git_hash(commit))
         return twin_error_set(err, TWIN_ENOENT,
                               "the package has no bundle of %s: twinrun audit says why",
                               *path ? path : "its code");
@@ -94,9 +87,8 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
     char *dir = *path ? tw_path_join(u->code, path) : tw_strdup(u->code);
     char *from = tw_printf("%s/data/%s", u->dir, bundle);
     char *changes = diff ? tw_printf("%s/data/%s", u->dir, diff) : NULL;
-    int rc = dir && from && (!diff || changes)
-                 ? clone(dir, from, commit, err)
-                 : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the code");
+    int rc = dir && from && (!diff || changes) ? clone(dir, from, commit, err)
+                                               : tw_no_memory(err, "unpacking the code");
     if (rc == 0 && changes)
         rc = apply(dir, changes, err);
     tw_free(dir);
@@ -128,7 +120,7 @@ int tw_unpack_code(struct tw_unpack *u, struct twin_error *err)
         char *from = tw_printf("data/code/files/%s", path);
         rc = from ? tw_unpack_file(u, from, u->code_fd, path,
                                    json_is_true(json_object_get(item, "executable")), err)
-                  : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the code");
+                  : tw_no_memory(err, "unpacking the code");
         tw_free(from);
         if (rc)
             return rc;

@@ -163,9 +163,7 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
     char *parent = slash ? tw_strndup(e->path, (size_t)(slash - e->path)) : tw_strdup("");
     char *from = tw_printf("data/data/%s/%s", name, e->path);
     char *full = tw_path_join(folder, e->path);
-    int rc = parent && from && full
-                 ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
+    int rc = parent && from && full ? 0 : tw_no_memory(err, "unpacking the data");
     int dir = -1;
     const char *leaf = slash ? slash + 1 : e->path;
     const struct twin_bag_fetch *f = rc ? NULL : to_fetch(u, from);
@@ -286,7 +284,7 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
     const char *mine = given(u, name, sets);
     out->manifest = tw_printf("%s/data/%s", u->dir, snapshot);
     int rc = out->manifest ? twin_snapshot_read(out->manifest, &s, err)
-                           : twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
+                           : tw_no_memory(err, "unpacking the data");
     if (rc)
         return rc;
     /* the snapshot names its root in the package's JSON as well */
@@ -325,7 +323,7 @@ int tw_unpack_data(struct tw_unpack *u, struct twin_error *err)
         return twin_error_set(err, TWIN_EINVAL, "--data %s: the package names no data",
                               *u->o->data);
     if (!(u->out->data = tw_calloc(n + 1, sizeof *u->out->data)))
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory unpacking the data");
+        return tw_no_memory(err, "unpacking the data");
     json_array_foreach (sets, i, set) {
         u->out->data_count = i + 1;
         int rc = unpack_set(u, set, n, &u->out->data[i], err);

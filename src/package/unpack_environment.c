@@ -16,11 +16,6 @@
 /* The area's file below data/, for messages. */
 static const char WHERE[] = "environment/environment.json";
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory looking at the environment");
-}
-
 /* ---- which Python */
 
 /* The first in PATH; malloc'ed, NULL when there is none. */
@@ -128,7 +123,7 @@ static int read_lock(struct tw_unpack *u, json_t **out, struct twin_error *err)
     json_t *lock = json_object();
     int rc = lock ? tw_bag_read(u->root, "data/environment/requirements.txt", (size_t)16 << 20,
                                 &text, &n, err)
-                  : no_memory(err);
+                  : tw_no_memory(err, "looking at the environment");
     if (rc) {
         json_decref(lock);
         return rc;
@@ -304,7 +299,7 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
     size_t i;
     char *venv = tw_path_join(u->into, "venv");
     char *list = tw_printf("%s/data/environment/requirements.txt", u->dir);
-    int rc = venv && list ? 0 : no_memory(err);
+    int rc = venv && list ? 0 : tw_no_memory(err, "looking at the environment");
     tw_unpack_say(u, "a fresh virtual environment");
     if (rc == 0)
         rc = ask(u, (const char *const[]){u->python, "-m", "venv", venv, NULL},
@@ -312,7 +307,7 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
     if (rc == 0) {
         tw_free(u->python);
         u->python = tw_printf("%s/bin/python", venv);
-        rc = u->python ? 0 : no_memory(err);
+        rc = u->python ? 0 : tw_no_memory(err, "looking at the environment");
     }
     if (rc == 0 && json_object_size(lock)) {
         tw_unpack_say(u, "its packages, by pip");

@@ -101,7 +101,7 @@ int tw_pk_parse(const char *text, size_t n, const char *path, json_t **out, stru
     json_error_t where;
     *out = tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!*out && (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory))
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+        return tw_no_memory(err, "reading %s", path);
     if (!*out)
         return twin_error_set(err, TWIN_EFORMAT, "%s, line %d, column %d: %s", path, where.line,
                               where.column, where.text);

@@ -67,20 +67,18 @@ static int finding(struct look *l, enum twin_bag_change c, const char *path, con
 static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
                    ...)
 {
-    struct tw_buf why = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&why, format, ap);
+    char *text = tw_vprintf(format, ap), *name = tw_strdup(path);
     va_end(ap);
     struct twin_bag_finding *grown = tw_reallocarray(l->v->finding, l->v->findings + 1,
                                                      sizeof *grown);
     if (grown)
         l->v->finding = grown;
-    char *text = tw_buf_steal(&why), *name = tw_strdup(path);
     if (!grown || !text || !name) {
         tw_free(text);
         tw_free(name);
-        return twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+        return tw_no_memory(l->err, "verifying %s", l->dir);
     }
     l->v->finding[l->v->findings++] = (struct twin_bag_finding){c, name, text};
     return 0;
@@ -91,7 +89,7 @@ static int finding(struct look *l, enum twin_bag_change c, const char *path, con
 static int as_finding(struct look *l, const char *path, int rc, const struct twin_error *why)
 {
     if (rc == TWIN_ENOMEM)
-        return twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+        return tw_no_memory(l->err, "verifying %s", l->dir);
     if (rc == TWIN_ENOENT)
         return finding(l, TWIN_BAG_MISSING, path, "not there");
     return rc ? finding(l, TWIN_BAG_MALFORMED, path, "%s", why->message) : 0;
@@ -242,7 +240,7 @@ static int walk_entry(struct look *l, int dir, const char *prefix, const char *n
 {
     struct stat st;
     char *path = *prefix ? tw_printf("%s/%s", prefix, name) : tw_strdup(name);
-    int rc = path ? 0 : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+    int rc = path ? 0 : tw_no_memory(l->err, "verifying %s", l->dir);
     if (rc)
         return rc;
     if (++l->entries > 2 * TW_BAG_ENTRIES || depth > TW_BAG_DEPTH)
@@ -397,15 +395,13 @@ static int fetch_later(struct look *l, const struct tw_fetch_entry *f,
 {
     struct twin_bag_fetch *grown = tw_reallocarray(l->v->fetch, l->v->fetches + 1, sizeof *grown);
     if (!grown)
-        return twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+        return tw_no_memory(l->err, "verifying %s", l->dir);
     l->v->fetch = grown;
     struct twin_bag_fetch *x = &grown[l->v->fetches++];
     *x = (struct twin_bag_fetch){
         .url = tw_strdup(f->url), .path = tw_strdup(f->path), .bytes = f->bytes};
     memcpy(x->sha256, e->sha256, 65);
-    return x->url && x->path
-               ? 0
-               : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+    return x->url && x->path ? 0 : tw_no_memory(l->err, "verifying %s", l->dir);
 }
 
 /* Lines without a file. A file that fetch.txt names counts as promised, unless it is there. */
@@ -500,9 +496,8 @@ static int check_signature(struct look *l)
         return as_finding(l, TW_BAG_SIGNATURE, rc, &inner);
     if (l->o && l->o->trust) {
         l->v->trust = tw_calloc(1, sizeof *l->v->trust);
-        rc = l->v->trust
-                 ? twin_trust_judge(l->o->trust, &e, l->o->at_ns, l->v->trust, l->err)
-                 : twin_error_set(l->err, TWIN_ENOMEM, "out of memory verifying %s", l->dir);
+        rc = l->v->trust ? twin_trust_judge(l->o->trust, &e, l->o->at_ns, l->v->trust, l->err)
+                         : tw_no_memory(l->err, "verifying %s", l->dir);
         if (rc == 0 && !l->v->trust->trusted)
             rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE, "not to be trusted: %s",
                          l->v->trust->why);
@@ -587,7 +582,7 @@ int twin_package_verify(const char *dir, const struct twin_bag_options *o,
     else
         tw_manifest_free(&l.payload);
     if (rc == 0 && !out->payload)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory verifying %s", dir);
+        rc = tw_no_memory(err, "verifying %s", dir);
     tw_fetch_free(&l.fetch);
     if (rc)
         twin_bag_verdict_free(out);

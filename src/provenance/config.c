@@ -70,7 +70,7 @@ static int finish(json_t *value, const void *raw, size_t n, struct twin_config *
     c->values = rc ? NULL : tw_malloc(sizeof *c->values);
     c->text = rc ? NULL : tw_buf_steal(&b);
     if (rc == 0 && (!c->values || !c->text))
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for a configuration");
+        rc = tw_no_memory(err, "for a configuration");
     if (rc == 0) {
         c->values->json = value;
         return 0;
@@ -101,7 +101,7 @@ int twin_config_read(const char *path, enum twin_config_format format, struct tw
         return rc;
     name = tw_printable(path, strlen(path));
     if (!name)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for a configuration");
+        rc = tw_no_memory(err, "for a configuration");
     else if (out->format == TWIN_CONFIG_JSON)
         value = tw_config_from_json(data, n, name, err);
     else if (out->format == TWIN_CONFIG_YAML)

@@ -102,6 +102,6 @@ json_t *tw_config_from_argv(char *const *argv, struct twin_error *err)
     if (rc == 0)
         return words;
     json_decref(words);
-    twin_error_set(err, TWIN_ENOMEM, "no memory for the values of a command line");
+    tw_no_memory(err, "for the values of a command line");
     return NULL;
 }

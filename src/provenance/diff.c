@@ -68,7 +68,7 @@ int tw_differences_finish(struct tw_differences *d, struct twin_error *err)
 {
     if (d->failed) {
         twin_world_differences_free(d->out);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing provenance");
+        return tw_no_memory(err, "comparing provenance");
     }
     if (d->out->count > 1)
         qsort(d->out->item, d->out->count, sizeof *d->out->item, by_power);

@@ -443,7 +443,7 @@ static int norm_of(const struct twin_ends *of, const struct twin_content *c, dou
 {
     struct tw_exact sum = {0};
     char *piece = tw_malloc(PIECE);
-    int rc = piece ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for weights");
+    int rc = piece ? 0 : tw_no_memory(err, "for weights");
     for (size_t i = 0; i < c->count && rc == 0; i++) {
         const struct twin_tensors_entry *e = c->tensor[i].entry;
         if ((of && !is_weight(of, e->name)) || !is_float(e->dtype) || e->count == 0)

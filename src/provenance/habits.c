@@ -106,7 +106,7 @@ int tw_habits_scan(const char *source, struct tw_habit **found, size_t *count,
         memcpy(line, source, kept);
         line[kept] = '\0';
         if (scan_line(&s, line, number) != 0)
-            rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for what the script shows");
+            rc = tw_no_memory(err, "for what the script shows");
         source += n + (source[n] == '\n');
     }
     while (ready > 0)

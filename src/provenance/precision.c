@@ -17,11 +17,6 @@ const char *twin_precision_name(enum twin_precision_outcome o)
     return names[o];
 }
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "no memory to judge the precision of a run");
-}
-
 static void free_breach(struct twin_precision_breach *b)
 {
     tw_free(b->name);
@@ -42,7 +37,9 @@ int tw_precision_add(struct twin_precision_result *r, struct twin_precision_brea
                                               : NULL;
     if (!grown) {
         free_breach(b);
-        return whole && r->breaches >= BREACHES_MAX ? 0 : no_memory(err);
+        return whole && r->breaches >= BREACHES_MAX
+                   ? 0
+                   : tw_no_memory(err, "judging the precision of a run");
     }
     r->breach = grown;
     grown[r->breaches++] = *b;
@@ -180,7 +177,7 @@ int twin_precision_check(const struct twin_precision_policy *p, const struct twi
                          struct twin_precision_verdict *v, struct twin_error *err)
 {
     *v = (struct twin_precision_verdict){.result = tw_calloc(p->count, sizeof *v->result)};
-    int rc = v->result ? 0 : no_memory(err);
+    int rc = v->result ? 0 : tw_no_memory(err, "judging the precision of a run");
     for (size_t i = 0; rc == 0 && i < p->count; i++) {
         struct twin_precision_result *r = &v->result[v->count++];
         *r = (struct twin_precision_result){
@@ -188,7 +185,8 @@ int twin_precision_check(const struct twin_precision_policy *p, const struct twi
             .rule = words_of(&p->rule[i]),
             .reason = tw_strdup(p->rule[i].reason ? p->rule[i].reason : ""),
             .why = tw_strdup("")};
-        rc = r->rule && r->reason && r->why ? 0 : no_memory(err);
+        rc = r->rule && r->reason && r->why ? 0
+                                            : tw_no_memory(err, "judging the precision of a run");
     }
     for (size_t i = 0; rc == 0 && i < run->trace_count; i++)
         rc = tw_precision_trace(p, run->traces[i], v, err);
@@ -199,7 +197,7 @@ int twin_precision_check(const struct twin_precision_policy *p, const struct twi
         broken |= v->result[i].outcome == TWIN_PRECISION_BROKEN;
         unknown |= v->result[i].outcome == TWIN_PRECISION_UNKNOWN;
         kept |= v->result[i].outcome == TWIN_PRECISION_KEPT;
-        rc = v->result[i].why ? 0 : no_memory(err);
+        rc = v->result[i].why ? 0 : tw_no_memory(err, "judging the precision of a run");
     }
     if (broken)
         v->outcome = TWIN_PRECISION_BROKEN;

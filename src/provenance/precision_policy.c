@@ -58,7 +58,7 @@ static int begin(void *user, size_t line, struct twin_error *err)
                                 : NULL;
     if (!grown)
         return r->p->count < RULES_MAX
-                   ? twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path)
+                   ? tw_no_memory(err, "reading %s", r->path)
                    : twin_error_set(err, TWIN_ELIMIT, "%s: line %zu: more than %d rules", r->path,
                                     line, RULES_MAX);
     r->p->rule = grown;
@@ -81,8 +81,8 @@ static int take_words(struct tw_precision_rule *rule, const struct tw_toml_value
     rule->allowed = tw_calloc(v->count + 1, sizeof *rule->allowed);
     for (size_t i = 0; rule->allowed && i < v->count; i++)
         if (!(rule->allowed[rule->allowed_count++] = tw_strdup(v->text[i])))
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
-    return rule->allowed ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+            return tw_no_memory(err, "reading %s", path);
+    return rule->allowed ? 0 : tw_no_memory(err, "reading %s", path);
 }
 
 static int take_dtypes(const struct reading *r, struct tw_precision_rule *rule, size_t line,
@@ -161,7 +161,7 @@ static int take_subject(const struct reading *r, struct tw_precision_rule *rule,
     rule->about = about_of(key);
     rule->key = tw_strdup(key);
     int rc = rule->key ? take_words(rule, v, r->path, err)
-                       : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+                       : tw_no_memory(err, "reading %s", r->path);
     rc = rc ? rc : check_words(r, rule, line, err);
     if (rc == 0 && rule->about == TW_ABOUT_DTYPES)
         rc = take_dtypes(r, rule, line, err);
@@ -194,7 +194,7 @@ static int key(void *user, const char *name, const struct tw_toml_value *v, size
         return wrong(r, line, name, "a string in quotes", err);
     char **field = i == 0 ? &rule->pattern : &rule->reason;
     *field = tw_strdup(v->text[0]);
-    return *field ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+    return *field ? 0 : tw_no_memory(err, "reading %s", r->path);
 }
 
 /* ---- the file */
@@ -240,7 +240,7 @@ int tw_precision_parse(char *data, size_t n, const char *path, struct twin_preci
 {
     struct reading r = {tw_calloc(1, sizeof *r.p), path};
     const struct tw_toml_handler h = {"precision", begin, key, &r};
-    int rc = r.p ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory reading %s", path);
+    int rc = r.p ? 0 : tw_no_memory(err, "reading %s", path);
     *out = NULL;
     if (rc == 0 && strlen(data) != n)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected text, found a NUL byte", path);

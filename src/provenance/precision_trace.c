@@ -37,11 +37,6 @@ struct walk {
     uint64_t steps; /* a bit for each finished step: its loss was scaled */
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "no memory for what a trace shows");
-}
-
 /* The first rule whose pattern fits. */
 static int rule_of(const struct walk *w, const struct twin_series *s)
 {
@@ -119,7 +114,7 @@ static int see(void *user, const struct twin_trace_record *r)
         return 0;
     struct seen *seen = seen_of(w, r->series);
     if (!seen)
-        return no_memory(w->err);
+        return tw_no_memory(w->err, "for what a trace shows");
     if (seen->rule < 0)
         return 0;
     w->v->result[seen->rule].judged++;
@@ -250,10 +245,10 @@ static int unreadable(struct twin_precision_verdict *v, const char *path,
 {
     char **grown = tw_reallocarray(v->note, v->notes + 1, sizeof *grown);
     if (!grown)
-        return no_memory(err);
+        return tw_no_memory(err, "for what a trace shows");
     v->note = grown;
     grown[v->notes] = tw_printf("%s: %s", path, why->message);
-    return grown[v->notes] ? (v->notes++, 0) : no_memory(err);
+    return grown[v->notes] ? (v->notes++, 0) : tw_no_memory(err, "for what a trace shows");
 }
 
 int tw_precision_trace(const struct twin_precision_policy *p, const char *path,
@@ -266,7 +261,8 @@ int tw_precision_trace(const struct twin_precision_policy *p, const char *path,
         rc = twin_trace_definitions(w.t, &why);
     if (rc != 0) {
         twin_trace_close(w.t);
-        return rc == TWIN_ENOMEM ? no_memory(err) : unreadable(v, path, &why, err);
+        return rc == TWIN_ENOMEM ? tw_no_memory(err, "for what a trace shows")
+                                 : unreadable(v, path, &why, err);
     }
     const struct twin_trace_info *info = twin_trace_info(w.t);
     if (strcmp(info->role, "main") != 0) {
@@ -276,7 +272,7 @@ int tw_precision_trace(const struct twin_precision_policy *p, const char *path,
     w.rank = info->rank;
     w.steps = info->steps < STEPS_MAX ? info->steps : STEPS_MAX;
     w.scaled = tw_calloc((size_t)(w.steps / 8 + 1), 1);
-    rc = w.scaled ? 0 : no_memory(err);
+    rc = w.scaled ? 0 : tw_no_memory(err, "for what a trace shows");
     if (rc == 0 && (rc = twin_trace_walk(w.t, see, NULL, &w, &why)) != 0 && rc != TWIN_ENOMEM)
         rc = unreadable(v, path, &why, err);
     rc = rc ? rc : judge_steps(&w);

@@ -15,7 +15,7 @@ int twin_provenance_load(const char *run_dir, struct json_t **out, struct twin_e
     json_error_t where;
     *out = NULL;
     if (!path)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory reading a run's provenance");
+        return tw_no_memory(err, "reading a run's provenance");
     int rc = tw_read_file(path, CAP, &text, &n, err);
     json_t *o = rc == 0 ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where) : NULL;
     const char *schema = json_string_value(json_object_get(o, "schema"));

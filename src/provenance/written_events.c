@@ -102,8 +102,8 @@ static double as_double(uint64_t bits)
 static void put_hash(struct tw_buf *out, const void *data, size_t n)
 {
     struct tw_hash128 h = tw_hash_bytes(data, n, 0);
-    tw_buf_printf(out, " bytes %zu hash %016llx%016llx", n, (unsigned long long)h.a,
-                  (unsigned long long)h.b);
+    char hex[33];
+    tw_buf_printf(out, " bytes %zu hash %s", n, tw_hex_128(h.a, h.b, hex));
 }
 
 static void put_text(struct tw_buf *out, const unsigned char *data, size_t n)

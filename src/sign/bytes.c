@@ -62,7 +62,7 @@ int tw_signed_bytes(const char *path, const char *text, size_t bytes,
     struct twin_statement st = {0};
     size_t n;
     char *beside = tw_printf("%s.dsse.json", path), *envelope = NULL;
-    int rc = beside ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory verifying a signature");
+    int rc = beside ? 0 : tw_no_memory(err, "verifying a signature");
     *who = NULL;
     rc = rc ? rc : tw_read_file(beside, TWIN_ENVELOPE_MAX, &envelope, &n, err);
     rc = rc ? rc : twin_envelope_parse(envelope, n, beside, false, &e, err);
@@ -72,7 +72,7 @@ int tw_signed_bytes(const char *path, const char *text, size_t bytes,
     rc = rc ? rc : twin_statement_parse(&e, beside, &st, err);
     rc = rc ? rc : same_bytes(&st, path, text, bytes, err);
     if (rc == 0 && !(*who = signers(&judged)))
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory verifying a signature");
+        rc = tw_no_memory(err, "verifying a signature");
     twin_statement_free(&st);
     twin_trust_verdict_free(&judged);
     twin_envelope_free(&e);

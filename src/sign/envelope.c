@@ -55,11 +55,6 @@ void twin_envelope_free(struct twin_envelope *e)
     memset(e, 0, sizeof *e);
 }
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "no memory for an envelope");
-}
-
 int twin_envelope_make(const char *type, const void *payload, size_t n, struct twin_envelope *out,
                        struct twin_error *err)
 {
@@ -73,7 +68,7 @@ int twin_envelope_make(const char *type, const void *payload, size_t n, struct t
     out->payload = tw_malloc(n + 1);
     if (!out->type || !out->payload) {
         twin_envelope_free(out);
-        return no_memory(err);
+        return tw_no_memory(err, "for an envelope");
     }
     if (n)
         memcpy(out->payload, payload, n);
@@ -94,7 +89,7 @@ static int add_signature(struct twin_envelope *e, const char *keyid, unsigned ch
     if (!list || !id) {
         tw_free(id);
         tw_free(bytes);
-        return no_memory(err);
+        return tw_no_memory(err, "for an envelope");
     }
     list[e->signature_count++] = (struct twin_signature){id, bytes, n};
     return 0;
@@ -112,7 +107,8 @@ int twin_envelope_sign(struct twin_envelope *e, struct twin_key *k, struct twin_
         return twin_error_set(err, TWIN_ELIMIT, "an envelope takes at most %d signatures",
                               SIGNATURES_MAX);
     char *pae = twin_pae(e->type, e->payload, e->payload_bytes, &n);
-    int rc = pae ? twin_key_sign(k, pae, n, &signature, &bytes, err) : no_memory(err);
+    int rc = pae ? twin_key_sign(k, pae, n, &signature, &bytes, err)
+                 : tw_no_memory(err, "for an envelope");
     tw_free(pae);
     return rc ? rc : add_signature(e, k->id, signature, bytes, err);
 }
@@ -145,12 +141,12 @@ int twin_envelope_text(const struct twin_envelope *e, char **text, size_t *bytes
 {
     struct tw_buf b = {0};
     json_t *o = to_json(e);
-    int rc = o ? tw_jcs_write(o, &b, err) : no_memory(err);
+    int rc = o ? tw_jcs_write(o, &b, err) : tw_no_memory(err, "for an envelope");
     tw_buf_puts(&b, "\n");
     json_decref(o);
     *bytes = b.len;
     if (rc == 0 && !(*text = tw_buf_steal(&b)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for an envelope");
     tw_buf_free(&b);
     return rc;
 }
@@ -212,7 +208,7 @@ static int from_json(const json_t *o, const char *name, bool foreign, struct twi
     out->payload = (char *)tw_base64_read(payload, foreign, &out->payload_bytes);
     rc = 0;
     if (!out->type)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for an envelope");
     else if (!out->payload)
         rc = refuse(err, name, "payload",
                     foreign ? "base64" : "canonical base64 (--foreign takes other forms)", payload);

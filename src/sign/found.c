@@ -62,7 +62,7 @@ int tw_signed_run(const char *home, const char *spec, struct twin_run **out, str
     if (there && !run)
         return 0;
     if (!run && !(folder = home ? tw_strdup(home) : twin_home_default()))
-        return twin_error_set(err, TWIN_ENOMEM, "no memory");
+        return tw_no_memory(err, "looking for a run");
     if (run)
         return twin_run_load(spec, out, err);
     struct twin_error why = TWIN_ERROR_INIT;

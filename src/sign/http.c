@@ -106,7 +106,7 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
             headers = longer;
     }
     if (!c || rc != 0)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for a request to %s", q->url);
+        rc = tw_no_memory(err, "for a request to %s", q->url);
     else {
         tw_buf_puts(&b, "");
         const CURLcode code = perform(&f, c, q, headers, &b, why);
@@ -122,7 +122,7 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
     if (rc == 0) {
         *bytes = b.len;
         if (!(*answer = tw_buf_steal(&b)))
-            rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the answer of %s", q->url);
+            rc = tw_no_memory(err, "for the answer of %s", q->url);
     }
     tw_buf_free(&b);
     f.free_list(headers);

@@ -87,7 +87,7 @@ char *tw_secret_read(const char *path, const char *what, struct twin_error *err)
         text[n] = '\0';
         text[strcspn(text, "\r\n")] = '\0';
         if (!(out = tw_strdup(text)))
-            twin_error_set(err, TWIN_ENOMEM, "no memory for %s", what);
+            tw_no_memory(err, "for %s", what);
     }
     if (fd >= 0)
         close(fd);
@@ -106,7 +106,7 @@ static int find_passphrase(char **out, struct twin_error *err)
         return 0;
     *out = direct ? tw_strdup(direct) : tw_secret_read(file, "the key's passphrase", err);
     if (!*out && direct)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for a passphrase");
+        return tw_no_memory(err, "for a passphrase");
     if (!*out)
         return err ? err->code : TWIN_EIO;
     if (strlen(*out) >= PASSPHRASE_MAX || !**out) {
@@ -177,7 +177,7 @@ int tw_key_wrap(EVP_PKEY *pkey, const char *name, struct twin_key **out, struct 
     int rc = 0;
     if (!k) {
         EVP_PKEY_free(pkey);
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for the key %s", name);
+        return tw_no_memory(err, "for the key %s", name);
     }
     rc = algorithm_of(pkey, name, &k->algorithm, err);
     if (rc == 0) {

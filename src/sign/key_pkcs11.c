@@ -306,8 +306,7 @@ int tw_key_open_pkcs11(const char *uri, struct twin_key **out, struct twin_error
     CK_SLOT_ID slot;
     EVP_PKEY *pkey = NULL;
     bool login = false;
-    int rc = t ? tw_pkcs11_uri_parse(uri, &u, err)
-               : twin_error_set(err, TWIN_ENOMEM, "no memory for a token");
+    int rc = t ? tw_pkcs11_uri_parse(uri, &u, err) : tw_no_memory(err, "for a token");
     if (rc != 0) {
         tw_free(t);
         return rc;

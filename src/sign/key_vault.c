@@ -29,11 +29,6 @@ static void close_vault(void *device)
     tw_free(v);
 }
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "no memory for a key in a Vault");
-}
-
 /* ---- where it is */
 
 static bool is_path(const char *s)
@@ -50,7 +45,7 @@ static int read_spec(struct vault *v, const char *spec, struct twin_error *err)
     const char *path = spec + strlen("vault:"), *query = strchr(path, '?');
     char *whole = query ? tw_strndup(path, (size_t)(query - path)) : tw_strdup(path);
     if (!whole)
-        return no_memory(err);
+        return tw_no_memory(err, "for a key in a Vault");
     char *slash = strrchr(whole, '/');
     int rc = 0;
     if (!is_path(whole) ||
@@ -63,7 +58,7 @@ static int read_spec(struct vault *v, const char *spec, struct twin_error *err)
     else if (!(v->mount = slash ? tw_strndup(whole, (size_t)(slash - whole))
                                 : tw_strdup("transit")) ||
              !(v->name = tw_strdup(slash ? slash + 1 : whole)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a key in a Vault");
     tw_free(whole);
     return rc;
 }
@@ -111,12 +106,12 @@ static int read_surroundings(struct vault *v, struct twin_error *err)
                             "expected a token for the Vault in VAULT_TOKEN, or in the file that "
                             "VAULT_TOKEN_FILE names");
     if (rc == 0 && !text)
-        rc = err && err->code ? err->code : no_memory(err);
+        rc = err && err->code ? err->code : tw_no_memory(err, "for a key in a Vault");
     if (rc == 0 && (!*text || strpbrk(text, "\r\n")))
         rc = twin_error_set(err, TWIN_EINVAL,
                             "the Vault's token is empty or has a line break in it");
     if (rc == 0 && (!(v->token = tw_printf("X-Vault-Token: %s", text)) || !v->address))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a key in a Vault");
     tw_secret_free(text);
     tw_free(default_file);
     return rc;
@@ -208,7 +203,7 @@ static int read_key(struct vault *v, EVP_PKEY **out, struct twin_error *err)
 {
     json_t *data = NULL;
     char version[24], *url = tw_printf("%s/v1/%s/keys/%s", v->address, v->mount, v->name);
-    int rc = url ? ask(v, url, NULL, &data, err) : no_memory(err);
+    int rc = url ? ask(v, url, NULL, &data, err) : tw_no_memory(err, "for a key in a Vault");
     if (rc == 0 && v->version == 0)
         v->version = (uint64_t)json_integer_value(json_object_get(data, "latest_version"));
     snprintf(version, sizeof version, "%llu", (unsigned long long)v->version);
@@ -266,7 +261,8 @@ static int sign(struct twin_key *k, const void *bytes_to_sign, size_t n, unsigne
                                         (json_int_t)v->version, "marshaling_algorithm", "asn1")
                             : NULL;
     char *body = request ? json_dumps(request, JSON_COMPACT) : NULL;
-    int rc = body && url ? ask(v, url, body, &data, err) : no_memory(err);
+    int rc = body && url ? ask(v, url, body, &data, err)
+                         : tw_no_memory(err, "for a key in a Vault");
     rc = rc ? rc
             : read_signature(v, json_string_value(json_object_get(data, "signature")), signature,
                              bytes, err);
@@ -285,7 +281,7 @@ int tw_key_open_vault(const char *spec, struct twin_key **out, struct twin_error
     struct twin_error own = TWIN_ERROR_INIT;
     err = err ? err : &own;
     if (!v)
-        return no_memory(err);
+        return tw_no_memory(err, "for a key in a Vault");
     int rc = read_spec(v, spec, err);
     rc = rc ? rc : read_surroundings(v, err);
     rc = rc ? rc : read_key(v, &pkey, err);

@@ -7,6 +7,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,6 @@
 static const char *const git_paths[] = {".git", ".gitattributes", ".github", ".gitignore"};
 enum { GIT_PATHS = sizeof git_paths / sizeof git_paths[0], IGNORED_MAX = 1024 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "no memory for a model's signature");
-}
-
 /* SHA-256 of the raw digests in their order. */
 static int root_of(const struct twin_subjects *s, char out[65], struct twin_error *err)
 {
@@ -27,13 +23,12 @@ static int root_of(const struct twin_subjects *s, char out[65], struct twin_erro
     for (size_t i = 0; i < s->count; i++) {
         unsigned char raw[32];
         const char *hex = s->item[i].digest[0].value;
-        for (size_t j = 0; j < sizeof raw; j++) {
-            const char two[3] = {hex[2 * j], hex[2 * j + 1], '\0'};
-            raw[j] = (unsigned char)strtoul(two, NULL, 16);
-        }
+        const bool fine = tw_unhex(hex, sizeof raw, raw);
+        assert(fine); /* is_digest() was asked, or we made it */
+        (void)fine;
         tw_buf_append(&all, raw, sizeof raw);
     }
-    int rc = all.failed ? no_memory(err) : 0;
+    int rc = all.failed ? tw_no_memory(err, "for a model's signature") : 0;
     if (rc == 0)
         tw_sign_sha256(all.data, all.len, out);
     tw_buf_free(&all);
@@ -93,7 +88,8 @@ int twin_model_envelope(const char *folder, const char *but, struct twin_envelop
                             "%s: expected files, found none: there is nothing to sign", folder);
     rc = rc ? rc : root_of(&files, hex, err);
     if (rc == 0)
-        rc = name ? twin_subjects_add(&root, name, "sha256", hex, err) : no_memory(err);
+        rc = name ? twin_subjects_add(&root, name, "sha256", hex, err)
+                  : tw_no_memory(err, "for a model's signature");
     if (rc == 0 && !(predicate = predicate_of(&files, but)))
         rc = twin_error_set(
             err, TWIN_EFORMAT,
@@ -122,11 +118,11 @@ int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes,
                                            "dsseEnvelope", "payload", payload, "payloadType",
                                            e->type, "signatures", "sig", sig, "keyid", "")
                                : NULL;
-    int rc = o ? tw_jcs_write(o, &b, err) : no_memory(err);
+    int rc = o ? tw_jcs_write(o, &b, err) : tw_no_memory(err, "for a model's signature");
     tw_buf_puts(&b, "\n");
     *bytes = b.len;
     if (rc == 0 && !(*text = tw_buf_steal(&b)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a model's signature");
     json_decref(o);
     tw_buf_free(&b);
     tw_free(payload);
@@ -186,17 +182,12 @@ int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_
         out->signature[0].keyid = tw_strdup(hint);
         out->foreign = false;
         out->either_s = true; /* the client takes what its library makes */
-        rc = out->signature[0].keyid ? 0 : no_memory(err);
+        rc = out->signature[0].keyid ? 0 : tw_no_memory(err, "for a model's signature");
     }
     json_decref(o);
     if (rc != 0)
         twin_envelope_free(out);
     return rc;
-}
-
-static bool is_sha256(const char *s)
-{
-    return s && strlen(s) == 64 && strspn(s, "0123456789abcdef") == 64;
 }
 
 /* "a/b": neither absolute nor out of the folder. */
@@ -229,7 +220,7 @@ static int read_resources(const struct twin_statement *st, const char *name,
             rc = refuse(err, TWIN_EFORMAT, name, "names of files below the model's folder", path);
         else if (!algorithm || strcmp(algorithm, "sha256") != 0)
             rc = refuse(err, TWIN_EUNSUPPORTED, name, "SHA-256 of each file", algorithm);
-        else if (!is_sha256(digest))
+        else if (!tw_is_hex(digest, 64))
             rc = refuse(err, TWIN_EFORMAT, name, "64 hex digits for each file", digest);
         else
             rc = twin_subjects_add(out, path, "sha256", digest, err);
@@ -263,7 +254,7 @@ static int read_ignored(const json_t *serialization, const char *name, char **li
         while (n > 0 && path[n - 1] == '/')
             n--;
         if (!(list[*count] = tw_strndup(path, n)))
-            return no_memory(err);
+            return tw_no_memory(err, "for a model's signature");
         ++*count;
     }
     return 0;
@@ -290,7 +281,7 @@ int twin_model_match(const struct twin_statement *st, const char *name, const ch
     rc = rc ? rc : read_resources(st, name, &files, err);
     rc = rc ? rc : read_ignored(serialization, name, skip, &skip_count, err);
     if (rc == 0 && but && !(skip[skip_count++] = tw_strdup(but)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a model's signature");
     rc = rc ? rc
             : twin_subject_folder(folder, (const char *const *)skip, skip_count,
                                   json_is_true(json_object_get(serialization, "allow_symlinks")),

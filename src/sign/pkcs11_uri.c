@@ -9,15 +9,6 @@
 
 enum { VALUE_MAX = 4096 };
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* %41 -> A; n bytes of s. NULL: no memory, or a % without two digits behind it. */
 static char *decoded(const char *s, size_t n, size_t *bytes)
 {
@@ -28,8 +19,8 @@ static char *decoded(const char *s, size_t n, size_t *bytes)
             out[o++] = s[i];
             continue;
         }
-        const int high = i + 2 < n ? hex_digit(s[i + 1]) : -1;
-        const int low = i + 2 < n ? hex_digit(s[i + 2]) : -1;
+        const int high = i + 2 < n ? tw_hex_digit(s[i + 1]) : -1;
+        const int low = i + 2 < n ? tw_hex_digit(s[i + 2]) : -1;
         if (high < 0 || low < 0) {
             tw_free(out);
             return NULL;

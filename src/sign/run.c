@@ -20,11 +20,6 @@
 #define BUILD_TYPE "urn:twinrun:run:1"
 #define BUILDER "urn:twinrun:launcher"
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "no memory for a run's statement");
-}
-
 /* ---- subjects */
 
 /* What was observed, whatever the clock said: the trace's prefix hash over all its steps. */
@@ -32,15 +27,14 @@ static int add_values(const char *path, struct twin_subjects *s, struct twin_err
 {
     struct twin_trace *t;
     struct twin_step_hash h;
-    char hex[40];
+    char hex[33];
     int rc = twin_trace_open(path, &t, err);
     if (rc != 0)
         return rc;
     const uint64_t steps = twin_trace_info(t)->steps;
     if (steps > 0 && (rc = twin_trace_step_hash(t, (uint32_t)(steps - 1), &h, err)) == 0) {
-        snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)h.prefix.hi,
-                 (unsigned long long)h.prefix.lo);
-        rc = twin_subjects_digest(s, "twinrunValues1", hex, err);
+        rc = twin_subjects_digest(s, "twinrunValues1", tw_hex_128(h.prefix.hi, h.prefix.lo, hex),
+                                  err);
     }
     twin_trace_close(t);
     return rc;
@@ -53,7 +47,7 @@ static int add_content(const struct twin_run *r, const struct twin_run_file *f,
 {
     struct twin_content c;
     char *path = tw_path_join(r->cwd, f->path);
-    int rc = path ? 0 : no_memory(err);
+    int rc = path ? 0 : tw_no_memory(err, "for a run's statement");
     if (path && twin_content_read(path, &c, NULL) == 0) {
         if (strcmp(c.file, f->sha256) == 0 && c.count > 0)
             rc = twin_subjects_digest(s, "twinrunContent1", c.content, err);
@@ -68,7 +62,7 @@ static int rename_last(struct twin_subjects *s, size_t from, const char *id, str
     for (size_t i = from; i < s->count; i++) {
         char *name = tw_printf("%s/%s", id, s->item[i].name);
         if (!name)
-            return no_memory(err);
+            return tw_no_memory(err, "for a run's statement");
         tw_free(s->item[i].name);
         s->item[i].name = name;
     }
@@ -108,7 +102,8 @@ int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subje
         char *name = f->sha256[0] ? tw_printf("files/%s", f->path) : NULL;
         if (!f->sha256[0])
             continue;
-        rc = name ? twin_subjects_add(s, name, "sha256", f->sha256, err) : no_memory(err);
+        rc = name ? twin_subjects_add(s, name, "sha256", f->sha256, err)
+                  : tw_no_memory(err, "for a run's statement");
         if (rc == 0 && contents)
             rc = add_content(r, f, s, err);
         tw_free(name);
@@ -194,7 +189,7 @@ static void depend_image(json_t *list, const json_t *said)
     const char *text = json_string_value(said);
     const char *mark = text ? strstr(text, "sha256:") : NULL;
     const char *hex = mark ? mark + strlen("sha256:") : text;
-    if (!hex || strlen(hex) != 64 || strspn(hex, "0123456789abcdef") != 64)
+    if (!tw_is_hex(hex, 64))
         return;
     json_t *digest = json_string(hex);
     depend(list, json_string("container image"), "", "sha256", digest);
@@ -303,7 +298,7 @@ int twin_run_envelope(const struct twin_run *r, struct twin_envelope *out, struc
         return twin_error_set(err, rc, "%s", why.message);
     rc = twin_run_subjects(r, true, &s, err);
     if (rc == 0 && !(predicate = predicate_of(r, p)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a run's statement");
     rc = rc ? rc : twin_statement_envelope(&s, TWIN_PREDICATE_SLSA, predicate, out, err);
     json_decref(predicate);
     json_decref(p);
@@ -349,14 +344,14 @@ int twin_reproduced_envelope(const struct twin_run *const *runs, size_t n,
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = twin_run_subjects(runs[i], true, &s, err);
         if (json_array_append_new(ids, json_string(runs[i]->id)) != 0)
-            rc = rc ? rc : no_memory(err);
+            rc = rc ? rc : tw_no_memory(err, "for a run's statement");
     }
     predicate = json_pack("{s:s, s:s, s:o, s:I, s:I, s:s}", "outcome",
                           twin_verdict_name(v->outcome), "bitwise", twin_verdict_name(v->bitwise),
                           "runs", ids, "steps", (json_int_t)v->steps_compared, "records",
                           (json_int_t)v->records_compared, "twinrun", TWINRUN_VERSION);
     if (rc == 0 && !predicate)
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a run's statement");
     if (rc == 0 && o->tolerance_file)
         rc = tolerance_digest(o->tolerance_file, predicate, err);
     rc = rc ? rc : twin_statement_envelope(&s, TWIN_PREDICATE_REPRODUCED, predicate, out, err);

@@ -11,11 +11,6 @@
 #define STATEMENT "https://in-toto.io/Statement/v1"
 enum { NAME_BYTES_MAX = 4096, DIGESTS_MAX = 16, VALUE_BYTES_MAX = 512 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
-}
-
 void twin_subjects_free(struct twin_subjects *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -37,12 +32,13 @@ int twin_subjects_digest(struct twin_subjects *s, const char *algorithm, const c
     struct twin_subject_digest *list = tw_reallocarray(x->digest, x->digest_count + 1,
                                                        sizeof *list);
     if (!list)
-        return no_memory(err);
+        return tw_no_memory(err, "for a statement");
     x->digest = list;
     list[x->digest_count] = (struct twin_subject_digest){tw_strdup(algorithm), tw_strdup(value)};
     x->digest_count++;
-    return list[x->digest_count - 1].algorithm && list[x->digest_count - 1].value ? 0
-                                                                                  : no_memory(err);
+    return list[x->digest_count - 1].algorithm && list[x->digest_count - 1].value
+               ? 0
+               : tw_no_memory(err, "for a statement");
 }
 
 static int add_empty(struct twin_subjects *s, const char *name, struct twin_error *err)
@@ -51,13 +47,13 @@ static int add_empty(struct twin_subjects *s, const char *name, struct twin_erro
         const size_t room = s->room ? s->room * 2 : 8;
         struct twin_subject *list = tw_reallocarray(s->item, room, sizeof *list);
         if (!list)
-            return no_memory(err);
+            return tw_no_memory(err, "for a statement");
         s->item = list;
         s->room = room;
     }
     char *copy = tw_strdup(name);
     if (!copy)
-        return no_memory(err);
+        return tw_no_memory(err, "for a statement");
     s->item[s->count++] = (struct twin_subject){.name = copy};
     return 0;
 }
@@ -104,7 +100,7 @@ int twin_statement_text(const struct twin_subjects *s, const char *predicate_typ
     json_decref(o);
     *bytes = b.len;
     if (rc == 0 && !(*text = tw_buf_steal(&b)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a statement");
     tw_buf_free(&b);
     return rc;
 }
@@ -187,7 +183,7 @@ int twin_statement_parse(const struct twin_envelope *e, const char *name,
     else if (!json_is_array(list) || json_array_size(list) == 0)
         rc = refuse(err, name, "at least one subject");
     else if (!(out->predicate_type = tw_strdup(predicate_type)))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for a statement");
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++)
         rc = read_subject(json_array_get(list, i), name, &out->subjects, err);
     out->predicate = json_incref(json_object_get(o, "predicate"));

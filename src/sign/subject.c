@@ -22,7 +22,7 @@ static int hash_open_file(int fd, const char *shown, char out[65], struct twin_e
     unsigned char digest[32];
     int rc = c && chunk && EVP_DigestInit_ex(c, EVP_sha256(), NULL) == 1
                  ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "no memory to read %s", shown);
+                 : tw_no_memory(err, "reading %s", shown);
     while (rc == 0) {
         const ssize_t n = read(fd, chunk, CHUNK);
         if (n == 0)
@@ -98,7 +98,7 @@ static int add_item(struct walk *w, char *name, bool link, const struct stat *st
         struct tw_hash_item *list = tw_reallocarray(w->item, room, sizeof *list);
         if (!list) {
             tw_free(name);
-            return twin_error_set(err, TWIN_ENOMEM, "no memory to list %s", w->root);
+            return tw_no_memory(err, "listing %s", w->root);
         }
         w->item = list;
         w->room = room;
@@ -137,7 +137,7 @@ static int take(struct walk *w, int fd, const char *entry, const char *relative,
     char *shown = name ? tw_path_join(w->root, name) : NULL;
     int rc = 0;
     if (!shown)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory to list %s", w->root);
+        rc = tw_no_memory(err, "listing %s", w->root);
     else if (skipped(name, w->skip, w->skip_count))
         rc = 0;
     else if (fstatat(fd, entry, &st, AT_SYMLINK_NOFOLLOW) != 0)

@@ -26,11 +26,6 @@ struct twin_trust {
     size_t count, need;
 };
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "no memory for the trusted keys");
-}
-
 void twin_trust_free(struct twin_trust *t)
 {
     if (!t)
@@ -65,7 +60,7 @@ int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out,
                     struct twin_error *err)
 {
     struct twin_trust *t = tw_calloc(1, sizeof *t);
-    int rc = t ? 0 : no_memory(err);
+    int rc = t ? 0 : tw_no_memory(err, "for the trusted keys");
     if (rc == 0 && count >= KEYS_MAX)
         rc = twin_error_set(err, TWIN_ELIMIT, "%zu keys: at most %d", count, KEYS_MAX - 1);
     for (size_t i = 0; i < count && rc == 0; i++) {
@@ -73,7 +68,7 @@ int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out,
         rc = twin_key_read_public(paths[i], &k.key, err);
         if (rc == 0 && !(k.name = tw_strdup(paths[i]))) {
             twin_key_close(k.key);
-            rc = no_memory(err);
+            rc = tw_no_memory(err, "for the trusted keys");
         }
         rc = rc ? rc : add(t, &k, err);
     }
@@ -146,7 +141,7 @@ static int read_need(struct reading *r, const struct tw_toml_value *v, size_t li
 static int set_text(char **to, const char *text, struct twin_error *err)
 {
     *to = tw_strdup(text);
-    return *to ? 0 : no_memory(err);
+    return *to ? 0 : tw_no_memory(err, "for the trusted keys");
 }
 
 /* file, from, until, revoked: in k, which the caller frees. */
@@ -157,7 +152,8 @@ static int read_field(const struct reading *r, const char *key, const char *fiel
     const bool from = strcmp(field, "from") == 0, until = strcmp(field, "until") == 0;
     if (strcmp(field, "file") == 0) {
         char *path = tw_path_join(r->folder, value);
-        rc = !path ? no_memory(err) : twin_key_read_public(path, &k->key, err);
+        rc = !path ? tw_no_memory(err, "for the trusted keys")
+                   : twin_key_read_public(path, &k->key, err);
         tw_free(path);
         return rc;
     }
@@ -225,7 +221,7 @@ int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **o
                         slash ? tw_strndup(path, (size_t)(slash - path) + 1) : tw_strdup("."), 0,
                         false};
     const struct tw_toml_handler handler = {"trust", begin, read_key, &r};
-    int rc = r.t && r.folder ? 0 : no_memory(err);
+    int rc = r.t && r.folder ? 0 : tw_no_memory(err, "for the trusted keys");
     if (rc == 0 && strlen(text) != n)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: a NUL byte in it: not TOML", path);
     rc = rc ? rc : tw_toml_read(text, path, &handler, err);
@@ -353,7 +349,7 @@ int twin_trust_judge(const struct twin_trust *t, const struct twin_envelope *e, 
         tw_free(pae);
         tw_free(out->judged);
         out->judged = NULL;
-        return no_memory(err);
+        return tw_no_memory(err, "for the trusted keys");
     }
     out->needed = t->need;
     out->judged_count = e->signature_count;

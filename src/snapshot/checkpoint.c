@@ -98,7 +98,7 @@ int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct
     struct twin_checkpoint *c = tw_calloc(1, sizeof *c);
     *out = NULL;
     if (!c)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory to write %s", path);
+        return tw_no_memory(err, "writing %s", path);
     c->fd = c->side_fd = c->folder_fd = -1;
     char *real = realpath(path, NULL); /* a link stays a link */
     c->path = tw_strdup(real ? real : path);
@@ -114,7 +114,7 @@ int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct
     c->side_temp = c->folder ? tw_printf("%s/.%s.twinrun-XXXXXX", c->folder, name) : NULL;
     int rc = 0;
     if (!c->temp || !c->sidecar || !c->side_temp || !tw_sha256_begin(&c->sha))
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory to write %s", path);
+        rc = tw_no_memory(err, "writing %s", path);
     else if ((c->folder_fd = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         rc = twin_error_system(err, "cannot open the folder of %s", path);
     if (rc == 0) {
@@ -175,7 +175,7 @@ static int write_sidecar(struct twin_checkpoint *c, struct twin_error *err)
     tw_buf_puts(&b, "\n");
     int fd = c->side_fd = b.failed ? -1 : locked_temp(c->side_temp), rc = 0;
     if (b.failed)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory to write %s", c->sidecar);
+        rc = tw_no_memory(err, "writing %s", c->sidecar);
     else if (fd < 0 || set_mode(fd, c->sidecar) != 0 || tw_write_all(fd, b.data, b.len) != 0 ||
              fsync(fd) != 0)
         rc = twin_error_system(err, "cannot write %s (%s is as it was)", c->sidecar, c->path);

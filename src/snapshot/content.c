@@ -103,9 +103,8 @@ static int whole_init(struct whole *w, const char *path, struct twin_error *err)
     pthread_cond_init(&w->moved, NULL);
     if (w->fd < 0)
         return twin_error_system(err, "reading %s", path);
-    return w->chunk && tw_sha256_begin(&w->sha)
-               ? 0
-               : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+    return w->chunk && tw_sha256_begin(&w->sha) ? 0
+                                                : tw_no_memory(err, "for the digests of %s", path);
 }
 
 static void whole_fini(struct whole *w)
@@ -233,9 +232,8 @@ static int digest_all(struct twin_content *c, struct twin_error *err)
                     .piece = {{.data = tw_malloc(TWIN_CONTENT_PIECE)},
                               {.data = tw_malloc(TWIN_CONTENT_PIECE)}}};
     unsigned char digest[32];
-    int rc = k.piece[0].data && k.piece[1].data
-                 ? digest_tensors(&k)
-                 : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests");
+    int rc = k.piece[0].data && k.piece[1].data ? digest_tensors(&k)
+                                                : tw_no_memory(err, "for the digests");
     if (rc == 0) {
         qsort(c->tensor, c->count, sizeof *c->tensor, by_name);
         bool fine = tw_sha256_begin(&k.whole);
@@ -297,7 +295,7 @@ static int digest_values(struct twin_content *c, struct twin_error *err)
     }
     tw_sha256_free(&s);
     if (!fine)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu values", c->value_count);
+        return tw_no_memory(err, "for %zu values", c->value_count);
     tw_hex(digest, 32, c->values);
     return 0;
 }
@@ -307,8 +305,7 @@ static int prepare(const char *path, struct twin_content *out, struct twin_error
 {
     out->count = twin_tensors_count(out->tensors);
     out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
-    return out->tensor ? digest_values(out, err)
-                       : twin_error_set(err, TWIN_ENOMEM, "no memory for the digests of %s", path);
+    return out->tensor ? digest_values(out, err) : tw_no_memory(err, "for the digests of %s", path);
 }
 
 /* ---- folders: their "file" digest is the root of their snapshot */
@@ -321,8 +318,7 @@ static int open_files(const char *path, const struct twin_snapshot *s, struct tw
     struct twin_tensors_file *file = tw_calloc(s->files + 1, sizeof *file);
     char *text = tw_malloc((s->files + 1) * TEXT);
     size_t n = 0;
-    int rc = file && text ? 0
-                          : twin_error_set(err, TWIN_ENOMEM, "no memory for the list of %s", path);
+    int rc = file && text ? 0 : tw_no_memory(err, "for the list of %s", path);
     for (size_t i = 0; i < s->count && rc == 0; i++) {
         const struct twin_snapshot_entry *e = &s->entry[i];
         if (e->kind != TWIN_SNAPSHOT_FILE)
@@ -477,7 +473,7 @@ static int measure(const struct twin_content *a, const struct twin_content *b, s
     const uint64_t size = x->bytes / x->count, most = CHUNK / size;
     char *p = tw_malloc(CHUNK), *q = tw_malloc(CHUNK);
     struct tw_exact sum = {0};
-    int rc = p && q ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory to compare %s", x->name);
+    int rc = p && q ? 0 : tw_no_memory(err, "comparing %s", x->name);
     for (uint64_t at = 0, n; at < x->count && rc == 0; at += n) {
         n = x->count - at < most ? x->count - at : most;
         rc = twin_tensors_read(a->tensors, i, at, n, p, err);

@@ -354,7 +354,7 @@ int tw_hash_files(struct tw_hash_work *given, struct twin_error *err)
     unsigned wanted = given->threads ? given->threads : processors(), started = 0;
     uint64_t all = 0;
     if (!w.order)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for a list of %zu files", given->count);
+        return tw_no_memory(err, "for a list of %zu files", given->count);
     for (size_t i = 0; i < given->count; i++)
         if (!given->item[i].skip) {
             w.order[w.ordered++] = i;
@@ -394,5 +394,5 @@ int tw_hash_files(struct tw_hash_work *given, struct twin_error *err)
     given->read_bytes = w.read_bytes;
     if (w.stop)
         return twin_error_set(err, TWIN_EINTR, "interrupted; what was read is remembered");
-    return w.files == w.ordered ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory to read files");
+    return w.files == w.ordered ? 0 : tw_no_memory(err, "reading files");
 }

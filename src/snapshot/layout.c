@@ -135,7 +135,7 @@ bool tw_lfs_pointer_read(const char *text, size_t n, struct tw_lfs_pointer *out)
         if (!stop)
             return false;
         if (take(&p, stop, "oid sha256:")) {
-            if (sha256 || stop - p != 64 || strspn(p, "0123456789abcdef") != 64)
+            if (sha256 || stop - p != 64 || tw_hex_span(p) != 64)
                 return false;
             memcpy(out->sha256, p, 64);
             out->sha256[64] = '\0';
@@ -200,7 +200,7 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
     else if (file)
         dir = tw_strdup(".");
     if (!dir)
-        rc = l->err->code ? l->err->code : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
+        rc = l->err->code ? l->err->code : tw_no_memory(l->err, "looking at a repository of data");
     struct tw_hash_item item = {
         .path = slash ? slash + 1 : file, .kind = TW_HASH_SHA256, .link = true};
     struct stat st;
@@ -229,29 +229,23 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
 /* ---- Hugging Face: snapshots/<commit>/<path> are links to blobs/<hash>; the hash is the blob's
  * SHA-256 or, for small files, git's */
 
-static bool is_hash(const char *name)
-{
-    const size_t n = strlen(name);
-    return (n == 40 || n == 64) && strspn(name, "0123456789abcdef") == n;
-}
-
 /* Digests what was listed below dir and holds it against the names of the blobs. */
 static int look_at_links(struct tw_look *l, const char *dir, const struct tw_listing *list)
 {
     struct tw_hash_item *item = tw_calloc(list->count + 1, sizeof *item);
     if (!item)
-        return twin_error_set(l->err, TWIN_ENOMEM, "no memory for %zu files", list->count);
+        return tw_no_memory(l->err, "for %zu files", list->count);
     for (size_t i = 0; i < list->count; i++) {
         const struct twin_snapshot_entry *e = &list->entry[i];
         const char *from = e->target ? e->target : e->path;
         const char *slash = strrchr(from, '/');
         const char *name = slash ? slash + 1 : from;
-        item[i] = (struct tw_hash_item){.path = e->path,
-                                        .kind = strlen(name) == 64 ? TW_HASH_SHA256
-                                                                   : TW_HASH_GIT_SHA1,
-                                        .link = e->target != NULL,
-                                        .skip = e->kind != TWIN_SNAPSHOT_FILE || !is_hash(name),
-                                        .state = list->state[i]};
+        item[i] = (struct tw_hash_item){
+            .path = e->path,
+            .kind = strlen(name) == 64 ? TW_HASH_SHA256 : TW_HASH_GIT_SHA1,
+            .link = e->target != NULL,
+            .skip = e->kind != TWIN_SNAPSHOT_FILE || !tw_is_git_hash(name),
+            .state = list->state[i]};
     }
     int rc = tw_look_hash(l, dir, item, list->count);
     for (size_t i = 0; i < list->count && rc == 0; i++) {
@@ -262,7 +256,7 @@ static int look_at_links(struct tw_look *l, const char *dir, const struct tw_lis
         char hex[65];
         struct twin_layout_result r = {.path = e->path,
                                        .scheme = strlen(name) == 64 ? "sha256" : "git",
-                                       .expected = is_hash(name) ? name : NULL};
+                                       .expected = tw_is_git_hash(name) ? name : NULL};
         if (e->kind == TWIN_SNAPSHOT_FOLDER)
             continue;
         if (e->kind == TWIN_SNAPSHOT_LINK) {
@@ -302,7 +296,7 @@ int tw_look_huggingface(struct tw_look *l, const char *folder)
     /* The whole repository: each blob once, and links that lead nowhere. */
     char *blobs = tw_path_join(folder, "blobs"), *snapshots = tw_path_join(folder, "snapshots");
     int rc = blobs && snapshots ? tw_listing_take(blobs, &o, exclude, &list, l->err)
-                                : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
+                                : tw_no_memory(l->err, "looking at a repository of data");
     if (rc == 0) {
         rc = look_at_links(l, blobs, &list);
         tw_listing_free(&list);
@@ -370,7 +364,7 @@ static int add_own(struct twin_snapshot *s, const char *dir)
     tw_free(file);
     /* .../models--org--name/snapshots/<commit> */
     char *commit = real ? strrchr(real, '/') : NULL;
-    if (commit && is_hash(commit + 1) && strlen(commit + 1) == 40) {
+    if (commit && tw_is_hex(commit + 1, 40)) {
         *commit = '\0';
         char *snapshots = strrchr(real, '/');
         if (snapshots && strcmp(snapshots, "/snapshots") == 0) {
@@ -415,5 +409,5 @@ int tw_layout_add_ids(struct twin_snapshot *s, const char *dir, struct twin_erro
         tw_free(data);
         tw_free(path);
     }
-    return failed ? twin_error_set(err, TWIN_ENOMEM, "no memory for the ids of the data") : 0;
+    return failed ? tw_no_memory(err, "for the ids of the data") : 0;
 }

@@ -295,7 +295,7 @@ static int look_at_folder(struct dvc *d, const struct tw_dvc_out *out, const cha
         return rc;
     struct tw_hash_item *item = tw_calloc(list.count + 1, sizeof *item);
     if (!item)
-        rc = twin_error_set(d->l->err, TWIN_ENOMEM, "no memory for %zu files", list.count);
+        rc = tw_no_memory(d->l->err, "for %zu files", list.count);
     if (rc == 0 && list.troubles)
         rc = twin_error_set(d->l->err, TWIN_EIO, "%s/%s", full,
                             list.first_trouble ? list.first_trouble : "?");
@@ -344,7 +344,7 @@ static int look_at_file(struct dvc *d, const struct tw_dvc_out *out, const char 
                                 .link = true,
                                 .state = tw_file_state(st)};
     int rc = dir ? tw_look_hash(d->l, dir, &item, 1)
-                 : twin_error_set(d->l->err, TWIN_ENOMEM, "out of memory");
+                 : tw_no_memory(d->l->err, "looking at data of DVC");
     if (rc == 0) {
         tw_hex(item.digest, 16, hex);
         tell(d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, out->path,
@@ -365,8 +365,7 @@ static int look_at(void *user, const struct tw_dvc_out *out)
     if (!full)
         tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, out->md5, NULL, 0, 0,
              "outside of the repository, or behind a link: not read");
-    else if (!out->md5 || strspn(out->md5, "0123456789abcdef") != 32 ||
-             strlen(out->md5) != (folder ? 36u : 32u))
+    else if (!out->md5 || tw_hex_span(out->md5) != 32 || strlen(out->md5) != (folder ? 36u : 32u))
         tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, NULL, NULL, 0, 0,
              "it has no MD5 here: DVC checks it by another digest");
     else if (stat(full, &st) != 0)
@@ -410,7 +409,7 @@ int tw_look_dvc(struct tw_look *l, const char *file)
             d.root = tw_strdup(d.folder);
         }
         rc = d.root ? tw_dvc_read(data, n, file, lock, look_at, &d, l->err)
-                    : twin_error_set(l->err, TWIN_ENOMEM, "out of memory");
+                    : tw_no_memory(l->err, "looking at data of DVC");
     }
     tw_free(d.root);
     tw_free(d.folder);

@@ -120,7 +120,7 @@ static int digest_files(const char *dir, const struct twin_snapshot_options *o,
     w.item = tw_calloc(l->count + 1, sizeof *w.item);
     w.root = real ? open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (!w.item)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for %zu files", l->count);
+        rc = tw_no_memory(err, "for %zu files", l->count);
     else if (w.root < 0)
         rc = twin_error_system(err, "the folder %s cannot be read", dir);
     for (size_t i = 0; i < l->count && rc == 0; i++)
@@ -156,9 +156,7 @@ static int take(const char *dir, const struct twin_snapshot_options *o,
 {
     struct tw_listing l = {0};
     *out = (struct twin_snapshot){.follow = o->follow};
-    int rc = copy_patterns(o->exclude, !like, out) == 0
-                 ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "no memory for the patterns");
+    int rc = copy_patterns(o->exclude, !like, out) == 0 ? 0 : tw_no_memory(err, "for the patterns");
     rc = rc ? rc : tw_listing_take(dir, o, out->exclude, &l, err);
     rc = rc ? rc : digest_files(dir, o, like, &l, out, err);
     const char *first = l.first_trouble ? l.first_trouble : "?";

@@ -146,7 +146,7 @@ static char *unescaped(struct reader *r, const char *p, size_t n)
 {
     char *out = tw_malloc(n + 1), *q = out;
     if (!out) {
-        twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name);
+        tw_no_memory(r->err, "reading %s", r->name);
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {
@@ -188,7 +188,7 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
         const size_t room = r->room ? r->room * 2 : 64;
         void *e = tw_reallocarray(s->entry, room, sizeof *s->entry);
         if (!e)
-            rc = twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name);
+            rc = tw_no_memory(r->err, "reading %s", r->name);
         else
             s->entry = e, r->room = room;
     }
@@ -202,24 +202,13 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
     return 0;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static int file_line(struct reader *r, const char *line, size_t n)
 {
     unsigned char digest[32];
     const bool escaped = n && line[0] == '\\';
     const char *p = line + escaped, *name = p + 66;
-    bool fine = r->is_file && n - escaped > 66 && memcmp(p + 64, "  ", 2) == 0;
-    for (size_t i = 0; i < 64 && fine; i += 2) {
-        const int high = hex_digit(p[i]), low = hex_digit(p[i + 1]);
-        fine = high >= 0 && low >= 0;
-        digest[i / 2] = fine ? (unsigned char)(high << 4 | low) : 0;
-    }
+    const bool fine = r->is_file && n - escaped > 66 && memcmp(p + 64, "  ", 2) == 0 &&
+                      tw_unhex(p, sizeof digest, digest);
     size_t m = fine ? n - (size_t)(name - line) : 0;
     if (m == 3 && memcmp(name, "./-", 3) == 0) {
         name += 2;
@@ -301,7 +290,7 @@ static int id_line(struct reader *r, const char *line, size_t n)
     } else {
         *value = *path = '\0';
         if (tw_snapshot_add_id(r->s, text, value + 1, path + 1) != 0)
-            rc = twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name);
+            rc = tw_no_memory(r->err, "reading %s", r->name);
     }
     tw_free(text);
     return rc;
@@ -316,9 +305,8 @@ static int exclude_line(struct reader *r, const char *line, size_t n)
     char **list = pattern ? tw_reallocarray(s->exclude, s->exclude_count + 2, sizeof *list) : NULL;
     if (!list) {
         tw_free(pattern);
-        return r->err->code || pattern
-                   ? twin_error_set(r->err, TWIN_ENOMEM, "%s: out of memory", r->name)
-                   : bad(r, "a pattern", line, n);
+        return r->err->code || pattern ? tw_no_memory(r->err, "reading %s", r->name)
+                                       : bad(r, "a pattern", line, n);
     }
     s->exclude = list;
     list[s->exclude_count++] = pattern;

@@ -34,11 +34,6 @@ struct walk {
     struct twin_error *err;
 };
 
-static int no_memory(struct walk *w)
-{
-    return twin_error_set(w->err, TWIN_ENOMEM, "no memory for the list of files");
-}
-
 void tw_listing_trouble(struct tw_listing *l, const struct twin_snapshot_options *o,
                         const char *path, const char *why)
 {
@@ -104,7 +99,7 @@ static int add(struct walk *w, enum twin_snapshot_kind kind, char *path, char *t
 fail:
     tw_free(path);
     tw_free(target);
-    return w->err && w->err->code ? w->err->code : no_memory(w);
+    return w->err && w->err->code ? w->err->code : tw_no_memory(w->err, "for the list of files");
 }
 
 /* Takes path. */
@@ -115,7 +110,7 @@ static int queue(struct walk *w, char *path, size_t parent, const struct stat *s
         void *f = tw_reallocarray(w->folder, room, sizeof *w->folder);
         if (!f) {
             tw_free(path);
-            return no_memory(w);
+            return tw_no_memory(w->err, "for the list of files");
         }
         w->folder = f;
         w->room = room;
@@ -208,7 +203,7 @@ static int take(struct walk *w, size_t in, const char *name, bool *counts)
     char *path = w->folder[in].path[0] ? tw_printf("%s/%s", w->folder[in].path, name)
                                        : tw_strdup(name);
     if (!path)
-        return no_memory(w);
+        return tw_no_memory(w->err, "for the list of files");
     if (fstatat(w->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         trouble(w, path, errno == ENOENT ? "went away while the folder was read" : strerror(errno));
         tw_free(path);
@@ -272,7 +267,7 @@ static int sort(struct walk *w)
     struct tw_listing *l = w->l;
     struct both *b = tw_reallocarray(NULL, l->count + 1, sizeof *b);
     if (!b)
-        return no_memory(w);
+        return tw_no_memory(w->err, "for the list of files");
     for (size_t i = 0; i < l->count; i++)
         b[i] = (struct both){l->entry[i], l->state[i]};
     qsort(b, l->count, sizeof *b, by_path);
@@ -299,7 +294,7 @@ int tw_listing_take(const char *dir, const struct twin_snapshot_options *o, char
     } else {
         rc = queue(&w, tw_strdup(""), 0, &st);
         if (rc == 0 && !w.folder[0].path)
-            rc = no_memory(&w);
+            rc = tw_no_memory(w.err, "for the list of files");
     }
     if (rc == 0 && o->not_this && stat(o->not_this, &st) == 0) {
         w.has_not_this = true;

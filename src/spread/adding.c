@@ -9,6 +9,8 @@
  */
 #include "adding.h"
 
+#include "src/fingerprint/convert.h"
+
 #include <math.h>
 #include <string.h>
 #include <twin/random.h>
@@ -209,15 +211,6 @@ const struct tw_adder *tw_adder_for(enum twin_dtype dtype)
     }
 }
 
-/* The value of the bits of an f16. */
-static double f16_value(uint16_t half)
-{
-    const int e = half >> 10 & 31, f = half & 1023, sign = half >> 15 ? -1 : 1;
-    if (e == 31)
-        return sign * (f ? NAN : INFINITY);
-    return sign * (e ? ldexp(1024 + f, e - 25) : ldexp(f, -24));
-}
-
 int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out,
                struct twin_error *err)
 {
@@ -232,9 +225,9 @@ int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out,
     if (dtype == TWIN_F32)
         *out = (double)single;
     else if (dtype == TWIN_BF16)
-        *out = (double)as_float((uint32_t)half << 16);
+        *out = tw_load_bf16(&half, 0);
     else if (dtype == TWIN_F16)
-        *out = f16_value(half);
+        *out = tw_load_f16(&half, 0);
     return rc;
 }
 

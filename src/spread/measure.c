@@ -113,7 +113,7 @@ int twin_network_measure(struct twin_network *net, struct twin_error *err)
     pthread_t thread;
     double small = 0, large = 0;
     if (rc == 0 && !data)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory to measure the loopback with");
+        rc = tw_no_memory(err, "measuring the loopback");
     if (rc == 0 && pthread_create(&thread, NULL, echo, &other) != 0)
         rc = twin_error_set(
             err, TWIN_EUNSUPPORTED,

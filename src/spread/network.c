@@ -228,7 +228,7 @@ static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t,
         segments = (uint32_t)best;
     struct link *link = tw_reallocarray(NULL, ranks, sizeof *link);
     if (!link)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
+        return tw_no_memory(err, "for %u ranks", ranks);
     *seconds = 0;
     for (int half = 0; half < 2 && ranks > 1; half++) {
         post_order(ranks, tw_double_tree_root(ranks, half), half, link, 0);
@@ -262,7 +262,7 @@ static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order
     struct arriving *a = tw_reallocarray(NULL, ranks, sizeof *a);
     const double message_s = d->net->alpha_s + bytes * d->net->beta_s;
     if (!a)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
+        return tw_no_memory(err, "for %u ranks", ranks);
     for (uint32_t r = 0; r < ranks; r++)
         a[r] = (struct arriving){r ? d->net->alpha_s + late(d) : -1, r};
     qsort(a, ranks, sizeof *a, by_time);
@@ -295,7 +295,7 @@ int twin_network_time(const struct twin_network *net, enum twin_algorithm a, uin
                               TWIN_MAX_RANKS);
     double *t = tw_calloc(3 * (size_t)ranks, sizeof *t);
     if (!t)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
+        return tw_no_memory(err, "for %u ranks", ranks);
     const double whole = net->alpha_s + bytes * net->beta_s;
     switch (a) {
     case TWIN_RING:

@@ -110,7 +110,7 @@ static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_
     char *turned = part ? part + ranks * t->add->size : NULL;
     double room = 0, low = INFINITY, high = -INFINITY;
     struct tw_program p = {0};
-    int rc = part ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u workers", ranks);
+    int rc = part ? 0 : tw_no_memory(err, "for %u workers", ranks);
     for (uint32_t r = 0; rc == 0 && r < ranks; r++) {
         __extension__ typedef unsigned __int128 wide;
         uint64_t from = (uint64_t)((wide)t->n * r / ranks);
@@ -251,16 +251,14 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
 static int allocate(struct task *t, const double *x, unsigned threads, struct twin_error *err)
 {
     if (t->n > SIZE_MAX / 16)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu numbers",
-                              (unsigned long long)t->n);
+        return tw_no_memory(err, "for %llu numbers", (unsigned long long)t->n);
     t->numbers = tw_malloc(t->n * t->add->size + 8);
     for (unsigned i = 0; i < threads; i++)
         t->copy[i] = t->numbers ? tw_malloc(t->n * t->add->size + 8) : NULL;
     for (unsigned i = 0; i < threads; i++)
         if (!t->copy[i])
-            return twin_error_set(err, TWIN_ENOMEM,
-                                  "no memory for %llu numbers in %u orders at a time",
-                                  (unsigned long long)t->n, threads);
+            return tw_no_memory(err, "for %llu numbers in %u orders at a time",
+                                (unsigned long long)t->n, threads);
     for (uint64_t i = 0; i < t->n; i++) {
         if (!isfinite(x[i]))
             return twin_error_set(err, TWIN_EINVAL,

@@ -143,7 +143,7 @@ int tw_program_make(enum twin_algorithm a, uint32_t ranks, int half, struct tw_p
                               ranks);
     p->op = tw_reallocarray(NULL, 2 * (size_t)ranks, sizeof *p->op);
     if (!p->op)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
+        return tw_no_memory(err, "for %u ranks", ranks);
     switch (a) {
     case TWIN_TREE: binomial(p, 0, UINT32_MAX, ranks); break;
     case TWIN_DOUBLE_TREE: binary(p, tw_double_tree_root(ranks, half), ranks, half); break;

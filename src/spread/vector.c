@@ -249,7 +249,7 @@ static int count_vectors(struct twin_vector_spread *s, struct twin_error *err)
 {
     uint64_t(*hash)[2] = tw_calloc(s->results + 1, sizeof *hash);
     if (!hash)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu results", s->results);
+        return tw_no_memory(err, "for %zu results", s->results);
     for (size_t i = 0; i < s->results; i++)
         memcpy(hash[i], s->result[i].hash, sizeof *hash);
     qsort(hash, s->results, sizeof *hash, by_hash);
@@ -314,10 +314,10 @@ static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct t
     }
     for (uint64_t i = 0; ok && i < kept; i++)
         e->relative[i] = e->ulps[i] = NAN;
-    int rc = ok ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", j->ranks);
+    int rc = ok ? 0 : tw_no_memory(err, "for %u ranks", j->ranks);
     e->program = rc == 0 ? tw_calloc(TWIN_ALGORITHMS + 1, sizeof *e->program) : NULL;
     if (rc == 0 && !e->program)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the orders");
+        rc = tw_no_memory(err, "for the orders");
     for (size_t i = 0; rc == 0 && i < j->orders; i++) {
         const enum twin_algorithm a = j->order[i].algorithm;
         if (!e->program[a].op)

@@ -33,7 +33,7 @@ static int hash_text(const struct hashing *h, const char *name, const char *text
     struct twin_config c;
     char *path = tw_path_join(h->lab->folder, name);
     int rc = path ? tw_write_file_atomic(path, text, strlen(text), err)
-                  : twin_error_set(err, TWIN_ENOMEM, "no memory");
+                  : tw_no_memory(err, "writing a configuration");
     rc = rc ? rc : twin_config_read(path, TWIN_CONFIG_BY_NAME, &c, err);
     if (rc == 0) {
         memcpy(out, c.canonical, sizeof c.canonical);
@@ -49,7 +49,7 @@ static int hash_json(const struct hashing *h, const char *name, const json_t *co
 {
     char *text = json_dumps(config, flags | JSON_REAL_PRECISION(17));
     int rc = text ? hash_text(h, name, text, out, err)
-                  : twin_error_set(err, TWIN_ENOMEM, "no memory");
+                  : tw_no_memory(err, "writing a configuration");
     free(text);
     return rc;
 }
@@ -138,7 +138,7 @@ static int hash(struct hashing *h, struct twin_error *err)
     json_t *t = rc == 0 ? turned(h->config) : NULL;
     if (rc == 0)
         rc = t ? hash_json(h, "config-reordered.json", t, JSON_INDENT(7), found, err)
-               : twin_error_set(err, TWIN_ENOMEM, "no memory");
+               : tw_no_memory(err, "writing a configuration");
     h->reordered = rc == 0 && strcmp(found, h->base) == 0;
     if (rc == 0) { /* JSON with its members turned round is YAML, too */
         h->yaml_tried = hash_json(h, "config-reordered.yaml", t, JSON_INDENT(3), found, NULL) == 0;
@@ -161,9 +161,7 @@ static int read_config(struct hashing *h, const json_t *p, struct twin_error *er
     h->source = tw_strdup(path ? path : "the command line");
     h->config = json_loadb(c.text, c.text_bytes, JSON_DECODE_ANY, NULL);
     twin_config_free(&c);
-    return h->config && h->source
-               ? 0
-               : twin_error_set(err, TWIN_ENOMEM, "no memory for the configuration");
+    return h->config && h->source ? 0 : tw_no_memory(err, "for the configuration");
 }
 
 /* ---- the checklist */

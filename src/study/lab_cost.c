@@ -207,8 +207,7 @@ static int time_alone(struct costing *c, struct alone *a, const char *title, str
     double seconds;
     const char *held = c->lab->args.pin;
     char *list = tw_printf("%s%s%s", held ? held : "", held ? "," : "", a->factor->id);
-    int rc = list ? tw_lab_world(c->lab, list, &w, err)
-                  : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    int rc = list ? tw_lab_world(c->lab, list, &w, err) : tw_no_memory(err, "for a list of pins");
     tw_free(list);
     if (rc != 0)
         return rc;
@@ -381,7 +380,7 @@ static int each_pin(struct costing *c, struct twin_error *err)
                             sizeof *with.free_s);
     if (!with.free_s) {
         json_decref(list);
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for the times of single pins");
+        return tw_no_memory(err, "for the times of single pins");
     }
     with.pinned_s = with.free_s + c->pairs + ROUNDS_MOST * (PINS_MAX / FREE_EVERY + 1);
     from_pairs(c, &with);
@@ -499,8 +498,7 @@ int tw_lab_cost(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
         list = tw_strdup(lab->pins);
     else
         list = tw_printf("%s%sall", lab->args.pin ? lab->args.pin : "", lab->args.pin ? "," : "");
-    int rc = list ? tw_lab_world(lab, list, &all, err)
-                  : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    int rc = list ? tw_lab_world(lab, list, &all, err) : tw_no_memory(err, "for a list of pins");
     if (rc != 0) {
         tw_free(list);
         return rc;
@@ -512,8 +510,7 @@ int tw_lab_cost(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
                         .most = 2 * (size_t)lab->args.pairs};
     c.pair = tw_calloc(c.most, sizeof *c.pair);
     s->json = json_object();
-    rc = c.pair ? make_pairs(&c, err)
-                : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu pairs", c.most);
+    rc = c.pair ? make_pairs(&c, err) : tw_no_memory(err, "for %zu pairs", c.most);
     c.noisy = calm(&c) < c.wanted;
     if (rc == 0 && !stop(&c))
         judge(&c);

@@ -47,10 +47,7 @@ json_t *tw_lab_gap_json(size_t a, size_t b, const struct twin_gap *g)
 /* A digest in hex; null: nothing was recorded for it. */
 static json_t *digest_json(const struct twin_digest *d, uint64_t records)
 {
-    char text[40];
-    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)d->a,
-             (unsigned long long)d->b);
-    return records ? json_string(text) : json_null();
+    return records ? tw_json_128(d->a, d->b) : json_null();
 }
 
 json_t *tw_lab_runs_json(const struct tw_lab_set *set)
@@ -156,7 +153,7 @@ static int measure(const struct tw_lab_set *set, struct measured *m, json_t *lis
                            .exact = n > 0,
                            .equal = n > 0,
                            .broken_step = -1};
-    int rc = x ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu pairs", n);
+    int rc = x ? 0 : tw_no_memory(err, "for %zu pairs", n);
     for (size_t i = 0; i < n && rc == 0; i++) {
         struct twin_gap g;
         rc = tw_lab_gap(&set->run[2 * i], &set->run[2 * i + 1], &g, err);

@@ -252,7 +252,7 @@ int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
     tw_buf_puts(&list, lab->args.pin ? lab->args.pin : "");
     tw_buf_printf(&list, "%sall", list.len ? "," : "");
     s->json = json_object();
-    int rc = list.failed ? twin_error_set(err, TWIN_ENOMEM, "no memory")
+    int rc = list.failed ? tw_no_memory(err, "for a list of pins")
                          : tw_lab_world(lab, list.data, &w, err);
     if (rc != 0) {
         tw_buf_free(&list);

@@ -268,7 +268,7 @@ int tw_lab_set_make(struct tw_lab *lab, const struct tw_lab_world *w, size_t wan
 {
     char title[64];
     *out = (struct tw_lab_set){.run = tw_calloc(wanted ? wanted : 1, sizeof *out->run)};
-    int rc = out->run ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu runs", wanted);
+    int rc = out->run ? 0 : tw_no_memory(err, "for %zu runs", wanted);
     while (rc == 0 && out->count < wanted && !lab->interrupted) {
         snprintf(title, sizeof title, "%-8s run %2zu/%zu", word, out->count + 1, wanted);
         struct tw_lab_run *r = &out->run[out->count];

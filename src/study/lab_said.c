@@ -22,16 +22,14 @@ const char *tw_lab_result_name(enum tw_lab_result r)
 void tw_lab_line(struct tw_lab_step *s, const char *label, const char *format, ...)
 {
     struct tw_lab_said *grown = tw_reallocarray(s->said, s->said_count + 1, sizeof *grown);
-    struct tw_buf line = {0};
     va_list ap;
     if (!grown)
         return;
     s->said = grown;
-    va_start(ap, format);
-    tw_buf_vprintf(&line, format, ap);
-    va_end(ap);
     struct tw_lab_said *last = &s->said[s->said_count];
-    *last = (struct tw_lab_said){tw_strdup(label), tw_buf_steal(&line)};
+    va_start(ap, format);
+    *last = (struct tw_lab_said){tw_strdup(label), tw_vprintf(format, ap)};
+    va_end(ap);
     if (last->label && last->text) {
         s->said_count++;
         return;
@@ -42,13 +40,11 @@ void tw_lab_line(struct tw_lab_step *s, const char *label, const char *format, .
 
 void tw_lab_decide(struct tw_lab_step *s, enum tw_lab_result result, const char *format, ...)
 {
-    struct tw_buf line = {0};
     va_list ap;
-    va_start(ap, format);
-    tw_buf_vprintf(&line, format, ap);
-    va_end(ap);
     tw_free(s->why);
-    s->why = tw_buf_steal(&line);
+    va_start(ap, format);
+    s->why = tw_vprintf(format, ap);
+    va_end(ap);
     s->result = result;
 }
 

@@ -105,12 +105,10 @@ static int compute(struct tw_scale *s, struct gathered *g, struct twin_scaling_s
 static void note(struct tw_scale *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(struct tw_scale *s, const char *format, ...)
 {
-    struct tw_buf b = {0};
     va_list ap;
     va_start(ap, format);
-    tw_buf_vprintf(&b, format, ap);
+    char *text = tw_vprintf(format, ap);
     va_end(ap);
-    char *text = tw_buf_steal(&b);
     char **grown = text ? tw_reallocarray(s->note, s->notes + 1, sizeof *grown) : NULL;
     if (!grown) {
         tw_free(text);

@@ -339,7 +339,7 @@ int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const cha
                             "%s: line %d: expected the JSON object that twinrun scale writes: %s",
                             name, where.line, where.text);
     else if (bad && rc == TWIN_ENOMEM)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for the study");
+        rc = tw_no_memory(err, "for the study");
     else if (bad)
         rc = twin_error_set(err, TWIN_EFORMAT,
                             "%s: \"%s\" is not what schema twinrun.scale/1 has there", name, bad);
@@ -355,7 +355,7 @@ static int read_study(const char *path, char **inside, char **data, size_t *byte
     const bool package = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     *inside = package ? tw_path_join(path, "data/study/study.json") : tw_strdup(path);
     if (!*inside)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for the study");
+        return tw_no_memory(err, "for the study");
     if (package && stat(*inside, &st) != 0)
         return twin_error_set(err, TWIN_ENOENT,
                               "%s: expected a package with a study in it (twinrun pack --study), "

@@ -66,7 +66,7 @@ static int read_times(struct twin_trace *t, uint64_t warmup, struct tw_scale_run
         return 0;
     c.end_ns = tw_calloc(c.steps, sizeof *c.end_ns);
     if (!c.end_ns)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for the times of %zu steps", c.steps);
+        return tw_no_memory(err, "for the times of %zu steps", c.steps);
     out->steps = out->steps == 0 || steps < out->steps ? steps : out->steps;
     int rc = twin_trace_walk(t, see_time, NULL, &c, err);
     if (rc == 0)
@@ -135,9 +135,7 @@ int tw_scale_read_run(const struct twin_run *r, uint64_t warmup, struct tw_scale
         out->loss = tw_strdup(e.losses ? loss : "");
         twin_ends_free(&e);
     }
-    return rc || !out->weights || !out->loss
-               ? twin_error_set(err, TWIN_ENOMEM, "no memory for what a run shows")
-               : 0;
+    return rc || !out->weights || !out->loss ? tw_no_memory(err, "for what a run shows") : 0;
 }
 
 /* ---- the last states of two numbers of workers */

@@ -170,8 +170,7 @@ static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct t
         .fresh_dir = s->args.fresh_dir,
         .stdin_spool = spool,
     };
-    int rc = argv ? tw_trial_make(t, &o, err)
-                  : twin_error_set(err, TWIN_ENOMEM, "no memory for a command");
+    int rc = argv ? tw_trial_make(t, &o, err) : tw_no_memory(err, "for a command");
     free_argv(argv);
     tw_free(spool);
     return rc;
@@ -190,7 +189,7 @@ static int take(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_ru
     out->state = tw_strdup(by_plan ? "ok" : tw_run_state(r, text));
     out->wall_s = r->wall_s;
     if (!out->run || !out->state)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for a run");
+        return tw_no_memory(err, "for a run");
     return tw_scale_read_run(r, s->args.warmup, out, err);
 }
 

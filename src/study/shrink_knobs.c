@@ -36,12 +36,6 @@ static size_t words(char *const *argv)
     return n;
 }
 
-/* Returns TWIN_ENOMEM. */
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory");
-}
-
 /* A knob that stands at argv[word] + skip. */
 static int add(struct tw_shrink *c, enum tw_knob_kind kind, const char *name, size_t word,
                size_t skip, uint64_t from, uint64_t to, struct twin_error *err)
@@ -52,7 +46,7 @@ static int add(struct tw_shrink *c, enum tw_knob_kind kind, const char *name, si
     *k = (struct tw_knob){
         .kind = kind, .name = tw_strdup(name), .word = word, .skip = skip, .from = from, .to = to};
     if (!k->name)
-        return no_memory(err);
+        return tw_no_memory(err, "for a knob of a configuration");
     c->whole.value[c->knob_count++] = from;
     return 0;
 }
@@ -145,7 +139,7 @@ static int add_declared(struct tw_shrink *c, const char *text, struct twin_error
     uint64_t from, to;
     char *copy = tw_strdup(text);
     if (!copy)
-        return no_memory(err);
+        return tw_no_memory(err, "for a knob of a configuration");
     int rc;
     bool env = tw_starts(copy, "env:");
     if (!parse_knob(copy, &from, &to) || (env && !copy[4]))

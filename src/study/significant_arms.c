@@ -127,7 +127,7 @@ int tw_significant_ask(struct tw_significant *s, struct twin_error *err)
     int rc = tw_significant_positive(s, err);
     if (rc == 0 && twin_significance(s->set[0].x, s->set[0].n, s->set[1].x, s->set[1].n, &s->asked,
                                      &s->found) != 0)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for so many values");
+        rc = tw_no_memory(err, "for so many values");
     return rc;
 }
 

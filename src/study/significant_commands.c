@@ -110,9 +110,7 @@ int tw_set_one_program(const struct tw_set *s, struct twin_error *err)
         return 0;
     bool known = kinds_of(s, program_of, &k);
     char *text = known && k.count > 1 ? list(&k) : NULL;
-    int rc = known && (text || k.count == 1)
-                 ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu commands", s->n);
+    int rc = known && (text || k.count == 1) ? 0 : tw_no_memory(err, "for %zu commands", s->n);
     if (rc == 0 && k.count > 1)
         rc = twin_error_set(err, TWIN_EINVAL,
                             "%s covers %zu programs, whose values are no sample of one thing: %s; "

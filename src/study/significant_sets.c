@@ -88,7 +88,7 @@ static int add(struct tw_set *s, double value, struct twin_run *r, struct twin_e
         s->run = runs;
     if (!x || (r && !runs)) {
         twin_run_free(r);
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %zu values", s->n + 1);
+        return tw_no_memory(err, "for %zu values", s->n + 1);
     }
     if (r)
         runs[s->n] = r;
@@ -358,7 +358,7 @@ int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run
         return add(s, value, r, err);
     int rc = leave_out(s, r, why);
     twin_run_free(r);
-    return rc ? twin_error_set(err, TWIN_ENOMEM, "no memory") : 0;
+    return rc ? tw_no_memory(err, "for a set of runs") : 0;
 }
 
 /* Every run of the home with this label, the oldest first. */
@@ -391,7 +391,7 @@ static int read_runs(struct tw_set *s, const char *home, const char *list,
                      const struct tw_measure *m, struct twin_error *err)
 {
     char *copy = tw_strdup(list), *rest = copy;
-    int rc = copy ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    int rc = copy ? 0 : tw_no_memory(err, "for a set of runs");
     for (char *one; rc == 0 && (one = strsep(&rest, ",")) != NULL;) {
         char *dir = NULL;
         struct twin_run *r = NULL;

@@ -107,8 +107,7 @@ static int choose_sample(const struct tw_simulate_args *a, struct tw_simulation 
     struct twin_shuffle order;
     uint64_t *e = *list = tw_reallocarray(NULL, s->sampled, sizeof *e);
     if (!e)
-        return twin_error_set(err, TWIN_ENOMEM, "no memory for %llu elements",
-                              (unsigned long long)s->sampled);
+        return tw_no_memory(err, "for %llu elements", (unsigned long long)s->sampled);
     twin_shuffle_init(&order, a->elements, twin_seed(a->seed, "simulate/sample"));
     for (uint64_t i = 0; i < s->sampled; i++)
         e[i] = twin_shuffle_at(&order, i);
@@ -150,7 +149,7 @@ static int prepare(const struct tw_simulation *s, struct tw_simulated *r, uint32
     const uint64_t seed = twin_seed(a->seed, "simulate");
     uint32_t *arrival = tw_reallocarray(NULL, ranks, 2 * sizeof *arrival);
     uint32_t *stands = arrival + ranks;
-    int rc = arrival ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory for %u ranks", ranks);
+    int rc = arrival ? 0 : tw_no_memory(err, "for %u ranks", ranks);
     for (uint64_t t = 0; rc == 0 && t < a->trials; t++) {
         struct twin_shuffle shuffle;
         uint32_t *p = place + t * ranks;
@@ -185,8 +184,8 @@ static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const u
     r->seconds = tw_calloc(a->trials, sizeof *r->seconds);
     int rc = place && order && result && r->seconds
                  ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "no memory for %llu trials of %llu ranks",
-                                  (unsigned long long)a->trials, (unsigned long long)a->ranks);
+                 : tw_no_memory(err, "for %llu trials of %llu ranks", (unsigned long long)a->trials,
+                                (unsigned long long)a->ranks);
     if (rc == 0)
         rc = prepare(s, r, place, order, err);
     const struct twin_vector_job job = {

@@ -119,8 +119,7 @@ static int one_sum(struct tw_spread_found *f, const struct tw_values *v,
     f->tensor = several ? tw_calloc(several, sizeof *f->tensor) : NULL;
     int rc = random && (f->tensor || !several)
                  ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "no memory for %llu orders",
-                                  (unsigned long long)a->orders);
+                 : tw_no_memory(err, "for %llu orders", (unsigned long long)a->orders);
     if (rc == 0)
         rc = twin_sum_spread(v->x, v->n, &o, random, &f->sum, err);
     o.workers = 0;
@@ -159,9 +158,7 @@ static int vectors(struct tw_spread_found *f, const struct stack *s, const struc
     struct twin_vector_order *order = f->order = tw_calloc(all, sizeof *order);
     struct twin_vector_result *result = f->result = tw_calloc(all, sizeof *result);
     uint32_t *place = f->place = tw_reallocarray(NULL, f->args->orders, s->ranks * sizeof *place);
-    int rc = order && result && place
-                 ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "no memory for %zu orders", all);
+    int rc = order && result && place ? 0 : tw_no_memory(err, "for %zu orders", all);
     for (size_t i = 0; rc == 0 && i < all; i++) {
         order[i].algorithm = i < NAMED ? named[i] : TWIN_RANK_ORDER;
         if (i < NAMED)

@@ -8,6 +8,7 @@
 
 #include "base.h"
 
+#include "src/fingerprint/convert.h"
 #include "src/formats/tensors.h"
 
 #include <math.h>
@@ -26,31 +27,14 @@ struct values_asked {
 
 /* ---- numbers */
 
-static double from_half(uint16_t h)
-{
-    const int e = h >> 10 & 31, f = h & 1023;
-    double size = ldexp(f, -24); /* a subnormal number */
-    if (e == 31)
-        size = f ? NAN : INFINITY;
-    else if (e > 0)
-        size = ldexp(1024 + f, e - 25);
-    return h >> 15 ? -size : size;
-}
-
 static void convert(const void *from, enum twin_dtype dtype, size_t n, double *to)
 {
-    const uint16_t *half = from;
     for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        float single;
         switch (dtype) {
-        case TWIN_F64: to[i] = ((const double *)from)[i]; break;
-        case TWIN_F32: to[i] = (double)((const float *)from)[i]; break;
-        case TWIN_F16: to[i] = from_half(half[i]); break;
-        default:
-            bits = (uint32_t)half[i] << 16;
-            memcpy(&single, &bits, 4);
-            to[i] = (double)single;
+        case TWIN_F64: to[i] = tw_load_f64(from, i); break;
+        case TWIN_F32: to[i] = tw_load_f32(from, i); break;
+        case TWIN_F16: to[i] = tw_load_f16(from, i); break;
+        default: to[i] = tw_load_bf16(from, i);
         }
     }
 }
@@ -151,8 +135,7 @@ static int load(const struct values_asked *asked, struct twin_tensors *f, struct
     }
     v->x = rc == 0 && taken ? tw_malloc(v->n * sizeof *v->x + 1) : NULL;
     if (rc == 0 && !v->x)
-        rc = twin_error_set(&err, TWIN_ENOMEM, "no memory for %llu numbers",
-                            (unsigned long long)v->n);
+        rc = tw_no_memory(&err, "for %llu numbers", (unsigned long long)v->n);
     for (size_t i = 0, k = 0; rc == 0 && i < count; i++)
         if (taken[i])
             rc = read_tensor(f, i, v->x + v->tensor[k++].first, &err);

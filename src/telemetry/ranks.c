@@ -200,9 +200,7 @@ int twin_uneven_find(const struct twin_telemetry *t, struct twin_uneven *out,
     *out = (struct twin_uneven){.outcome = TWIN_UNEVEN_NOT_KNOWN};
     all.rank = tw_calloc(t->processes, sizeof *all.rank);
     all.own = tw_calloc(4 * room, sizeof *all.own);
-    int rc = all.rank && all.own
-                 ? 0
-                 : twin_error_set(err, TWIN_ENOMEM, "out of memory comparing the ranks");
+    int rc = all.rank && all.own ? 0 : tw_no_memory(err, "comparing the ranks");
     if (rc == 0) {
         all.wait = all.own + room;
         all.x = all.wait + room;

@@ -149,7 +149,7 @@ static int process(const struct tw_table *t, const struct tw_table *list, size_t
     if (steps == SIZE_MAX || t->rows < 2)
         return 0;
     if (!(p->row = tw_calloc(t->rows, sizeof *p->row)))
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
+        return tw_no_memory(err, "for the telemetry of a run");
     for (size_t i = 1; i < t->rows; i++) {
         uint64_t from = value(t, before, steps);
         uint64_t to = value(t, i, steps);
@@ -192,7 +192,7 @@ int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_
 {
     uint64_t zero = UINT64_MAX;
     if (!(t->process = tw_calloc(count ? count : 1, sizeof *t->process)))
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
+        return tw_no_memory(err, "for the telemetry of a run");
     /* First the zero of all times, and what is known of the launcher's machine. */
     for (size_t i = 0; i < count; i++) {
         if (list[i].kind == TW_TABLE_PROCESS && list[i].rows && list[i].t_ns[0] < zero)
@@ -233,14 +233,14 @@ static int names(const char *dir, char ***out, size_t *n, struct twin_error *err
                    : twin_error_system(err, "cannot read %s", dir);
     *out = tw_calloc((size_t)found + 1, sizeof **out);
     if (!*out)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
+        rc = tw_no_memory(err, "for the telemetry of a run");
     for (int i = 0; i < found; i++) {
         if (rc == 0 && entries[i]->d_name[0] != '.') {
             if (*n == FILES_MAX)
                 rc = twin_error_set(err, TWIN_ELIMIT, "%s: expected at most %d files", dir,
                                     FILES_MAX);
             else if (!((*out)[*n] = tw_path_join(dir, entries[i]->d_name)))
-                rc = twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
+                rc = tw_no_memory(err, "for the telemetry of a run");
             else
                 ++*n;
         }
@@ -257,9 +257,8 @@ int twin_telemetry_load(const char *run_dir, struct twin_telemetry **out, struct
     char **path = NULL, *dir = tw_path_join(run_dir, "telemetry");
     *out = NULL;
     struct twin_telemetry *t = tw_calloc(1, sizeof *t);
-    int rc = dir && t
-                 ? names(dir, &path, &files, err)
-                 : twin_error_set(err, TWIN_ENOMEM, "out of memory for the telemetry of a run");
+    int rc = dir && t ? names(dir, &path, &files, err)
+                      : tw_no_memory(err, "for the telemetry of a run");
     for (size_t i = 0; rc == 0 && i < files; i++)
         rc = tw_tables_read(path[i], &list, &count, err);
     if (rc == 0)

@@ -107,7 +107,7 @@ static int column_names(struct reader *r, char *line, struct tw_table *t)
         return wrong(r, TWIN_EFORMAT, "names of 1 to 48 columns behind t_ns", w[0]);
     for (size_t i = 1; i < n; i++) {
         if (!(t->column[i - 1] = tw_strdup(w[i])))
-            return twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+            return tw_no_memory(r->err, "reading %s", r->path);
         t->columns = i;
     }
     return 0;
@@ -140,7 +140,7 @@ static int make_room(struct reader *r, struct tw_table *t)
         t->t_ns = times;
     uint64_t *cells = times ? tw_reallocarray(t->cell, room * t->columns, sizeof *cells) : NULL;
     if (!cells)
-        return twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path);
+        return tw_no_memory(r->err, "reading %s", r->path);
     t->cell = cells;
     return 0;
 }
@@ -182,7 +182,7 @@ static int begin_table(const struct reader *r, struct tw_table **list, size_t *c
                                                  : NULL;
     if (!grown)
         return *count < TABLES_MAX
-                   ? twin_error_set(r->err, TWIN_ENOMEM, "out of memory reading %s", r->path)
+                   ? tw_no_memory(r->err, "reading %s", r->path)
                    : twin_error_set(r->err, TWIN_ELIMIT,
                                     "%s: expected at most %d tables of telemetry in a run", r->path,
                                     TABLES_MAX);

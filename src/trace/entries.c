@@ -169,8 +169,7 @@ static int add_block(struct twin_trace *t, const struct tw_block *b, struct coll
             size_t room = c->room ? c->room * 2 : 64;
             struct twin_trace_record *grown = tw_reallocarray(c->records, room, sizeof *grown);
             if (!grown)
-                return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for %zu records",
-                                      t->path, room);
+                return tw_no_memory(err, "for %zu records of %s", room, t->path);
             c->records = grown;
             c->room = room;
         }
@@ -218,8 +217,7 @@ static int find_blocks(struct twin_trace *t, const struct collect *c, struct tw_
     }
     for (; look == TW_GOOD && b.last_step >= c->first; b = next) {
         if (b.first_step <= c->last && tw_buf_append(offsets, &b.offset, sizeof b.offset) != 0)
-            return twin_error_set(err, TWIN_ENOMEM, "%s: out of memory for a list of blocks",
-                                  t->path);
+            return tw_no_memory(err, "for the list of blocks of %s", t->path);
         look = tw_trace_before(t, &b, TW_BLOCK_DATA, &next, err);
         if (look >= 0)
             note_missing(t, look == TW_GOOD ? &next : NULL, &b);

@@ -324,7 +324,7 @@ int twin_trace_open(const char *path, struct twin_trace **out, struct twin_error
     }
     if (!t || !t->path || !t->payload) {
         twin_trace_close(t);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening trace %s", path);
+        return tw_no_memory(err, "opening trace %s", path);
     }
     int rc = open_file(t, path, err);
     if (rc == 0 && t->size > sizeof t->header) {

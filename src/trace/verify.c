@@ -50,11 +50,6 @@ static int fault(struct check *c, const char *what, uint64_t expected, uint64_t 
                           c->t->path, c->at, what, expected, found);
 }
 
-static int no_memory(struct check *c)
-{
-    return twin_error_set(c->err, TWIN_ENOMEM, "%s: out of memory while verifying", c->t->path);
-}
-
 /* Returns from the calling function with a fault when two numbers are not the same. */
 #define EXPECT(what, expected, found)                      \
     do {                                                   \
@@ -117,7 +112,7 @@ static int check_series(struct check *c, const char *p, const struct tw_entry *e
         if (!grow((void **)&c->keys, room, c->key_room, sizeof *c->keys) ||
             !grow((void **)&c->phases, room, c->key_room, sizeof *c->phases) ||
             !grow((void **)&c->ordered, room, c->key_room, sizeof *c->ordered))
-            return no_memory(c);
+            return tw_no_memory(c->err, "verifying %s", c->t->path);
         c->key_room = room;
     }
     c->keys[s.id] = tw_trace_key_hash(s.phase, s.kind, hash_of_string(c, s.name),
@@ -141,7 +136,7 @@ static int check_layout(struct check *c, const char *p, const struct tw_entry *e
     if (c->layouts >= c->layout_room) {
         uint32_t room = c->layout_room ? c->layout_room * 2 : 64;
         if (!grow((void **)&c->layout_hashes, room, c->layout_room, sizeof *c->layout_hashes))
-            return no_memory(c);
+            return tw_no_memory(c->err, "verifying %s", c->t->path);
         c->layout_room = room;
     }
     c->layout_hashes[l.id] = tw_trace_layout_hash(l.dtype, l.ndim, shape);
@@ -216,7 +211,7 @@ static int check_record(struct check *c, const char *p, const struct tw_entry *e
         return fault(c, "flags and sequence of a record", TW_RECORD_FLAGS, r.flags);
     struct tw_step_sums *s = sums_of(c, r.thread);
     if (!s)
-        return no_memory(c);
+        return tw_no_memory(c->err, "verifying %s", c->t->path);
     tw_step_sums_add(s, c->phases[r.series], c->keys[r.series], r.occurrence,
                      r.flags & TWIN_REC_UNOBSERVED,
                      c->ordered[r.series] && !(r.flags & TWIN_REC_UNORDERED),

@@ -90,7 +90,7 @@ static int start(struct twin_writer *w, const struct twin_writer_options *o, str
     char *path = tw_strdup(o->path);
     if (!path || tw_blocks_init(w) != 0) {
         tw_free(path);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening trace %s", o->path);
+        return tw_no_memory(err, "opening trace %s", o->path);
     }
     tw_free(w->path);
     w->path = path;
@@ -186,7 +186,7 @@ int twin_writer_open(const struct twin_writer_options *o, struct twin_writer **o
         w->queue = tw_calloc(TW_STEP_QUEUE, sizeof *w->queue);
     if (!w || !w->queue) {
         tw_free(w);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory opening trace %s", o->path);
+        return tw_no_memory(err, "opening trace %s", o->path);
     }
     w->drain.fd = -1;
     pthread_mutex_init(&w->step_lock, NULL);

@@ -39,7 +39,7 @@ static int write_baseline(struct tw_check *c, size_t runs, struct twin_error *er
     int rc = twin_redactor_open(c->series.home, &safe, err);
     first.argv = rc == 0 ? twin_redact_argv(safe, whole->argv, whole->argc) : NULL;
     if (rc == 0 && !first.argv)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory making a baseline");
+        rc = tw_no_memory(err, "making a baseline");
     c->series.runs[0] = &first;
     if (rc == 0)
         rc = twin_baseline_make((const struct twin_run *const *)c->series.runs, runs, &o,
@@ -148,7 +148,7 @@ static int add_change(struct twin_against *a, const char *name, char *then, cons
     tw_free(w.name);
     tw_free(w.then);
     tw_free(w.now);
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory comparing worlds");
+    return tw_no_memory(err, "comparing worlds");
 }
 
 /* A tw_world_fn: user is a struct world_diff. */

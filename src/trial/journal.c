@@ -21,16 +21,11 @@
 
 #define LOG_CAP ((size_t)256 << 20)
 
-static int no_memory(struct twin_error *err)
-{
-    return twin_error_set(err, TWIN_ENOMEM, "out of memory");
-}
-
 int tw_journal_add(struct tw_journal *j, json_t *line, struct twin_error *err)
 {
     char *dumped = line ? json_dumps(line, JSON_COMPACT) : NULL;
     char *text = dumped ? tw_printf("%s\n", dumped) : NULL;
-    int rc = text ? 0 : no_memory(err);
+    int rc = text ? 0 : tw_no_memory(err, "for the log of a series");
     if (rc == 0 && (tw_write_all(j->fd, text, strlen(text)) != 0 || fdatasync(j->fd) != 0))
         rc = twin_error_system(err, "cannot write %s/log.jsonl", j->folder);
     tw_free(text);
@@ -99,7 +94,8 @@ static int write_text(const char *folder, const char *name, const char *text,
                       struct twin_error *err)
 {
     char *path = tw_path_join(folder, name);
-    int rc = path && text ? tw_write_file_atomic(path, text, strlen(text), err) : no_memory(err);
+    int rc = path && text ? tw_write_file_atomic(path, text, strlen(text), err)
+                          : tw_no_memory(err, "for the log of a series");
     tw_free(path);
     return rc;
 }
@@ -111,7 +107,7 @@ static int make_folder(struct tw_journal *j, const char *home, const char *all,
     char stamp[32], *what = json_dumps(of->what, JSON_INDENT(1));
     tw_utc_stamp(tw_realtime_ns(), stamp);
     j->folder = tw_printf("%s/%s-%d", all, stamp, (int)getpid());
-    int rc = j->folder ? twin_home_make(home, err) : no_memory(err);
+    int rc = j->folder ? twin_home_make(home, err) : tw_no_memory(err, "for the log of a series");
     rc = rc ? rc : tw_mkdirs(j->folder, err);
     if (rc == 0)
         rc = write_text(j->folder, "plan.txt", of->plan, err);
@@ -125,7 +121,7 @@ int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_jour
                     tw_journal_line *line, void *user, struct twin_error *err)
 {
     char *all = tw_path_join(home, of->kind), *path = NULL;
-    int rc = all && of->what ? 0 : no_memory(err);
+    int rc = all && of->what ? 0 : tw_no_memory(err, "for the log of a series");
     if (rc == 0 && of->resume) {
         j->folder = find(all, of);
         if (!j->folder)
@@ -135,7 +131,7 @@ int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_jour
         rc = make_folder(j, home, all, of, err);
     }
     if (rc == 0 && !(path = tw_path_join(j->folder, "log.jsonl")))
-        rc = no_memory(err);
+        rc = tw_no_memory(err, "for the log of a series");
     if (rc == 0 && of->resume && access(path, F_OK) == 0)
         rc = read_log(path, line, user, err);
     if (rc == 0 && (j->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) < 0)

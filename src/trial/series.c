@@ -40,7 +40,7 @@ int tw_series_keep(struct tw_series *s, struct twin_run *r, struct twin_error *e
     assert(r);
     if (!grown) {
         twin_run_free(r);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs", s->count + 1);
+        return tw_no_memory(err, "for %zu runs", s->count + 1);
     }
     grown[s->count++] = r;
     s->runs = grown;

@@ -107,8 +107,7 @@ int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t r
     w->worker = tw_calloc(room + 1, sizeof *w->worker);
     w->poll = tw_calloc(room + 1, sizeof *w->poll);
     if (!w->worker || !w->poll)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory for %zu runs at the same time",
-                              room);
+        return tw_no_memory(err, "for %zu runs at the same time", room);
     if ((w->signal_fd = signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
         return twin_error_system(err, "cannot watch for signals");
     sigprocmask(SIG_BLOCK, &held, NULL);

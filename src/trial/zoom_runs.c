@@ -134,7 +134,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     if ((op && !suspect) || !env) {
         tw_free(suspect);
         tw_free(env);
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "for the environment of a zoom");
     }
     for (size_t i = 0; i < own; i++)
         env[i] = base->env[i];

@@ -29,6 +29,12 @@ static void test_error_first_wins(void **state)
     assert_non_null(strstr(sys.message, "cannot open x: No such file"));
     assert_int_equal(errno, ENOENT);
     assert_int_equal(twin_error_set(NULL, TWIN_EIO, "nobody listens"), TWIN_EIO);
+    struct twin_error memory = TWIN_ERROR_INIT;
+    assert_int_equal(tw_no_memory(&memory, "for %d runs", 12), TWIN_ENOMEM);
+    assert_int_equal(tw_no_memory(&memory, "later"), TWIN_ENOMEM);
+    assert_int_equal(memory.code, TWIN_ENOMEM);
+    assert_string_equal(memory.message, "out of memory for 12 runs");
+    assert_int_equal(tw_no_memory(NULL, "for nobody who listens"), TWIN_ENOMEM);
 }
 
 static void test_buf_cap_and_failure(void **state)
@@ -244,8 +250,8 @@ static uint32_t plain_crc32c(uint32_t seed, const unsigned char *p, size_t n)
     return ~c;
 }
 
-/* Long pieces are computed in lanes: every length around one, two and three rounds of them, at every
- * alignment, behind a seed. */
+/* Long pieces are computed in lanes: every length around one, two and three rounds of them, at
+ * every alignment, behind a seed. */
 static void test_crc32c_of_long_pieces(void **state)
 {
     (void)state;
@@ -286,6 +292,35 @@ static void test_hash_spreads(void **state)
     struct tw_hash128 shorter = tw_hash_bytes(base, sizeof base - 1, 0);
     struct tw_hash128 seeded = tw_hash_bytes(base, sizeof base, 1);
     assert_true(shorter.a != h.a && seeded.a != h.a);
+}
+
+static void test_hex(void **state)
+{
+    (void)state;
+    const unsigned char bytes[] = {0x00, 0x9A, 0xFF};
+    unsigned char back[3];
+    char text[33];
+    uint64_t number;
+    tw_hex(bytes, sizeof bytes, text);
+    assert_string_equal(text, "009aff");
+    assert_true(tw_unhex(text, sizeof back, back));
+    assert_memory_equal(bytes, back, sizeof bytes);
+    assert_false(tw_unhex("009AFF", sizeof back, back));
+    assert_false(tw_unhex("009af", sizeof back, back));
+    assert_true(tw_is_hex("009aff", 6));
+    assert_false(tw_is_hex("009aff", 5));
+    assert_false(tw_is_hex("009aff", 7));
+    assert_false(tw_is_hex("009afF", 6));
+    assert_false(tw_is_hex(NULL, 6));
+    assert_true(tw_is_hex("", 0));
+    assert_int_equal(tw_hex_span("12ab ,"), 4);
+    assert_int_equal(tw_hex_digit('F'), 15);
+    assert_int_equal(tw_hex_digit('g'), -1);
+    assert_true(tw_hex_number("ffffffffffffffff", 16, &number));
+    assert_true(number == UINT64_MAX);
+    assert_string_equal(tw_hex_128(1, 0xAB, text), "000000000000000100000000000000ab");
+    assert_true(tw_is_git_hash("0123456789012345678901234567890123456789"));
+    assert_false(tw_is_git_hash(text));
 }
 
 static void test_files(void **state)
@@ -369,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_crc32c_vectors),
         cmocka_unit_test(test_crc32c_of_long_pieces),
         cmocka_unit_test(test_hash_spreads),
+        cmocka_unit_test(test_hex),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_every_allocation_failure),
     };

@@ -314,7 +314,7 @@ int twin_diagnose(const struct twin_diagnosis_facts *f, struct twin_diagnosis *o
     for (size_t i = 0; i < out->count; i++)
         if (!out->finding[i].evidence) {
             twin_diagnosis_free(out);
-            return twin_error_set(err, TWIN_ENOMEM, "out of memory for a diagnosis");
+            return tw_no_memory(err, "for a diagnosis");
         }
     return 0;
 }

@@ -271,7 +271,7 @@ static int gather(struct sides *s, struct twin_error *err)
     s->item = tw_calloc(s->n, sizeof *s->item);
     s->world = tw_calloc(s->n, sizeof *s->world);
     if (!s->run || !s->telemetry || !s->differences || !s->item || !s->world)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "for a diagnosis");
     for (size_t i = 0; i < s->n; i++)
         s->run[i] = i < s->set[0].n ? s->set[0].run[i] : s->set[1].run[i - s->set[0].n];
     return 0;

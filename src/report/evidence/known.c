@@ -97,7 +97,7 @@ static char *case_path(const char *home, const char *id, struct twin_error *err)
     }
     char *path = tw_printf("%s/cases/%s.toml", home, id);
     if (!path)
-        twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        tw_no_memory(err, "writing a case");
     if (path && access(path, F_OK) != 0)
         return path;
     if (path)
@@ -125,7 +125,7 @@ int tw_known_save(const char *home, const char *id, const struct twin_signature 
     if (!path)
         rc = twin_error_set(err, why.code, "%s", why.message);
     else if (!folder)
-        rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        rc = tw_no_memory(err, "writing a case");
     else
         rc = twin_case_text(s, id, title, cause, fix, &text, err);
     if (rc == 0)

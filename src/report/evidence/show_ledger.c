@@ -83,7 +83,7 @@ static int match(void *user, const struct twin_ledger_run *r)
     struct search *s = user;
     const char *short_id = strrchr(r->name, '-');
     size_t n = strlen(s->spec);
-    bool id = n >= 1 && strspn(s->spec, "0123456789abcdef") == n &&
+    bool id = n >= 1 && tw_hex_span(s->spec) == n &&
               (tw_starts(r->id, s->spec) || (short_id && tw_starts(short_id + 1, s->spec)));
     if (!r->gone || (!id && strcmp(r->name, s->spec) != 0))
         return 0;

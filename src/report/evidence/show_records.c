@@ -62,7 +62,7 @@ static void digest_text(const struct twin_trace_record *r, const struct twin_lay
     size_t size = twin_dtype_size(y->dtype);
     struct twin_digest d = twin_digest_finish(r->digest, elements * size, y->dtype, y->ndim,
                                               y->shape, 0);
-    snprintf(hex, 33, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
+    tw_hex_128(d.a, d.b, hex);
 }
 
 /* One line of the table. A value that consists of one number is shown itself, others with mean,

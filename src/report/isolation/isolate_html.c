@@ -375,7 +375,7 @@ int twin_isolation_html(const struct twin_isolation *x, char **out, struct twin_
     struct twin_page *p = twin_page_open(x->sentence);
     *out = NULL;
     if (!p)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory making a page");
+        return tw_no_memory(err, "making a page");
     first_screen(p, x);
     notes(p, x);
     contrasts(p, x);

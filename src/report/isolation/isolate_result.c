@@ -393,7 +393,7 @@ int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_res
     }
     const char **factors = tw_calloc(x->cause_count, sizeof *factors);
     if (!factors)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "writing a case");
     struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
     int rc = tw_known_save(c->home, id, &s, x->sentence, x->cause[0].title, x->cause[0].fix,
                            c->front, err);

@@ -28,7 +28,7 @@ int tw_page_may_save(const char *path, struct twin_error *err)
         return 0;
     char *dir = folder_of(path);
     if (!dir)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "making a page");
     if (access(dir, W_OK) != 0)
         rc = twin_error_system(err, "cannot write into %s", dir);
     tw_free(dir);
@@ -41,7 +41,7 @@ int tw_page_save(struct twin_page *p, const char *path, struct twin_error *err)
     char *html = NULL;
     size_t bytes = 0;
     if (!p)
-        return twin_error_set(err, TWIN_ENOMEM, "out of memory");
+        return tw_no_memory(err, "making a page");
     int rc = twin_page_finish(p, &html, &bytes, err);
     twin_page_close(p);
     if (rc == 0)

@@ -36,22 +36,14 @@ static json_t *lines(const char *s)
     return list;
 }
 
-/* 128 bits as 32 hex digits. */
-static json_t *digest(struct twin_digest d)
-{
-    char hex[33];
-    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)d.a, (unsigned long long)d.b);
-    return json_string(hex);
-}
-
 /* Digest and statistics of one side. count 0: no statistics were recorded, the digest alone is
  * given. */
 static json_t *stats(const struct twin_stats *s, struct twin_digest d)
 {
     if (s->count == 0)
-        return json_pack("{s:o}", "digest", digest(d));
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "digest", digest(d), "count",
-                     tw_json_count(s->count), "nan", tw_json_count(s->nan), "pos_inf",
+        return json_pack("{s:o}", "digest", tw_json_128(d.a, d.b));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "digest", tw_json_128(d.a, d.b),
+                     "count", tw_json_count(s->count), "nan", tw_json_count(s->nan), "pos_inf",
                      tw_json_count(s->pos_inf), "neg_inf", tw_json_count(s->neg_inf), "zeros",
                      tw_json_count(s->zeros), "min", tw_json_number(s->min), "max",
                      tw_json_number(s->max), "sum", tw_json_number(s->sum), "norm",

@@ -442,7 +442,7 @@ char *twin_hint_text(const struct twin_hint *h)
 int tw_report_finish(struct tw_buf *b, char **out, struct twin_error *err)
 {
     *out = tw_buf_steal(b);
-    return *out ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory writing the report");
+    return *out ? 0 : tw_no_memory(err, "writing the report");
 }
 
 /* TWIN_FAILED and anything unknown: 2. */
