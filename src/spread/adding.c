@@ -76,7 +76,7 @@ static inline void fetch(const void *row, const uint32_t *place, uint32_t at, si
 
 /* The functions of one type; adding.h says what each does.
  *
- * rows: a stack of sums, TW_LANES numbers each; FOLD adds the top one to the one below.
+ * rows: a stack of sums, TW_TILE_LANES numbers each; FOLD adds the top one to the one below.
  *
  * ring: one walk around the ranks serves all lanes. A lane begins when the walk reaches its start
  * and ends P - 1 places later; starts ascend, so lanes begin and end in their order. What is added
@@ -88,14 +88,14 @@ static inline void fetch(const void *row, const uint32_t *place, uint32_t at, si
     static void rows_##name(const struct tw_program *p, const uint32_t *place, const void *from,   \
                             void *out)                                                             \
     {                                                                                              \
-        T stack[TW_MAX_STACK][TW_LANES];                                                           \
+        T stack[TW_MAX_STACK][TW_TILE_LANES];                                                      \
         const T *row = from;                                                                       \
         size_t top = 0;                                                                            \
         for (size_t i = 0; i < p->count; i++) {                                                    \
             const uint32_t op = p->op[i], at = op & TW_PLACE;                                      \
-            const T *x = row + (size_t)(place ? place[at] : at) * TW_LANES;                        \
+            const T *x = row + (size_t)(place ? place[at] : at) * TW_TILE_LANES;                   \
             if (i + AHEAD < p->count)                                                              \
-                fetch(row, place, p->op[i + AHEAD] & TW_PLACE, sizeof(T) * TW_LANES);              \
+                fetch(row, place, p->op[i + AHEAD] & TW_PLACE, sizeof(T) * TW_TILE_LANES);         \
             if (op & TW_FOLD) {                                                                    \
                 x = stack[--top];                                                                  \
             } else if (!(op & TW_ADD)) {                                                           \
@@ -103,26 +103,26 @@ static inline void fetch(const void *row, const uint32_t *place, uint32_t at, si
                 continue;                                                                          \
             }                                                                                      \
             T *sum = stack[top - 1];                                                               \
-            for (size_t j = 0; j < TW_LANES; j++)                                                  \
+            for (size_t j = 0; j < TW_TILE_LANES; j++)                                             \
                 sum[j] = ROUND(sum[j] + x[j]);                                                     \
         }                                                                                          \
         memcpy(out, stack[0], sizeof *stack);                                                      \
     }                                                                                              \
-    static void ring_##name(uint32_t ranks, const uint32_t *place, const uint32_t start[TW_LANES], \
-                            const void *from, void *result)                                        \
+    static void ring_##name(uint32_t ranks, const uint32_t *place,                                 \
+                            const uint32_t start[TW_TILE_LANES], const void *from, void *result)   \
     {                                                                                              \
-        T sum[TW_LANES] = {0}, *out = result;                                                      \
+        T sum[TW_TILE_LANES] = {0}, *out = result;                                                 \
         const T *row = from;                                                                       \
         size_t begun = 0, ended = 0;                                                               \
-        for (uint32_t i = start[0]; ended < TW_LANES; i++) {                                       \
+        for (uint32_t i = start[0]; ended < TW_TILE_LANES; i++) {                                  \
             const uint32_t at = i < ranks ? i : i - ranks;                                         \
-            const T *x = row + (size_t)(place ? place[at] : at) * TW_LANES;                        \
-            fetch(row, place, at + AHEAD < ranks ? at + AHEAD : at, sizeof(T) * TW_LANES);         \
-            for (; begun < TW_LANES && start[begun] == i; begun++)                                 \
+            const T *x = row + (size_t)(place ? place[at] : at) * TW_TILE_LANES;                   \
+            fetch(row, place, at + AHEAD < ranks ? at + AHEAD : at, sizeof(T) * TW_TILE_LANES);    \
+            for (; begun < TW_TILE_LANES && start[begun] == i; begun++)                            \
                 sum[begun] = (T) - 0.0;                                                            \
-            for (size_t j = 0; j < TW_LANES; j++)                                                  \
+            for (size_t j = 0; j < TW_TILE_LANES; j++)                                             \
                 sum[j] = ROUND(sum[j] + x[j]);                                                     \
-            for (; ended < TW_LANES && start[ended] + (ranks - 1) == i; ended++)                   \
+            for (; ended < TW_TILE_LANES && start[ended] + (ranks - 1) == i; ended++)              \
                 out[ended] = sum[ended];                                                           \
         }                                                                                          \
     }                                                                                              \

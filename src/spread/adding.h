@@ -12,17 +12,18 @@
 
 /* Elements that are added side by side: independent of each other, so a compiler may use wide
  * registers without changing any order of additions. */
-enum { TW_LANES = 32 };
+enum { TW_TILE_LANES = 32 };
 
 /* The loops of one type. "Held" numbers are doubles or floats, as `size` says. */
 struct tw_adder {
     size_t size; /* of a held number: double or float */
     /*
-     * The program over rows of TW_LANES numbers, one row for each contribution; place may be NULL.
+     * The program over rows of TW_TILE_LANES numbers, one row for each contribution; place may be
+     * NULL.
      */
     void (*rows)(const struct tw_program *p, const uint32_t *place, const void *row, void *out);
     /* Each lane from its own place on, round to the place before. start: ascending, < ranks. */
-    void (*ring)(uint32_t ranks, const uint32_t *place, const uint32_t start[TW_LANES],
+    void (*ring)(uint32_t ranks, const uint32_t *place, const uint32_t start[TW_TILE_LANES],
                  const void *row, void *out);
     /* The program over single numbers. */
     void (*single)(const struct tw_program *p, const void *x, void *out);

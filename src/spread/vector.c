@@ -4,9 +4,9 @@
  * elements vary, by how much, and how far each order is from the exact sum. src/study/spread.c
  * calls it with files of each rank, src/study/simulate.c with ranks that exist only here.
  *
- * TW_LANES elements make a tile and go side by side; BLOCK tiles are handed to a thread together.
- * What a block adds to the figures is kept apart, and the blocks are merged in order at the end:
- * floating-point sums depend on their order, which must not depend on threads.
+ * TW_TILE_LANES elements make a tile and go side by side; BLOCK tiles are handed to a thread
+ * together. What a block adds to the figures is kept apart, and the blocks are merged in order at
+ * the end: floating-point sums depend on their order, which must not depend on threads.
  */
 #include "adding.h"
 #include "threads.h"
@@ -29,8 +29,8 @@ struct part {
 
 /* The room of one thread to work in. */
 struct bench {
-    char *row, *out; /* [ranks][TW_LANES], [orders][TW_LANES] */
-    double *column, exact[TW_LANES], rounded[TW_LANES];
+    char *row, *out; /* [ranks][TW_TILE_LANES], [orders][TW_TILE_LANES] */
+    double *column, exact[TW_TILE_LANES], rounded[TW_TILE_LANES];
     /* the column as floats, for the accumulator when that is the held type */
     float *single;
     double *value; /* [orders], of one element */
@@ -59,17 +59,17 @@ static uint64_t element_at(const struct twin_vector_job *j, uint64_t i)
  * sum. finite[lane] is false where a contribution is not, and in lanes beyond the last element,
  * which hold zeros. */
 static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lanes,
-                bool finite[TW_LANES], struct twin_error *err)
+                bool finite[TW_TILE_LANES], struct twin_error *err)
 {
     const struct twin_vector_job *j = e->job;
-    for (unsigned lane = 0; lane < TW_LANES; lane++) {
+    for (unsigned lane = 0; lane < TW_TILE_LANES; lane++) {
         finite[lane] = lane < lanes;
         if (lane < lanes)
             j->fill(j->user, element_at(j, first + lane), b->column);
         else
             memset(b->column, 0, j->ranks * sizeof *b->column); /* lanes beside the last element */
         for (uint32_t r = 0; r < j->ranks; r++) {
-            e->add->set(b->row, (size_t)r * TW_LANES + lane, b->column[r]);
+            e->add->set(b->row, (size_t)r * TW_TILE_LANES + lane, b->column[r]);
             b->single[r] = (float)b->column[r];
             finite[lane] = finite[lane] && isfinite(b->column[r]);
         }
@@ -95,10 +95,10 @@ static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lane
 static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned lanes)
 {
     const struct twin_vector_job *j = e->job;
-    const size_t bytes = TW_LANES * e->add->size;
-    uint32_t start[TW_LANES];
+    const size_t bytes = TW_TILE_LANES * e->add->size;
+    uint32_t start[TW_TILE_LANES];
     unsigned second = 0; /* lanes before it lie in the first half */
-    for (unsigned lane = 0; lane < TW_LANES; lane++) {
+    for (unsigned lane = 0; lane < TW_TILE_LANES; lane++) {
         const uint64_t at = element_at(j, first + (lane < lanes ? lane : lanes - 1));
         start[lane] = tw_chunk_of(at, j->all, j->ranks);
         /* Elements ascend, so the lanes of the first half come before those of the second. */
@@ -106,7 +106,7 @@ static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned 
     }
     for (size_t i = 0; i < j->orders; i++) {
         const struct twin_vector_order *o = &j->order[i];
-        char *out = b->out + i * bytes, other[TW_LANES * sizeof(double)];
+        char *out = b->out + i * bytes, other[TW_TILE_LANES * sizeof(double)];
         if (o->algorithm == TWIN_RING) {
             e->add->ring(j->ranks, o->place, start, b->row, out);
             continue;
@@ -154,7 +154,7 @@ static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at
     double low = INFINITY, high = -INFINITY;
     struct twin_vector_spread *s = &p->sum;
     for (size_t i = 0; i < n; i++) {
-        b->value[i] = e->add->get(b->out, i * TW_LANES + lane);
+        b->value[i] = e->add->get(b->out, i * TW_TILE_LANES + lane);
         finite = finite && isfinite(b->value[i]);
         low = fmin(low, b->value[i]);
         high = fmax(high, b->value[i]);
@@ -202,9 +202,9 @@ static int do_block(void *user, unsigned thread, uint64_t block, struct twin_err
     struct bench *b = &e->bench[thread];
     const uint64_t n = e->job->elements;
     for (uint64_t tile = block * BLOCK; tile < (block + 1) * BLOCK && tile < e->tiles; tile++) {
-        const uint64_t first = tile * TW_LANES;
-        const unsigned lanes = n - first < TW_LANES ? (unsigned)(n - first) : TW_LANES;
-        bool finite[TW_LANES];
+        const uint64_t first = tile * TW_TILE_LANES;
+        const unsigned lanes = n - first < TW_TILE_LANES ? (unsigned)(n - first) : TW_TILE_LANES;
+        bool finite[TW_TILE_LANES];
         int rc = fill(e, b, first, lanes, finite, err);
         if (rc != 0)
             return rc;
@@ -306,8 +306,8 @@ static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct t
         ok = (e->part[k].result = tw_calloc(j->orders, sizeof *e->part[k].result)) != NULL;
     for (unsigned t = 0; ok && t < threads; t++) {
         struct bench *b = &e->bench[t];
-        ok = (b->row = tw_reallocarray(NULL, (size_t)j->ranks * TW_LANES, e->add->size)) &&
-             (b->out = tw_reallocarray(NULL, j->orders * TW_LANES, e->add->size)) &&
+        ok = (b->row = tw_reallocarray(NULL, (size_t)j->ranks * TW_TILE_LANES, e->add->size)) &&
+             (b->out = tw_reallocarray(NULL, j->orders * TW_TILE_LANES, e->add->size)) &&
              (b->column = tw_reallocarray(NULL, j->ranks, sizeof(double))) &&
              (b->single = tw_reallocarray(NULL, j->ranks, sizeof(float))) &&
              (b->value = tw_reallocarray(NULL, j->orders, sizeof(double)));
@@ -353,7 +353,7 @@ int twin_vector_spread(const struct twin_vector_job *job, struct twin_vector_res
     struct engine e = {.job = job,
                        .add = tw_adder_for(job->dtype),
                        .step = job->elements / MOST_KEPT + 1,
-                       .tiles = (job->elements + TW_LANES - 1) / TW_LANES};
+                       .tiles = (job->elements + TW_TILE_LANES - 1) / TW_TILE_LANES};
     const uint64_t blocks = (e.tiles + BLOCK - 1) / BLOCK;
     const struct tw_work w = {
         .work = do_block, .user = &e, .after = job->progress, .after_user = job->progress_user};
