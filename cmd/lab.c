@@ -11,11 +11,9 @@
 #include "say.h"
 #include "terminal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_lab_args, f)
@@ -74,77 +72,6 @@ static const struct tw_pair examples[] = {
 
 /* ---- what is made ready */
 
-/* <home>/labs/1, 2, 3, ...: the next one that is not there. As short as a name can be: it stands in
- * the command. */
-static char *new_folder(const char *home, struct twin_error *err)
-{
-    char *all = tw_path_join(home, "labs");
-    int rc = all ? twin_home_make(home, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
-    rc = rc ? rc : tw_mkdirs(all, err);
-    char *folder = NULL;
-    for (unsigned i = 1; rc == 0 && !folder; i++) {
-        char *path = tw_printf("%s/%u", all, i);
-        if (path && mkdir(path, 0777) == 0)
-            folder = path;
-        else if (!path || errno != EEXIST)
-            rc = path ? twin_error_system(err, "%s", path)
-                      : twin_error_set(err, TWIN_ENOMEM, "no memory");
-        if (folder != path)
-            tw_free(path);
-    }
-    tw_free(all);
-    return folder;
-}
-
-/* ---- the steps */
-
-static const struct {
-    const char *id, *title, *question;
-    int (*make)(struct tw_lab *, struct tw_lab_step *, struct twin_error *);
-} steps[TW_LAB_STEPS] = {
-    [TW_LAB_STEP_NOISE] = {"noise", "NOISE FLOOR",
-                           "The same seed, the same command: how far apart do two runs end?",
-                           tw_lab_noise},
-    [TW_LAB_STEP_PINS] =
-        {"determinism", "DETERMINISM ON",
-         "The same command, all held still that can be: are same-seed runs equal now?",
-         tw_lab_pins},
-    [TW_LAB_STEP_COST] =
-        {"cost", "COST AND CATALOGUE",
-         "What does it cost, which switch costs it, and which operations wander here?",
-         tw_lab_cost},
-    [TW_LAB_STEP_CONFIG] =
-        {"config", "CONTENT-ADDRESSED RUN",
-         "Is the configuration one number, and what is known of the run besides?", tw_lab_config},
-};
-
-static int choose_steps(struct tw_lab *lab)
-{
-    const char *at = lab->args.steps;
-    for (size_t i = 0; i < TW_LAB_STEPS; i++) {
-        lab->step[i].id = steps[i].id;
-        lab->step[i].title = steps[i].title;
-        lab->step[i].question = steps[i].question;
-        lab->step[i].wanted = strcmp(at, "all") == 0;
-    }
-    while (strcmp(lab->args.steps, "all") != 0) {
-        const size_t n = strcspn(at, ",");
-        size_t i = 0;
-        while (i < TW_LAB_STEPS && (strlen(steps[i].id) != n || strncmp(steps[i].id, at, n) != 0))
-            i++;
-        if (i == TW_LAB_STEPS)
-            return tw_bad_use("lab",
-                              "--step: expected all, or some of noise, determinism, cost, config "
-                              "with commas between them, found \"%s\"",
-                              lab->args.steps);
-        lab->step[i].wanted = true;
-        if (!at[n])
-            break;
-        at += n + 1;
-    }
-    return -1;
-}
-
 static int prepare(struct tw_lab *lab, const struct tw_operands *job)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -155,7 +82,7 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
     if (!lab->home)
         return TW_EXIT_TROUBLE;
     char *shown = tw_home(lab->args.home); /* as the user gave it: it stands in the command */
-    lab->folder = shown ? new_folder(shown, &err) : NULL;
+    lab->folder = shown ? tw_lab_new_folder(shown, &err) : NULL;
     tw_free(shown);
     if (!lab->folder)
         return tw_trouble(&err, "lab: no folder for the results");
@@ -170,27 +97,6 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
         lab->spool = tw_path_join(lab->folder, "stdin");
     return -1;
-}
-
-/* What a person types to see the same: the step left its own options in s->command. */
-static void complete_command(const struct tw_lab *lab, struct tw_lab_step *s,
-                             enum tw_lab_which which)
-{
-    char *job = tw_shell_quote(lab->argv, 0), *made = NULL;
-    const char *file = lab->factor_file;
-    if (which == TW_LAB_STEP_NOISE)
-        made = tw_printf("twinrun check --runs %llu -- %s", (unsigned long long)lab->args.runs,
-                         job ? job : "");
-    else if (which == TW_LAB_STEP_CONFIG && s->command && *s->command)
-        made = tw_printf("twinrun digest --config %s", s->command);
-    else if (which == TW_LAB_STEP_CONFIG)
-        made = tw_printf("twinrun digest --argv -- %s", job ? job : "");
-    else
-        made = tw_printf("twinrun run %s%s%s -- %s", s->command ? s->command : "--pin all",
-                         file ? " --factor-file " : "", file ? file : "", job ? job : "");
-    tw_free(s->command);
-    s->command = made;
-    tw_free(job);
 }
 
 static int exit_code(const struct tw_lab *lab)
@@ -237,15 +143,8 @@ static int experiment(struct tw_lab *lab)
         struct tw_lab_step *s = &lab->step[i];
         if (!s->wanted)
             continue;
-        int rc = steps[i].make(lab, s, &err);
-        if (rc != 0 && rc != TWIN_EINTR) /* that a run did not begin: lab->interrupted says so */
+        if (tw_lab_make_step(lab, (enum tw_lab_which)i, &err) != 0)
             return tw_trouble(&err, "lab: step %s", s->id);
-        complete_command(lab, s, (enum tw_lab_which)i);
-        lab->interrupted |= tw_interrupted();
-        if (lab->interrupted)
-            tw_lab_decide(s, TW_LAB_NOT_DONE,
-                          "interrupted after %llu runs in all: too early to say",
-                          (unsigned long long)lab->made);
         tw_progress_clear();
         if (!lab->args.json)
             tw_lab_step_text(stdout, lab, s);
@@ -264,37 +163,18 @@ static int json_error(int code)
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
 }
 
-static void fini(struct tw_lab *lab)
-{
-    for (size_t i = 0; i < TW_LAB_STEPS; i++)
-        tw_lab_step_free(&lab->step[i]);
-    if (lab->spool)
-        unlink(lab->spool);
-    for (size_t i = 0; i < lab->argc && lab->argv; i++)
-        tw_free(lab->argv[i]);
-    tw_free(lab->argv);
-    tw_lab_world_free(&lab->natural);
-    twin_factors_free(&lab->factors);
-    tw_free(lab->spool);
-    tw_free(lab->weights);
-    tw_free(lab->factor_file);
-    tw_free(lab->pins);
-    tw_free(lab->first);
-    tw_free(lab->configuration);
-    tw_free(lab->folder);
-    tw_free(lab->home);
-}
-
 static int run(int argc, char **argv)
 {
     struct tw_lab lab = {
         .front = &tw_terminal, .audit = tw_lab_audit_run, .natural = {.plan = {.cpu = -1}}};
     struct tw_operands job;
+    struct twin_error err = TWIN_ERROR_INIT;
     int rc = tw_options_parse(&tw_command_lab, argc, argv, &lab.args, &job);
     if (rc >= 0)
         return rc;
-    rc = choose_steps(&lab);
-    if (rc < 0) {
+    if (tw_lab_choose_steps(&lab, &err) != 0) {
+        rc = tw_bad_use("lab", "%s", err.message);
+    } else {
         tw_interrupt_hold();
         tw_progress_setup(lab.args.quiet);
         rc = prepare(&lab, &job);
@@ -303,7 +183,7 @@ static int run(int argc, char **argv)
         else if (lab.args.json)
             rc = json_error(rc);
     }
-    fini(&lab);
+    tw_lab_fini(&lab);
     return rc;
 }
 
