@@ -6,9 +6,8 @@
  */
 #include "factors_table.h"
 
-#include "json.h"
-#include "options.h"
 #include "say.h"
+#include "options.h"
 
 #include "base.h"
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* twinrun gc: deletes old runs, never one in progress. */
-#include "json.h"
-#include "ledger.h"
-#include "options.h"
-#include "runs.h"
 #include "say.h"
+#include "runs.h"
+#include "options.h"
 
 #include "base.h"
 #include "phrase.h"

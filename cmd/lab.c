@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun lab: how far do runs wander here, what do the switches buy, and what do they cost? */
-#include "lab_job.h"
+/*
+ * twinrun lab: how far do runs wander here, what do the switches buy, and what do they cost?
+ *
+ * This file chooses the job, prepares, and prints each step as soon as it is done. The steps are
+ * src/study's (lab_steps.c), their pages src/report/study's. Without a command the job is one of
+ * two that come with twinrun, written out as a person would type it.
+ */
+#include "capture.h"
+#include "data.h"
 #include "lab_report.h"
-
-#include "interrupt.h"
-#include "json.h"
 #include "page.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
+
+#include "src/snapshot/snapshot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +77,146 @@ static const struct tw_pair examples[] = {
 
 /* ---- what is made ready */
 
+/* ---- what is run: a command of the user, or one of the two jobs that come with twinrun */
+
+static char **copy_words(const char *const *words, size_t *count)
+{
+    *count = 0;
+    while (words[*count])
+        ++*count;
+    char **out = tw_calloc(*count + 1, sizeof *out);
+    for (size_t i = 0; out && i < *count; i++)
+        out[i] = tw_strdup(words[i]);
+    return out;
+}
+
+/* Something that an installation has was not found. The exit code. */
+static int missing(const char *what)
+{
+    tw_say("lab: %s was not found; install twinrun again, or give a command of yours: twinrun lab "
+           "-- python train.py",
+           what);
+    return TW_EXIT_TROUBLE;
+}
+
+/* Their data: beside them in the build folder and the wheel, else where they were installed.
+ * malloc'ed; NULL: not there. */
+static char *data_of(const char *folder)
+{
+    static const char *const places[] = {"data", "../../share/twinrun/data"};
+    for (size_t i = 0; i < 2; i++) {
+        char *path = tw_path_join(folder, places[i]);
+        if (path && access(path, R_OK) == 0)
+            return path;
+        tw_free(path);
+    }
+    return NULL;
+}
+
+/*
+ * The example's data are weighed now, so that each run says which they were. -1, or the exit code.
+ */
+static int weigh_data(struct tw_lab *lab, const char *data)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_snapshot s;
+    const struct twin_snapshot_options o = {.exclude = NULL};
+    char *manifest = tw_path_join(lab->folder, "data.snapshot");
+    char *given = manifest ? tw_printf("%s=%s", data, manifest) : NULL;
+    int rc = given ? twin_snapshot_take(data, &o, &s, &err)
+                   : twin_error_set(&err, TWIN_ENOMEM, "no memory");
+    if (rc == 0) {
+        rc = twin_snapshot_write(&s, manifest, &err);
+        twin_snapshot_free(&s);
+    }
+    const char *const list[] = {given, NULL};
+    const struct tw_strings strings = {(const char **)(uintptr_t)list, 1};
+    rc = rc ? tw_trouble(&err, "lab: the data of the example")
+            : tw_data_verify("lab", &strings, true, &lab->data);
+    tw_free(manifest);
+    tw_free(given);
+    return rc;
+}
+
+/* One of the two jobs that come with twinrun, as a person would type it. -1, or the exit code. */
+static int embedded(struct tw_lab *lab)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_parts parts;
+    if (twin_parts_find(&parts, &err) != 0)
+        return tw_trouble(&err, "lab");
+    const char *folder = parts.workloads_dir;
+    const char *name = lab->args.torch ? "cnn.py" : "trainer";
+    char *program = folder ? tw_path_join(folder, name) : NULL;
+    char *python = lab->args.torch ? tw_find_python(lab->args.python) : NULL;
+    char *data = folder ? data_of(folder) : NULL;
+    char *weights = tw_path_join(lab->folder, lab->args.torch ? "model.pt" : "model.safetensors");
+    /* As short as a run can be that still wanders: 200 steps in C take seconds. */
+    const char *const c[] = {program,   "--seed",       "1",     "--steps", "200", "--lr", "0.3",
+                             "--quiet", "--checkpoint", weights, NULL};
+    const char *const torch[] = {python,
+                                 program,
+                                 "--steps",
+                                 "80",
+                                 "--lr",
+                                 "0.005",
+                                 "--data",
+                                 data,
+                                 "--checkpoint",
+                                 weights,
+                                 lab->args.device ? "--device" : NULL,
+                                 lab->args.device,
+                                 NULL};
+    int rc = -1;
+    if (python && !tw_python_packages(python).torch) {
+        tw_say("lab: expected a Python with PyTorch, found none in %s; name one (--python "
+               "PROGRAM), or run the lab on the trainer in C: twinrun lab",
+               python);
+        rc = TW_EXIT_TROUBLE;
+    } else if (!program || !data || access(program, R_OK) != 0) {
+        rc = missing(lab->args.torch ? "the PyTorch example (cnn.py)" : "the trainer in C");
+    } else {
+        lab->argv = copy_words(lab->args.torch ? torch : c, &lab->argc);
+        lab->weights = tw_strdup(weights);
+        /* The trainer in C has switches of its own, which a factor file describes. */
+        if (!lab->args.torch && !lab->args.factor_file)
+            lab->factor_file = tw_path_join(folder, "lab.toml");
+        rc = lab->argv && lab->weights ? weigh_data(lab, data) : tw_trouble(NULL, "lab: no memory");
+    }
+    lab->name = lab->args.torch ? "a small PyTorch CNN (workloads/cnn.py)"
+                                : "the trainer in C (workloads/trainer.c)";
+    /* Why the example wanders is known, and said: the lab is to teach what to look for. */
+    lab->wanders = lab->args.torch ? "a table's gradient is a sum over many duplicate indices, "
+                                     "which two threads add in the order in which they come"
+                                   : "four threads add their gradients in the order in which they "
+                                     "finish, and float addition is not associative";
+    tw_free(weights);
+    tw_free(data);
+    tw_free(program);
+    tw_free(python);
+    twin_parts_free(&parts);
+    return rc;
+}
+
+/* The job and its data, which are verified. -1, or the exit code after a complaint. */
+static int choose_job(struct tw_lab *lab, const struct tw_operands *job)
+{
+    if (lab->args.device && !lab->args.torch)
+        return tw_bad_use("lab", "--device goes with --torch: a command of yours chooses its own");
+    if (!job->count)
+        return embedded(lab);
+    if (lab->args.torch)
+        return tw_bad_use("lab", "expected either --torch or -- COMMAND, found both");
+    lab->argv = copy_words((const char *const *)job->items, &lab->argc);
+    lab->name = "a job of yours";
+    lab->weights = lab->args.weights ? tw_strdup(lab->args.weights) : NULL;
+    return lab->argv ? tw_data_verify("lab", &lab->args.data, lab->args.quiet, &lab->data)
+                     : tw_trouble(NULL, "lab: no memory");
+}
+
+/* ---- the order of events */
+
+/* Page, home, folder, job, factors, input: -1, or the exit code after a complaint. */
 static int prepare(struct tw_lab *lab, const struct tw_operands *job)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -86,7 +231,7 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
     tw_free(shown);
     if (!lab->folder)
         return tw_trouble(&err, "lab: no folder for the results");
-    rc = tw_lab_choose_job(lab, job);
+    rc = choose_job(lab, job);
     if (rc >= 0)
         return rc;
     if (!lab->factor_file && lab->args.factor_file)
@@ -99,6 +244,7 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
     return -1;
 }
 
+/* What the lab came to; a job that fails as it is, is trouble. */
 static int exit_code(const struct tw_lab *lab)
 {
     switch (tw_lab_outcome(lab)) {
@@ -115,6 +261,7 @@ static int exit_code(const struct tw_lab *lab)
 static int report(const struct tw_lab *lab)
 {
     struct twin_error err = TWIN_ERROR_INIT;
+    /* Kept in the lab's folder whatever is printed. */
     json_t *j = tw_lab_json(lab);
     char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     char *path = tw_printf("%s/lab.json", lab->folder);
@@ -134,6 +281,8 @@ static int report(const struct tw_lab *lab)
     return rc ? rc : exit_code(lab);
 }
 
+/* Each wanted step, until one cannot be made or the person wants an end; then page and report. The
+ * exit code. */
 static int experiment(struct tw_lab *lab)
 {
     if (!lab->args.json)
@@ -156,6 +305,8 @@ static int experiment(struct tw_lab *lab)
     return page ? page : rc;
 }
 
+/* The object that --json prints when there is no result: outcome "error" and what was said last.
+ * Returns code. */
 static int json_error(int code)
 {
     json_t *j = json_pack("{s:s, s:s, s:o, s:[]}", "schema", "twinrun.lab/1", "outcome", "error",

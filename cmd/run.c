@@ -75,6 +75,7 @@ struct world {
     char *left_out; /* what "all" could not pin here, with reasons; NULL: nothing */
 };
 
+/* From --pin to what a launch is given. The caller frees w also after an error. */
 static int make_world(const struct run_args *a, char **argv, struct world *w,
                       struct twin_error *err)
 {

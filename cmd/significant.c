@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun significant: say whether the difference between two sets of runs is real */
+/*
+ * twinrun significant: says whether the difference between two sets of runs is real.
+ *
+ * What is asked, where values come from and what they answer are src/study's and src/stats'. Sets
+ * of runs that exist are read; with --a and --b the runs are made here, in drawn order, and three
+ * questions are answered apart: speed, metric, bits.
+ */
 #include "significant_report.h"
 
-#include "interrupt.h"
-#include "json.h"
-#include "options.h"
-#include "progress.h"
-#include "runs.h"
+#include "terminal.h"
 #include "say.h"
+#include "options.h"
+#include "runs.h"
 #include "significant_arms.h"
 #include "significant_asked.h"
-#include "terminal.h"
 
 #include "base.h"
 
 #include <jansson.h>
 #include <string.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct significant_args {
     const char *metric, *question, *within, *floor, *alpha, *home, *a, *b;
     uint64_t runs, seed, steps;
@@ -95,6 +99,7 @@ static int understand(const struct significant_args *a, struct tw_significant *s
                : tw_bad_use("significant", "%s", err.message);
 }
 
+/* Real differences are 1, equality that was shown is 0; what was not shown is neither. */
 static int exit_code(const struct tw_significant *s)
 {
     switch (s->found.answer) {
@@ -135,9 +140,11 @@ static int read_sets(const struct significant_args *a, char **operands, struct t
     return rc;
 }
 
+/* Of two sets that are there: read, asked, answered. The exit code. */
 static int significant(const struct significant_args *a, char **operands, struct tw_significant *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
+    /* Values first: what is asked depends on whether they are times. */
     int rc = read_sets(a, operands, s);
     if (rc == 0 && !s->set[0].run != !s->set[1].run)
         rc = tw_bad_use("significant", "one set is a file and the other one runs: what is in the "
@@ -167,6 +174,7 @@ static int experiment(struct tw_experiment *x)
     struct twin_error err = TWIN_ERROR_INIT;
     if (tw_experiment_make(x) != 0)
         return TW_EXIT_TROUBLE;
+    /* Without a run of each there is nothing to say. */
     if (x->interrupted && (x->made[0] == 0 || x->made[1] == 0))
         return TW_EXIT_INTERRUPTED;
     int rc = tw_experiment_ask(x, &err);
@@ -178,6 +186,7 @@ static int experiment(struct tw_experiment *x)
     return rc || x->no_metric ? rc : configure(&x->metric);
 }
 
+/* The exit code is that of the metric: that speed differs is what such an experiment is for. */
 static int print_experiment(const struct tw_experiment *x)
 {
     if (x->asked.json) {
@@ -192,11 +201,13 @@ static int print_experiment(const struct tw_experiment *x)
     return x->no_metric ? TW_EXIT_INCONCLUSIVE : exit_code(&x->metric);
 }
 
+/* The runs of two commands. Speed is asked in any case, so it is no metric here. The exit code. */
 static int arms(struct significant_args *a, struct tw_significant *s)
 {
     if (!a->a || !a->b)
         return tw_bad_use("significant", "expected two commands, found only --%s; give --%s too",
                           a->a ? "a" : "b", a->a ? "b" : "a");
+    /* What the runs compute; their times are asked for in any case. */
     a->metric = a->metric ? a->metric : "loss";
     if (strcmp(a->metric, "wall") == 0 || strcmp(a->metric, "step") == 0)
         return tw_bad_use("significant", "--a and --b ask for speed in any case; --metric is what "
@@ -230,6 +241,7 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_significant, argc, argv, &a, &given);
     if (rc >= 0)
         return rc;
+    /* Runs that are made here, or values that are there: not both. */
     if ((a.a || a.b) && given.count == 0)
         return arms(&a, &s);
     if (given.count != 2 || a.a || a.b)

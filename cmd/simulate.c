@@ -6,10 +6,8 @@
  */
 #include "simulate_report.h"
 
-#include "json.h"
-#include "options.h"
-#include "progress.h"
 #include "say.h"
+#include "options.h"
 #include "terminal.h"
 
 #include "base.h"
@@ -89,6 +87,7 @@ static int understand(struct tw_simulation *s)
     return rc ? tw_trouble(&err, "simulate") : -1;
 }
 
+/* 0, or the exit code of an answer that could not be printed. */
 static int print_answer(const struct tw_simulation *s)
 {
     tw_progress_clear();
@@ -110,6 +109,7 @@ static int run(int argc, char **argv)
     rc = understand(&s);
     if (rc < 0)
         rc = tw_simulate(&s, &tw_terminal) == 0 ? print_answer(&s) : TW_EXIT_TROUBLE;
+    /* With --json also trouble is an object. */
     if (rc == TW_EXIT_TROUBLE && a.json && tw_said()[0])
         tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.simulate/1", "outcome",
                                 "error", "message", tw_json_text(tw_said())));

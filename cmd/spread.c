@@ -6,12 +6,10 @@
  */
 #include "spread_report.h"
 
-#include "json.h"
-#include "options.h"
-#include "progress.h"
-#include "runs.h"
 #include "say.h"
+#include "options.h"
 #include "terminal.h"
+#include "runs.h"
 
 #include "base.h"
 #include "phrase.h"
@@ -20,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Workers that split one file unless --ranks says otherwise; files of a run that are named. */
 enum { DEFAULT_RANKS = 8, FILES_SHOWN = 20 };
 
 #define FIELD(f) offsetof(struct tw_spread_args, f)
@@ -125,6 +124,9 @@ static char *path_of(const char *operand, const char *home)
 
 /* ---- preparing */
 
+/*
+ * Precisions, files and ranks, which must fit each other. -1, or the exit code after a complaint.
+ */
 static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread_found *f)
 {
     static const struct {
@@ -148,6 +150,9 @@ static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread
         return tw_bad_use(
             "spread", "%zu files are %zu ranks; leave --ranks out, or give one file to be split",
             files, files);
+    /*
+     * Several files are the ranks' own gradients; one file is split among as many as are asked for.
+     */
     if (files > 1)
         f->ranks = (uint32_t)files;
     else
@@ -155,6 +160,7 @@ static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread
     return -1;
 }
 
+/* Every digit counts: the floor in it is read again by twinrun significant. */
 static int print_answer(const struct tw_spread_found *f)
 {
     tw_progress_clear();
