@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options, variables and input that make a situation again, as words for a shell. */
+/*
+ * What makes a situation again: the options that shape the runs, the variables that were set in
+ * front of the command, and the input, as words for a shell. Suggestions at the end of a verdict
+ * are typed by people as they stand, so a word that is missing in them gives another answer than
+ * the one that was just read.
+ */
 #include "again.h"
 
 #include "say.h"
@@ -42,6 +47,7 @@ static bool shapes_search(const char *name)
     return false;
 }
 
+/* The same option in another command's table: of the same name and type. NULL: it has none. */
 static const struct tw_option *same_option(const struct tw_command *c,
                                            const struct tw_option *wanted)
 {
@@ -51,6 +57,7 @@ static const struct tw_option *same_option(const struct tw_command *c,
     return NULL;
 }
 
+/* " --name 'value'", quoted for a shell. */
 static void add_text(struct tw_buf *b, const char *name, const char *value)
 {
     char *word = (char *)value;
@@ -152,6 +159,9 @@ static bool decides(const char *assignment, bool runs_the_job)
     return false;
 }
 
+/*
+ * Is the assignment in this block of strings, each ended by a NUL, as /proc/PID/environ has them?
+ */
 static bool holds(const char *block, size_t n, const char *assignment)
 {
     for (const char *at = block; at < block + n; at += strlen(at) + 1)
@@ -160,6 +170,7 @@ static bool holds(const char *block, size_t n, const char *assignment)
     return false;
 }
 
+/* "NAME='value' ", to be put in front of a command. */
 static void add_assignment(struct tw_buf *b, const char *assignment)
 {
     const char *equals = strchr(assignment, '=');
@@ -232,6 +243,7 @@ static char *input_file(void)
     return tw_strdup(path);
 }
 
+/* "-- COMMAND", or "--a ... --b ...", with "< FILE" where the job read one. */
 static char *job_again(char *const *argv, const char *const *arms)
 {
     char *const a = arms ? (char *)arms[0] : NULL;

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun audit: can somebody else recover this number? Five lines: code, data, environment,
- * configuration, seeds. */
+/*
+ * twinrun audit: can somebody else recover this number? Five lines: code, data, environment,
+ * configuration, seeds.
+ *
+ * What a run, a package or a folder has of each area is src/package's to find; the words and
+ * venues' checklists are src/report/evidence's. Nothing of a target is executed. The result may be
+ * signed, as a statement about the target's digest.
+ */
 #include "audit_words.h"
 #include "checklist.h"
-#include "json.h"
-#include "options.h"
-#include "package.h"
-#include "progress.h"
-#include "runs.h"
 #include "say.h"
+#include "options.h"
+#include "verify.h"
+#include "terminal.h"
+#include "runs.h"
 #include "signing.h"
 
 #include "base.h"
@@ -20,6 +25,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct audit_args {
     const char *home, *checklist, *statement;
     struct tw_strings keys;
@@ -27,6 +33,7 @@ struct audit_args {
 };
 
 #define FIELD(f) offsetof(struct audit_args, f)
+/* More than anybody audits at once, and few enough to keep all findings in memory. */
 enum { MAX_TARGETS = 1000 };
 static const char TEST_RESULT[] = "https://in-toto.io/attestation/test-result/v0.1";
 
@@ -62,6 +69,8 @@ static const struct tw_pair examples[] = {
 
 /* ---- which kind of target */
 
+/* A run: what a package of it would lack. It is named by the digest of its run.json. -1, or the
+ * exit code. */
 static int audit_run(const struct audit_args *a, struct tw_audited *t)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -86,6 +95,8 @@ static int audit_run(const struct audit_args *a, struct tw_audited *t)
     return rc;
 }
 
+/* A folder with a run.json is a run, and so is what is no folder: an id, last. -1, or the exit
+ * code. */
 static int audit_one(const struct audit_args *a, struct tw_audited *t)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -115,6 +126,8 @@ static int audit_one(const struct audit_args *a, struct tw_audited *t)
 
 /* ---- as a statement: in-toto's predicate for test results */
 
+/* The subject is the target's digest, so that the statement cannot be taken for one about something
+ * else. -1, or the exit code. */
 static int write_statement(const struct audit_args *a, const struct tw_audited *t)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -143,6 +156,7 @@ static int write_statement(const struct audit_args *a, const struct tw_audited *
 
 /* ---- all */
 
+/* One target that fails makes the whole fail. The exit code. */
 static int report(const struct audit_args *a, const struct tw_audited *t, size_t count)
 {
     bool all = true;
@@ -170,12 +184,14 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_audit, argc, argv, &a, &given);
     if (rc >= 0)
         return rc;
+    /* A checklist that is not known is found out by asking for it without any findings. */
     json_t *none[TWIN_AREAS] = {NULL};
     json_t *known = a.checklist ? tw_checklist(a.checklist, none) : NULL;
     if (a.checklist && !known)
         return tw_bad_use("audit", "--checklist: expected %s, found \"%s\"", tw_checklist_names,
                           a.checklist);
     json_decref(known);
+    /* Nothing is looked at before the options are known to go together. */
     if (a.keys.count && !a.statement)
         return tw_bad_use("audit", "--key signs a statement: add --statement FILE");
     if (a.statement && given.count != 1)

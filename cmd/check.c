@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun check: run it again, unchanged, and name the first place where the runs part. */
+/*
+ * twinrun check: run it again, unchanged, and name the first place where the runs diverge.
+ *
+ * This file has the table of options, the order of events and the output. The runs are src/trial's
+ * (check_series.c, and check_gate.c, check_transplant.c, check_resume.c for the other ways to ask),
+ * the comparison src/compare's, the words src/report's. After the runs come those that explain a
+ * divergence: faster clocks, arm A again, a zoom, a control run. Whatever ends a check early, what
+ * was compared so far is printed.
+ */
 #include "check_args.h"
 
 #include "again.h"
 #include "check_clock.h"
-#include "interrupt.h"
-#include "ledger.h"
+#include "terminal.h"
+#include "runs.h"
 #include "known.h"
 #include "page.h"
-#include "progress.h"
-#include "runs.h"
 #include "say.h"
-#include "terminal.h"
 #include "verdict.h"
 #include "zoom_runs.h"
 
@@ -21,6 +26,7 @@
 
 #define FIELD(f) offsetof(struct tw_check_args, f)
 #define ASKED(f) offsetof(struct tw_check_args, asked.f)
+/* Unless given: one more than a pair, so that with arms A can be repeated. */
 enum { RUNS = 3 };
 
 static const struct tw_option options[] = {
@@ -155,6 +161,7 @@ static const struct tw_pair examples[] = {
 static const char *start_word(const struct tw_check *c)
 {
     const struct twin_finding *first = c->series.v->first;
+    /* A second arm that begins later is a job that went on from a checkpoint. */
     if (c->arms && (c->series.v->shift != 0 || first->step_a != first->step_b))
         return "resumed";
     return c->arms ? "two" : "same";
@@ -178,6 +185,7 @@ static char *job_in_words(const struct tw_check *c)
 {
     if (!c->arms)
         return tw_shell_quote(c->arm[0], 0);
+    /* With --resume-with the first arm is the job as it was typed, and no shell's. */
     bool resumed = c->args.resume_with != NULL;
     /* an arm is a shell's argv, whose third word is the command */
     char *a = resumed ? tw_shell_quote(c->arm[0], 0) : tw_shell_quote(&c->arm[0][2], 1);
@@ -191,6 +199,7 @@ static char *job_in_words(const struct tw_check *c)
     return words;
 }
 
+/* The verdict with its runs, for ls and show of later days. */
 static void note_in_ledger(const struct tw_check *c, const char *url)
 {
     char *command = job_in_words(c);
@@ -232,6 +241,8 @@ static int exit_code(int rc)
     return rc == TWIN_EINTR ? TW_EXIT_INTERRUPTED : TW_EXIT_TROUBLE;
 }
 
+/* Looks for known cases, prints the verdict in every form that was asked for, and notes it. The
+ * exit code; trouble and an interruption come before the verdict's own. */
 static int print_verdict(struct tw_check_command *command)
 {
     const struct tw_check *c = &command->check;
@@ -257,12 +268,14 @@ static int print_verdict(struct tw_check_command *command)
         .hint = known.hint,
         .again = suggestions(command, &again),
     };
+    /* What looks like a case of known cause goes into the verdict as a hint. */
     if (!a->no_cases)
         look_up(c, &known);
     o.hint_count = known.count;
     command->printed = true;
     int rc = tw_verdict_print(c->series.v, (const struct twin_run *const *)c->series.runs,
                               c->series.count, &o);
+    /* A job that fails has mostly said why. */
     if (c->series.v->outcome == TWIN_FAILED && !a->json)
         tw_check_show_tail(&tw_terminal, c->series.runs[0]);
     note_in_ledger(c, command->args.ledger);
@@ -289,12 +302,14 @@ static int make_runs(struct tw_check_command *command)
     return exit_code(c->args.against ? tw_check_gate(c) : tw_check_series(c));
 }
 
+/* All runs, and what is found out from them. The exit code. */
 static int check(struct tw_check_command *command)
 {
     struct tw_check *c = &command->check;
     int rc = make_runs(command);
     if (rc >= 0)
         return rc;
+    /* Runs that explain are made only where the comparison itself was finished. */
     if (!c->series.interrupted && !c->series.out_of_time && !c->trouble) {
         tw_check_clock(c);
         tw_check_repeat_arm(c);
@@ -302,6 +317,8 @@ static int check(struct tw_check_command *command)
             tw_check_zoom(c);
         tw_check_control(c);
     }
+    /* Facts about all runs, noted in the verdict whatever it is; a baseline only of runs that
+     * agree. */
     tw_check_shared_files(c);
     tw_check_look_around(c);
     tw_check_save_baseline(c);
@@ -324,6 +341,8 @@ static bool asks_for_bisect(int argc, char **argv)
     return false;
 }
 
+/* Options that do not go together are refused before anything is made; then, and only then, Ctrl-C
+ * is held. */
 static int run(int argc, char **argv)
 {
     struct tw_check_command c = {.args.asked = {.level = TW_CHECK_LEVEL_NOT_GIVEN,
@@ -340,6 +359,7 @@ static int run(int argc, char **argv)
     if (rc < 0)
         rc = tw_check_gate_options(&c.args, c.check.arms);
     c.check.runs_given = asked->runs != TW_NOT_GIVEN;
+    /* A gate compares with a file: one run suffices, and is wanted in a CI. */
     if (!c.check.runs_given)
         asked->runs = asked->against ? 1 : RUNS;
     if (rc < 0 && asked->runs == 1 && !asked->against)
@@ -350,6 +370,7 @@ static int run(int argc, char **argv)
     if (rc < 0) {
         tw_interrupt_hold();
         tw_progress_setup(asked->quiet || asked->show_output);
+        /* The object stands alone on stdout: what jobs print goes to stderr. */
         if (c.args.json && asked->show_output)
             tw_stdout_reserve();
         rc = tw_check_prepare(&c);

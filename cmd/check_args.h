@@ -7,6 +7,7 @@
 #include "data.h"
 #include "options.h"
 
+/* The options, as the table of check.c fills them in. */
 struct tw_check_args {
     struct tw_check_asked asked; /* what runs and their comparison need */
     const char *a, *b, *home, *junit, *html, *trust, *ledger;
@@ -15,6 +16,7 @@ struct tw_check_args {
     bool no_cases, json, github, bisect;
 };
 
+/* One call of twinrun check. */
 struct tw_check_command {
     struct tw_check_args args;
     struct tw_check check;
@@ -26,6 +28,7 @@ struct tw_check_command {
  * been said). */
 /* Which commands the arms are; they point into *c and job. */
 int tw_check_choose_arms(struct tw_check_command *c, const struct tw_operands *job);
+/* Do the options of a transplant, and of a baseline, go together with the others? */
 int tw_check_transplant_options(const struct tw_check_asked *a, bool arms);
 int tw_check_gate_options(const struct tw_check_args *args, bool arms);
 /* Everything that can be wrong before the first run is found before the first run. */

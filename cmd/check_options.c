@@ -8,13 +8,15 @@
 #include "page.h"
 #include "runs.h"
 #include "say.h"
-#include "signed.h"
+#include "verify.h"
 
 #include "base.h"
 #include "verified.h"
 
 #include <unistd.h>
 
+/* A transplant needs a natural run, one that is recorded, and one that is given its values. A
+ * baseline is a small text file: what is larger is none. */
 enum { LEAST_RUNS = 3, FILE_MAX_BYTES = 5 << 20 };
 
 /* Is --resume-with given with what it needs, and without what it does not go with? */
@@ -41,6 +43,8 @@ static int resume_options(const struct tw_check_asked *a, bool job)
     return -1;
 }
 
+/* One command is both arms. With --resume-with the first arm is the whole job and the second one
+ * what goes on with it; with --a and --b each is a shell of its own. */
 int tw_check_choose_arms(struct tw_check_command *c, const struct tw_operands *job)
 {
     struct tw_check_asked *asked = &c->args.asked;
@@ -78,6 +82,7 @@ int tw_check_choose_arms(struct tw_check_command *c, const struct tw_operands *j
     return -1;
 }
 
+/* Which steps are given the values of another run: only runs of one command have the same steps. */
 int tw_check_transplant_options(const struct tw_check_asked *a, bool arms)
 {
     enum twin_transplant_kind kind;
@@ -99,6 +104,8 @@ int tw_check_transplant_options(const struct tw_check_asked *a, bool arms)
     return -1;
 }
 
+/* A baseline is written from runs that agree, or read to hold one run against it: never both, and
+ * about one job. */
 int tw_check_gate_options(const struct tw_check_args *args, bool arms)
 {
     const struct tw_check_asked *a = &args->asked;
@@ -128,6 +135,8 @@ int tw_check_gate_options(const struct tw_check_args *args, bool arms)
     return -1;
 }
 
+/* Page, tolerances, home and data are looked at now: an hour of runs must not end with a file that
+ * cannot be written. */
 int tw_check_prepare(struct tw_check_command *command)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -170,6 +179,8 @@ static int judge_signature(struct tw_check_command *c, const char *text, size_t 
     return rc;
 }
 
+/* The signature is judged on the very bytes that are read afterwards, so that the file cannot be
+ * exchanged in between. */
 int tw_check_load_baseline(struct tw_check_command *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;

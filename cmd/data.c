@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --data: each folder is held against its snapshot before the first run, and what differs is said.
+ * Data that a job reads: --data holds each folder against its snapshot before the first run, and
+ * says what differs. Nothing is run on data that are not what they are said to be. Also how every
+ * command looks at a folder with the person in front.
  */
 #include "data.h"
 
-#include "interrupt.h"
-#include "progress.h"
+#include "terminal.h"
 #include "say.h"
 #include "snapshot_words.h"
-#include "snapshots.h"
-#include "terminal.h"
 
 #include "base.h"
 #include "phrase.h"
@@ -22,6 +21,7 @@ struct twin_snapshot_options tw_snapshot_options(struct tw_looking *l, const cha
     return tw_looking_options(l, &tw_terminal, what);
 }
 
+/* An end that the person wanted is no trouble. */
 int tw_snapshot_failed(const struct tw_looking *l, const struct twin_error *err)
 {
     tw_looking_failed(l, err);
@@ -39,6 +39,8 @@ static void say_differences(const char *command, const char *dir, const char *ma
     tw_snapshot_text_differences(stderr, &held->was, &held->now, 20, &modes);
 }
 
+/* -1: the folder is what its snapshot says, and *out is what runs record of it. Else the exit code;
+ * said. */
 static int verify_one(const char *command, const char *dir, const char *manifest,
                       struct twin_run_data *out)
 {
@@ -63,6 +65,7 @@ static int verify_one(const char *command, const char *dir, const char *manifest
     return code;
 }
 
+/* What was verified is kept for as long as the process lives, since every launch borrows it. */
 int tw_data_verify(const char *command, const struct tw_strings *given, bool quiet,
                    struct tw_data *out)
 {

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun diff: compares recorded runs, also of two machines. */
+/*
+ * twinrun diff: compares recorded runs, also of two machines, and gives the verdict that check
+ * gives.
+ *
+ * Nothing is run. Runs of different commands are taken for arms that ought to compute the same, so
+ * the place where the second begins in the first is looked for by its weights. With --env the
+ * worlds of two runs are compared instead of what they computed.
+ */
 #include "again.h"
-#include "json.h"
-#include "ledger.h"
+#include "say.h"
+#include "runs.h"
 #include "options.h"
 #include "page.h"
-#include "runs.h"
-#include "say.h"
 #include "show_provenance.h"
 #include "terminal.h"
 #include "verdict.h"
@@ -19,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing, b_starts_at TW_NOT_GIVEN. */
 struct diff_args {
     const char *home, *junit, *html, *tolerance, *ledger;
     uint64_t steps, b_starts_at;
@@ -27,6 +33,7 @@ struct diff_args {
 };
 
 #define FIELD(f) offsetof(struct diff_args, f)
+/* Each is compared with the first: more than this is a mistake of a shell's pattern. */
 enum { MAX_RUNS = 1000 };
 
 static const struct tw_option options[] = {
@@ -75,6 +82,7 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
+/* Word by word: a command that merely looks alike may be another job. */
 static bool same_command(const struct twin_run *a, const struct twin_run *b)
 {
     if (a->argc != b->argc)
@@ -106,6 +114,8 @@ static void note_in_ledger(const struct diff_args *a, const struct twin_verdict 
     tw_free(command);
 }
 
+/* Compares all with the first one, prints the verdict and notes it. *printed: with --json the
+ * object is out, so no second one may follow. The exit code. */
 static int compare(const struct diff_args *a, const struct twin_run *const *runs, size_t count,
                    bool *printed)
 {
@@ -114,6 +124,8 @@ static int compare(const struct diff_args *a, const struct twin_run *const *runs
     bool arms = false;
     for (size_t i = 1; i < count; i++)
         arms |= !same_command(runs[0], runs[i]);
+    /* Where the others begin in the first run: given by the user, or, of arms, found by the
+     * weights. */
     bool shift_given = a->b_starts_at != TW_NOT_GIVEN;
     struct twin_compare_options o = {
         .steps_given = a->steps > 0,
@@ -151,6 +163,7 @@ static int compare(const struct diff_args *a, const struct twin_run *const *runs
     return rc;
 }
 
+/* The worlds of two runs: names and places alone are no difference. */
 static int diff_environment(const struct twin_run *a, const struct twin_run *b, bool as_json)
 {
     json_t *json = NULL;
@@ -182,6 +195,9 @@ static int run(int argc, char **argv)
     char *home = tw_home(a.home);
     runs = tw_calloc(rest.count, sizeof *runs);
     rc = -1;
+    /*
+     * One run that cannot be opened ends it: a verdict on the others would not be what was asked.
+     */
     while (home && runs && rc < 0 && count < rest.count) {
         runs[count] = tw_run_open(home, rest.items[count]);
         if (runs[count])
@@ -191,6 +207,7 @@ static int run(int argc, char **argv)
     }
     if (!home || !runs)
         rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "diff: cannot open the runs");
+    /* The answer of --env is an object of its own; an error of it is said in words only. */
     bool printed = a.env;
     if (rc < 0 && a.env)
         rc = diff_environment(runs[0], runs[1], a.json);

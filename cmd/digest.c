@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun digest: what a file of tensors or a configuration says, as one number, and where two of
- * them say something else. */
-#include "json.h"
-#include "options.h"
+/*
+ * twinrun digest: what a file of tensors or a configuration says, as one number, and where two of
+ * them say something else.
+ *
+ * Tensors are src/snapshot's (content.h), configurations src/provenance's (config.h). Of both there
+ * are two numbers: one of the bytes, and one of what they say, which stays the same when only the
+ * form changes.
+ */
 #include "say.h"
+#include "options.h"
 #include "tensors_words.h"
 
 #include "base.h"
@@ -15,8 +20,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Places that differ which the text lists; JSON lists all. */
 enum { SHOWN = 20 };
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct digest_args {
     bool config, argv, canonical, only_tensors, json;
     const char *format;
@@ -75,12 +82,14 @@ static json_t *item_json(const struct item *x)
                      x->c.raw, "canonical", x->c.canonical);
 }
 
+/* One place that differs, into a JSON list. A callback of twin_config_compare, as the next two. */
 static int add_difference(void *list, const char *pointer, const char *a, const char *b)
 {
     return json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "at", pointer, "a",
                                                  tw_json_text(a), "b", tw_json_text(b)));
 }
 
+/* All that is known, and, of two, where they differ. The exit code. */
 static int print_json(const struct item *x, size_t count)
 {
     json_t *items = json_array();
@@ -89,6 +98,7 @@ static int print_json(const struct item *x, size_t count)
     for (size_t i = 0; i < count; i++)
         json_array_append_new(items, item_json(&x[i]));
     json_object_set_new(o, "items", items);
+    /* Negative: no memory. The number of places otherwise. */
     long n = count == 2 ? twin_config_compare(&x[0].c, &x[1].c, add_difference, differences) : 0;
     if (count == 2) {
         json_object_set_new(o, "outcome", json_string(n == 0 ? "same" : "differ"));
@@ -101,6 +111,7 @@ static int print_json(const struct item *x, size_t count)
     return n ? TW_EXIT_DIFFER : TW_EXIT_SAME;
 }
 
+/* The first 200 bytes say which value it is. */
 static void print_value(const char *name, const char *value)
 {
     if (!value) {
@@ -112,6 +123,7 @@ static void print_value(const char *name, const char *value)
     tw_free(safe);
 }
 
+/* Non-zero ends the walk: enough was shown. */
 static int print_difference(void *seen, const char *pointer, const char *a, const char *b)
 {
     char *safe = tw_printable(pointer, strlen(pointer));
@@ -129,8 +141,10 @@ static int count_difference(void *seen, const char *pointer, const char *a, cons
     return 0;
 }
 
+/* Differences are counted first, since the heading has their number. The exit code. */
 static int print_text(const struct item *x, size_t count)
 {
+    /* Two configurations may say the same in other bytes, which is SAME. */
     int shown = 0, all = 0;
     for (size_t i = 0; i < count; i++) {
         char *safe = tw_printable(x[i].name, strlen(x[i].name));
@@ -156,6 +170,7 @@ static int print_text(const struct item *x, size_t count)
     return TW_EXIT_DIFFER;
 }
 
+/* *out by name, or as the file's name says where there is none. 0, or an exit code. */
 static int format_named(const char *name, enum twin_config_format *out)
 {
     *out = TWIN_CONFIG_BY_NAME;
@@ -169,6 +184,7 @@ static int format_named(const char *name, enum twin_config_format *out)
     return tw_bad_use("digest", "--format: expected json, yaml or toml, found \"%s\"", name);
 }
 
+/* Nothing is escaped: these bytes have the digest that is printed otherwise. */
 static int write_canonical(const struct twin_config *c)
 {
     /* exact bytes: what sha256sum is to be given */
@@ -201,6 +217,7 @@ static int digest_tensors(char *const *files, size_t count, bool only_tensors, b
     struct twin_content c[2] = {{0}};
     struct twin_error err = TWIN_ERROR_INIT;
     size_t read = 0;
+    /* Both files before anything is said: of one that cannot be read there is no answer. */
     while (read < count && (only_tensors ? twin_content_read_tensors
                                          : twin_content_read)(files[read], &c[read], &err) == 0)
         read++;

@@ -6,15 +6,15 @@
  */
 #include "doctor.h"
 
-#include "json.h"
+#include "say.h"
 #include "options.h"
 #include "runs.h"
-#include "say.h"
 
 #include "base.h"
 
 #include <stdio.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct doctor_args {
     const char *home, *python;
     bool json;
@@ -50,6 +50,7 @@ struct report {
     bool failed;    /* something that watching needs is missing */
 };
 
+/* A line, or an object for the list; what is missing decides the exit code. */
 static void print_check(void *user, enum tw_doctor_state state, const char *id, const char *text)
 {
     struct report *r = user;

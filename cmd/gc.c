@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun gc: deletes old runs, never one in progress. */
-#include "json.h"
-#include "ledger.h"
-#include "options.h"
-#include "runs.h"
+/*
+ * twinrun gc: deletes old runs, never one in progress, and nothing unasked.
+ *
+ * The ledger catches up before and after, so that what goes is known before it is gone, and marked
+ * afterwards. Each run is named with its size before it is deleted. What cannot be read is left
+ * alone.
+ */
 #include "say.h"
+#include "runs.h"
+#include "old_runs.h"
+#include "options.h"
 
 #include "base.h"
 #include "phrase.h"
 
-#include <ftw.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
+/* What the command line gave. keep: TW_NOT_GIVEN, older_than: negative, where it gave nothing. */
 struct gc_args {
     const char *home, *ledger;
     uint64_t keep;
@@ -47,50 +51,20 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* nftw has no user pointer; gc is single-threaded. */
-static uint64_t tree_bytes;
-
-static int add_size(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    (void)path;
-    (void)where;
-    if (type == FTW_F)
-        tree_bytes += (uint64_t)st->st_blocks * 512;
-    return 0;
-}
-
-static uint64_t folder_bytes(const char *dir)
-{
-    tree_bytes = 0;
-    nftw(dir, add_size, 16, FTW_PHYS | FTW_MOUNT);
-    return tree_bytes;
-}
-
-/*
- * A run that cannot be loaded (another version, damaged) is left alone: deleting what we cannot
- * read is not our call.
- */
-static bool should_go(const struct gc_args *a, size_t newer_kept, const struct twin_run *r)
-{
-    if (r->in_progress)
-        return false;
-    if (a->keep != TW_NOT_GIVEN && newer_kept >= a->keep)
-        return true;
-    double age_days = (double)(tw_realtime_ns() - r->start_realtime_ns) / 86400e9;
-    return a->older_than >= 0 && age_days > a->older_than;
-}
-
+/* What has been done so far. bytes: of those that went. */
 struct gc_totals {
     size_t kept, gone, failed;
     uint64_t bytes;
 };
 
+/* Names the run, and deletes it unless only asked what would go. One that cannot be deleted is
+ * said, and the others go on. */
 static void remove_one(const struct gc_args *a, const char *home, const char *dir, json_t *list,
                        struct gc_totals *t)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char size[16];
-    uint64_t bytes = folder_bytes(dir);
+    uint64_t bytes = tw_folder_bytes(dir);
     if (!a->json) {
         tw_put("%s %s  %s\n", a->dry_run ? "would delete" : "delete", tw_base_name(dir),
                tw_human_bytes(bytes, size));
@@ -107,20 +81,23 @@ static void remove_one(const struct gc_args *a, const char *home, const char *di
     t->bytes += bytes;
 }
 
+/* From the newest to the oldest, since "keep N" counts from there. The exit code. */
 static int collect(const struct gc_args *a, const char *home, char **dirs, size_t count)
 {
+    const struct tw_old_runs which = {a->keep, a->older_than};
     struct gc_totals t = {0};
     json_t *list = json_array();
     char size[16];
     for (size_t i = 0; i < count; i++) {
         struct twin_error err = TWIN_ERROR_INIT;
         struct twin_run *r = NULL;
+        /* of another version, or damaged: deleting what we cannot read is not our call */
         if (twin_run_load(dirs[i], &r, &err) != 0) {
             tw_say("left alone: %s: %s", tw_base_name(dirs[i]), err.message);
             t.kept++;
             continue;
         }
-        bool go = should_go(a, t.kept, r);
+        bool go = tw_run_may_go(&which, t.kept, r, tw_realtime_ns());
         twin_run_free(r);
         if (go)
             remove_one(a, home, dirs[i], list, &t);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Help, man pages and completion scripts: all printed from the tables of options.h. */
+/*
+ * Help, man pages and completion scripts: all printed from the tables of options.h, so that they
+ * cannot disagree with what is parsed. Each form walks the same rows with functions of its own for
+ * a heading and for an option.
+ */
 #include "options.h"
 
 #include "base.h"
@@ -7,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* WIDTH: of a line of help. OPTION_COLUMN: where the text of an option begins. COMMAND_WIDTH: of
+ * the longest name of a command. */
 enum { WIDTH = 100, OPTION_COLUMN = 30, COMMAND_WIDTH = 11 };
 
 static const char about[] =
@@ -63,6 +69,7 @@ static void plain_paragraph(FILE *out, const char *text)
     wrap(out, 0, 0, text);
 }
 
+/* What is behind an option's text where it has a default: " (default 3)". */
 static void default_text(const struct tw_option *o, char text[64])
 {
     text[0] = '\0';
@@ -70,6 +77,8 @@ static void default_text(const struct tw_option *o, char text[64])
         snprintf(text, 64, " (default %s)", o->initial);
 }
 
+/* " -s, --steps N help text", the text in a column of its own, on the next line where the names are
+ * too long for that. */
 static void option_line(FILE *out, const struct tw_option *o)
 {
     char head[64], initial[64];
@@ -129,6 +138,8 @@ static void plain_head(FILE *out, const char *group)
     fprintf(out, "\n%s:\n", group);
 }
 
+/* Usage, description, options by group, exit codes, examples: what the man page has, in the same
+ * words. */
 void tw_help_command(FILE *out, const struct tw_command *c)
 {
     for (size_t i = 0; c->synopsis[i]; i++)
@@ -153,6 +164,7 @@ static const struct tw_command *next_of_group(enum tw_command_group group, size_
     return tw_command_at(*i);
 }
 
+/* The commands by group, each with its summary; what all of them read from the environment. */
 void tw_help_main(FILE *out)
 {
     fputs("usage: twinrun COMMAND [options]\n\n", out);
@@ -175,6 +187,8 @@ void tw_help_main(FILE *out)
 
 /* ---- man pages (groff man macros) */
 
+/* Escapes what groff would obey: a dot or quote at the start of a line is a request, and plain
+ * hyphens and quotes become others that cannot be copied from the page. */
 static void roff(FILE *out, const char *s)
 {
     bool start = true;
@@ -194,6 +208,7 @@ static void roff(FILE *out, const char *s)
     }
 }
 
+/* .PP starts a paragraph. */
 static void roff_paragraph(FILE *out, const char *text)
 {
     fputs(".PP\n", out);
@@ -208,6 +223,7 @@ static void roff_head(FILE *out, const char *group)
     fputc('\n', out);
 }
 
+/* .TP: the names, then the text indented. */
 static void roff_option(FILE *out, const struct tw_option *o)
 {
     char initial[64];
@@ -230,6 +246,7 @@ static void roff_option(FILE *out, const struct tw_option *o)
     fputc('\n', out);
 }
 
+/* Names in bold with their texts: exit codes, variables, examples. */
 static void roff_pairs(FILE *out, const struct tw_pair *pairs)
 {
     for (const struct tw_pair *p = pairs; p->left; p++) {
@@ -241,6 +258,7 @@ static void roff_pairs(FILE *out, const struct tw_pair *pairs)
     }
 }
 
+/* The date is left empty: pages of one version are the same bytes whenever they are built. */
 static void roff_title(FILE *out, const char *page)
 {
     fprintf(out, ".\\\" Made from the option tables of twinrun %s: change those, not this file.\n",
@@ -249,6 +267,7 @@ static void roff_title(FILE *out, const char *page)
             TWINRUN_VERSION);
 }
 
+/* The page of one command, in the order of sections that man pages have. */
 void tw_man_command(FILE *out, const struct tw_command *c)
 {
     char page[64];
@@ -281,6 +300,7 @@ void tw_man_command(FILE *out, const struct tw_command *c)
     fputc('\n', out);
 }
 
+/* The page of the program itself, which names the pages of the commands. */
 void tw_man_main(FILE *out)
 {
     roff_title(out, "TWINRUN");
@@ -305,6 +325,7 @@ void tw_man_main(FILE *out)
 
 /* ---- completion */
 
+/* Does the command take names of runs, which completion can list? */
 static bool wants_runs(const struct tw_command *c)
 {
     return c->operands == TW_OPERANDS_RUNS || c->operands == TW_OPERANDS_RUNS_OR_JOB;
@@ -321,6 +342,8 @@ static const char *bash_values(enum tw_option_type type)
     }
 }
 
+/* One branch of a case for each option that takes a value: what follows it is completed by its
+ * type. */
 static void bash_option_values(FILE *out, const struct tw_command *c)
 {
     for (const struct tw_option *o = c->options; o->name; o++) {
@@ -333,6 +356,7 @@ static void bash_option_values(FILE *out, const struct tw_command *c)
     }
 }
 
+/* Behind "--" the job's own completion takes over, as if twinrun were not there. */
 void tw_complete_bash(FILE *out)
 {
     fputs("# bash completion for twinrun; made from its option tables\n"
@@ -407,6 +431,9 @@ static void zsh_text(FILE *out, const char *s)
     }
 }
 
+/*
+ * One word of _arguments: an option that was given is not offered again, unless it may be repeated.
+ */
 static void zsh_option(FILE *out, const struct tw_option *o)
 {
     const char *repeat = o->type == TW_OPT_LIST ? "*" : "";
@@ -442,6 +469,8 @@ static const char *zsh_operands(enum tw_operand_kind kind)
     return "'*:run:_twinrun_runs'";
 }
 
+/* _arguments takes one word for each option, made here from its row; the runs of the home are
+ * listed by a function of their own. */
 void tw_complete_zsh(FILE *out)
 {
     fputs("#compdef twinrun\n# zsh completion for twinrun; made from its option "

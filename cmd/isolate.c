@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun isolate: find, by controlled experiment, what makes the runs part. */
+/*
+ * twinrun isolate: finds, by controlled experiment, what makes the runs of a job diverge.
+ *
+ * This file has the table of options, the order of events and the output. What is a candidate, how
+ * the runs are made and what they prove is src/isolate's (search.h); the words, the page and known
+ * cases are src/report/isolation's; what to type next is isolate_next.c. A search writes a log as
+ * it goes, so that one that was interrupted goes on with --resume.
+ */
 #include "isolate.h"
 
-#include "interrupt.h"
-#include "json.h"
-#include "page.h"
-#include "ledger.h"
-#include "progress.h"
-#include "runs.h"
-#include "say.h"
 #include "terminal.h"
+#include "say.h"
+#include "page.h"
+#include "runs.h"
 #include "verdict.h"
 
 #include "base.h"
@@ -145,6 +148,8 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     return rc;
 }
 
+/* Everything that can be wrong before the first run: where results go, the data, the candidates,
+ * the plan, the log. -1, or the exit code after a complaint. */
 static int prepare(struct tw_isolate_command *command)
 {
     const struct tw_isolate_options *a = &command->args;
@@ -165,6 +170,7 @@ static int prepare(struct tw_isolate_command *command)
         return rc;
     if (a->save_case && tw_known_may_save(c->home, a->save_case, &err) != 0)
         return tw_trouble(&err, "isolate: --save-case");
+    /* Between two commands the candidates are what differs between them, else the factors. */
     if ((o.arms ? tw_isolate_arms_open(c, &err) : candidates(c, &err)) != 0)
         return tw_trouble(&err, "isolate");
     if (twin_search_plan(c->candidate, c->count, &o, &c->plan, &err) != 0)
@@ -204,6 +210,8 @@ static int write_page(const struct tw_isolate *c, const char *html,
     return rc == 0 ? 0 : tw_trouble(&err, "isolate: the report is not written as a page");
 }
 
+/* The outcome with its causes, and at most the first RUNS of the runs: a ledger is to find things
+ * again, and the log of the search has them all. */
 static void note_in_ledger(const struct tw_isolate *c, const char *url,
                            const struct twin_isolation *x, const struct twin_search_report *r)
 {
@@ -251,6 +259,7 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_isolate_result found;
     int rc = 0, saved = 0;
+    /* All words of the result, made once for text, JSON, page and ledger. */
     tw_isolate_result(c, r, tw_isolate_next(command, r), &found);
     if (!a->no_cases)
         tw_isolate_look_up(c, &found);
@@ -269,12 +278,15 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
     return rc || page || saved ? TW_EXIT_TROUBLE : code[r->outcome];
 }
 
+/* The plan is said before the first run, as it is fixed by then; then the runs, then those that ask
+ * who in the job is behind the cause. */
 static int search(struct tw_isolate_command *command)
 {
     struct tw_isolate *c = &command->search;
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_report *r = NULL;
     char *plan = c->args.quiet ? NULL : twin_search_plan_text(&c->plan);
+    /* On stderr, since stdout is the answer's. */
     if (plan)
         tw_put_lines(stderr, plan);
     free(plan);
@@ -282,6 +294,7 @@ static int search(struct tw_isolate_command *command)
                     &err) != 0)
         return tw_trouble(&err, "isolate: the search ended; what was found stands in %s",
                           c->journal.folder);
+    /* Runs after the search: do arms repeat, and who in the job asks for what was found? */
     tw_isolate_a_again(c, r);
     tw_isolate_ask_who(c, r);
     int rc = report(command, r);
@@ -289,6 +302,7 @@ static int search(struct tw_isolate_command *command)
     return rc;
 }
 
+/* Frees the search, also one that ended early. */
 static void fini(struct tw_isolate *c)
 {
     for (size_t i = 0; i < c->run_count; i++)
@@ -321,6 +335,7 @@ static void fini(struct tw_isolate *c)
     tw_free(c->args.ignore.items);
 }
 
+/* Either one command, or two. -1, or the exit code after a complaint. */
 static int choose_arms(const struct tw_isolate_args *a, const struct tw_operands *job)
 {
     if (job->count && (a->a || a->b))
@@ -351,6 +366,8 @@ static int run(int argc, char **argv)
     c->args = x.args.search;
     if (rc < 0) {
         c->argv = job.items;
+        /* With --through both commands are run in each trial; the search itself sees the second
+         * one. */
         if (c->args.through) {
             tw_shell_argv(c->args.a, c->shell[0]);
             tw_shell_argv(c->args.b, c->shell[1]);

@@ -8,6 +8,7 @@
 #include "isolate_result.h"
 #include "options.h"
 
+/* The options, as the table of isolate.c fills them in. */
 struct tw_isolate_options {
     struct tw_isolate_args search; /* what the search needs */
     const char *home, *html, *save_case, *ledger;
@@ -15,6 +16,7 @@ struct tw_isolate_options {
     bool json, no_cases;
 };
 
+/* One call of twinrun isolate. */
 struct tw_isolate_command {
     struct tw_isolate_options args;
     struct tw_isolate search;

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to type next after a search: the same situation again (again.c), with what was found. */
+/*
+ * What to type next after a search: the same situation again (again.c), with what was found. A
+ * cause that was found leads to twinrun run with its pin, or to more runs where it is only the main
+ * one; a search that could not decide, to the options with which it can. A command that would not
+ * change anything is not suggested: "".
+ */
 #include "isolate.h"
 
 #include "again.h"
@@ -25,6 +30,7 @@ static void add_options(struct tw_buf *b, const struct tw_isolate_options *given
     tw_free(text);
 }
 
+/* The ids of the factors that were found, as --pin takes them. */
 static void add_causes(struct tw_buf *b, const struct tw_isolate *c,
                        const struct twin_search_report *r)
 {
@@ -45,6 +51,8 @@ static char *command(const struct tw_isolate_options *given, const struct tw_aga
 
 /* ---- one command */
 
+/* The pin, for good; or, where runs may still diverge under it, the search again until that is
+ * decided. */
 static char *after_isolated(const struct tw_isolate_command *x, const struct twin_search_report *r,
                             const struct tw_again *again)
 {
@@ -52,6 +60,7 @@ static char *after_isolated(const struct tw_isolate_command *x, const struct twi
     const struct tw_isolate *c = &x->search;
     struct tw_buf extra = {0};
     const struct tw_command *to = r->more ? &tw_command_isolate : &tw_command_run;
+    /* Twice as many as the search itself says are missing: some of them will be spent on others. */
     if (r->more) {
         uint32_t enough = r->runs + 2 * r->more;
         uint32_t most = enough > c->plan.max_runs ? enough : c->plan.max_runs;
@@ -87,6 +96,7 @@ static char *on_two_cores(const struct tw_isolate_command *x, const struct tw_ag
     return text;
 }
 
+/* By outcome. What is left over is looked at with a plain check of many runs. */
 static char *of_one_command(const struct tw_isolate_command *x, const struct twin_search_report *r,
                             const struct tw_again *again)
 {
@@ -167,6 +177,7 @@ static char *of_a_alone(const struct tw_isolate_command *x, const struct twin_se
     return text;
 }
 
+/* The same for a search between two commands. */
 static char *of_two_commands(const struct tw_isolate_command *x, const struct twin_search_report *r,
                              const struct tw_again *again)
 {
@@ -193,6 +204,7 @@ static char *of_two_commands(const struct tw_isolate_command *x, const struct tw
     return command(given, again, &tw_command_isolate, extra, again->job);
 }
 
+/* With --through a found cause holds both commands; else the number of commands decides. */
 char *tw_isolate_next(const struct tw_isolate_command *x, const struct twin_search_report *r)
 {
     const struct tw_isolate *c = &x->search;

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun lab: how far do runs wander here, what do the switches buy, and what do they cost? */
-#include "lab_job.h"
+/*
+ * twinrun lab: how far do runs wander here, what do the switches buy, and what do they cost?
+ *
+ * This file chooses the job, prepares, and prints each step as soon as it is done. The steps are
+ * src/study's (lab_steps.c), their pages src/report/study's. Without a command the job is one of
+ * two that come with twinrun, written out as a person would type it.
+ */
+#include "capture.h"
+#include "data.h"
 #include "lab_report.h"
-
-#include "interrupt.h"
-#include "json.h"
 #include "page.h"
-#include "progress.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
 
-#include <errno.h>
+#include "src/snapshot/snapshot.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIELD(f) offsetof(struct tw_lab_args, f)
@@ -74,77 +77,146 @@ static const struct tw_pair examples[] = {
 
 /* ---- what is made ready */
 
-/* <home>/labs/1, 2, 3, ...: the next one that is not there. As short as a name can be: it stands in
- * the command. */
-static char *new_folder(const char *home, struct twin_error *err)
+/* ---- what is run: a command of the user, or one of the two jobs that come with twinrun */
+
+static char **copy_words(const char *const *words, size_t *count)
 {
-    char *all = tw_path_join(home, "labs");
-    int rc = all ? twin_home_make(home, err) : twin_error_set(err, TWIN_ENOMEM, "no memory");
-    rc = rc ? rc : tw_mkdirs(all, err);
-    char *folder = NULL;
-    for (unsigned i = 1; rc == 0 && !folder; i++) {
-        char *path = tw_printf("%s/%u", all, i);
-        if (path && mkdir(path, 0777) == 0)
-            folder = path;
-        else if (!path || errno != EEXIST)
-            rc = path ? twin_error_system(err, "%s", path)
-                      : twin_error_set(err, TWIN_ENOMEM, "no memory");
-        if (folder != path)
-            tw_free(path);
-    }
-    tw_free(all);
-    return folder;
+    *count = 0;
+    while (words[*count])
+        ++*count;
+    char **out = tw_calloc(*count + 1, sizeof *out);
+    for (size_t i = 0; out && i < *count; i++)
+        out[i] = tw_strdup(words[i]);
+    return out;
 }
 
-/* ---- the steps */
-
-static const struct {
-    const char *id, *title, *question;
-    int (*make)(struct tw_lab *, struct tw_lab_step *, struct twin_error *);
-} steps[TW_LAB_STEPS] = {
-    [TW_LAB_STEP_NOISE] = {"noise", "NOISE FLOOR",
-                           "The same seed, the same command: how far apart do two runs end?",
-                           tw_lab_noise},
-    [TW_LAB_STEP_PINS] =
-        {"determinism", "DETERMINISM ON",
-         "The same command, all held still that can be: are same-seed runs equal now?",
-         tw_lab_pins},
-    [TW_LAB_STEP_COST] =
-        {"cost", "COST AND CATALOGUE",
-         "What does it cost, which switch costs it, and which operations wander here?",
-         tw_lab_cost},
-    [TW_LAB_STEP_CONFIG] =
-        {"config", "CONTENT-ADDRESSED RUN",
-         "Is the configuration one number, and what is known of the run besides?", tw_lab_config},
-};
-
-static int choose_steps(struct tw_lab *lab)
+/* Something that an installation has was not found. The exit code. */
+static int missing(const char *what)
 {
-    const char *at = lab->args.steps;
-    for (size_t i = 0; i < TW_LAB_STEPS; i++) {
-        lab->step[i].id = steps[i].id;
-        lab->step[i].title = steps[i].title;
-        lab->step[i].question = steps[i].question;
-        lab->step[i].wanted = strcmp(at, "all") == 0;
-    }
-    while (strcmp(lab->args.steps, "all") != 0) {
-        const size_t n = strcspn(at, ",");
-        size_t i = 0;
-        while (i < TW_LAB_STEPS && (strlen(steps[i].id) != n || strncmp(steps[i].id, at, n) != 0))
-            i++;
-        if (i == TW_LAB_STEPS)
-            return tw_bad_use("lab",
-                              "--step: expected all, or some of noise, determinism, cost, config "
-                              "with commas between them, found \"%s\"",
-                              lab->args.steps);
-        lab->step[i].wanted = true;
-        if (!at[n])
-            break;
-        at += n + 1;
-    }
-    return -1;
+    tw_say("lab: %s was not found; install twinrun again, or give a command of yours: twinrun lab "
+           "-- python train.py",
+           what);
+    return TW_EXIT_TROUBLE;
 }
 
+/* Their data: beside them in the build folder and the wheel, else where they were installed.
+ * malloc'ed; NULL: not there. */
+static char *data_of(const char *folder)
+{
+    static const char *const places[] = {"data", "../../share/twinrun/data"};
+    for (size_t i = 0; i < 2; i++) {
+        char *path = tw_path_join(folder, places[i]);
+        if (path && access(path, R_OK) == 0)
+            return path;
+        tw_free(path);
+    }
+    return NULL;
+}
+
+/*
+ * The example's data are weighed now, so that each run says which they were. -1, or the exit code.
+ */
+static int weigh_data(struct tw_lab *lab, const char *data)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_snapshot s;
+    const struct twin_snapshot_options o = {.exclude = NULL};
+    char *manifest = tw_path_join(lab->folder, "data.snapshot");
+    char *given = manifest ? tw_printf("%s=%s", data, manifest) : NULL;
+    int rc = given ? twin_snapshot_take(data, &o, &s, &err)
+                   : twin_error_set(&err, TWIN_ENOMEM, "no memory");
+    if (rc == 0) {
+        rc = twin_snapshot_write(&s, manifest, &err);
+        twin_snapshot_free(&s);
+    }
+    const char *const list[] = {given, NULL};
+    const struct tw_strings strings = {(const char **)(uintptr_t)list, 1};
+    rc = rc ? tw_trouble(&err, "lab: the data of the example")
+            : tw_data_verify("lab", &strings, true, &lab->data);
+    tw_free(manifest);
+    tw_free(given);
+    return rc;
+}
+
+/* One of the two jobs that come with twinrun, as a person would type it. -1, or the exit code. */
+static int embedded(struct tw_lab *lab)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_parts parts;
+    if (twin_parts_find(&parts, &err) != 0)
+        return tw_trouble(&err, "lab");
+    const char *folder = parts.workloads_dir;
+    const char *name = lab->args.torch ? "cnn.py" : "trainer";
+    char *program = folder ? tw_path_join(folder, name) : NULL;
+    char *python = lab->args.torch ? tw_find_python(lab->args.python) : NULL;
+    char *data = folder ? data_of(folder) : NULL;
+    char *weights = tw_path_join(lab->folder, lab->args.torch ? "model.pt" : "model.safetensors");
+    /* As short as a run can be that still wanders: 200 steps in C take seconds. */
+    const char *const c[] = {program,   "--seed",       "1",     "--steps", "200", "--lr", "0.3",
+                             "--quiet", "--checkpoint", weights, NULL};
+    const char *const torch[] = {python,
+                                 program,
+                                 "--steps",
+                                 "80",
+                                 "--lr",
+                                 "0.005",
+                                 "--data",
+                                 data,
+                                 "--checkpoint",
+                                 weights,
+                                 lab->args.device ? "--device" : NULL,
+                                 lab->args.device,
+                                 NULL};
+    int rc = -1;
+    if (python && !tw_python_packages(python).torch) {
+        tw_say("lab: expected a Python with PyTorch, found none in %s; name one (--python "
+               "PROGRAM), or run the lab on the trainer in C: twinrun lab",
+               python);
+        rc = TW_EXIT_TROUBLE;
+    } else if (!program || !data || access(program, R_OK) != 0) {
+        rc = missing(lab->args.torch ? "the PyTorch example (cnn.py)" : "the trainer in C");
+    } else {
+        lab->argv = copy_words(lab->args.torch ? torch : c, &lab->argc);
+        lab->weights = tw_strdup(weights);
+        /* The trainer in C has switches of its own, which a factor file describes. */
+        if (!lab->args.torch && !lab->args.factor_file)
+            lab->factor_file = tw_path_join(folder, "lab.toml");
+        rc = lab->argv && lab->weights ? weigh_data(lab, data) : tw_trouble(NULL, "lab: no memory");
+    }
+    lab->name = lab->args.torch ? "a small PyTorch CNN (workloads/cnn.py)"
+                                : "the trainer in C (workloads/trainer.c)";
+    /* Why the example wanders is known, and said: the lab is to teach what to look for. */
+    lab->wanders = lab->args.torch ? "a table's gradient is a sum over many duplicate indices, "
+                                     "which two threads add in the order in which they come"
+                                   : "four threads add their gradients in the order in which they "
+                                     "finish, and float addition is not associative";
+    tw_free(weights);
+    tw_free(data);
+    tw_free(program);
+    tw_free(python);
+    twin_parts_free(&parts);
+    return rc;
+}
+
+/* The job and its data, which are verified. -1, or the exit code after a complaint. */
+static int choose_job(struct tw_lab *lab, const struct tw_operands *job)
+{
+    if (lab->args.device && !lab->args.torch)
+        return tw_bad_use("lab", "--device goes with --torch: a command of yours chooses its own");
+    if (!job->count)
+        return embedded(lab);
+    if (lab->args.torch)
+        return tw_bad_use("lab", "expected either --torch or -- COMMAND, found both");
+    lab->argv = copy_words((const char *const *)job->items, &lab->argc);
+    lab->name = "a job of yours";
+    lab->weights = lab->args.weights ? tw_strdup(lab->args.weights) : NULL;
+    return lab->argv ? tw_data_verify("lab", &lab->args.data, lab->args.quiet, &lab->data)
+                     : tw_trouble(NULL, "lab: no memory");
+}
+
+/* ---- the order of events */
+
+/* Page, home, folder, job, factors, input: -1, or the exit code after a complaint. */
 static int prepare(struct tw_lab *lab, const struct tw_operands *job)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -155,11 +227,11 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
     if (!lab->home)
         return TW_EXIT_TROUBLE;
     char *shown = tw_home(lab->args.home); /* as the user gave it: it stands in the command */
-    lab->folder = shown ? new_folder(shown, &err) : NULL;
+    lab->folder = shown ? tw_lab_new_folder(shown, &err) : NULL;
     tw_free(shown);
     if (!lab->folder)
         return tw_trouble(&err, "lab: no folder for the results");
-    rc = tw_lab_choose_job(lab, job);
+    rc = choose_job(lab, job);
     if (rc >= 0)
         return rc;
     if (!lab->factor_file && lab->args.factor_file)
@@ -172,27 +244,7 @@ static int prepare(struct tw_lab *lab, const struct tw_operands *job)
     return -1;
 }
 
-/* What a person types to see the same: the step left its own options in s->command. */
-static void complete_command(const struct tw_lab *lab, struct tw_lab_step *s,
-                             enum tw_lab_which which)
-{
-    char *job = tw_shell_quote(lab->argv, 0), *made = NULL;
-    const char *file = lab->factor_file;
-    if (which == TW_LAB_STEP_NOISE)
-        made = tw_printf("twinrun check --runs %llu -- %s", (unsigned long long)lab->args.runs,
-                         job ? job : "");
-    else if (which == TW_LAB_STEP_CONFIG && s->command && *s->command)
-        made = tw_printf("twinrun digest --config %s", s->command);
-    else if (which == TW_LAB_STEP_CONFIG)
-        made = tw_printf("twinrun digest --argv -- %s", job ? job : "");
-    else
-        made = tw_printf("twinrun run %s%s%s -- %s", s->command ? s->command : "--pin all",
-                         file ? " --factor-file " : "", file ? file : "", job ? job : "");
-    tw_free(s->command);
-    s->command = made;
-    tw_free(job);
-}
-
+/* What the lab came to; a job that fails as it is, is trouble. */
 static int exit_code(const struct tw_lab *lab)
 {
     switch (tw_lab_outcome(lab)) {
@@ -209,6 +261,7 @@ static int exit_code(const struct tw_lab *lab)
 static int report(const struct tw_lab *lab)
 {
     struct twin_error err = TWIN_ERROR_INIT;
+    /* Kept in the lab's folder whatever is printed. */
     json_t *j = tw_lab_json(lab);
     char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     char *path = tw_printf("%s/lab.json", lab->folder);
@@ -228,6 +281,8 @@ static int report(const struct tw_lab *lab)
     return rc ? rc : exit_code(lab);
 }
 
+/* Each wanted step, until one cannot be made or the person wants an end; then page and report. The
+ * exit code. */
 static int experiment(struct tw_lab *lab)
 {
     if (!lab->args.json)
@@ -237,15 +292,8 @@ static int experiment(struct tw_lab *lab)
         struct tw_lab_step *s = &lab->step[i];
         if (!s->wanted)
             continue;
-        int rc = steps[i].make(lab, s, &err);
-        if (rc != 0 && rc != TWIN_EINTR) /* that a run did not begin: lab->interrupted says so */
+        if (tw_lab_make_step(lab, (enum tw_lab_which)i, &err) != 0)
             return tw_trouble(&err, "lab: step %s", s->id);
-        complete_command(lab, s, (enum tw_lab_which)i);
-        lab->interrupted |= tw_interrupted();
-        if (lab->interrupted)
-            tw_lab_decide(s, TW_LAB_NOT_DONE,
-                          "interrupted after %llu runs in all: too early to say",
-                          (unsigned long long)lab->made);
         tw_progress_clear();
         if (!lab->args.json)
             tw_lab_step_text(stdout, lab, s);
@@ -257,6 +305,8 @@ static int experiment(struct tw_lab *lab)
     return page ? page : rc;
 }
 
+/* The object that --json prints when there is no result: outcome "error" and what was said last.
+ * Returns code. */
 static int json_error(int code)
 {
     json_t *j = json_pack("{s:s, s:s, s:o, s:[]}", "schema", "twinrun.lab/1", "outcome", "error",
@@ -264,37 +314,18 @@ static int json_error(int code)
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
 }
 
-static void fini(struct tw_lab *lab)
-{
-    for (size_t i = 0; i < TW_LAB_STEPS; i++)
-        tw_lab_step_free(&lab->step[i]);
-    if (lab->spool)
-        unlink(lab->spool);
-    for (size_t i = 0; i < lab->argc && lab->argv; i++)
-        tw_free(lab->argv[i]);
-    tw_free(lab->argv);
-    tw_lab_world_free(&lab->natural);
-    twin_factors_free(&lab->factors);
-    tw_free(lab->spool);
-    tw_free(lab->weights);
-    tw_free(lab->factor_file);
-    tw_free(lab->pins);
-    tw_free(lab->first);
-    tw_free(lab->configuration);
-    tw_free(lab->folder);
-    tw_free(lab->home);
-}
-
 static int run(int argc, char **argv)
 {
     struct tw_lab lab = {
         .front = &tw_terminal, .audit = tw_lab_audit_run, .natural = {.plan = {.cpu = -1}}};
     struct tw_operands job;
+    struct twin_error err = TWIN_ERROR_INIT;
     int rc = tw_options_parse(&tw_command_lab, argc, argv, &lab.args, &job);
     if (rc >= 0)
         return rc;
-    rc = choose_steps(&lab);
-    if (rc < 0) {
+    if (tw_lab_choose_steps(&lab, &err) != 0) {
+        rc = tw_bad_use("lab", "%s", err.message);
+    } else {
         tw_interrupt_hold();
         tw_progress_setup(lab.args.quiet);
         rc = prepare(&lab, &job);
@@ -303,7 +334,7 @@ static int run(int argc, char **argv)
         else if (lab.args.json)
             rc = json_error(rc);
     }
-    fini(&lab);
+    tw_lab_fini(&lab);
     return rc;
 }
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun ls: the runs of a home, newest first: from the ledger, which catches up first; without
- * one from the run folders. */
-#include "json.h"
-#include "ledger.h"
-#include "options.h"
-#include "runs.h"
+/*
+ * twinrun ls: lists the recorded runs of a home, newest first.
+ *
+ * They come from the ledger, which catches up with the folders first; runs that still go on are in
+ * no ledger and come from their folders while it catches up. Where there is no ledger all of them
+ * come from the folders, which takes longer and knows nothing of runs that were removed.
+ */
 #include "say.h"
+#include "runs.h"
+#include "options.h"
 
 #include "base.h"
 
@@ -60,9 +63,10 @@ struct listing {
     uint64_t shown;
     int64_t since_ns;
     int rc;
-    bool folders; /* from the run folders */
+    bool folders; /* from the run folders: there is no ledger */
 };
 
+/* Not before the first row: a list without rows is a sentence. */
 static void print_head(const struct listing *l)
 {
     if (!l->a->json && l->shown == 0)
@@ -70,12 +74,16 @@ static void print_head(const struct listing *l)
                "COMMAND");
 }
 
+/* Is the run one of those that were asked for, and is there still room for it? What the ledger has
+ * already left out passes here again. */
 static bool wanted(const struct listing *l, int64_t start_ns, const char *command)
 {
     return (!l->a->count || l->shown < l->a->count) && start_ns >= l->since_ns &&
            (!l->a->command || tw_glob(l->a->command, command));
 }
 
+/* A row, from wherever it comes: the ledger's record, or one made of a folder. dir: its folder,
+ * even when that was removed. */
 static void show_row(struct listing *l, const struct twin_ledger_run *r, const char *dir)
 {
     char seconds[24], steps[32], records[32];
@@ -101,6 +109,7 @@ static void show_row(struct listing *l, const struct twin_ledger_run *r, const c
 
 /* ---- from the ledger */
 
+/* A record names the folder, not its path: a home may have been moved. */
 static int ledger_row(void *user, const struct twin_ledger_run *r)
 {
     struct listing *l = user;
@@ -114,6 +123,7 @@ static int ledger_row(void *user, const struct twin_ledger_run *r)
 
 /* ---- from the folders: runs that go on, and all of them without a ledger */
 
+/* A folder, as the ledger would have it. */
 static void folder_row(struct listing *l, const struct twin_run *r)
 {
     struct tw_run_totals t;
@@ -144,6 +154,7 @@ static void folder_row(struct listing *l, const struct twin_run *r)
     tw_free(command);
 }
 
+/* What the ledger does not hold: a run that goes on is a row, one that cannot be read is said. */
 static void live(void *user, const char *dir, const struct twin_run *r,
                  const struct twin_error *err)
 {
@@ -155,6 +166,8 @@ static void live(void *user, const char *dir, const struct twin_run *r,
         l->rc = tw_trouble(err, "%s", tw_base_name(dir));
 }
 
+/* All of them, until as many were shown as were asked for: opening a folder's traces is what takes
+ * time. */
 static int folders(struct listing *l)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -177,6 +190,7 @@ static int folders(struct listing *l)
     return l->rc;
 }
 
+/* The ledger sorts and leaves out by itself. */
 static int from_ledger(struct listing *l, struct twin_ledger *ledger)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -229,6 +243,7 @@ static int run(int argc, char **argv)
     }
     l.home = home;
     l.rows = a.json ? json_array() : NULL;
+    /* Rows of runs that go on are printed while this catches up. */
     struct twin_ledger *ledger = tw_ledger_open(home, a.ledger, live, &l);
     if (!ledger) { /* what was shown before the ledger failed is shown again, once */
         l.rc = 0;

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program: its commands in groups, and what every one of them needs before it starts. */
+/*
+ * The program: finds the command and runs it. commands.h is the one list of them. Before that, two
+ * things are put right that a job's surroundings may have wrong: closed standard streams and a
+ * limit on file sizes. After it, the exit code is made to say when an answer did not reach its
+ * reader.
+ */
 #include "options.h"
-#include "progress.h"
+#include "terminal.h"
 #include "say.h"
 
 #include "base.h"
@@ -42,6 +47,7 @@ enum tw_command_group tw_command_group_at(size_t i)
     return rows[i].group;
 }
 
+/* A word that is near to a command is taken for a slip; any other one perhaps for a job. */
 static int unknown_command(const char *name)
 {
     const char *names[COMMANDS + 1] = {NULL};
@@ -54,6 +60,7 @@ static int unknown_command(const char *name)
                       name);
 }
 
+/* Help or man page: of one command, or of the whole where name is NULL. */
 static int print_page(const char *name, void (*whole)(FILE *),
                       void (*one)(FILE *, const struct tw_command *))
 {
@@ -80,6 +87,9 @@ static int print_completion(const char *shell)
     return 0;
 }
 
+/*
+ * Options that are no command's come first; everything else belongs to the command. The exit code.
+ */
 static int dispatch(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL, *next = argc > 2 ? argv[2] : NULL;
@@ -103,6 +113,8 @@ static int dispatch(int argc, char **argv)
     return c ? c->run(argc - 1, argv + 1) : unknown_command(word);
 }
 
+/* A handler that does nothing makes the write fail with EFBIG, which is reported as any other
+ * failed write. */
 static void nothing(int signal)
 {
     (void)signal;

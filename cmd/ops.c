@@ -6,17 +6,15 @@
  */
 #include "ops_report.h"
 
-#include "interrupt.h"
-#include "json.h"
-#include "options.h"
-#include "progress.h"
-#include "say.h"
 #include "terminal.h"
+#include "say.h"
+#include "options.h"
 
 #include "base.h"
 
 #include <stdio.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct ops_args {
     const char *python, *device, *threads;
     struct tw_strings op;
@@ -68,6 +66,7 @@ static int json_error(int code)
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
 }
 
+/* The exit code says that it was measured, not what came out: 0. */
 static int print_answer(const struct tw_ops_result *r, bool as_json)
 {
     if (as_json)
@@ -76,6 +75,7 @@ static int print_answer(const struct tw_ops_result *r, bool as_json)
     return 0;
 }
 
+/* -1: there are rows; else the exit code, and what went wrong was said. */
 static int measure(const struct tw_ops_asked *asked, struct tw_ops_result *r)
 {
     int rc = tw_ops_measure(asked, r, &tw_terminal);

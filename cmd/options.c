@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parses a command line by the command's table (options.h). getopt_long does the splitting; types,
+ * ranges, complaints and suggestions are made here, so that every command refuses the same mistake
+ * in the same words: what was expected, what was found, and the option that was perhaps meant.
+ */
 #include "options.h"
 
 #include "base.h"
@@ -30,6 +35,7 @@ const struct tw_command *tw_command_find(const char *name)
 
 /* ---- values */
 
+/* "90", "90s", "10m", "2h", "1d". TWIN_EINVAL for anything else, here as in the next three. */
 static int parse_seconds(const char *s, uint64_t *out)
 {
     static const struct {
@@ -54,6 +60,7 @@ static int parse_seconds(const char *s, uint64_t *out)
     return 0;
 }
 
+/* "7", "0.5": a finite number, up to a million. */
 static int parse_days(const char *s, double *out)
 {
     char *end;
@@ -64,6 +71,7 @@ static int parse_days(const char *s, double *out)
     return 0;
 }
 
+/* "65536", "500M", "4G", powers of 1024. A number too large for 64 bits is refused, not wrapped. */
 static int parse_bytes(const char *s, uint64_t *out)
 {
     static const char units[] = "KMGT";
@@ -81,6 +89,7 @@ static int parse_bytes(const char *s, uint64_t *out)
     return 0;
 }
 
+/* "FIRST:LAST", both included. */
 static int parse_window(const char *s, struct tw_steps_window *out)
 {
     char first[24];
@@ -97,6 +106,7 @@ static int parse_window(const char *s, struct tw_steps_window *out)
     return 0;
 }
 
+/* The list stays NULL-terminated, as execv and others want it. */
 static int append(struct tw_strings *list, const char *s)
 {
     const char **grown = tw_reallocarray(list->items, list->count + 2, sizeof *grown);
@@ -149,6 +159,7 @@ static int store(const struct tw_option *o, const char *value, void *args, char 
     case TW_OPT_LIST:
         snprintf(text, 96, "a text (and memory to keep it)");
         rc = append(field, value);
+        /* A pattern that does not compile is found now and not after the runs. */
         if (rc == 0 && strcmp(o->name, "ignore") == 0 &&
             (rc = twin_ignore_check(&value, 1, NULL)) != 0)
             snprintf(text, 96, "an extended regular expression behind \"line:\"");
@@ -167,6 +178,8 @@ static int store(const struct tw_option *o, const char *value, void *args, char 
 
 /* ---- parsing */
 
+/* A command's options in the form that getopt_long takes. The long options return numbers above
+ * every character, so that they tell which row was meant. */
 struct table {
     const struct tw_option *rows[MAX_OPTIONS];
     struct option longs[MAX_OPTIONS + 1];
@@ -201,6 +214,7 @@ static void table_build(struct table *t, const struct tw_command *c)
     table_add(t, &tw_option_help, &s);
 }
 
+/* The row that getopt_long meant by what it returned; NULL: none. */
 static const struct tw_option *table_find(const struct table *t, int value)
 {
     for (size_t i = 0; i < t->count; i++)
@@ -215,6 +229,7 @@ static const struct tw_option *table_find(const struct table *t, int value)
  */
 static int complain_unknown(const struct tw_command *c, const struct table *t, const char *word)
 {
+    /* A short option: there is nothing near to suggest. */
     if (optopt > 0 && optopt < FIRST_LONG)
         return tw_bad_use(c->name, "unknown option -%c", optopt);
     char name[64];
@@ -236,6 +251,8 @@ static int complain_unknown(const struct tw_command *c, const struct table *t, c
     return tw_bad_use(c->name, "unknown option --%s", name);
 }
 
+/* Defaults stand in the tables as text, for the help, and are stored as if they had been typed. -1,
+ * or an exit code. */
 static int set_defaults(const struct tw_command *c, void *args)
 {
     char text[96];
@@ -245,6 +262,7 @@ static int set_defaults(const struct tw_command *c, void *args)
     return -1;
 }
 
+/* How many operands the command takes, and of which kind. -1, or an exit code. */
 static int check_operands(const struct tw_command *c, const struct tw_operands *rest)
 {
     switch (c->operands) {
@@ -296,6 +314,7 @@ int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *ar
     int ours = find_dashes(argc, argv), value, rc = set_defaults(c, args);
     if (rc >= 0)
         return rc;
+    /* getopt sees only the words before the first "--". */
     table_build(&t, c);
     optind = 0; /* glibc: start afresh */
     opterr = 0;
@@ -312,6 +331,7 @@ int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *ar
         if (store(o, optarg, args, text) != 0)
             return tw_bad_use(c->name, "--%s: expected %s, found \"%s\"", o->name, text, optarg);
     }
+    /* Only where nothing but options stood before the "--" is what follows a job. */
     bool job = optind == ours && ours < argc;
     *rest = (struct tw_operands){argv + optind + job, (size_t)(argc - optind - job), job};
     return check_operands(c, rest);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun pack: make a folder of a run that a stranger can verify, audit and run again. */
+/*
+ * twinrun pack: makes a folder of a run that a stranger can verify, audit and run again. What goes
+ * in, and what is left out and why, is src/package's; the words are src/report/evidence/areas.c's.
+ */
 #include "areas.h"
-#include "json.h"
-#include "options.h"
-#include "progress.h"
-#include "runs.h"
 #include "say.h"
+#include "options.h"
+#include "terminal.h"
+#include "runs.h"
 #include "scale.h"
 
 #include "base.h"
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct pack_args {
     const char *home, *out, *data, *study;
     struct tw_strings keys, code, pip;
@@ -65,6 +68,7 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
+/* A step of the packing, as a line that goes away again. */
 static void progress(void *user, const char *what)
 {
     (void)user;
@@ -74,6 +78,8 @@ static void progress(void *user, const char *what)
         tw_progress_line(line);
 }
 
+/* How the data go into the package. A URL with a blank in it would not survive fetch.txt. -1, or
+ * the exit code after a complaint. */
 static int data_option(const char *text, struct twin_pack_options *o)
 {
     static const struct {
@@ -102,6 +108,7 @@ static int data_option(const char *text, struct twin_pack_options *o)
                       text);
 }
 
+/* What was packed, area by area, with what each lacks. The exit code. */
 static int report(const struct twin_packed *p, bool json)
 {
     char size[16], count[32];
@@ -151,18 +158,21 @@ static int run(int argc, char **argv)
     tw_free(home);
     if (!r)
         return TW_EXIT_TROUBLE;
+    /* Named after the run, in the working folder: a package is for taking away. */
     char *out = a.out ? tw_strdup(a.out) : tw_printf("%s.package", tw_base_name(r->dir));
     o.out = out;
     o.keys = a.keys.items;
     o.code = a.code.items;
     o.pip = a.pip.items;
     o.study = a.study;
+    /* A file that is no study would be packed for nothing. */
     if (a.study && !is_study(a.study)) {
         twin_run_free(r);
         tw_free(out);
         return TW_EXIT_TROUBLE;
     }
     rc = -1;
+    /* Of a run that goes on nothing is final. */
     if (r->in_progress)
         rc = tw_bad_use("pack", "%s is still going on", given.items[0]);
     else if (!out)

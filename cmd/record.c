@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun record: one watched run, as transparent as can be. */
+/*
+ * twinrun record: one watched run, as transparent as can be.
+ *
+ * The job's output, input and exit code are its own. Trouble of ours before the start makes the job
+ * run unwatched; trouble after it changes no exit code. run (run.c) shares all of this.
+ */
 #include "record.h"
 #include "runs.h"
 #include "say.h"
@@ -11,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The options: nothing but what run shares. */
 struct record_options {
     struct tw_record_args record;
 };
@@ -47,6 +53,7 @@ static int run_unwatched(char **argv, const char *how, const struct twin_error *
     return code;
 }
 
+/* Everything passes through: what the job prints goes where it would have gone. */
 struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv,
                                             struct tw_transparent *t)
 {
@@ -72,6 +79,7 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
     };
 }
 
+/* The job's own exit code counts where it has one. */
 int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how,
                      const struct twin_error *err)
 {
@@ -81,6 +89,8 @@ int tw_record_failed(const struct tw_transparent *t, char **argv, const char *ho
     return t->code >= 0 ? t->code : rc;
 }
 
+/* A run that --steps ended has done what was asked of it: 0. One that had to be killed after Ctrl-C
+ * has no code of its own. */
 int tw_record_exit(const struct twin_run *r)
 {
     bool ours = r->outcome == TWIN_RUN_STOPPED; /* ended by --steps, as asked */

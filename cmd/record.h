@@ -3,10 +3,11 @@
 #define TW_CMD_RECORD_H
 /* What record and run share: one job, as transparent as can be. */
 #include "data.h"
-#include "ledger.h"
+#include "runs.h"
 #include "options.h"
 #include "trial.h"
 
+/* The options that both have; verified is filled in by tw_data_verify. */
 struct tw_record_args {
     const char *home, *label, *ledger;
     enum twin_level level;

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun replay: runs a package again in a fresh folder, and says whether the same came out. */
-#include "json.h"
+/*
+ * twinrun replay: runs a package again in a fresh folder, and says whether the same came out.
+ *
+ * The order is what makes it safe: the package is verified into a private copy, only that copy is
+ * used afterwards, and nothing of it is started before. Then code, data and environment are laid
+ * out (src/package), the job is run as it was recorded, and what it computed is held against what
+ * the first run did. A folder that was made for nothing is taken away again.
+ */
+#include "say.h"
 #include "options.h"
-#include "package.h"
-#include "progress.h"
+#include "verify.h"
+#include "terminal.h"
 #include "replay_words.h"
 #include "runs.h"
-#include "say.h"
-#include "signed.h"
 #include "trial.h"
 #include "verdict.h"
 #include "verify_words.h"
@@ -23,6 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct replay_args {
     const char *into, *environment, *python, *trust, *at, *tolerance;
     struct tw_strings data, pip, keys;
@@ -105,6 +111,7 @@ static int open_package(const struct replay_args *a, const char *dir, const char
     struct twin_trust *trust = NULL;
     struct tw_verify_args keys = {.keys = a->keys, .trust = a->trust};
     int64_t at_ns = tw_realtime_ns();
+    /* Without --key and --trust the package is held against its own manifest alone. */
     if ((a->keys.count || a->trust) && tw_signed_trust(&keys, &trust, &at_ns, &err) != 0)
         return tw_trouble(&err, "nothing was run");
     if (twin_replay_place(into, trust != NULL, copy, &err) != 0) {
@@ -143,6 +150,8 @@ static char *into_of(const struct replay_args *a, const char *dir)
     return out;
 }
 
+/* What differs between the environment here and the package's. -1: the job may run all the same;
+ * else the exit code of a refusal. */
 static int say_differences(const struct replay_args *a, const json_t *differences)
 {
     enum { SHOWN = 12 };
@@ -165,10 +174,13 @@ static int say_differences(const struct replay_args *a, const json_t *difference
 
 /* ---- the run */
 
+/* Runs the job in its folder, with its variables, and hands over the run. The working folder of
+ * this process is the job's from here on. -1, or the exit code. */
 static int launch(const struct replay_args *a, const struct twin_unpacked *u, const char *home,
                   struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
+    /* What the first run did not have must not be there now. */
     for (char **v = u->unset; v && *v; v++)
         unsetenv(*v);
     if (chdir(u->cwd) != 0) {
@@ -188,6 +200,7 @@ static int launch(const struct replay_args *a, const struct twin_unpacked *u, co
 
 /* ---- the verdict */
 
+/* The verdict of check, in its exit codes. */
 static int exit_code(enum tw_replay_outcome outcome)
 {
     static const int codes[] = {[TW_REPLAY_SAME] = TW_EXIT_SAME,
@@ -209,6 +222,7 @@ static int judge(const struct replay_args *a, const struct twin_unpacked *u,
         return tw_trouble(NULL, "replay: %s", err.message);
     }
     const struct twin_run *const runs[] = {r.was, now};
+    /* A verdict that could not be printed is none. */
     enum tw_replay_outcome came_to = r.outcome;
     int bad = 0;
     if (a->json) {
@@ -259,6 +273,7 @@ static int run_copy(const struct replay_args *a, const char *copy,
     return rc;
 }
 
+/* The whole, with what has to be cleared away behind it. The exit code. */
 static int replay(const struct replay_args *a, const char *dir)
 {
     struct twin_error err = TWIN_ERROR_INIT;

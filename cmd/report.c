@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * twinrun report: why runs were slow or differ (src/report/evidence); documents for people who were
- * not there.
+ * twinrun report: documents for people who were not there.
+ *
+ * Of one run: was it slow for a while, and what moved with it? Of two sets: what do they differ in?
+ * With --postmortem: an incident document on two runs that diverged. With --html: the runs as a
+ * page. The facts are src/telemetry's, src/provenance's and the ledger's, the words
+ * src/report/evidence's; what only people know stays an open question.
  */
 #include "diagnosis_report.h"
 #include "incident_facts.h"
-#include "json.h"
 #include "known.h"
-#include "ledger.h"
 #include "options.h"
-#include "report.h"
+#include "page.h"
 #include "runs.h"
 #include "say.h"
 #include "significant_sets.h"
 #include "slow.h"
 #include "terminal.h"
+#include "verdict.h"
 
 #include "base.h"
 
+#include "src/compare/compare.h"
 #include "src/provenance/provenance.h"
 #include "src/report/incident.h"
 
@@ -25,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct report_args {
     const char *home, *ledger, *output, *tolerance, *html;
     struct tw_strings ignore;
@@ -89,6 +94,7 @@ static bool ask_ledger(const struct report_args *a, const char *home, const char
     return rc == 0;
 }
 
+/* The document, to a file, as JSON or to stdout. 0, or the exit code. */
 static int hand_out(const struct report_args *a, const struct twin_incident *x)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -108,6 +114,7 @@ static int hand_out(const struct report_args *a, const struct twin_incident *x)
 
 /* ---- the order of events */
 
+/* Runs of different commands are arms. 0, or an exit code; said. */
 static int compare(const struct report_args *a, struct twin_run *const runs[2], bool same_command,
                    struct twin_verdict **v)
 {
@@ -122,6 +129,9 @@ static int compare(const struct report_args *a, struct twin_run *const runs[2], 
                : tw_trouble(&err, "report: cannot compare the runs");
 }
 
+/* Collects what is known of the two runs: their worlds and how these differ, the first divergence,
+ * checks and searches on record, cases that look alike. What is not known is left empty, which the
+ * document turns into a question. The exit code. */
 static int postmortem(const struct report_args *a, const char *home, struct twin_run *const runs[2])
 {
     struct tw_incident_facts f = {.count = 0};
@@ -132,6 +142,7 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
     char *command[2], *code[2], *versions[2], state[2][32];
     for (int i = 0; i < 2; i++) {
         command[i] = tw_shell_quote(runs[i]->argv, runs[i]->argc);
+        /* A run of an older version has no provenance: its world is then not known. */
         twin_provenance_load(runs[i]->dir, &p[i], NULL);
         code[i] = tw_incident_code(p[i]);
         versions[i] = tw_incident_versions(p[i]);
@@ -147,6 +158,7 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
         x.check = f.check;
         x.check_count = f.count;
         x.world_known = p[0] && p[1] && twin_provenance_diff(p[0], p[1], &d, NULL) == 0;
+        /* Names and places alone are left out: they change no result. */
         struct twin_incident_world *w = tw_calloc(d.count + 1, sizeof *w);
         for (size_t i = 0; w && i < d.count; i++)
             if (d.item[i].power != TWIN_POWER_NOISE)
@@ -160,6 +172,7 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
             x.side[i] = (struct twin_incident_side){
                 runs[i], tw_run_state(runs[i], state[i]), t.steps, t.records, code[i], versions[i]};
         }
+        /* Cases of known cause that look like this divergence, as check would hint at. */
         if (v->outcome == TWIN_DIFFER && v->first) {
             struct twin_signature s = tw_known_signature(v->first, same ? "same" : "two");
             char **settings = NULL;
@@ -186,8 +199,10 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
     return rc;
 }
 
+/* Of two sets of runs. The exit code. */
 static int diagnosis_report(const char *home, char *const operands[2], bool as_json)
 {
+    /* Sets of runs are named as significant names them; times are what every run has. */
     const struct tw_measure wall = {TW_METRIC_WALL, "wall"};
     struct tw_set set[2] = {{.n = 0}, {.n = 0}};
     struct twin_error err = TWIN_ERROR_INIT;
@@ -206,12 +221,76 @@ static int diagnosis_report(const char *home, char *const operands[2], bool as_j
     return rc;
 }
 
+/* Of one run. The exit code. */
 static int slow_report(const struct twin_run *r, bool as_json)
 {
     json_t *json = NULL;
     if (tw_slow_report(r, stdout, as_json ? &json : NULL, &tw_terminal) != 0)
         return TW_EXIT_TROUBLE;
     return as_json ? tw_json_print(json) : 0;
+}
+
+/* ---- recorded runs as a page */
+
+/* What --html was given with. */
+struct report_page {
+    const char *html, *tolerance;
+    const struct tw_strings *ignore;
+};
+
+/* Compares the runs, and writes what that came to. Of one run there is nothing to compare: it is
+ * shown. Runs of different commands are arms, which may be shifted. */
+static int write_page(const struct twin_run *const *runs, size_t count, const char *command,
+                      bool arms, const struct report_page *what)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_verdict *v = NULL;
+    const struct twin_compare_options o = {.arms = arms,
+                                           .find_shift = arms,
+                                           .ignore = what->ignore->items,
+                                           .ignore_count = what->ignore->count,
+                                           .tolerance_file = what->tolerance};
+    if (twin_compare(runs, count, &o, &v, &err) != 0)
+        return tw_trouble(&err, "report: cannot compare the runs");
+    const struct twin_report r = {.verdict = v,
+                                  .runs = runs,
+                                  .run_count = count,
+                                  .verb = "report",
+                                  .command = arms ? NULL : command};
+    int rc = tw_verdict_page(&r, &o, what->html);
+    twin_verdict_free(v);
+    return rc;
+}
+
+/* Opens the named runs and writes the page. An exit code; said. */
+static int page_of_runs(const char *home, const struct tw_operands *names,
+                        const struct report_page *what)
+{
+    struct twin_run **runs = tw_calloc(names->count, sizeof *runs);
+    char *first = NULL;
+    size_t count = 0;
+    bool arms = false;
+    /* Comparing may take minutes: whether the page can be written is found out before. */
+    int rc = tw_page_check("report", what->html);
+    if (rc == 0 && !runs)
+        rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "report: cannot open the runs");
+    for (; rc == 0 && count < names->count; count += rc == 0) {
+        runs[count] = tw_run_open(home, names->items[count]);
+        char *command = runs[count] ? tw_shell_quote(runs[count]->argv, runs[count]->argc) : NULL;
+        rc = runs[count] ? 0 : TW_EXIT_TROUBLE;
+        arms |= first && command && strcmp(first, command) != 0;
+        if (first)
+            tw_free(command);
+        else
+            first = command;
+    }
+    if (rc == 0)
+        rc = write_page((const struct twin_run *const *)runs, count, first, arms, what);
+    for (size_t i = 0; i < count; i++)
+        twin_run_free(runs[i]);
+    tw_free(runs);
+    tw_free(first);
+    return rc;
 }
 
 static int run(int argc, char **argv)
@@ -240,9 +319,9 @@ static int run(int argc, char **argv)
               : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM},
                            "report: cannot open the runs");
     if (rc == 0 && a.html) {
-        rc = tw_report_page(home, &rest,
-                            &(struct tw_report_page){
-                                .html = a.html, .tolerance = a.tolerance, .ignore = &a.ignore});
+        rc = page_of_runs(
+            home, &rest,
+            &(struct report_page){.html = a.html, .tolerance = a.tolerance, .ignore = &a.ignore});
         rest.count = 0;
     }
     if (rc == 0 && !a.postmortem && rest.count == 2) {

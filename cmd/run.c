@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun run: the job with its sources of variation held still, and a word about which were. */
+/*
+ * twinrun run: the job with its sources of variation held still, and a word about which were. The
+ * list of --pin becomes a world, the world a plan that goes into the launch; when the job has
+ * ended, what its processes said tells which pins took effect. With --cost the job is run in pairs,
+ * without and with the pins, in turn, so that a machine that drifts drifts over both.
+ */
+#include "effects_line.h"
+
 #include "record.h"
 #include "runs.h"
 #include "say.h"
 
 #include "base.h"
 
-#include "src/isolate/isolate.h"
 #include "src/stats/stats.h"
 
 #include <math.h>
@@ -14,8 +20,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Pairs of runs of --cost: the least that gives an interval that says something. */
 enum { PAIRS = 3 };
 
+/* The options: those of record, and which world. */
 struct run_args {
     struct tw_record_args record;
     const char *pin, *factor_file;
@@ -58,13 +66,16 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
+/* What is held still: the factors that there are, those that are set, and what that means for a
+ * launch. The later ones point into the earlier ones. */
 struct world {
     struct twin_factors factors;
     struct twin_world world;
     struct twin_world_plan plan;
-    char *left_out;
+    char *left_out; /* what "all" could not pin here, with reasons; NULL: nothing */
 };
 
+/* From --pin to what a launch is given. The caller frees w also after an error. */
 static int make_world(const struct run_args *a, char **argv, struct world *w,
                       struct twin_error *err)
 {
@@ -86,77 +97,17 @@ static void free_world(struct world *w)
 
 /* ---- what came of it */
 
-#define EFFECT(x) (1u << (TWIN_EFFECT_##x))
-#define BY_JOB 0x80u /* the job sets it itself */
-
-static bool by_job(const struct twin_world_effect *e)
-{
-    return e->effect == TWIN_EFFECT_NOT_USED && e->text && tw_starts(e->text, "overridden:");
-}
-
-/* "hash-seed, threads" of one effect; with_why: "threads (process 7 found ...)". */
-static void name_effects(struct tw_buf *b, const char *heading, const struct world *w,
-                         const struct twin_world_effect *e, unsigned effects,
-                         enum twin_factor_mode mode, bool with_why)
-{
-    bool any = false;
-    for (size_t i = 0; i < w->world.count; i++) {
-        const struct twin_setting *s = &w->world.setting[i];
-        unsigned effect = by_job(&e[i]) ? BY_JOB : 1u << e[i].effect;
-        if (!(effects & effect) || s->mode != mode)
-            continue;
-        if (any)
-            tw_buf_printf(b, ", %s", s->factor->id);
-        else
-            tw_buf_printf(b, "%s%s%s", b->len ? "; " : "", heading, s->factor->id);
-        if (with_why && e[i].text) {
-            char *why = tw_printable(e[i].text, strlen(e[i].text));
-            tw_buf_printf(b, " (%s)", why ? why : "");
-            tw_free(why);
-        }
-        any = true;
-    }
-}
-
-/* One line. What failed is said also when quiet: a pin that did not take effect must not pass for
- * one that did. */
+/* One line about the pins of a run that has ended. What failed is said also when quiet: a pin that
+ * did not take effect must not pass for one that did. */
 static void report(const struct world *w, const struct twin_run *r, bool quiet)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_world_effect *e = NULL;
-    struct tw_buf b = {0};
     if (twin_world_effects(&w->world, r, &e, &err) != 0) {
         tw_trouble(&err, "whether the pins took effect is not known");
         return;
     }
-    if (!quiet) {
-        name_effects(&b, "pinned: ", w, e, EFFECT(IN_FORCE), TWIN_PIN, false);
-        name_effects(&b, "shaken: ", w, e, EFFECT(IN_FORCE), TWIN_VARY, false);
-    }
-    for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
-        name_effects(&b, mode == TWIN_PIN ? "NOT pinned: " : "NOT shaken: ", w, e, EFFECT(FAILED),
-                     (enum twin_factor_mode)mode, true);
-    if (!quiet) {
-        for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
-            name_effects(
-                &b,
-                mode == TWIN_PIN ? "not known whether pinned: " : "not known whether shaken: ", w,
-                e, EFFECT(UNKNOWN), (enum twin_factor_mode)mode, true);
-        for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
-            name_effects(&b,
-                         mode == TWIN_PIN ? "set by the job itself: "
-                                          : "set by the job itself, though shaken: ",
-                         w, e, BY_JOB, (enum twin_factor_mode)mode, false);
-        for (int mode = TWIN_PIN; mode <= TWIN_VARY; mode++)
-            name_effects(&b,
-                         mode == TWIN_PIN ? "not used by the job: "
-                                          : "not used by the job, though shaken: ",
-                         w, e, EFFECT(NOT_USED), (enum twin_factor_mode)mode, false);
-        if (w->left_out)
-            tw_buf_printf(&b, "%scannot be pinned here: %s", b.len ? "; " : "", w->left_out);
-        tw_buf_printf(&b, "; run in %s", r->dir);
-    }
-    char *line = tw_buf_steal(&b);
+    char *line = tw_effects_line(&w->world, e, w->left_out, r->dir, quiet);
     if (line && *line)
         tw_say("%s", line);
     tw_free(line);
@@ -165,6 +116,7 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
 
 /* ---- once */
 
+/* The job, as transparent as by record, with the pins. Its own exit code. */
 static int run_once(const struct run_args *a, char **argv, const struct world *w)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -186,15 +138,16 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
 
 /* ---- three pairs */
 
+/* Runs without and with the pins, in turn. */
 struct series {
     const struct run_args *a;
     const struct world *w;
     char **argv;
-    char *spool; /* every run reads the same stdin */
-    double ratio[PAIRS];
+    char *spool;         /* every run reads the same stdin */
+    double ratio[PAIRS]; /* wall time with the pins over that without */
     size_t pairs;
-    int code; /* of the first pinned run: the one whose output is shown */
-    bool stop;
+    int code;  /* of the first pinned run: the one whose output is shown */
+    bool stop; /* no more runs: the cost cannot be known */
 };
 
 /* Wall time of one run; NaN, and stop, when there is no time that could be compared. */
@@ -230,6 +183,7 @@ static double run_timed(struct series *s, bool pinned, bool shown)
     return wall;
 }
 
+/* The ratios' mean on a log scale: twice as slow and twice as fast are equally far from no cost. */
 static void say_cost(const struct series *s)
 {
     struct twin_estimate e = twin_stats_log_mean_interval(s->ratio, s->pairs, 0.95);
@@ -238,6 +192,8 @@ static void say_cost(const struct series *s)
            e.value, e.interval.low, e.interval.high, s->pairs);
 }
 
+/* PAIRS pairs, or fewer when a run fails. Only the first pinned run shows its output: it stands for
+ * the job, and its exit code is ours. */
 static int run_cost(const struct run_args *a, char **argv, const struct world *w)
 {
     const char *folder = getenv("TMPDIR");

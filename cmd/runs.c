@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a command finds and puts its runs: the home, and the run that a user named. */
+/*
+ * Where a command finds and puts its runs: the home, the run that a user named, the ledger
+ * (src/ledger/noted.h). The ledger's trouble is said and is no error, so that no command can end by
+ * it: the run folders are the truth, and a ledger that was not written catches up from them.
+ */
 #include "runs.h"
 
-#include "base.h"
 #include "say.h"
+
+#include "base.h"
 
 #include <unistd.h>
 
@@ -12,6 +17,7 @@ char *tw_home(const char *option)
     return option ? tw_strdup(option) : twin_home_default();
 }
 
+/* Made now, and tried: a home that cannot be written is said before the job is run. */
 char *tw_home_for_runs(const char *option, const char *command)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -31,6 +37,7 @@ char *tw_home_for_runs(const char *option, const char *command)
     return NULL;
 }
 
+/* One complaint for both ways to fail: there is no such run, or it cannot be read. */
 struct twin_run *tw_run_open(const char *home, const char *spec)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -40,4 +47,37 @@ struct twin_run *tw_run_open(const char *home, const char *spec)
         tw_trouble(&err, "run \"%s\"", spec);
     tw_free(dir);
     return r;
+}
+
+/* ---- the ledger */
+
+void tw_ledger_note(const struct tw_noted *n)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_ledger_write(n, &err) != 0)
+        tw_say("the ledger was not written: %s; nothing is lost: `twinrun ls` catches up from the "
+               "run folders",
+               err.message);
+}
+
+/* Without --home it is the default one; a run of another home is not noted there. */
+void tw_ledger_note_run(const char *home, const char *url, const struct twin_run *r)
+{
+    char *given = home ? NULL : twin_home_default();
+    if (!home)
+        home = given ? given : "";
+    char *path = tw_path_absolute(home, NULL);
+    if (path)
+        tw_ledger_note(&(struct tw_noted){.home = path, .url = url, .runs = &r, .count = 1});
+    tw_free(path);
+    tw_free(given);
+}
+
+struct twin_ledger *tw_ledger_open(const char *home, const char *url, tw_live_fn *live, void *user)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_ledger *l = NULL;
+    if (tw_ledger_catch_up(home, url, live, user, &l, &err) != 0)
+        tw_say("the ledger cannot be read: %s; this comes from the run folders", err.message);
+    return l;
 }

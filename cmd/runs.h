@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_CMD_RUNS_H
 #define TW_CMD_RUNS_H
-/* What several commands do with run folders. */
-#include "base.h"
+/*
+ * The home: where the runs of a command are found and put, and the ledger of them, whose trouble is
+ * said and changes no exit code.
+ */
+#include "options.h"
 #include "run_state.h"
 
+#include "base.h"
+
 #include "src/launch/run.h"
+#include "src/ledger/noted.h"
 
 /* --home, or the default. malloc'ed; NULL when out of memory. */
 char *tw_home(const char *option);
@@ -14,5 +20,25 @@ char *tw_home(const char *option);
 char *tw_home_for_runs(const char *option, const char *command);
 /* Resolves and loads what the user typed; says what went wrong and returns NULL. */
 struct twin_run *tw_run_open(const char *home, const char *spec);
+
+/* ---- the ledger: the option --ledger */
+
+#define TW_LEDGER_OPTION(s, f)                                                                    \
+    {"ledger",                                                                                    \
+     0,                                                                                           \
+     TW_OPT_STRING,                                                                               \
+     "URL",                                                                                       \
+     NULL,                                                                                        \
+     "Output",                                                                                    \
+     "postgresql://... instead of ledger.db in the home (TWINRUN_LEDGER does the same), or none", \
+     offsetof(struct s, f)}
+
+/* Writes what a command found out (struct tw_noted), or a single run. */
+void tw_ledger_note(const struct tw_noted *n);
+void tw_ledger_note_run(const char *home, const char *url, const struct twin_run *r);
+
+/* Opens the ledger of a home and catches up. NULL: there is none, and that was said unless it was
+ * asked for. live: as of tw_ledger_catch_up. */
+struct twin_ledger *tw_ledger_open(const char *home, const char *url, tw_live_fn *live, void *user);
 
 #endif

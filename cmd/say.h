@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_CMD_SAY_H
 #define TW_CMD_SAY_H
-/* Messages to people: always stderr, always "twinrun: ...", the progress line cleared first. */
+/*
+ * What a command says: messages to people (stderr, "twinrun: ...", the progress line cleared
+ * first), and its answer on stdout, as words or as JSON.
+ */
+#include "json_text.h"
 #include "put.h"
 
 #include <stdbool.h>
@@ -24,5 +28,13 @@ void tw_put(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* What was said last: the JSON form of an error repeats it. "" at first. */
 const char *tw_said(void);
+
+/* ---- answers as JSON. A NULL json_t travels through jansson and ends here. */
+
+/* Prints j on one line, gives it up; returns 0, or TW_EXIT_TROUBLE when it could not be built or
+ * written. */
+int tw_json_print(json_t *j);
+/* The same with all digits: each number reads back as the double that it was. */
+int tw_json_print_exact(json_t *j);
 
 #endif

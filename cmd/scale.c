@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun scale: measure how speed and cost depend on the number of workers */
+/*
+ * twinrun scale: measures how speed and cost depend on the number of workers.
+ *
+ * This file has the table of options and the output; the plan, the runs and the curve are
+ * src/study's. A study is kept as a file, from which the curve is computed in any case: right after
+ * the runs, and with --from by somebody else.
+ */
 #include "scale_report.h"
 #include "scale_runs.h"
 
-#include "interrupt.h"
+#include "terminal.h"
 #include "journal.h"
-#include "json.h"
+#include "say.h"
 #include "page.h"
-#include "progress.h"
 #include "runs.h"
 #include "options.h"
-#include "say.h"
-#include "terminal.h"
 
 #include "base.h"
 
@@ -86,6 +89,8 @@ static const struct tw_pair examples[] = {
 
 /* ---- what was asked */
 
+/* Understands what was asked, and makes the runs. -1: there is something to report; else the exit
+ * code. */
 static int measure(struct tw_scale *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -97,6 +102,7 @@ static int measure(struct tw_scale *s)
     return tw_scale_measure(s) == 0 ? -1 : TW_EXIT_TROUBLE;
 }
 
+/* Takes text over; NULL: there was no memory for it. -1, or the exit code. */
 static int write_text(const char *path, char *text)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -110,6 +116,7 @@ static int write_text(const char *path, char *text)
 static int keep_study(const struct tw_scale *s, json_t *j)
 {
     char *path = tw_path_join(s->journal->folder, "result.json");
+    /* Every digit: the curve that is computed from the file must be this one. */
     char *text = j ? json_dumps(j, JSON_REAL_PRECISION(17)) : NULL;
     int rc;
     if (path)
@@ -132,6 +139,7 @@ static void put_next(const struct tw_scale *s)
         tw_put("next        twinrun pack %s --study %s/result.json\n", run, s->journal->folder);
 }
 
+/* Time that ran out is no interruption: what was measured by then counts. */
 static int exit_code(const struct tw_scale *s)
 {
     if (s->interrupted && !s->out_of_time)
@@ -141,11 +149,14 @@ static int exit_code(const struct tw_scale *s)
     return tw_scale_enough(s) ? 0 : TW_EXIT_INCONCLUSIVE;
 }
 
+/* The study is kept first, then the table, the page and the answer: whoever loses the terminal has
+ * not lost the runs. The exit code. */
 static int report(struct tw_scale *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     if (tw_scale_compute(s, &err) != 0)
         return tw_trouble(&err, "scale");
+    /* Why speed is missing is said with the option that gives one. */
     if (!s->args.from && tw_scale_steps_unseen(s))
         tw_say("scale: fewer than two steps behind the warm-up were seen in runs that ended well; "
                "--work-per-run N counts whole runs");
@@ -183,6 +194,7 @@ static int run(int argc, char **argv)
                         "--from runs nothing: expected no command and no --resume beside it");
     if (rc >= 0)
         return rc;
+    /* The page is tried before hours of runs. */
     s.argv = job.items;
     if (tw_page_check("scale", s.args.html) != 0)
         return TW_EXIT_TROUBLE;

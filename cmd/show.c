@@ -5,11 +5,9 @@
  * --step or --record its records (show_records.c), with --provenance its world
  * (show_provenance.c). A run whose folder is gone is looked for in the ledger.
  */
-#include "json.h"
-#include "ledger.h"
-#include "options.h"
-#include "runs.h"
 #include "say.h"
+#include "runs.h"
+#include "options.h"
 #include "show_ledger.h"
 #include "show_provenance.h"
 #include "show_records.h"
@@ -20,6 +18,7 @@
 
 #include <stdio.h>
 
+/* What the command line gave; NULL or false where it gave nothing. */
 struct tw_show_args {
     const char *home, *record, *ledger;
     uint64_t step; /* TW_NOT_GIVEN: all */
@@ -91,6 +90,7 @@ static int show_gone(const char *home, const char *url, const char *spec, bool a
     return rc == 0 ? 0 : -1;
 }
 
+/* The exit code. */
 static int show_provenance(const struct twin_run *r, bool as_json)
 {
     json_t *json = NULL;
@@ -173,6 +173,7 @@ static int run(int argc, char **argv)
     char *home = tw_home(a.home);
     struct twin_error err = TWIN_ERROR_INIT;
     char *dir = NULL;
+    /* Only a run that no folder is left of is looked for in the ledger: folders are the truth. */
     bool gone = home && twin_run_resolve(home, rest.items[0], &dir, &err) == TWIN_ENOENT;
     if (gone && show_gone(home, a.ledger, rest.items[0], a.json) == 0) {
         tw_free(home);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun shrink: the smallest command that still shows the divergence. */
+/*
+ * twinrun shrink: the smallest command that still shows the divergence.
+ *
+ * This file has the table of options and the output. What may shrink, the order in which it is
+ * tried and what counts as the same divergence are src/study's (shrink_search.c, shrink_knobs.c,
+ * shrink_runs.c).
+ */
 #include "shrink_report.h"
 #include "shrink_runs.h"
 
-#include "interrupt.h"
-#include "json.h"
-#include "progress.h"
+#include "terminal.h"
+#include "say.h"
 #include "runs.h"
 #include "options.h"
-#include "say.h"
-#include "terminal.h"
 
 #include "base.h"
 
@@ -114,12 +117,14 @@ static int report(struct tw_shrink *c, enum tw_shrink_outcome outcome)
     return c->interrupted ? TW_EXIT_INTERRUPTED : code[outcome];
 }
 
+/* The exit code. */
 static int shrink(struct tw_shrink *c)
 {
     enum tw_shrink_outcome outcome;
     return tw_shrink_find(c, &outcome) == 0 ? report(c, outcome) : TW_EXIT_TROUBLE;
 }
 
+/* Knobs, home, and where each run's input comes from. -1, or the exit code after a complaint. */
 static int prepare(struct tw_shrink *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;

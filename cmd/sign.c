@@ -4,9 +4,8 @@
  * where it goes is src/sign/signing.c's to say. Nothing is said to be signed before its envelope is
  * written.
  */
-#include "json.h"
-#include "options.h"
 #include "say.h"
+#include "options.h"
 
 #include "base.h"
 #include "phrase.h"
@@ -17,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct sign_args {
     struct tw_strings keys;
     const char *out, *new_key, *type;
@@ -94,6 +94,7 @@ static const struct tw_pair examples[] = {
 
 /* ---- keys */
 
+/* Makes a key and reads it again: a key that cannot be read is worth nothing. The exit code. */
 static int new_key(const struct sign_args *a)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -119,6 +120,7 @@ static int new_key(const struct sign_args *a)
     return rc;
 }
 
+/* Prints it as PEM: for keys in tokens and Vaults there is no file to copy. The exit code. */
 static int public_key(const struct sign_args *a)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -141,6 +143,9 @@ static int report(const struct sign_args *a, const char *target, const char *pat
     json_t *ids = json_array();
     for (size_t i = 0; i < e->signature_count; i++)
         json_array_append_new(ids, tw_json_text(e->signature[i].keyid));
+    /*
+     * The last signature is the one that was just made; envelopes keep those of others before it.
+     */
     if (a->json)
         return tw_json_print(json_pack("{s:s, s:o, s:o, s:o}", "schema", "twinrun.sign/1", "signed",
                                        tw_json_text(target), "envelope", tw_json_text(path),
@@ -154,7 +159,7 @@ static int report(const struct sign_args *a, const char *target, const char *pat
     return 0;
 }
 
-/* To the file, or to stdout: exact bytes, for another program. */
+/* To the file, or to stdout. */
 static int write_out(const struct sign_args *a, const struct twin_envelope *e, const char *path,
                      struct twin_error *err)
 {
@@ -163,10 +168,14 @@ static int write_out(const struct sign_args *a, const struct twin_envelope *e, c
     int rc = tw_signing_text(e, a->model, &text, &n, err);
     if (rc != 0)
         return rc;
-    if (strcmp(path, "-") != 0)
+    if (strcmp(path, "-") != 0) {
         rc = tw_signing_write(path, text, n, a->add && !a->out, err);
-    else if (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)
-        rc = twin_error_system(err, "cannot write to stdout");
+    } else {
+        /* exact bytes: an envelope for another program */
+        size_t written = fwrite(text, 1, n, stdout);
+        if (written != n || fflush(stdout) != 0)
+            rc = twin_error_system(err, "cannot write to stdout");
+    }
     tw_free(text);
     return rc;
 }
@@ -180,6 +189,7 @@ static int finish(const struct sign_args *a, const char *target, const char *pat
     return rc ? tw_trouble(err, "nothing was signed") : report(a, target, path, e);
 }
 
+/* One target. The exit code. */
 static int sign(const struct sign_args *a, const char *target)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -199,6 +209,7 @@ static int sign(const struct sign_args *a, const char *target)
 /* Runs that did not agree: no envelope, and the verdict's exit code. */
 static int not_reproduced(const struct sign_args *a, const struct twin_verdict *v)
 {
+    /* A run that failed is no ground for a statement that anything was reproduced. */
     const char *why = "failed";
     int rc = TW_EXIT_TROUBLE;
     if (v->outcome == TWIN_DIFFER) {
@@ -218,6 +229,7 @@ static int not_reproduced(const struct sign_args *a, const struct twin_verdict *
     return rc;
 }
 
+/* Compares the runs, and signs that they agree where they do. The exit code. */
 static int reproduced(const struct sign_args *a, char *const *operands, size_t count)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -248,6 +260,7 @@ static int refuse(const struct sign_args *a, const struct tw_operands *given)
     if (a->new_key && (a->keys.count || a->public_key))
         return tw_bad_use("sign",
                           "--new-key makes a key; it does not go with --key or --public-key");
+    /* The rest is about signing. */
     if (a->new_key || a->public_key)
         return -1;
     if (a->reproduced ? given->count < 2 : given->count != 1)

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun significant: say whether the difference between two sets of runs is real */
+/*
+ * twinrun significant: says whether the difference between two sets of runs is real.
+ *
+ * What is asked, where values come from and what they answer are src/study's and src/stats'. Sets
+ * of runs that exist are read; with --a and --b the runs are made here, in drawn order, and three
+ * questions are answered apart: speed, metric, bits.
+ */
 #include "significant_report.h"
 
-#include "interrupt.h"
-#include "json.h"
-#include "options.h"
-#include "progress.h"
-#include "runs.h"
-#include "say.h"
-#include "significant_arms.h"
 #include "terminal.h"
+#include "say.h"
+#include "options.h"
+#include "runs.h"
+#include "significant_arms.h"
+#include "significant_asked.h"
 
 #include "base.h"
-#include "json_load.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct significant_args {
     const char *metric, *question, *within, *floor, *alpha, *home, *a, *b;
     uint64_t runs, seed, steps;
@@ -87,117 +88,18 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* A finite number >= 0; with a percent sign a hundredth of it. */
-static bool amount(const char *s, double *out, bool *percent)
-{
-    char *end;
-    *out = strtod(s, &end);
-    *percent = strcmp(end, "%") == 0;
-    if (*percent)
-        *out /= 100;
-    return end != s && (*percent || *end == '\0') && isfinite(*out) && *out >= 0;
-}
-
-enum { FLOOR_BYTES_MAX = 16 << 20 };
-
-/* --floor FILE: the relative spread in what twinrun spread --json printed. -1: no such file; else
- * 0, or the exit code after a complaint. */
-static int floor_of_file(const char *path, double *relative)
-{
-    if (access(path, F_OK) != 0)
-        return -1;
-    json_error_t where = {.text = "it cannot be read"};
-    char *text = NULL;
-    size_t n = 0;
-    bool read = tw_read_file(path, FLOOR_BYTES_MAX, &text, &n, NULL) == 0;
-    json_t *j = read ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, &where) : NULL;
-    tw_free(text);
-    const char *schema = json_string_value(json_object_get(j, "schema"));
-    const json_t *of_sum = json_object_get(json_object_get(j, "sum"), "floor_relative");
-    const json_t *of_vector = json_object_get(j, "floor_relative_l2");
-    const json_t *found = of_sum ? of_sum : of_vector;
-    int rc = 0;
-    if (!schema || strcmp(schema, "twinrun.spread/1") != 0 || !json_is_number(found) ||
-        !(json_number_value(found) >= 0))
-        rc = tw_bad_use("significant",
-                        "--floor: %s: expected what twinrun spread --json prints, with a relative "
-                        "floor in it%s%s",
-                        path, j ? "" : "; it is not JSON: ", j ? "" : where.text);
-    else
-        *relative = json_number_value(found);
-    json_decref(j);
-    return rc;
-}
-
-/* Relative to the median of A, where the answer is no ratio. */
-static int floor_in_units(struct tw_significant *s)
-{
-    double median;
-    const bool share = s->asked.question == TWIN_ASK_SPEED ||
-                       s->asked.question == TWIN_ASK_VARIANCE;
-    s->asked.floor = s->floor_relative;
-    if (share || s->floor_relative == 0)
-        return 0;
-    if (twin_stats_median(s->set[0].x, s->set[0].n, &median) != 0)
-        return tw_trouble(NULL, "no memory for so many values");
-    s->asked.floor *= fabs(median);
-    return 0;
-}
-
+/* What the options ask. 0, or the exit code after a complaint. */
 static int understand(const struct significant_args *a, struct tw_significant *s)
 {
-    bool percent, given = a->question != NULL;
+    const struct tw_significant_words words = {a->metric, a->question, a->within, a->floor,
+                                               a->alpha};
     struct twin_error err = TWIN_ERROR_INIT;
-    if (tw_measure_parse(a->metric, &s->measure, &err) != 0)
-        return tw_bad_use("significant", "%s", err.message);
-    int from_file = floor_of_file(a->floor, &s->floor_relative);
-    if (from_file > 0)
-        return from_file;
-    s->floor_file = from_file == 0 ? a->floor : NULL;
-    if (given && a->within)
-        return tw_bad_use("significant",
-                          "--within is a question of its own: it does not go with --question");
-    if (given && (strcmp(a->question, "within") == 0 ||
-                  twin_question_parse(a->question, &s->asked.question) != 0))
-        return tw_bad_use("significant",
-                          "--question: expected metric, speed, variance or bitwise, found \"%s\"%s",
-                          a->question,
-                          strcmp(a->question, "within") == 0 ? "; --within PERCENT asks that" : "");
-    if (!amount(a->alpha, &s->asked.alpha, &percent) ||
-        !(s->asked.alpha > 0 && s->asked.alpha < .5))
-        return tw_bad_use("significant",
-                          "--alpha: expected a number above 0 and below 0.5, found \"%s\"",
-                          a->alpha);
-    if (!s->floor_file && !amount(a->floor, &s->asked.floor, &percent))
-        return tw_bad_use("significant",
-                          "--floor: expected a number from 0 on, percent, or a file of twinrun "
-                          "spread --json, found \"%s\"",
-                          a->floor);
-    const bool floor_is_share = percent;
-    if (a->within) {
-        s->asked.question = TWIN_ASK_WITHIN;
-        if (!amount(a->within, &s->asked.margin, &percent) || !(s->asked.margin > 0))
-            return tw_bad_use("significant",
-                              "--within: expected percent, as in --within 5%%, found \"%s\"",
-                              a->within);
-        s->asked.margin = 1 + (percent ? s->asked.margin : s->asked.margin / 100);
-    } else if (!given) {
-        s->asked.question = tw_measure_is_time(s) ? TWIN_ASK_SPEED : TWIN_ASK_METRIC;
-    }
-    const bool share = s->asked.question == TWIN_ASK_SPEED ||
-                       s->asked.question == TWIN_ASK_VARIANCE;
-    if (!s->floor_file && s->asked.floor > 0 && share != floor_is_share)
-        return tw_bad_use(
-            "significant",
-            share ? "--floor: the answer to this question is a ratio: expected percent, as in "
-                    "--floor 0.5%%"
-                  : "--floor: expected a number in the unit of the values, found percent");
-    if ((s->floor_file || s->asked.floor > 0) &&
-        (a->within || s->asked.question == TWIN_ASK_BITWISE))
-        return tw_bad_use("significant", "--floor does not go with this question");
-    return 0;
+    return tw_significant_understand(&words, s, &err) == 0
+               ? 0
+               : tw_bad_use("significant", "%s", err.message);
 }
 
+/* Real differences are 1, equality that was shown is 0; what was not shown is neither. */
 static int exit_code(const struct tw_significant *s)
 {
     switch (s->found.answer) {
@@ -238,9 +140,11 @@ static int read_sets(const struct significant_args *a, char **operands, struct t
     return rc;
 }
 
+/* Of two sets that are there: read, asked, answered. The exit code. */
 static int significant(const struct significant_args *a, char **operands, struct tw_significant *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
+    /* Values first: what is asked depends on whether they are times. */
     int rc = read_sets(a, operands, s);
     if (rc == 0 && !s->set[0].run != !s->set[1].run)
         rc = tw_bad_use("significant", "one set is a file and the other one runs: what is in the "
@@ -248,8 +152,8 @@ static int significant(const struct significant_args *a, char **operands, struct
     rc = rc ? rc : understand(a, s);
     if (rc == 0 && tw_significant_positive(s, &err) != 0)
         rc = tw_bad_use("significant", "%s", err.message);
-    if (rc == 0 && s->floor_file)
-        rc = floor_in_units(s);
+    if (rc == 0 && s->floor_file && tw_significant_floor_in_units(s, &err) != 0)
+        rc = tw_trouble(NULL, "%s", err.message);
     if (rc != 0)
         return rc;
     if (tw_significant_ask(s, &err) != 0)
@@ -270,6 +174,7 @@ static int experiment(struct tw_experiment *x)
     struct twin_error err = TWIN_ERROR_INIT;
     if (tw_experiment_make(x) != 0)
         return TW_EXIT_TROUBLE;
+    /* Without a run of each there is nothing to say. */
     if (x->interrupted && (x->made[0] == 0 || x->made[1] == 0))
         return TW_EXIT_INTERRUPTED;
     int rc = tw_experiment_ask(x, &err);
@@ -281,6 +186,7 @@ static int experiment(struct tw_experiment *x)
     return rc || x->no_metric ? rc : configure(&x->metric);
 }
 
+/* The exit code is that of the metric: that speed differs is what such an experiment is for. */
 static int print_experiment(const struct tw_experiment *x)
 {
     if (x->asked.json) {
@@ -295,11 +201,13 @@ static int print_experiment(const struct tw_experiment *x)
     return x->no_metric ? TW_EXIT_INCONCLUSIVE : exit_code(&x->metric);
 }
 
+/* The runs of two commands. Speed is asked in any case, so it is no metric here. The exit code. */
 static int arms(struct significant_args *a, struct tw_significant *s)
 {
     if (!a->a || !a->b)
         return tw_bad_use("significant", "expected two commands, found only --%s; give --%s too",
                           a->a ? "a" : "b", a->a ? "b" : "a");
+    /* What the runs compute; their times are asked for in any case. */
     a->metric = a->metric ? a->metric : "loss";
     if (strcmp(a->metric, "wall") == 0 || strcmp(a->metric, "step") == 0)
         return tw_bad_use("significant", "--a and --b ask for speed in any case; --metric is what "
@@ -333,6 +241,7 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_significant, argc, argv, &a, &given);
     if (rc >= 0)
         return rc;
+    /* Runs that are made here, or values that are there: not both. */
     if ((a.a || a.b) && given.count == 0)
         return arms(&a, &s);
     if (given.count != 2 || a.a || a.b)

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun simulate: results and time of an all-reduce over ranks that exist only here. */
+/*
+ * twinrun simulate: results and time of an all-reduce over ranks that exist only here. No job is
+ * run: src/study/simulate.c adds numbers up in the orders of collectives, as many times as there
+ * are trials.
+ */
 #include "simulate_report.h"
 
-#include "json.h"
-#include "options.h"
-#include "progress.h"
 #include "say.h"
+#include "options.h"
 #include "terminal.h"
 
 #include "base.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define FIELD(f) offsetof(struct tw_simulate_args, f)
 
@@ -78,108 +77,17 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* ---- options */
-
-/* "20us", "1.5 ms" -> seconds. TWIN_EINVAL. */
-static int parse_time(const char *s, double *seconds)
-{
-    static const struct {
-        const char *unit;
-        double s;
-    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-    char *end;
-    const double v = strtod(s, &end);
-    if (end == s || !isfinite(v) || v < 0)
-        return TWIN_EINVAL;
-    while (*end == ' ')
-        end++;
-    if (!*end && v == 0) {
-        *seconds = 0;
-        return 0;
-    }
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(end, units[i].unit) == 0) {
-            *seconds = v * units[i].s;
-            return 0;
-        }
-    return TWIN_EINVAL;
-}
-
-static int choose_network(const struct tw_simulate_args *a, struct tw_simulation *s)
+/* -1, or the exit code after a complaint. */
+static int understand(struct tw_simulation *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    const char *jitter = a->jitter, *colon = strchr(jitter, ':');
-    s->net.jitter = TWIN_JITTER_EXPONENTIAL;
-    if (colon && tw_starts(jitter, "uniform:"))
-        s->net.jitter = TWIN_JITTER_UNIFORM;
-    else if (colon && !tw_starts(jitter, "exponential:"))
-        colon = jitter; /* no time follows */
-    if (parse_time(colon ? colon + 1 : jitter, &s->net.jitter_s) != 0)
-        return tw_bad_use("simulate",
-                          "--jitter: expected a time such as 1us, exponential:1us, uniform:1us or "
-                          "0, found \"%s\"",
-                          jitter);
-    if (s->net.jitter_s == 0)
-        s->net.jitter = TWIN_JITTER_NONE;
-    s->measured_alpha = !a->alpha;
-    s->measured_beta = !a->beta;
-    if (!a->alpha || !a->beta) {
-        if (twin_network_measure(&s->net, &err) != 0)
-            return tw_trouble(&err, "simulate");
-    }
-    if (a->alpha && parse_time(a->alpha, &s->net.alpha_s) != 0)
-        return tw_bad_use("simulate", "--alpha: expected a time such as 5us, found \"%s\"",
-                          a->alpha);
-    if (a->beta && parse_time(a->beta, &s->net.beta_s) != 0)
-        return tw_bad_use("simulate",
-                          "--beta: expected a time for each byte such as 0.08ns, found \"%s\"",
-                          a->beta);
-    return -1;
+    int rc = tw_simulate_understand(s, &err);
+    if (rc == TWIN_EINVAL)
+        return tw_bad_use("simulate", "%s", err.message);
+    return rc ? tw_trouble(&err, "simulate") : -1;
 }
 
-static int choose_algorithms(const struct tw_simulate_args *a, struct tw_simulation *s)
-{
-    bool wanted[TWIN_ALGORITHMS] = {false};
-    for (size_t i = 0; i < a->algorithm.count; i++) {
-        enum twin_algorithm found;
-        if (strcmp(a->algorithm.items[i], "all") == 0)
-            memset(wanted, true, sizeof wanted);
-        else if (twin_algorithm_parse(a->algorithm.items[i], &found) == 0)
-            wanted[found] = true;
-        else
-            return tw_bad_use("simulate",
-                              "--algorithm: expected ring, tree, double-tree, recursive-doubling, "
-                              "arrival, rank-order or all, found \"%s\"",
-                              a->algorithm.items[i]);
-    }
-    if (a->algorithm.count == 0)
-        wanted[TWIN_RING] = true;
-    for (int i = 0; i < TWIN_ALGORITHMS; i++)
-        if (wanted[i])
-            s->of[s->count++].algorithm = (enum twin_algorithm)i;
-    return -1;
-}
-
-static int choose(const struct tw_simulate_args *a, struct tw_simulation *s)
-{
-    s->random_placement = strcmp(a->placement, "random") == 0;
-    s->wide = strcmp(a->draw, "wide") == 0;
-    if (!s->random_placement && strcmp(a->placement, "fixed") != 0)
-        return tw_bad_use("simulate", "--placement: expected random or fixed, found \"%s\"",
-                          a->placement);
-    if (!s->wide && strcmp(a->draw, "normal") != 0)
-        return tw_bad_use("simulate", "--draw: expected normal or wide, found \"%s\"", a->draw);
-    if (tw_values_type(a->type, &s->dtype) != 0)
-        return tw_bad_use("simulate", "--type: expected f64, f32, f16 or bf16, found \"%s\"",
-                          a->type);
-    if (a->tensor.count && !a->data)
-        return tw_bad_use("simulate", "--tensor belongs to --data FILE");
-    int rc = choose_algorithms(a, s);
-    return rc < 0 ? choose_network(a, s) : rc;
-}
-
-/* ---- the command */
-
+/* 0, or the exit code of an answer that could not be printed. */
 static int print_answer(const struct tw_simulation *s)
 {
     tw_progress_clear();
@@ -198,9 +106,10 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     tw_progress_setup(a.quiet);
-    rc = choose(&a, &s);
+    rc = understand(&s);
     if (rc < 0)
         rc = tw_simulate(&s, &tw_terminal) == 0 ? print_answer(&s) : TW_EXIT_TROUBLE;
+    /* With --json also trouble is an object. */
     if (rc == TW_EXIT_TROUBLE && a.json && tw_said()[0])
         tw_json_print(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.simulate/1", "outcome",
                                 "error", "message", tw_json_text(tw_said())));

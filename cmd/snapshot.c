@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun snapshot: what a folder of data holds, as a manifest. */
-#include "json.h"
-#include "options.h"
-#include "progress.h"
+/*
+ * twinrun snapshot: writes down what a folder of data holds, as a manifest that can be verified.
+ * The digests are src/snapshot's. A manifest that is there is a promise: one that says something
+ * else is replaced only by --force.
+ */
 #include "say.h"
+#include "options.h"
+#include "terminal.h"
 #include "snapshot_words.h"
-#include "snapshots.h"
+#include "data.h"
 
 #include "base.h"
 
@@ -85,6 +88,7 @@ static void say_pointers(const struct twin_snapshot *s)
 {
     size_t n = 0;
     const char *first = NULL;
+    /* The snapshot knows them by the ids that it took from the files themselves. */
     for (size_t i = 0; i < s->id_count; i++)
         if (strcmp(s->id[i].scheme, "lfs-pointer") == 0 && n++ == 0)
             first = s->id[i].path;
@@ -107,6 +111,7 @@ static int read_old(const char *output, const struct snapshot_args *a, struct tw
         *there = true;
         return -1;
     }
+    /* --force replaces what cannot be read, too, but not what a newer version wrote. */
     return a->force && err.code != TWIN_EVERSION
                ? -1
                : tw_trouble(&err,
@@ -115,6 +120,7 @@ static int read_old(const char *output, const struct snapshot_args *a, struct tw
                             output);
 }
 
+/* For JSON: what became of the manifest. */
 static const char *outcome_word(bool differs, bool keep)
 {
     if (differs)
@@ -122,6 +128,8 @@ static const char *outcome_word(bool differs, bool keep)
     return keep ? "unchanged" : "written";
 }
 
+/* Reads the folder, and writes the manifest unless one that says the same, or may not be replaced,
+ * is there. The exit code. */
 static int take(const struct snapshot_args *a, const char *dir, const char *output)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -138,10 +146,12 @@ static int take(const struct snapshot_args *a, const char *dir, const char *outp
     o.exclude = exclude;
     o.follow = a->follow;
     o.paranoid = a->paranoid;
+    /* A manifest inside the folder is not part of the data. */
     o.not_this = output;
     if (!exclude || twin_snapshot_take(dir, &o, &s, &err) != 0) {
         rc = tw_snapshot_failed(&looking, &err);
     } else {
+        /* An old manifest that differs is kept, and the difference is the answer. */
         const bool differs = there && strcmp(old.root, s.root) != 0 && !a->force;
         const bool keep = differs || (there && strcmp(old.root, s.root) == 0 && !a->force);
         tw_progress_clear();

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun spread: what the order of additions does to real numbers. */
+/*
+ * twinrun spread: what the order of additions does to real numbers. An operand is a file of
+ * tensors, or a run that stands for the one that it wrote. One file is split among workers; several
+ * files are the contributions of one rank each. src/study/spread.c adds them up in many orders.
+ */
 #include "spread_report.h"
 
-#include "json.h"
-#include "options.h"
-#include "progress.h"
 #include "say.h"
+#include "options.h"
 #include "terminal.h"
-#include "values_path.h"
+#include "runs.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { DEFAULT_RANKS = 8 };
+/* Workers that split one file unless --ranks says otherwise; files of a run that are named. */
+enum { DEFAULT_RANKS = 8, FILES_SHOWN = 20 };
 
 #define FIELD(f) offsetof(struct tw_spread_args, f)
 
@@ -57,8 +62,71 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
+/* ---- which file an operand means */
+
+/* The one file of tensors that the run wrote. malloc'ed; NULL after a complaint that says what to
+ * type. */
+static char *file_of_run(const struct twin_run *r)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_values_files files;
+    char *found = NULL;
+    if (tw_values_of_run(r, &files, &err) != 0) {
+        tw_trouble(&err, "spread");
+    } else if (files.count == 1) {
+        found = tw_strdup(files.path[0]);
+    } else if (files.count > 1) {
+        tw_say(
+            "spread: the run wrote %zu files of tensors; one of them, or all in one command when "
+            "each is one rank's gradient:",
+            files.count);
+        for (size_t i = 0; i < files.count && i < FILES_SHOWN; i++)
+            tw_put_to(stderr, "    twinrun spread %s\n", files.path[i]);
+        if (files.count > FILES_SHOWN)
+            tw_put_to(stderr, "    and %zu more\n", files.count - FILES_SHOWN);
+    } else if (files.changed) {
+        tw_say("spread: the %zu file%s of tensors that the run wrote %s no longer as it left %s (a "
+               "later run writes to the same place; see --fresh-dir)",
+               files.changed, tw_plural_s(files.changed), files.changed == 1 ? "is" : "are",
+               files.changed == 1 ? "it" : "them");
+    } else {
+        tw_say(
+            "spread: a run keeps fingerprints, not values. Let the job write what is to be added "
+            "up, for instance\n"
+            "    torch.save({n: p.grad for n, p in model.named_parameters()}, "
+            "f\"grads-{rank}.pt\")\n"
+            "and give that file, or the run");
+    }
+    tw_values_files_free(&files);
+    return found;
+}
+
+/* A path is a file; a folder, or what is no path, a run. A name with a dot that is not there is a
+ * file that is not there. malloc'ed; NULL after a complaint. */
+static char *path_of(const char *operand, const char *home)
+{
+    struct stat st;
+    const bool there = stat(operand, &st) == 0;
+    if (there && !S_ISDIR(st.st_mode))
+        return tw_strdup(operand);
+    if (!there && strchr(operand, '.')) {
+        tw_say("spread: %s: no such file", operand);
+        return NULL;
+    }
+    char *named = tw_home(home), *path = NULL;
+    struct twin_run *r = named ? tw_run_open(named, operand) : NULL;
+    if (r)
+        path = file_of_run(r);
+    twin_run_free(r);
+    tw_free(named);
+    return path;
+}
+
 /* ---- preparing */
 
+/*
+ * Precisions, files and ranks, which must fit each other. -1, or the exit code after a complaint.
+ */
 static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread_found *f)
 {
     static const struct {
@@ -82,6 +150,9 @@ static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread
         return tw_bad_use(
             "spread", "%zu files are %zu ranks; leave --ranks out, or give one file to be split",
             files, files);
+    /*
+     * Several files are the ranks' own gradients; one file is split among as many as are asked for.
+     */
     if (files > 1)
         f->ranks = (uint32_t)files;
     else
@@ -89,6 +160,7 @@ static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread
     return -1;
 }
 
+/* Every digit counts: the floor in it is read again by twinrun significant. */
 static int print_answer(const struct tw_spread_found *f)
 {
     tw_progress_clear();
@@ -112,7 +184,7 @@ static int run(int argc, char **argv)
     tw_progress_setup(a.quiet);
     char **paths = rc < 0 ? tw_calloc(rest.count + 1, sizeof *paths) : NULL;
     for (size_t i = 0; rc < 0 && i < rest.count; i++)
-        if (!paths || !(paths[i] = tw_values_path("spread", rest.items[i], a.home)))
+        if (!paths || !(paths[i] = path_of(rest.items[i], a.home)))
             rc = TW_EXIT_TROUBLE;
     f.files = paths;
     f.file_count = rest.count;

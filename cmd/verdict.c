@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hands a verdict out in the forms that were asked for: text, JSON, JUnit, GitHub's summary, a
- * page. */
+/*
+ * How check, diff and zoom hand their verdict out: as text, JSON, JUnit, annotations, page. Each
+ * form is made by src/report as a whole and then printed or written, so that none is cut off half-
+ * way by a failure. And who has stdout meanwhile: our answer, or the job.
+ */
 #include "verdict.h"
 
-#include "json.h"
-#include "options.h"
 #include "say.h"
+#include "options.h"
 
 #include "base.h"
 #include "verdict_gather.h"
@@ -48,12 +50,14 @@ void tw_stdout_restore(void)
 
 /* ---- forms */
 
+/* NO_COLOR is the custom of no-color.org: any value but the empty one. */
 static bool wants_color(void)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
 }
 
+/* As wide as the terminal, within what can be read. */
 static unsigned columns(void)
 {
     struct winsize w;
@@ -62,6 +66,7 @@ static unsigned columns(void)
     return w.ws_col < NARROWEST ? NARROWEST : w.ws_col;
 }
 
+/* A form of the verdict as text; malloc'ed. */
 typedef int make_fn(const struct twin_report *r, char **out, struct twin_error *err);
 
 static int print_form(make_fn *make, const struct twin_report *r)
@@ -78,6 +83,7 @@ static int print_form(make_fn *make, const struct twin_report *r)
     return 0;
 }
 
+/* For a CI: written as a whole or not at all. */
 static int write_junit(const char *path, const struct twin_report *r)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -123,6 +129,8 @@ static void keep_verdict(const struct twin_report *r)
     tw_free(text);
 }
 
+/* The verdict of check is kept beside its recordings first. What could not be written makes the
+ * exit code trouble: a caller that asked for a file must not take a missing one for a good end. */
 int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
                      const struct tw_verdict_output *o)
 {
@@ -180,6 +188,7 @@ int tw_verdict_json_error(int code)
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
 }
 
+/* git bisect takes 125 for "this commit cannot be judged". */
 int tw_bisect_code(int code, bool bisect)
 {
     return bisect && (code == TW_EXIT_TROUBLE || code == TW_EXIT_INCONCLUSIVE) ? SKIP_COMMIT : code;

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* What a command adds to a verdict: how it was asked for, which forms are wanted, and what may be
+ * suggested next. */
 struct tw_verdict_output {
     const char *verb;    /* "check", "diff", "zoom" */
     const char *command; /* the job, as one could type it; for the "next" line */

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun verify: say whether a file, folder, run or package is still what it was said to be */
-#include "verify.h"
-
+/*
+ * twinrun verify: says whether a file, folder, run or package is still what it was said to be.
+ *
+ * What a target is, is told from the target: the first row of kinds[] that takes it for its own
+ * verifies it (verify_data.c, verify_package.c, verify_signed.c). Only --precision is about a run,
+ * and is asked for by its option.
+ */
 #include "options.h"
-#include "progress.h"
+#include "precision_words.h"
+#include "runs.h"
 #include "say.h"
+#include "terminal.h"
+#include "verify.h"
 
 #include "base.h"
 
@@ -83,6 +90,8 @@ static const struct tw_verify_kind *const kinds[] = {&tw_verify_package,     &tw
                                                      &tw_verify_huggingface, &tw_verify_signed};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
+/* Opened without waiting (a pipe has no writer) and without making a terminal ours. NULL: err says
+ * what was expected. */
 static const struct tw_verify_kind *kind_of(const char *target, struct twin_error *err)
 {
     struct stat st;
@@ -114,6 +123,37 @@ static const struct tw_verify_kind *kind_of(const char *target, struct twin_erro
     return NULL;
 }
 
+/* ---- a run, held against a policy of precisions */
+
+/* Did the run keep to it? The exit code. */
+static int verify_precision(const char *target, const struct tw_verify_args *a)
+{
+    static const int codes[] = {TW_EXIT_SAME, TW_EXIT_DIFFER, TW_EXIT_INCONCLUSIVE,
+                                TW_EXIT_INCONCLUSIVE};
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_precision_policy *p;
+    struct twin_precision_verdict v;
+    if (twin_precision_read(a->precision, &p, &err) != 0)
+        return tw_trouble(&err, "verify: no policy");
+    char *home = tw_home(a->home);
+    struct twin_run *run = home ? tw_run_open(home, target) : NULL;
+    int rc = run ? twin_precision_check(p, run, &v, &err) : TW_EXIT_TROUBLE;
+    if (run && rc != 0)
+        rc = tw_trouble(&err, "verify: the run was not judged");
+    if (run && rc == 0) {
+        if (a->json)
+            rc = tw_json_print(tw_precision_json(&v, a->precision, run));
+        else if (tw_precision_text(stdout, &v, a->precision, run) != 0)
+            rc = tw_trouble(NULL, "verify: no memory for the answer");
+        rc = rc ? rc : codes[v.outcome];
+        twin_precision_verdict_free(&v);
+    }
+    twin_run_free(run);
+    tw_free(home);
+    twin_precision_free(p);
+    return rc;
+}
+
 static int run(int argc, char **argv)
 {
     struct tw_verify_args a = {0};
@@ -125,14 +165,16 @@ static int run(int argc, char **argv)
     if (given.count == 0)
         return tw_bad_use("verify", "expected what is to be verified, found nothing");
     tw_progress_setup(a.quiet);
+    /* A policy is about one run, and about nothing that other kinds have. */
     if (a.precision && (given.count > 1 || a.keys.count || a.trust || a.at || a.foreign || a.quick))
         return tw_bad_use(
             "verify", "--precision takes one run and goes with --home, --json and --quiet only");
     if (a.precision)
-        return tw_verify_precision(given.items[0], &a);
+        return verify_precision(given.items[0], &a);
     const struct tw_verify_kind *kind = kind_of(given.items[0], &err);
     if (!kind)
         return tw_trouble(&err, "verify");
+    /* Whom one trusts must not be asked for and then not looked at. */
     if (kind != &tw_verify_package && kind != &tw_verify_signed &&
         (a.keys.count || a.trust || a.at || a.foreign))
         return tw_bad_use(

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun verify PACKAGE: every file against its manifest, nothing more, nothing less, and the
- * signature. */
+/*
+ * twinrun verify PACKAGE: every file against its manifest, nothing more, nothing less, and the
+ * signature. replay and audit open packages by the same function, so that what they use was
+ * verified.
+ */
 #include "verify.h"
 
-#include "json.h"
-#include "package.h"
-#include "progress.h"
 #include "say.h"
-#include "signed.h"
+#include "terminal.h"
 #include "verify_words.h"
 
 #include "base.h"
@@ -20,6 +20,7 @@ static bool is_package(const char *target, const char *head, size_t n)
     return !head && twin_package_is(target);
 }
 
+/* Ten times a second is as often as one can read it. */
 static void progress(void *user, uint64_t bytes, uint64_t all)
 {
     static uint64_t next_ns;
@@ -34,6 +35,8 @@ static void progress(void *user, uint64_t bytes, uint64_t all)
     tw_progress_line(line);
 }
 
+/* copy: where the files go as they are verified; NULL: nowhere. What was verified cannot change
+ * between the look and the use of it. */
 int tw_package_open(const char *dir, struct twin_trust *trust, int64_t at_ns, const char *copy,
                     struct twin_bag_verdict *out)
 {
@@ -45,6 +48,7 @@ int tw_package_open(const char *dir, struct twin_trust *trust, int64_t at_ns, co
     return rc ? tw_trouble(&err, "nothing was verified") : -1;
 }
 
+/* Findings are the answer 1; errors are trouble. */
 static int verify(char *const *operands, size_t count, const struct tw_verify_args *a)
 {
     struct twin_error err = TWIN_ERROR_INIT;

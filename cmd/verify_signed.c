@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun verify ENVELOPE: whom the options trust. The verdict is src/sign/verified.h's. */
+/*
+ * twinrun verify ENVELOPE: whom the options trust. The verdict is src/sign/verified.h's: are the
+ * signatures good, are they enough, and is what lies here what was signed?
+ */
 #include "verify.h"
 
-#include "json.h"
 #include "say.h"
-#include "signed.h"
 #include "verify_words.h"
 
 #include "base.h"
@@ -23,6 +24,7 @@ static bool is_signed(const char *target, const char *head, size_t n)
     return head && head[strspn(head, " \t\r\n")] == '{';
 }
 
+/* Without anybody to trust a good signature says nothing, so there is no default. */
 int tw_signed_trust(const struct tw_verify_args *a, struct twin_trust **out, int64_t *at_ns,
                     struct twin_error *err)
 {
@@ -41,6 +43,7 @@ int tw_signed_trust(const struct tw_verify_args *a, struct twin_trust **out, int
                : twin_trust_keys((char *const *)(uintptr_t)a->keys.items, a->keys.count, out, err);
 }
 
+/* The first operand is the envelope, the others what is held against it. The exit code. */
 static int verify(char *const *operands, size_t count, const struct tw_verify_args *a)
 {
     static const int exits[] = {[TW_VERIFIED_SAME] = TW_EXIT_SAME,

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* twinrun zoom: the operation behind a divergence, for runs that were recorded, or for a window of
- * a command. */
+/*
+ * twinrun zoom: the operation behind a divergence.
+ *
+ * Of two recorded runs: they are compared, and where they diverge their commands are run again, up
+ * to that step, with every operation recorded (src/trial/zoom_runs.c). That changes the working
+ * folder to the one they ran in. Of a command: two runs that record every operation of the steps in
+ * --window.
+ */
 #include "options.h"
-#include "progress.h"
+#include "terminal.h"
 #include "runs.h"
 #include "say.h"
-#include "terminal.h"
 #include "verdict.h"
 #include "trial.h"
 #include "zoom_runs.h"
@@ -19,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct zoom_args {
     const char *home;
     struct tw_steps_window window;
@@ -61,6 +67,7 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
+/* The verdict. Its exit code, unless the person wanted an end. */
 static int print(const struct zoom_args *a, const struct twin_verdict *v,
                  const struct twin_run *const *runs, bool interrupted)
 {
@@ -73,6 +80,7 @@ static int print(const struct zoom_args *a, const struct twin_verdict *v,
 
 /* ---- of recorded runs */
 
+/* A copy of the list that may be changed, as a launch wants it. The words stay the run's. */
 static char **arguments(const struct twin_run *r)
 {
     char **argv = tw_calloc(r->argc + 1, sizeof *argv);
@@ -94,16 +102,21 @@ static int refuse_scratch(const struct twin_run *r)
         tw_base_name(r->dir));
 }
 
+/* Runs both commands again where that can say more, and adds what they show to the verdict. What
+ * was not recorded (secrets) or is used up (scratch copies) cannot be run again: the user gives the
+ * command. The exit code. */
 static int rerun(const struct zoom_args *a, const char *home, struct twin_verdict *v,
                  const struct twin_run *const *runs)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const char *why = NULL;
+    /* Runs that agree need no zoom; and where a rerun could not show more, the verdict says why. */
     if (v->outcome != TWIN_DIFFER || !tw_zoom_is_useful(v, runs[0], &why)) {
         if (why)
             twin_verdict_note(v, "no zoom: %s", why);
         return print(a, v, runs, false);
     }
+    /* A word that was redacted is not the word that the job was given. */
     for (size_t i = 0; i < 2; i++)
         for (size_t k = 0; k < runs[i]->argc; k++)
             if (twin_redacted(runs[i]->argv[k]))
@@ -140,6 +153,7 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
     return rc;
 }
 
+/* Compares the two runs as diff does; the place where they diverge is the window. */
 static int zoom_runs(const struct zoom_args *a, const char *home, char **names)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -164,6 +178,7 @@ static int zoom_runs(const struct zoom_args *a, const char *home, char **names)
 
 /* ---- of a command */
 
+/* Makes the two runs, which differ in nothing but their names, and compares them. */
 static int zoom_command(const struct zoom_args *a, const char *home, char **job)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -238,6 +253,7 @@ static int run(int argc, char **argv)
     if (!rest.is_job && a.fresh_dir)
         return tw_bad_use("zoom", "--fresh-dir belongs to a command");
     tw_progress_setup(a.quiet);
+    /* The home by its whole path: to rerun a job we go to its folder. */
     char *named = tw_home(a.home);
     char *home = named ? tw_path_absolute(named, &err) : NULL; /* the working folder may change */
     tw_free(named);

@@ -154,6 +154,16 @@ json_t *tw_lab_runs_json(const struct tw_lab_set *set);
 json_t *tw_lab_estimate_json(const struct twin_estimate *e, size_t n);
 json_t *tw_lab_gap_json(size_t a, size_t b, const struct twin_gap *g);
 
+/* ---- lab_steps.c */
+/* Marks the steps that args.steps names. TWIN_EINVAL: one is unknown, which the message says. */
+int tw_lab_choose_steps(struct tw_lab *lab, struct twin_error *err);
+/* <home>/labs/N, made, with the next free N. malloc'ed; NULL: err says why. */
+char *tw_lab_new_folder(const char *home, struct twin_error *err);
+/* Makes a step, with the command that shows the same again. What the person interrupts is not
+ * done. 0, or an error of ours: then the lab ends. */
+int tw_lab_make_step(struct tw_lab *lab, enum tw_lab_which which, struct twin_error *err);
+void tw_lab_fini(struct tw_lab *lab);
+
 /* ---- lab_said.c */
 /* Adds a line to the page. Without memory it is left out. */
 void tw_lab_line(struct tw_lab_step *s, const char *label, const char *format, ...)

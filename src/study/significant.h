@@ -2,8 +2,9 @@
 #ifndef TW_STUDY_SIGNIFICANT_H
 #define TW_STUDY_SIGNIFICANT_H
 /*
- * Two sets of values, what is asked of them, and what was found. cmd/significant*.c collects the
- * values, twin_significance (src/stats) answers, the report words it.
+ * Two sets of values, what is asked of them (significant_asked.h), and what was found.
+ * significant_sets.h collects the values, twin_significance (src/stats) answers, the report words
+ * it.
  */
 #include "src/launch/run.h"
 #include "src/stats/significant.h"

@@ -23,6 +23,12 @@
 #define FILE_MAX ((size_t)64 << 20)
 enum { VALUES_MAX = 1000000 };
 
+bool tw_measure_is_time(const struct tw_significant *s)
+{
+    return s->measure.metric == TW_METRIC_WALL || s->measure.metric == TW_METRIC_STEP ||
+           (s->measure.metric == TW_METRIC_IN_FILE && s->set[0].run);
+}
+
 int tw_measure_parse(const char *s, struct tw_measure *out, struct twin_error *err)
 {
     *out = (struct tw_measure){TW_METRIC_IN_FILE, s};

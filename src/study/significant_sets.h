@@ -8,6 +8,8 @@
 /* s: "wall", "step", "loss", "printed:REGEX"; NULL: what is in a file. TWIN_EINVAL: none of them.
  */
 int tw_measure_parse(const char *s, struct tw_measure *out, struct twin_error *err);
+/* Are the values times in seconds? Numbers of a file are not taken for times. */
+bool tw_measure_is_time(const struct tw_significant *s);
 /* A file of numbers (text, JSON list, FILE.csv:COLUMN), runs by name with commas between, or
  * label:NAME. 0, or a TWIN_E*; tw_set_free in any case. */
 int tw_set_read(const char *operand, const char *home, const struct tw_measure *m,

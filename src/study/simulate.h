@@ -2,8 +2,8 @@
 #ifndef TW_STUDY_SIMULATE_H
 #define TW_STUDY_SIMULATE_H
 /*
- * What a simulation of collectives was asked, and what it found. cmd/simulate.c reads the options
- * and prints the answer; simulate.c computes it, with src/spread.
+ * What a simulation of collectives was asked, and what it found. simulate_asked.c understands the
+ * options; simulate.c computes the answer, with src/spread.
  */
 #include "values.h"
 
@@ -42,6 +42,10 @@ struct tw_simulation {
     size_t count;
 };
 
+/* From the words of args to net, dtype, placement, draw and algorithms; what is not given of the
+ * network is measured. TWIN_EINVAL: the message says which option, what was expected and what was
+ * found; others: the loopback cannot be measured. */
+int tw_simulate_understand(struct tw_simulation *s, struct twin_error *err);
 /* Reads the numbers of args->data, where given, and simulates each algorithm in `of`; args, net,
  * dtype, random_placement, wide, and the algorithms are given. 0, or a TWIN_E* after a complaint to
  * front. In any case tw_simulate_free later. */

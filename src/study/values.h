@@ -31,6 +31,16 @@ struct tw_values {
 int tw_values_load(const struct tw_front *front, const char *command, const char *path,
                    const struct tw_strings *patterns, struct tw_values *out);
 void tw_values_free(struct tw_values *v);
+/* Of the files that a run wrote, those of tensors that are still as it left them; and how many of
+ * tensors are not (a later run writes to the same place). Owned. */
+struct tw_values_files {
+    char **path;
+    size_t count, changed;
+};
+struct twin_run;
+/* TWIN_ENOMEM. tw_values_files_free in any case. */
+int tw_values_of_run(const struct twin_run *r, struct tw_values_files *out, struct twin_error *err);
+void tw_values_files_free(struct tw_values_files *f);
 /* f64, f32, f16 or bf16 by its name; TWIN_EINVAL for another one. */
 int tw_values_type(const char *s, enum twin_dtype *out);
 

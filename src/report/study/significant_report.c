@@ -12,6 +12,7 @@
 #include "json_text.h"
 #include "phrase.h"
 #include "put.h"
+#include "significant_sets.h"
 
 #include "src/provenance/provenance.h"
 
@@ -24,12 +25,6 @@
 /* Outliers are told from so many values on: of three values the MAD is the smaller of two gaps, and
  * calls almost any third one an outlier. */
 enum { OUTLIERS_FROM = 5 };
-
-bool tw_measure_is_time(const struct tw_significant *s)
-{
-    return s->measure.metric == TW_METRIC_WALL || s->measure.metric == TW_METRIC_STEP ||
-           (s->measure.metric == TW_METRIC_IN_FILE && s->set[0].run);
-}
 
 /* Behind a value inside a sentence. */
 static const char *unit(const struct tw_significant *s)

@@ -16,8 +16,6 @@ int tw_significant_text(FILE *out, const struct tw_significant *s);
 json_t *tw_significant_json(const struct tw_significant *s);
 /* The answer in one line. malloc'ed; NULL: no memory. */
 char *tw_significant_line(const struct tw_significant *s);
-/* Are the values times in seconds? Numbers of a file are not taken for times. */
-bool tw_measure_is_time(const struct tw_significant *s);
 
 /*
  * significant_arms_report.c: an experiment with two commands, whose sets have their configuration:
