@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* hwloc's XML of a large machine has some hundred KiB. */
 #define XML_MAX ((int)(64 << 20))
 
 typedef void *topology;
@@ -25,6 +26,7 @@ struct hwloc {
     unsigned (*version)(void);
 };
 
+/* Loads hwloc and finds its functions. False: it is not there, or (lib is not NULL) lacks one. */
 static bool find(struct hwloc *h)
 {
     h->lib = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
@@ -64,6 +66,7 @@ static void drop_names(char *xml)
     *to = '\0';
 }
 
+/* Writes the XML into the run folder and says what it is; NULL: neither could be done. */
 static json_t *save(const struct tw_collector *c, const char *xml, size_t bytes, unsigned version)
 {
     unsigned char digest[32];
@@ -79,6 +82,7 @@ static json_t *save(const struct tw_collector *c, const char *xml, size_t bytes,
     return o;
 }
 
+/* The digest is over the text without names, so that like machines have like digests. */
 json_t *tw_pv_topology(const struct tw_collector *c)
 {
     struct hwloc h = {0};

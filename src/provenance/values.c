@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of the record, and files as values. */
+/* Values of the record, and files as values. A value that could not be made is NULL and is left
+ * out. */
 #include "provenance_inside.h"
 
 #include "base.h"
@@ -31,6 +32,7 @@ void tw_pv_add(json_t *list, json_t *value)
     json_array_append_new(list, value);
 }
 
+/* Notes are sentences for people; what they quote is redacted like every other text. */
 void tw_pv_note(struct tw_collector *c, const char *format, ...)
 {
     char text[600];
