@@ -7,6 +7,7 @@
 #include "provenance_inside.h"
 
 #include "base.h"
+#include "sha256.h"
 #include "phrase.h"
 
 #include <errno.h>
@@ -132,7 +133,7 @@ static json_t *difference(struct tw_collector *c, const char *dir, const char *a
                   "--no-textconv", "--no-renames", "--submodule=short", "--ignore-submodules=dirty",
                   against);
     if (ok) {
-        tw_pv_sha256_of(a.out, a.bytes, hex);
+        tw_sha256_of(a.out, a.bytes, hex);
         tw_pv_put(o, "sha256", json_string(hex));
         tw_pv_put(o, "bytes", json_integer((json_int_t)a.bytes));
         without_secrets(a.out, a.bytes, &kept, withheld);

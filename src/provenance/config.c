@@ -6,11 +6,11 @@
 #include "base.h"
 #include "config_values.h"
 #include "jcs.h"
+#include "sha256.h"
 
 #include "src/provenance/config.h"
 
 #include <jansson.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,15 +51,6 @@ static enum twin_config_format format_of(const char *path)
 
 /* ---- digests */
 
-static int sha256(const void *data, size_t n, char out[65], struct twin_error *err)
-{
-    unsigned char digest[32];
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
-        return twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
-    tw_hex(digest, sizeof digest, out);
-    return 0;
-}
-
 /* Fills c from a value and the bytes it was read from. Takes over value; on an error nothing is
  * left in c. */
 static int finish(json_t *value, const void *raw, size_t n, struct twin_config *c,
@@ -69,8 +60,8 @@ static int finish(json_t *value, const void *raw, size_t n, struct twin_config *
     int rc = tw_jcs_write(value, &b, err);
     c->bytes = n;
     c->text_bytes = b.len;
-    rc = rc ? rc : sha256(raw, n, c->raw, err);
-    rc = rc ? rc : sha256(b.data, b.len, c->canonical, err);
+    if (rc == 0 && !(tw_sha256_of(raw, n, c->raw) && tw_sha256_of(b.data, b.len, c->canonical)))
+        rc = twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
     c->values = rc ? NULL : tw_malloc(sizeof *c->values);
     c->text = rc ? NULL : tw_buf_steal(&b);
     if (rc == 0 && (!c->values || !c->text))

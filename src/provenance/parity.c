@@ -5,6 +5,7 @@
 #include "differences.h"
 
 #include "base.h"
+#include "sha256.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,7 +115,7 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
         } else if (key && strcmp(kind, "libraries") == 0) {
             char hex[65];
             const char *data = text ? text : "";
-            tw_pv_sha256_of(data, strlen(data), hex);
+            tw_sha256_of(data, strlen(data), hex);
             tw_free(text);
             text = tw_printf("%zu files %.12s", json_object_size(v), hex);
         }

@@ -67,7 +67,6 @@ json_t *tw_pv_line(const char *path);
  * *why. */
 int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[65],
                  uint64_t *bytes, const char **why);
-void tw_pv_sha256_of(const void *data, size_t n, char hex[65]);
 
 /* ---- other programs (ask.c) */
 /* One call of another program: the first four members say which and how, the others what came of

@@ -4,9 +4,9 @@
 #include "provenance_inside.h"
 
 #include "base.h"
+#include "sha256.h"
 
 #include <dlfcn.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,12 +69,10 @@ static void drop_names(char *xml)
 /* Writes the XML into the run folder and says what it is; NULL: neither could be done. */
 static json_t *save(const struct tw_collector *c, const char *xml, size_t bytes, unsigned version)
 {
-    unsigned char digest[32];
     char hex[65], *path = tw_path_join(c->run->dir, "topology.xml");
     json_t *o = NULL;
-    if (path && EVP_Digest(xml, bytes, digest, NULL, EVP_sha256(), NULL) == 1 &&
+    if (path && tw_sha256_of(xml, bytes, hex) &&
         tw_write_file_atomic(path, xml, bytes, NULL) == 0) {
-        tw_hex(digest, 32, hex);
         o = json_pack("{s:s, s:s, s:o}", "file", "topology.xml", "sha256", hex, "hwloc",
                       json_sprintf("%u.%u.%u", version >> 16, version >> 8 & 255, version & 255));
     }

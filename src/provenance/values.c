@@ -74,14 +74,6 @@ json_t *tw_pv_line(const char *path)
     return v;
 }
 
-void tw_pv_sha256_of(const void *data, size_t n, char hex[65])
-{
-    unsigned char digest[32];
-    hex[0] = '\0';
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) == 1)
-        tw_hex(digest, sizeof digest, hex);
-}
-
 int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[65],
                  uint64_t *bytes, const char **why)
 {

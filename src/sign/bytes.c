@@ -4,20 +4,9 @@
 #include "verified.h"
 
 #include "base.h"
+#include "sha256.h"
 
-#include <openssl/evp.h>
 #include <string.h>
-
-/* The digest of bytes in memory. An error and no abort, since the caller can still say that nothing
- * was verified. */
-static int sha256_hex(const void *data, size_t n, char out[65], struct twin_error *err)
-{
-    unsigned char digest[32];
-    if (!EVP_Q_digest(NULL, "SHA256", NULL, data, n, digest, NULL))
-        return twin_error_set(err, TWIN_ENOMEM, "SHA-256 cannot be computed");
-    tw_hex(digest, sizeof digest, out);
-    return 0;
-}
 
 /* Counts the calls of twin_subjects_match: here it is enough whether there is any. */
 static void count_change(void *user, enum twin_subject_change c,
@@ -51,7 +40,9 @@ static int same_bytes(const struct twin_statement *st, const char *path, const c
     char hex[65];
     size_t changes = 0;
     struct twin_subjects found = {0};
-    int rc = sha256_hex(text, bytes, hex, err);
+    int rc = tw_sha256_of(text, bytes, hex)
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "SHA-256 cannot be computed");
     rc = rc ? rc : twin_subjects_add(&found, tw_base_name(path), "sha256", hex, err);
     if (rc == 0)
         twin_subjects_match(&st->subjects, &found, true, count_change, &changes);

@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include "base.h"
+#include "sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,12 +59,10 @@ int tw_key_openssl(struct twin_error *err, int code, const char *what, const cha
 
 void tw_sign_sha256(const void *data, size_t n, char out[65])
 {
-    unsigned char digest[32] = {0};
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
-        /* SHA-256 of memory has no way to fail but a broken library; a digest of nothing must not
-         * pass as one */
+    /* SHA-256 of memory has no way to fail but a broken library; a digest of nothing must not pass
+     * as one */
+    if (!tw_sha256_of(data, n, out))
         abort();
-    tw_hex(digest, sizeof digest, out);
 }
 
 /* ---- secrets */

@@ -8,6 +8,8 @@
  */
 #include "sha256.h"
 
+#include "base.h"
+
 #include <openssl/evp.h>
 #include <string.h>
 
@@ -237,4 +239,14 @@ void tw_sha256_free(struct tw_sha256 *s)
 {
     EVP_MD_CTX_free(s->other);
     s->other = NULL;
+}
+
+bool tw_sha256_of(const void *data, size_t n, char hex[65])
+{
+    unsigned char digest[32];
+    hex[0] = '\0';
+    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
+        return false;
+    tw_hex(digest, sizeof digest, hex);
+    return true;
 }

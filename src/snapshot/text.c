@@ -10,8 +10,8 @@
 #include "snapshot_inside.h"
 
 #include "base.h"
+#include "sha256.h"
 
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,14 +70,6 @@ static void put_entry(struct tw_buf *b, const struct twin_snapshot_entry *e)
     put_named(b, strcmp(e->path, "-") == 0 ? "./" : "", e->path);
 }
 
-static bool sha256_hex(const char *data, size_t n, char hex[65])
-{
-    unsigned char digest[32];
-    const bool fine = EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) == 1;
-    tw_hex(digest, sizeof digest, hex);
-    return fine;
-}
-
 bool twin_snapshot_is(const char *path, const char *head)
 {
     return tw_starts(head, FIRST_LINE) || tw_ends(path, ".snapshot");
@@ -103,7 +95,7 @@ int twin_snapshot_write(const struct twin_snapshot *s, const char *path, struct 
     for (size_t i = 0; i < s->count; i++)
         put_entry(&b, &s->entry[i]);
     char hex[65];
-    if (!b.failed && sha256_hex(b.data, b.len, hex))
+    if (!b.failed && tw_sha256_of(b.data, b.len, hex))
         tw_buf_printf(&b, LAST_LINE "%s\n", hex);
     int rc = b.failed
                  ? twin_error_set(err, b.failed, "%s: the manifest would be larger than %zu MiB",
@@ -384,7 +376,7 @@ static int tail(struct reader *r)
                               "%s: expected \"" LAST_LINE
                               "\" and 64 hex digits as the last line: was it cut off?",
                               r->name);
-    if (!sha256_hex(r->at, all - n, hex))
+    if (!tw_sha256_of(r->at, all - n, hex))
         return twin_error_set(r->err, TWIN_ENOMEM, "%s: SHA-256 failed", r->name);
     if (memcmp(hex, r->end - 65, 64) != 0)
         return twin_error_set(r->err, TWIN_EFORMAT,
