@@ -229,7 +229,7 @@ static int read_trace(const char *path, bool alone, struct twin_ends *out, struc
     if (rc == 0)
         rc = twin_trace_walk(x.t, on_record, NULL, &x, err);
     if (rc == TWIN_ENOMEM)
-        twin_error_set(err, rc, "no memory for what %s shows", path);
+        tw_no_memory(err, "for what %s shows", path);
     if (rc == 0) {
         const double loop = x.info->steps >= 2 && x.last_end > x.first_end
                                 ? (double)(x.last_end - x.first_end) / 1e9
@@ -326,7 +326,7 @@ int twin_ends_read_first(const struct twin_run *run, struct twin_ends *out, stru
         const int rc = read_trace(run->traces[i], true, out, NULL);
         if (rc == TWIN_ENOMEM) {
             twin_ends_free(out);
-            return twin_error_set(err, rc, "no memory for what %s shows", run->traces[i]);
+            return tw_no_memory(err, "for what %s shows", run->traces[i]);
         }
         keep_last(out);
         if (out->weight_count || out->losses)
