@@ -38,7 +38,8 @@ static const double LIMIT_S = 10, UNTRACKED_S = 5;
 #define GIT(a, dir, limit, cap, ...) \
     tw_pv_git(a, dir, limit, cap, (const char *const[]){__VA_ARGS__, NULL})
 
-/* The first line of an answer, which is freed. tw_free; NULL: there was none. */
+/* Takes the first line out of an answer and frees the rest. malloc'ed; NULL: there was none, or no
+ * memory. */
 static char *first_line(struct tw_ask *a)
 {
     char *line = a->out ? tw_strndup(a->out, strcspn(a->out, "\n")) : NULL;

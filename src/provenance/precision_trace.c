@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A trace with more series or steps is damaged. NO_RULE: none is about the series; NOT_ASKED:
- * nobody has looked. */
+/* A trace with more series is damaged; steps beyond STEPS_MAX are not judged. NO_RULE: none is
+ * about the series; NOT_ASKED: nobody has looked. */
 enum { SERIES_MAX = 1 << 22, STEPS_MAX = 1 << 26, NO_RULE = -1, NOT_ASKED = -2 };
 
 /* A floating-point type: what a precision policy is about. */
