@@ -7,9 +7,10 @@
  * computed, its error bound, and NaN, infinities and zeros: <twin/reduce.h>. How:
  * docs/internals/allreduce.md. For users: docs/allreduce.md.
  *
- *     twin_allreduce_f32(gradient, gradient, n, 1, ranks, MPI_COMM_WORLD, &err);      // one
- * contribution from each rank twin_allreduce_f32(gradients, sum, n, mine, 24, MPI_COMM_WORLD,
- * &err);          // 24 in all, `mine` of them here
+ *     // one contribution from each rank
+ *     twin_allreduce_f32(gradient, gradient, n, 1, ranks, MPI_COMM_WORLD, &err);
+ *     // 24 in all, `mine` of them here
+ *     twin_allreduce_f32(gradients, sum, n, mine, 24, MPI_COMM_WORLD, &err);
  *
  * Contributions are what must stay the same when the number of ranks changes: microbatches, not
  * ranks. A rank may hold any number of them, none included; together they must be `total`.
@@ -22,7 +23,9 @@
  *
  * The first call on a communicator duplicates it (collective, blocking; freed with the
  * communicator), so messages never mix with the program's. Calls on one communicator from one
- * thread at a time, in the same order on all ranks, as for MPI's own. Needs MPI 3.0; one library
+ * thread at a time, in the same order on all ranks, as for MPI's own; on different communicators
+ * from different threads where MPI was started with MPI_THREAD_MULTIPLE. Like MPI's calls they are
+ * neither for signal handlers nor for a child that the program forks. Needs MPI 3.0; one library
  * for each MPI: link with -ltwinmpi-openmpi or -ltwinmpi-mpich, and -ltwinnumerics. Since 0.1.
  */
 #include <mpi.h>
@@ -68,15 +71,18 @@ struct twin_reduce {
 };
 
 /*
- * In one call. Errors: TWIN_EINVAL (an argument out of range, ranks that disagree, contributions
- * that are not `total` together, DIRECT without one contribution a rank, MPI not initialized, an
- * inter-communicator, floating-point mode not the default), TWIN_ELIMIT (n), TWIN_ENOMEM, TWIN_EIO
- * (MPI).
+ * In one call, which blocks until this rank has its result. Returns 0 with *out set, or a negative
+ * code. Its memory (buffers for some pieces of the array; one piece from each other rank with
+ * DIRECT) is freed before it returns. Errors: TWIN_EINVAL (an argument out of range, ranks that
+ * disagree, contributions that are not `total` together, DIRECT without one contribution a rank,
+ * MPI not initialized, an inter-communicator, floating-point mode not the default), TWIN_ELIMIT
+ * (n), TWIN_ENOMEM, TWIN_EIO (MPI).
  */
 int twin_reduce(const struct twin_reduce *what, MPI_Comm comm, struct twin_error *err);
 
-/* The sum over all ranks' contributions, of elements of one type; out may be x. The 16-bit types
- * are passed as their bits. */
+/* The sum over all ranks' contributions x[contributions][n] into out[n], of elements of one type;
+ * out may be x. The 16-bit types are passed as their bits. Blocks of 1,024 elements, the way AUTO.
+ * Returns and errors as twin_reduce. */
 int twin_allreduce_f64(const double *x, double *out, int64_t n, int64_t contributions,
                        int64_t total, MPI_Comm comm, struct twin_error *err);
 int twin_allreduce_f32(const float *x, float *out, int64_t n, int64_t contributions, int64_t total,
@@ -90,11 +96,15 @@ int twin_allreduce_bf16(const uint16_t *x, uint16_t *out, int64_t n, int64_t con
  * Without blocking, and again and again with the same buffers:
  *
  *     struct twin_reduction r;
- *     twin_reduction_init(&r, &what, comm, &err);         // takes memory, sends nothing (but for
- * the first on a communicator) for (...) { twin_reduction_start(&r, &err);                 // from
- * here to the end x and out belong to the reduction
- *         ... compute; now and then twin_reduction_test(&r, &done, &err): MPI makes progress only
- * within calls ... twin_reduction_wait(&r, &err);
+ *     // takes memory, sends nothing (but for the first on a communicator)
+ *     twin_reduction_init(&r, &what, comm, &err);
+ *     for (...) {
+ *         // from here to the end x and out belong to the reduction
+ *         twin_reduction_start(&r, &err);
+ *         ... // compute; now and then let MPI make progress, which it makes within calls only:
+ *         twin_reduction_test(&r, &done, &err);
+ *         ...
+ *         twin_reduction_wait(&r, &err);
  *     }
  *     twin_reduction_fini(&r);
  *
@@ -113,9 +123,11 @@ struct twin_reduction {
  */
 int twin_reduction_init(struct twin_reduction *r, const struct twin_reduce *what, MPI_Comm comm,
                         struct twin_error *err);
-/* TWIN_EBUSY when it is under way already. All other errors come from wait. */
+/* Begins; returns without waiting for other ranks. TWIN_EBUSY when it is under way already. All
+ * other errors come from wait. */
 int twin_reduction_start(struct twin_reduction *r, struct twin_error *err);
-/* *done = 1 when it has ended, with the result or the error of wait; else 0. */
+/* Makes progress without waiting. *done = 1 when it has ended, with the result or the error of
+ * wait; else 0. */
 int twin_reduction_test(struct twin_reduction *r, int *done, struct twin_error *err);
 /* Blocks until it has ended; errors as of twin_reduce; again what it was when it has been waited
  * for. TWIN_EINVAL: never started. */

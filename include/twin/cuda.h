@@ -8,9 +8,12 @@
  * (docs/internals/allreduce.md).
  *
  * Pointers named d_ are to device memory, aligned for their elements. Work is put into `stream` (a
- * cudaStream_t); calls return at once unless they say otherwise. Errors: TWIN_EINVAL (arguments, as
- * in <twin/reduce.h>), TWIN_EIO (what CUDA reports). Link with -ltwincuda, -ltwinnumerics and
- * -lcudart. Since 0.1.
+ * cudaStream_t); calls return at once unless they say otherwise, and what they read and write
+ * belongs to them until the stream has come that far. Errors: TWIN_EINVAL (arguments, as in
+ * <twin/reduce.h>), TWIN_EIO (what CUDA reports). Nothing is allocated. Any number of threads, on
+ * arrays and streams of their own; as with all of CUDA, not in a child that was forked after CUDA
+ * was used, and not in signal handlers. Link with -ltwincuda, -ltwinnumerics and -lcudart. Since
+ * 0.1.
  */
 #include <stdint.h>
 #include <twin/error.h>

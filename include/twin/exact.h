@@ -15,20 +15,23 @@
  *     twin_acc_round(&sum, TWIN_F32, &total, &err);
  *
  * Numbers: TWIN_F64, TWIN_F32, TWIN_F16 and TWIN_BF16; the arrays may lie at any address. The
- * half-precision types are passed as their bits (uint16_t). What the sum of special values is: a
- * NaN, or Inf * 0, or both infinities   the canonical quiet NaN (0x7FF8..., 0x7FC00000, 0x7E00,
- * 0x7FC0) one kind of infinity                    it nothing at all                          +0
- *     zeros alone                             -0 when there is at least one and all are -0, else +0
- *     others that cancel                      +0
- *     subnormals                              counted in full, and given back in full
+ * half-precision types are passed as their bits (uint16_t). What the sum of special values is:
+ *  - a NaN, or Inf * 0, or both infinities: the canonical quiet NaN (0x7FF8000000000000,
+ * 0x7FC00000, 0x7E00, 0x7FC0);
+ *  - one kind of infinity: it;
+ *  - nothing at all: +0;
+ *  - zeros alone: -0 when there is at least one and all are -0, else +0;
+ *  - others that cancel: +0;
+ *  - subnormals are counted in full, and given back in full.
  * Nothing overflows on the way, however large the parts: only the last rounding may, to an
  * infinity, as IEEE 754 says.
  *
  * The caller's floating-point mode must be the default: to nearest, subnormals neither flushed nor
  * taken for zero. With another one everything that reads numbers refuses (TWIN_EINVAL) and changes
  * nothing. Exception flags and masks stay as they were. Nothing is allocated. An accumulator
- * belongs to one thread at a time; give each its own, and merge. Link with -ltwinnumerics. Since
- * 0.1.
+ * belongs to one thread at a time; give each its own, and merge. All is safe after fork. Functions
+ * with an err are not for signal handlers, since they may format its text. They return 0 or a
+ * negative TWIN_E* code. Link with -ltwinnumerics. Since 0.1.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -79,13 +82,13 @@ int twin_acc_merge(struct twin_acc *to, const struct twin_acc *from, struct twin
  * type. */
 int twin_acc_round(const struct twin_acc *acc, enum twin_dtype dtype, void *out,
                    struct twin_error *err);
-/* As above, for the commonest type. */
+/* The sum as twin_acc_round gives it for TWIN_F64. */
 double twin_acc_f64(const struct twin_acc *acc);
 
 /*
- * The accumulator as bytes, the same on every machine (docs/format/accumulator.md), to be sent or
- * kept. Reading checks everything and leaves *acc as it was on an error: TWIN_EFORMAT (length,
- * checksum, contents that no sum has), TWIN_EVERSION (written by a later version).
+ * The accumulator as TWIN_ACC_BYTES bytes, the same on every machine (docs/format/accumulator.md),
+ * to be sent or kept. Reading checks everything and leaves *acc as it was on an error: TWIN_EFORMAT
+ * (length, checksum, contents that no sum has), TWIN_EVERSION (written by a later version).
  */
 #define TWIN_ACC_BYTES 560
 void twin_acc_write(const struct twin_acc *acc, unsigned char out[TWIN_ACC_BYTES]);

@@ -4,8 +4,12 @@
 /*
  * Fingerprint (128-bit position-aware digest of a tensor's logical bytes), statistics and sketch.
  * Equal bits on every instruction set. Definition and its tests: docs/format/fingerprint.md.
+ *
  * All functions are thread-safe, allocate nothing, are safe after fork, and leave the
- * floating-point environment (MXCSR/FPCR, exception flags) as they found it.
+ * floating-point environment (MXCSR/FPCR, exception flags) as they found it; exceptions are stated
+ * where they are. Those without an err may be called in signal handlers once any of them has been
+ * called before (the first call chooses the instruction set, by TWINRUN_ISA among others). Since
+ * 0.1.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -39,9 +43,9 @@ enum twin_dtype {
     TWIN_DTYPE_COUNT = 18
 };
 
-#define TWIN_MAX_NDIM 64
-#define TWIN_SKETCH_MAX 64
-#define TWIN_SKETCH_DEFAULT 16
+#define TWIN_MAX_NDIM 64       /* dimensions of a tensor */
+#define TWIN_SKETCH_MAX 64     /* buckets of a sketch */
+#define TWIN_SKETCH_DEFAULT 16 /* a distance to about 35% */
 
 size_t twin_dtype_size(enum twin_dtype dtype);      /* bytes per element; 0 for an unknown code */
 const char *twin_dtype_name(enum twin_dtype dtype); /* "f32", ...; "?" for an unknown code */
@@ -67,6 +71,7 @@ struct twin_digest {
     uint64_t a, b;
 };
 
+/* Statistics of a tensor's elements. */
 struct twin_stats {
     uint64_t count; /* elements seen (complex: parts) */
     uint64_t nan, pos_inf, neg_inf, zeros;
@@ -77,6 +82,9 @@ struct twin_stats {
     double sum, sumsq;
 }; /* integers and bool: converted to double (i64/u64 rounded to nearest) */
 
+/* Sums of the finite elements into k buckets with signs that depend on their places: the difference
+ * of two sketches is the sketch of the difference. Which bucket and sign a place has:
+ * docs/format/fingerprint.md. */
 struct twin_sketch {
     uint32_t k;       /* in: 1..TWIN_SKETCH_MAX, power of two */
     uint64_t skipped; /* non-finite elements left out */
@@ -84,9 +92,10 @@ struct twin_sketch {
 };
 
 /*
- * Digests a tensor; fills stats and sketch in the same pass when they are not NULL (sketch->k set
- * by the caller). For TWIN_BYTES, stats are all zero with count = bytes. Errors: TWIN_EINVAL
- * (unknown dtype, ndim too large, negative size, NULL data with elements, size overflow).
+ * Digests a tensor of any layout in one pass over its memory, which is only read; fills stats and
+ * sketch in the same pass when they are not NULL (sketch->k set by the caller). Returns 0. For
+ * TWIN_BYTES, stats are all zero with count = bytes. Errors: TWIN_EINVAL (unknown dtype, ndim too
+ * large, negative size, NULL data with elements, size overflow).
  */
 int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest,
                      struct twin_stats *stats, struct twin_sketch *sketch, struct twin_error *err);

@@ -6,7 +6,8 @@
  * integers. The result has the bits that the library over MPI and twin_fixed_sum give. Compiled
  * where nvcc and nccl.h are found, never run (<twin/cuda.h>). Arguments are not compared between
  * ranks: as for NCCL's own calls, all ranks must make the same call. Waits once for the stream, to
- * learn whether there are NaN or infinities. Link with -ltwinnccl -ltwincuda -lnccl. Since 0.1.
+ * learn whether there are NaN or infinities. Threads, fork and signal handlers: as <twin/cuda.h>,
+ * and one thread at a time on a communicator. Link with -ltwinnccl -ltwincuda -lnccl. Since 0.1.
  */
 #include <nccl.h>
 #include <twin/cuda.h>

@@ -8,13 +8,14 @@
  * however they are spread over processes. docs/internals/allreduce.md.
  *
  * The steps; an arrow is what a program sends about (MPI, NCCL, gloo, or nothing at all):
- *     1. twin_fixed_exponents: for each block of `block` elements the largest exponent      ->
- * elementwise MAX
- *     2. only when twin_fixed_flagged > 0 (a NaN or an infinity):  twin_fixed_specials      ->
- * elementwise MAX
- *     3. twin_fixed_add: each contribution, in units of its block, into int64               ->
- * elementwise integer SUM
- *     4. twin_fixed_round: back to the type
+ *  1. twin_fixed_exponents: for each block of `block` elements the largest exponent
+ *     -> elementwise MAX
+ *  2. only when twin_fixed_flagged > 0 (a NaN or an infinity): twin_fixed_specials
+ *     -> elementwise MAX
+ *  3. twin_fixed_add: each contribution, in units of its block, into int64
+ *     -> elementwise integer SUM
+ *  4. twin_fixed_round: back to the type
+ *
  * When one process holds all contributions (to some of the blocks), twin_fixed_sum does the four at
  * once, to the same bits.
  *
@@ -29,7 +30,7 @@
  * times less than the block's largest (2^33 times with total = 24), in bf16 2^(B-8), in f64
  * 2^(B-53). The bound is relative to the *block's* largest element: an element 2^-40 below it in
  * f32 keeps B-40 bits. Smaller blocks bring it nearer; block = 1 gives each element an exponent of
- * its own. zero:  S = 0 gives +0, even where all elements were -0. S != 0 that rounds to zero keeps
+ * its own. Zero: S = 0 gives +0, even where all elements were -0; S != 0 that rounds to zero keeps
  * its sign. NaN, or both infinities, among the elements at one index: the canonical quiet NaN; one
  * kind of infinity: it. What is finite elsewhere in such a block is summed as if the special
  * elements were 0.
@@ -46,7 +47,9 @@
  * Errors: TWIN_EINVAL for arguments out of range or NULL with n > 0, for another type, for
  * exponents that flag a block without specials given, and from all that compute when the caller's
  * floating-point mode is not the default one (to nearest, subnormals neither flushed nor taken for
- * zero). Nothing is written then. Link with -ltwinnumerics. Since 0.1.
+ * zero). Nothing is written then. All functions return 0, or a count where they say so, or a
+ * negative TWIN_E* code. Safe after fork; those with an err are not for signal handlers, since they
+ * may format its text. Link with -ltwinnumerics. Since 0.1.
  */
 #include <stdint.h>
 #include <twin/error.h>
@@ -57,7 +60,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define TWIN_FIXED_BLOCK 1024
+#define TWIN_FIXED_BLOCK 1024 /* elements to an exponent, unless there is a reason */
 #define TWIN_FIXED_MAX_BLOCK ((int64_t)1 << 30)
 #define TWIN_FIXED_MAX_TOTAL ((int64_t)1 << 31)
 
@@ -84,7 +87,8 @@ int64_t twin_fixed_flagged(enum twin_dtype dtype, const void *exponents, int64_t
  * Step 2. For the flagged blocks, in order, 1 + 2 * block numbers of the exponents' type each: the
  * largest exponent field of finite elements, then for each index two marks: 1 if +Inf or NaN was
  * there, 1 if -Inf or NaN was there. They grow by MAX. Start with zeros; call it for each
- * contribution.
+ * contribution. The first function says how many numbers that are (0: no block is flagged), or
+ * TWIN_EINVAL.
  */
 int64_t twin_fixed_specials_count(enum twin_dtype dtype, int64_t block, const void *exponents,
                                   int64_t blocks);

@@ -11,8 +11,9 @@
  *     twin_index_add(TWIN_F32, grad, tokens, rows, columns, gradient, vocabulary, &err);
  *
  * Errors of both: TWIN_EINVAL (another type than f64, f32, f16 and bf16; a negative size; NULL;
- * floating-point mode, see <twin/exact.h>). Nothing has been written then. Thread safety: calls on
- * different results may run at the same time. Link with -ltwinnumerics. Since 0.1.
+ * floating-point mode, see <twin/exact.h>). Nothing has been written then. Both return 0 or a
+ * negative TWIN_E* code. Thread safety: calls on different results may run at the same time; inputs
+ * may be shared. Safe after fork; not for signal handlers. Link with -ltwinnumerics. Since 0.1.
  */
 #include <stdint.h>
 #include <twin/error.h>

@@ -16,7 +16,9 @@
  * Link with -ltwinrun. Without twinrun around the program every call is a cheap no-op (one load and
  * a branch). No call ever fails visibly, prints, exits, changes errno or the program's numbers.
  * Thread-safe throughout; scopes and roles are per thread. Nothing passed in is kept: strings are
- * copied, tensors are only read during the call.
+ * copied, tensors are only read during the call. A forked child that records gets a trace of its
+ * own, whose steps begin at 0; a record made by a signal handler that interrupted a record is left
+ * out. For users: docs/c-interface.md. Since 0.1.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Case files: read with everything that can be wrong in them, and written. */
+/* Case files: read with everything that can be wrong in them, and written. A file that is wrong is
+ * left out as a whole, so that half a case never speaks; the reason is kept for the person who
+ * asked. */
 #include "internal.h"
 
 #include "base.h"
@@ -8,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Limits of what is read: case files are written by people, and some come from elsewhere. */
 enum { FILE_BYTES_MAX = 1 << 20, CASES_MAX = 4096, ID_MAX = 64 };
 
 bool twin_case_id_ok(const char *id)
@@ -46,12 +49,15 @@ void twin_cases_free(struct twin_cases *c)
 
 /* ---- reading */
 
+/* A file that is being read. The case whose keys come is the last of out. */
 struct reading {
     const char *path;
     struct twin_cases *out;
     size_t began; /* line of the case that is being read; 0: none */
 };
 
+/* Copies the texts of a value. 0 or TWIN_ENOMEM; what was copied is counted, so the caller frees
+ * it. */
 static int copy_list(const struct tw_toml_value *v, char ***list, size_t *count)
 {
     *list = tw_calloc(v->count ? v->count : 1, sizeof **list);
@@ -64,6 +70,7 @@ static int copy_list(const struct tw_toml_value *v, char ***list, size_t *count)
     return *list ? 0 : TWIN_ENOMEM;
 }
 
+/* A key that takes one text, which is not empty. */
 static int set_text(struct reading *r, const char *key, char **field, const struct tw_toml_value *v,
                     size_t line, struct twin_error *err)
 {
@@ -73,6 +80,7 @@ static int set_text(struct reading *r, const char *key, char **field, const stru
     return *field ? 0 : tw_no_memory(err, "reading %s", r->path);
 }
 
+/* A key that takes a text or a list of them. */
 static int set_list(struct reading *r, const char *key, char ***list, size_t *count,
                     const struct tw_toml_value *v, size_t line, struct twin_error *err)
 {
@@ -82,6 +90,8 @@ static int set_list(struct reading *r, const char *key, char ***list, size_t *co
     return copy_list(v, list, count) == 0 ? 0 : tw_no_memory(err, "reading %s", r->path);
 }
 
+/* One line of a case. The names are those of the keys that hold for no pattern, then the keys of a
+ * signature; together they are what a misspelt key is compared with. */
 static int on_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
                   struct twin_error *err)
 {
@@ -148,6 +158,7 @@ static int finish(struct reading *r, struct twin_error *err)
     return 0;
 }
 
+/* Another [[case]]: the one before it is complete now. */
 static int on_begin(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
@@ -174,7 +185,8 @@ static bool known_id(const struct twin_cases *c, const char *id)
     return false;
 }
 
-/* Moves the cases of a file into all of them. */
+/* Moves the cases of a file into all of them. An id that is known already stays as it is: the
+ * user's own folder comes before ours. 0 or TWIN_ENOMEM. */
 static int take(struct twin_cases *all, struct twin_cases *from)
 {
     for (size_t i = 0; i < from->count; i++) {
@@ -192,6 +204,7 @@ static int take(struct twin_cases *all, struct twin_cases *from)
     return 0;
 }
 
+/* Keeps why a file was left out. 0 or TWIN_ENOMEM. */
 static int add_problem(struct twin_cases *c, const char *message)
 {
     char *copy = tw_strdup(message);
@@ -206,6 +219,7 @@ static int add_problem(struct twin_cases *c, const char *message)
     return 0;
 }
 
+/* Reads one file. What is wrong in it is a problem, only memory is an error. */
 static int read_one(const char *path, struct twin_cases *all, struct twin_error *err)
 {
     struct twin_error wrong = TWIN_ERROR_INIT;
@@ -236,6 +250,7 @@ static int is_case_file(const struct dirent *e)
     return e->d_name[0] != '.' && tw_ends(e->d_name, ".toml");
 }
 
+/* scandir's memory is malloc's, not ours. */
 int twin_cases_load(const char *const *folders, size_t count, struct twin_cases *out,
                     struct twin_error *err)
 {
@@ -260,6 +275,7 @@ int twin_cases_load(const char *const *folders, size_t count, struct twin_cases 
 
 /* ---- writing */
 
+/* A string of TOML; what cannot be printed is \xNN in it, as tw_printable has it. */
 static void put_string(struct tw_buf *b, const char *s)
 {
     char *safe = tw_printable(s, strlen(s));
@@ -274,6 +290,7 @@ static void put_string(struct tw_buf *b, const char *s)
     tw_free(safe);
 }
 
+/* A key with a text; a text that is empty is left out. */
 static void put_text(struct tw_buf *b, const char *key, const char *value)
 {
     if (!*value)
@@ -297,6 +314,7 @@ static void put_shape(struct tw_buf *b, char *shape)
     tw_free(shape);
 }
 
+/* The innermost source lines as patterns. */
 static void put_stack(struct tw_buf *b, const char *site)
 {
     enum { FRAMES = 2 }; /* the innermost ones: main() is in every stack */
@@ -310,6 +328,8 @@ static void put_stack(struct tw_buf *b, const char *site)
     }
 }
 
+/* What is known of the signature becomes keys, if it is enough for a case that matches little
+ * else. */
 int twin_case_text(const struct twin_signature *s, const char *id, const char *title,
                    const char *cause, const char *fix, char **out, struct twin_error *err)
 {

@@ -36,6 +36,8 @@ enum twin_case_key {
     TWIN_CASE_NAME,
     TWIN_CASE_KEYS
 };
+/* A known case: how it looks (accepts), what it was (cause) and what helped (fix). Owns all its
+ * texts. */
 struct twin_case {
     char *id, *title, *cause, *fix;
     /* patterns, any of which will do; count 0: not asked for */
@@ -48,6 +50,7 @@ struct twin_case {
     char **references;
     size_t reference_count;
 };
+/* All cases that were read, and the files that could not be. Needs twin_cases_free. */
 struct twin_cases {
     struct twin_case *one;
     size_t count;
@@ -62,6 +65,7 @@ int twin_cases_load(const char *const *folders, size_t count, struct twin_cases 
                     struct twin_error *err);
 void twin_cases_free(struct twin_cases *c);
 
+/* A case that looks alike: the points of the keys that agree, of those that it has. */
 struct twin_case_match {
     const struct twin_case *one;
     unsigned points, of;

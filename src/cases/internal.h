@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_CASES_INTERNAL_H
 #define TW_CASES_INTERNAL_H
+/* What the two files of this room share: the table of keys, and how names and source lines are
+ * written so that two programs can share them. The public contract is src/cases/cases.h. */
 #include "src/cases/cases.h"
 
 /* A key's name in the files, what it is worth, and whether it can make a case particular: many

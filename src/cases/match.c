@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a verdict look like a known case? Points are summed, contradictions rule out, and too few
- * points are none. */
+/* Does a verdict look like a known case? Each key that a case has is asked: it agrees, contradicts,
+ * or is not known. Points of those that agree are summed, one contradiction rules the case out, and
+ * too few points are none. */
 #include "internal.h"
 
 #include "base.h"
@@ -28,6 +29,7 @@ unsigned tw_case_worth(const bool asked[TWIN_CASE_KEYS])
     return particular && points >= TWIN_CASE_POINTS ? points : 0;
 }
 
+/* Models differ in their numbers of layers, not in what layers are called. */
 char *tw_name_shape(const char *name)
 {
     struct tw_buf b = {0};
@@ -40,6 +42,7 @@ char *tw_name_shape(const char *name)
     return tw_buf_steal(&b);
 }
 
+/* "/home/ana/train.py:12 in load" gives "train.py:load". A line of another form stays as it is. */
 char *tw_frame_shape(const char *line, size_t n)
 {
     size_t path = 0, file = 0;
@@ -57,6 +60,7 @@ char *tw_frame_shape(const char *line, size_t n)
 
 /* ---- one key */
 
+/* What one key says. A key that the verdict does not show speaks neither for nor against a case. */
 enum answer { AGREES, CONTRADICTS, NOT_KNOWN };
 
 /* The pattern that s matches; NULL: none. */
@@ -89,6 +93,8 @@ static enum answer ask_factors(const struct twin_case *c, const struct twin_sign
     return s->factor_count ? AGREES : NOT_KNOWN;
 }
 
+/* Is one of the source lines that of the case? Any frame will do: who calls whom changes with
+ * versions. */
 static enum answer ask_stack(const struct twin_case *c, const char *site)
 {
     if (!*site)
@@ -131,6 +137,7 @@ static enum answer ask(const struct twin_case *c, enum twin_case_key key,
 
 /* ---- a case */
 
+/* Adds what agreed to the match's reason; what does not fit is cut. */
 static void explain(struct twin_case_match *m, enum twin_case_key key,
                     const struct twin_signature *s)
 {
@@ -160,6 +167,7 @@ static bool is_followed(const struct twin_case *c, const struct twin_signature *
     return false;
 }
 
+/* True: the case looks alike, and *out says how much. */
 static bool match(const struct twin_case *c, const struct twin_signature *s,
                   struct twin_case_match *out)
 {
@@ -182,6 +190,7 @@ static bool match(const struct twin_case *c, const struct twin_signature *s,
     return out->points > 0;
 }
 
+/* Matches are put in by insertion, best first; equal points stay in the order of the files. */
 size_t twin_cases_match(const struct twin_cases *c, const struct twin_signature *s,
                         struct twin_case_match *out, size_t room)
 {

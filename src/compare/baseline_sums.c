@@ -129,7 +129,7 @@ int tw_bl_sums_load(struct tw_cmp *c, struct tw_proc *p, tw_bl_skip_fn *skip, vo
         return 0;
     tw_bl_sums_free(out);
     c->oom |= rc == TWIN_ENOMEM;
-    return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading %s", p->path) : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "reading %s", p->path) : rc;
 }
 
 void tw_bl_sums_free(struct tw_bl_sums *s)

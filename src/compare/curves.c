@@ -203,8 +203,7 @@ int twin_compare_curves(const struct twin_run *const *runs, size_t n, struct twi
         twin_curves_free(out);
     tw_free(r.g);
     tw_cmp_close(&c, TWIN_EINVAL, NULL); /* there is no verdict to hand over */
-    return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading what runs recorded")
-                             : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "reading what runs recorded") : rc;
 }
 
 void twin_curves_free(struct twin_curves *c)

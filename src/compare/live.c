@@ -110,7 +110,7 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
         int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, from, UINT32_MAX,
                                              &found, &step, &compared, NULL);
         if (rc == TWIN_ENOMEM)
-            return twin_error_set(err, rc, "out of memory comparing traces");
+            return tw_no_memory(err, "comparing traces");
         if (rc != 0 || !found)
             return 0; /* what cannot be read now is judged at the end */
         rc = counts(c, p, shift, step, &here, err);

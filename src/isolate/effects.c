@@ -49,7 +49,7 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
     if (rc == 0)
         return 0;
     if (rc == TWIN_ENOMEM)
-        return twin_error_set(err, rc, "out of memory reading what the agents said");
+        return tw_no_memory(err, "reading what the agents said");
     return twin_error_set(err, rc, "%s", why.message);
 }
 

@@ -99,7 +99,7 @@ int tw_isolate_arms_open(struct tw_isolate *c, struct twin_error *err)
     rc = x->factor && c->factor && c->candidate && c->effect ? 0 : TWIN_ENOMEM;
     for (size_t i = 0; rc == 0 && i < x->count; i++)
         rc = add_candidate(c, i);
-    return rc == 0 ? 0 : twin_error_set(err, rc, "out of memory");
+    return rc == 0 ? 0 : tw_no_memory(err, "searching between two commands");
 }
 
 void tw_isolate_arms_close(struct tw_isolate *c)

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON Canonicalization Scheme (RFC 8785) over jansson's values: no space, keys in the order of
- * their UTF-16 code units, numbers as ECMAScript prints them. */
+/*
+ * The JSON Canonicalization Scheme (RFC 8785) over jansson's values: no space, keys in the order of
+ * their UTF-16 code units, numbers as ECMAScript prints them.
+ *
+ * Numbers are the hard part: of the decimals that read back as a double the shortest is wanted, and
+ * of the shortest the nearest. They are found by trying, which needs no tables: printf rounds
+ * correctly and strtod reads correctly, so both together decide.
+ */
 #include "jcs.h"
 
 #include "base.h"
@@ -21,6 +27,7 @@ struct decimal {
     int count, point;
 };
 
+/* Is this decimal read as v? */
 static bool reads_back(const struct decimal *d, double v)
 {
     char text[DIGITS + 16];
@@ -76,6 +83,7 @@ static void shortest(double v, struct decimal *d)
     }
 }
 
+/* The four forms of Number::toString: n places before the point, k digits. */
 void tw_jcs_number(double v, char out[32])
 {
     struct decimal d;
@@ -102,6 +110,8 @@ void tw_jcs_number(double v, char out[32])
 
 /* ---- strings */
 
+/* A string with the escapes that RFC 8785 asks for, and no others. The loop runs once beyond the
+ * end, so that the last stretch is written by the same lines. */
 static void write_string(struct tw_buf *b, const char *s, size_t n)
 {
     static const char *const named = "\b\t\n\f\r", *const letter = "btnfr";

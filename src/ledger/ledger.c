@@ -488,7 +488,7 @@ int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const cha
     rc = rc ? rc : hand_out(&w);
     forget(&w);
     tw_free(w.runs);
-    return rc == TWIN_ENOMEM ? twin_error_set(err, rc, "out of memory reading the ledger") : rc;
+    return rc == TWIN_ENOMEM ? tw_no_memory(err, "reading the ledger") : rc;
 }
 
 static int take_counts(void *user, const struct tw_db_value *v, size_t n)

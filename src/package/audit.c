@@ -241,7 +241,7 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
     if (rc == TWIN_ENOMEM) {
         json_decref(out);
         tw_free(path);
-        return twin_error_set(err, rc, "out of memory auditing a package");
+        return tw_no_memory(err, "auditing a package");
     }
     /* first what verify found, so that it is known whether the area is whole */
     look_findings(a, name, out);

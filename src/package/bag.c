@@ -9,6 +9,7 @@
 #include "bag.h"
 
 #include "base.h"
+#include "sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -322,11 +323,7 @@ int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], 
 
 int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err)
 {
-    unsigned char digest[32];
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
-        return tw_no_memory(err, "for a package");
-    tw_hex(digest, sizeof digest, hex);
-    return 0;
+    return tw_sha256_of(data, n, hex) ? 0 : tw_no_memory(err, "for a package");
 }
 
 /* A file that shrinks while it is read gives fewer bytes; *n says how many. */

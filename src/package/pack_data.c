@@ -138,7 +138,7 @@ static int put_datum(struct tw_pack *p, json_t *area, const struct twin_run_data
     int rc = d.snapshot && d.name ? twin_snapshot_read(given->manifest, d.snapshot, &inner)
                                   : TWIN_ENOMEM;
     if (rc == TWIN_ENOMEM)
-        return twin_error_set(err, rc, "out of memory packing the data");
+        return tw_no_memory(err, "packing the data");
     /* a snapshot that cannot be read, or is another one, is missing; the set is known all the
      * same */
     bool usable = rc == 0 && strcmp(d.snapshot->root, given->root) == 0;

@@ -12,8 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* More GPUs, and more links of one, than any machine has; texts of the library are shorter than
+ * TEXT. */
 enum { GPUS_MAX = 64, LINKS_MAX = 18, TEXT = 96 };
 
+/* NVML's handle of a GPU, and its structs nvmlMemory_t and nvmlPciInfo_t, member by member. */
 typedef void *device;
 struct memory {
     unsigned long long total, free, used;
@@ -37,6 +40,7 @@ static const char *const texts[][2] = {{"nvmlDeviceGetName", "name"},
                                        {"nvmlDeviceGetInforomImageVersion", "inforom"}};
 static const char *const clocks[] = {"graphics", "sm", "memory", "video"};
 
+/* What names the GPU. Each answer that comes is put into o. */
 static void gpu_text(void *lib, device d, json_t *o)
 {
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -48,6 +52,7 @@ static void gpu_text(void *lib, device d, json_t *o)
     }
 }
 
+/* Limits, modes and clocks. Clock number i of NVML is clocks[i]. */
 static void gpu_numbers(void *lib, device d, json_t *o)
 {
     unsigned v = 0, w = 0;
@@ -84,6 +89,8 @@ static void gpu_numbers(void *lib, device d, json_t *o)
     }
 }
 
+/* Memory, address and links. A newer library may write a longer struct than ours into p, hence the
+ * room behind it. */
 static void gpu_place(void *lib, device d, json_t *o)
 {
     int (*memory)(device, struct memory *) = (int (*)(device, struct memory *))dlsym(
@@ -143,6 +150,8 @@ static json_t *topology(void *lib, device *d, unsigned n)
     return rows;
 }
 
+/* All GPUs, in NVML's order. One that does not answer is an empty object, so that the number of
+ * GPUs is right; how they reach each other is asked only when all answered. */
 static json_t *list(void *lib, json_t *o)
 {
     int (*count)(unsigned *) = (int (*)(unsigned *))dlsym(lib, "nvmlDeviceGetCount_v2");
@@ -167,6 +176,7 @@ static json_t *list(void *lib, json_t *o)
     return gpus;
 }
 
+/* Without a driver the list is empty and "why" says so: no GPU here is an answer, too. */
 json_t *tw_pv_accelerators(struct tw_collector *c)
 {
     json_t *o = json_object();

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks another program, which may be missing, hang, print without end or leave children behind. */
+/*
+ * Asks another program, which may be missing, hang, print without end or leave children behind. It
+ * runs in a process group of its own, with an end of time and of bytes; when one of the two is
+ * reached the whole group is killed. What it prints is read until it closes its output, even if it
+ * lives on.
+ */
 #include "provenance_inside.h"
 
 #include "base.h"
@@ -14,8 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* What a shell says of a command that is not there. */
 enum { NOT_FOUND = 127 };
 
+/* In the child: becomes the program, or ends with 127 or 126. PR_SET_PDEATHSIG ends it with us; a
+ * parent that died before that call is found by its number. */
 static _Noreturn void become(const struct tw_ask *a, const int out[2], const int err[2],
                              pid_t parent)
 {
@@ -43,6 +51,9 @@ static bool take(int fd, struct tw_buf *b, size_t cap, bool *full)
     return n > 0;
 }
 
+/* Reads both outputs until the first is closed, the time is up, or too much came. Of complaints
+ * only the first bytes are kept; what comes after them is read and dropped, so that the program
+ * does not wait for us. */
 static void listen_to(struct tw_ask *a, int out, int err, struct tw_buf *text,
                       struct tw_buf *complaint)
 {
@@ -62,8 +73,8 @@ static void listen_to(struct tw_ask *a, int out, int err, struct tw_buf *text,
     }
 }
 
-/* It has closed its output or was killed: it may take a moment to end, and is not waited for
- * longer. */
+/* Waits for the program's end. It has closed its output or was killed: it may take a moment, and is
+ * not waited for longer than PATIENCE_MS. Returns the status of waitpid. */
 static int end_of(pid_t pid)
 {
     enum { PATIENCE_MS = 1000 };
@@ -76,6 +87,8 @@ static int end_of(pid_t pid)
     return status;
 }
 
+/* Whatever happened is in *a; only a program that ended by itself with 0, in time and within its
+ * bytes, is true. */
 bool tw_ask(struct tw_ask *a)
 {
     struct tw_buf text = {0}, complaint = {0};

@@ -7,6 +7,7 @@
 #include "provenance_inside.h"
 
 #include "base.h"
+#include "sha256.h"
 #include "phrase.h"
 
 #include <errno.h>
@@ -19,6 +20,8 @@
 #include <unistd.h>
 
 enum {
+    /* Bytes, files and depths beyond which the record says that it is incomplete. They bound what a
+     * strange checkout can cost a run. */
     DIFF_MAX = 64 << 20,
     STATUS_MAX = 16 << 20,
     UNTRACKED_MAX = 10000,
@@ -27,12 +30,16 @@ enum {
     SUBMODULES_MAX = 50,
     DIRTY_SHOWN = 1000
 };
+/* How many bytes of untracked files are hashed in all. */
 #define UNTRACKED_BYTES ((uint64_t)256 << 20)
+/* Seconds for one call of git: before the job, and beside it. */
 static const double LIMIT_S = 10, UNTRACKED_S = 5;
 
 #define GIT(a, dir, limit, cap, ...) \
     tw_pv_git(a, dir, limit, cap, (const char *const[]){__VA_ARGS__, NULL})
 
+/* Takes the first line out of an answer and frees the rest. malloc'ed; NULL: there was none, or no
+ * memory. */
 static char *first_line(struct tw_ask *a)
 {
     char *line = a->out ? tw_strndup(a->out, strcspn(a->out, "\n")) : NULL;
@@ -43,6 +50,8 @@ static char *first_line(struct tw_ask *a)
 
 /* ---- remotes */
 
+/* {"origin": "https://..."}, passwords in addresses redacted. From the configuration, as asking a
+ * remote would use the network. */
 static json_t *remotes(struct tw_collector *c, const char *dir)
 {
     struct tw_ask a;
@@ -64,7 +73,8 @@ static json_t *remotes(struct tw_collector *c, const char *dir)
 /* ---- the difference to the commit */
 
 /* Is there a secret in a piece of a difference? Source code says `token =` all the time: only what
- * stands in quotes, and known shapes, count. */
+ * stands in quotes, a password in an address, and known shapes count. Lines beyond 4 KiB are data
+ * and passed over. */
 static bool holds_secret(const char *s, size_t n)
 {
     for (const char *line = s, *end = s + n; line < end;) {
@@ -84,7 +94,7 @@ static bool holds_secret(const char *s, size_t n)
     return false;
 }
 
-/* The name in "diff --git a/x b/x\n". */
+/* The name in "diff --git a/x b/x\n"; "?" where it has another form. malloc'ed; NULL: no memory. */
 static char *name_of_piece(const char *s, size_t n)
 {
     const char *stop = memchr(s, '\n', n);
@@ -110,6 +120,9 @@ static void without_secrets(const char *s, size_t n, struct tw_buf *kept, json_t
     }
 }
 
+/* The uncommitted difference: its digest, and the text in `file` of the run folder, readable by the
+ * user alone. The digest is over the whole, also where pieces are withheld: it still says whether
+ * two runs had the same. against: a commit, or the empty tree. */
 static json_t *difference(struct tw_collector *c, const char *dir, const char *against,
                           const char *file)
 {
@@ -121,7 +134,7 @@ static json_t *difference(struct tw_collector *c, const char *dir, const char *a
                   "--no-textconv", "--no-renames", "--submodule=short", "--ignore-submodules=dirty",
                   against);
     if (ok) {
-        tw_pv_sha256_of(a.out, a.bytes, hex);
+        tw_sha256_of(a.out, a.bytes, hex);
         tw_pv_put(o, "sha256", json_string(hex));
         tw_pv_put(o, "bytes", json_integer((json_int_t)a.bytes));
         without_secrets(a.out, a.bytes, &kept, withheld);
@@ -231,7 +244,8 @@ static bool leads_below(const char *top, const char *path)
     return below;
 }
 
-/* Each with its own state, by the paths in .gitmodules. */
+/* Each with its own state, by the paths in .gitmodules. moved: those whose commit is not the one
+ * that is pinned. */
 static json_t *submodules(struct tw_collector *c, const char *top, int depth, size_t *diffs,
                           const json_t *moved)
 {
@@ -267,7 +281,7 @@ static json_t *submodules(struct tw_collector *c, const char *top, int depth, si
     return list;
 }
 
-/* NULL: what git itself said is the reason. */
+/* Why git gave no answer, in our words; NULL: what git itself said is the reason. */
 static const char *refusal_word(const struct tw_ask *a)
 {
     if (a->missing)
@@ -279,6 +293,7 @@ static const char *refusal_word(const struct tw_ask *a)
     return strstr(a->complaint, "not a git repository") ? "not in a git repository" : NULL;
 }
 
+/* No commit, and why. */
 static void refuse(struct tw_collector *c, const struct tw_ask *a, json_t *o)
 {
     const char *why = refusal_word(a);
@@ -330,6 +345,8 @@ static json_t *repository(struct tw_collector *c, const char *dir, int depth, si
     return o;
 }
 
+/* git must not ask for a password, take locks from the user, or fetch; and its messages are
+ * compared with English ones. */
 json_t *tw_pv_code(struct tw_collector *c)
 {
     size_t diffs = 0;
@@ -342,6 +359,7 @@ json_t *tw_pv_code(struct tw_collector *c)
 
 /* ---- what the job does not change, or what may take long: beside the job */
 
+/* Remotes of the repository and of all its submodules. */
 static void all_remotes(struct tw_collector *c, json_t *code, const char *top)
 {
     json_t *module;
@@ -367,6 +385,8 @@ static char *home_of(const struct twin_run *run)
     return tw_strdup(real);
 }
 
+/* Untracked files with their digests, as far as bytes and time go. `more` says that the list may be
+ * incomplete; then it proves nothing. */
 void tw_pv_code_later(struct tw_collector *c, json_t *code)
 {
     struct tw_ask a;

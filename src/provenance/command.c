@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Bytes of a program that are hashed, of a configuration that is parsed; how many configurations,
+ * and how many programs in a chain (env nice python ...) are looked at. */
 enum { PROGRAM_MAX = 512 << 20, CONFIG_MAX = 4 << 20, CONFIGS_MAX = 20, HOPS_MAX = 4 };
 
 static bool is_file(const char *path)
@@ -22,7 +24,7 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* What exec would start. */
+/* What exec would start, by the PATH that the job has. malloc'ed; NULL: not found. */
 static char *find_program(const struct tw_collector *c, const char *name)
 {
     const char *path = tw_pv_variable(c->env, "PATH");
@@ -39,6 +41,8 @@ static char *find_program(const struct tw_collector *c, const char *name)
     return NULL;
 }
 
+/* A file with its digest, or with the reason why it has none; its real path where a link leads to
+ * it. */
 static json_t *file_item(const char *path, uint64_t cap)
 {
     char hex[65], real[4096];
@@ -55,7 +59,8 @@ static json_t *file_item(const char *path, uint64_t cap)
     return o;
 }
 
-/* The interpreter in a script's first line; malloc'ed, NULL when it is none. */
+/* The interpreter in a script's first line, also behind env and its options. malloc'ed, NULL when
+ * it is none. */
 static char *interpreter(const struct tw_collector *c, const char *path)
 {
     char head[256] = "";
@@ -108,7 +113,8 @@ static bool is_python(const char *path)
     return tw_starts(base, "python") || tw_starts(base, "pypy");
 }
 
-/* The script or module that an interpreter begins with: its first argument that is no option. */
+/* The script or module that an interpreter begins with: its first argument that is no option. Other
+ * programs have one only where a word names a script that is there. */
 static json_t *entry_point(char *const *argv, size_t argc, size_t at, const char *program)
 {
     if (is_python(program))
@@ -133,6 +139,7 @@ static json_t *entry_point(char *const *argv, size_t argc, size_t at, const char
     return json_null();
 }
 
+/* Follows programs that start another one, as a change in any of them may change the job. */
 json_t *tw_pv_programs(struct tw_collector *c)
 {
     json_t *o = json_object(), *list = json_array(), *entry = NULL;
@@ -165,12 +172,14 @@ json_t *tw_pv_programs(struct tw_collector *c)
 
 /* ---- configuration */
 
+/* By its name, as that decides which reader takes it. */
 static bool names_config(const char *path)
 {
     return tw_ends(path, ".json") || tw_ends(path, ".yaml") || tw_ends(path, ".yml") ||
            tw_ends(path, ".toml");
 }
 
+/* Puts both digests of a configuration into o. */
 static json_t *digests(struct tw_collector *c, const struct twin_config *x, json_t *o)
 {
     (void)c;
@@ -181,7 +190,9 @@ static json_t *digests(struct tw_collector *c, const struct twin_config *x, json
     return o;
 }
 
-/* A file that an argument names, alone or behind a sign: --config=a.yaml, model=@b.json. */
+/* A file that an argument names, alone or behind a sign: --config=a.yaml, model=@b.json. NULL: it
+ * names none. A file that cannot be read as a configuration still has the digest of its bytes, and
+ * a reason. */
 static json_t *config_file(struct tw_collector *c, const char *argument)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -213,6 +224,7 @@ static json_t *config_file(struct tw_collector *c, const char *argument)
     return o;
 }
 
+/* The command's words without their secrets, a digest of what they set, and the files they name. */
 json_t *tw_pv_config(struct tw_collector *c)
 {
     struct twin_config x = {0};

@@ -6,16 +6,18 @@
 #include "base.h"
 #include "config_values.h"
 #include "jcs.h"
+#include "sha256.h"
 
 #include "src/provenance/config.h"
 
 #include <jansson.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
+/* A configuration that is larger is refused. */
 #define BYTES_MAX ((size_t)64 << 20)
 
+/* Keeps jansson out of the public header. */
 struct twin_config_value {
     json_t *json;
 };
@@ -31,6 +33,7 @@ const char *twin_config_format_name(enum twin_config_format f)
     return (unsigned)f < NAMES ? names[f] : NULL;
 }
 
+/* By the ending of the name; TWIN_CONFIG_BY_NAME: none that is known. */
 static enum twin_config_format format_of(const char *path)
 {
     static const struct {
@@ -48,16 +51,8 @@ static enum twin_config_format format_of(const char *path)
 
 /* ---- digests */
 
-static int sha256(const void *data, size_t n, char out[65], struct twin_error *err)
-{
-    unsigned char digest[32];
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
-        return twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
-    tw_hex(digest, sizeof digest, out);
-    return 0;
-}
-
-/* Takes over value. */
+/* Fills c from a value and the bytes it was read from. Takes over value; on an error nothing is
+ * left in c. */
 static int finish(json_t *value, const void *raw, size_t n, struct twin_config *c,
                   struct twin_error *err)
 {
@@ -65,8 +60,8 @@ static int finish(json_t *value, const void *raw, size_t n, struct twin_config *
     int rc = tw_jcs_write(value, &b, err);
     c->bytes = n;
     c->text_bytes = b.len;
-    rc = rc ? rc : sha256(raw, n, c->raw, err);
-    rc = rc ? rc : sha256(b.data, b.len, c->canonical, err);
+    if (rc == 0 && !(tw_sha256_of(raw, n, c->raw) && tw_sha256_of(b.data, b.len, c->canonical)))
+        rc = twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
     c->values = rc ? NULL : tw_malloc(sizeof *c->values);
     c->text = rc ? NULL : tw_buf_steal(&b);
     if (rc == 0 && (!c->values || !c->text))
@@ -82,6 +77,7 @@ static int finish(json_t *value, const void *raw, size_t n, struct twin_config *
     return rc;
 }
 
+/* The name in messages is printable, the one that is opened is as given. */
 int twin_config_read(const char *path, enum twin_config_format format, struct twin_config *out,
                      struct twin_error *err)
 {
@@ -115,6 +111,7 @@ int twin_config_read(const char *path, enum twin_config_format format, struct tw
     return rc;
 }
 
+/* The raw form has the NUL of each word, so that "a b" and "a", "b" differ. */
 int twin_config_argv(char *const *argv, struct twin_config *out, struct twin_error *err)
 {
     struct twin_error own = TWIN_ERROR_INIT;
@@ -141,6 +138,8 @@ void twin_config_free(struct twin_config *c)
 
 /* ---- where two differ */
 
+/* A walk over two values: where it is, whom it tells, and whether it goes on. `at` grows by a part
+ * for each step down and shrinks on the way back. */
 struct walk {
     int (*visit)(void *, const char *, const char *, const char *);
     void *user;
@@ -151,6 +150,7 @@ struct walk {
 
 static void compare(struct walk *w, const json_t *a, const json_t *b);
 
+/* Tells of one place, with the canonical texts of both sides; NULL: not there. */
 static void told(struct walk *w, const json_t *a, const json_t *b)
 {
     struct tw_buf x = {0}, y = {0};
@@ -167,6 +167,7 @@ static void told(struct walk *w, const json_t *a, const json_t *b)
     tw_buf_free(&y);
 }
 
+/* Goes down one key or index. '~' and '/' in a key are written as RFC 6901 has them. */
 static void step_into(struct walk *w, const char *key, const json_t *a, const json_t *b)
 {
     const size_t here = w->at.len;
@@ -200,6 +201,9 @@ static void compare_objects(struct walk *w, const json_t *a, const json_t *b)
     json_decref(all);
 }
 
+/* Compares two values, of which at most one is NULL. Lists are compared place by place: an item
+ * that was put in front changes all places behind it, as it does for the program that reads
+ * them. */
 static void compare(struct walk *w, const json_t *a, const json_t *b)
 {
     if (w->end || w->no_memory)
@@ -227,6 +231,7 @@ static void compare(struct walk *w, const json_t *a, const json_t *b)
     }
 }
 
+/* Out of memory leaves an unknown rest: it is an error, not a shorter list. */
 long twin_config_compare(const struct twin_config *a, const struct twin_config *b,
                          int (*visit)(void *, const char *, const char *, const char *), void *user)
 {

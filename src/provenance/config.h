@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <twin/error.h>
 
+/* In which form a configuration is written. BY_NAME asks its ending. */
 enum twin_config_format {
     TWIN_CONFIG_BY_NAME,
     TWIN_CONFIG_JSON,
@@ -20,6 +21,8 @@ enum twin_config_format {
 /* "json", "yaml", "toml", "argv"; NULL for another. */
 const char *twin_config_format_name(enum twin_config_format f);
 
+/* A configuration that was read: its two digests, and its values for comparing. Owns all;
+ * twin_config_free. */
 struct twin_config {
     enum twin_config_format format;
     size_t bytes;                /* of the raw form */

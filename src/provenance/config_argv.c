@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A command line as values: a list of words, each with the options that follow it up to the next
- * word. python train.py --lr 0.1 model.depth=3 --amp   ->   [["python", {}], ["train.py", {"--amp":
- * [null], "--lr": ["0.1"], "model.depth=": ["3"]}]] Among the options of one word the order of
- * different names does not count; the same name keeps its order. --no-NAME is NAME with false: of
- * the two the last one decides for most programs. Values stay text: what they mean is up to the
- * program.
+ * word. From
+ *
+ *     python train.py --lr 0.1 model.depth=3 --amp
+ *
+ * comes
+ *
+ *     [["python", {}], ["train.py", {"--amp": [null], "--lr": ["0.1"], "model.depth=": ["3"]}]]
+ *
+ * Among the options of one word the order of different names does not count; the same name keeps
+ * its order. --no-NAME is NAME with false: of the two the last one decides for most programs.
+ * Values stay text: what they mean is up to the program.
  */
 #include "config_argv.h"
 
@@ -49,6 +55,7 @@ static json_t *text(const char *s)
     return v ? v : tagged;
 }
 
+/* Appends a value to the list of an option's name. Takes value over. 0 or -1: no memory. */
 static int add(json_t *options, const char *name, size_t n, json_t *value)
 {
     char *key = tw_printable(name, n);
@@ -66,6 +73,9 @@ static int add(json_t *options, const char *name, size_t n, json_t *value)
     return json_array_append_new(list, value);
 }
 
+/* Which word an option's value is cannot be known without the program; the next word is taken where
+ * it looks like neither an option nor a setting. Two command lines are read the same way, which is
+ * all that comparing needs. */
 json_t *tw_config_from_argv(char *const *argv, struct twin_error *err)
 {
     json_t *words = json_array(), *options = NULL;

@@ -13,9 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* How many data sets are listed, and up to which size a file is hashed here. */
 enum { ITEMS_MAX = 50, SMALL = 1 << 20 };
 
-/* .../datasets--x--y/snapshots/<commit>/...: the revision. */
+/* .../datasets--x--y/snapshots/<commit>/...: the repository and its revision. NULL: no such
+ * path. */
 static json_t *hugging_face(const char *real)
 {
     const char *at = strstr(real, "/snapshots/"), *repo = NULL;
@@ -60,6 +62,8 @@ static json_t *dvc(const char *path)
     return o;
 }
 
+/* What an argument names, if it is a file or a folder: who names its content, and enough to see
+ * that it changed (size, time, for small ones a digest). NULL: neither. */
 static json_t *data_item(struct tw_collector *c, const char *path)
 {
     struct stat st;
@@ -90,6 +94,7 @@ static json_t *data_item(struct tw_collector *c, const char *path)
     return o;
 }
 
+/* SCHEME://..., a place that is not on this disk. */
 static bool is_address(const char *s)
 {
     const char *sign = strstr(s, "://");
@@ -110,6 +115,8 @@ static bool is_config(const struct tw_collector *c, const char *path)
     return false;
 }
 
+/* Options may name data behind "=". The script itself is code, configurations are in their own
+ * part. */
 json_t *tw_pv_data(struct tw_collector *c)
 {
     json_t *o = json_object();

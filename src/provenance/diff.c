@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two records side by side. What was not collected on one of the sides is no difference: it is not
- * known. */
+/*
+ * Two records side by side. What was not collected on one of the sides is no difference: it is not
+ * known.
+ *
+ * Each part of the record has its function, which knows what a difference there may do to a
+ * result's bits (power.c). Lists are held against each other by name, never by place. The result is
+ * sorted by that power, so that who reads the first lines has read what matters.
+ */
 #include "differences.h"
 
 #include "base.h"
@@ -13,6 +19,7 @@ enum { SHOWN = 200, SINGLE = 6 }; /* more than SINGLE of a kind become one line 
 
 /* ---- the list */
 
+/* A text of the record, printable and not longer than a line or two. malloc'ed; NULL stays NULL. */
 static char *cut(const char *s)
 {
     char *safe = s ? tw_printable(s, strnlen(s, SHOWN)) : NULL;
@@ -48,6 +55,7 @@ void tw_difference(struct tw_differences *d, enum twin_power power, const char *
     d->failed |= !x->what || (a && !x->a) || (b && !x->b);
 }
 
+/* By power, then by group in the order in which a person would ask, then by name. */
 static int by_power(const void *x, const void *y)
 {
     const struct twin_world_difference *a = x, *b = y;
@@ -118,6 +126,7 @@ static bool differ(const json_t *a, const json_t *b)
     return a && b && !json_equal(a, b);
 }
 
+/* One value by its path in both records. */
 static void one(struct tw_differences *d, const json_t *a, const json_t *b, const char *path,
                 enum twin_power power, const char *group, const char *what)
 {
@@ -130,6 +139,7 @@ static void one(struct tw_differences *d, const json_t *a, const json_t *b, cons
     tw_free(q);
 }
 
+/* Do two objects differ under a name? One that is not there is a value of its own, null is not. */
 static bool differ_by_name(const json_t *a, const json_t *b, const char *key)
 {
     const json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
@@ -138,7 +148,7 @@ static bool differ_by_name(const json_t *a, const json_t *b, const char *key)
 }
 
 /* Two objects name by name. power(name) ranks each; many of one power become one line that names
- * the first. */
+ * the first, but never those of high power: each of them may be the cause. */
 static void names(struct tw_differences *d, const json_t *a, const json_t *b, const char *group,
                   const char *many, enum twin_power (*power)(const char *))
 {
@@ -176,6 +186,8 @@ static void names(struct tw_differences *d, const json_t *a, const json_t *b, co
 
 /* ---- code */
 
+/* The commit and the uncommitted changes of one repository. what: "commit", or the path of a
+ * submodule. Other commits of equal trees are the same files. */
 static void commits(struct tw_differences *d, const json_t *a, const json_t *b, const char *what)
 {
     const char *x = json_string_value(json_object_get(a, "commit"));
@@ -205,7 +217,7 @@ static void commits(struct tw_differences *d, const json_t *a, const json_t *b, 
     }
 }
 
-/* A list of objects by their "path"; new reference. */
+/* A list of objects by their "path"; new reference. Of two with one path the last counts. */
 static json_t *by_path(const json_t *list)
 {
     json_t *o = json_object(), *item;
@@ -237,6 +249,8 @@ static json_t *digests_of(const json_t *list)
     return o;
 }
 
+/* Code: commits, submodules, untracked files, the script. Untracked files are compared only where
+ * both lists are complete. */
 static void code(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     const json_t *x = json_object_get(a, "code"), *y = json_object_get(b, "code");
@@ -266,6 +280,7 @@ static void code(struct tw_differences *d, const json_t *a, const json_t *b)
 
 /* ---- configuration, data */
 
+/* A list of words as one text; malloc'ed. */
 static char *joined(const json_t *list)
 {
     struct tw_buf text = {0};
@@ -277,6 +292,7 @@ static char *joined(const json_t *list)
     return tw_buf_steal(&text);
 }
 
+/* The command and the files it names. A file with other bytes that says the same is noise. */
 static void configuration(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     if (differ(tw_pv_at(a, "config/argv_digest/canonical"),
@@ -371,8 +387,8 @@ json_t *tw_libraries_by_name(const json_t *p, const json_t *rank)
     return o;
 }
 
-/* The version of a package that a library belongs to; else the digest's beginning, else how many
- * files. */
+/* What to show of a library: the version of the package that it belongs to; else the digest's
+ * beginning, else how many files. NULL: it is not there. */
 static char *version_of(const json_t *p, const char *name, const json_t *group)
 {
     const json_t *v = json_object_get(tw_pv_at(p, "packages/python"), name), *first;
@@ -386,6 +402,8 @@ static char *version_of(const json_t *p, const char *name, const json_t *group)
     return tw_printf("%.12s", json_string_value(first) ? json_string_value(first) : "?");
 }
 
+/* Libraries that were loaded, by package. Equal versions with other bytes are said to be so: a
+ * rebuilt wheel is as much another library as another version. */
 static void libraries(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     json_t *x = tw_libraries_by_name(a, NULL);
@@ -418,6 +436,7 @@ static void libraries(struct tw_differences *d, const json_t *a, const json_t *b
 
 /* ---- machine */
 
+/* One value that is compared: where it is in the record, what it is called, what it can do. */
 struct row {
     const char *path, *what;
     enum twin_power power;
@@ -477,6 +496,8 @@ static const json_t *known_gpus(const json_t *p)
                : tw_pv_at(p, "accelerators/gpus");
 }
 
+/* Processor, accelerators, system. GPUs are compared by number: which of them a rank used is with
+ * the ranks. */
 static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     static const struct row cpu[] = {
@@ -559,8 +580,8 @@ static enum twin_power of_package(const char *name)
     return p == TWIN_POWER_HIGH ? p : TWIN_POWER_MEDIUM;
 }
 
-/* Generators whose first state differs and which were used: an unused one is as the entropy left
- * it. */
+/* Generators whose first state differs. One that nobody drew from (its last state is its first) is
+ * noise: it is as the entropy left it. */
 static void generators(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     const json_t *x = json_object_get(a, "generators"), *y = json_object_get(b, "generators");
@@ -599,6 +620,8 @@ static json_t *own_variables(const json_t *p)
     return o;
 }
 
+/* Variables but for those whose values are digests under different keys: these would differ in any
+ * case. */
 static json_t *comparable_variables(const json_t *p, bool same_key)
 {
     json_t *o = json_deep_copy(tw_pv_at(p, "launch/variables")), *v;
@@ -610,6 +633,8 @@ static json_t *comparable_variables(const json_t *p, bool same_key)
     return o;
 }
 
+/* How it was started, seeds and settings of the first rank, and what is installed. Packages that
+ * were loaded are among the libraries; here are all. */
 static void launch(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     const json_t *x = json_array_get(json_object_get(a, "ranks"), 0);

@@ -5,6 +5,8 @@
  * libraries. */
 #include "provenance_inside.h"
 
+/* A list of differences that grows. failed: memory ran out, so the list is not complete and nothing
+ * may be said from it. */
 struct tw_differences {
     struct twin_world_differences *out;
     size_t room;

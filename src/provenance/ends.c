@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run was given and where it ended: one pass over its traces. */
+/*
+ * What a run was given and where it ended: one pass over its traces.
+ *
+ * What was given is summed, not kept: a sum over records in which each record's place is mixed in,
+ * so that order within a step does not count and place among the steps does. Weights are kept as
+ * their last sketch, from which the distance of two ends is estimated; the exact one needs the
+ * files.
+ */
 #include "src/provenance/ends.h"
 
 #include "base.h"
@@ -9,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a tensor that are read at a time. */
 enum { PIECE = 1 << 18 };
 
 const char *twin_given_name(enum twin_given g)
@@ -31,6 +39,7 @@ static int given_of(const struct twin_series *s)
 
 /* ---- one trace */
 
+/* One trace that is being read, and where its series go. */
 struct reading {
     struct twin_trace *t;
     const struct twin_trace_info *info;
@@ -60,6 +69,7 @@ static char *stream_name(const struct reading *r, const struct twin_series *s)
     return tw_buf_steal(&b);
 }
 
+/* The slot of a series, 0 at first. 0 or TWIN_ENOMEM. */
 static int slot_of(struct reading *r, uint32_t series, size_t **slot)
 {
     if (series >= r->slots) {
@@ -83,7 +93,8 @@ static void *one_more(void *list, size_t count, size_t size)
     return tw_reallocarray(list, count ? 2 * count : 1, size);
 }
 
-/* Order within a step means nothing here, place among the steps does. */
+/* Adds a record to a sum. Order within a step means nothing here, place among the steps does; equal
+ * records at two places do not cancel out, as sums are not exclusive-ors. */
 static void add(struct twin_digest *sum, uint64_t key, const struct twin_trace_record *r)
 {
     const uint64_t place = tw_mix64(key ^ tw_mix64(((uint64_t)r->step << 32) | r->occurrence));
@@ -91,6 +102,7 @@ static void add(struct twin_digest *sum, uint64_t key, const struct twin_trace_r
     sum->b += tw_mix64(r->digest.b + place);
 }
 
+/* Counts a record of what was given, in its stream and in the sum of its kind. 0 or TWIN_ENOMEM. */
 static int take_given(struct reading *x, enum twin_given what, const struct twin_series *s,
                       const struct twin_trace_record *r)
 {
@@ -117,6 +129,8 @@ static int take_given(struct reading *x, enum twin_given what, const struct twin
     return 0;
 }
 
+/* Keeps the weight as it was shown last, and its last sketch. A record without contents
+ * (UNOBSERVED) only says that it exists. */
 static int take_weight(struct reading *x, const struct twin_series *s,
                        const struct twin_trace_record *r)
 {
@@ -157,6 +171,8 @@ static int take_weight(struct reading *x, const struct twin_series *s,
     return 0;
 }
 
+/* The last loss, and the first step at which one was no finite number. A loss per element counts as
+ * their mean. */
 static void take_loss(struct reading *x, const struct twin_trace_record *r)
 {
     if (!x->takes_loss)
@@ -172,6 +188,7 @@ static void take_loss(struct reading *x, const struct twin_trace_record *r)
         x->out->nonfinite_step = r->step;
 }
 
+/* Called for each record of a trace. */
 static int on_record(void *user, const struct twin_trace_record *r)
 {
     struct reading *x = user;
@@ -199,6 +216,8 @@ static int on_record(void *user, const struct twin_trace_record *r)
     return rc;
 }
 
+/* Adds one trace to out. Its loop lasts from the end of the first step to that of the last; of
+ * several processes the slowest one counts, and of steps the fewest. */
 static int read_trace(const char *path, bool alone, struct twin_ends *out, struct twin_error *err)
 {
     struct reading x = {.out = out, .takes_loss = out->losses == 0, .alone = alone};
@@ -210,7 +229,7 @@ static int read_trace(const char *path, bool alone, struct twin_ends *out, struc
     if (rc == 0)
         rc = twin_trace_walk(x.t, on_record, NULL, &x, err);
     if (rc == TWIN_ENOMEM)
-        twin_error_set(err, rc, "no memory for what %s shows", path);
+        tw_no_memory(err, "for what %s shows", path);
     if (rc == 0) {
         const double loop = x.info->steps >= 2 && x.last_end > x.first_end
                                 ? (double)(x.last_end - x.first_end) / 1e9
@@ -260,6 +279,7 @@ static void join_streams(struct twin_ends *e)
     e->given_count = kept;
 }
 
+/* Both lists in the order of their names, each stream once. */
 static void sort(struct twin_ends *e)
 {
     if (e->given_count)
@@ -306,7 +326,7 @@ int twin_ends_read_first(const struct twin_run *run, struct twin_ends *out, stru
         const int rc = read_trace(run->traces[i], true, out, NULL);
         if (rc == TWIN_ENOMEM) {
             twin_ends_free(out);
-            return twin_error_set(err, rc, "no memory for what %s shows", run->traces[i]);
+            return tw_no_memory(err, "for what %s shows", run->traces[i]);
         }
         keep_last(out);
         if (out->weight_count || out->losses)
@@ -337,6 +357,7 @@ static int order_of(const struct twin_given_stream *x, const struct twin_given_s
 }
 
 const struct twin_given_stream *
+/* Both lists are sorted and walked in step. */
 twin_ends_given_differ(const struct twin_ends *a, const struct twin_ends *b, enum twin_given what)
 {
     for (size_t i = 0, j = 0; i < a->given_count || j < b->given_count;) {
@@ -360,6 +381,8 @@ static double loss_gap(const struct twin_ends *a, const struct twin_ends *b)
     return a->loss_step == b->loss_step ? fabs(a->loss - b->loss) : NAN;
 }
 
+/* Squares of distances add up over weights. Two sketches count only where they are of the same
+ * step. */
 void twin_gap_estimate(const struct twin_ends *a, const struct twin_ends *b, struct twin_gap *out)
 {
     double sum = 0;
@@ -383,6 +406,7 @@ void twin_gap_estimate(const struct twin_ends *a, const struct twin_ends *b, str
         out->l2 = sqrt(sum);
 }
 
+/* What the comparison of two files of weights adds up. of: whose weights count; NULL: all. */
 struct exact {
     const struct twin_ends *of;
     double squares;
@@ -415,6 +439,8 @@ static bool any_weight(const struct twin_ends *of, const struct twin_content *c)
     return false;
 }
 
+/* One tensor that differs. A weight that only one file has, or with another shape, has no distance:
+ * then the whole has none. */
 static int add_tensor(void *user, const struct twin_content_difference *d)
 {
     struct exact *x = user;

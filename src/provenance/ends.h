@@ -42,6 +42,7 @@ struct twin_end_weight {
     bool measured;
 };
 
+/* All that a run's traces say of what it was given and where it ended. Needs twin_ends_free. */
 struct twin_ends {
     struct twin_given_stream *given;
     size_t given_count;                       /* by name */

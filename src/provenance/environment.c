@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine and its system: processors, memory, kernel, limits, container, compilers. What a file
- * does not say is left out. */
+/* The machine and its system: processors, memory, kernel, limits, container, compilers. Read from
+ * where the kernel and the distribution say it; what a file does not say is left out, as what was
+ * not known is no difference later. */
 #include "provenance_inside.h"
 
 #include "base.h"
@@ -15,11 +16,13 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+/* Far above /proc/cpuinfo, the longest of the files that are read here. */
 enum { FILE_MAX = 16 << 20 };
 
 /* ---- processors */
 
-/* "key<tab>: value" of /proc/cpuinfo's first processor. */
+/* The value of "key<tab>: value" of /proc/cpuinfo's first processor; NULL: none. A new
+ * reference. */
 static json_t *cpu_field(const char *text, const char *key)
 {
     size_t n = strlen(key);
@@ -37,7 +40,8 @@ static json_t *cpu_field(const char *text, const char *key)
     return NULL;
 }
 
-/* Flags in order: kernels list them as they please. */
+/* The words of a text, each once and in order: kernels list flags as they please. Takes text over;
+ * NULL: no text. jansson's sorted keys do the sorting. */
 static json_t *sorted_words(json_t *text)
 {
     char *copy = text ? tw_strdup(json_string_value(text)) : NULL, *save = NULL;
@@ -63,6 +67,8 @@ static json_t *sorted_words(json_t *text)
     return v;
 }
 
+/* Intel's and AMD's names of fields, and ARM's. "usable" is what the scheduler lets us use, where
+ * the kernel says it. */
 static json_t *cpu(void)
 {
     json_t *o = json_object();
@@ -118,6 +124,7 @@ static json_t *memory(void)
     return o;
 }
 
+/* The limits that the job inherits from us. */
 static json_t *limits(void)
 {
     static const struct {
@@ -138,7 +145,7 @@ static json_t *limits(void)
     return o;
 }
 
-/* The control group's own limits, of both versions. */
+/* The control group's own limits, of both versions: the job may have less than the machine. */
 static json_t *cgroup(void)
 {
     static const char *const files[][2] = {
@@ -173,6 +180,7 @@ static const char *kind_by_file(void)
     return access("/run/.containerenv", F_OK) == 0 ? "podman" : NULL;
 }
 
+/* By the names of control groups, as orchestrators make them. */
 static const char *kind_by_groups(const char *groups)
 {
     if (strstr(groups, "kubepods"))
@@ -223,6 +231,7 @@ static json_t *container(const struct tw_collector *c)
     return o;
 }
 
+/* Three lines of /etc/os-release, under their names in small letters. */
 static json_t *os_release(void)
 {
     static const char *const keys[] = {"PRETTY_NAME=", "ID=", "VERSION_ID="};
@@ -273,13 +282,15 @@ static json_t *locale(const struct tw_collector *c)
     return json_string("C");
 }
 
+/* What just-in-time compilers call, and the option by which each says its version. */
 static const char *const compilers[][3] = {{"gcc", "-dumpfullversion", NULL},
                                            {"clang", "--version", NULL},
                                            {"nvcc", "--version", NULL},
                                            {"ld", "--version", NULL}};
 enum { COMPILERS = sizeof compilers / sizeof compilers[0], ANSWER_S = 5 };
 
-/* Which files they are; changes when one is replaced. */
+/* Which files the compilers are, with their times: changes when one is replaced, and costs nothing
+ * to find out. */
 static json_t *compiler_stamp(const char *path)
 {
     struct tw_buf b = {0};
@@ -296,6 +307,7 @@ static json_t *compiler_stamp(const char *path)
     return v;
 }
 
+/* Starts each and takes the first line of its answer; nvcc's version is further down. */
 static json_t *ask_compilers(void)
 {
     json_t *o = json_object();
@@ -314,6 +326,8 @@ static json_t *ask_compilers(void)
     return o;
 }
 
+/* Asking takes some tenths of a second, so the answer of the run before counts while the files are
+ * the same. */
 void tw_pv_compilers(struct tw_collector *c)
 {
     json_t *o = json_object_get(c->root, "environment");

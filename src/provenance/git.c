@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 enum {
+    /* Words of a command of ours. With more filters or submodules than the others say, git is not
+     * asked about files at all. */
     WORDS_MAX = 40,
     OVERRIDES_MAX = 64,
     MODULES_MAX = 200,
@@ -21,8 +23,8 @@ enum {
     LIST_BYTES = 1 << 20
 };
 
-/* Options that switch the filters of a checkout off; they hold for the git commands that git itself
- * starts, too. */
+/* Options that switch the filters of a checkout off ("-c", "filter.x.clean=", ...); they hold for
+ * the git commands that git itself starts, too. Owns its words. */
 struct overrides {
     char *word[2 * OVERRIDES_MAX];
     size_t count, modules;
@@ -30,6 +32,9 @@ struct overrides {
     bool odd;  /* a filter's name cannot be overridden: git is not asked at all */
 };
 
+/* Starts git with what must hold in each call: no monitors, no hooks, no pager, names unquoted,
+ * prefixes as patches have them, and none of the variables that point it elsewhere. o may be
+ * NULL. */
 static bool ask(struct tw_ask *a, const char *dir, double limit_s, size_t cap,
                 const struct overrides *o, const char *const *words)
 {
@@ -75,6 +80,8 @@ static bool ask(struct tw_ask *a, const char *dir, double limit_s, size_t cap,
     return ok;
 }
 
+/* Adds the option that makes one key of a filter harmless. A name with '=' or a line break cannot
+ * be given by -c. */
 static void switch_off(struct overrides *o, const char *key)
 {
     const char *dot = strrchr(key, '.');
@@ -149,6 +156,7 @@ static void all_filters(struct overrides *o, const char *dir, int depth)
     tw_free(a.out);
 }
 
+/* Only status and diff look into files, and so start filters; the others need no look for them. */
 bool tw_pv_git(struct tw_ask *a, const char *dir, double limit_s, size_t cap,
                const char *const *words)
 {

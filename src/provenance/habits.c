@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Habits that look like seeding and are not (seen in real scripts again and again). */
+/* Habits that look like seeding and are not (seen in real scripts again and again). Each line is
+ * held against regular expressions; what depends on order counts only within one function. The
+ * script is not understood, so what is found is a place to look at. */
 #include "habits.h"
 
 #include "base.h"
@@ -8,6 +10,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* Places in the list of patterns. The first ones are habits; the others say where a habit is fine,
+ * what flags and seeds are, and where something is built that may have read them. */
 enum { HASH_SEED, WORKER_SEED, WORKER_SEED_FINE, FLAG, SEED, BUILDS, NOT_CODE, PATTERNS };
 
 static const char *const patterns[PATTERNS] = {
@@ -24,6 +28,7 @@ static const char *const patterns[PATTERNS] = {
     [NOT_CODE] = "^[ \t]*(#|import |from |class |def |@)",
 };
 
+/* What is known at a line of the script. */
 struct scan {
     regex_t compiled[PATTERNS];
     struct tw_habit *found;
@@ -38,6 +43,7 @@ static bool hits(struct scan *s, int pattern, const char *line)
     return regexec(&s->compiled[pattern], line, 0, NULL, 0) == 0;
 }
 
+/* 0 or TWIN_ENOMEM. */
 static int add(struct scan *s, size_t line, size_t earlier, const char *id, const char *text)
 {
     struct tw_habit *grown = tw_reallocarray(s->found, s->count + 1, sizeof *grown);
@@ -49,7 +55,7 @@ static int add(struct scan *s, size_t line, size_t earlier, const char *id, cons
 }
 
 /* Order of lines is order of execution only within one function, so a new `def`, or leaving one,
- * starts afresh. */
+ * starts afresh. Blank lines and comments have no say in indentation. */
 static void follow_blocks(struct scan *s, const char *line)
 {
     size_t indent = strspn(line, " \t");
@@ -64,6 +70,7 @@ static void follow_blocks(struct scan *s, const char *line)
     }
 }
 
+/* Holds one line against the habits. 0 or TWIN_ENOMEM. */
 static int scan_line(struct scan *s, const char *line, size_t number)
 {
     int rc = 0;
@@ -90,6 +97,7 @@ static int scan_line(struct scan *s, const char *line, size_t number)
     return rc;
 }
 
+/* Lines are cut at 1023 bytes: longer ones are data. */
 int tw_habits_scan(const char *source, struct tw_habit **found, size_t *count,
                    struct twin_error *err)
 {

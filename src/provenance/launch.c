@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Variables that twinrun itself sets. The home is the user's choice, and stays. */
 static bool is_ours(const char *name)
 {
     return tw_starts(name, "TWINRUN_") && strcmp(name, "TWINRUN_HOME") != 0;
@@ -40,6 +41,7 @@ static char *without_ours(const json_t *ours, const char *name, const char *valu
     return rest != value && !*rest ? NULL : tw_strdup(rest);
 }
 
+/* The order matters: first what is ours goes, then secrets, then what cannot be printed. */
 void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *ours,
                         const char *name, const char *value)
 {
@@ -68,6 +70,7 @@ static json_t *variables(const struct tw_collector *c)
     return o;
 }
 
+/* Which scheduler started the job, by its variables; null: none that is known. */
 static json_t *scheduler(const struct tw_collector *c)
 {
     static const char *const all[][3] = {{"slurm", "SLURM_JOB_ID", "SLURM_JOB_NODELIST"},
@@ -85,7 +88,7 @@ static json_t *scheduler(const struct tw_collector *c)
     return json_null();
 }
 
-/* Without its comments, in place. */
+/* Takes comments and empty lines out of a text, in place: they change nothing. */
 static void drop_comments(char *text)
 {
     char *out = text;

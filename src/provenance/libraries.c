@@ -16,6 +16,7 @@
 
 enum { FILES_MAX = 20000 };
 
+/* A mapped file. tried: its item holds an answer, a digest or a reason. */
 struct file {
     char *path; /* as mapped */
     char *real; /* without links; NULL: not there any more */
@@ -23,6 +24,8 @@ struct file {
     bool tried;
 };
 
+/* The files that any process of the run has mapped, each once. A file's number is its place in the
+ * list. */
 struct tw_libraries {
     struct file *file;
     size_t count;
@@ -53,6 +56,7 @@ long tw_libraries_add(struct tw_libraries *l, const char *path)
     return (long)l->count++;
 }
 
+/* Ends the hashing when its time is up; what has a digest by then keeps it. */
 static int late(void *user, uint64_t files, uint64_t all_files, uint64_t bytes, uint64_t all_bytes)
 {
     const struct tw_libraries *l = user;
@@ -60,6 +64,8 @@ static int late(void *user, uint64_t files, uint64_t all_files, uint64_t bytes, 
     return tw_monotonic_ns() > l->deadline_ns;
 }
 
+/* One thread, since the job runs beside us. The folder is "/", so paths go without their first
+ * slash. After an early end a digest that is not all zeros is one that was finished. */
 void tw_libraries_hash(struct tw_libraries *l, double seconds)
 {
     struct tw_hash_cache *cache = tw_hash_cache_open("/");

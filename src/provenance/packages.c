@@ -14,6 +14,7 @@ enum { STATUS_MAX = 128 << 20, PACKAGES_MAX = 50000 };
 
 /* ---- dpkg */
 
+/* The value behind `key` at the start of a line in [from, end). malloc'ed; NULL: no such line. */
 static char *field(const char *from, const char *end, const char *key)
 {
     size_t n = strlen(key);
@@ -27,6 +28,8 @@ static char *field(const char *from, const char *end, const char *key)
     return NULL;
 }
 
+/* {"libc6": "2.36-9"} of what is installed. A second architecture of a package has it in its
+ * name. */
 static json_t *dpkg(void)
 {
     char *text = tw_pv_read("/var/lib/dpkg/status", STATUS_MAX);
@@ -65,6 +68,8 @@ static const char *package_tail(const char *name)
     return tw_ends(name, ".egg-info") ? ".egg-info" : NULL;
 }
 
+/* Adds the packages of one folder. The name of the metadata's folder has name and version, so no
+ * file is opened. */
 static void python_folder(json_t *o, const char *dir)
 {
     DIR *d = opendir(dir);
@@ -141,6 +146,7 @@ static json_t *python_folders(const struct tw_collector *c)
 
 /* ---- conda: conda-meta/NAME-VERSION-BUILD.json */
 
+/* {"numpy": "1.26.4-py311h64a7726_0"} of the active environment; NULL: none is active. */
 static json_t *conda(const struct tw_collector *c)
 {
     const char *prefix = tw_pv_variable(c->env, "CONDA_PREFIX");
@@ -168,7 +174,8 @@ static json_t *conda(const struct tw_collector *c)
     return o;
 }
 
-/* Changes whenever something is installed. */
+/* A text that changes whenever something is installed: the times of the lists and folders. null:
+ * none of them is there. */
 static json_t *stamp(json_t *folders)
 {
     struct tw_buf b = {0};
@@ -186,6 +193,7 @@ static json_t *stamp(json_t *folders)
     return v;
 }
 
+/* The lists of the run before count as long as the stamp is the same. */
 json_t *tw_pv_packages(struct tw_collector *c)
 {
     json_t *folders = python_folders(c), *now = stamp(folders), *item;

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of one run side by side: what most of them have against those that have something else;
- * and many runs in one line. */
+ * and many runs in one line. Ranks of one job should have one world, but for what tells them apart
+ * (power.c). */
 #include "differences.h"
 
 #include "base.h"
+#include "sha256.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* So many ranks are named in a line. */
 enum { RANKS_SHOWN = 8 };
 
+/* The comparison of a record's ranks. */
 struct parity {
     struct tw_differences d;
     const json_t *ranks;
     json_t *flat; /* per rank: {"kind name": text} */
 };
 
-/* "3, 5, 17 and 12 more" */
+/* "ranks 3, 5, 17 and 12 more" of places in the list of ranks. malloc'ed; NULL: no memory. */
 static char *name_ranks(const struct parity *p, const json_t *members)
 {
     struct tw_buf b = {0};
@@ -35,6 +39,7 @@ static char *name_ranks(const struct parity *p, const json_t *members)
     return tw_buf_steal(&b);
 }
 
+/* Of a key of the flat objects: "variables OMP_NUM_THREADS". */
 static enum twin_power power_of(const char *key)
 {
     const char *name = strchr(key, ' ') + 1;
@@ -55,7 +60,9 @@ static const char *group_of(const char *key)
     return tw_starts(key, "machine") ? "system" : "libraries";
 }
 
-/* Ranks by what they have under one key; `values`: text -> list of indices. */
+/* Ranks by what they have under one key; `values`: text -> places in the list of ranks. Each group
+ * but the largest becomes a difference, with the largest as what is usual. Without the key a rank
+ * has a text that no value can be. */
 static void compare_key(struct parity *p, const char *key)
 {
     static const char missing[] = "\x01";
@@ -89,6 +96,8 @@ static void compare_key(struct parity *p, const char *key)
     json_decref(values);
 }
 
+/* Adds the names of an object to a rank's flat one, each value as a text. Libraries are many files,
+ * so digests stand for them. */
 static void flatten(json_t *flat, const char *kind, const json_t *o)
 {
     json_t *v;
@@ -106,7 +115,7 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
         } else if (key && strcmp(kind, "libraries") == 0) {
             char hex[65];
             const char *data = text ? text : "";
-            tw_pv_sha256_of(data, strlen(data), hex);
+            tw_sha256_of(data, strlen(data), hex);
             tw_free(text);
             text = tw_printf("%zu files %.12s", json_object_size(v), hex);
         }
@@ -143,6 +152,7 @@ int twin_provenance_parity(const struct json_t *record, struct twin_world_differ
     return tw_differences_finish(&p.d, err);
 }
 
+/* What could not be read gives no line: it is said elsewhere. */
 char *twin_provenance_parity_summary(const struct twin_run *run)
 {
     struct twin_world_differences d = {0};
@@ -174,6 +184,7 @@ static bool is_written(const struct twin_run *run, const char *path)
     return false;
 }
 
+/* The first run is held against each other one until one differs. */
 char *twin_provenance_summary(const struct twin_run *const *runs, size_t count)
 {
     json_t *first = NULL;

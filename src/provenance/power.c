@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much what differs may change a result's bits: by experience (docs/internals/provenance.md),
- * not by proof. */
+ * not by proof. Lists of names; who knows better adds a name here, and no code. */
 #include "differences.h"
 
 #include "base.h"
 
 #include <string.h>
 
+/* Does s begin with one of the texts? The list ends with NULL. */
 static bool begins_with(const char *s, const char *const *list)
 {
     for (; *list; list++)
@@ -29,6 +30,8 @@ const char *twin_power_name(enum twin_power p)
     return (unsigned)p < sizeof names / sizeof names[0] ? names[p] : "?";
 }
 
+/* Libraries that compute, by the beginning of a file's or a package's name. All others may do
+ * so. */
 enum twin_power tw_power_of_library(const char *file)
 {
     static const char *const computes[] = {"torch",         "libtorch",    "libc10",
@@ -54,6 +57,7 @@ enum twin_power tw_power_of_library(const char *file)
     return begins_with(file, computes) ? TWIN_POWER_HIGH : TWIN_POWER_MEDIUM;
 }
 
+/* By the whole name: versions are few and known. */
 enum twin_power tw_power_of_version(const char *name)
 {
     static const char *const high[] = {"torch",
@@ -80,6 +84,7 @@ enum twin_power tw_power_of_version(const char *name)
     return is_one_of(name, low) ? TWIN_POWER_LOW : TWIN_POWER_MEDIUM;
 }
 
+/* What a launcher gives each rank of its own; it says nothing about the world. */
 bool tw_variable_is_per_rank(const char *name)
 {
     static const char *const exact[] = {"RANK",
@@ -110,6 +115,9 @@ bool tw_variable_is_per_rank(const char *name)
     return is_one_of(name, exact);
 }
 
+/* numbers: what libraries that compute read. may: what decides which libraries and kernels are
+ * loaded. noise: addresses, ports and numbers of jobs, which differ in every run. noise goes first,
+ * as its names begin like others ("TORCHELASTIC_" like "TORCH"). */
 enum twin_power tw_power_of_variable(const char *name)
 {
     static const char *const numbers[] = {"OMP_",

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A precision policy held against a run. */
+/* A precision policy held against a run. Each rule has a result that begins as kept with nothing
+ * judged; traces and settings add what they show, and settle() says what that makes of it: what was
+ * never seen is unknown, one breach breaks it. */
 #include "precision_inside.h"
 
 #include "base.h"
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So many breaches of a rule are kept; all are counted. */
 enum { BREACHES_MAX = 1000 };
 
 const char *twin_precision_name(enum twin_precision_outcome o)
@@ -26,6 +29,8 @@ static void free_breach(struct twin_precision_breach *b)
     tw_free(b->found);
 }
 
+/* A breach of which a text could not be made is counted and is an error, so that no result lacks it
+ * silently. */
 int tw_precision_add(struct twin_precision_result *r, struct twin_precision_breach *b,
                      struct twin_error *err)
 {
@@ -58,6 +63,8 @@ static const char *plain(const char *value)
     return tw_starts(value, "torch.") ? value + strlen("torch.") : value;
 }
 
+/* Notes a breach when the rule does not allow this value of a switch. when: " at the end", or
+ * "". */
 static int judge_value(const struct tw_precision_rule *rule, struct twin_precision_result *out,
                        int32_t rank, const char *setting, const char *value, const char *when,
                        struct twin_error *err)
@@ -74,7 +81,9 @@ static int judge_value(const struct tw_precision_rule *rule, struct twin_precisi
     return tw_precision_add(out, &b, err);
 }
 
-/* Both ends of the process count: what was set between them and set back is not seen. */
+/* Judges one rank's switches. Both ends of the process count: what was set between them and set
+ * back is not seen. *idle: PyTorch was there and used no device, so switches of CUDA did
+ * nothing. */
 static int judge_rank(const struct tw_precision_rule *rule, const json_t *rank,
                       struct twin_precision_result *out, bool *idle, struct twin_error *err)
 {
@@ -107,6 +116,8 @@ static int judge_rank(const struct tw_precision_rule *rule, const json_t *rank,
     return rc;
 }
 
+/* Rules about switches, by the record of the run. Without a record nothing is judged, which makes
+ * them unknown. */
 static int judge_settings(const struct twin_precision_policy *p, const struct twin_run *run,
                           struct twin_precision_verdict *v, struct twin_error *err)
 {
@@ -134,6 +145,7 @@ static int judge_settings(const struct twin_precision_policy *p, const struct tw
 
 /* ---- the verdict */
 
+/* The rule as a person would say it: "*: f32 or bf16", "tf32 off". malloc'ed; NULL: no memory. */
 static char *words_of(const struct tw_precision_rule *r)
 {
     struct tw_buf b = {0};
@@ -156,6 +168,8 @@ static int by_place(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+/* Says what is to be said of a rule when all was looked at. A reason that somebody gave before
+ * stays, unless the rule is broken. */
 static void settle(const struct tw_precision_rule *rule, struct twin_precision_result *r)
 {
     static const char *const things[] = {"", "records", "steps", "steps", "settings"};
@@ -173,6 +187,7 @@ static void settle(const struct tw_precision_rule *rule, struct twin_precision_r
                  : tw_printf("%llu %s judged", (unsigned long long)r->judged, things[rule->about]);
 }
 
+/* The whole is broken when a rule is; it is kept only when at least one was and none is unknown. */
 int twin_precision_check(const struct twin_precision_policy *p, const struct twin_run *run,
                          struct twin_precision_verdict *v, struct twin_error *err)
 {

@@ -14,8 +14,10 @@
 #include <stdint.h>
 #include <twin/error.h>
 
+/* The rules of a policy. Read-only once it was read. */
 struct twin_precision_policy;
 
+/* What became of a rule, and of all of them. */
 enum twin_precision_outcome {
     TWIN_PRECISION_KEPT,
     TWIN_PRECISION_BROKEN,
@@ -39,6 +41,7 @@ struct twin_precision_breach {
     char *found;                    /* "bf16"; "True" */
 };
 
+/* What was found about one rule. */
 struct twin_precision_result {
     size_t line;  /* of the rule in the policy */
     char *rule;   /* in words: the tensors and the types allowed, or "tf32 off" */
@@ -51,6 +54,7 @@ struct twin_precision_result {
     size_t breaches;
     size_t broken;
 };
+/* The results of all rules, and what they make together. Needs twin_precision_verdict_free. */
 struct twin_precision_verdict {
     /* broken when a rule is; else unknown when one is, or none applies; else kept */
     enum twin_precision_outcome outcome;

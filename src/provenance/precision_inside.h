@@ -16,6 +16,7 @@ enum tw_precision_about {
     TW_ABOUT_SETTING   /* switches of each rank's libraries */
 };
 
+/* One [[precision]] table: what it speaks of, and what it allows there. */
 struct tw_precision_rule {
     size_t line;
     enum tw_precision_about about;
@@ -28,6 +29,7 @@ struct tw_precision_rule {
     bool required;   /* of TW_ABOUT_SCALER */
 };
 
+/* Owns its rules; twin_precision_free. */
 struct twin_precision_policy {
     struct tw_precision_rule *rule;
     size_t count;

@@ -12,12 +12,15 @@
 #define FILE_CAP ((size_t)1 << 20)
 enum { RULES_MAX = 1000 };
 
+/* Keys of a policy and the settings that agents tell (docs/format/run-folder.md). Both settings of
+ * a key must be as the rule says. */
 static const struct tw_precision_switch switches[] = {
     {"tf32", {"matmul.allow_tf32", "cudnn.allow_tf32"}, true},
     {"reduced_precision_reduction", {"matmul.reduced_fp16", "matmul.reduced_bf16"}, true},
     {"float32_matmul_precision", {"float32_matmul_precision"}, false},
     {"default_dtype", {"default_dtype"}, false},
 };
+/* All keys: the first two describe a rule, of the others it has one. */
 static const char *const keys[] = {"pattern",
                                    "reason",
                                    "dtypes",
@@ -45,6 +48,8 @@ bool tw_precision_allows(const struct tw_precision_rule *r, const char *word)
     return false;
 }
 
+/* What the reader of the file knows between two lines. The rule that is being read is the last
+ * one. */
 struct reading {
     struct twin_precision_policy *p;
     const char *path;
@@ -68,6 +73,7 @@ static int begin(void *user, size_t line, struct twin_error *err)
 
 /* ---- values */
 
+/* Says with file and line what a key expects. TWIN_EFORMAT. */
 static int wrong(const struct reading *r, size_t line, const char *key, const char *expected,
                  struct twin_error *err)
 {
@@ -75,6 +81,7 @@ static int wrong(const struct reading *r, size_t line, const char *key, const ch
                           expected);
 }
 
+/* The words that a rule allows. 0 or TWIN_ENOMEM; the rule owns what was copied. */
 static int take_words(struct tw_precision_rule *rule, const struct tw_toml_value *v,
                       const char *path, struct twin_error *err)
 {
@@ -85,11 +92,13 @@ static int take_words(struct tw_precision_rule *rule, const struct tw_toml_value
     return rule->allowed ? 0 : tw_no_memory(err, "reading %s", path);
 }
 
+/* The words as bits, so that a record is judged by one look. */
 static int take_dtypes(const struct reading *r, struct tw_precision_rule *rule, size_t line,
                        struct twin_error *err)
 {
     for (size_t i = 0; i < rule->allowed_count; i++) {
         int found = -1;
+        _Static_assert(TWIN_DTYPE_COUNT <= 32, "a bit for each type");
         for (int d = 0; d < TWIN_DTYPE_COUNT && found < 0; d++)
             found = strcmp(rule->allowed[i], twin_dtype_name((enum twin_dtype)d)) == 0 ? d : -1;
         if (found < 0) {
@@ -106,6 +115,7 @@ static int take_dtypes(const struct reading *r, struct tw_precision_rule *rule, 
     return 0;
 }
 
+/* Does the rule use words that its key knows? Keys that are not in the table take any. */
 static int check_words(const struct reading *r, struct tw_precision_rule *rule, size_t line,
                        struct twin_error *err)
 {
@@ -142,6 +152,8 @@ static enum tw_precision_about about_of(const char *key)
     return strcmp(key, "grad_scaler") == 0 ? TW_ABOUT_SCALER : TW_ABOUT_SETTING;
 }
 
+/* The one key by which a rule speaks of something. Switches that have two settings, and the scaler,
+ * take a single word: "on or off" would allow everything. */
 static int take_subject(const struct reading *r, struct tw_precision_rule *rule, const char *key,
                         const struct tw_toml_value *v, size_t line, struct twin_error *err)
 {
@@ -199,6 +211,8 @@ static int key(void *user, const char *name, const struct tw_toml_value *v, size
 
 /* ---- the file */
 
+/* What only the whole file can show: rules that say nothing, or have a pattern where there are no
+ * tensors. */
 static int complete(const struct twin_precision_policy *p, const char *path, struct twin_error *err)
 {
     if (p->count == 0)

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A trace with more series is damaged; steps beyond STEPS_MAX are not judged. NO_RULE: none is
+ * about the series; NOT_ASKED: nobody has looked. */
 enum { SERIES_MAX = 1 << 22, STEPS_MAX = 1 << 26, NO_RULE = -1, NOT_ASKED = -2 };
 
 /* A floating-point type: what a precision policy is about. */
@@ -19,12 +21,14 @@ static bool is_float(unsigned dtype)
            dtype == TWIN_F8_E5M2;
 }
 
-/* of a series; breach: its place from 1 on in the rule's list, 0: none */
+/* What is known of one series: the rule that is about it, and the breach that it has already (its
+ * place from 1 on in the rule's list, 0: none), which counts further records. */
 struct seen {
     int rule;
     size_t breach;
 };
 
+/* One trace that is walked for all rules at once. */
 struct walk {
     const struct twin_precision_policy *p;
     struct twin_precision_verdict *v;
@@ -37,7 +41,8 @@ struct walk {
     uint64_t steps; /* a bit for each finished step: its loss was scaled */
 };
 
-/* The first rule whose pattern fits. */
+/* The rule that is about a series: the first whose pattern fits its name alone, or
+ * "phase/kind/name". A policy reads from the particular to the general. */
 static int rule_of(const struct walk *w, const struct twin_series *s)
 {
     const char *name = twin_trace_string(w->t, s->name);
@@ -54,6 +59,7 @@ static int rule_of(const struct walk *w, const struct twin_series *s)
     return found;
 }
 
+/* The entry of a series. NULL: no memory, or a number that no writer gives. */
 static struct seen *seen_of(struct walk *w, uint32_t series)
 {
     if (series >= SERIES_MAX)
@@ -73,6 +79,8 @@ static struct seen *seen_of(struct walk *w, uint32_t series)
     return &w->seen[series];
 }
 
+/* A record of a type that its rule does not allow. Records of one series with the same type are one
+ * breach. */
 static int tensor_breach(struct walk *w, struct seen *seen, const struct twin_trace_record *r,
                          const char *found)
 {
@@ -101,6 +109,7 @@ static int tensor_breach(struct walk *w, struct seen *seen, const struct twin_tr
     return rc;
 }
 
+/* Called for each record. */
 static int see(void *user, const struct twin_trace_record *r)
 {
     struct walk *w = user;
@@ -125,6 +134,7 @@ static int see(void *user, const struct twin_trace_record *r)
 
 /* ---- steps */
 
+/* Did the agent say that it looks for this? Without that, not having seen it means nothing. */
 static bool armed(struct twin_trace *t, const char *what)
 {
     const char *key, *value;
@@ -134,6 +144,7 @@ static bool armed(struct twin_trace *t, const char *what)
     return false;
 }
 
+/* A breach in `times` steps, of which `first` is the first. */
 static int step_breach(struct walk *w, size_t rule, uint32_t first, uint64_t times,
                        const char *name, const char *found)
 {
@@ -149,6 +160,7 @@ static int step_breach(struct walk *w, size_t rule, uint32_t first, uint64_t tim
     return tw_precision_add(&w->v->result[rule], &b, w->err);
 }
 
+/* Makes a rule unknown. The first reason stays. */
 static void set_unknown(struct walk *w, size_t rule, const char *why)
 {
     struct twin_precision_result *r = &w->v->result[rule];
@@ -159,6 +171,7 @@ static void set_unknown(struct walk *w, size_t rule, const char *why)
     }
 }
 
+/* Judges each finished step by whether its loss was scaled. */
 static int judge_scaler(struct walk *w, size_t rule)
 {
     const bool required = w->p->rule[rule].required;
@@ -193,7 +206,8 @@ static bool state_allowed(const struct tw_precision_rule *r, const char *state)
     return ok;
 }
 
-/* A note holds from its step until the next one. */
+/* Judges the autocast regions. The agent notes their state when it changes, so a note holds from
+ * its step until the next one; the last one until the end. */
 static int judge_autocast(struct walk *w, size_t rule)
 {
     const char *key, *value, *state = NULL;
@@ -240,6 +254,7 @@ static int judge_steps(struct walk *w)
     return rc;
 }
 
+/* A trace that cannot be read becomes a note, which keeps the whole from being "kept". */
 static int unreadable(struct twin_precision_verdict *v, const char *path,
                       const struct twin_error *why, struct twin_error *err)
 {
@@ -251,6 +266,7 @@ static int unreadable(struct twin_precision_verdict *v, const char *path,
     return grown[v->notes] ? (v->notes++, 0) : tw_no_memory(err, "for what a trace shows");
 }
 
+/* Lost records may have broken a rule: then it cannot be kept. */
 int tw_precision_trace(const struct twin_precision_policy *p, const char *path,
                        struct twin_precision_verdict *v, struct twin_error *err)
 {

@@ -23,8 +23,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* How long the job waits for us at its start, and the launcher at its end; NICE: how far threads
+ * beside the job step back. */
 enum { START_MS = 250, END_MS = 20000, NICE = 10 };
 
+/* What the two say to each other; number: a process, of 'P' only. */
 struct packet {
     char what;
     int64_t number;
@@ -32,11 +35,14 @@ struct packet {
 
 /* ---- writing */
 
+/* jansson's callback for a piece of text. */
 static int append(const char *text, size_t n, void *data)
 {
     return tw_buf_append(data, text, n) == 0 ? 0 : -1;
 }
 
+/* Writes the record as it is now. It is written once before the job ends and once after, so that a
+ * killed collector leaves the first one, which says that it is not complete. */
 static void write_record(const struct tw_collector *c, bool complete)
 {
     struct tw_buf text = {0};
@@ -55,6 +61,7 @@ static void write_record(const struct tw_collector *c, bool complete)
 
 /* ---- the collector */
 
+/* Without SIGPIPE: the other side may be gone. */
 static void say(int fd, char what)
 {
     struct packet p = {.what = what};
@@ -80,9 +87,9 @@ static bool told_to_end(struct tw_collector *c, int fd, int timeout_ms)
     return c->ended;
 }
 
-/* Beside the job, which goes first: on a thread that steps back, since nobody may take that back,
- * and once the job has ended the launcher waits for us and is in a hurry. What a stage asks other
- * programs steps back with it. */
+/* One look beside the job, which goes first: on a thread that steps back, since nobody may take
+ * that back, and once the job has ended the launcher waits for us and is in a hurry. What a stage
+ * asks other programs steps back with it. */
 struct stage {
     struct tw_collector *c;
     void (*look)(struct tw_collector *);
@@ -96,6 +103,7 @@ static void *step_back_and_look(void *stage)
     return NULL;
 }
 
+/* Once the end was told there is nothing to step back for. */
 static void beside_job(struct tw_collector *c, int fd, void (*look)(struct tw_collector *))
 {
     struct stage s = {c, look};
@@ -123,6 +131,7 @@ static void look_at_code(struct tw_collector *c)
     tw_pv_code_later(c, json_object_get(c->root, "code"));
 }
 
+/* Which run it is. The key's name tells whether redacted values of two records can be compared. */
 static void describe(struct tw_collector *c)
 {
     tw_pv_put(c->root, "schema", json_string(TW_PROVENANCE_SCHEMA));
@@ -132,6 +141,8 @@ static void describe(struct tw_collector *c)
     tw_pv_put(c->root, "redaction_key", json_string(twin_redactor_key_id(c->redactor)));
 }
 
+/* The collector's whole life: what the job could change, then what it cannot, then what its
+ * processes say while they run, and all of it once more at the end. */
 static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
 {
     const int fd = TW_CHILD_KEEPS;
@@ -174,13 +185,15 @@ static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
 
 /* ---- in the launcher */
 
+/* What the launcher knows of its collector. fd -1: there is none. */
 struct watch {
     pid_t pid;
     int fd;
     char *before_dir;
 };
 
-/* Whether the collector sends what is asked for (0: hangs up) in time. Ctrl-C is not waited for. */
+/* Does the collector send what is asked for (0: hangs up) in time? Ctrl-C is not waited for: the
+ * user wants an end, and signals are held back here by the launcher. */
 static bool wait_for(const struct watch *w, char what, int ms)
 {
     uint64_t deadline = tw_monotonic_ns() + (uint64_t)ms * 1000000;
@@ -208,6 +221,8 @@ static bool wait_for(const struct watch *w, char what, int ms)
     }
 }
 
+/* Called by the launcher when the run folder is there and the job is not: forks the collector and
+ * waits, START_MS at most, until it has seen what the job could change. */
 static void before(void *user, const struct twin_run *run, const char *home, char *const *env)
 {
     struct watch *w = user;
@@ -238,6 +253,7 @@ static void before(void *user, const struct twin_run *run, const char *home, cha
     wait_for(w, 'S', START_MS);
 }
 
+/* The job runs: its process can be looked at from outside. */
 static void started(void *user, int pid)
 {
     struct watch *w = user;
@@ -246,6 +262,8 @@ static void started(void *user, int pid)
         send(w->fd, &p, sizeof p, MSG_NOSIGNAL);
 }
 
+/* The job has ended: the collector may take END_MS for the rest. A record that is not complete says
+ * so. */
 static void after(void *user, const struct twin_run *run)
 {
     struct watch *w = user;

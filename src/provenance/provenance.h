@@ -26,15 +26,16 @@ int twin_provenance_load(const char *run_dir, struct json_t **out, struct twin_e
 
 /* ---- what differs between two worlds */
 
-enum twin_power { /* to change a result's bits */
-                  /* decides about numbers: code, libraries that compute, configuration, seeds */
-                  TWIN_POWER_HIGH,
-                  TWIN_POWER_MEDIUM, /* may: other libraries, variables, topology, compilers */
-                  TWIN_POWER_LOW,    /* seldom: kernel, packages that were not loaded, limits */
-                  TWIN_POWER_NOISE   /* names and times */
+/* How much a difference may change a result's bits, by experience. */
+enum twin_power {
+    TWIN_POWER_HIGH,   /* decides about numbers: code, libraries that compute, configuration */
+    TWIN_POWER_MEDIUM, /* may: other libraries, variables, topology, compilers */
+    TWIN_POWER_LOW,    /* seldom: kernel, packages that were not loaded, limits */
+    TWIN_POWER_NOISE   /* names and times */
 };
 const char *twin_power_name(enum twin_power p); /* "high", "medium", "low", "noise" */
 
+/* One thing that two worlds do not have in common. */
 struct twin_world_difference {
     enum twin_power power;
     const char *group; /* "code", "libraries", ...: static */
@@ -45,6 +46,7 @@ struct twin_world_difference {
      */
     size_t count;
 };
+/* A list of them, the ones with the most power first. Needs twin_world_differences_free. */
 struct twin_world_differences {
     struct twin_world_difference *item;
     size_t count;

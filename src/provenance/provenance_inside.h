@@ -5,18 +5,19 @@
  * Inside of provenance: what a run was. One process per run, the collector, makes the record; each
  * subject has a file:
  *
- *   provenance.c    the collector's life                     ask.c         other programs, with a
- * limit values.c        values of the record                     git.c         git, in a checkout
- * that may be anybody's code.c          what git says of the folder              command.c
- * programs, entry point, configuration files environment.c   machine and system packages.c    dpkg,
- * pip, conda accelerators.c  NVML                                     libraries.c   mapped files
- * and their digests ranks.c         what each process said                   launch.c variables,
- * scheduler topology.c      hwloc                                    data.c        data that the
- * command names written.c, written_events.c   what is in the files that the job wrote
+ *  - provenance.c: the collector's life; values.c: values of the record;
+ *  - ask.c: other programs, with a limit; git.c: git, in a checkout that may be anybody's;
+ *  - code.c: what git says of the folder;
+ *  - command.c: programs, entry point, configuration files;
+ *  - data.c: data that the command names;
+ *  - environment.c: machine and system; topology.c: hwloc; accelerators.c: NVML;
+ *  - packages.c: dpkg, pip, conda; libraries.c: mapped files and their digests;
+ *  - launch.c: variables, scheduler; ranks.c: what each process said;
+ *  - written.c, written_events.c: what is in the files that the job wrote.
  *
  * What reads a record later: read.c; diff.c, parity.c, power.c (differences.h) compare worlds;
- * precision*.c hold a run against a policy; ends.c says where it ended. config.c, config_argv.c are
- * digests of a configuration; its values come from formats.
+ * precision*.c hold a run against a policy; ends.c says where it ended; habits.c reads a script.
+ * config.c, config_argv.c are digests of a configuration; its values come from formats.
  *
  * Building a JSON value fails only for lack of memory. A value that could not be built is left out:
  * nothing here is worth failing a run.
@@ -33,6 +34,8 @@
 
 #define TW_PROVENANCE_SCHEMA "twinrun.provenance/1"
 
+/* What the collector knows: the run that it is about, and the record as far as it goes. It lives in
+ * a process of its own, which ends with it. */
 struct tw_collector {
     const struct twin_run *run;
     const char *home;
@@ -64,9 +67,10 @@ json_t *tw_pv_line(const char *path);
  * *why. */
 int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[65],
                  uint64_t *bytes, const char **why);
-void tw_pv_sha256_of(const void *data, size_t n, char hex[65]);
 
 /* ---- other programs (ask.c) */
+/* One call of another program: the first four members say which and how, the others what came of
+ * it. */
 struct tw_ask {
     const char *const *argv;
     const char *dir; /* working folder; NULL: ours */
@@ -107,6 +111,7 @@ void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *o
                         const char *name, const char *value);
 
 /* ---- libraries (libraries.c) */
+/* The files that the run's processes have mapped, each once, and their digests. */
 struct tw_libraries;
 struct tw_libraries *tw_libraries_open(void);
 /* Number of a file among those of the run; -1: no memory. */

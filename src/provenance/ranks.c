@@ -13,8 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of one process's words that are read, and how many processes. */
 enum { WORLD_MAX = 4 << 20, RANKS_MAX = 65536 };
 
+/* What is gathered from all processes: one object for each rank, and the lists they share. python:
+ * where the first process that said so has its packages. */
 struct gathering {
     struct tw_collector *c;
     struct tw_libraries *libraries;
@@ -32,6 +35,7 @@ static void put_pair(json_t *o, const char *pair)
     tw_free(key);
 }
 
+/* The object under a key of the rank, made when it is not there. */
 static json_t *part(json_t *rank, const char *key)
 {
     json_t *o = json_object_get(rank, key);
@@ -55,6 +59,7 @@ static void put_setting(json_t *rank, const char *pair)
     tw_free(key);
 }
 
+/* Notes that the process has mapped a file: its number, each once. */
 static void add_library(struct gathering *g, json_t *mapped, const char *path)
 {
     char number[24];
@@ -64,6 +69,7 @@ static void add_library(struct gathering *g, json_t *mapped, const char *path)
         json_object_set_new(mapped, number, json_integer(at));
 }
 
+/* One line of a process. Unknown keys are of a newer agent and passed over. */
 static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const char *key,
                       char *value)
 {
@@ -110,7 +116,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The rank's list among the lists there are. */
+/* Gives the rank the number of its list among the lists there are. Ranks of one job mostly map the
+ * same files, and a thousand equal lists would be most of the record. */
 static void settle_libraries(struct gathering *g, json_t *rank, json_t *mapped)
 {
     size_t n = json_object_size(mapped), i = 0;
@@ -133,6 +140,7 @@ static void settle_libraries(struct gathering *g, json_t *rank, json_t *mapped)
     tw_pv_put(rank, "libraries", json_integer((json_int_t)at));
 }
 
+/* Reads what one process said. Without rank and pid it was not finished: the next look finds it. */
 static void read_world(struct gathering *g, const char *path)
 {
     char *text = tw_pv_read(path, WORLD_MAX), *save = NULL;
@@ -169,6 +177,7 @@ static int by_rank(const void *a, const void *b)
     return 0;
 }
 
+/* Folders list names in any order; the record is in that of the ranks. */
 static void sort_ranks(struct gathering *g)
 {
     size_t n = json_array_size(g->ranks), i;
@@ -212,6 +221,7 @@ static void look_from_outside(struct gathering *g)
     tw_free(text);
 }
 
+/* How many ranks there are and where each runs, by what they said. */
 static void put_launch(struct gathering *g)
 {
     json_t *launch = json_object_get(g->c->root, "launch"), *places = json_array(), *rank;
@@ -231,6 +241,7 @@ static void put_launch(struct gathering *g)
     tw_pv_put(launch, "places", places);
 }
 
+/* Called several times while the job runs and once at its end; each call makes the parts anew. */
 void tw_pv_ranks(struct tw_collector *c)
 {
     struct gathering g = {.c = c,

@@ -4,12 +4,13 @@
 #include "provenance_inside.h"
 
 #include "base.h"
+#include "sha256.h"
 
 #include <dlfcn.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
+/* hwloc's XML of a large machine has some hundred KiB. */
 #define XML_MAX ((int)(64 << 20))
 
 typedef void *topology;
@@ -25,6 +26,7 @@ struct hwloc {
     unsigned (*version)(void);
 };
 
+/* Loads hwloc and finds its functions. False: it is not there, or (lib is not NULL) lacks one. */
 static bool find(struct hwloc *h)
 {
     h->lib = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
@@ -64,14 +66,13 @@ static void drop_names(char *xml)
     *to = '\0';
 }
 
+/* Writes the XML into the run folder and says what it is; NULL: neither could be done. */
 static json_t *save(const struct tw_collector *c, const char *xml, size_t bytes, unsigned version)
 {
-    unsigned char digest[32];
     char hex[65], *path = tw_path_join(c->run->dir, "topology.xml");
     json_t *o = NULL;
-    if (path && EVP_Digest(xml, bytes, digest, NULL, EVP_sha256(), NULL) == 1 &&
+    if (path && tw_sha256_of(xml, bytes, hex) &&
         tw_write_file_atomic(path, xml, bytes, NULL) == 0) {
-        tw_hex(digest, 32, hex);
         o = json_pack("{s:s, s:s, s:o}", "file", "topology.xml", "sha256", hex, "hwloc",
                       json_sprintf("%u.%u.%u", version >> 16, version >> 8 & 255, version & 255));
     }
@@ -79,6 +80,7 @@ static json_t *save(const struct tw_collector *c, const char *xml, size_t bytes,
     return o;
 }
 
+/* The digest is over the text without names, so that like machines have like digests. */
 json_t *tw_pv_topology(const struct tw_collector *c)
 {
     struct hwloc h = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of the record, and files as values. */
+/* Values of the record, and files as values. A value that could not be made is NULL and is left
+ * out. */
 #include "provenance_inside.h"
 
 #include "base.h"
@@ -31,6 +32,7 @@ void tw_pv_add(json_t *list, json_t *value)
     json_array_append_new(list, value);
 }
 
+/* Notes are sentences for people; what they quote is redacted like every other text. */
 void tw_pv_note(struct tw_collector *c, const char *format, ...)
 {
     char text[600];
@@ -70,14 +72,6 @@ json_t *tw_pv_line(const char *path)
     json_t *v = tw_json_bytes(text);
     tw_free(text);
     return v;
-}
-
-void tw_pv_sha256_of(const void *data, size_t n, char hex[65])
-{
-    unsigned char digest[32];
-    hex[0] = '\0';
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) == 1)
-        tw_hex(digest, sizeof digest, hex);
 }
 
 int tw_pv_sha256(const char *path, uint64_t cap, uint64_t deadline_ns, char hex[65],

@@ -19,6 +19,7 @@
 #define EVENT_BYTES_MAX ((size_t)32 << 20)
 #define LISTING_MAX ((size_t)7 << 20) /* less than the comparison reads of one file */
 
+/* A line for each tensor: name, type, shape, digest. */
 static void put_tensors(const struct twin_content *c, struct tw_buf *out)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -30,6 +31,7 @@ static void put_tensors(const struct twin_content *c, struct tw_buf *out)
     }
 }
 
+/* A line for what is no tensor, as Python would show it. */
 static void put_value(const struct twin_tensors_value *v, struct tw_buf *out)
 {
     char *text = NULL;
@@ -81,6 +83,8 @@ static bool list_events(const char *path, struct tw_buf *out)
     return ok;
 }
 
+/* Writes the list into the run folder, without secrets. O_EXCL: nothing that is there is
+ * replaced. */
 static bool store(const struct twin_run *run, const char *name, const struct tw_buf *text)
 {
     int pending = TW_SECRET_IN_FILE;
@@ -102,6 +106,7 @@ static bool store(const struct twin_run *run, const char *name, const struct tw_
     return ok;
 }
 
+/* TensorBoard's files are known by their names, as readers know them; all others are tried. */
 void tw_written_list(const struct twin_run *run, struct twin_run_file *f)
 {
     struct tw_buf text = {.cap = LISTING_MAX};

@@ -10,8 +10,11 @@
 
 #include <string.h>
 
+/* How protobuf writes a field's value. */
 enum wire { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 enum {
+    /* The fields of event.proto, summary.proto and tensor.proto that are looked at, by their
+     * numbers. */
     EVENT_STEP = 2,
     EVENT_SUMMARY = 5,
     SUMMARY_VALUE = 1,
@@ -22,6 +25,7 @@ enum {
 };
 enum { TENSOR_CONTENT = 4, TENSOR_FLOAT = 5, TENSOR_DOUBLE = 6, TENSOR_STRING = 8 };
 
+/* One field of a message, as far as the wire format tells. */
 struct field {
     uint32_t number;
     enum wire wire;
@@ -30,6 +34,8 @@ struct field {
     size_t n;
 };
 
+/* Seven bits a byte, the lowest first. False: the message ends within it, or it is longer than
+ * any. */
 static bool read_varint(const unsigned char **p, const unsigned char *end, uint64_t *out)
 {
     *out = 0;
@@ -113,6 +119,7 @@ static void put_text(struct tw_buf *out, const unsigned char *data, size_t n)
     tw_free(text);
 }
 
+/* A tensor's numbers up to 64 of them, its texts, and hashes of everything else. False: damaged. */
 static bool put_tensor(struct tw_buf *out, const unsigned char *p, size_t n)
 {
     const unsigned char *end = p + n;
@@ -141,6 +148,7 @@ static bool put_tensor(struct tw_buf *out, const unsigned char *p, size_t n)
     return p == end;
 }
 
+/* One value of a summary as a line. The tag is looked for first, as fields come in any order. */
 static bool put_value(struct tw_buf *out, int64_t step, const unsigned char *p, size_t n)
 {
     const unsigned char *end = p + n, *again = p;
@@ -168,6 +176,7 @@ static bool put_value(struct tw_buf *out, int64_t step, const unsigned char *p, 
     return p == end;
 }
 
+/* All values of an event, with its step. False: damaged. */
 static bool put_event(struct tw_buf *out, const unsigned char *p, size_t n)
 {
     const unsigned char *end = p + n, *again = p;
@@ -191,6 +200,8 @@ static bool put_event(struct tw_buf *out, const unsigned char *p, size_t n)
     return p == end;
 }
 
+/* Checksums are not checked: what is damaged mostly cannot be read either, and a list of what a
+ * file says is wanted, not of whether its disk is good. */
 bool tw_written_events(const unsigned char *data, size_t n, struct tw_buf *out)
 {
     enum { HEAD = 12, TAIL = 4 };

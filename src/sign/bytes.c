@@ -4,19 +4,11 @@
 #include "verified.h"
 
 #include "base.h"
+#include "sha256.h"
 
-#include <openssl/evp.h>
 #include <string.h>
 
-static int sha256_hex(const void *data, size_t n, char out[65], struct twin_error *err)
-{
-    unsigned char digest[32];
-    if (!EVP_Q_digest(NULL, "SHA256", NULL, data, n, digest, NULL))
-        return twin_error_set(err, TWIN_ENOMEM, "SHA-256 cannot be computed");
-    tw_hex(digest, sizeof digest, out);
-    return 0;
-}
-
+/* Counts the calls of twin_subjects_match: here it is enough whether there is any. */
 static void count_change(void *user, enum twin_subject_change c,
                          const struct twin_subject *signed_one, const struct twin_subject *found)
 {
@@ -26,7 +18,7 @@ static void count_change(void *user, enum twin_subject_change c,
     ++*(size_t *)user;
 }
 
-/* "team.key.pub, ana" */
+/* Whose signatures counted, for a sentence: "team.key.pub, ana". malloc'ed; NULL: no memory. */
 static char *signers(const struct twin_trust_verdict *v)
 {
     struct tw_buf b = {0};
@@ -36,14 +28,21 @@ static char *signers(const struct twin_trust_verdict *v)
     return tw_buf_steal(&b);
 }
 
-/* The bytes that were read are hashed, not the file once more: it may be another one by now. */
+/*
+ * Holds the statement against the bytes that were read. They are hashed, not the file once more: it
+ * may be another one by now. Names count, so that a signed file cannot stand in for another one; so
+ * does the kind of statement, since a run's statement about a file says something else. Returns 0
+ * or TWIN_EFORMAT.
+ */
 static int same_bytes(const struct twin_statement *st, const char *path, const char *text,
                       size_t bytes, struct twin_error *err)
 {
     char hex[65];
     size_t changes = 0;
     struct twin_subjects found = {0};
-    int rc = sha256_hex(text, bytes, hex, err);
+    int rc = tw_sha256_of(text, bytes, hex)
+                 ? 0
+                 : twin_error_set(err, TWIN_ENOMEM, "SHA-256 cannot be computed");
     rc = rc ? rc : twin_subjects_add(&found, tw_base_name(path), "sha256", hex, err);
     if (rc == 0)
         twin_subjects_match(&st->subjects, &found, true, count_change, &changes);
@@ -53,6 +52,8 @@ static int same_bytes(const struct twin_statement *st, const char *path, const c
     return rc;
 }
 
+/* The order is the room's (sign.h): signatures first, and the statement is read only when they are
+ * enough. */
 int tw_signed_bytes(const char *path, const char *text, size_t bytes,
                     const struct twin_trust *trust, int64_t at_ns, char **who,
                     struct twin_error *err)

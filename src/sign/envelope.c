@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DSSE envelopes: https://github.com/secure-systems-lab/dsse. A signature is over the PAE of type
- * and payload, never over JSON. */
+/*
+ * DSSE envelopes: https://github.com/secure-systems-lab/dsse. A signature is over the PAE of type
+ * and payload (twin_pae), never over JSON: that a parser took an envelope one way or another
+ * changes nothing about what was signed.
+ *
+ * An envelope of ours has one text only, canonical JSON with canonical base64, and reading insists
+ * on it. A file that differs in one byte is then a file that was changed, and no two files are the
+ * same signature. Envelopes of other tools are taken on request (`foreign`).
+ */
 #include "internal.h"
 #include "jcs.h"
 
@@ -13,6 +20,7 @@
 #include <string.h>
 
 enum {
+    /* Far above what anybody signs with, and small enough that a hostile file costs little. */
     SIGNATURES_MAX = 64,
     SIGNATURE_BYTES_MAX = 1024,
     TYPE_BYTES_MAX = 256,
@@ -32,6 +40,8 @@ json_t *tw_sign_json(const char *text, size_t n, const char *name, struct twin_e
     return value;
 }
 
+/* Lengths stand before what they count, so that no two pairs of type and payload have the same
+ * PAE. */
 char *twin_pae(const char *type, const void *payload, size_t payload_bytes, size_t *bytes)
 {
     struct tw_buf b = {0};
@@ -77,7 +87,8 @@ int twin_envelope_make(const char *type, const void *payload, size_t n, struct t
     return 0;
 }
 
-/* Takes bytes over, also on error. */
+/* Appends a signature. Takes bytes over, also on error. The longer list is kept even when the id
+ * could not be copied: it is as valid as the old one, and e frees it. */
 static int add_signature(struct twin_envelope *e, const char *keyid, unsigned char *bytes, size_t n,
                          struct twin_error *err)
 {
@@ -95,6 +106,7 @@ static int add_signature(struct twin_envelope *e, const char *keyid, unsigned ch
     return 0;
 }
 
+/* A key signs an envelope once: two signatures of one key would look like two signers. */
 int twin_envelope_sign(struct twin_envelope *e, struct twin_key *k, struct twin_error *err)
 {
     unsigned char *signature;
@@ -113,6 +125,8 @@ int twin_envelope_sign(struct twin_envelope *e, struct twin_key *k, struct twin_
     return rc ? rc : add_signature(e, k->id, signature, bytes, err);
 }
 
+/* The envelope as an object with the fields that DSSE names. A new reference; NULL: no memory. A
+ * NULL signature makes the append fail, which drops the whole. */
 static json_t *to_json(const struct twin_envelope *e)
 {
     char *payload = tw_base64(e->payload, e->payload_bytes);
@@ -153,6 +167,8 @@ int twin_envelope_text(const struct twin_envelope *e, char **text, size_t *bytes
 
 /* ---- reading */
 
+/* Says what was expected at which place, and what stood there: its first 60 bytes, made printable.
+ * found NULL: nothing. Returns TWIN_EFORMAT. */
 static int refuse(struct twin_error *err, const char *name, const char *where, const char *expected,
                   const char *found)
 {
@@ -164,6 +180,8 @@ static int refuse(struct twin_error *err, const char *name, const char *where, c
     return rc;
 }
 
+/* Appends one signature from JSON. A key id may be missing or null; what stands there must be a
+ * text. The length is looked at before base64 is decoded, since it bounds the memory. */
 static int read_signature(const json_t *one, const char *name, bool foreign,
                           struct twin_envelope *e, struct twin_error *err)
 {
@@ -186,6 +204,8 @@ static int read_signature(const json_t *one, const char *name, bool foreign,
     return add_signature(e, keyid ? keyid : "", bytes, n, err);
 }
 
+/* Reads an envelope from an object that a parser has made, without the question whether its text
+ * was the canonical one. On an error out is empty. */
 static int from_json(const json_t *o, const char *name, bool foreign, struct twin_envelope *out,
                      struct twin_error *err)
 {
@@ -225,6 +245,7 @@ int twin_envelope_from_json(const json_t *object, const char *name, struct twin_
     return from_json(object, name, true, out, err);
 }
 
+/* The first byte at which two texts differ; the shorter length when one begins the other. */
 static size_t first_difference(const char *a, size_t an, const char *b, size_t bn)
 {
     size_t i = 0;
@@ -233,6 +254,8 @@ static size_t first_difference(const char *a, size_t an, const char *b, size_t b
     return i;
 }
 
+/* Refuses a text that is not the one its meaning has. The place is said: it tells a changed byte in
+ * the middle from another tool's spaces at the start. */
 static int must_be(const char *what, const char *name, const char *found, size_t n,
                    const char *canonical, size_t canonical_bytes, struct twin_error *err)
 {
@@ -245,6 +268,8 @@ static int must_be(const char *what, const char *name, const char *found, size_t
         name, what, first_difference(found, n, canonical, canonical_bytes));
 }
 
+/* Is the payload, as in-toto's statements are written here, the canonical text of its own value?
+ * Returns 0, TWIN_EFORMAT, or what reading it gave. */
 static int payload_is_canonical(const struct twin_envelope *e, const char *name,
                                 struct twin_error *err)
 {
@@ -260,6 +285,8 @@ static int payload_is_canonical(const struct twin_envelope *e, const char *name,
     return rc;
 }
 
+/* The envelope is read, written again, and compared with what was read: so the canonical form is
+ * defined by the one function that writes it. */
 int twin_envelope_parse(const char *text, size_t n, const char *name, bool foreign,
                         struct twin_envelope *out, struct twin_error *err)
 {

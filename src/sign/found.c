@@ -20,6 +20,8 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* Both are resolved as far as they exist: the file itself may still have to be written, its folder
+ * may not. So `./model/sig.json` and `model` meet, also by links. */
 char *tw_signed_inside(const char *folder, const char *file)
 {
     const char *base = tw_base_name(file);
@@ -48,6 +50,8 @@ int tw_signed_folder(const char *folder, const char *but, struct twin_subjects *
     return rc;
 }
 
+/* A path that is there is never taken for a name: the folder decides, by the run.json in it, and a
+ * file called like a run is that file. */
 int tw_signed_run(const char *home, const char *spec, struct twin_run **out, struct twin_error *err)
 {
     struct stat st;
@@ -86,6 +90,8 @@ bool tw_signed_is_run(const struct twin_statement *st)
            strcmp(st->predicate_type, TWIN_PREDICATE_REPRODUCED) == 0;
 }
 
+/* Have both one algorithm under which they agree? Enough to find a subject; whether it is unchanged
+ * is asked later, of all digests. */
 static bool share_a_digest(const struct twin_subject *a, const struct twin_subject *b)
 {
     for (size_t i = 0; i < a->digest_count; i++)
@@ -96,8 +102,9 @@ static bool share_a_digest(const struct twin_subject *a, const struct twin_subje
     return false;
 }
 
-/* A file that a run wrote, wherever it lies now: the signed ones that have its bytes, or its
- * tensors, stand in for it. */
+/* Finds a file that a run wrote, wherever it lies now: the signed subjects that have its bytes, or
+ * its tensors, stand in for it under their own names. A file that is none of them is added under
+ * its path, so that the comparison reports it as one that nobody signed. */
 static int find_file(const struct twin_statement *st, const char *path, struct twin_subjects *found,
                      struct twin_error *err)
 {
@@ -123,6 +130,8 @@ static int find_file(const struct twin_statement *st, const char *path, struct t
     return rc;
 }
 
+/* Adds what each operand holds: a run's folder with all its files, or a single file. Another folder
+ * is refused: that its files agree would not say which run it is. */
 static int find_runs(const struct twin_statement *st, const char *home, char *const *operands,
                      size_t count, struct twin_subjects *found, struct twin_error *err)
 {
@@ -143,6 +152,8 @@ static int find_runs(const struct twin_statement *st, const char *home, char *co
     return rc;
 }
 
+/* A statement about a folder names its files, so there names count; one about a file is about its
+ * bytes, wherever they lie. */
 int tw_signed_found(const struct twin_statement *st, const char *home, const char *envelope_path,
                     char *const *operands, size_t count, struct twin_subjects *found, bool *by_name,
                     struct twin_error *err)

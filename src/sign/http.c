@@ -12,6 +12,7 @@
 
 enum { ANSWER_MAX = 1 << 20 };
 
+/* libcurl's functions, as dlsym found them. */
 struct curl {
     CURLcode (*global_init)(long flags);
     CURL *(*init)(void);
@@ -24,6 +25,8 @@ struct curl {
     const char *(*text)(CURLcode code);
 };
 
+/* Loads libcurl and fills f. The library stays loaded: it is asked once or twice in a process, and
+ * unloading it is not safe once it has started. */
 static int load(struct curl *f, struct twin_error *err)
 {
     const struct {
@@ -56,11 +59,14 @@ static int load(struct curl *f, struct twin_error *err)
                : twin_error_set(err, TWIN_EIO, "libcurl does not start");
 }
 
+/* libcurl's callback for a piece of the answer. Less than all of it makes the transfer fail, which
+ * is how the limit of the buffer stops an endless answer. */
 static size_t take(char *data, size_t size, size_t count, void *user)
 {
     return tw_buf_append(user, data, size * count) == 0 ? size * count : 0;
 }
 
+/* Sets what a request needs and makes it. why gets libcurl's own words on a failure. */
 static CURLcode perform(const struct curl *f, CURL *c, const struct tw_http_request *q,
                         struct curl_slist *headers, struct tw_buf *answer, char *why)
 {

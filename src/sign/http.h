@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TW_SIGN_HTTP_H
 #define TW_SIGN_HTTP_H
+/* One request by HTTP, for keys that a server holds: all that this room does with a network. */
 #include <stddef.h>
 #include <twin/error.h>
 
+/* What is asked of a server. All texts are borrowed for the length of the call. */
 struct tw_http_request {
     const char *url;
     const char *body;                /* POST of JSON; NULL: GET */

@@ -55,6 +55,8 @@ void tw_secret_free(char *s);
 int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **out,
                    struct twin_error *err);
 
+/* SHA-256 of bytes in memory as lower-case hex. It never fails: a broken library ends the
+ * program. */
 void tw_sign_sha256(const void *data, size_t n, char out[65]);
 
 /* JSON of foreign making: duplicate keys, lone surrogates, NUL and bytes that are no UTF-8 are

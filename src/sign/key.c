@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include "base.h"
+#include "sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A PEM file with a key has some hundred bytes; OpenSSL gives a callback for passphrases 1024. */
 enum { PEM_MAX = 64 << 10, PASSPHRASE_MAX = 1024 };
 
+/* What the algorithms are called: by people and in options, and by OpenSSL (the curve). */
 static const struct {
     const char *name, *group;
 } algorithms[] = {
@@ -56,12 +59,10 @@ int tw_key_openssl(struct twin_error *err, int code, const char *what, const cha
 
 void tw_sign_sha256(const void *data, size_t n, char out[65])
 {
-    unsigned char digest[32] = {0};
-    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
-        /* SHA-256 of memory has no way to fail but a broken library; a digest of nothing must not
-         * pass as one */
+    /* SHA-256 of memory has no way to fail but a broken library; a digest of nothing must not pass
+     * as one */
+    if (!tw_sha256_of(data, n, out))
         abort();
-    tw_hex(digest, sizeof digest, out);
 }
 
 /* ---- secrets */
@@ -73,6 +74,7 @@ void tw_secret_free(char *s)
     tw_free(s);
 }
 
+/* The buffer is wiped in each case; what is returned is the one copy. */
 char *tw_secret_read(const char *path, const char *what, struct twin_error *err)
 {
     char text[4098], *out = NULL;
@@ -120,11 +122,14 @@ static int find_passphrase(char **out, struct twin_error *err)
     return 0;
 }
 
+/* What the callback of OpenSSL needs, and whether it was called: only an encrypted key asks. */
 struct asked {
     const char *passphrase;
     bool asked;
 };
 
+/* OpenSSL's callback. -1 makes the reading fail, which tells an encrypted key without a passphrase
+ * from a damaged one. */
 static int give_passphrase(char *buffer, int size, int writing, void *user)
 {
     struct asked *a = user;
@@ -149,6 +154,8 @@ const EVP_MD *tw_key_digest(enum twin_key_algorithm a)
     }
 }
 
+/* Which algorithm of ours the key has; TWIN_EUNSUPPORTED says what it is instead. A curve without a
+ * name is none of ours. */
 static int algorithm_of(EVP_PKEY *pkey, const char *name, enum twin_key_algorithm *out,
                         struct twin_error *err)
 {
@@ -171,6 +178,8 @@ static int algorithm_of(EVP_PKEY *pkey, const char *name, enum twin_key_algorith
                           name, type ? type : "another kind", group);
 }
 
+/* The id is the digest of the one canonical PEM text of the public half, so that a key has one id
+ * however it was written or whoever holds it. */
 int tw_key_wrap(EVP_PKEY *pkey, const char *name, struct twin_key **out, struct twin_error *err)
 {
     struct twin_key *k = tw_calloc(1, sizeof *k);
@@ -225,6 +234,8 @@ enum twin_key_algorithm twin_key_algorithm(const struct twin_key *k)
 
 /* ---- files */
 
+/* The text of a file that looks like PEM, NUL-terminated; the caller wipes and frees it, since it
+ * may hold a private key. */
 static int read_pem(const char *path, char **text, size_t *n, struct twin_error *err)
 {
     int rc = tw_read_file(path, PEM_MAX, text, n, err);
@@ -241,6 +252,8 @@ static int read_pem(const char *path, char **text, size_t *n, struct twin_error 
     return 0;
 }
 
+/* A private key from a file. All that held it is wiped before this returns, but the key in
+ * OpenSSL's hands. */
 static int open_file(const char *path, struct twin_key **out, struct twin_error *err)
 {
     char *text, *passphrase;
@@ -326,6 +339,8 @@ int twin_key_read_public(const char *path, struct twin_key **out, struct twin_er
 
 /* ---- a new one */
 
+/* Writes a file that was not there. O_EXCL decides that, not a look before: two commands at the
+ * same time cannot both win. What could not be written in full is removed. */
 static int write_new(const char *path, const char *text, size_t n, mode_t mode,
                      struct twin_error *err)
 {
@@ -346,6 +361,9 @@ static int write_new(const char *path, const char *text, size_t n, mode_t mode,
     return rc;
 }
 
+/* The private half comes first. Where the public one cannot be written it is removed again: half a
+ * pair is of no use, and a second attempt would find its name taken. The BIO is of secure memory,
+ * which is wiped when it is freed. */
 int twin_key_new(const char *path, enum twin_key_algorithm a, struct twin_error *err)
 {
     char *passphrase, *text = NULL, *public_path = tw_printf("%s.pub", path);
@@ -398,6 +416,7 @@ bool twin_key_verify(const struct twin_key *k, const void *data, size_t n,
     return good;
 }
 
+/* Signs with a key in our own memory. The first call asks for the room, the second one signs. */
 static int sign_here(struct twin_key *k, const void *data, size_t n, unsigned char **signature,
                      size_t *bytes, struct twin_error *err)
 {
@@ -417,6 +436,7 @@ static int sign_here(struct twin_key *k, const void *data, size_t n, unsigned ch
     return rc;
 }
 
+/* Whatever made the signature, it leaves here in one form (the lower s) and verified. */
 int twin_key_sign(struct twin_key *k, const void *data, size_t n, unsigned char **signature,
                   size_t *bytes, struct twin_error *err)
 {
@@ -443,6 +463,8 @@ int twin_key_sign(struct twin_key *k, const void *data, size_t n, unsigned char 
     return rc;
 }
 
+/* BN_bin2bn takes the halves as big-endian numbers without a sign. ECDSA_SIG_set0 takes both over,
+ * which is why they are forgotten then. */
 unsigned char *tw_key_der(const unsigned char *raw, size_t n, size_t *bytes)
 {
     ECDSA_SIG *s = ECDSA_SIG_new();

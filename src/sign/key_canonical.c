@@ -17,6 +17,7 @@
 #include <openssl/pem.h>
 #include <string.h>
 
+/* An uncompressed point of P-521: a byte that says so and two coordinates of 66 bytes. */
 enum { POINT_MAX = 1 + 2 * 66, ED25519_BYTES = 32 };
 
 /* The public half on a named curve, its point uncompressed; NULL: the key has no such form, or no
@@ -64,6 +65,8 @@ static bool ed25519_is_canonical(EVP_PKEY *pkey)
     return !(large && raw[0] >= 0xED);
 }
 
+/* An Ed25519 key has one way to be written but for the second names of small numbers, which are
+ * refused. */
 char *tw_key_canonical_pem(EVP_PKEY *pkey, const char *group)
 {
     EVP_PKEY *plain = group ? plain_ec(pkey, group) : NULL;
@@ -115,6 +118,8 @@ bool tw_key_signature_is_canonical(const struct twin_key *k, const unsigned char
     return canonical;
 }
 
+/* n - s is the other s that verifies. A signature that has the lower one already is left as it is,
+ * byte for byte. */
 int tw_key_signature_lower(const struct twin_key *k, unsigned char **signature, size_t *n)
 {
     BIGNUM *order = NULL, *low = BN_new(), *r = NULL;

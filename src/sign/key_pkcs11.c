@@ -15,8 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How many slots are looked at, and the longest attribute or signature that is taken from a
+ * token. */
 enum { SLOTS_MAX = 256, VALUE_MAX = 1024 };
 
+/* A session with a token. key is the private half's handle in it, good as long as the session is
+ * open. */
 struct token {
     struct ck_function_list *f;
     bool initialized, open;
@@ -24,8 +28,10 @@ struct token {
     CK_OBJECT_HANDLE key;
 };
 
+/* Cryptoki's table of functions has them all as one type; each is called by its own. */
 #define CALL(t, type, place) ((type *)(uintptr_t)(t)->f->function[place])
 
+/* Why a call failed, in words for what people can mend; else the code, written into text. */
 static const char *reason_of(CK_RV rv, char text[32])
 {
     static const struct {
@@ -47,12 +53,15 @@ static const char *reason_of(CK_RV rv, char text[32])
     return text;
 }
 
+/* Sets err from Cryptoki's code and returns TWIN_EIO. */
 static int failed(struct twin_error *err, CK_RV rv, const char *what)
 {
     char text[32];
     return twin_error_set(err, TWIN_EIO, "pkcs11: %s: %s", what, reason_of(rv, text));
 }
 
+/* Ends what was begun, in reverse. A library that somebody else in the process had started is left
+ * running. */
 static void close_token(void *device)
 {
     struct token *t = device;
@@ -65,6 +74,8 @@ static void close_token(void *device)
 
 /* ---- finding the key */
 
+/* Loads the token's library and starts it. Its path comes from the URI, or else from the
+ * environment; there is no default, since loading a library runs its code. */
 static int load(struct token *t, const struct tw_pkcs11_uri *u, struct twin_error *err)
 {
     const char *path = u->module_path.text ? u->module_path.text : getenv("TWINRUN_PKCS11_MODULE");
@@ -91,7 +102,8 @@ static int load(struct token *t, const struct tw_pkcs11_uri *u, struct twin_erro
                : failed(err, rv, "the token's library does not start");
 }
 
-/* Blanks behind a text of the token are not part of it. */
+/* Does the token's fixed-length field hold this text? Blanks behind it are not part of it; without
+ * a wanted text every one fits. */
 static bool is(const struct tw_pkcs11_text *wanted, const unsigned char *found, size_t n)
 {
     while (n > 0 && found[n - 1] == ' ')
@@ -99,6 +111,8 @@ static bool is(const struct tw_pkcs11_text *wanted, const unsigned char *found, 
     return !wanted->text || (wanted->bytes == n && memcmp(wanted->text, found, n) == 0);
 }
 
+/* The one slot whose token fits the URI; more than one is an error, since signing with whichever
+ * came first would be chance. *login: whether it wants a PIN. */
 static int find_slot(struct token *t, const struct tw_pkcs11_uri *u, CK_SLOT_ID *slot, bool *login,
                      struct twin_error *err)
 {
@@ -131,6 +145,8 @@ static int find_slot(struct token *t, const struct tw_pkcs11_uri *u, CK_SLOT_ID 
         called, u->token.text ? u->token.text : "", found, count);
 }
 
+/* Gives the token its PIN, which is read from a file only: not from the command line, which others
+ * see, and not by starting a program that a URI names (RFC 7512 would allow both). */
 static int log_in(struct token *t, const struct tw_pkcs11_uri *u, struct twin_error *err)
 {
     const char *source = u->pin_source.text;
@@ -158,7 +174,8 @@ static int log_in(struct token *t, const struct tw_pkcs11_uri *u, struct twin_er
                : failed(err, rv, "the token does not let us in");
 }
 
-/* The one object of a class with this label and id (NULL text: any). */
+/* The one object of a class with this label and id (NULL, or a NULL text: any). Two are asked for,
+ * which is enough to see that one is not alone. */
 static int find_object(struct token *t, CK_ULONG class, const struct tw_pkcs11_text *label,
                        const struct tw_pkcs11_text *id, CK_OBJECT_HANDLE *out, const char *what,
                        struct twin_error *err)
@@ -187,7 +204,8 @@ static int find_object(struct token *t, CK_ULONG class, const struct tw_pkcs11_t
     return 0;
 }
 
-/* *n: bytes; at most VALUE_MAX. */
+/* One attribute of an object into value, which has VALUE_MAX bytes; *n: how many it has. what: the
+ * sentence when there is none. */
 static int get(struct token *t, CK_OBJECT_HANDLE object, CK_ULONG type, unsigned char *value,
                size_t *n, const char *what, struct twin_error *err)
 {
@@ -202,6 +220,8 @@ static int get(struct token *t, CK_OBJECT_HANDLE object, CK_ULONG type, unsigned
 
 /* ---- its public half */
 
+/* The curves by the DER of their object identifiers, as CKA_EC_PARAMS holds it. group: OpenSSL's
+ * name; NULL: Ed25519. */
 static const struct curve {
     const char *group;
     size_t n;
@@ -216,6 +236,7 @@ static const struct curve {
                             "edwards25519"}, /* as PKCS #11 3.0 has it */
 };
 
+/* A public key of OpenSSL from a curve and a point; NULL: the point is not on it, or no memory. */
 static EVP_PKEY *ec_key(const char *group, const unsigned char *point, size_t n)
 {
     EVP_PKEY *pkey = NULL;
@@ -245,6 +266,8 @@ static EVP_PKEY *public_key(const unsigned char *params, size_t params_n,
     return NULL;
 }
 
+/* The public half lies beside the private one, under the same id, or under the same label where the
+ * key has no id. */
 static int read_public(struct token *t, const struct tw_pkcs11_uri *u, EVP_PKEY **out,
                        struct twin_error *err)
 {
@@ -270,6 +293,8 @@ static int read_public(struct token *t, const struct tw_pkcs11_uri *u, EVP_PKEY 
 
 /* ---- signing */
 
+/* Signs on the token. ECDSA there signs a digest that is made here and gives r||s, which becomes
+ * DER; EdDSA takes the message itself. */
 static int sign(struct twin_key *k, const void *data, size_t n, unsigned char **signature,
                 size_t *bytes, struct twin_error *err)
 {
@@ -299,6 +324,7 @@ static int sign(struct twin_key *k, const void *data, size_t n, unsigned char **
                                 "pkcs11: %lu bytes came back, which are no signature", length);
 }
 
+/* From here on the token is the key's: twin_key_close closes it. */
 int tw_key_open_pkcs11(const char *uri, struct twin_key **out, struct twin_error *err)
 {
     struct tw_pkcs11_uri u;

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where the key is, and what opens the door. All texts are its own; the token is wiped when
+ * freed. */
 struct vault {
     char *address, *mount, *name, *token; /* token: "X-Vault-Token: ..." */
     uint64_t version;                     /* 0: the latest */
@@ -31,6 +33,8 @@ static void close_vault(void *device)
 
 /* ---- where it is */
 
+/* May this stand in a URL as it is? Letters, digits and ._-/ need no escape, and ".." would lead to
+ * another endpoint. */
 static bool is_path(const char *s)
 {
     return *s &&
@@ -74,6 +78,9 @@ static bool is_safe(const char *address)
     return tw_starts(address, "https://");
 }
 
+/* Address and token as Vault's own client takes them: from VAULT_ADDR, VAULT_TOKEN,
+ * VAULT_TOKEN_FILE, or ~/.vault-token. An address that could carry more than a host (a query, a
+ * user) is refused, and a line break in the token would add a header. */
 static int read_surroundings(struct vault *v, struct twin_error *err)
 {
     const char *address = getenv("VAULT_ADDR");
@@ -128,6 +135,7 @@ static long timeout_of(void)
     return n > 0 && n <= 3600 && (*end == '\0' || strcmp(end, "s") == 0) ? n : 60;
 }
 
+/* What a status of Vault most often means. */
 static const char *hint_of(long status)
 {
     if (status == 403)
@@ -135,6 +143,8 @@ static const char *hint_of(long status)
     return status == 404 ? "; is the engine mounted there, and is there such a key?" : "";
 }
 
+/* Says the status with the Vault's first own word for it, made printable: it comes from
+ * elsewhere. */
 static int complain(const struct vault *v, const char *url, long status, const json_t *answer,
                     struct twin_error *err)
 {
@@ -149,7 +159,8 @@ static int complain(const struct vault *v, const char *url, long status, const j
     return rc;
 }
 
-/* `data` of the answer, a new reference. */
+/* Makes one request and checks that the answer has the shape of a Vault's. *data: `data` of the
+ * answer, a new reference. The namespace is a header that enterprise servers need. */
 static int ask(const struct vault *v, const char *url, const char *body, json_t **data,
                struct twin_error *err)
 {
@@ -199,6 +210,8 @@ static EVP_PKEY *public_key(const char *text)
     return pkey;
 }
 
+/* Reads the public half of the wanted version, and settles which one that is: what signs later must
+ * be what was read now, though the key may be rotated in between. */
 static int read_key(struct vault *v, EVP_PKEY **out, struct twin_error *err)
 {
     json_t *data = NULL;
@@ -223,6 +236,7 @@ static int read_key(struct vault *v, EVP_PKEY **out, struct twin_error *err)
     return rc;
 }
 
+/* Vault's name for the digest that goes with the curve. Ed25519 has none, but the URL needs one. */
 static const char *hash_name(enum twin_key_algorithm a)
 {
     if (a == TWIN_KEY_P384)
@@ -230,7 +244,8 @@ static const char *hash_name(enum twin_key_algorithm a)
     return a == TWIN_KEY_P521 ? "sha2-512" : "sha2-256";
 }
 
-/* "vault:v3:BASE64" of the version that was asked for. */
+/* Reads "vault:v3:BASE64". The version must be the one that was asked for: a signature by another
+ * one would not verify. */
 static int read_signature(const struct vault *v, const char *text, unsigned char **signature,
                           size_t *bytes, struct twin_error *err)
 {
@@ -249,6 +264,7 @@ static int read_signature(const struct vault *v, const char *text, unsigned char
     return rc;
 }
 
+/* Has the server sign. It is given the bytes and hashes them itself; asn1 is DER. */
 static int sign(struct twin_key *k, const void *bytes_to_sign, size_t n, unsigned char **signature,
                 size_t *bytes, struct twin_error *err)
 {

@@ -12,11 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The one form of bundle that is written, and the only one that is read. */
 #define BUNDLE "application/vnd.dev.sigstore.bundle.v0.3+json"
+/* What the client leaves out of a model's folder, too. */
 static const char *const git_paths[] = {".git", ".gitattributes", ".github", ".gitignore"};
 enum { GIT_PATHS = sizeof git_paths / sizeof git_paths[0], IGNORED_MAX = 1024 };
 
-/* SHA-256 of the raw digests in their order. */
+/* SHA-256 over the raw digests (32 bytes each) in the order of the list: the value of the one
+ * subject. Each has to be 64 hex digits. */
 static int root_of(const struct twin_subjects *s, char out[65], struct twin_error *err)
 {
     struct tw_buf all = {0};
@@ -37,6 +40,8 @@ static int root_of(const struct twin_subjects *s, char out[65], struct twin_erro
 
 /* ---- writing */
 
+/* The predicate that the client expects: how the files were hashed, what was left out, and each
+ * file with its digest. NULL: no memory, or a name is no UTF-8. */
 static json_t *predicate_of(const struct twin_subjects *files, const char *but)
 {
     json_t *ignored = json_array(), *resources = json_array();
@@ -73,6 +78,8 @@ static char *name_of(const char *folder)
     return out;
 }
 
+/* The signature will lie in the folder it is about, so its place (`but`) is left out and listed as
+ * such. */
 int twin_model_envelope(const char *folder, const char *but, struct twin_envelope *out,
                         struct twin_error *err)
 {
@@ -103,6 +110,8 @@ int twin_model_envelope(const char *folder, const char *but, struct twin_envelop
     return rc;
 }
 
+/* The client reads a key's bundle with one signature and no transparency log; an inclusion proof
+ * would be another material. */
 int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes,
                      struct twin_error *err)
 {
@@ -132,6 +141,8 @@ int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes,
 
 /* ---- reading */
 
+/* Says what was expected and found, with the code that tells damage (TWIN_EFORMAT) from forms that
+ * others can read (TWIN_EUNSUPPORTED). */
 static int refuse(struct twin_error *err, int code, const char *name, const char *expected,
                   const char *found)
 {
@@ -143,6 +154,8 @@ static int refuse(struct twin_error *err, int code, const char *name, const char
     return rc;
 }
 
+/* Which material it has is looked at before anything else: the error should name the tool that can
+ * verify it. */
 int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_envelope *out,
                       struct twin_error *err)
 {
@@ -202,6 +215,8 @@ static bool is_below(const char *name)
     }
 }
 
+/* Reads the list of files into out and checks the subject against it: the subject is what in-toto's
+ * tools look at, and it must speak of the same files. */
 static int read_resources(const struct twin_statement *st, const char *name,
                           struct twin_subjects *out, struct twin_error *err)
 {
@@ -235,8 +250,8 @@ static int read_resources(const struct twin_statement *st, const char *name,
     return rc;
 }
 
-/* The paths left out, as we compare them: without ./ before and / behind. Borrowed from the
- * statement but for what `own` holds. */
+/* Appends the paths left out, as we compare them: without ./ before and / behind. The caller frees
+ * the copies, also after an error. */
 static int read_ignored(const json_t *serialization, const char *name, char **list, size_t *count,
                         struct twin_error *err)
 {
@@ -260,6 +275,8 @@ static int read_ignored(const json_t *serialization, const char *name, char **li
     return 0;
 }
 
+/* Compared by the statement's own rules, which are signed: the folder as it is now has no say in
+ * what is left out. */
 int twin_model_match(const struct twin_statement *st, const char *name, const char *folder,
                      const char *but,
                      void (*visit)(void *user, enum twin_subject_change c,

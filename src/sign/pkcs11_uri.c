@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of one value that are taken. */
 enum { VALUE_MAX = 4096 };
 
 /* %41 -> A; n bytes of s. NULL: no memory, or a % without two digits behind it. */
@@ -34,6 +35,7 @@ static char *decoded(const char *s, size_t n, size_t *bytes)
     return out;
 }
 
+/* Quotes the part of the URI that is wrong, at most 60 bytes of it, made printable. */
 static int refuse(struct twin_error *err, const char *what, const char *part, size_t n)
 {
     char *safe = tw_printable(part, n < 60 ? n : 60);
@@ -42,6 +44,9 @@ static int refuse(struct twin_error *err, const char *what, const char *part, si
     return rc;
 }
 
+/* Puts one NAME=VALUE where it belongs. query: it stands behind the question mark, where other
+ * names are known. Unknown names are refused, though RFC 7512 lets them be ignored: one that was
+ * misspelt would choose another key. */
 static int set(struct tw_pkcs11_uri *u, bool query, const char *part, size_t n,
                struct twin_error *err)
 {
@@ -89,11 +94,14 @@ static int set(struct tw_pkcs11_uri *u, bool query, const char *part, size_t n,
         part, n);
 }
 
+/* Values are bytes, but paths and numbers are used as C strings. */
 static bool has_nul(const struct tw_pkcs11_text *t)
 {
     return t->text && strlen(t->text) != t->bytes;
 }
 
+/* Parts before the question mark are separated by ';', behind it by '&'. Empty ones are passed
+ * over. On an error u is empty. */
 int tw_pkcs11_uri_parse(const char *uri, struct tw_pkcs11_uri *u, struct twin_error *err)
 {
     const char *p = uri + strlen("pkcs11:");

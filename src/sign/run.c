@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run as a statement: what it wrote are the subjects, how it came about is the predicate (SLSA
- * provenance v1). And runs that agreed. */
+/*
+ * A run as a statement: what it wrote are the subjects, how it came about is the predicate (SLSA
+ * provenance v1). And runs that agreed.
+ *
+ * The predicate is made from provenance.json and says nothing that is not there. A JSON part that
+ * is missing is left out, so that an older run can be signed.
+ */
 #include "internal.h"
 #include "jcs.h"
 
@@ -57,6 +62,8 @@ static int add_content(const struct twin_run *r, const struct twin_run_file *f,
     return rc;
 }
 
+/* Puts the run's id before the names from `from` on: in a statement about several runs, files of
+ * two of them have the same path. */
 static int rename_last(struct twin_subjects *s, size_t from, const char *id, struct twin_error *err)
 {
     for (size_t i = from; i < s->count; i++) {
@@ -69,8 +76,9 @@ static int rename_last(struct twin_subjects *s, size_t from, const char *id, str
     return 0;
 }
 
-/* The trace's digest goes behind that of its file: subjects are moved so that it is the last one
- * while that is done. */
+/* Adds the digest of what was observed behind that of the trace's file. twin_subjects_digest adds
+ * to the last subject, so this one is swapped to the end while that is done. must: a trace that
+ * cannot be read is an error. */
 static int add_trace(const struct twin_run *r, const char *trace, bool must,
                      struct twin_subjects *s, size_t from, struct twin_error *err)
 {
@@ -89,6 +97,7 @@ static int add_trace(const struct twin_run *r, const char *trace, bool must,
     return 0;
 }
 
+/* "work" is scratch, .reserve is space held back, and the envelope cannot state its own digest. */
 int twin_run_subjects(const struct twin_run *r, bool contents, struct twin_subjects *s,
                       struct twin_error *err)
 {
@@ -122,6 +131,7 @@ static json_t *text_of(const json_t *v)
     return hex ? json_sprintf("hex:%s", hex) : json_string("");
 }
 
+/* Copies a field when there is one: null and missing are the same here. */
 static void put(json_t *o, const char *key, const json_t *value)
 {
     if (value && !json_is_null(value))
@@ -140,6 +150,7 @@ static void depend(json_t *list, json_t *name, const char *prefix, const char *a
     json_decref(name);
 }
 
+/* The files of a list in provenance.json, each under prefix and path, by the digest in `key`. */
 static void depend_files(json_t *list, const json_t *files, const char *prefix, const char *key)
 {
     for (size_t i = 0; i < json_array_size(files); i++) {
@@ -149,6 +160,8 @@ static void depend_files(json_t *list, const json_t *files, const char *prefix, 
     }
 }
 
+/* The commit with its tree, the uncommitted diff and the untracked files, and then the same of each
+ * submodule, whose names begin with where it lies. */
 static void depend_code(json_t *list, const json_t *code, const char *where)
 {
     const json_t *commit = json_object_get(code, "commit");
@@ -196,6 +209,8 @@ static void depend_image(json_t *list, const json_t *said)
     json_decref(digest);
 }
 
+/* All that went into the run, as resource descriptors: code, programs, configuration, data,
+ * libraries, and the container's image. What has no digest is left out. */
 static json_t *dependencies(const json_t *p)
 {
     json_t *list = json_array(), *hint;
@@ -220,6 +235,7 @@ static json_t *dependencies(const json_t *p)
     return list;
 }
 
+/* What the user chose: the command, the configuration, and how much was observed. */
 static json_t *external(const struct twin_run *r, const json_t *p)
 {
     const json_t *config = json_object_get(p, "config");
@@ -267,6 +283,8 @@ static void timestamp(int64_t ns, char out[32])
         strcpy(out, "1970-01-01T00:00:00Z");
 }
 
+/* The whole SLSA predicate. NULL: no memory, or a text is no UTF-8. finishedOn is the start plus
+ * the measured duration, as the clock may have been set in between. */
 static json_t *predicate_of(const struct twin_run *r, const json_t *p)
 {
     char began[32], ended[32];
@@ -280,6 +298,7 @@ static json_t *predicate_of(const struct twin_run *r, const json_t *p)
                      "finishedOn", ended);
 }
 
+/* A run that goes on is refused: its files still grow. */
 int twin_run_envelope(const struct twin_run *r, struct twin_envelope *out, struct twin_error *err)
 {
     struct twin_subjects s = {0};
@@ -308,6 +327,8 @@ int twin_run_envelope(const struct twin_run *r, struct twin_envelope *out, struc
 
 /* ---- runs that agreed */
 
+/* Puts the digest of the tolerance file into the predicate: "within tolerance" says nothing without
+ * it. */
 static int tolerance_digest(const char *path, json_t *o, struct twin_error *err)
 {
     struct twin_subjects s = {0};
@@ -319,6 +340,8 @@ static int tolerance_digest(const char *path, json_t *o, struct twin_error *err)
     return rc;
 }
 
+/* One statement over the subjects of all runs. It is made only from a verdict of this very call,
+ * never from one that somebody kept. */
 int twin_reproduced_envelope(const struct twin_run *const *runs, size_t n,
                              const struct twin_compare_options *o, struct twin_verdict **verdict,
                              struct twin_envelope *out, struct twin_error *err)

@@ -20,11 +20,16 @@ struct json_t; /* jansson's */
 
 /* ---- keys (key.c, key_pkcs11.c, key_vault.c) */
 
+/* The kinds of keys that sign and verify here. The numbers are places in a table of key.c and are
+ * written nowhere. */
 enum twin_key_algorithm { TWIN_KEY_P256, TWIN_KEY_P384, TWIN_KEY_P521, TWIN_KEY_ED25519 };
 /* ecdsa-p256|ecdsa-p384|ecdsa-p521|ed25519 */
 const char *twin_key_algorithm_name(enum twin_key_algorithm a);
 int twin_key_algorithm_parse(const char *s, enum twin_key_algorithm *out); /* TWIN_EINVAL */
 
+/* A key that was opened: the public half always, and for one that signs the means to do so. It
+ * belongs to one thread at a time; twin_key_close frees it and closes the token or server behind
+ * it. */
 struct twin_key;
 /*
  * A key that signs: the path of a PEM file with a private key (PKCS#8, SEC 1; encrypted: passphrase
@@ -60,12 +65,15 @@ bool twin_key_verify(const struct twin_key *k, const void *data, size_t n,
 #define TWIN_PAYLOAD_INTOTO "application/vnd.in-toto+json"
 #define TWIN_ENVELOPE_MAX ((size_t)64 << 20) /* bytes of an envelope, or of the payload of one */
 
-/* keyid "": none was given */
+/* One signature of an envelope. keyid is a hint that nobody signed; "" where none was given. bytes
+ * are of whatever form the key's algorithm has (twin_key_sign). */
 struct twin_signature {
     char *keyid;
     unsigned char *bytes;
     size_t length;
 };
+/* A DSSE envelope: a typed payload and the signatures over both. It owns all that it points to;
+ * payload ends in a NUL byte that does not count. twin_envelope_free frees it. */
 struct twin_envelope {
     char *type;
     char *payload;
@@ -99,6 +107,8 @@ void twin_envelope_free(struct twin_envelope *e);
 
 /* ---- trust (trust.c): which keys count, and how many of them are needed */
 
+/* A policy: the keys whose signatures count, until when, and how many of them are needed. Read-only
+ * once it is made. */
 struct twin_trust;
 /* Each of these public keys must have signed. */
 int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out,
@@ -110,6 +120,8 @@ void twin_trust_free(struct twin_trust *t);
 /* A day or time in UTC, 2026-11-21 or 2026-11-21T08:00:00Z, in ns since 1970. TWIN_EINVAL. */
 int twin_trust_time(const char *text, int64_t *ns);
 
+/* What became of one signature. Only GOOD counts; only WRONG is evidence of a change and makes the
+ * whole untrusted, whatever else there is. */
 enum twin_signature_state {
     TWIN_SIGNATURE_GOOD, /* counts */
     /* of a key that is trusted, but not of these bytes: the whole is refused */
@@ -124,12 +136,15 @@ enum twin_signature_state {
 /* good|wrong|unknown-key|expired|not-yet-valid|revoked|twice */
 const char *twin_signature_state_name(enum twin_signature_state s);
 
-/* name: of the key; "" when unknown */
+/* The judgement of one signature. name is the key's in the policy, "" when the key is unknown; why
+ * is a sentence for people, empty for a good one. */
 struct twin_judged {
     const char *keyid, *name;
     enum twin_signature_state state;
     char why[160];
 };
+/* The judgement of an envelope: of each signature, and of all of them together. Needs
+ * twin_trust_verdict_free; envelope and policy have to live as long. */
 struct twin_trust_verdict {
     bool trusted; /* `good` >= `needed`, and none is wrong */
     size_t good, needed;
@@ -154,14 +169,20 @@ void twin_trust_verdict_free(struct twin_trust_verdict *v);
 #define TWIN_PREDICATE_SLSA "https://slsa.dev/provenance/v1" /* a run */
 #define TWIN_PREDICATE_MODEL "https://model_signing/signature/v1.0"
 
+/* One digest of a subject, such as "sha256" and its value in lower-case hex. A subject may have
+ * several under different algorithms. */
 struct twin_subject_digest {
     char *algorithm, *value;
-}; /* "sha256", lower-case hex */
+};
+/* One thing that a statement is about: a file by its relative path, as a rule. name is "" where the
+ * statement gives none. */
 struct twin_subject {
     char *name;
     struct twin_subject_digest *digest;
     size_t digest_count;
 };
+/* A list of subjects that grows by twin_subjects_add. It starts zeroed, owns its texts, and is
+ * freed by twin_subjects_free, which leaves it empty and usable. */
 struct twin_subjects {
     struct twin_subject *item;
     size_t count, room;
@@ -173,6 +194,8 @@ int twin_subjects_digest(struct twin_subjects *s, const char *algorithm, const c
                          struct twin_error *err);
 void twin_subjects_free(struct twin_subjects *s);
 
+/* An in-toto statement that was read: about which subjects something is said, and what (the
+ * predicate, a reference of its own). Only one whose envelope is trusted should be read. */
 struct twin_statement {
     char *predicate_type;
     struct twin_subjects subjects;
@@ -186,8 +209,9 @@ int twin_statement_text(const struct twin_subjects *s, const char *predicate_typ
 int twin_statement_envelope(const struct twin_subjects *s, const char *predicate_type,
                             const struct json_t *predicate, struct twin_envelope *out,
                             struct twin_error *err);
-/* TWIN_EFORMAT: the payload is no in-toto Statement v1, a name is twice or missing, a digest is no
- * hex. */
+/* Reads the payload of an envelope, which should be a trusted one; name stands in messages.
+ * TWIN_EFORMAT: it is no in-toto Statement v1, or a name or a digest is longer than any that is
+ * taken; TWIN_ENOMEM. On an error out is empty. */
 int twin_statement_parse(const struct twin_envelope *e, const char *name,
                          struct twin_statement *out, struct twin_error *err);
 void twin_statement_free(struct twin_statement *s);
@@ -203,6 +227,7 @@ int twin_subject_file(const char *path, const char *name, struct twin_subjects *
 int twin_subject_folder(const char *path, const char *const *skip, size_t skip_count, bool links,
                         struct twin_subjects *s, struct twin_error *err);
 
+/* How what lies on the disk departs from what was signed. */
 enum twin_subject_change { TWIN_SUBJECT_CHANGED, TWIN_SUBJECT_MISSING, TWIN_SUBJECT_ADDED };
 /* Calls visit for each signed subject that is not found or has another digest, and for each found
  * one that was not signed. Digests are compared under each algorithm that both have; a pair without

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* in-toto Statement v1: which things, by their digests, a predicate is about. */
+/* in-toto Statement v1: which things, by their digests, a predicate is about. Here it is made and
+ * read; what a predicate means is the business of run.c, model.c and of cmd/sign.c. Limits hold for
+ * what is read: a signed statement may still come from a stranger's key. */
 #include "internal.h"
 #include "jcs.h"
 
 #include "base.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -25,9 +28,12 @@ void twin_subjects_free(struct twin_subjects *s)
     memset(s, 0, sizeof *s);
 }
 
+/* The count grows before it is known whether both copies were made: twin_subjects_free frees what
+ * there is. */
 int twin_subjects_digest(struct twin_subjects *s, const char *algorithm, const char *value,
                          struct twin_error *err)
 {
+    assert(s->count > 0);
     struct twin_subject *x = &s->item[s->count - 1];
     struct twin_subject_digest *list = tw_reallocarray(x->digest, x->digest_count + 1,
                                                        sizeof *list);
@@ -41,6 +47,8 @@ int twin_subjects_digest(struct twin_subjects *s, const char *algorithm, const c
                : tw_no_memory(err, "for a statement");
 }
 
+/* Appends a subject without a digest, which its caller adds: a subject without one states
+ * nothing. */
 static int add_empty(struct twin_subjects *s, const char *name, struct twin_error *err)
 {
     if (s->count == s->room) {
@@ -65,6 +73,7 @@ int twin_subjects_add(struct twin_subjects *s, const char *name, const char *alg
     return rc ? rc : twin_subjects_digest(s, algorithm, value, err);
 }
 
+/* The list as JSON; NULL: no memory, or a text is no UTF-8. A new reference. */
 static json_t *subjects_json(const struct twin_subjects *s)
 {
     json_t *list = json_array();
@@ -86,6 +95,8 @@ static json_t *subjects_json(const struct twin_subjects *s)
     return list;
 }
 
+/* jansson takes NULL for a failed part and makes the whole NULL, so one look at the end
+ * suffices. */
 int twin_statement_text(const struct twin_subjects *s, const char *predicate_type,
                         const json_t *predicate, char **text, size_t *bytes, struct twin_error *err)
 {
@@ -129,12 +140,15 @@ void twin_statement_free(struct twin_statement *s)
     memset(s, 0, sizeof *s);
 }
 
+/* Says which part of the statement is not as in-toto wants it. Returns TWIN_EFORMAT. */
 static int refuse(struct twin_error *err, const char *name, const char *expected)
 {
     return twin_error_set(err, TWIN_EFORMAT, "%s: statement: expected %s, found something else",
                           name, expected);
 }
 
+/* Adds one subject with its digests. in-toto allows a subject without a name: it is "" then, and
+ * can be compared only where names do not count. */
 static int read_subject(json_t *one, const char *name, struct twin_subjects *out,
                         struct twin_error *err)
 {
@@ -156,6 +170,8 @@ static int read_subject(json_t *one, const char *name, struct twin_subjects *out
     return rc;
 }
 
+/* The payload is what was verified, byte by byte: no other text of the envelope is looked at. The
+ * predicate is kept as it is, null or missing included. */
 int twin_statement_parse(const struct twin_envelope *e, const char *name,
                          struct twin_statement *out, struct twin_error *err)
 {

@@ -13,8 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Bytes that are read at a time, and how deep folders are followed. */
 enum { CHUNK = 1 << 20, DEPTH = 200 };
 
+/* Reads an open file to its end and hashes it; shown stands in messages. */
 static int hash_open_file(int fd, const char *shown, char out[65], struct twin_error *err)
 {
     EVP_MD_CTX *c = EVP_MD_CTX_new();
@@ -41,7 +43,8 @@ static int hash_open_file(int fd, const char *shown, char out[65], struct twin_e
     return rc;
 }
 
-/* Non-blocking: a pipe put in place of a file must not hang us. */
+/* Opens a file, makes sure that it is a regular one, and adds its digest. Non-blocking: a pipe put
+ * in place of a file must not hang us. */
 static int add_file(int at, const char *path, const char *shown, const char *name, bool follow,
                     struct twin_subjects *s, struct twin_error *err)
 {
@@ -66,6 +69,7 @@ int twin_subject_file(const char *path, const char *name, struct twin_subjects *
     return add_file(AT_FDCWD, path, path, name, true, s, err);
 }
 
+/* Is the path one of those left out, or below one? */
 static bool skipped(const char *name, const char *const *skip, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -76,7 +80,8 @@ static bool skipped(const char *name, const char *const *skip, size_t count)
     return false;
 }
 
-/* Files are listed first, then read side by side (src/snapshot/hashing.h). */
+/* The list that grows while a folder is walked. Files are listed first, then read side by side
+ * (src/snapshot/hashing.h). Paths are relative to root, and the list owns them. */
 struct walk {
     const char *root;
     char *real_root; /* when links may be followed: to files below it */
@@ -120,6 +125,7 @@ static bool leads_inside(const struct walk *w, const char *shown, struct stat *s
     return inside;
 }
 
+/* What a thing is that cannot be signed, for the message. */
 static const char *refused_kind(bool link, bool links_followed)
 {
     if (!link)
@@ -129,6 +135,8 @@ static const char *refused_kind(bool link, bool links_followed)
     return "a symbolic link: what it leads to is not signed with it";
 }
 
+/* Looks at one entry of an open folder: goes into folders, lists files, refuses the rest. The look
+ * is by name below an open descriptor, so that nobody can move the folder under it. */
 static int take(struct walk *w, int fd, const char *entry, const char *relative, int depth,
                 struct twin_error *err)
 {
@@ -155,6 +163,8 @@ static int take(struct walk *w, int fd, const char *entry, const char *relative,
     return rc;
 }
 
+/* Lists a folder, which `name` leads to below `parent`. No folder is entered by a link but the
+ * first, which the user named. */
 static int walk_into(struct walk *w, int parent, const char *name, const char *relative, int depth,
                      struct twin_error *err)
 {
@@ -188,6 +198,8 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct tw_hash_item *)a)->path, ((const struct tw_hash_item *)b)->path);
 }
 
+/* Reads all listed files and adds their digests in the order of the list. One that could not be
+ * read is an error: a signature over the rest would look complete. */
 static int hash_all(struct walk *w, struct twin_subjects *s, struct twin_error *err)
 {
     char hex[65];
@@ -233,6 +245,7 @@ int twin_subject_folder(const char *path, const char *const *skip, size_t skip_c
 
 /* ---- comparing */
 
+/* Do two subjects agree under each algorithm that both have, and is there one? */
 static bool same_digests(const struct twin_subject *a, const struct twin_subject *b)
 {
     size_t common = 0;
@@ -246,6 +259,7 @@ static bool same_digests(const struct twin_subject *a, const struct twin_subject
     return common > 0;
 }
 
+/* By name; equal names in the order of the list, so that they pair up the same way each time. */
 static int by_pointed_name(const void *a, const void *b)
 {
     const struct twin_subject *x = *(const struct twin_subject *const *)a;
@@ -254,6 +268,7 @@ static int by_pointed_name(const void *a, const void *b)
     return order ? order : (x > y) - (x < y);
 }
 
+/* Pointers to the subjects in the order of their names. malloc'ed; NULL: no memory. */
 static const struct twin_subject **sorted(const struct twin_subjects *s)
 {
     const struct twin_subject **list = tw_calloc(s->count + 1, sizeof *list);
@@ -264,6 +279,8 @@ static const struct twin_subject **sorted(const struct twin_subjects *s)
     return list;
 }
 
+/* Two sorted lists are walked in step. Out of memory counts as a change: a caller who only looks at
+ * the number must not read it as agreement. */
 size_t twin_subjects_match(const struct twin_subjects *signed_ones,
                            const struct twin_subjects *found, bool by_name,
                            void (*visit)(void *user, enum twin_subject_change c,

@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose signatures count: a list of keys that must all sign, or a trust.toml with a threshold,
- * validity and revoked keys. */
+/*
+ * Whose signatures count: a list of keys that must all sign, or a trust.toml with a threshold,
+ * validity and revoked keys.
+ *
+ * Judging has no shortcut: each signature is verified with the key it names, or tried with all, and
+ * a signature that claims a trusted key but does not fit makes the whole untrusted, although enough
+ * others may be good. Somebody changed something, and that is what a verifier wants to know.
+ */
 #include "internal.h"
 
 #include "base.h"
 #include "phrase.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+/* KEYS_MAX is also the number of bits in which keys that have counted are kept (judge_one). */
 enum { TRUST_BYTES_MAX = 1 << 20, KEYS_MAX = 64 };
 #define FOREVER INT64_MAX
 
+/* A key of the policy. The dates are kept as they were written, too, for messages. */
 struct trusted_key {
     struct twin_key *key;
     char *name;
@@ -21,6 +30,8 @@ struct trusted_key {
     char *revoked;             /* the reason; NULL: is not */
 };
 
+/* need signatures of `count` keys. The last place of the array stays free: a key that add() refuses
+ * is put there to be freed. */
 struct twin_trust {
     struct trusted_key key[KEYS_MAX];
     size_t count, need;
@@ -41,7 +52,7 @@ void twin_trust_free(struct twin_trust *t)
     tw_free(t);
 }
 
-/* k's name, key and dates are taken over by t, also on error. */
+/* Appends a key; t takes over its name, key and dates, also on error. */
 static int add(struct twin_trust *t, const struct trusted_key *k, struct twin_error *err)
 {
     for (size_t i = 0; i < t->count; i++)
@@ -83,6 +94,7 @@ int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out,
 
 /* ---- trust.toml */
 
+/* What the reader of trust.toml knows between two lines. */
 struct reading {
     struct twin_trust *t;
     const char *path;
@@ -91,7 +103,8 @@ struct reading {
     bool need_given;
 };
 
-/* 2026-11-21 or 2026-11-21T08:00:00Z. */
+/* Reads 2026-11-21 or 2026-11-21T08:00:00Z. sscanf alone would take signs, blanks and a day like 30
+ * February, so the length, the characters and the calendar are checked as well. */
 int twin_trust_time(const char *text, int64_t *ns)
 {
     struct tm tm = {0}, back;
@@ -115,6 +128,7 @@ int twin_trust_time(const char *text, int64_t *ns)
     return 0;
 }
 
+/* A policy is one table; a second one could only contradict it. */
 static int begin(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
@@ -125,6 +139,7 @@ static int begin(void *user, size_t line, struct twin_error *err)
                                 r->path, line);
 }
 
+/* How many of the keys must sign. Whether there are as many is known when all lines are read. */
 static int read_need(struct reading *r, const struct tw_toml_value *v, size_t line,
                      struct twin_error *err)
 {
@@ -138,13 +153,15 @@ static int read_need(struct reading *r, const struct tw_toml_value *v, size_t li
     return 0;
 }
 
+/* Copies a text; 0 or TWIN_ENOMEM. */
 static int set_text(char **to, const char *text, struct twin_error *err)
 {
     *to = tw_strdup(text);
     return *to ? 0 : tw_no_memory(err, "for the trusted keys");
 }
 
-/* file, from, until, revoked: in k, which the caller frees. */
+/* One field of a key (file, from, until, revoked) into k, which the caller frees. A revoked key
+ * needs a reason: it is what a verifier is shown. */
 static int read_field(const struct reading *r, const char *key, const char *field,
                       const char *value, size_t line, struct trusted_key *k, struct twin_error *err)
 {
@@ -175,6 +192,8 @@ static int read_field(const struct reading *r, const char *key, const char *fiel
     return set_text(from ? &k->from : &k->until, value, err);
 }
 
+/* One line of the table: `need`, or a key under the name that is shown for it. Fields are checked
+ * for repetition first, as the TOML reader only looks at keys of a table. */
 static int read_key(void *user, const char *key, const struct tw_toml_value *v, size_t line,
                     struct twin_error *err)
 {
@@ -213,6 +232,8 @@ static int read_key(void *user, const char *key, const struct tw_toml_value *v, 
     return rc ? rc : TWIN_ENOMEM;
 }
 
+/* What can never be met (more keys needed than there are) is an error of the file, not a verdict
+ * about each envelope. */
 int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **out,
                    struct twin_error *err)
 {
@@ -263,6 +284,7 @@ const char *twin_signature_state_name(enum twin_signature_state s)
     return names[s];
 }
 
+/* The key with this id; NULL: none of ours. */
 static const struct trusted_key *by_id(const struct twin_trust *t, const char *keyid)
 {
     for (size_t i = 0; i < t->count; i++)
@@ -271,6 +293,7 @@ static const struct trusted_key *by_id(const struct twin_trust *t, const char *k
     return NULL;
 }
 
+/* The state and its sentence. format has exactly one %s. */
 static void say(struct twin_judged *j, enum twin_signature_state state, const char *format,
                 const char *value)
 {
@@ -278,8 +301,9 @@ static void say(struct twin_judged *j, enum twin_signature_state state, const ch
     snprintf(j->why, sizeof j->why, format, value);
 }
 
-/* The key that made it, if one of ours did. A key id is a hint that nobody signed: it may be
- * another tool's name for the key. */
+/* The trusted key that made the signature; NULL: none, and j says why not. A key id is a hint that
+ * nobody signed: it may be another tool's name for the key, so without one all keys are tried. In
+ * an envelope of ours a changed id is a change like any other. */
 static const struct trusted_key *maker(const struct twin_trust *t, const struct twin_envelope *e,
                                        const struct twin_signature *s, const char *pae, size_t n,
                                        struct twin_judged *j)
@@ -313,6 +337,9 @@ static const struct trusted_key *maker(const struct twin_trust *t, const struct 
     return NULL;
 }
 
+/* Fills j for one signature. Why a good one does not count is said in the order in which it
+ * matters: a revoked key is never called merely expired. counted: a bit for each key that has
+ * counted already. */
 static void judge_one(const struct twin_trust *t, const struct twin_envelope *e,
                       const struct twin_signature *s, const char *pae, size_t n, int64_t at_ns,
                       uint64_t *counted, struct twin_judged *j)
@@ -322,6 +349,7 @@ static void judge_one(const struct twin_trust *t, const struct twin_envelope *e,
     const struct trusted_key *k = maker(t, e, s, pae, n, j);
     if (!k)
         return;
+    assert(k - t->key < 64);
     const uint64_t bit = (uint64_t)1 << (k - t->key);
     if (k->revoked)
         say(j, TWIN_SIGNATURE_REVOKED, "the key is revoked: %.120s", k->revoked);
@@ -337,6 +365,7 @@ static void judge_one(const struct twin_trust *t, const struct twin_envelope *e,
     }
 }
 
+/* The PAE is made once, of the envelope's own bytes, and each signature is held against it. */
 int twin_trust_judge(const struct twin_trust *t, const struct twin_envelope *e, int64_t at_ns,
                      struct twin_trust_verdict *out, struct twin_error *err)
 {

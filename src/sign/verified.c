@@ -17,6 +17,7 @@
 
 /* ---- what was found, in a list that both forms of output are made from */
 
+/* The digests of one subject by algorithm; null for none. */
 static json_t *digests_json(const struct twin_subject *s)
 {
     json_t *o = s ? json_object() : json_null();
@@ -25,6 +26,8 @@ static json_t *digests_json(const struct twin_subject *s)
     return o;
 }
 
+/* A call of twin_subjects_match becomes an item of the list. The name is the signed one where there
+ * is one. */
 static void add_change(void *list, enum twin_subject_change c,
                        const struct twin_subject *signed_one, const struct twin_subject *found)
 {
@@ -42,6 +45,7 @@ static void add_change(void *list, enum twin_subject_change c,
 
 /* ---- the verdict as a sentence */
 
+/* Sets outcome and sentence. Returns 0, since a verdict is no error. */
 __attribute__((format(printf, 3, 4))) static int
 verdict(struct tw_verified *v, enum tw_verified_outcome outcome, const char *format, ...)
 {
@@ -73,6 +77,7 @@ static const char *changes_text(const json_t *changes, char out[96])
 
 /* ---- of runs */
 
+/* What is noted while the subjects of runs are compared. */
 struct of_runs {
     const struct twin_subjects *signed_ones, *found;
     json_t *changes;
@@ -90,8 +95,8 @@ static bool has_run(const struct twin_subjects *s, const char *name)
     return false;
 }
 
-/* What came into a run's folder after it was signed is no change; a run that was not given is not
- * missing. */
+/* Keeps what counts. What came into a run's folder after it was signed is no change; a run that was
+ * not given is not missing; of another run its name alone is listed. */
 static void change_of_runs(void *user, enum twin_subject_change c,
                            const struct twin_subject *signed_one, const struct twin_subject *found)
 {
@@ -114,6 +119,9 @@ static void change_of_runs(void *user, enum twin_subject_change c,
     add_change(o->changes, c, signed_one, found);
 }
 
+/* The verdict about runs. The sentences are asked from the worst down: another run, changed files,
+ * a file that is not among the signed, a run that was not given. What was given without a run's own
+ * record (run.json) are single files, which stand for themselves only. */
 static int compare_runs(struct tw_verified *v, const struct twin_subjects *found, const char *first,
                         size_t operands)
 {
@@ -150,6 +158,7 @@ static int compare_runs(struct tw_verified *v, const struct twin_subjects *found
     return verdict(v, TW_VERIFIED_SAME, "%s%s is what was signed (%zu files)", first, more, files);
 }
 
+/* Models have rules of their own for what counts (model.c). The signature may lie in the folder. */
 static int compare_model(struct tw_verified *v, const struct tw_verified_question *q,
                          size_t *changes, struct twin_error *err)
 {
@@ -165,7 +174,7 @@ static int compare_model(struct tw_verified *v, const struct tw_verified_questio
     return rc;
 }
 
-/* Files, folders, models. */
+/* The verdict about a file, a folder or a model. things: how many files the sentence counts. */
 static int compare_others(struct tw_verified *v, const struct tw_verified_question *q,
                           const struct twin_subjects *found, bool by_name, struct twin_error *err)
 {
@@ -190,6 +199,7 @@ static int compare_others(struct tw_verified *v, const struct tw_verified_questi
     return verdict(v, TW_VERIFIED_SAME, "%s is what was signed (%zu files)", first, things);
 }
 
+/* Good signatures with nothing to compare are no success: nobody said what lies here. */
 static int nothing_given(struct tw_verified *v)
 {
     const size_t good = v->trust.good, things = v->subjects;
@@ -200,7 +210,8 @@ static int nothing_given(struct tw_verified *v)
                    things == 1 ? "was" : "were");
 }
 
-/* Holds the statement against the operands. */
+/* Holds the statement against the operands. A model is compared by its own rules, so what lies
+ * there is collected only for the others. */
 static int compare(struct tw_verified *v, const struct tw_verified_question *q,
                    struct twin_error *err)
 {
@@ -231,6 +242,7 @@ static bool is_bundle(const char *text, size_t n)
     return bundle;
 }
 
+/* Reads the envelope, or the bundle around one. */
 static int parse(const struct tw_verified_question *q, bool *bundle, struct twin_envelope *out,
                  struct twin_error *err)
 {
@@ -248,6 +260,7 @@ static int parse(const struct tw_verified_question *q, bool *bundle, struct twin
     return rc;
 }
 
+/* The statement is read only after its signatures were enough. */
 int tw_verified_envelope(const struct tw_verified_question *q, struct tw_verified *out,
                          struct twin_error *err)
 {

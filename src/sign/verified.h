@@ -15,12 +15,14 @@
 
 struct json_t;
 
+/* The answer in one word. What could not be read at all is an error and no outcome. */
 enum tw_verified_outcome {
     TW_VERIFIED_SAME,   /* trusted, and what was given is what was signed */
     TW_VERIFIED_FAILED, /* not trusted, or something else than was signed */
     TW_VERIFIED_OPEN    /* trusted, but what it is about was not given */
 };
 
+/* What is to be verified, by whose keys, and as of when. All of it is borrowed. */
 struct tw_verified_question {
     const char *envelope;  /* path of an envelope or of a bundle */
     char *const *operands; /* what is to be held against it */
@@ -31,6 +33,8 @@ struct tw_verified_question {
     bool foreign;  /* also take an envelope in the form of another tool */
 };
 
+/* What verification found. It is filled as far as it went: what stands behind the first refusal was
+ * never looked at. */
 struct tw_verified {
     enum tw_verified_outcome outcome;
     bool bundle;   /* a model's signature, not an envelope */

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Files of a job that are there whole or not at all, with their SHA-256 beside them: the library of
+ * include/twin/checkpoint.h, for C programs without Python.
+ *
  * PATH is replaced by rename. PATH.sha256 cannot be replaced in the same instant: it is taken away
  * before and put in place behind. Both folders' changes are written to the disk in that order, so
- * that no digest of another content is ever found beside it.
+ * that no digest of another content is ever found beside it. A crash leaves the old file with its
+ * digest, the old or the new one without, or the new one with its own.
  */
 #include <twin/checkpoint.h>
 
@@ -19,6 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* One file that is being written. Until commit everything lies under other names in the same
+ * folder, since rename works within a file system only. */
 struct twin_checkpoint {
     /* temp: .NAME.twinrun-XXXXXX, locked while it is written */
     char *path, *temp, *sidecar, *side_temp, *folder;
@@ -27,6 +33,7 @@ struct twin_checkpoint {
     struct twin_error err; /* the first failure of a write */
 };
 
+/* Closes and frees all; removes nothing. */
 static void free_all(struct twin_checkpoint *c)
 {
     if (c->fd >= 0)
@@ -44,7 +51,8 @@ static void free_all(struct twin_checkpoint *c)
     tw_free(c);
 }
 
-/* Takes away what killed writers of this path left: files that nobody holds locked. */
+/* Takes away what killed writers of this path left: a file under a temporary name that nobody holds
+ * locked has no writer any more, as the kernel drops the lock of a process that ends. */
 static void sweep(const struct twin_checkpoint *c, const char *name)
 {
     char *prefix = tw_printf(".%s.twinrun-", name);
@@ -66,7 +74,8 @@ static void sweep(const struct twin_checkpoint *c, const char *name)
     tw_free(prefix);
 }
 
-/* As a plain open would make it, or as the file that is replaced. */
+/* Gives the new file the permissions of the one that it replaces, or those that a plain open would
+ * give. umask can only be read by setting it, for an instant and for the whole process. */
 static int set_mode(int fd, const char *path)
 {
     struct stat st;
@@ -75,7 +84,9 @@ static int set_mode(int fd, const char *path)
     return fchmod(fd, stat(path, &st) == 0 ? st.st_mode & 07777 : 0666 & ~mask);
 }
 
-/* Another writer's sweep may come between the two steps. */
+/* Makes a file under a name that is free and locks it; -1 with errno. Another writer's sweep may
+ * come between the two steps and remove the file: then it has no name left, and another one is
+ * made. */
 static int locked_temp(char *temp)
 {
     struct stat st;
@@ -93,6 +104,8 @@ static int locked_temp(char *temp)
     return -1;
 }
 
+/* A path that is a link is resolved first, so that the link stays and what it leads to is
+ * replaced. */
 int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct twin_error *err)
 {
     struct twin_checkpoint *c = tw_calloc(1, sizeof *c);
@@ -132,6 +145,8 @@ int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct
     return rc;
 }
 
+/* After the first failure nothing more is written: the file would have a hole. Each later call, and
+ * the commit, says what that failure was. */
 int twin_checkpoint_write(struct twin_checkpoint *c, const void *data, size_t bytes,
                           struct twin_error *err)
 {
@@ -154,7 +169,8 @@ static const char *escape_of(char c)
     }
 }
 
-/* PATH.sha256 beside it under another name, on the disk. */
+/* Writes the line of sha256sum for the file under a temporary name, down to the disk. Names with a
+ * line break or a backslash are escaped as sha256sum -c expects it. */
 static int write_sidecar(struct twin_checkpoint *c, struct twin_error *err)
 {
     unsigned char digest[32];
@@ -197,6 +213,8 @@ int twin_checkpoint_commit(struct twin_checkpoint *c, struct twin_error *err)
         return rc;
     }
     flock(c->folder_fd, LOCK_EX); /* two commits must not mix their files and digests */
+    /* From here the old digest is gone. Up to the rename the old file stands there without one,
+     * which says nothing false; after it the new one does. */
     if ((unlink(c->sidecar) != 0 && errno != ENOENT) || fsync(c->folder_fd) != 0 ||
         rename(c->temp, c->path) != 0) {
         rc = twin_error_system(err, "cannot put %s in place (it is as it was)", c->path);

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Digests of the tensors in a file, and which of them differ from another file's by how much. */
+/*
+ * Digests of the tensors in a file, and which of them differ from another file's by how much.
+ *
+ * Three things go on at a time, as SHA-256 is slower than a disk: the bytes of the file are read by
+ * one thread and digested by another (struct whole), and the caller's thread reads tensors in
+ * pieces of a MiB and digests two of them together (struct cut). A tensor's digest is made from
+ * those of its pieces, so that pieces are independent of each other. The format is in content.h.
+ */
 #include "base.h"
 #include "sha256.h"
 #include "ulp.h"
@@ -7,6 +14,7 @@
 #include "src/snapshot/content.h"
 #include "src/snapshot/snapshot.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +28,20 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "elements are digested in little-endian order");
 
+/* Bytes of each of two tensors that are compared at a time. */
 #define CHUNK ((size_t)1 << 20)
 
+/* The ring between the reader and the digester of a file. */
 enum { SLOTS = 4, SLOT = 512 << 10 };
 
 /* ---- the file's bytes: read by one thread and digested by another, beside the tensors */
 
+/*
+ * The file's bytes on their way from the reader to the digester: a ring of SLOTS chunks. Chunk
+ * number i is in slot i % SLOTS. Reader and digester each own the chunks between their two counts;
+ * counts, end and stop change under the lock only. The error is written by one of them and read
+ * after both have ended.
+ */
 struct whole {
     const char *path;
     int fd;
@@ -41,6 +57,8 @@ struct whole {
     struct twin_error err;
 };
 
+/* The reading thread: fills slots until the file ends, cannot be read, or nobody wants the rest. A
+ * chunk is published by its count, the end by a flag. */
 static void *read_file(void *arg)
 {
     struct whole *w = arg;
@@ -67,6 +85,7 @@ static void *read_file(void *arg)
     return NULL;
 }
 
+/* The digesting thread: takes what is filled until the end is told, and leaves the hex digest. */
 static void *digest_file(void *arg)
 {
     struct whole *w = arg;
@@ -93,6 +112,7 @@ static void *digest_file(void *arg)
     return NULL;
 }
 
+/* Opens the file. whole_fini has to follow in any case. */
 static int whole_init(struct whole *w, const char *path, struct twin_error *err)
 {
     *w = (struct whole){.path = path,
@@ -119,10 +139,14 @@ static void whole_fini(struct whole *w)
 
 /* ---- tensors: cut into pieces, two of which are digested at a time */
 
+/* The tensors of a file on their way to their digests. Pieces come in the file's order; sha[] has
+ * the digests of the two pieces that are at work, whole the one of the tensor they belong to. */
 struct cut {
     struct twin_content *c;
     size_t next; /* tensor that the next piece is of */
     uint64_t at; /* its first element */
+    /* A stretch of one tensor; last: the tensor ends with it. An empty tensor has one piece of 0
+     * bytes. */
     struct piece {
         size_t tensor;
         size_t bytes;
@@ -134,6 +158,7 @@ struct cut {
     struct twin_error *err;
 };
 
+/* A text with its length before it, so that no two lists of texts look alike. */
 static void take_text(struct tw_sha256 *s, const char *text)
 {
     const uint64_t n = strlen(text);
@@ -141,6 +166,7 @@ static void take_text(struct tw_sha256 *s, const char *text)
     tw_sha256_add(s, text, n);
 }
 
+/* Begins the digest of tensor i with all that is not its elements: name, type, shape. */
 static void begin_tensor(struct cut *k, size_t i)
 {
     const struct twin_tensors_entry *e = twin_tensors_at(k->c->tensors, i);
@@ -154,6 +180,7 @@ static void begin_tensor(struct cut *k, size_t i)
         tw_sha256_add(&k->whole, &e->shape[d], sizeof e->shape[d]);
 }
 
+/* The digest of tensor i is complete. */
 static void end_tensor(struct cut *k, size_t i)
 {
     struct twin_content_tensor *t = &k->c->tensor[i];
@@ -163,7 +190,8 @@ static void end_tensor(struct cut *k, size_t i)
     tw_hex(t->digest, 32, t->sha256);
 }
 
-/* Reads the next piece, in the file's order: compressed members are read once. 1: there is none. */
+/* Reads the next piece, in the file's order: compressed members are read once. 0, an error, or 1:
+ * there is none. */
 static int next_piece(struct cut *k, struct piece *p)
 {
     struct twin_tensors *f = k->c->tensors;
@@ -174,6 +202,7 @@ static int next_piece(struct cut *k, struct piece *p)
     if (e->unreadable)
         return twin_error_set(k->err, TWIN_EUNSUPPORTED, "tensor %s (%s): %s", e->name,
                               e->stored_as, e->unreadable);
+    /* A piece never cuts an element in two: TWIN_CONTENT_PIECE is a multiple of each size. */
     const uint64_t size = e->count ? e->bytes / e->count : 1;
     const uint64_t most = TWIN_CONTENT_PIECE / size;
     const uint64_t n = e->count - k->at < most ? e->count - k->at : most;
@@ -188,6 +217,8 @@ static int next_piece(struct cut *k, struct piece *p)
     return rc;
 }
 
+/* Puts a finished piece where it belongs. *open: the tensor whose digest is begun; a tensor begins
+ * with its first piece and ends with its last. */
 static void deliver(struct cut *k, const struct piece *p, const unsigned char digest[32],
                     size_t *open)
 {
@@ -199,6 +230,8 @@ static void deliver(struct cut *k, const struct piece *p, const unsigned char di
         end_tensor(k, p->tensor);
 }
 
+/* Two pieces at a time, of one tensor or of two. The last one may be alone; it is digested beside
+ * an empty message. */
 static int digest_tensors(struct cut *k)
 {
     unsigned char digest[2][32];
@@ -219,12 +252,15 @@ static int digest_tensors(struct cut *k)
     }
 }
 
+/* The order of the tensors: names as bytes, in no locale. */
 static int by_name(const void *x, const void *y)
 {
     const struct twin_content_tensor *a = x, *b = y;
     return strcmp(a->entry->name, b->entry->name);
 }
 
+/* Digests all tensors, then the content over their digests in the order of names. The list is
+ * sorted afterwards, since the file's order is the fast one to read. */
 static int digest_all(struct twin_content *c, struct twin_error *err)
 {
     struct cut k = {.c = c,
@@ -262,6 +298,7 @@ static int value_by_name(const void *x, const void *y)
     return order ? order : (a > b) - (a < b); /* two of one name: in the file's order */
 }
 
+/* One value, as content.h describes: a letter for its kind keeps 1 and true apart. */
 static void take_value(struct tw_sha256 *s, const struct twin_tensors_value *v)
 {
     const uint64_t n = v->text_bytes;
@@ -277,6 +314,7 @@ static void take_value(struct tw_sha256 *s, const struct twin_tensors_value *v)
     }
 }
 
+/* The digest of what is no tensor, by name. It is small, so it is made in one go. */
 static int digest_values(struct twin_content *c, struct twin_error *err)
 {
     struct tw_sha256 s = {0};
@@ -342,6 +380,7 @@ static int open_files(const char *path, const struct twin_snapshot *s, struct tw
     return rc;
 }
 
+/* A checkpoint of torch.distributed.checkpoint has its list of tensors in .metadata. */
 static bool is_distributed(const char *path)
 {
     char *metadata = tw_path_join(path, ".metadata");
@@ -364,6 +403,8 @@ static uint64_t bytes_in(const char *path)
     return bytes;
 }
 
+/* A folder is a checkpoint whose .metadata says which tensors there are, or files that each hold
+ * some. The second kind takes a snapshot first, which also tells what else lies there. */
 static int read_folder(const char *path, bool whole, struct twin_content *out,
                        struct twin_error *err)
 {
@@ -390,7 +431,8 @@ static int read_folder(const char *path, bool whole, struct twin_content *out,
     return rc;
 }
 
-/* The file's own digest beside that of its tensors. */
+/* The file's own digest beside that of its tensors. Without a second thread the ring is emptied at
+ * the end by this one, which only costs time: the reader waits meanwhile. */
 static int digest_both(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct whole whole;
@@ -421,6 +463,7 @@ static int digest_both(const char *path, struct twin_content *out, struct twin_e
     return rc;
 }
 
+/* whole: with the digest of the file's bytes. On an error out is empty. */
 static int read_any(const char *path, bool whole, struct twin_content *out, struct twin_error *err)
 {
     struct stat st = {.st_size = 0};
@@ -461,7 +504,9 @@ void twin_content_free(struct twin_content *c)
 
 /* ---- two files */
 
-/* Both exist, at i in a and at j in b, and their digests differ. */
+/* How far two tensors lie apart: both exist, at i in a and at j in b, and their digests differ.
+ * Numbers are given only where types and shapes are the same; elements are read in stretches of
+ * CHUNK bytes. */
 static int measure(const struct twin_content *a, const struct twin_content *b, size_t i, size_t j,
                    struct twin_content_difference *d, struct twin_error *err)
 {
@@ -470,6 +515,7 @@ static int measure(const struct twin_content *a, const struct twin_content *b, s
                 (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
     if (!d->values)
         return 0;
+    assert(x->count > 0); /* two empty tensors of one shape have one digest */
     const uint64_t size = x->bytes / x->count, most = CHUNK / size;
     char *p = tw_malloc(CHUNK), *q = tw_malloc(CHUNK);
     struct tw_exact sum = {0};
@@ -498,6 +544,7 @@ static int order_of(const char *x, const char *y)
     return y ? strcmp(x, y) : -1;
 }
 
+/* Both lists are sorted by name and walked in step. */
 long twin_content_compare(const struct twin_content *a, const struct twin_content *b,
                           int (*visit)(void *user, const struct twin_content_difference *d),
                           void *user, struct twin_error *err)
@@ -531,6 +578,7 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
     return visits;
 }
 
+/* The same value bit for bit: two NaN are the same, 0.0 and -0.0 are not. */
 static bool same_value(const struct twin_tensors_value *a, const struct twin_tensors_value *b)
 {
     return a->kind == b->kind && a->number == b->number &&
@@ -538,6 +586,8 @@ static bool same_value(const struct twin_tensors_value *a, const struct twin_ten
            (a->text_bytes == 0 || memcmp(a->text, b->text, a->text_bytes) == 0);
 }
 
+/* A file may have several values of one name: they are sorted in the file's order and pair up
+ * so. */
 long twin_content_compare_values(const struct twin_content *a, const struct twin_content *b,
                                  int (*visit)(void *, const struct twin_tensors_value *,
                                               const struct twin_tensors_value *),

@@ -24,8 +24,10 @@
 #include <stdint.h>
 #include <twin/error.h>
 
+/* Elements are digested in stretches of so many bytes; part of the format. */
 #define TWIN_CONTENT_PIECE ((size_t)1 << 20)
 
+/* One tensor with its digest. entry is borrowed from the file. */
 struct twin_content_tensor {
     const struct twin_tensors_entry *entry;
     size_t index; /* of it in the file's order */
@@ -33,6 +35,8 @@ struct twin_content_tensor {
     char sha256[65]; /* that in hex */
 };
 
+/* What a file or a folder holds: its tensors and values in the order of their names, with digests
+ * in hex. The file stays open as long as this lives. */
 struct twin_content {
     struct twin_tensors *tensors;
     size_t count;

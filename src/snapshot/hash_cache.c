@@ -25,6 +25,9 @@ enum { MAGIC_BYTES = sizeof MAGIC, PENDING = 256 << 10 };
 #define TICK_NS ((int64_t)20000000)
 #define COARSE_TICK_NS ((int64_t)2000000000)
 
+/* A record of the journal, in the machine's byte order; the path's bytes follow it. It says what a
+ * file held (digest) in which state, and when it was looked at. Never read by another machine: the
+ * file lies in a user's own cache. */
 struct record {
     uint32_t crc, path_bytes; /* CRC-32C of all behind it, path too */
     uint64_t device, inode, bytes;
@@ -34,6 +37,9 @@ struct record {
 };
 _Static_assert(sizeof(struct record) == 96, "no holes: its bytes are checksummed");
 
+/* A journal that is open: data is what the file held when it was opened, and slot the index over
+ * it, a hash table with linear probing whose length is a power of two. pending is what was added
+ * since and is not yet in the file; lock guards pending, added and fd, the rest is read-only. */
 struct tw_hash_cache {
     char *path, *data;
     size_t bytes;
@@ -43,6 +49,7 @@ struct tw_hash_cache {
     pthread_mutex_t lock;
 };
 
+/* A record at an offset of the data. Copied, as offsets are not aligned. */
 static struct record record_at(const struct tw_hash_cache *c, size_t at)
 {
     struct record r;
@@ -50,13 +57,15 @@ static struct record record_at(const struct tw_hash_cache *c, size_t at)
     return r;
 }
 
+/* The checksum of a record with its path. */
 static uint32_t checksum(const struct record *r, const char *path)
 {
     const uint32_t crc = tw_crc32c(0, (const char *)r + sizeof r->crc, sizeof *r - sizeof r->crc);
     return tw_crc32c(crc, path, r->path_bytes);
 }
 
-/* The slot of a key: empty, or with it. */
+/* The slot of a key: empty, or with it. The table is never full (index_records), so the search
+ * ends. */
 static size_t *slot_of(const struct tw_hash_cache *c, const char *path, size_t n, uint32_t kind)
 {
     for (size_t i = tw_hash_bytes(path, n, kind).a & (c->slots - 1);;
@@ -93,6 +102,8 @@ static size_t index_records(struct tw_hash_cache *c)
     return at;
 }
 
+/* Where the journal of a folder lies. A hash of the folder's path names it: the path itself may be
+ * too long for a name. */
 static char *cache_path(const char *folder)
 {
     char hex[33];
@@ -117,7 +128,9 @@ static size_t load(struct tw_hash_cache *c)
     return index_records(c);
 }
 
-/* Takes what is dead out of the file once that is most of it. */
+/* Writes the file anew without what is dead, once that is most of it. It is read again for that, as
+ * the records of this process are in the file only. We hold the lock on the old file until we close
+ * it; who opens the new one meanwhile appends to that. */
 static void compact(struct tw_hash_cache *c)
 {
     struct tw_buf b = {.cap = (size_t)2 << 30};
@@ -180,6 +193,8 @@ void tw_hash_cache_close(struct tw_hash_cache *c)
     tw_free(c);
 }
 
+/* A record counts when the file looks as it did and that look came clearly after its last change;
+ * see TICK_NS. */
 bool tw_hash_cache_find(struct tw_hash_cache *c, struct tw_hash_item *item)
 {
     if (!c || !c->data)
@@ -200,6 +215,8 @@ bool tw_hash_cache_find(struct tw_hash_cache *c, struct tw_hash_item *item)
     return true;
 }
 
+/* Called by the threads that digest. A full buffer is written at once, the rest some tenths of a
+ * second later. */
 void tw_hash_cache_add(struct tw_hash_cache *c, const struct tw_hash_item *item, int64_t taken_ns)
 {
     const struct tw_file_state *s = &item->state;
@@ -223,6 +240,7 @@ void tw_hash_cache_add(struct tw_hash_cache *c, const struct tw_hash_item *item,
         tw_hash_cache_flush(c);
 }
 
+/* A write that fails ends the appending for good; the digests of this call are not affected. */
 void tw_hash_cache_flush(struct tw_hash_cache *c)
 {
     if (!c)

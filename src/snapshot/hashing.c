@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Digests of many files by several threads; what the cache still knows is not read again. */
+/*
+ * Digests of many files by several threads; what the cache still knows is not read again.
+ *
+ * Each thread works on two files at a time, chunk by chunk: SHA-256 of two messages takes little
+ * longer than of one (sha256.h). Large files go first, so that no thread begins one when the others
+ * have nothing left. A file is looked at before and after: one that changed while it was read is
+ * read once more, and a second change is an error.
+ */
 #include "hashing.h"
 
 #include "base.h"
@@ -46,6 +53,7 @@ struct tw_file_state tw_file_state(const struct stat *st)
                                   ns(st->st_ctim)};
 }
 
+/* Has nothing of a file's state changed that a write would change? */
 static bool same_state(const struct tw_file_state *a, const struct tw_file_state *b)
 {
     return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
@@ -54,6 +62,8 @@ static bool same_state(const struct tw_file_state *a, const struct tw_file_state
 
 /* ---- one thread: two files at a time */
 
+/* What all threads share. next is the place in order that the next free lane takes; the counts are
+ * for progress; running and idle are changed under the lock or atomically, as declared. */
 struct work {
     struct tw_hash_work *w;
     size_t *order, ordered;
@@ -81,8 +91,8 @@ struct lane {
     bool end; /* the file ends behind them */
 };
 
-/* DVC before 3: a piece whose beginning has no NUL and at most 30% bytes that are no text counts as
- * text. */
+/* Is a piece text, as DVC before 3 decides it? Its beginning has no NUL and at most 30% bytes that
+ * are no text. */
 static bool looks_like_text(const unsigned char *p, size_t n)
 {
     size_t other = 0;
@@ -109,6 +119,8 @@ static size_t without_cr(const unsigned char *in, size_t n, unsigned char *out, 
     return m;
 }
 
+/* Opens the lane's file and notes its state. NULL, or why it cannot be read. O_NONBLOCK: a pipe
+ * that took the file's place must not hang the thread. */
 static const char *open_file(const struct work *w, struct lane *l)
 {
     struct stat st;
@@ -127,6 +139,8 @@ static const char *open_file(const struct work *w, struct lane *l)
     return NULL;
 }
 
+/* Begins the digest of the kind that is asked for. git's has the size in front, which is that of
+ * the look: a file that grows is read again. */
 static bool begin_digest(struct lane *l)
 {
     char head[32];
@@ -142,7 +156,9 @@ static bool begin_digest(struct lane *l)
     return l->item->kind != TW_HASH_GIT_SHA1 || EVP_DigestUpdate(l->ctx, head, (size_t)n + 1) == 1;
 }
 
-/* The next chunk. Other kinds than SHA-256 are digested here. */
+/* Reads the next chunk. SHA-256 is left to the caller, who digests two lanes at once; other kinds
+ * are digested here. DVC's text mode decides anew for each MiB whether it is text, and a CR at the
+ * end of a piece is not joined with what follows. NULL, or why it failed. */
 static const char *read_chunk(struct work *w, struct lane *l)
 {
     const ssize_t n = tw_pread_all(l->fd, l->chunk, CHUNK, l->at);
@@ -170,6 +186,7 @@ static const char *read_chunk(struct work *w, struct lane *l)
     return EVP_DigestUpdate(l->ctx, data, m) == 1 ? NULL : "out of memory";
 }
 
+/* The lane's file is done, with a digest or with the reason why there is none. */
 static void free_lane(struct work *w, struct lane *l, const char *why)
 {
     if (why && !(l->item->why = tw_strdup(why)))
@@ -242,6 +259,7 @@ static bool may_take(struct work *w, bool busy)
     return !busy || (next < w->ordered && w->ordered - next > w->idle);
 }
 
+/* False: no memory. lane_fini has to follow in any case. */
 static bool lane_init(struct lane *l)
 {
     *l = (struct lane){.fd = -1,
@@ -261,6 +279,7 @@ static void lane_fini(struct lane *l)
     tw_free(l->plain);
 }
 
+/* A thread. It ends when no file is left or somebody wants an end. */
 static void *work(void *arg)
 {
     struct work *w = arg;
@@ -305,10 +324,13 @@ static void *work(void *arg)
 
 /* ---- all of them */
 
-/* qsort has no argument for it; only the caller's thread sorts, under `sort_lock` */
+/* What larger_first() sorts: qsort has no argument for it. Only the caller's thread sorts, under
+ * sort_lock. */
 static const struct tw_hash_item *sorting;
 static pthread_mutex_t sort_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Large files by size; the small ones behind them in the order of their paths, in which a disk has
+ * them side by side. */
 static int larger_first(const void *x, const void *y)
 {
     const size_t i = *(const size_t *)x, j = *(const size_t *)y;
@@ -317,6 +339,7 @@ static int larger_first(const void *x, const void *y)
     return a != b ? (a < b) - (a > b) : (i > j) - (i < j);
 }
 
+/* How many threads are worth it: the processors that this process may use, MOST_THREADS at most. */
 static unsigned processors(void)
 {
     cpu_set_t set;
@@ -326,7 +349,8 @@ static unsigned processors(void)
     return n > MOST_THREADS ? MOST_THREADS : (unsigned)n;
 }
 
-/* On the caller's thread until all have ended. */
+/* Waits on the caller's thread until all threads have ended. Ten times a second it writes the cache
+ * and tells the progress, so that only this thread calls back. */
 static void watch(struct work *w, uint64_t all_bytes)
 {
     pthread_mutex_lock(&w->lock);
@@ -347,6 +371,7 @@ static void watch(struct work *w, uint64_t all_bytes)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Where no thread can be started the caller's does the work, without progress. */
 int tw_hash_files(struct tw_hash_work *given, struct twin_error *err)
 {
     struct work w = {.w = given, .order = tw_reallocarray(NULL, given->count + 1, sizeof *w.order)};

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Is this name in the folder a folder, or a link to one? */
 static bool is_folder(const char *folder, const char *name)
 {
     struct stat st;
@@ -21,6 +22,8 @@ static bool is_folder(const char *folder, const char *name)
     return yes;
 }
 
+/* Nothing is opened but what the name alone leaves undecided. ../../blobs: the target is one
+ * snapshot in the cache of Hugging Face. */
 enum twin_layout twin_layout_of(const char *path, const char *head, size_t n)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -68,6 +71,8 @@ void tw_look_tell(struct tw_look *l, const struct twin_layout_result *r)
     l->visit(l->user, r);
 }
 
+/* The cache belongs to the folder's real path: two ways to it share what they know. All files that
+ * cannot be read are told before the first of them becomes the error. */
 int tw_look_hash(struct tw_look *l, const char *dir, struct tw_hash_item *item, size_t n)
 {
     char *real = realpath(dir, NULL);
@@ -114,6 +119,7 @@ long twin_layout_verify(enum twin_layout layout, const char *target, const char 
 
 /* ---- Git LFS */
 
+/* Moves behind the word if the text begins with it. */
 static bool take(const char **p, const char *end, const char *word)
 {
     const size_t n = strlen(word);
@@ -123,6 +129,8 @@ static bool take(const char **p, const char *end, const char *word)
     return true;
 }
 
+/* A pointer has a version and then lines in the order of their keys; "ext-" lines belong to filters
+ * and say nothing about the object. What is not exactly so is no pointer: it is data. */
 bool tw_lfs_pointer_read(const char *text, size_t n, struct tw_lfs_pointer *out)
 {
     const char *p = text, *end = text + n;
@@ -178,6 +186,8 @@ static char *find_object(const char *pointer, const char *sha256, struct twin_er
     return out;
 }
 
+/* The object is held against the pointer by size and digest; a size that is off alone is said, as
+ * no change of the data explains it. */
 int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
 {
     char *data = NULL, hex[65];
@@ -229,7 +239,9 @@ int tw_look_lfs(struct tw_look *l, const char *pointer, const char *other)
 /* ---- Hugging Face: snapshots/<commit>/<path> are links to blobs/<hash>; the hash is the blob's
  * SHA-256 or, for small files, git's */
 
-/* Digests what was listed below dir and holds it against the names of the blobs. */
+/* Digests what was listed below dir and holds it against the names of the blobs. A link's own name
+ * does not matter, that of the blob it leads to is the hash: 64 digits are SHA-256, 40 are
+ * git's. */
 static int look_at_links(struct tw_look *l, const char *dir, const struct tw_listing *list)
 {
     struct tw_hash_item *item = tw_calloc(list->count + 1, sizeof *item);
@@ -280,6 +292,7 @@ static int look_at_links(struct tw_look *l, const char *dir, const struct tw_lis
     return rc;
 }
 
+/* What is still being loaded and what is known to be missing is no data, so it is left out. */
 int tw_look_huggingface(struct tw_look *l, const char *folder)
 {
     char *exclude[] = {(char *)"*.incomplete", (char *)"*.lock", (char *)".no_exist/", NULL};
@@ -320,12 +333,15 @@ int tw_look_huggingface(struct tw_look *l, const char *folder)
 
 /* ---- what they call the data of a snapshot */
 
+/* What the reader of a .dvc file is told to fill: ids of files below prefix. */
 struct ids {
     struct twin_snapshot *s;
     const char *prefix;
     bool failed;
 };
 
+/* Notes what DVC calls an output. One with a working folder of its own may lie elsewhere and is
+ * passed over; so is a text that is no MD5. */
 static int add_dvc_id(void *user, const struct tw_dvc_out *out)
 {
     struct ids *x = user;
@@ -349,6 +365,8 @@ static int add_own_dvc_id(void *user, const struct tw_dvc_out *out)
     return 0;
 }
 
+/* What the folder itself is called: by a .dvc file beside it, or by its place in the cache of
+ * Hugging Face. Only notes, so what cannot be read is passed over; 0 or TWIN_ENOMEM. */
 static int add_own(struct twin_snapshot *s, const char *dir)
 {
     char *real = realpath(dir, NULL), *file = real ? tw_printf("%s.dvc", real) : NULL, *data = NULL;
@@ -379,6 +397,7 @@ static int add_own(struct twin_snapshot *s, const char *dir)
     return failed ? TWIN_ENOMEM : 0;
 }
 
+/* A pointer of Git LFS is at least 120 bytes, so smaller files are not opened for it. */
 int tw_layout_add_ids(struct twin_snapshot *s, const char *dir, struct twin_error *err)
 {
     bool failed = add_own(s, dir) != 0;

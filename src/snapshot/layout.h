@@ -16,11 +16,13 @@
 #include <stdint.h>
 #include <twin/error.h>
 
+/* Whose data it is. DVC and LFS are told by a file, Hugging Face by a folder. */
 enum twin_layout { TWIN_LAYOUT_NONE, TWIN_LAYOUT_DVC, TWIN_LAYOUT_LFS, TWIN_LAYOUT_HUGGINGFACE };
 /* What a file with this name and beginning is, or (head NULL) a folder. */
 enum twin_layout twin_layout_of(const char *path, const char *head, size_t n);
 const char *twin_layout_name(enum twin_layout layout); /* "DVC", "Git LFS", "Hugging Face" */
 
+/* How a thing lies to what its tool says of it. */
 enum twin_layout_outcome {
     TWIN_LAYOUT_SAME,
     TWIN_LAYOUT_CHANGED,

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DVC: MD5 of files; a folder is the MD5 of the list of its files as Python writes JSON, and ".dir"
- * behind it. */
+/*
+ * DVC: MD5 of files; a folder is the MD5 of the list of its files as Python writes JSON, and ".dir"
+ * behind it. So the list has to be made byte for byte as DVC makes it, and a folder that differs
+ * shows which of its files does only where DVC's cache has the old list.
+ *
+ * Paths in .dvc files are foreign: resolve() keeps them in the repository.
+ */
 #include "layout_inside.h"
 
 #include "base.h"
@@ -16,10 +21,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A .dvc file or a list of DVC's cache that is larger is refused. */
 enum { MOST_BYTES = 64 << 20 };
 
 /* ---- .dvc and dvc.lock */
 
+/* Tells of one item of deps or outs. Its hash counts only where it is an MD5; without a `hash` the
+ * file is of DVC before 3, whose MD5 treats text in its own way. */
 static int one(json_t *v, const char *wdir, const char *name,
                int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
 {
@@ -34,6 +42,7 @@ static int one(json_t *v, const char *wdir, const char *name,
     return each(user, &(struct tw_dvc_out){path, wdir, md5, hash == NULL});
 }
 
+/* Tells of each item of a list, which may be missing. */
 static int list(json_t *o, const char *key, const char *wdir, const char *name,
                 int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
 {
@@ -46,6 +55,7 @@ static int list(json_t *o, const char *key, const char *wdir, const char *name,
     return rc;
 }
 
+/* A .dvc file has its outs at the top, dvc.lock has deps and outs in each stage. */
 int tw_dvc_read(const char *data, size_t n, const char *name, bool lock,
                 int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
 {
@@ -108,6 +118,7 @@ static uint32_t code_point(const unsigned char *p, size_t *n)
                : v;
 }
 
+/* A string as Python's json.dumps writes it: ASCII, with surrogate pairs. False: it is no UTF-8. */
 static bool put_string(struct tw_buf *b, const char *s)
 {
     static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
@@ -160,6 +171,7 @@ int tw_dvc_list(const struct tw_hash_item *item, size_t n, struct tw_buf *out,
 
 /* ---- holding data against it */
 
+/* One .dvc or dvc.lock that is looked at, and where paths in it lead. */
 struct dvc {
     struct tw_look *l;
     /*
@@ -217,7 +229,8 @@ static char *resolve(const struct dvc *d, const char *wdir, const char *path)
     return NULL;
 }
 
-/* The list that DVC has in its cache for a folder; NULL: not there, or not what its name says. */
+/* The list that DVC has in its cache for a folder; NULL: not there, or not what its name says. DVC
+ * 3 keeps its cache one folder deeper. */
 static json_t *cached_list(const struct dvc *d, const char *md5, bool text)
 {
     unsigned char digest[16];
@@ -237,6 +250,7 @@ static json_t *cached_list(const struct dvc *d, const char *md5, bool text)
     return json_is_array(out) ? out : (json_decref(out), NULL);
 }
 
+/* Tells of one thing: an output, or a file in one that is a folder. */
 static void tell(struct dvc *d, enum twin_layout_outcome outcome, const char *out, const char *path,
                  const char *expected, const char *found, uint64_t files, uint64_t bytes,
                  const char *why)
@@ -247,7 +261,8 @@ static void tell(struct dvc *d, enum twin_layout_outcome outcome, const char *ou
     tw_free(shown);
 }
 
-/* Which of a folder's files it is. */
+/* Says which of a folder's files differ, by the list that DVC has of them. `seen` begins as what
+ * lies there; what the list names is taken out, the rest was added. */
 static void name_files(struct dvc *d, const struct tw_dvc_out *out, json_t *all,
                        const struct tw_hash_item *item, size_t n)
 {
@@ -279,6 +294,8 @@ static void name_files(struct dvc *d, const struct tw_dvc_out *out, json_t *all,
     json_decref(seen);
 }
 
+/* Digests a folder's files, makes the list of them, and holds its digest against the .dvc. What DVC
+ * itself leaves out is left out. */
 static int look_at_folder(struct dvc *d, const struct tw_dvc_out *out, const char *full)
 {
     char *exclude[] = {(char *)".git/", (char *)".git", (char *)".hg/", (char *)".dvc/", NULL};
@@ -334,6 +351,7 @@ static int look_at_folder(struct dvc *d, const struct tw_dvc_out *out, const cha
     return rc;
 }
 
+/* Digests one file, which lies below the last folder of its path. */
 static int look_at_file(struct dvc *d, const struct tw_dvc_out *out, const char *full,
                         const struct stat *st)
 {
@@ -355,6 +373,7 @@ static int look_at_file(struct dvc *d, const struct tw_dvc_out *out, const char 
     return rc;
 }
 
+/* One output: what it is called, whether it is there, whether it is what it was. */
 static int look_at(void *user, const struct tw_dvc_out *out)
 {
     struct dvc *d = user;
@@ -380,6 +399,7 @@ static int look_at(void *user, const struct tw_dvc_out *out)
     return rc;
 }
 
+/* Does the folder hold a .dvc folder? */
 static bool is_repository(const char *folder)
 {
     struct stat st;
@@ -389,6 +409,7 @@ static bool is_repository(const char *folder)
     return yes;
 }
 
+/* The repository is the nearest folder above the file that has a .dvc in it. */
 int tw_look_dvc(struct tw_look *l, const char *file)
 {
     struct dvc d = {.l = l};

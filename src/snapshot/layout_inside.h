@@ -48,7 +48,7 @@ int tw_dvc_read(const char *data, size_t n, const char *name, bool lock,
                 int (*each)(void *user, const struct tw_dvc_out *out), void *user,
                 struct twin_error *err);
 
-/* Adds to a snapshot what other tools call its data. pointers: how many files are only pointers of
- * Git LFS. */
+/* Adds to a snapshot what other tools call its data: the ids of DVC, of pointers of Git LFS, and of
+ * Hugging Face. What cannot be read adds nothing; 0 or TWIN_ENOMEM. */
 int tw_layout_add_ids(struct twin_snapshot *s, const char *dir, struct twin_error *err);
 #endif

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A folder with the wrong permissions would fill the screen. */
 enum { SHOWN_TROUBLES = 20 };
 
 /* Shows how far the reading is. Non-zero: the person wants an end. */
@@ -49,6 +50,7 @@ struct twin_snapshot_options tw_looking_options(struct tw_looking *l, const stru
     return (struct twin_snapshot_options){.progress = progress, .trouble = trouble, .user = l};
 }
 
+/* An interruption is the person's own doing and needs no explanation. */
 void tw_looking_failed(const struct tw_looking *l, const struct twin_error *err)
 {
     tw_front_progress(l->front, NULL);

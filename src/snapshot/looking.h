@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* One look: how it is called before the bar, when it began, and how much could not be read. */
 struct tw_looking {
     const struct tw_front *front;
     const char *what; /* "verifying" */

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FIPS 180-4. The state of a message is kept as the instructions want it: words a b e f and c d g
- * h. */
+/*
+ * SHA-256 by FIPS 180-4, two messages at a time with the x86 SHA instructions, else by OpenSSL.
+ *
+ * The state of a message is kept as the instructions want it while blocks are added: words a b e f
+ * in one register, c d g h in another. Bytes that do not fill a block wait in it. With OpenSSL none
+ * of that is used but the count.
+ */
 #include "sha256.h"
+
+#include "base.h"
 
 #include <openssl/evp.h>
 #include <string.h>
 
+/* Tests take the other way by it. */
 static bool may_use = true;
 
 #if defined(__x86_64__)
@@ -14,6 +22,7 @@ static bool may_use = true;
 
 #define TARGET __attribute__((target("sha,sse4.1,ssse3")))
 
+/* The first 32 bits of the fractions of the cube roots of the first 64 primes. */
 static const uint32_t constants[64] __attribute__((aligned(16))) = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -36,6 +45,7 @@ struct lane {
     __m128i abef, cdgh, w[4];
 };
 
+/* From the eight words in order to the two registers. */
 TARGET static inline __attribute__((always_inline)) void load(struct lane *l,
                                                               const uint32_t state[8])
 {
@@ -45,6 +55,7 @@ TARGET static inline __attribute__((always_inline)) void load(struct lane *l,
     l->cdgh = _mm_blend_epi16(efgh, abcd, 0xF0);
 }
 
+/* The way back. */
 TARGET static inline __attribute__((always_inline)) void store(const struct lane *l,
                                                                uint32_t state[8])
 {
@@ -71,8 +82,10 @@ TARGET static inline __attribute__((always_inline)) void rounds(struct lane *l,
     l->abef = _mm_sha256rnds2_epu32(l->abef, l->cdgh, _mm_shuffle_epi32(k, 0x0E));
 }
 
+/* The 64 rounds, unrolled, so that i is a constant in each. */
 #define ALL(R) R(0) R(1) R(2) R(3) R(4) R(5) R(6) R(7) R(8) R(9) R(10) R(11) R(12) R(13) R(14) R(15)
 
+/* Adds n blocks of 64 bytes to one message. */
 TARGET static void blocks_one(uint32_t state[8], const unsigned char *p, size_t n)
 {
     struct lane a;
@@ -88,6 +101,8 @@ TARGET static void blocks_one(uint32_t state[8], const unsigned char *p, size_t 
     store(&a, state);
 }
 
+/* Adds n blocks to each of two messages. Their rounds are written in turn: while one waits for its
+ * last round the other one fills the gap. */
 TARGET static void blocks_two(uint32_t s[8], const unsigned char *p, uint32_t t[8],
                               const unsigned char *q, size_t n)
 {
@@ -162,6 +177,7 @@ static size_t fill(struct tw_sha256 *s, const unsigned char *p, size_t n)
     return take;
 }
 
+/* Keeps less than a block for later. */
 static void keep(struct tw_sha256 *s, const unsigned char *p, size_t n)
 {
     if (n)
@@ -184,6 +200,7 @@ void tw_sha256_add(struct tw_sha256 *s, const void *data, size_t n)
     keep(s, p + n / 64 * 64, n % 64);
 }
 
+/* Whole blocks that both have are done together, the rest each for itself. */
 void tw_sha256_add_two(struct tw_sha256 *a, const void *pv, size_t n, struct tw_sha256 *b,
                        const void *qv, size_t m)
 {
@@ -204,6 +221,7 @@ void tw_sha256_add_two(struct tw_sha256 *a, const void *pv, size_t n, struct tw_
 
 bool tw_sha256_end(struct tw_sha256 *s, unsigned char digest[32])
 {
+    /* The end: a bit, zeros, and the number of bits as 64 bits, big-endian. */
     unsigned char end[128] = {0x80};
     if (s->other || s->failed)
         return !s->failed && EVP_DigestFinal_ex(s->other, digest, NULL) == 1;
@@ -221,4 +239,14 @@ void tw_sha256_free(struct tw_sha256 *s)
 {
     EVP_MD_CTX_free(s->other);
     s->other = NULL;
+}
+
+bool tw_sha256_of(const void *data, size_t n, char hex[65])
+{
+    unsigned char digest[32];
+    hex[0] = '\0';
+    if (EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) != 1)
+        return false;
+    tw_hex(digest, sizeof digest, hex);
+    return true;
 }

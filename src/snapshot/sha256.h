@@ -28,6 +28,9 @@ void tw_sha256_add_two(struct tw_sha256 *a, const void *p, size_t n, struct tw_s
 bool tw_sha256_end(struct tw_sha256 *s, unsigned char digest[32]);
 void tw_sha256_free(struct tw_sha256 *s); /* of one that was begun, or is all zeros */
 
+/* Of n bytes in memory, as 64 small hex digits. False: it failed, for lack of memory; hex is "". */
+bool tw_sha256_of(const void *data, size_t n, char hex[65]);
+
 /* Tests: false takes the way of machines without the instructions; returns whether they are there.
  * For messages begun afterwards. */
 bool tw_sha256_use_instructions(bool yes);

@@ -16,6 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 /* ---- the digest over all */
 
+/* The digest that is being made over all entries. After a failure nothing counts. */
 struct sum {
     EVP_MD_CTX *ctx;
     bool failed;
@@ -26,6 +27,7 @@ static void put(struct sum *s, const void *data, size_t n)
     s->failed |= s->failed || EVP_DigestUpdate(s->ctx, data, n) != 1;
 }
 
+/* With its length before it, so that no two lists of entries look alike. */
 static void put_text(struct sum *s, const char *text)
 {
     const uint64_t n = strlen(text);
@@ -41,6 +43,7 @@ static const char *kind_letter(enum twin_snapshot_kind kind)
     return kind == TWIN_SNAPSHOT_LINK ? "l" : "d";
 }
 
+/* The format of what is digested: docs/format/snapshot.md. Modes are not part of it. */
 int tw_snapshot_seal(struct twin_snapshot *s, struct twin_error *err)
 {
     struct sum sum = {.ctx = EVP_MD_CTX_new()};
@@ -73,6 +76,8 @@ int tw_snapshot_seal(struct twin_snapshot *s, struct twin_error *err)
 
 /* ---- a folder as it is now */
 
+/* The patterns that a snapshot keeps, each once: the defaults first, unless they are among those of
+ * an earlier one already. 0 or TWIN_ENOMEM. */
 static int copy_patterns(char *const *exclude, bool with_defaults, struct twin_snapshot *out)
 {
     size_t n = 0, defaults = 0;
@@ -106,6 +111,8 @@ static void skip_by_size(const struct twin_snapshot *like, const struct tw_listi
     }
 }
 
+/* Fills in sizes and digests of a listing. A file's size is that of the state which was digested:
+ * it may have grown since the folder was listed. What could not be read is told as trouble. */
 static int digest_files(const char *dir, const struct twin_snapshot_options *o,
                         const struct twin_snapshot *like, struct tw_listing *l,
                         struct twin_snapshot *out, struct twin_error *err)
@@ -151,6 +158,8 @@ static int digest_files(const char *dir, const struct twin_snapshot_options *o,
     return rc;
 }
 
+/* The way of a snapshot: list, digest, seal. like: the snapshot that this one will be compared
+ * with; then sizes that differ need no reading, and ids of other tools are not looked for. */
 static int take(const char *dir, const struct twin_snapshot_options *o,
                 const struct twin_snapshot *like, struct twin_snapshot *out, struct twin_error *err)
 {
@@ -237,6 +246,7 @@ static bool same_target(const struct twin_snapshot_entry *a, const struct twin_s
            (a->target && b->target && strcmp(a->target, b->target) == 0);
 }
 
+/* Do both hold the same, whatever their permissions? */
 static bool same_data(const struct twin_snapshot_entry *a, const struct twin_snapshot_entry *b)
 {
     if (a->kind != b->kind)
@@ -247,8 +257,8 @@ static bool same_data(const struct twin_snapshot_entry *a, const struct twin_sna
             memcmp(a->sha256, b->sha256, sizeof a->sha256) == 0);
 }
 
-/* A folder that is empty in the one and holds something in the other: what it holds is a difference
- * by itself. */
+/* Does the snapshot hold something below this folder? A folder that is empty in the one and holds
+ * something in the other is no difference by itself: what it holds is. */
 static bool has_below(const struct twin_snapshot *s, const char *folder)
 {
     const size_t n = strlen(folder);
@@ -273,6 +283,7 @@ static int order_of(const struct twin_snapshot_entry *a, const struct twin_snaps
     return b ? strcmp(a->path, b->path) : -1;
 }
 
+/* Both lists are sorted and walked in step. */
 size_t twin_snapshot_compare(const struct twin_snapshot *was, const struct twin_snapshot *is,
                              int (*visit)(void *user, const struct twin_snapshot_difference *d),
                              void *user)

@@ -25,6 +25,7 @@ enum twin_snapshot_kind {
     TWIN_SNAPSHOT_FOLDER /* an empty folder; others show in their files' paths */
 };
 
+/* One thing in a folder. Of a file that was not read (twin_snapshot_take_again) sha256 is zeros. */
 struct twin_snapshot_entry {
     enum twin_snapshot_kind kind;
     /* below the folder; bytes as the file system has them, no '/' at either end */
@@ -41,6 +42,8 @@ struct twin_snapshot_id {
     char *scheme, *value, *path;
 }; /* path: "" for the folder itself */
 
+/* A manifest in memory: the entries in the order of their paths, and the digest over all of them.
+ * Owns all it points to; not changed after it was taken or read. Needs twin_snapshot_free. */
 struct twin_snapshot {
     char root[65]; /* SHA-256, hex, over paths, sizes and contents (not modes) */
     size_t count;
@@ -56,6 +59,7 @@ struct twin_snapshot {
     uint64_t read_files, read_bytes;
 };
 
+/* How a folder is read. All zeros is the default. Borrowed for the length of the call. */
 struct twin_snapshot_options {
     char *const *exclude; /* NULL-terminated, may be NULL. `*`, `?`, `[..]` against the path below
                              the folder, or against the last part when the pattern has no '/' before

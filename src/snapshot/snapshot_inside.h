@@ -5,12 +5,16 @@
  * Inside of snapshot: what a folder holds, and what is in a file of tensors. Digests are all that
  * is kept of either.
  *
- *   walk.c       lists a folder                              hashing.c, hash_cache.c, sha256.c
- * digests, none taken twice snapshot.c   the listing with its digests                text.c the
- * manifest, written and read layout.c, layout_dvc.c   data that DVC, Git LFS and Hugging Face name
- * by digests of their own content.c    digests of tensors, and how far two files' tensors lie apart
- *   checkpoint.c files that are there whole or not at all, with their digest beside them: a library
- * for C programs
+ *  - walk.c lists a folder;
+ *  - hashing.c, hash_cache.c and sha256.c make digests, none of them twice;
+ *  - snapshot.c is the listing with its digests;
+ *  - text.c writes and reads the manifest;
+ *  - layout.c and layout_dvc.c know data that DVC, Git LFS and Hugging Face name by digests of
+ * their own;
+ *  - content.c digests tensors, and says how far those of two files lie apart;
+ *  - looking.c shows a person how far the work is;
+ *  - checkpoint.c writes files that are there whole or not at all, with their digest beside them: a
+ *    library for C programs.
  */
 #include "hashing.h"
 

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manifests as text that `sha256sum -c` reads too: docs/format/snapshot.md. */
+/*
+ * Manifests as text that `sha256sum -c` reads too: docs/format/snapshot.md. What sha256sum does not
+ * know (sizes, links, empty folders) stands in comments before the line it belongs to.
+ *
+ * Reading takes exactly what writing makes. The last line is a digest of all above it, the head
+ * repeats the counts and the root; all three are checked, so that a damaged manifest says so before
+ * it is held against data. It may still be anybody's bytes: lines, numbers and paths have limits.
+ */
 #include "snapshot_inside.h"
 
 #include "base.h"
+#include "sha256.h"
 
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +29,7 @@ static const char *escape_of(char c)
     return c == '\r' ? "\\r" : "\\\\";
 }
 
+/* A path as sha256sum writes it; put_entry() marks a line with such an escape by a backslash. */
 static void put_escaped(struct tw_buf *b, const char *s)
 {
     for (size_t n; *s; s += n) {
@@ -41,6 +49,7 @@ static void put_named(struct tw_buf *b, const char *what, const char *s)
     tw_buf_puts(b, "\n");
 }
 
+/* One entry: two lines for a file, and one before them where it is reached by a link. */
 static void put_entry(struct tw_buf *b, const struct twin_snapshot_entry *e)
 {
     char hex[65];
@@ -61,19 +70,12 @@ static void put_entry(struct tw_buf *b, const struct twin_snapshot_entry *e)
     put_named(b, strcmp(e->path, "-") == 0 ? "./" : "", e->path);
 }
 
-static bool sha256_hex(const char *data, size_t n, char hex[65])
-{
-    unsigned char digest[32];
-    const bool fine = EVP_Digest(data, n, digest, NULL, EVP_sha256(), NULL) == 1;
-    tw_hex(digest, sizeof digest, hex);
-    return fine;
-}
-
 bool twin_snapshot_is(const char *path, const char *head)
 {
     return tw_starts(head, FIRST_LINE) || tw_ends(path, ".snapshot");
 }
 
+/* The digest of the last line is over all lines before it, so they are put together first. */
 int twin_snapshot_write(const struct twin_snapshot *s, const char *path, struct twin_error *err)
 {
     struct tw_buf b = {.cap = MOST_BYTES};
@@ -93,7 +95,7 @@ int twin_snapshot_write(const struct twin_snapshot *s, const char *path, struct 
     for (size_t i = 0; i < s->count; i++)
         put_entry(&b, &s->entry[i]);
     char hex[65];
-    if (!b.failed && sha256_hex(b.data, b.len, hex))
+    if (!b.failed && tw_sha256_of(b.data, b.len, hex))
         tw_buf_printf(&b, LAST_LINE "%s\n", hex);
     int rc = b.failed
                  ? twin_error_set(err, b.failed, "%s: the manifest would be larger than %zu MiB",
@@ -105,6 +107,8 @@ int twin_snapshot_write(const struct twin_snapshot *s, const char *path, struct 
 
 /* ---- reading */
 
+/* Where the reading is, and what a comment said about the line that follows. The list of entries
+ * has room for `room` of them. */
 struct reader {
     const char *name, *at, *end;
     size_t line;
@@ -117,6 +121,7 @@ struct reader {
     struct twin_error *err;
 };
 
+/* Says with file and line what was expected and what stands there, 60 bytes of it. TWIN_EFORMAT. */
 static int bad(struct reader *r, const char *expected, const char *found, size_t n)
 {
     char *shown = tw_printable(found, n < 60 ? n : 60);
@@ -167,7 +172,8 @@ static char *unescaped(struct reader *r, const char *p, size_t n)
     return out;
 }
 
-/* A path, which must come behind the one before. */
+/* Adds an entry with its path, which must come behind the one before: a list that is sorted and has
+ * nothing twice is what comparing rests on. Takes over r->target. */
 static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text, size_t n)
 {
     struct twin_snapshot *s = r->s;
@@ -202,6 +208,8 @@ static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text,
     return 0;
 }
 
+/* The line of sha256sum, which "#file" was before. A backslash at its start says that the name has
+ * escapes, and only then may it. */
 static int file_line(struct reader *r, const char *line, size_t n)
 {
     unsigned char digest[32];
@@ -250,6 +258,7 @@ static bool number(const char **p, const char *stop, unsigned base, uint64_t mos
     return *p < stop && *(*p)++ == end;
 }
 
+/* One line of an entry. "#to" stands before the file or link that it belongs to. */
 static int entry_line(struct reader *r, const char *line, size_t n)
 {
     uint64_t mode;
@@ -277,6 +286,7 @@ static int entry_line(struct reader *r, const char *line, size_t n)
     return bad(r, "#file, #folder, or #to before #link", line, n);
 }
 
+/* "SCHEME VALUE PATH"; the path may be empty and may have blanks. */
 static int id_line(struct reader *r, const char *line, size_t n)
 {
     char *text = unescaped(r, line, n);
@@ -366,7 +376,7 @@ static int tail(struct reader *r)
                               "%s: expected \"" LAST_LINE
                               "\" and 64 hex digits as the last line: was it cut off?",
                               r->name);
-    if (!sha256_hex(r->at, all - n, hex))
+    if (!tw_sha256_of(r->at, all - n, hex))
         return twin_error_set(r->err, TWIN_ENOMEM, "%s: SHA-256 failed", r->name);
     if (memcmp(hex, r->end - 65, 64) != 0)
         return twin_error_set(r->err, TWIN_EFORMAT,
@@ -377,6 +387,8 @@ static int tail(struct reader *r)
     return 0;
 }
 
+/* Head, tail, and then what is between them. Entries end the head: what belongs there is refused
+ * behind the first of them. */
 static int parse(struct reader *r)
 {
     char root[65];

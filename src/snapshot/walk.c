@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies in a folder: files, links, empty folders, and what has no content to be digested. */
+/*
+ * What lies in a folder: files, links, empty folders, and what has no content to be digested.
+ *
+ * Folders wait in a list, so that a deep tree needs no deep stack. A link to a file is that file. A
+ * link to a folder is followed only when it leads out of the tree and the user asked for it:
+ * inside, the folder is listed anyway. Whatever has no content that could be digested is trouble,
+ * and trouble means that no snapshot is made: a manifest that leaves something out without a word
+ * would be held to be complete.
+ */
 #include "snapshot_inside.h"
 
 #include "base.h"
@@ -15,12 +23,16 @@
 const char *const twin_snapshot_default_exclude[] = {".git/", ".hg/",      ".svn/",
                                                      ".dvc/", ".twinrun/", NULL};
 
+/* A folder of the list. path: "" for the root. parent: its place in the list; device and inode tell
+ * a folder that a link leads back to. */
 struct folder {
     char *path;
     size_t parent;
     uint64_t device, inode;
-}; /* path: "" for the root */
+};
 
+/* One walk: what is found goes to l, folders to be listed wait in folder[]. not_this: the state of
+ * the file that is left out wherever it lies. */
 struct walk {
     struct tw_listing *l;
     const struct twin_snapshot_options *o;
@@ -48,6 +60,8 @@ static void trouble(struct walk *w, const char *path, const char *why)
     tw_listing_trouble(w->l, w->o, path, why);
 }
 
+/* Does a pattern leave this out? A pattern with '/' at its end is for folders; with another '/' it
+ * is about the whole path, else about the last part. */
 static bool is_excluded(const struct walk *w, const char *path, bool folder)
 {
     const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
@@ -65,7 +79,8 @@ static bool is_excluded(const struct walk *w, const char *path, bool folder)
     return false;
 }
 
-/* Takes path and target. */
+/* Appends an entry with its state. Takes path and target over; a NULL path is out of memory. 0 or
+ * an error. */
 static int add(struct walk *w, enum twin_snapshot_kind kind, char *path, char *target,
                const struct stat *st)
 {
@@ -102,7 +117,7 @@ fail:
     return w->err && w->err->code ? w->err->code : tw_no_memory(w->err, "for the list of files");
 }
 
-/* Takes path. */
+/* Has a folder listed later. Takes path over. 0, TWIN_ENOMEM or TWIN_ELIMIT. */
 static int queue(struct walk *w, char *path, size_t parent, const struct stat *st)
 {
     if (w->folders == w->room) {
@@ -125,6 +140,7 @@ static int queue(struct walk *w, char *path, size_t parent, const struct stat *s
     return 0;
 }
 
+/* Where a link leads to, as it is written there; NULL with errno. */
 static char *read_link(struct walk *w, const char *path)
 {
     char target[PATH_MAX];
@@ -151,6 +167,7 @@ static int leads(struct walk *w, const char *path, size_t parent, const struct s
     return rc;
 }
 
+/* Why a thing has no digest, by its kind. */
 static const char *special(mode_t mode)
 {
     if (S_ISFIFO(mode))
@@ -160,7 +177,8 @@ static const char *special(mode_t mode)
     return "a device: nothing to digest; --exclude leaves it out";
 }
 
-/* Takes path. */
+/* A link: a file, a mark for a folder or for nothing, a folder to be followed, or trouble. Takes
+ * path over. */
 static int take_link(struct walk *w, char *path, size_t parent, const struct stat *link)
 {
     struct stat st;
@@ -196,7 +214,8 @@ static int take_link(struct walk *w, char *path, size_t parent, const struct sta
     return 0;
 }
 
-/* *counts: something of it is in the snapshot. */
+/* One name in a folder. *counts: something of it is in the snapshot, so that the folder is not
+ * empty. */
 static int take(struct walk *w, size_t in, const char *name, bool *counts)
 {
     struct stat st;
@@ -227,6 +246,8 @@ static int take(struct walk *w, size_t in, const char *name, bool *counts)
     return 0;
 }
 
+/* Lists folder i of the list. Links on its path may be followed here: only those that the walk
+ * itself took are on it. */
 static int list_folder(struct walk *w, size_t i)
 {
     const char *shown = w->folder[i].path[0] ? w->folder[i].path : ".";
@@ -252,6 +273,7 @@ static int list_folder(struct walk *w, size_t i)
     return rc;
 }
 
+/* An entry with its state, which are sorted together. */
 struct both {
     struct twin_snapshot_entry entry;
     struct tw_file_state state;
@@ -262,6 +284,7 @@ static int by_path(const void *x, const void *y)
     return strcmp(((const struct both *)x)->entry.path, ((const struct both *)y)->entry.path);
 }
 
+/* Entries by path as bytes. The walk found them in another order. */
 static int sort(struct walk *w)
 {
     struct tw_listing *l = w->l;

@@ -206,7 +206,7 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
     int rc = d ? count_distinct(random, s->orders, &s->distinct) : TWIN_ENOMEM;
     if (rc != 0) {
         tw_free(d);
-        return twin_error_set(err, rc, "no memory for %llu orders", (unsigned long long)s->orders);
+        return tw_no_memory(err, "for %llu orders", (unsigned long long)s->orders);
     }
     s->min = INFINITY;
     s->max = -INFINITY;

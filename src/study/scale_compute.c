@@ -249,7 +249,7 @@ int tw_scale_compute(struct tw_scale *s, struct twin_error *err)
     if (rc == TWIN_EINVAL)
         return twin_error_set(err, rc, "a speed that was measured is no positive finite number");
     if (rc != 0)
-        return twin_error_set(err, rc, "no memory for %zu runs", s->runs);
+        return tw_no_memory(err, "for %zu runs", s->runs);
     for (size_t c = 0; c < s->counts; c++)
         s->measured += s->point[c].runs > 0;
     note_all(s);

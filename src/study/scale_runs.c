@@ -90,7 +90,7 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
     int rc = tw_scale_run_read(j, &r);
     if (rc == 0 && (rc = tw_scale_add(user, &r)) != 0) {
         tw_scale_run_free(&r);
-        twin_error_set(err, rc, "no memory for the runs of the study");
+        tw_no_memory(err, "for the runs of the study");
     }
     return rc;
 }
@@ -198,7 +198,7 @@ static int keep(struct tw_scale *s, struct tw_scale_run *one, struct twin_error 
 {
     int rc = tw_journal_add(s->journal, tw_scale_run_json(one), err);
     if (rc == 0 && (rc = tw_scale_add(s, one)) != 0)
-        twin_error_set(err, rc, "no memory for the runs of the study");
+        tw_no_memory(err, "for the runs of the study");
     return rc;
 }
 
