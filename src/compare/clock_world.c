@@ -20,8 +20,11 @@
 
 #define WITHIN 3.0    /* machines are not steady */
 #define UNDISTURBED 3 /* runs under the real clock agree at least that well */
+/* More columns than this: the experiment is given up, and says nothing. */
 #define COLUMNS_MAX 4096u
 
+/* The number at one place of lines that say the same, and how it moved under either faster
+ * clock. */
 struct column {
     uint64_t said; /* what its lines say, numbers left out */
     size_t token;
@@ -35,6 +38,7 @@ struct column {
     char *quoted; /* the line */
 };
 
+/* The experiment: its columns, and the pair of lines at hand. */
 struct tw_clock {
     struct column *column;
     size_t count, room;
@@ -44,15 +48,17 @@ struct tw_clock {
     const struct line *line; /* of run 1 */
     const struct tw_facts *facts;
     double factor[2];
-    bool followed; /* result of tw_clock_take for one pair of lines */
+    bool followed; /* tw_clock_takes: so far each number of the pair of lines is a time */
 };
 
 /* ---- what a printed number can have been before it was rounded */
 
+/* All numbers that are printed as this one: "0.2" may have been 0.15 to 0.25. */
 struct span {
     double low, high;
 };
 
+/* Half of the last digit that was printed: 0.05 of "0.2", 0.5 of "12". */
 static double half_a_digit(const char *p, size_t n)
 {
     double digit = 1;
@@ -68,6 +74,7 @@ static double half_a_digit(const char *p, size_t n)
     return e ? digit / 2 * pow(10, strtod(e + 1, NULL)) : digit / 2;
 }
 
+/* The seconds of a unit in a time of several parts ("1h02m"). The last part counts seconds. */
 static double seconds_in(char unit)
 {
     if (unit == 'd')
@@ -114,7 +121,8 @@ static struct span quotient(struct span x, struct span y)
 
 /* ---- learning from a run under a faster clock */
 
-static struct column *find(struct tw_clock *k, uint64_t said, size_t token)
+/* The column of a number; NULL: none was seen there before. */
+static struct column *find_column(struct tw_clock *k, uint64_t said, size_t token)
 {
     for (size_t i = 0; i < k->count; i++)
         if (k->column[i].said == said && k->column[i].token == token)
@@ -134,6 +142,7 @@ static uint64_t said_by(struct tw_cmp *c, const struct line *l, const struct tw_
     return h;
 }
 
+/* A column that has followed both clocks so far, for want of a line that shows otherwise. */
 static struct column *new_column(struct tw_cmp *c, uint64_t said, const struct tw_noise_pair *p)
 {
     struct tw_clock *k = c->clock;
@@ -156,13 +165,16 @@ static struct column *new_column(struct tw_cmp *c, uint64_t said, const struct t
     return col;
 }
 
-static void learn(void *user, const struct tw_noise_pair *p)
+/* Looks how a number moved from run 1 to a run under a faster clock: did it grow as a time does, or
+ * shrink as a rate does? A number that has the name of a result, or is none, denies its column for
+ * good. */
+static void learn_column(void *user, const struct tw_noise_pair *p)
 {
     struct tw_cmp *c = user;
     struct tw_clock *k = c->clock;
     struct span x, y;
     uint64_t said = said_by(c, k->line, k->facts);
-    struct column *col = find(k, said, p->token);
+    struct column *col = find_column(k, said, p->token);
     if (!col)
         col = new_column(c, said, p);
     if (!col)
@@ -195,9 +207,11 @@ void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text
     k->line = &a->line[x];
     k->facts = a->facts;
     c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text,
-                                  b->line[y].n, b->facts, learn, c);
+                                  b->line[y].n, b->facts, learn_column, c);
 }
 
+/* Did the column follow both clocks, in as many lines under each, the same way, and in one line at
+ * least that could have shown otherwise? */
 static bool follows(const struct column *col)
 {
     bool decided = col->decided[0] && col->decided[1] && col->lines[0] == col->lines[1];
@@ -207,12 +221,14 @@ static bool follows(const struct column *col)
 
 /* ---- using what was learnt */
 
-static void take(void *user, const struct tw_noise_pair *p)
+/* Is a number of two runs under the real clock a time? Its column must follow the clocks, and the
+ * two must be near each other: a time of 3 s that takes 300 s in the other run is worth a look. */
+static void check_number(void *user, const struct tw_noise_pair *p)
 {
     struct tw_cmp *c = user;
     struct tw_clock *k = c->clock;
     struct span x, y;
-    const struct column *col = find(k, said_by(c, k->line, k->facts), p->token);
+    const struct column *col = find_column(k, said_by(c, k->line, k->facts), p->token);
     bool near = read_span(p->a, p->a_bytes, &x) && read_span(p->b, p->b_bytes, &y) &&
                 quotient(x, y).low <= UNDISTURBED && quotient(y, x).low <= UNDISTURBED;
     bool equal = p->a_bytes == p->b_bytes && memcmp(p->a, p->b, p->a_bytes) == 0;
@@ -230,7 +246,7 @@ bool tw_clock_takes(struct tw_cmp *c, const struct tw_lines *l, const struct tex
     k->line = &a->line[x];
     k->facts = a->facts;
     c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text,
-                                  b->line[y].n, b->facts, take, c);
+                                  b->line[y].n, b->facts, check_number, c);
     return k->followed;
 }
 
@@ -241,6 +257,8 @@ bool tw_clock_learns(const struct tw_cmp *c)
 
 /* ---- the experiment as a whole */
 
+/* Frees what a comparison added up, and gives c its state of before. That memory ran out stays
+ * known. */
 static void put_back(struct tw_cmp *c, const struct tw_cmp *saved)
 {
     struct tw_texts *mine[] = {&c->notes, &c->unseen, &c->armed, &c->unarmed, &c->open_texts};
@@ -253,6 +271,9 @@ static void put_back(struct tw_cmp *c, const struct tw_cmp *saved)
     c->oom = oom;
 }
 
+/* Compares run 1 with one of the runs under a faster clock, for its numbers alone. A run that
+ * computed or printed anything else, or whose clock was less than four times as fast, makes the
+ * experiment fail. */
 static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin_run *run,
                       size_t which, struct twin_error *err)
 {
@@ -303,7 +324,8 @@ static size_t place_among_equal(const struct tw_clock *k, size_t which)
     return n;
 }
 
-static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
+/* Claims each column that followed, by its first number and line. */
+static void claim_experiment(struct tw_cmp *c, const struct twin_run *const faster[2])
 {
     const struct tw_clock *k = c->clock;
     json_t *list = json_array();
@@ -327,7 +349,8 @@ static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
                            tw_json_count(faster[1]->clock_factor), "columns", list));
 }
 
-static void say(struct tw_cmp *c)
+/* What the experiment showed, as a note. */
+static void say_experiment(struct tw_cmp *c)
 {
     const struct tw_clock *k = c->clock;
     size_t followed = 0;
@@ -368,9 +391,9 @@ int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_err
         if (rc != 0)
             return rc;
     }
-    say(c);
+    say_experiment(c);
     if (!c->clock->failed)
-        claim(c, c->o->faster);
+        claim_experiment(c, c->o->faster);
     return 0;
 }
 

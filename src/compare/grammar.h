@@ -4,6 +4,7 @@
 /* What names a number, for the files that judge numbers by their names. */
 #include "internal.h"
 
+/* Words of a label, and bytes of one. A longer word is none that a rule knows. */
 enum { TW_PARTS_MAX = 12, TW_PART_BYTES = 24 };
 
 /* What names a number, its words from the last to the first, in small letters. */

@@ -4,9 +4,11 @@
 /* A text as lines, for the files of this room that match them. */
 #include "internal.h"
 
+/* Lines of a text that are looked at. The rest of a longer one is said not to be compared. */
 #define LINES_MAX 200000u
 #define SINGLES_MAX 400u /* lines without a counterpart that are compared each with each */
 
+/* One line that says something: empty ones, and those that --ignore names, are none. */
 struct line {
     const char *text;
     size_t n;
@@ -15,6 +17,8 @@ struct line {
     char *masked;  /* noise left out; made when it is needed */
     bool matched;
 };
+/* The lines of one text. `filtered` counts those that --ignore names; cut: there were more than
+ * LINES_MAX. */
 struct text {
     const struct tw_facts *facts;
     struct line *line;
