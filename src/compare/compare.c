@@ -10,23 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Of every bound and interval in a verdict. */
-#define CONFIDENCE 0.95
-
-struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs)
-{
-    struct twin_verdict *v = tw_calloc(1, sizeof *v);
-    if (!v)
-        return NULL;
-    v->runs = runs;
-    v->comparisons = runs - 1;
-    v->confidence = CONFIDENCE;
-    v->drift_per_step = v->overhead_ratio = NAN;
-    v->equal_before = tw_cmp_copy(c, "");
-    v->nonfinite = tw_cmp_copy(c, "");
-    return v;
-}
-
 /* What the first comparison that parts shows in detail goes into the verdict; later ones only
  * count. */
 static void adopt_origins(struct tw_cmp *c, struct tw_pair_result *r)
@@ -199,11 +182,11 @@ static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const
 /* The rate of comparisons that differed, with its bounds. */
 static void set_rate(struct twin_verdict *v)
 {
-    struct twin_interval i = twin_stats_clopper_pearson(v->differing, v->comparisons, CONFIDENCE);
+    struct twin_interval i = twin_stats_clopper_pearson(v->differing, v->comparisons, v->confidence);
     v->rate = v->comparisons ? (double)v->differing / (double)v->comparisons : 0;
     v->rate_low = i.low;
     v->rate_high = i.high;
-    v->p_diverge_upper = v->differing == 0 ? twin_stats_zero_bound(v->comparisons, CONFIDENCE)
+    v->p_diverge_upper = v->differing == 0 ? twin_stats_zero_bound(v->comparisons, v->confidence)
                                            : i.high;
 }
 

@@ -267,13 +267,6 @@ static void read_label(const char *line, size_t at, struct tw_label *l)
     }
 }
 
-/* What follows the thing itself in its name: "time avg", "Time taken", "elapsed_ms", "mem usage" */
-static const char *const attributes[] = {
-    "avg",  "average", "mean",  "std",   "stddev", "median",        "total", "sum", "max",
-    "min",  "peak",    "taken", "spent", "used",   "usage",         "is",    "was", "of",
-    "in",   "so",      "far",   "about", "approx", "approximately", "now",   "cur", "current",
-    "last", "for",     "the",   "s",     "sec",    "secs",          "ms",    "us",  "ns",
-    "h",    "mb",      "gb",    "kb",    "mib",    "gib",           NULL};
 static const char *const time_heads[] = {
     "time",      "times", "elapsed",      "duration",  "durations", "took",    "walltime",
     "wallclock", "wall",  "runtime",      "latency",   "uptime",    "cputime", "seconds",
@@ -286,18 +279,6 @@ static const char *const memory_words[] = {"memory", "mem",       "rss",        
                                            "ram",    "allocated", "reserved",     "cached",
                                            "gpu",    "heap",      "memallocated", NULL};
 static const char *const open_heads[] = {"speed", "dt", "overhead", "load", NULL};
-
-size_t tw_label_head(const struct tw_label *l)
-{
-    size_t at = 0, per = 0;
-    for (size_t i = l->count; i-- > 1 && per == 0;) /* "time per iteration": the time */
-        per = strcmp(l->part[i], "per") == 0 ? i : 0;
-    if (per > 0)
-        at = per + 1;
-    while (at + 1 < l->count && tw_word_in(l->part[at], strlen(l->part[at]), attributes))
-        at++;
-    return at;
-}
 
 /* "samples per second", "SamplesPerSec", "tokens_per_second_per_gpu" */
 static const char *thing_per_second(const struct tw_label *l)

@@ -19,10 +19,8 @@ struct tw_label {
     size_t unit_length;
 };
 
-/* ---- grammar.c */
-size_t tw_label_head(const struct tw_label *l); /* the place of its head among the parts */
-
 /* ---- own_time.c */
+size_t tw_label_head(const struct tw_label *l); /* the place of its head among the parts */
 bool tw_word_in(const char *word, size_t n, const char *const *list);
 bool tw_label_has(const struct tw_label *l, const char *const *list); /* one of its words */
 bool tw_line_says(const char *line, const char *word);
