@@ -119,13 +119,13 @@ static struct tw_column *new_column(struct tw_cmp *c, uint64_t said, const struc
     struct tw_column *col = &k->column[k->count++];
     size_t shown = k->line->n < 100 ? k->line->n : 100;
     *col = (struct tw_column){.said = said,
-                           .token = p->token,
-                           .grows = {true, true},
-                           .shrinks = {true, true},
-                           .stream = k->lines->name,
-                           .line = k->line->number,
-                           .text = tw_strndup(p->a, p->a_bytes),
-                           .quoted = tw_strndup(k->line->text, shown)};
+                              .token = p->token,
+                              .grows = {true, true},
+                              .shrinks = {true, true},
+                              .stream = k->lines->name,
+                              .line = k->line->number,
+                              .text = tw_strndup(p->a, p->a_bytes),
+                              .quoted = tw_strndup(k->line->text, shown)};
     c->oom |= !col->text || !col->quoted;
     return col;
 }

@@ -157,4 +157,3 @@ int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_err
         claim_experiment(c, c->o->faster);
     return 0;
 }
-

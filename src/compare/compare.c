@@ -182,7 +182,8 @@ static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const
 /* The rate of comparisons that differed, with its bounds. */
 static void set_rate(struct twin_verdict *v)
 {
-    struct twin_interval i = twin_stats_clopper_pearson(v->differing, v->comparisons, v->confidence);
+    struct twin_interval i = twin_stats_clopper_pearson(v->differing, v->comparisons,
+                                                        v->confidence);
     v->rate = v->comparisons ? (double)v->differing / (double)v->comparisons : 0;
     v->rate_low = i.low;
     v->rate_high = i.high;

@@ -82,9 +82,9 @@ static int judge_step(struct judge *g, uint32_t step, struct twin_error *err)
     const uint64_t outside_here = j->outside_rows - outside;
     if (measured_here + unmeasured_here + outside_here > 0 && g->looked++ < STEPS_LISTED)
         tw_claim_append(&g->steps,
-                        json_pack("[o,o,o,o,o]", tw_json_count(step),
-                                  tw_json_count(measured_here), tw_json_count(unmeasured_here),
-                                  tw_json_count(outside_here), tw_claim_share(j->worst_of_step)));
+                        json_pack("[o,o,o,o,o]", tw_json_count(step), tw_json_count(measured_here),
+                                  tw_json_count(unmeasured_here), tw_json_count(outside_here),
+                                  tw_claim_share(j->worst_of_step)));
     return 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A text as lines: cuts what a run printed or wrote where a reader sees a line end, leaves out what
- * --ignore names, and keeps each line without its noise when that was asked for once. The bytes stay
- * where they are; lines.c, glued.c and clock_columns.c match and judge the lines.
+ * --ignore names, and keeps each line without its noise when that was asked for once. The bytes
+ * stay where they are; lines.c, glued.c and clock_columns.c match and judge the lines.
  */
 #include "lines.h"
 
@@ -71,4 +71,3 @@ const char *tw_line_masked(struct tw_cmp *c, const struct text *t, struct line *
     c->oom |= !l->masked;
     return l->masked ? l->masked : "";
 }
-
