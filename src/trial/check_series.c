@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The runs of a check, one after the other, each compared with the first as soon as it has ended.
- * The first divergence ends them, unless all were asked for.
- */
+/* The runs of a check, one after the other, each compared with the first as soon as it has ended.
+ * The first divergence ends them, unless all were asked for. When run 1 shows that no hook of the
+ * usual level sees what goes into the job, the series begins anew at operation level. */
 #include "check.h"
 
 #include "base.h"
@@ -90,6 +89,7 @@ static int one_series(struct tw_check *c)
             if (c->args.resume_with && diverged)
                 break;
         }
+        /* A job that fails twice in a row will fail a third time. */
         bool hopeless = c->series.count == 2 && tw_run_failed(c->series.runs[0]) &&
                         tw_run_failed(c->series.runs[1]);
         if ((diverged && c->series.v->outcome == TWIN_DIFFER && !c->args.all) || hopeless)
