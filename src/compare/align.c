@@ -54,6 +54,7 @@ static struct split find_middle(const struct task *t, struct box q)
             f[++fmax + 1] = -1;
         else
             fmax--;
+        /* One edit further from the front: each diagonal goes on from its better neighbour. */
         for (ptrdiff_t k = fmax; k >= fmin; k -= 2) {
             ptrdiff_t x = f[k - 1] < f[k + 1] ? f[k + 1] : f[k - 1] + 1, y = x - k;
             while (x < q.a1 && y < q.b1 && t->a[x] == t->b[y]) {
@@ -72,6 +73,7 @@ static struct split find_middle(const struct task *t, struct box q)
             r[++bmax + 1] = PTRDIFF_MAX;
         else
             bmax--;
+        /* And one from the back. */
         for (ptrdiff_t k = bmax; k >= bmin; k -= 2) {
             ptrdiff_t x = r[k - 1] < r[k + 1] ? r[k - 1] : r[k + 1] - 1, y = x - k;
             while (x > q.a0 && y > q.b0 && t->a[x - 1] == t->b[y - 1]) {
@@ -202,6 +204,7 @@ int tw_align(const uint64_t *a, size_t n, const uint64_t *b, size_t m, size_t ma
     if (keep_common(a, n, b, m, short_a, where_a, &ka) != 0 ||
         keep_common(b, m, a, n, short_b, where_b, &kb) != 0)
         goto out;
+    /* One more diagonal at each side, for the bounds that the search puts there. */
     diagonals = ka + kb + 3;
     work = tw_reallocarray(NULL, 2 * diagonals, sizeof *work);
     if (!work)

@@ -334,6 +334,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     size_t detailed = 0;
     /* by what a run itself says: then no two of them are sure to agree */
     const bool blurred = c->doubts > 0;
+    /* Each run against the first. */
     for (size_t i = 1; i < n; i++) {
         struct tw_pair_result r;
         const size_t doubts = c->doubts;
@@ -367,6 +368,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
         adopt_ranges(v, &r, i == detailed);
         tw_pair_result_free(&r);
     }
+    /* Which runs agree with each other. */
     int rc = classify(c, side, n, differs, k, err);
     if (rc == 0)
         rc = store_classes(c, side, n, k, parts, err);

@@ -517,6 +517,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     size_t uneven = 0;
     bool arms = c->o->arms;
     bool bars = l->kind != TWIN_KIND_FILE || !l->ordered;
+    /* Lines that are equal, byte for byte or but for their noise. */
     tw_text_split(c, &l->a, bars, &a);
     tw_text_split(c, &l->b, bars, &b);
     match_tier(c, &a, &b, RAW, 0, false, tw_clock_learns(c) ? &equal : NULL, NULL);
@@ -524,6 +525,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     claim_noise(c, l, &a, &b, &noisy);
     if (l->shift != 0)
         noise += match_tier(c, &a, &b, SHIFTED, -l->shift, false, NULL, NULL);
+    /* Lines of several processes that ran together. */
     size_t glued = l->several_writers ? tw_lines_unglue(c, &a, &b) : 0;
     size_t mixed = l->several_writers ? tw_lines_mixed(c, &a, &b) : 0;
     if (mixed)
@@ -531,14 +533,17 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
                       "%s: %zu lines of several processes ran together in the middle, so that it "
                       "is not known which number is whose (print each line with one write)",
                       l->name, mixed);
+    /* Lines that say the same with other numbers: noise after all, open, or a difference. */
     match_tier(c, &a, &b, OPEN, 0, false, &open, NULL);
     match_tier(c, &a, &b, SAME_STEP, 0, false, &numbers, NULL);
     match_tier(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
     noise += judge_pairs(&a, &b, &numbers, &open, c);
+    /* The clock experiment learns from all of them, or says which of the open ones are times. */
     look_at_clock(c, l, &a, &b, &equal);
     look_at_clock(c, l, &a, &b, &noisy);
     look_at_clock(c, l, &a, &b, &open);
     noise += take_times(c, l, &a, &b, &open);
+    /* What is told: first what does not matter, then what does, then what is not known. */
     if (noise)
         tw_findings_take(
             c, &out->benign,
@@ -563,6 +568,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
         uneven += numbers.n;
     else
         report_pairs(c, l, &a, &b, &numbers, "numbers", out);
+    /* Text of one run alone counts where all of both is there. */
     if (!arms && l->whole && !a.cut && !b.cut) {
         match_words(c, &a, &b, &words);
         report_words(c, l, &a, &b, &words, out);

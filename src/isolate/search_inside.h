@@ -5,8 +5,8 @@
  * Inside of the search for a cause (src/isolate/search.h). search.c drives; runs.c asks for runs
  * and keeps the log; search_plan.c has the criteria and the words; baseline.c looks at the natural
  * world, alone.c at natural runs with a few pins, contrast.c at the pinned world, confirm.c and
- * confirm_arms.c at fresh runs, in the arrangements of blocks.c; persist.c asks whether natural
- * runs still diverge.
+ * confirm_arms.c at fresh runs, in the arrangements of blocks.c; persist.c tells from the sequence
+ * of natural runs whether they still diverge. No two of these files call each other.
  *
  * Functions that make runs return 0, a negative TWIN_E*, or one of the positive codes below, which
  * the driver turns into an outcome.

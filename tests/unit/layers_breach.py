@@ -37,8 +37,8 @@ def main():
     assert (
         rc == 1 and "calls tw_config_from_yaml of src/formats" in said.getvalue()
     ), said.getvalue()
-    # agents/common may call no agent. Its objects call none, so one is made to: a call back up, by a
-    # declaration of its own that no include shows.
+    # agents/common may call no agent. Its objects call none, so one is made to: a call back up, by
+    # a declaration of its own that no include shows.
     objects = dict(check_layers.objects_of(rooms, sys.argv[2]))
     common = next(path for path, room in objects.items() if room.name == "agents/common")
     agents = sorted(path for path, room in objects.items() if room.name == "agents/libc")
