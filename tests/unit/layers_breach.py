@@ -53,6 +53,14 @@ def main():
     assert (
         rc == 1 and f"agents/common calls {above} of agents/libc" in said.getvalue()
     ), said.getvalue()
+    # A circle is found, and rooms that have none stay so.
+    assert check_layers.circles({"a": {"b": 1}, "b": {"c": 1}, "c": {"b": 1}}) == [("b", "c")]
+    calls = check_layers.calls_inside(rooms, sys.argv[2])
+    for name in ("src/compare", "src/report", "src/study", "src/trial"):
+        assert calls.get(name) and check_layers.circles(calls[name]) == [], (
+            name,
+            check_layers.circles(calls.get(name, {})),
+        )
     # A header that changes its owner is another's.
     rooms, public = check_layers.read_list()
     public["exact.h"] = "src/report"
