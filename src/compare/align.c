@@ -6,7 +6,6 @@
  * aligned greedily, so that the time is bounded whatever the runs did. */
 #include "align.h"
 
-#include <string.h>
 #include <twin/error.h>
 
 #include "base.h"

@@ -7,10 +7,7 @@
  */
 #include "claims.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- lines that say the same but for noise */
 

@@ -7,7 +7,6 @@
 
 #include "src/stats/stats.h"
 
-#include <math.h>
 #include <string.h>
 
 /* What the first comparison that parts shows in detail goes into the verdict; later ones only

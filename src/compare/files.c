@@ -9,8 +9,6 @@
 
 #include "phrase.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define KEPT_CAP ((size_t)8 << 20) /* more than the launcher keeps of one file */

@@ -5,8 +5,6 @@
  * that is outside. */
 #include "claims.h"
 
-#include <math.h>
-
 /* differing steps that are judged; more leave the rest not judged */
 uint64_t tw_judge_limit = UINT64_C(1) << 22;
 

@@ -8,7 +8,6 @@
  * search: it ends when there is enough to go on with, or to call the job clean.
  */
 #include "search_inside.h"
-#include <math.h>
 
 struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
                       struct twin_error *err)

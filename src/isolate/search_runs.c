@@ -17,7 +17,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Notes what the search's log does not say. A run that was cut short, or out of time, says nothing

@@ -10,7 +10,6 @@
 #include "src/trace/trace.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* of one_series: no hook saw what goes in; not a TWIN_E* */
 enum { UNSEEN = 1000 };
