@@ -5,6 +5,8 @@
   check_layers.py                  includes of every C file, and the list as the documents show it
   check_layers.py --objects BUILD  the functions that the objects of a build folder call; 77
   (skipped) where there are none
+  check_layers.py --circles BUILD  the files of each room that call each other in a loop: none of
+  them can be read without the others
   check_layers.py --write          puts the list into the documents
 
 A file may include headers, and call functions, of its own room and of the rooms that the list lets
@@ -129,6 +131,12 @@ def check_includes(rooms, public):
 
 def objects_of(rooms, build):
     """(object, room) for each object file of a room that the build folder has."""
+    for made, room, _ in sources_of(rooms, build):
+        yield made, room
+
+
+def sources_of(rooms, build):
+    """(object, room, source) for each object file of a room that the build folder has."""
     try:
         with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
             commands = json.load(f)
@@ -139,7 +147,7 @@ def objects_of(rooms, build):
         room = room_of(rooms, source)
         made = os.path.join(c["directory"], c.get("output", ""))
         if room and made.endswith(".o") and os.path.exists(made):
-            yield made, room
+            yield made, room, source
 
 
 def symbols(paths):
@@ -191,6 +199,65 @@ def check_objects(rooms, build):
         f"layers: {len(room_with)} objects, {len(arrows)} pairs of rooms of which one calls the other, {len(breaches)} breaches"
     )
     return 1 if breaches else 0
+
+
+# ---- circles inside a room
+
+
+def calls_inside(rooms, build):
+    """By room: file -> file -> the names that the first takes from the second."""
+    made = {path: (room.name, source) for path, room, source in sources_of(rooms, build)}
+    definer, taken = {}, []
+    for path, kind, name in symbols(sorted(made)) if made else ():
+        if kind in "Uwv":
+            taken.append((path, name))
+        elif kind.isupper():
+            definer[name] = made[path]
+    calls = {}
+    for path, name in taken:
+        room, source = made[path]
+        where, other = definer.get(name, (None, None))
+        if where == room and other != source:
+            calls.setdefault(room, {}).setdefault(source, {}).setdefault(other, set()).add(name)
+    return calls
+
+
+def reached(calls, start):
+    """The files that a file calls, and those that they call."""
+    seen, left = set(), list(calls.get(start, ()))
+    while left:
+        file = left.pop()
+        if file not in seen:
+            seen.add(file)
+            left += calls.get(file, ())
+    return seen
+
+
+def circles(calls):
+    """Groups of files of one room of which each is reached from each, sorted."""
+    groups, reach = set(), {file: reached(calls, file) for file in calls}
+    for file, files in reach.items():
+        group = tuple(sorted(f for f in files if file in reach.get(f, ())))
+        if len(group) > 1:
+            groups.add(group)
+    return sorted(groups)
+
+
+def show_circles(rooms, build):
+    calls, count = calls_inside(rooms, build), 0
+    if not calls:
+        print(f"layers: no objects in {build}: nothing was looked at")
+        return SKIPPED
+    for room in sorted(calls):
+        for group in circles(calls[room]):
+            count += 1
+            print(f"{room}: {len(group)} files call each other in a loop")
+            for file in group:
+                for other in sorted(set(calls[room][file]) & set(group)):
+                    names = " ".join(sorted(calls[room][file][other]))
+                    print(f"  {os.path.basename(file)} -> {os.path.basename(other)}: {names}")
+    print(f"layers: {count} circles inside of rooms")
+    return 0
 
 
 # ---- documents
@@ -331,6 +398,8 @@ def main():
     rooms, public = read_list()
     if sys.argv[1:2] == ["--objects"] and len(sys.argv) == 3:
         return check_objects(rooms, os.path.abspath(sys.argv[2]))
+    if sys.argv[1:2] == ["--circles"] and len(sys.argv) == 3:
+        return show_circles(rooms, os.path.abspath(sys.argv[2]))
     if sys.argv[1:] not in ([], ["--write"]):
         sys.exit(__doc__)
     files, breaches = check_includes(rooms, public)

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aligns two sequences of records along a shortest edit path. */
+/* Aligns two sequences of records along a shortest edit path: which record of a is which of b, so
+ * that as many as possible correspond and none crosses another. This is the problem that diff
+ * solves, with Myers' search from both ends (E. W. Myers, An O(ND) Difference Algorithm and Its
+ * Variations, 1986). What cannot match is left out first; a box that takes too many edits is
+ * aligned greedily, so that the time is bounded whatever the runs did. */
 #include "align.h"
 
-#include <string.h>
 #include <twin/error.h>
 
 #include "base.h"
 
+/* One alignment: what all boxes of it share. */
 struct task {
     const uint64_t *a, *b;         /* the sequences without elements that occur on one side only */
     ptrdiff_t *forward, *backward; /* furthest x per diagonal; index = diagonal + offset */
@@ -15,9 +19,12 @@ struct task {
     size_t *to_b; /* over the reduced sequences */
 };
 
+/* The part a[a0..a1) against b[b0..b1) that is still to be aligned. */
 struct box {
     ptrdiff_t a0, a1, b0, b1;
 };
+/* A point on a shortest path, at which a box falls into two; not found: the box takes more than
+ * max_cost edits. */
 struct split {
     ptrdiff_t x, y;
     bool found;
@@ -29,7 +36,7 @@ struct split {
  * smallest; when they meet, the meeting point halves the problem. Diagonals that ran out of the box
  * are dropped from the range.
  */
-static struct split middle(const struct task *t, struct box q)
+static struct split find_middle(const struct task *t, struct box q)
 {
     ptrdiff_t low = q.a0 - q.b1, high = q.a1 - q.b0, fmid = q.a0 - q.b0, bmid = q.a1 - q.b1;
     ptrdiff_t fmin = fmid, fmax = fmid, bmin = bmid, bmax = bmid;
@@ -46,6 +53,7 @@ static struct split middle(const struct task *t, struct box q)
             f[++fmax + 1] = -1;
         else
             fmax--;
+        /* One edit further from the front: each diagonal goes on from its better neighbour. */
         for (ptrdiff_t k = fmax; k >= fmin; k -= 2) {
             ptrdiff_t x = f[k - 1] < f[k + 1] ? f[k + 1] : f[k - 1] + 1, y = x - k;
             while (x < q.a1 && y < q.b1 && t->a[x] == t->b[y]) {
@@ -64,6 +72,7 @@ static struct split middle(const struct task *t, struct box q)
             r[++bmax + 1] = PTRDIFF_MAX;
         else
             bmax--;
+        /* And one from the back. */
         for (ptrdiff_t k = bmax; k >= bmin; k -= 2) {
             ptrdiff_t x = r[k - 1] < r[k + 1] ? r[k - 1] : r[k + 1] - 1, y = x - k;
             while (x > q.a0 && y > q.b0 && t->a[x - 1] == t->b[y - 1]) {
@@ -80,7 +89,7 @@ static struct split middle(const struct task *t, struct box q)
 
 /* Too many edits: takes the first equal token at or after y for each x, in order. Valid, not
  * longest. Bounded. */
-static void greedy(const struct task *t, struct box q)
+static void align_greedily(const struct task *t, struct box q)
 {
     ptrdiff_t y = q.b0;
     for (ptrdiff_t x = q.a0; x < q.a1; x++) {
@@ -95,9 +104,10 @@ static void greedy(const struct task *t, struct box q)
     }
 }
 
-/* Recursion depth is at most log2 of the box on balanced splits and bounded by the edits of the
- * larger half; the loop takes the second half without recursion. */
-static void solve(const struct task *t, struct box q)
+/* Aligns a box: equal ends are matched, what lies between is split at a point of a shortest path,
+ * and each half is a box again. The smaller half is aligned by a call and the larger one by going
+ * round, so the calls nest at most log2 of the box deep. */
+static void align_box(const struct task *t, struct box q)
 {
     for (;;) {
         while (q.a0 < q.a1 && q.b0 < q.b1 && t->a[q.a0] == t->b[q.b0])
@@ -106,15 +116,15 @@ static void solve(const struct task *t, struct box q)
             t->to_b[--q.a1] = (size_t)--q.b1;
         if (q.a0 == q.a1 || q.b0 == q.b1)
             return;
-        struct split s = middle(t, q);
+        struct split s = find_middle(t, q);
         if (!s.found) {
-            greedy(t, q);
+            align_greedily(t, q);
             return;
         }
         struct box first = {q.a0, s.x, q.b0, s.y}, second = {s.x, q.a1, s.y, q.b1};
         bool first_smaller = (first.a1 - first.a0) + (first.b1 - first.b0) <
                              (second.a1 - second.a0) + (second.b1 - second.b0);
-        solve(t, first_smaller ? first : second);
+        align_box(t, first_smaller ? first : second);
         q = first_smaller ? second : first;
     }
 }
@@ -126,6 +136,7 @@ struct token_set {
     size_t mask;
 };
 
+/* The slot of a token, or the free one where it would stand. */
 static size_t slot_of(const struct token_set *s, uint64_t token)
 {
     size_t i = (size_t)tw_mix64(token) & s->mask;
@@ -134,6 +145,8 @@ static size_t slot_of(const struct token_set *s, uint64_t token)
     return i;
 }
 
+/* Puts n tokens into the set, at most half full. 0 or TWIN_ENOMEM; the caller frees it in both
+ * cases. */
 static int set_fill(struct token_set *s, const uint64_t *token, size_t n)
 {
     size_t room = 16;
@@ -155,8 +168,8 @@ static int set_fill(struct token_set *s, const uint64_t *token, size_t n)
 /* Keeps the elements of `from` that occur in the other sequence: leaving the others out never
  * changes the longest common subsequence, and makes the edit count, which the run time grows with,
  * small. */
-static int reduce(const uint64_t *from, size_t n, const uint64_t *other, size_t m, uint64_t *kept,
-                  size_t *where, size_t *count)
+static int keep_common(const uint64_t *from, size_t n, const uint64_t *other, size_t m,
+                       uint64_t *kept, size_t *where, size_t *count)
 {
     struct token_set s = {0};
     int rc = set_fill(&s, other, m);
@@ -187,9 +200,10 @@ int tw_align(const uint64_t *a, size_t n, const uint64_t *b, size_t m, size_t ma
         to_b[i] = TW_ALIGN_NONE;
     if (!short_a || !short_b || !where_a || !where_b || !match)
         goto out;
-    if (reduce(a, n, b, m, short_a, where_a, &ka) != 0 ||
-        reduce(b, m, a, n, short_b, where_b, &kb) != 0)
+    if (keep_common(a, n, b, m, short_a, where_a, &ka) != 0 ||
+        keep_common(b, m, a, n, short_b, where_b, &kb) != 0)
         goto out;
+    /* One more diagonal at each side, for the bounds that the search puts there. */
     diagonals = ka + kb + 3;
     work = tw_reallocarray(NULL, 2 * diagonals, sizeof *work);
     if (!work)
@@ -203,7 +217,7 @@ int tw_align(const uint64_t *a, size_t n, const uint64_t *b, size_t m, size_t ma
                      .offset = (ptrdiff_t)kb + 1,
                      .max_cost = max_cost ? max_cost : 4096,
                      .to_b = match};
-    solve(&t, (struct box){0, (ptrdiff_t)ka, 0, (ptrdiff_t)kb});
+    align_box(&t, (struct box){0, (ptrdiff_t)ka, 0, (ptrdiff_t)kb});
     for (size_t i = 0; i < ka; i++)
         if (match[i] != TW_ALIGN_NONE)
             to_b[where_a[i]] = where_b[match[i]];

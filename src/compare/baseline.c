@@ -4,8 +4,6 @@
  * half read: twin_baseline_free() is what every failure ends in. */
 #include "baseline_inside.h"
 
-#include <string.h>
-
 /* Names of the world: some forty are usual. A file that claims more is none of ours. */
 #define WORLD_MAX 1000u
 

@@ -419,6 +419,7 @@ static int judge_spans(struct judging *j, const struct tw_bl_proc *p, struct tw_
     bool named = false;
     bool all = n == p->steps && n == q->info->steps && tw_side_complete(j->side) &&
                !j->c->o->steps_given;
+    /* Span by span, as far as both have them. */
     for (size_t i = 0; rc == 0 && i < p->spans; i++) {
         const struct tw_bl_span *then = &p->span[i];
         bool tail = then->first == p->steps, counts = true;
@@ -579,6 +580,7 @@ static int judge_processes(struct judging *j, struct twin_error *err)
             ends = made < kept ? made : kept;
         tw_free(text);
     }
+    /* Processes that the baseline does not have, and what is said of both sides. */
     for (size_t i = 0; i < j->side->count; i++)
         if (!j->side->proc[i].taken && tw_bl_wanted(j->side, &j->side->proc[i]))
             take_extra(j, &j->side->proc[i], &extra);

@@ -9,6 +9,9 @@
 
 #include <string.h>
 
+/* What a record is in the flow of a step. Finer than phase and kind where those say too little: a
+ * weight is one thing as the optimizer leaves it (CAT_WEIGHT), and another where it is about to be
+ * used and was found changed (CAT_WRITTEN). */
 enum category {
     CAT_INIT,
     CAT_WRITTEN,
@@ -77,6 +80,7 @@ bool tw_is_data(uint8_t phase, uint8_t kind)
     return phase == TWIN_PHASE_DATA && !tw_is_handed(phase, kind);
 }
 
+/* The category of a phase and a kind. The phase decides where it has one meaning. */
 static enum category category(uint8_t phase, uint8_t kind)
 {
     switch (phase) {
@@ -107,6 +111,7 @@ static enum category category(uint8_t phase, uint8_t kind)
 
 int tw_cause_class(uint8_t phase, uint8_t kind)
 {
+    /* Lower numbers come first in a step; equal ones may cause each other either way. */
     static const int class_of[CAT_COUNT] = {
         [CAT_RNG] = 1,     [CAT_INDICES] = 2,    [CAT_BATCH] = 3,      [CAT_INIT] = 4,
         [CAT_WRITTEN] = 4, [CAT_ACTIVATION] = 5, [CAT_KERNEL] = 5,     [CAT_OTHER] = 5,
@@ -146,6 +151,7 @@ const char *tw_layer(enum twin_phase phase, enum twin_kind kind)
     }
 }
 
+/* The category of the record that differs. */
 static enum category category_of(const struct tw_diff *d, const struct tw_view *a,
                                  const struct tw_view *b)
 {
@@ -171,6 +177,7 @@ static size_t find_link(const struct tw_view *v, uint64_t link)
     return low < v->count && v->rec[low].step == step && v->rec[low].seq == seq ? low : TW_NONE;
 }
 
+/* Was the record made from one that differs, as far as its links say? */
 static bool linked_to_difference(const struct tw_view *v, const struct tw_rec *r,
                                  const bool *differs)
 {
@@ -206,6 +213,8 @@ static bool same_generator_before(const struct tw_stepdiff *d, size_t index,
     return false;
 }
 
+/* Differences are sorted by where they stand. `before` collects the categories of those before the
+ * one at hand, `present` those of all. */
 void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct tw_view *b)
 {
     bool *differs_a = tw_calloc(a->count, sizeof *differs_a);

@@ -7,11 +7,13 @@
  */
 #include "internal.h"
 
-static bool trains(const struct tw_proc *p)
+/* Does the process make steps of its own? */
+static bool is_trainer(const struct tw_proc *p)
 {
     return p->info->steps > 0 && !tw_proc_is_loader(p);
 }
 
+/* The first pair that trains; NULL: none does. */
 static const struct tw_pair *main_pair(const struct tw_pair *pairs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -20,11 +22,12 @@ static const struct tw_pair *main_pair(const struct tw_pair *pairs, size_t count
     return NULL;
 }
 
+/* How many trainers of a side have the rank and role of this process. */
 static size_t trainers_like(const struct tw_side *side, const struct tw_proc *p)
 {
     size_t n = 0;
     for (size_t i = 0; i < side->count; i++)
-        n += trains(&side->proc[i]) && tw_proc_alike(&side->proc[i], p);
+        n += is_trainer(&side->proc[i]) && tw_proc_alike(&side->proc[i], p);
     return n;
 }
 
@@ -32,11 +35,12 @@ static size_t trainers_like(const struct tw_side *side, const struct tw_proc *p)
 static bool is_last(const struct tw_side *side, const struct tw_proc *p)
 {
     for (const struct tw_proc *q = p + 1; q < side->proc + side->count; q++)
-        if (trains(q) && tw_proc_alike(q, p))
+        if (is_trainer(q) && tw_proc_alike(q, p))
             return false;
     return true;
 }
 
+/* How the place was found, or why not, as a note. */
 static void say_place(struct tw_cmp *c, const struct tw_place *p)
 {
     if (!p->found && p->weights == 0)
@@ -54,6 +58,7 @@ static void say_place(struct tw_cmp *c, const struct tw_place *p)
                     c->label_a, (long long)p->step - 1);
 }
 
+/* B's step 0 is A's step `step`. */
 static void place_at(struct tw_pair *p, int64_t step)
 {
     p->shift = -step;
@@ -88,7 +93,7 @@ static int place_later(struct tw_cmp *c, struct tw_side *a, const struct tw_pair
     for (size_t i = 0; i < a->count; i++) {
         struct tw_proc *x = &a->proc[i];
         struct tw_place place;
-        if (!trains(x) || !tw_proc_alike(x, q))
+        if (!is_trainer(x) || !tw_proc_alike(x, q))
             continue;
         int rc = tw_shift_of(c, &(struct tw_pair){.a = x, .b = q}, &place, err);
         if (rc != 0)
@@ -117,13 +122,14 @@ static int place_later(struct tw_cmp *c, struct tw_side *a, const struct tw_pair
     return 0;
 }
 
+/* Adds a pair for each trainer of B that has no counterpart and a place in A. */
 static int add_later(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs,
                      size_t *count, struct twin_error *err)
 {
     for (size_t i = 0; i < b->count; i++) {
         struct tw_proc *q = &b->proc[i];
         struct tw_pair later;
-        if (q->taken || !trains(q))
+        if (q->taken || !is_trainer(q))
             continue;
         int rc = place_later(c, a, *pairs, *count, q, &later, err);
         if (rc != 0)
@@ -174,7 +180,9 @@ int tw_chain(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_p
         struct tw_pair *p = &(*pairs)[i];
         struct tw_place own;
         place_at(p, place->step);
-        const bool several = trains(p->a) && trains(p->b) && trainers_like(b, p->b) > 1;
+        /* Of several trainers in one arm each may have a place of its own; --b-starts-at means the
+         * last. */
+        const bool several = is_trainer(p->a) && is_trainer(p->b) && trainers_like(b, p->b) > 1;
         const bool given_elsewhere = !find && place->step > 0 && !is_last(b, p->b);
         if (!several || !(find ? p->a->ordinal > 0 : given_elsewhere))
             continue;

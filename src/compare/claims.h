@@ -18,6 +18,8 @@ void tw_claim_add(struct tw_cmp *c, const char *kind, json_t *evidence);
 json_t *tw_claim_process(const struct tw_cmp *c, const struct tw_pair *p);
 /* By which rules records may be left out of "equal"; the second reader knows each by its name. */
 json_t *tw_claim_rules(const struct tw_cmp *c, const struct tw_scan *s);
+/* Does the finding speak of a record in a trace? The others speak of ends, lines and files. */
+bool tw_claim_is_record(const struct twin_finding *f);
 json_t *tw_claim_evidence(const struct twin_finding *f, const struct twin_evidence *e);
 const char *tw_claim_trace(const struct tw_proc *p); /* its path below the run folder */
 /* The claim behind the line "size", when there is one. */

@@ -8,239 +8,18 @@
  * computed and showed all the rest as run 1 did: a job whose results hang on the time it had (a
  * loop until a deadline) changes in more than such numbers.
  */
-#include "lines.h"
+#include "clock.h"
 
-#include <ctype.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "claims.h"
 #include "phrase.h"
 
-#define WITHIN 3.0    /* machines are not steady */
-#define UNDISTURBED 3 /* runs under the real clock agree at least that well */
-#define COLUMNS_MAX 4096u
-
-struct column {
-    uint64_t said; /* what its lines say, numbers left out */
-    size_t token;
-    bool denied;
-    bool grows[2], shrinks[2]; /* in every line so far, under either clock */
-    bool decided[2];           /* at least one line could show it */
-    size_t lines[2];
-    const char *stream;
-    size_t line;  /* of run 1, its first */
-    char *text;   /* the number there */
-    char *quoted; /* the line */
-};
-
-struct tw_clock {
-    struct column *column;
-    size_t count, room;
-    size_t which; /* of the two runs, while they are looked at */
-    bool learning, failed;
-    const struct tw_lines *lines;
-    const struct line *line; /* of run 1 */
-    const struct tw_facts *facts;
-    double factor[2];
-    bool followed; /* result of tw_clock_take for one pair of lines */
-};
-
-/* ---- what a printed number can have been before it was rounded */
-
-struct span {
-    double low, high;
-};
-
-static double half_a_digit(const char *p, size_t n)
-{
-    double digit = 1;
-    bool fraction = false;
-    for (size_t i = 0; i < n && p[i] != 'e' && p[i] != 'E'; i++) {
-        fraction |= p[i] == '.';
-        if (fraction && isdigit((unsigned char)p[i]))
-            digit /= 10;
-    }
-    const char *e = memchr(p, 'e', n);
-    if (!e)
-        e = memchr(p, 'E', n);
-    return e ? digit / 2 * pow(10, strtod(e + 1, NULL)) : digit / 2;
-}
-
-static double seconds_in(char unit)
-{
-    if (unit == 'd')
-        return 86400;
-    if (unit == 'h')
-        return 3600;
-    return unit == 'm' ? 60 : 1;
-}
-
-/* "3.25 s", "1,300 it/s", "1m23s". False: not one number that is finite and not negative. */
-static bool read_span(const char *text, size_t n, struct span *out)
-{
-    double sum = 0, half = 0;
-    size_t at = 0;
-    for (size_t parts = 0; at < n; parts++) {
-        char digits[64];
-        size_t length = tw_number_length(text + at), k = 0;
-        if (length == 0 || length >= sizeof digits || text[at] == '-')
-            return false;
-        for (size_t i = 0; i < length; i++)
-            if (text[at + i] != ',')
-                digits[k++] = text[at + i];
-        digits[k] = '\0';
-        at += length;
-        bool more = at + 1 < n && strchr("dhm", text[at]) && strpbrk(text + at, "0123456789") &&
-                    strpbrk(text + at, "0123456789") < text + n;
-        bool last = parts > 0 && at < n;
-        double unit = more || last ? seconds_in(text[at]) : 1;
-        sum += strtod(digits, NULL) * unit;
-        half = half_a_digit(digits, k) * unit;
-        if (!more)
-            break;
-        at += 1 + strspn(text + at + 1, " ");
-    }
-    *out = (struct span){fmax(sum - half, 0), sum + half};
-    return isfinite(sum);
-}
-
-/* The quotients that the two numbers can have had, between low and high. */
-static struct span quotient(struct span x, struct span y)
-{
-    return (struct span){y.low / x.high, x.low > 0 ? y.high / x.low : INFINITY};
-}
-
-/* ---- learning from a run under a faster clock */
-
-static struct column *find(struct tw_clock *k, uint64_t said, size_t token)
-{
-    for (size_t i = 0; i < k->count; i++)
-        if (k->column[i].said == said && k->column[i].token == token)
-            return &k->column[i];
-    return NULL;
-}
-
-/* What a line says, and where: the same words in another file are another column. */
-static uint64_t said_by(struct tw_cmp *c, const struct line *l, const struct tw_facts *f)
-{
-    const char *stream = c->clock->lines->name;
-    char *said = tw_noise_mask(l->text, l->n, f, TW_MASK_NUMBERS);
-    uint64_t h =
-        said ? tw_hash_bytes(said, strlen(said), tw_hash_bytes(stream, strlen(stream), 17).a).a : 0;
-    c->oom |= !said;
-    tw_free(said);
-    return h;
-}
-
-static struct column *new_column(struct tw_cmp *c, uint64_t said, const struct tw_noise_pair *p)
-{
-    struct tw_clock *k = c->clock;
-    if (k->count == COLUMNS_MAX ||
-        !tw_cmp_room(c, &k->column, k->count, &k->room, sizeof *k->column)) {
-        k->failed = true;
-        return NULL;
-    }
-    struct column *col = &k->column[k->count++];
-    size_t shown = k->line->n < 100 ? k->line->n : 100;
-    *col = (struct column){.said = said,
-                           .token = p->token,
-                           .grows = {true, true},
-                           .shrinks = {true, true},
-                           .stream = k->lines->name,
-                           .line = k->line->number,
-                           .text = tw_strndup(p->a, p->a_bytes),
-                           .quoted = tw_strndup(k->line->text, shown)};
-    c->oom |= !col->text || !col->quoted;
-    return col;
-}
-
-static void learn(void *user, const struct tw_noise_pair *p)
-{
-    struct tw_cmp *c = user;
-    struct tw_clock *k = c->clock;
-    struct span x, y;
-    uint64_t said = said_by(c, k->line, k->facts);
-    struct column *col = find(k, said, p->token);
-    if (!col)
-        col = new_column(c, said, p);
-    if (!col)
-        return;
-    col->lines[k->which]++;
-    if (p->of_result || !read_span(p->a, p->a_bytes, &x) || !read_span(p->b, p->b_bytes, &y)) {
-        col->denied = true;
-        return;
-    }
-    double f = k->factor[k->which];
-    struct span up = quotient(x, y), down = quotient(y, x);
-    bool grows = up.low <= f * WITHIN && up.high >= f / WITHIN;
-    bool rate = memchr(p->a, '/', p->a_bytes) && memchr(p->b, '/', p->b_bytes);
-    bool shrinks = rate && down.low <= f * WITHIN && down.high >= f / WITHIN;
-    col->grows[k->which] &= grows;
-    col->shrinks[k->which] &= shrinks;
-    /* "0.0" and "0.0" fits anything; "0.2" and "12.8" does not */
-    const struct span *moved = grows ? &up : &down;
-    col->decided[k->which] |= (grows || shrinks) && moved->low >= f / WITHIN / 2 &&
-                              moved->high <= f * WITHIN * 2;
-}
-
-void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
-                   const struct text *b, size_t x, size_t y)
-{
-    struct tw_clock *k = c->clock;
-    if (!k || !k->learning || l->grows)
-        return;
-    k->lines = l;
-    k->line = &a->line[x];
-    k->facts = a->facts;
-    c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text,
-                                  b->line[y].n, b->facts, learn, c);
-}
-
-static bool follows(const struct column *col)
-{
-    bool decided = col->decided[0] && col->decided[1] && col->lines[0] == col->lines[1];
-    bool one_way = (col->grows[0] && col->grows[1]) || (col->shrinks[0] && col->shrinks[1]);
-    return decided && one_way && !col->denied;
-}
-
-/* ---- using what was learnt */
-
-static void take(void *user, const struct tw_noise_pair *p)
-{
-    struct tw_cmp *c = user;
-    struct tw_clock *k = c->clock;
-    struct span x, y;
-    const struct column *col = find(k, said_by(c, k->line, k->facts), p->token);
-    bool near = read_span(p->a, p->a_bytes, &x) && read_span(p->b, p->b_bytes, &y) &&
-                quotient(x, y).low <= UNDISTURBED && quotient(y, x).low <= UNDISTURBED;
-    bool equal = p->a_bytes == p->b_bytes && memcmp(p->a, p->b, p->a_bytes) == 0;
-    k->followed &= equal || (near && col && follows(col));
-}
-
-bool tw_clock_takes(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
-                    const struct text *b, size_t x, size_t y)
-{
-    struct tw_clock *k = c->clock;
-    if (!k || k->learning || k->failed || l->grows)
-        return false;
-    k->followed = true;
-    k->lines = l;
-    k->line = &a->line[x];
-    k->facts = a->facts;
-    c->oom |= !tw_noise_each_open(a->line[x].text, a->line[x].n, a->facts, b->line[y].text,
-                                  b->line[y].n, b->facts, take, c);
-    return k->followed;
-}
-
-bool tw_clock_learns(const struct tw_cmp *c)
-{
-    return c->clock && c->clock->learning;
-}
-
 /* ---- the experiment as a whole */
 
+/* Frees what a comparison added up, and gives c its state of before. That memory ran out stays
+ * known. */
 static void put_back(struct tw_cmp *c, const struct tw_cmp *saved)
 {
     struct tw_texts *mine[] = {&c->notes, &c->unseen, &c->armed, &c->unarmed, &c->open_texts};
@@ -253,6 +32,9 @@ static void put_back(struct tw_cmp *c, const struct tw_cmp *saved)
     c->oom = oom;
 }
 
+/* Compares run 1 with one of the runs under a faster clock, for its numbers alone. A run that
+ * computed or printed anything else, or whose clock was less than four times as fast, makes the
+ * experiment fail. */
 static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin_run *run,
                       size_t which, struct twin_error *err)
 {
@@ -295,7 +77,7 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
 /* Which of the equal numbers of its line: those of columns before it. */
 static size_t place_among_equal(const struct tw_clock *k, size_t which)
 {
-    const struct column *col = &k->column[which];
+    const struct tw_column *col = &k->column[which];
     size_t n = 0;
     for (size_t i = 0; i < which; i++)
         n += k->column[i].said == col->said &&
@@ -303,13 +85,14 @@ static size_t place_among_equal(const struct tw_clock *k, size_t which)
     return n;
 }
 
-static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
+/* Claims each column that followed, by its first number and line. */
+static void claim_experiment(struct tw_cmp *c, const struct twin_run *const faster[2])
 {
     const struct tw_clock *k = c->clock;
     json_t *list = json_array();
     for (size_t i = 0; i < k->count; i++) {
-        const struct column *col = &k->column[i];
-        if (follows(col))
+        const struct tw_column *col = &k->column[i];
+        if (tw_column_follows(col))
             tw_claim_append(
                 &list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "stream", tw_json_text(col->stream),
                                  "line", tw_json_count(col->line + 1), "number",
@@ -327,13 +110,14 @@ static void claim(struct tw_cmp *c, const struct twin_run *const faster[2])
                            tw_json_count(faster[1]->clock_factor), "columns", list));
 }
 
-static void say(struct tw_cmp *c)
+/* What the experiment showed, as a note. */
+static void say_experiment(struct tw_cmp *c)
 {
     const struct tw_clock *k = c->clock;
     size_t followed = 0;
-    const struct column *first = NULL;
+    const struct tw_column *first = NULL;
     for (size_t i = k->count; i-- > 0;)
-        if (follows(&k->column[i])) {
+        if (tw_column_follows(&k->column[i])) {
             followed++;
             first = &k->column[i];
         }
@@ -368,20 +152,8 @@ int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_err
         if (rc != 0)
             return rc;
     }
-    say(c);
+    say_experiment(c);
     if (!c->clock->failed)
-        claim(c, c->o->faster);
+        claim_experiment(c, c->o->faster);
     return 0;
-}
-
-void tw_clock_free(struct tw_cmp *c)
-{
-    for (size_t i = 0; c->clock && i < c->clock->count; i++) {
-        tw_free(c->clock->column[i].text);
-        tw_free(c->clock->column[i].quoted);
-    }
-    if (c->clock)
-        tw_free(c->clock->column);
-    tw_free(c->clock);
-    c->clock = NULL;
 }

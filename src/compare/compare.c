@@ -7,25 +7,7 @@
 
 #include "src/stats/stats.h"
 
-#include <math.h>
 #include <string.h>
-
-/* Of every bound and interval in a verdict. */
-#define CONFIDENCE 0.95
-
-struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs)
-{
-    struct twin_verdict *v = tw_calloc(1, sizeof *v);
-    if (!v)
-        return NULL;
-    v->runs = runs;
-    v->comparisons = runs - 1;
-    v->confidence = CONFIDENCE;
-    v->drift_per_step = v->overhead_ratio = NAN;
-    v->equal_before = tw_cmp_copy(c, "");
-    v->nonfinite = tw_cmp_copy(c, "");
-    return v;
-}
 
 /* What the first comparison that parts shows in detail goes into the verdict; later ones only
  * count. */
@@ -199,11 +181,12 @@ static int store_classes(struct tw_cmp *c, struct tw_side *side, size_t n, const
 /* The rate of comparisons that differed, with its bounds. */
 static void set_rate(struct twin_verdict *v)
 {
-    struct twin_interval i = twin_stats_clopper_pearson(v->differing, v->comparisons, CONFIDENCE);
+    struct twin_interval i = twin_stats_clopper_pearson(v->differing, v->comparisons,
+                                                        v->confidence);
     v->rate = v->comparisons ? (double)v->differing / (double)v->comparisons : 0;
     v->rate_low = i.low;
     v->rate_high = i.high;
-    v->p_diverge_upper = v->differing == 0 ? twin_stats_zero_bound(v->comparisons, CONFIDENCE)
+    v->p_diverge_upper = v->differing == 0 ? twin_stats_zero_bound(v->comparisons, v->confidence)
                                            : i.high;
 }
 
@@ -350,6 +333,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     size_t detailed = 0;
     /* by what a run itself says: then no two of them are sure to agree */
     const bool blurred = c->doubts > 0;
+    /* Each run against the first. */
     for (size_t i = 1; i < n; i++) {
         struct tw_pair_result r;
         const size_t doubts = c->doubts;
@@ -383,6 +367,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
         adopt_ranges(v, &r, i == detailed);
         tw_pair_result_free(&r);
     }
+    /* Which runs agree with each other. */
     int rc = classify(c, side, n, differs, k, err);
     if (rc == 0)
         rc = store_classes(c, side, n, k, parts, err);

@@ -13,11 +13,15 @@
 #include <string.h>
 
 #define BIT(p) (1u << (p))
+/* The phases whose records are results of a step, and those whose records are its inputs. An
+ * operation (level ops) has both. */
 #define RESULTS                                                                       \
     (BIT(TWIN_PHASE_FORWARD) | BIT(TWIN_PHASE_BACKWARD) | BIT(TWIN_PHASE_OPTIMIZER) | \
      BIT(TWIN_PHASE_KERNEL))
 #define INPUTS (BIT(TWIN_PHASE_DATA) | BIT(TWIN_PHASE_KERNEL))
 
+/* What one process recorded where it was compared, as bits of phases: inputs, results, and values
+ * that the job records itself. */
 struct kinds {
     const struct tw_cmp *c;
     struct tw_proc *p;
@@ -31,6 +35,7 @@ struct kinds {
     size_t next; /* in scan->shared */
 };
 
+/* Does the step lie in what was compared? */
 static bool was_compared(const struct kinds *k, uint32_t step)
 {
     bool after_the_last = step >= k->p->info->steps;
@@ -40,7 +45,7 @@ static bool was_compared(const struct kinds *k, uint32_t step)
 /* What a process showed, where it was compared. Values of the job's own (twin_record) stand for
  * inputs and results alike: it chose them. Every record is looked at: one that could not be read
  * may be the last. */
-static int look(void *user, const struct twin_trace_record *r)
+static int look_at_record(void *user, const struct twin_trace_record *r)
 {
     struct kinds *k = user;
     const struct twin_series *s = twin_trace_series(k->p->trace, r->series);
@@ -68,11 +73,13 @@ static int look(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* Steps of one process in which inputs or results are missing, or of which nothing is known. */
 struct holes {
     size_t inputs, results, unknown;
     uint32_t first_input, first_result;
 };
 
+/* Counts a step, and keeps the first. */
 static void count_hole(size_t *count, uint32_t *first, size_t step)
 {
     if ((*count)++ == 0)
@@ -126,6 +133,7 @@ static struct holes find_holes(struct tw_scan *s, const struct tw_steps *t, cons
     return h;
 }
 
+/* What is missing in n steps, as reasons why "same" cannot be said. */
 static void say_holes(struct tw_cmp *c, const struct tw_proc *p, const struct holes *h, size_t n)
 {
     const char *role = tw_proc_role(p);
@@ -157,7 +165,7 @@ static uint64_t records_of_tail(const struct tw_scan *s, const struct tw_steps *
 }
 
 /* A process that has steps. Adds up the records that were compared. */
-static void stepping(struct tw_cmp *c, struct tw_scan *s, const struct kinds *k)
+static void cover_steps(struct tw_cmp *c, struct tw_scan *s, const struct kinds *k)
 {
     struct tw_steps t;
     if (tw_steps_load(c, s->pair->a, &t, NULL) != 0)
@@ -178,7 +186,7 @@ static void stepping(struct tw_cmp *c, struct tw_scan *s, const struct kinds *k)
 /*
  * Records of a job without steps count as one step. What only one of two arms has was not compared.
  */
-static void as_one(struct tw_cmp *c, struct tw_scan *s, struct kinds *k)
+static void cover_as_one(struct tw_cmp *c, struct tw_scan *s, struct kinds *k)
 {
     const struct tw_shared *tail = s->tail_seen && s->shares ? &s->shared[s->shares - 1] : NULL;
     s->records = k->p->info->records;
@@ -190,6 +198,8 @@ static void as_one(struct tw_cmp *c, struct tw_scan *s, struct kinds *k)
     k->values &= tail->values;
 }
 
+/* Are the steps of this pair looked at one by one? Not when threads cut the same records into other
+ * steps. */
 static bool is_stepping(const struct tw_scan *s)
 {
     return tw_pair_steps(s->pair) && s->end > s->first && !s->recut;
@@ -214,6 +224,8 @@ static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
     return false;
 }
 
+/* Looks at what each pair of processes recorded, and adds what is missing to c->unseen: every entry
+ * there keeps the verdict from "same". */
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
@@ -228,11 +240,11 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
                           .first = s->first,
                           .end = s->recut ? UINT64_MAX : s->end};
         k.tail = s->tail_seen || all;
-        twin_trace_walk(k.p->trace, look, NULL, &k, NULL);
+        twin_trace_walk(k.p->trace, look_at_record, NULL, &k, NULL);
         if (by_step)
-            stepping(c, s, &k);
+            cover_steps(c, s, &k);
         else if (all)
-            as_one(c, s, &k);
+            cover_as_one(c, s, &k);
         inputs |= k.inputs || k.values;
         results |= k.results || k.values;
         ignored += k.ignored;
@@ -280,6 +292,7 @@ static bool is_trainer(const struct twin_run *run, const struct twin_run_process
            (strlen(job) == n - start && strncmp(argv + start, job, n - start) == 0);
 }
 
+/* What an agent noted of itself: what it could not see, what it watches and what it does not. */
 static void from_notes(struct tw_cmp *c, const struct tw_side *side, struct twin_trace *t)
 {
     const char *key, *value;
@@ -309,6 +322,7 @@ void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side)
         from_notes(c, side, p->trace);
         v->lost_records += p->info->dropped;
         hooks_ns = p->info->observer_ns > hooks_ns ? p->info->observer_ns : hooks_ns;
+        /* Dropped records of steps that follow each other are one gap. */
         for (size_t g = 0; twin_trace_gap(p->trace, g, &step, &dropped) && v->gap_count < 1000;
              g++) {
             struct twin_gap_range *last = v->gap_count ? &v->gaps[v->gap_count - 1] : NULL;

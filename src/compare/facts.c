@@ -13,6 +13,7 @@
 
 /* ---- the order of parameters */
 
+/* What an agent noted under a word; NULL: nothing. */
 static const char *note_of(struct twin_trace *t, const char *wanted)
 {
     const char *key, *value;
@@ -39,6 +40,7 @@ static bool find_order(const struct tw_view *a, const struct tw_view *b, struct 
     return false;
 }
 
+/* Names the finding before all others, which then follow from it. Takes f. */
 static void put_first(struct tw_cmp *c, struct tw_pair_result *r, struct twin_finding *f)
 {
     for (size_t i = 0; i < r->origins.n; i++) /* they follow from it */
@@ -53,6 +55,7 @@ static void put_first(struct tw_cmp *c, struct tw_pair_result *r, struct twin_fi
     r->step = last.step_a;
 }
 
+/* The two orders, as a note. */
 static void say_orders(struct tw_cmp *c, const struct tw_scan *s, bool differs)
 {
     const char *a = note_of(s->pair->a->trace, "order"), *b = note_of(s->pair->b->trace, "order");
@@ -112,6 +115,8 @@ static bool same_place(const char *value, const char *other)
     return false;
 }
 
+/* How many processes of a run hold weights in the same memory: the largest such group; 0 or 1: none
+ * does. */
 static size_t sharing(const struct tw_side *side)
 {
     size_t most = 0;

@@ -9,12 +9,11 @@
 
 #include "phrase.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define KEPT_CAP ((size_t)8 << 20) /* more than the launcher keeps of one file */
 
+/* A path without its folders. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -23,10 +22,12 @@ static const char *base_name(const char *path)
 
 /* ---- checkpoints whose tensors were recorded */
 
+/* A checkpoint that an agent saw being saved: its file's name, and a hash of all tensors in it. */
 struct saved {
     char *name;
     uint64_t hash;
 };
+/* The checkpoints of a run; `p` is the process whose trace is being read. */
 struct saved_list {
     struct tw_cmp *c;
     struct tw_proc *p;
@@ -34,6 +35,7 @@ struct saved_list {
     size_t n, room;
 };
 
+/* Adds a recorded tensor to the hash of its file, in the order in which they were recorded. */
 static int take_saved(void *user, const struct twin_trace_record *r)
 {
     struct saved_list *l = user;
@@ -56,6 +58,7 @@ static int take_saved(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* Reads the checkpoints of all processes of a run. */
 static void load_saved(struct tw_cmp *c, const struct tw_side *side, struct saved_list *l)
 {
     *l = (struct saved_list){.c = c};
@@ -72,6 +75,7 @@ static void free_saved(struct saved_list *l)
     tw_free(l->s);
 }
 
+/* The checkpoint that was saved as this file, by its name without folders; NULL: none was. */
 static const struct saved *find_saved(const struct saved_list *l, const char *path)
 {
     for (size_t i = 0; i < l->n; i++)
@@ -118,11 +122,13 @@ static bool is_log(const char *path)
 
 /* ---- contents that were kept when the run ended */
 
+/* A copy of a file, as it was when the run ended. */
 struct kept {
     char *data;
     size_t bytes;
 };
 
+/* Reads the copy of a file; false: none was kept, or it cannot be read. */
 static bool load_kept(struct tw_cmp *c, const struct twin_run *run, const struct twin_run_file *f,
                       struct kept *k)
 {
@@ -136,7 +142,9 @@ static bool load_kept(struct tw_cmp *c, const struct twin_run *run, const struct
     return rc == 0;
 }
 
-/* Of a file that grows from run to run (a log, a table of results), what this run added. */
+/* How many bytes of a file stood there before the run: of a file that grows from run to run (a log,
+ * a table of results) only what this run added is compared. 0: all of it is new. earlier: the same
+ * file at the end of the other run, where that run came first. */
 static size_t written_before(const struct kept *whole, const struct kept *earlier,
                              const struct twin_run_file *f)
 {
@@ -240,12 +248,14 @@ static bool name_columns(struct kept *k, char separator)
 
 /* ---- what a difference means */
 
+/* The files of both runs, with what is needed to judge them. */
 struct files {
     struct saved_list a, b;
     const struct tw_side *side_a, *side_b;
     bool ended; /* both runs, well */
 };
 
+/* A file whose bytes differ, and whose contents do not. */
 static void say_benign(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x,
                        const struct twin_run_file *y, const char *what)
 {
@@ -254,6 +264,7 @@ static void say_benign(struct tw_cmp *c, struct tw_last_resort *out, const struc
                                       tw_cmp_text(c, "%s: file bytes differ, %s", x->path, what)));
 }
 
+/* Does the name say that it holds JSON? */
 static bool is_json(const char *path)
 {
     static const char *const ends[] = {".json", ".jsonl", ".ndjson", ".geojson", ".ipynb"};
@@ -291,6 +302,7 @@ static bool equal_objects(struct tw_cmp *c, struct kept *a, struct kept *b)
     return equal;
 }
 
+/* A file that differs where a secret was masked in its copy, so that nobody can tell how. */
 static void say_hidden(struct tw_cmp *c, const char *path, struct tw_last_resort *out)
 {
     tw_texts_add(
@@ -349,6 +361,7 @@ static bool judge_text(struct tw_cmp *c, const struct files *in, const struct tw
     return both;
 }
 
+/* A file that differs, with its size in both runs. */
 static void say_differs(struct tw_cmp *c, struct tw_last_resort *out, const struct twin_run_file *x,
                         const struct twin_run_file *y, const char *what)
 {
@@ -375,7 +388,9 @@ static bool is_store(const struct tw_side *side, const char *path)
     return found;
 }
 
-static bool matters(struct tw_cmp *c, const struct tw_side *side, const char *path)
+/* Is a file worth comparing? Not one that tools keep for themselves, nor one that --ignore
+ * names. */
+static bool is_compared(struct tw_cmp *c, const struct tw_side *side, const char *path)
 {
     if (never_matters(path) || tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, path))
         return false;
@@ -385,11 +400,15 @@ static bool matters(struct tw_cmp *c, const struct tw_side *side, const char *pa
     return false;
 }
 
-static void judge(struct tw_cmp *c, const struct twin_run_file *x, const struct twin_run_file *y,
-                  const struct files *in, struct tw_last_resort *out)
+/* Says what it means that two files of one name have other bytes, by the best evidence that there
+ * is: recorded tensors, the text of both, the format. Where there is none, the file is named as not
+ * known. */
+static void judge_file(struct tw_cmp *c, const struct twin_run_file *x,
+                       const struct twin_run_file *y, const struct files *in,
+                       struct tw_last_resort *out)
 {
     bool hashed = x->sha256[0] && y->sha256[0];
-    if ((hashed && strcmp(x->sha256, y->sha256) == 0) || !matters(c, in->side_a, x->path))
+    if ((hashed && strcmp(x->sha256, y->sha256) == 0) || !is_compared(c, in->side_a, x->path))
         return;
     const struct saved *s = find_saved(&in->a, x->path), *t = find_saved(&in->b, y->path);
     if (s && t && s->hash == t->hash) {
@@ -441,6 +460,7 @@ static const struct twin_run_file *counterpart(const struct twin_run *run, const
     return &run->files[found];
 }
 
+/* The names of a run's files without its facts ("run_4711.log" and "run_4812.log" are one file). */
 static char **plain_names(struct tw_cmp *c, const struct tw_side *side)
 {
     char **names = tw_calloc(side->run->file_count + 1, sizeof *names);
@@ -475,6 +495,7 @@ static bool came_first(const struct twin_run *run, const struct twin_run *other)
     return run->start_realtime_ns > 0 && end <= other->start_realtime_ns;
 }
 
+/* Counts a file that one run alone wrote. */
 static void take_single(struct singles *s, size_t side, const struct twin_run *run,
                         const struct twin_run *other, const char *path)
 {
@@ -499,6 +520,7 @@ static void say_earlier(struct tw_cmp *c, const struct singles *s, const char *l
                 s->earlier, tw_plural_s(s->earlier), label, s->earlier_example);
 }
 
+/* Files that one run alone wrote. Of runs that failed or of different arms that is no news. */
 static void say_single(struct tw_cmp *c, const struct files *in, const struct singles *s,
                        struct tw_last_resort *out)
 {
@@ -545,12 +567,12 @@ int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_
         const struct twin_run_file *other = counterpart(y, x->files[i].path, names_a[i], names_b,
                                                         taken);
         if (other)
-            judge(c, &x->files[i], other, &in, out);
-        else if (matters(c, a, x->files[i].path))
+            judge_file(c, &x->files[i], other, &in, out);
+        else if (is_compared(c, a, x->files[i].path))
             take_single(&singles, 0, x, y, x->files[i].path);
     }
     for (size_t i = 0; taken && i < y->file_count; i++)
-        if (!taken[i] && matters(c, b, y->files[i].path))
+        if (!taken[i] && is_compared(c, b, y->files[i].path))
             take_single(&singles, 1, y, x, y->files[i].path);
     say_single(c, &in, &singles, out);
     c->oom |= !taken;

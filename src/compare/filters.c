@@ -5,7 +5,6 @@
 #include "internal.h"
 
 #include <regex.h>
-#include <string.h>
 
 /* The compiled expressions of one comparison. Only patterns with "line:" are here; names of records
  * and files are matched by tw_cmp_ignored(). */

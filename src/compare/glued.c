@@ -17,6 +17,7 @@
 #define PIECES_MAX 8u
 #define TRIES_MAX 100000u /* of one line: what takes more stays without a counterpart */
 
+/* The search for whole lines that one line consists of. */
 struct search {
     struct tw_cmp *c;
     struct text *pieces; /* lines of the other run */
@@ -24,11 +25,14 @@ struct search {
     size_t count, tries;
 };
 
+/* Can the character be part of a number? */
 static bool may_belong_to_number(char ch)
 {
     return isdigit((unsigned char)ch) || strchr(".,+-", ch) != NULL;
 }
 
+/* Can a line end with `left` and the next begin with `right` so that no number runs over the seam?
+ * In "loss 0.5" and "12 steps" it would: "loss 0.512 steps" is another number. */
 static bool seam_is_clear(char left, char right)
 {
     bool left_word = isalnum((unsigned char)left) || may_belong_to_number(left);
@@ -37,6 +41,7 @@ static bool seam_is_clear(char left, char right)
     return !(left_word && right_word && number);
 }
 
+/* Is the line a piece of this one already? */
 static bool is_used(const struct search *s, const struct line *l)
 {
     for (size_t i = 0; i < s->count; i++)
@@ -71,6 +76,7 @@ static bool take_apart(struct search *s, const char *rest)
     return false;
 }
 
+/* How many lines of a text have no counterpart yet. */
 static size_t without_counterpart(const struct text *t)
 {
     size_t n = 0;
@@ -79,6 +85,7 @@ static size_t without_counterpart(const struct text *t)
     return n;
 }
 
+/* Takes lines of `glued` apart into lines of `pieces`. Returns how many. */
 static size_t unglue_one_side(struct tw_cmp *c, struct text *glued, struct text *pieces)
 {
     size_t found = 0;
@@ -119,6 +126,8 @@ struct make {
     size_t count;
 };
 
+/* What the lines of t that have no counterpart are made of. False: no memory. The caller frees
+ * m->sizes. */
 static bool make_of(struct tw_cmp *c, struct text *t, struct make *m)
 {
     *m = (struct make){.sizes = tw_reallocarray(NULL, t->count + 1, sizeof *m->sizes)};
@@ -137,6 +146,7 @@ static bool make_of(struct tw_cmp *c, struct text *t, struct make *m)
     return m->sizes != NULL;
 }
 
+/* Are there as many lines, of the same lengths? */
 static bool same_sizes(const struct make *a, const struct make *b)
 {
     return a->count == b->count && memcmp(a->sizes, b->sizes, a->count * sizeof *a->sizes) == 0;

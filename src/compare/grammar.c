@@ -11,13 +11,16 @@
 #include <ctype.h>
 #include <string.h>
 
+/* Words before a number that can name it. */
 enum { LABEL_WORDS = 6 };
 
+/* Part of a word, as programs spell names. */
 static bool is_word(char ch)
 {
     return isalnum((unsigned char)ch) || ch == '_';
 }
 
+/* Units below the line of a rate ("it/s"), and units of a time. */
 static const char *const seconds[] = {"s",      "sec", "secs", "second", "seconds", "min",
                                       "minute", "h",   "hr",   "hour",   "ms",      NULL};
 static const char *const times[] = {
@@ -28,6 +31,7 @@ static const char *const times[] = {
 /* Behind a blank these are other words: "0.91 min over 3 seeds", "0.3 second moment". */
 static const char *const short_units[] = {"min",  "h",           "second", "minute",
                                           "hour", "millisecond", NULL};
+/* Amounts of memory, and operations per second. */
 static const char *const sizes[] = {"kb",  "mb",  "gb",  "tb",    "kib",
                                     "mib", "gib", "tib", "bytes", NULL};
 static const char *const operations[] = {"flops", "mflops", "gflops", "tflops", "pflops", "mflop",
@@ -47,8 +51,10 @@ static bool is_simulated_per_day(const char *unit, size_t n, const char *below, 
 
 /* ---- units */
 
+/* What the unit of a number says that it is. */
 enum unit { UNIT_NONE, UNIT_TIME, UNIT_RATE, UNIT_SIZE, UNIT_PERCENT };
 
+/* How many letters p begins with. */
 static size_t letters(const char *p)
 {
     size_t n = 0;
@@ -57,7 +63,9 @@ static size_t letters(const char *p)
     return n;
 }
 
-/* "s", "it/s", "TFLOP/s/GPU", "us/z/c" and "ms/step": *length of what stands there. */
+/* Reads the unit that begins at p: "s", "it/s", "TFLOP/s/GPU", "us/z/c" and "ms/step". *length: of
+ * what stands there. UNIT_NONE: no unit, or one that says nothing of the machine ("m/s" is a speed
+ * in the model). */
 static enum unit read_unit(const char *p, size_t *length)
 {
     /* the micro sign, or the Greek letter */
@@ -161,6 +169,7 @@ static enum unit unit_behind(const char *p, size_t *length)
 
 /* ---- labels */
 
+/* Adds a word to the label, in small letters. One that is too long is left out. */
 static void add_part(struct tw_label *l, const char *word, size_t n)
 {
     if (l->count == TW_PARTS_MAX || n == 0 || n >= TW_PART_BYTES)
@@ -217,6 +226,8 @@ static size_t skip_step(const char *line, size_t end)
                : end;
 }
 
+/* Reads the words that name the number line[at], from the nearest to the farthest: of "train loss:
+ * " the parts "loss" and "train". Reading ends where something else than a word stands. */
 static void read_label(const char *line, size_t at, struct tw_label *l)
 {
     size_t end = at;
@@ -256,13 +267,6 @@ static void read_label(const char *line, size_t at, struct tw_label *l)
     }
 }
 
-/* What follows the thing itself in its name: "time avg", "Time taken", "elapsed_ms", "mem usage" */
-static const char *const attributes[] = {
-    "avg",  "average", "mean",  "std",   "stddev", "median",        "total", "sum", "max",
-    "min",  "peak",    "taken", "spent", "used",   "usage",         "is",    "was", "of",
-    "in",   "so",      "far",   "about", "approx", "approximately", "now",   "cur", "current",
-    "last", "for",     "the",   "s",     "sec",    "secs",          "ms",    "us",  "ns",
-    "h",    "mb",      "gb",    "kb",    "mib",    "gib",           NULL};
 static const char *const time_heads[] = {
     "time",      "times", "elapsed",      "duration",  "durations", "took",    "walltime",
     "wallclock", "wall",  "runtime",      "latency",   "uptime",    "cputime", "seconds",
@@ -275,18 +279,6 @@ static const char *const memory_words[] = {"memory", "mem",       "rss",        
                                            "ram",    "allocated", "reserved",     "cached",
                                            "gpu",    "heap",      "memallocated", NULL};
 static const char *const open_heads[] = {"speed", "dt", "overhead", "load", NULL};
-
-size_t tw_label_head(const struct tw_label *l)
-{
-    size_t at = 0, per = 0;
-    for (size_t i = l->count; i-- > 1 && per == 0;) /* "time per iteration": the time */
-        per = strcmp(l->part[i], "per") == 0 ? i : 0;
-    if (per > 0)
-        at = per + 1;
-    while (at + 1 < l->count && tw_word_in(l->part[at], strlen(l->part[at]), attributes))
-        at++;
-    return at;
-}
 
 /* "samples per second", "SamplesPerSec", "tokens_per_second_per_gpu" */
 static const char *thing_per_second(const struct tw_label *l)
@@ -322,6 +314,8 @@ static bool is_timer_row(const char *line, size_t at)
            strspn(leader + 3, "0123456789., ") + 3 == strcspn(leader, ")");
 }
 
+/* What a number is that has no unit behind it: the unit in its label decides, else the label's
+ * head. What no rule knows is a result, so that a difference is never hidden by mistake. */
 static enum tw_worth by_label_alone(const char *line, size_t at, const struct tw_label *l)
 {
     size_t head = tw_label_head(l);
@@ -371,6 +365,7 @@ static enum tw_worth by_label_alone(const char *line, size_t at, const struct tw
     return tw_word_in(word, n, open_heads) ? TW_OPEN : TW_RESULT;
 }
 
+/* Is the head of the label a word for a time? */
 static bool is_time(const struct tw_label *l)
 {
     size_t head = tw_label_head(l);
@@ -403,6 +398,7 @@ static enum tw_worth with_time_unit(const char *line, size_t at, struct tw_label
     return tw_time_of_run(line, at, label, unit, n);
 }
 
+/* The unit directly behind the number counts most, then headings of a line, then the label. */
 enum tw_worth tw_grammar_worth(const char *line, size_t at, size_t n, size_t *length,
                                bool *by_label)
 {

@@ -4,6 +4,7 @@
 /* What names a number, for the files that judge numbers by their names. */
 #include "internal.h"
 
+/* Words of a label, and bytes of one. A longer word is none that a rule knows. */
 enum { TW_PARTS_MAX = 12, TW_PART_BYTES = 24 };
 
 /* What names a number, its words from the last to the first, in small letters. */
@@ -18,10 +19,8 @@ struct tw_label {
     size_t unit_length;
 };
 
-/* ---- grammar.c */
-size_t tw_label_head(const struct tw_label *l); /* the place of its head among the parts */
-
 /* ---- own_time.c */
+size_t tw_label_head(const struct tw_label *l); /* the place of its head among the parts */
 bool tw_word_in(const char *word, size_t n, const char *const *list);
 bool tw_label_has(const struct tw_label *l, const char *const *list); /* one of its words */
 bool tw_line_says(const char *line, const char *word);

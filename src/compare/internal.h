@@ -55,8 +55,11 @@ struct tw_cmp {
     const char *zoom[2];    /* while a zoom pair is judged: the names of its folders */
 };
 
-/* ---- compare.c: a verdict before anything is known; the lists of c go to c->v */
+/* ---- verdict.c: a verdict before anything is known; the ranges that it owns */
 struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs);
+void tw_ranges_free(struct twin_range *r, size_t n);
+
+/* ---- compare.c: the lists of c go to c->v */
 void tw_verdict_hand_over(struct tw_cmp *c);
 /* Frees what c holds; *out gets the verdict where rc is 0. Returns rc. */
 int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out);
@@ -455,7 +458,6 @@ int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count,
 /* What was asked for and not compared goes to c->unseen; when the runs differ, to the notes. */
 void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                        const struct tw_scan *scans, size_t count, bool differs);
-void tw_ranges_free(struct twin_range *r, size_t n);
 /* What a run did not record at all, of what it says that there is: lost calls, silent ranks. other:
  * NULL, or a run that may have recorded them. */
 void tw_account_side(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other,
@@ -591,7 +593,7 @@ bool tw_duration_fits(const char *line, size_t at, size_t n, const struct tw_fac
 
 /* ---- clock_world.c: learns from c->o->faster, held against the first run */
 int tw_clock_experiment(struct tw_cmp *c, struct tw_side *first, struct twin_error *err);
-void tw_clock_free(struct tw_cmp *c);
+void tw_clock_free(struct tw_cmp *c); /* clock_columns.c */
 
 /* ---- noise.c: lines and names with their noise masked */
 enum tw_mask {

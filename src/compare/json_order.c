@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Deeper nesting is no result of a job: it would fill the stack. */
 enum { DEPTH_MAX = 100 };
 
+/* The reading of one text, from `at` to `stop`. */
 struct reader {
     const char *at, *stop;
     size_t depth;
@@ -27,12 +29,14 @@ struct slice {
     size_t n;
 };
 
+/* A member of an object, with its value already sorted inside. */
 struct member {
     struct slice key;
     struct tw_buf text; /* from the key's first quote to the end of the value */
     size_t index;
 };
 
+/* The members of one object. */
 struct members {
     struct member *m;
     struct slice (*gap)[2]; /* what stands before and behind each, which keeps its place */
@@ -41,11 +45,13 @@ struct members {
 
 static bool read_value(struct reader *r, struct tw_buf *out);
 
-static void put(struct reader *r, struct tw_buf *out, const char *p, size_t n)
+/* Appends n bytes as they are. */
+static void put_bytes(struct reader *r, struct tw_buf *out, const char *p, size_t n)
 {
     r->oom |= tw_buf_append(out, p, n) != 0;
 }
 
+/* The blanks that stand here. A compact text has none, so they are read and not handed on. */
 static struct slice read_blanks(struct reader *r)
 {
     struct slice blanks = {r->at, 0};
@@ -55,6 +61,7 @@ static struct slice read_blanks(struct reader *r)
     return blanks;
 }
 
+/* Is the next character this one? Then it is read. */
 static bool read_char(struct reader *r, char ch)
 {
     if (r->at == r->stop || *r->at != ch)
@@ -63,6 +70,7 @@ static bool read_char(struct reader *r, char ch)
     return true;
 }
 
+/* A string with its quotes, as it was written. False: none stands here, or it does not end. */
 static bool read_string(struct reader *r, struct slice *out)
 {
     out->p = r->at;
@@ -88,28 +96,30 @@ static bool read_plain(struct reader *r, struct slice *out)
     return out->n > 0;
 }
 
+/* The rest of an array behind its '[', whose values keep their order. */
 static bool read_array(struct reader *r, struct tw_buf *out)
 {
     bool more = true, empty = true;
-    put(r, out, "[", 1);
+    put_bytes(r, out, "[", 1);
     while (more) {
         struct slice blanks = read_blanks(r);
-        put(r, out, blanks.p, blanks.n);
+        put_bytes(r, out, blanks.p, blanks.n);
         if (empty && r->at < r->stop && *r->at == ']')
             break;
         empty = false;
         if (!read_value(r, out))
             return false;
         blanks = read_blanks(r);
-        put(r, out, blanks.p, blanks.n);
+        put_bytes(r, out, blanks.p, blanks.n);
         more = read_char(r, ',');
         if (more)
-            put(r, out, ",", 1);
+            put_bytes(r, out, ",", 1);
     }
-    put(r, out, "]", 1);
+    put_bytes(r, out, "]", 1);
     return read_char(r, ']');
 }
 
+/* Makes room for one more. False: no memory. */
 static bool room_for_member(struct reader *r, struct members *m)
 {
     if (m->n < m->room)
@@ -127,6 +137,7 @@ static bool room_for_member(struct reader *r, struct members *m)
     return true;
 }
 
+/* All members of an object, up to its '}'. */
 static bool read_members(struct reader *r, struct members *m)
 {
     for (bool more = true; more; more = read_char(r, ',')) {
@@ -139,14 +150,14 @@ static bool read_members(struct reader *r, struct members *m)
         m->n++;
         if (!read_string(r, &next->key))
             return false;
-        put(r, &next->text, next->key.p, next->key.n);
+        put_bytes(r, &next->text, next->key.p, next->key.n);
         struct slice blanks = read_blanks(r);
-        put(r, &next->text, blanks.p, blanks.n);
+        put_bytes(r, &next->text, blanks.p, blanks.n);
         if (!read_char(r, ':'))
             return false;
-        put(r, &next->text, ":", 1);
+        put_bytes(r, &next->text, ":", 1);
         blanks = read_blanks(r);
-        put(r, &next->text, blanks.p, blanks.n);
+        put_bytes(r, &next->text, blanks.p, blanks.n);
         if (!read_value(r, &next->text))
             return false;
         m->gap[m->n - 1][1] = read_blanks(r);
@@ -166,15 +177,17 @@ static int by_key(const void *x, const void *y)
     return order;
 }
 
+/* The rest of an object behind its '{'. The members change places; the blanks before and behind
+ * each place stay, so that the text keeps its lines. */
 static bool read_object(struct reader *r, struct tw_buf *out)
 {
     struct members m = {0};
     const char *inside = r->at;
     struct slice blanks = read_blanks(r);
     bool ok = true, empty = r->at < r->stop && *r->at == '}';
-    put(r, out, "{", 1);
+    put_bytes(r, out, "{", 1);
     if (empty) {
-        put(r, out, blanks.p, blanks.n);
+        put_bytes(r, out, blanks.p, blanks.n);
     } else {
         r->at = inside;
         ok = read_members(r, &m);
@@ -183,20 +196,21 @@ static bool read_object(struct reader *r, struct tw_buf *out)
         qsort(m.m, m.n, sizeof *m.m, by_key);
     for (size_t i = 0; i < m.n; i++) {
         if (ok && i > 0)
-            put(r, out, ",", 1);
+            put_bytes(r, out, ",", 1);
         if (ok) {
-            put(r, out, m.gap[i][0].p, m.gap[i][0].n);
-            put(r, out, m.m[i].text.data, m.m[i].text.len);
-            put(r, out, m.gap[i][1].p, m.gap[i][1].n);
+            put_bytes(r, out, m.gap[i][0].p, m.gap[i][0].n);
+            put_bytes(r, out, m.m[i].text.data, m.m[i].text.len);
+            put_bytes(r, out, m.gap[i][1].p, m.gap[i][1].n);
         }
         tw_buf_free(&m.m[i].text);
     }
     tw_free(m.m);
     tw_free(m.gap);
-    put(r, out, "}", 1);
+    put_bytes(r, out, "}", 1);
     return ok && !r->oom && read_char(r, '}');
 }
 
+/* Any value. False: none stands here, or it is nested too deep. */
 static bool read_value(struct reader *r, struct tw_buf *out)
 {
     struct slice text;
@@ -211,7 +225,7 @@ static bool read_value(struct reader *r, struct tw_buf *out)
     } else {
         ok = *r->at == '"' ? read_string(r, &text) : read_plain(r, &text);
         if (ok)
-            put(r, out, text.p, text.n);
+            put_bytes(r, out, text.p, text.n);
     }
     r->depth--;
     return ok;
@@ -227,7 +241,7 @@ int tw_json_sorted(const char *text, size_t n, bool compact, char **sorted, size
     while (ok) { /* one value, or one on each line */
         const char *from = r.at;
         struct slice blanks = read_blanks(&r);
-        put(&r, &out, compact ? "\n" : blanks.p, compact ? 1 : blanks.n);
+        put_bytes(&r, &out, compact ? "\n" : blanks.p, compact ? 1 : blanks.n);
         if (r.at == r.stop)
             break;
         ok = (from == text || r.at > from) && read_value(&r, &out);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holds what differs between two processes against a tolerance, step by step, and claims what was
- * judged with which numbers. */
+ * judged with which numbers. Every differing step is judged and not just the first: a divergence
+ * that is small in its first step may grow beyond what is allowed. Judging ends at the first step
+ * that is outside. */
 #include "claims.h"
-
-#include <math.h>
 
 /* differing steps that are judged; more leave the rest not judged */
 uint64_t tw_judge_limit = UINT64_C(1) << 22;
@@ -19,6 +19,7 @@ struct judge {
     uint64_t looked, measured, unmeasured, outside, unknown; /* steps; the sums before this pair */
 };
 
+/* One difference. What only one run has cannot be measured, and no tolerance allows it. */
 static void judge_one(struct tw_cmp *c, const struct tw_diff *d, const struct tw_view *va,
                       const struct tw_view *vb, struct tw_judged *j)
 {
@@ -73,23 +74,27 @@ static int judge_step(struct judge *g, uint32_t step, struct twin_error *err)
     tw_stepdiff_free(&d);
     tw_view_free(&va);
     tw_view_free(&vb);
-    const uint64_t rows[] = {j->measured - measured, j->unmeasured - unmeasured,
-                             j->outside_rows - outside};
-    if (rows[0] + rows[1] + rows[2] > 0 && g->looked++ < STEPS_LISTED)
+    /* What this step adds to the sums of all steps. */
+    const uint64_t measured_here = j->measured - measured;
+    const uint64_t unmeasured_here = j->unmeasured - unmeasured;
+    const uint64_t outside_here = j->outside_rows - outside;
+    if (measured_here + unmeasured_here + outside_here > 0 && g->looked++ < STEPS_LISTED)
         tw_claim_append(&g->steps,
-                        json_pack("[o,o,o,o,o]", tw_json_count(step), tw_json_count(rows[0]),
-                                  tw_json_count(rows[1]), tw_json_count(rows[2]),
+                        json_pack("[o,o,o,o,o]", tw_json_count(step), tw_json_count(measured_here),
+                                  tw_json_count(unmeasured_here), tw_json_count(outside_here),
                                   tw_claim_share(j->worst_of_step)));
     return 0;
 }
 
+/* Are the hashes of both steps known, and equal? Then there is nothing to judge. */
 static bool known_equal(const struct tw_steps *a, size_t i, const struct tw_steps *b, size_t k)
 {
     return i < a->n && k < b->n && a->step[i].known && b->step[k].known &&
            a->step[i].hash == b->step[k].hash;
 }
 
-/* Where both end after the same step, what follows it is judged, too. */
+/* The last step that is judged, as a counts it. Where both end after the same step, what follows it
+ * is judged, too. */
 static int64_t last_judged(const struct tw_cmp *c, const struct tw_scan *s,
                            const struct tw_steps *a, const struct tw_steps *b)
 {
@@ -103,7 +108,7 @@ static int64_t last_judged(const struct tw_cmp *c, const struct tw_scan *s,
     return last < (int64_t)s->step ? (int64_t)s->step : last;
 }
 
-/* What the user leaves out. */
+/* What the user leaves out, as the claim lists it. */
 static json_t *ignored(const struct tw_cmp *c)
 {
     json_t *list = json_array();
@@ -112,7 +117,8 @@ static json_t *ignored(const struct tw_cmp *c)
     return list;
 }
 
-static void claim(struct judge *g, int64_t last, bool inside)
+/* Claims what of this pair was judged: the sums of all pairs less what they were before it. */
+static void claim_judged(struct judge *g, int64_t last, bool inside)
 {
     const struct tw_judged *j = g->j;
     json_t *claim = tw_claim_process(g->c, g->s->pair);
@@ -154,7 +160,7 @@ int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, struct twin_er
     }
     const bool inside = rc == 0 && !j->outside && j->unmeasured == g.unmeasured &&
                         j->unknown_steps == g.unknown;
-    claim(&g, step - 1, inside);
+    claim_judged(&g, step - 1, inside);
     tw_steps_free(&ta);
     tw_steps_free(&tb);
     return rc;

@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a line that a message quotes. */
 #define QUOTED 120
 
+/* A line of a and the line of b that is its counterpart, by their places. */
 struct pair {
     size_t a, b;
 };
@@ -25,76 +27,14 @@ struct pairs {
     size_t n, room;
 };
 
-/* ---- a text as lines */
-
-/* The first '\n' or '\r' of n bytes; NULL: none. */
-static const char *line_end(const char *start, size_t n)
-{
-    const char *newline = memchr(start, '\n', n);
-    const char *other = memchr(start, '\r', newline ? (size_t)(newline - start) : n);
-    return other ? other : newline;
-}
-
-/* Of a progress bar, which overwrites itself with '\r', only what a terminal would show at the end
- * is kept. Nobody looks at a file of results (bars: false) through a terminal: there, '\r' ends a
- * line. */
-static void split(struct tw_cmp *c, const struct tw_text *from, bool bars, struct text *t)
-{
-    size_t place = 0;
-    *t = (struct text){.facts = from->facts};
-    for (size_t at = 0; at < from->bytes;) {
-        const char *start = from->data + at;
-        const char *end = bars ? memchr(start, '\n', from->bytes - at)
-                               : line_end(start, from->bytes - at);
-        size_t n = end ? (size_t)(end - start) : from->bytes - at;
-        at += n + 1;
-        place++;
-        if (end && end[0] == '\r' && end + 1 < from->data + from->bytes && end[1] == '\n')
-            at++; /* both end one line */
-        while (n > 0 && (start[n - 1] == '\r' || start[n - 1] == ' '))
-            n--;
-        const char *shown = memrchr(start, '\r', n);
-        if (shown) {
-            n -= (size_t)(shown + 1 - start);
-            start = shown + 1;
-        }
-        if (n == 0)
-            continue;
-        if (tw_lines_left_out(c, start, n)) {
-            t->filtered++;
-            continue;
-        }
-        if (t->count >= LINES_MAX) {
-            t->cut = true;
-            return;
-        }
-        if (!tw_cmp_room(c, &t->line, t->count, &t->room, sizeof *t->line))
-            return;
-        t->line[t->count] = (struct line){
-            .text = start, .n = n, .number = t->count + t->filtered, .place = place};
-        t->count++;
-    }
-}
-
-static void text_free(struct text *t)
-{
-    for (size_t i = 0; i < t->count; i++)
-        tw_free(t->line[i].masked);
-    tw_free(t->line);
-}
-
-const char *tw_line_masked(struct tw_cmp *c, const struct text *t, struct line *l)
-{
-    if (!l->masked)
-        l->masked = tw_noise_mask(l->text, l->n, t->facts, TW_MASK_NOISE);
-    c->oom |= !l->masked;
-    return l->masked ? l->masked : "";
-}
-
 /* ---- matching */
 
+/* What two lines must have in common to be matched, the strictest first: all bytes; all but noise;
+ * the same with the step that an arm counts from another start; all but noise and what may be
+ * noise; the words and the step; the words alone. */
 enum tier { RAW, MASKED, SHIFTED, OPEN, SAME_STEP, SKELETON };
 
+/* The hash of a text that ends. */
 static uint64_t text_hash(const char *s, uint64_t seed)
 {
     return tw_hash_bytes(s, strlen(s), seed).a;
@@ -117,6 +57,7 @@ static uint64_t shifted_hash(const char *s, int64_t shift)
     return h;
 }
 
+/* What the tier compares of a line, as a hash. */
 static uint64_t line_hash(struct tw_cmp *c, const struct text *t, struct line *l, enum tier tier,
                           int64_t shift)
 {
@@ -134,11 +75,13 @@ static uint64_t line_hash(struct tw_cmp *c, const struct text *t, struct line *l
     return tier == SAME_STEP ? tw_mix64(h ^ (uint64_t)tw_noise_step(tw_line_masked(c, t, l))) : h;
 }
 
+/* A line that has no counterpart yet, by the hash of what it says in the tier at hand. */
 struct ref {
     uint64_t hash;
     size_t index;
 };
 
+/* By hash; lines that say the same keep their order. */
 static int by_hash(const void *x, const void *y)
 {
     const struct ref *a = x, *b = y;
@@ -147,7 +90,9 @@ static int by_hash(const void *x, const void *y)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-static struct ref *refs(struct tw_cmp *c, struct text *t, enum tier tier, int64_t shift, size_t *n)
+/* The lines of a text that have no counterpart yet, sorted. *n of them; NULL: no memory. */
+static struct ref *sorted_refs(struct tw_cmp *c, struct text *t, enum tier tier, int64_t shift,
+                               size_t *n)
 {
     struct ref *r = tw_reallocarray(NULL, t->count + 1, sizeof *r);
     *n = 0;
@@ -166,6 +111,7 @@ static struct ref *refs(struct tw_cmp *c, struct text *t, enum tier tier, int64_
     return r;
 }
 
+/* How many lines from `from` on say the same. */
 static size_t run_length(const struct ref *r, size_t from, size_t n)
 {
     size_t to = from;
@@ -177,11 +123,11 @@ static size_t run_length(const struct ref *r, size_t from, size_t n)
 /* Matches what is left by the tier's hash; the pairs are appended. even: only where both have as
  * many lines that say the same; of others *uneven counts those of the shorter side. Returns how
  * many matched. */
-static size_t match(struct tw_cmp *c, struct text *a, struct text *b, enum tier tier, int64_t shift,
-                    bool even, struct pairs *pairs, size_t *uneven)
+static size_t match_tier(struct tw_cmp *c, struct text *a, struct text *b, enum tier tier,
+                         int64_t shift, bool even, struct pairs *pairs, size_t *uneven)
 {
     size_t n, m, count = 0;
-    struct ref *x = refs(c, a, tier, 0, &n), *y = refs(c, b, tier, shift, &m);
+    struct ref *x = sorted_refs(c, a, tier, 0, &n), *y = sorted_refs(c, b, tier, shift, &m);
     for (size_t i = 0, j = 0; x && y && i < n && j < m;) {
         if (x[i].hash != y[j].hash) {
             if (x[i].hash < y[j].hash)
@@ -218,6 +164,7 @@ static void match_words(struct tw_cmp *c, struct text *a, struct text *b, struct
         left[1] += !b->line[i].matched;
     if (left[0] > SINGLES_MAX || left[1] > SINGLES_MAX)
         return;
+    /* Texts of as many lines, with as many left over on both sides, correspond place by place. */
     bool in_place = left[0] == left[1] && a->count == b->count;
     for (size_t i = 0; i < a->count; i++) {
         struct line *x = &a->line[i];
@@ -257,6 +204,8 @@ static char *name_of_difference(const char *x, const char *y)
     return end > start ? tw_strndup(x + start, end - start) : tw_strdup("line");
 }
 
+/* A number that a line prints with its step differs: the report lists it with what is recorded, as
+ * "printed loss". */
 static void add_onset(struct tw_cmp *c, const struct tw_lines *l, const struct line *line_a,
                       const struct line *line_b)
 {
@@ -302,11 +251,13 @@ struct twin_finding *tw_lines_finding(struct tw_cmp *c, const char *name, const 
     return f;
 }
 
-static int quoted(const struct line *l)
+/* How much of a line is quoted. */
+static int quoted_bytes(const struct line *l)
 {
     return (int)(l->n < QUOTED ? l->n : QUOTED);
 }
 
+/* The pair that stands first in a: the tiers found them in the order of hashes. */
 static struct pair first_pair(const struct pairs *pairs)
 {
     struct pair first = pairs->p[0];
@@ -316,6 +267,8 @@ static struct pair first_pair(const struct pairs *pairs)
     return first;
 }
 
+/* Lines that say the same with other numbers: a difference. The first is quoted. `in` says what
+ * differs in them ("numbers"). */
 static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
                          const struct text *b, const struct pairs *pairs, const char *in,
                          struct tw_last_resort *out)
@@ -327,7 +280,7 @@ static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struc
     const char *said = l->kind == TWIN_KIND_FILE ? "line" : "printed line";
     char *text = tw_cmp_text(c, "%zu %s%s in %s, first line %zu of %s: \"%.*s\" and \"%.*s\"",
                              pairs->n, said, pairs->n == 1 ? " differs" : "s differ", in, x->place,
-                             l->name, quoted(x), x->text, quoted(y), y->text);
+                             l->name, quoted_bytes(x), x->text, quoted_bytes(y), y->text);
     int64_t step = x->masked ? tw_noise_step(x->masked) : -1;
     if (x->masked && y->masked && l->kind == TWIN_KIND_LINE)
         add_onset(c, l, x, y);
@@ -341,6 +294,7 @@ static void report_pairs(struct tw_cmp *c, const struct tw_lines *l, const struc
     tw_findings_take(c, &out->findings, f);
 }
 
+/* Lines of which it is not known whether their numbers are times or results. */
 static void report_open(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
                         const struct text *b, const struct pairs *pairs, struct tw_last_resort *out)
 {
@@ -351,13 +305,14 @@ static void report_open(struct tw_cmp *c, const struct tw_lines *l, const struct
     char *text = tw_cmp_text(c,
                              "%s: whether %zu line%s in a speed or in a result is not known, first "
                              "\"%.*s\" and \"%.*s\" (--ignore 'line:REGEX' leaves lines out)",
-                             l->name, pairs->n, pairs->n == 1 ? " differs" : "s differ", quoted(x),
-                             x->text, quoted(y), y->text);
+                             l->name, pairs->n, pairs->n == 1 ? " differs" : "s differ",
+                             quoted_bytes(x), x->text, quoted_bytes(y), y->text);
     if (!l->grows && text)
         tw_texts_add(c, &c->open_texts, tw_cmp_copy(c, text));
     tw_texts_add(c, &out->unknown, text);
 }
 
+/* Lines of one run that nothing in the other corresponds to. */
 static void report_singles(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
                            const struct text *b, struct tw_last_resort *out)
 {
@@ -377,7 +332,7 @@ static void report_singles(struct tw_cmp *c, const struct tw_lines *l, const str
                                  "%s: text differs (%zu lines only in %s, %zu only in %s), first "
                                  "\"%.*s\" (--ignore 'line:REGEX' leaves lines out)",
                                  l->name, single[0], c->label_a, single[1], c->label_b,
-                                 quoted(shown), shown->text));
+                                 quoted_bytes(shown), shown->text));
 }
 
 /* Do the lines differ in words alone, without a digit in any that differs? A set in another order,
@@ -409,6 +364,8 @@ static bool only_words_differ(const struct line *x, const struct line *y)
     return digits == 0;
 }
 
+/* Pairs that share half of their words. Where a digit differs it is a difference; where only words
+ * do, what that means is not known. */
 static void report_words(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
                          const struct text *b, const struct pairs *pairs,
                          struct tw_last_resort *out)
@@ -431,8 +388,8 @@ static void report_words(struct tw_cmp *c, const struct tw_lines *l, const struc
                      tw_cmp_text(c,
                                  "%s: text differs in %zu line%s, first line %zu: \"%.*s\" and "
                                  "\"%.*s\" (--ignore 'line:REGEX' leaves lines out)",
-                                 l->name, words, tw_plural_s(words), x->place, quoted(x), x->text,
-                                 quoted(y), y->text));
+                                 l->name, words, tw_plural_s(words), x->place, quoted_bytes(x),
+                                 x->text, quoted_bytes(y), y->text));
     }
     tw_free(digits.p);
 }
@@ -476,11 +433,12 @@ static void report_order(struct tw_cmp *c, const struct tw_lines *l, struct text
                 c, l->name, l->name_b, l->kind,
                 tw_cmp_text(
                     c, "%s: the same lines in another order, first line %zu: \"%.*s\" and \"%.*s\"",
-                    l->name, i + 1, quoted(x), x->text, quoted(y), y->text)));
+                    l->name, i + 1, quoted_bytes(x), x->text, quoted_bytes(y), y->text)));
         return;
     }
 }
 
+/* How many lines --ignore left out, as a note. */
 static void say_filtered(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
                          const struct text *b)
 {
@@ -532,6 +490,7 @@ static void drop_stepless(struct tw_cmp *c, const struct tw_lines *l, const stru
             l->name, dropped, tw_plural_s(dropped));
 }
 
+/* Shows the clock experiment each pair of lines, while it learns. */
 static void look_at_clock(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
                           const struct text *b, const struct pairs *pairs)
 {
@@ -558,13 +517,15 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     size_t uneven = 0;
     bool arms = c->o->arms;
     bool bars = l->kind != TWIN_KIND_FILE || !l->ordered;
-    split(c, &l->a, bars, &a);
-    split(c, &l->b, bars, &b);
-    match(c, &a, &b, RAW, 0, false, tw_clock_learns(c) ? &equal : NULL, NULL);
-    size_t noise = match(c, &a, &b, MASKED, 0, false, &noisy, NULL);
+    /* Lines that are equal, byte for byte or but for their noise. */
+    tw_text_split(c, &l->a, bars, &a);
+    tw_text_split(c, &l->b, bars, &b);
+    match_tier(c, &a, &b, RAW, 0, false, tw_clock_learns(c) ? &equal : NULL, NULL);
+    size_t noise = match_tier(c, &a, &b, MASKED, 0, false, &noisy, NULL);
     claim_noise(c, l, &a, &b, &noisy);
     if (l->shift != 0)
-        noise += match(c, &a, &b, SHIFTED, -l->shift, false, NULL, NULL);
+        noise += match_tier(c, &a, &b, SHIFTED, -l->shift, false, NULL, NULL);
+    /* Lines of several processes that ran together. */
     size_t glued = l->several_writers ? tw_lines_unglue(c, &a, &b) : 0;
     size_t mixed = l->several_writers ? tw_lines_mixed(c, &a, &b) : 0;
     if (mixed)
@@ -572,14 +533,17 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
                       "%s: %zu lines of several processes ran together in the middle, so that it "
                       "is not known which number is whose (print each line with one write)",
                       l->name, mixed);
-    match(c, &a, &b, OPEN, 0, false, &open, NULL);
-    match(c, &a, &b, SAME_STEP, 0, false, &numbers, NULL);
-    match(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
+    /* Lines that say the same with other numbers: noise after all, open, or a difference. */
+    match_tier(c, &a, &b, OPEN, 0, false, &open, NULL);
+    match_tier(c, &a, &b, SAME_STEP, 0, false, &numbers, NULL);
+    match_tier(c, &a, &b, SKELETON, 0, arms, &numbers, &uneven);
     noise += judge_pairs(&a, &b, &numbers, &open, c);
+    /* The clock experiment learns from all of them, or says which of the open ones are times. */
     look_at_clock(c, l, &a, &b, &equal);
     look_at_clock(c, l, &a, &b, &noisy);
     look_at_clock(c, l, &a, &b, &open);
     noise += take_times(c, l, &a, &b, &open);
+    /* What is told: first what does not matter, then what does, then what is not known. */
     if (noise)
         tw_findings_take(
             c, &out->benign,
@@ -604,6 +568,7 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
         uneven += numbers.n;
     else
         report_pairs(c, l, &a, &b, &numbers, "numbers", out);
+    /* Text of one run alone counts where all of both is there. */
     if (!arms && l->whole && !a.cut && !b.cut) {
         match_words(c, &a, &b, &words);
         report_words(c, l, &a, &b, &words, out);
@@ -628,6 +593,6 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
     tw_free(open.p);
     tw_free(noisy.p);
     tw_free(equal.p);
-    text_free(&a);
-    text_free(&b);
+    tw_text_free(&a);
+    tw_text_free(&b);
 }

@@ -4,9 +4,11 @@
 /* A text as lines, for the files of this room that match them. */
 #include "internal.h"
 
+/* Lines of a text that are looked at. The rest of a longer one is said not to be compared. */
 #define LINES_MAX 200000u
 #define SINGLES_MAX 400u /* lines without a counterpart that are compared each with each */
 
+/* One line that says something: empty ones, and those that --ignore names, are none. */
 struct line {
     const char *text;
     size_t n;
@@ -15,6 +17,8 @@ struct line {
     char *masked;  /* noise left out; made when it is needed */
     bool matched;
 };
+/* The lines of one text. `filtered` counts those that --ignore names; cut: there were more than
+ * LINES_MAX. */
 struct text {
     const struct tw_facts *facts;
     struct line *line;
@@ -22,16 +26,23 @@ struct text {
     bool cut;
 };
 
+/* ---- text_lines.c */
+/* Cuts a text into lines; bars: as a terminal would show it. t is the caller's to free, and points
+ * into the text. */
+void tw_text_split(struct tw_cmp *c, const struct tw_text *from, bool bars, struct text *t);
+void tw_text_free(struct text *t);
 /* The line with its noise left out; kept in the line. "" when there is no memory (c->oom). */
 const char *tw_line_masked(struct tw_cmp *c, const struct text *t, struct line *l);
-/* glued.c: matches lines that several processes printed into each other. Returns how many lines
+
+/* ---- glued.c */
+/* Matches lines that several processes printed into each other. Returns how many lines
  * of the two texts had run together. */
 size_t tw_lines_unglue(struct tw_cmp *c, struct text *a, struct text *b);
-/* glued.c: are the lines without a counterpart parts of the same lines, mixed? Then they count as
+/* Are the lines without a counterpart parts of the same lines, mixed? Then they count as
  * matched, and the number of lines is returned: what they say is not known. Otherwise 0. */
 size_t tw_lines_mixed(struct tw_cmp *c, struct text *a, struct text *b);
 
-/* ---- clock_world.c: what two runs under faster clocks show (tw_clock_experiment) */
+/* ---- clock_columns.c: what two runs under faster clocks show (tw_clock_experiment) */
 /* Lines x of a and y of b say the same: looks how their numbers moved, while that is learnt. */
 void tw_clock_look(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
                    const struct text *b, size_t x, size_t y);

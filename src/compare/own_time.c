@@ -283,6 +283,26 @@ bool tw_label_has(const struct tw_label *l, const char *const *list)
     return false;
 }
 
+/* What follows the thing itself in its name: "time avg", "Time taken", "elapsed_ms", "mem usage" */
+static const char *const attributes[] = {
+    "avg",  "average", "mean",  "std",   "stddev", "median",        "total", "sum", "max",
+    "min",  "peak",    "taken", "spent", "used",   "usage",         "is",    "was", "of",
+    "in",   "so",      "far",   "about", "approx", "approximately", "now",   "cur", "current",
+    "last", "for",     "the",   "s",     "sec",    "secs",          "ms",    "us",  "ns",
+    "h",    "mb",      "gb",    "kb",    "mib",    "gib",           NULL};
+
+size_t tw_label_head(const struct tw_label *l)
+{
+    size_t at = 0, per = 0;
+    for (size_t i = l->count; i-- > 1 && per == 0;) /* "time per iteration": the time */
+        per = strcmp(l->part[i], "per") == 0 ? i : 0;
+    if (per > 0)
+        at = per + 1;
+    while (at + 1 < l->count && tw_word_in(l->part[at], strlen(l->part[at]), attributes))
+        at++;
+    return at;
+}
+
 /* Is the head of the label, the word that says what the number is, one of the list? */
 static bool head_in(const struct tw_label *l, const char *const *list)
 {

@@ -448,10 +448,3 @@ int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count,
         qsort(*out, *n, sizeof **out, by_rank);
     return 0;
 }
-
-void tw_ranges_free(struct twin_range *r, size_t n)
-{
-    for (size_t i = 0; r && i < n; i++)
-        tw_free(r[i].process);
-    tw_free(r);
-}

@@ -6,8 +6,6 @@
  */
 #include "internal.h"
 
-#include <string.h>
-
 /*
  * The most steps that a table holds: 2^26 entries of 16 bytes are 1 GiB. Steps behind that are left
  * out, and tw_steps.cut says so. Unit tests make it smaller.

@@ -20,7 +20,6 @@
  */
 #include "internal.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 

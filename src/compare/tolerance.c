@@ -15,7 +15,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of a tolerance file, and rules in it. A larger file is an error. */

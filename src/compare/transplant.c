@@ -29,24 +29,6 @@
 /* Of the intervals of the rates. */
 #define CONFIDENCE 0.95
 
-/* In the order of enum twin_transplant_kind. */
-static const char *const names[] = {"none", "data", "rng", "step"};
-
-const char *twin_transplant_name(enum twin_transplant_kind k)
-{
-    return (size_t)k < sizeof names / sizeof names[0] ? names[k] : "?";
-}
-
-int twin_transplant_parse(const char *s, enum twin_transplant_kind *out)
-{
-    for (int k = TWIN_TRANSPLANT_DATA; k <= TWIN_TRANSPLANT_STEP; k++)
-        if (strcmp(s, names[k]) == 0) {
-            *out = (enum twin_transplant_kind)k;
-            return 0;
-        }
-    return TWIN_EINVAL;
-}
-
 /*
  * What an origin is of. It decides which steps can show it: weights that differ already say nothing
  * about batches.

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of the outcomes, notes that are added to a finished verdict, and how a verdict is
- * freed. compare.c makes the verdict; everything that it points to belongs to it.
+ * A verdict as an object: the names of its outcomes and of the kinds of transplants, how one begins
+ * and is freed, and notes that are added when it is finished. compare.c and its helpers fill it;
+ * everything that it points to belongs to it.
  */
 #include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Of every bound and interval in a verdict. */
+#define CONFIDENCE 0.95
 
 const char *twin_verdict_name(enum twin_verdict_outcome o)
 {
@@ -14,6 +21,38 @@ const char *twin_verdict_name(enum twin_verdict_outcome o)
     case TWIN_INCONCLUSIVE: return "inconclusive";
     default: return "error";
     }
+}
+
+struct twin_verdict *tw_verdict_new(struct tw_cmp *c, size_t runs)
+{
+    struct twin_verdict *v = tw_calloc(1, sizeof *v);
+    if (!v)
+        return NULL;
+    v->runs = runs;
+    v->comparisons = runs - 1;
+    v->confidence = CONFIDENCE;
+    v->drift_per_step = v->overhead_ratio = NAN;
+    v->equal_before = tw_cmp_copy(c, "");
+    v->nonfinite = tw_cmp_copy(c, "");
+    return v;
+}
+
+/* In the order of enum twin_transplant_kind. */
+static const char *const transplants[] = {"none", "data", "rng", "step"};
+
+const char *twin_transplant_name(enum twin_transplant_kind k)
+{
+    return (size_t)k < sizeof transplants / sizeof transplants[0] ? transplants[k] : "?";
+}
+
+int twin_transplant_parse(const char *s, enum twin_transplant_kind *out)
+{
+    for (int k = TWIN_TRANSPLANT_DATA; k <= TWIN_TRANSPLANT_STEP; k++)
+        if (strcmp(s, transplants[k]) == 0) {
+            *out = (enum twin_transplant_kind)k;
+            return 0;
+        }
+    return TWIN_EINVAL;
 }
 
 static void free_texts(char **s, size_t n)
@@ -45,6 +84,13 @@ static void free_against(struct twin_against *a)
     tw_free(a->made);
     tw_free(a->signer);
     tw_free(a);
+}
+
+void tw_ranges_free(struct twin_range *r, size_t n)
+{
+    for (size_t i = 0; r && i < n; i++)
+        tw_free(r[i].process);
+    tw_free(r);
 }
 
 /* Unlike tw_cmp_note() this works on a finished verdict and keeps equal notes. */

@@ -8,7 +8,6 @@
  * search: it ends when there is enough to go on with, or to call the job clean.
  */
 #include "search_inside.h"
-#include <math.h>
 
 struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
                       struct twin_error *err)
@@ -24,6 +23,15 @@ struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
     s->arm = grown;
     s->arm[s->arm_count] = (struct tw_arm){.pinned = *pinned};
     return &s->arm[s->arm_count++];
+}
+
+/* More pins never bring a divergence back, so one that was seen with more pins counts for fewer. */
+bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
+{
+    for (size_t i = 0; i < s->arm_count; i++)
+        if (s->arm[i].parted > 0 && tw_set_within(pins, &s->arm[i].pinned))
+            return true;
+    return false;
 }
 
 /* Is it the world without any pin? */
@@ -216,4 +224,17 @@ int tw_baseline(struct tw_search *s, struct twin_error *err)
             twin_stats_sprt_decide(test, arm->parted, arm->compared) == TWIN_SPRT_CLEAN)
             return 0;
     }
+}
+
+int tw_still_parts(struct tw_search *s, struct twin_error *err)
+{
+    /* until the last run of all is a natural one that diverged */
+    while (tw_last_parted(s) < s->report->runs) {
+        int rc = tw_arm_compare(s, &s->arm[0], 1, err);
+        if (rc)
+            return rc;
+        if (tw_gone(s))
+            return TW_GONE;
+    }
+    return 0;
 }

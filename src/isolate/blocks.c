@@ -45,6 +45,15 @@ double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted)
     return p;
 }
 
+/* The largest probability that runs which diverge at one rate throughout give `k` divergences in a
+ * row and then `n` clean comparisons: r^k (1 - r)^n, at r = k / (k + n). The factor 1.1 keeps to
+ * the cautious side of it. */
+double tw_all_against_none(uint64_t k, uint64_t n)
+{
+    double parted = (double)k, clean = (double)n, all = parted + clean;
+    return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
+}
+
 /* What lies ahead of a confirmation at this rate of divergence. How much evidence is still missing
  * is measured in steps of a grid, each a factor exp(step) of p. remaining[g]: expected number of
  * runs when g steps are missing. */

@@ -83,20 +83,6 @@ static void choose_unit(struct tw_search *s, const struct twin_search_set *set)
                   "to be independent";
 }
 
-/* Error rate for the set that is tested now, as a share of alpha. What chose it does not testify,
- * so what counts are the sets taken to fresh runs. The first gets .58: of alpha .05 that is just
- * above 1/35, which 7 runs reach, where a half of it would take 8. The j-th gets .84 / 2^j from the
- * second on, so that all shares sum to 1 however many there will be. */
-double tw_share_of_set(uint32_t number)
-{
-    return number <= 1 ? .58 : .84 * pow(.5, number);
-}
-
-double tw_alpha_share(const struct tw_search *s)
-{
-    return tw_share_of_set(s->sets_tested);
-}
-
 /* What a new confirmation costs with this rate: the runs of its blocks, the natural runs until one
  * diverges (1 / rate on average), and one more. */
 uint64_t tw_confirm_cost(const struct tw_search *s, const struct tw_arm *free)

@@ -9,14 +9,6 @@
  * the wrong difference, and not against chance.
  */
 #include "search_inside.h"
-#include <math.h>
-
-/* The factor 1.1 is on the cautious side of that largest probability. */
-double tw_all_against_none(uint64_t k, uint64_t n)
-{
-    double parted = (double)k, clean = (double)n, all = parted + clean;
-    return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
-}
 
 /* p of the divergences of `free` against `clean` clean comparisons of A with itself. In general
  * that is Fisher's exact test. Where all of the planned divergences came one after the other, the

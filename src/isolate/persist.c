@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * What the sequence of natural comparisons tells (s->trace, in the order of the runs). Nothing here
+ * makes a run.
+ *
  * Do natural runs still diverge? A divergence that has stopped by itself (a cold cache, a neighbour
  * on the machine) stops under any pin, so no cause is named unless a natural run diverges after the
- * last pinned one. The other files ask this between their steps.
+ * last pinned one. The other files ask this between their steps (tw_still_parts() makes the runs).
  *
- * The same sequence of natural comparisons (s->trace, in the order of the runs) tells whether
- * divergences come in clusters. Where they do, each comparison says less, and all rates and bounds
- * are made of fewer effective comparisons.
+ * Do divergences come in clusters? Where they do, each comparison says less, and all rates and
+ * bounds are made of fewer effective comparisons.
  */
 #include "search_inside.h"
 
@@ -81,19 +83,6 @@ bool tw_gone(const struct tw_search *s)
     if (tail == 0 || tail == s->trace_length)
         return false;
     return chance_of_tail(s) < GONE;
-}
-
-int tw_still_parts(struct tw_search *s, struct twin_error *err)
-{
-    /* until the last run of all is a natural one that diverged */
-    while (tw_last_parted(s) < s->report->runs) {
-        int rc = tw_arm_compare(s, &s->arm[0], 1, err);
-        if (rc)
-            return rc;
-        if (tw_gone(s))
-            return TW_GONE;
-    }
-    return 0;
 }
 
 /* ---- correlation */

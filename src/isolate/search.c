@@ -68,15 +68,6 @@ static bool ends(struct tw_search *s, enum tw_confirmed answer)
     return true;
 }
 
-/* More pins never bring a divergence back, so one that was seen with more pins counts for fewer. */
-bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins)
-{
-    for (size_t i = 0; i < s->arm_count; i++)
-        if (s->arm[i].parted > 0 && tw_set_within(pins, &s->arm[i].pinned))
-            return true;
-    return false;
-}
-
 /* Adds the pin to the set and takes it to fresh natural runs. *over: the search has ended.
  * Otherwise the next round goes on with the set as it is left: with the pin, or without it where it
  * was put aside, or where the job fails under it. */

@@ -54,6 +54,23 @@ void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first,
         memcpy(o->faster, run, sizeof run);
 }
 
+int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
+                            const struct twin_run *b, struct twin_verdict **v,
+                            struct twin_error *err)
+{
+    const struct twin_run *pair[2] = {a, b};
+    struct twin_compare_options o = tw_isolate_compare_options(c);
+    tw_isolate_clock_add(c, a, &o);
+    int rc = twin_compare(pair, 2, &o, v, err);
+    if (rc != 0 || !o.arms || (*v)->outcome != TWIN_INCONCLUSIVE || (*v)->records_a)
+        return rc;
+    /* Different commands print different things by nature; but where nothing was recorded that is
+     * all there is to judge by. */
+    twin_verdict_free(*v);
+    o.arms = o.find_shift = false;
+    return twin_compare(pair, 2, &o, v, err);
+}
+
 /* Makes one run whose clocks are faster, of the job or of A; returns its handle. 0: it was not
  * made, or not to its end. */
 static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int i)

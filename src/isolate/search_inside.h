@@ -5,8 +5,8 @@
  * Inside of the search for a cause (src/isolate/search.h). search.c drives; runs.c asks for runs
  * and keeps the log; search_plan.c has the criteria and the words; baseline.c looks at the natural
  * world, alone.c at natural runs with a few pins, contrast.c at the pinned world, confirm.c and
- * confirm_arms.c at fresh runs, in the arrangements of blocks.c; persist.c asks whether natural
- * runs still diverge.
+ * confirm_arms.c at fresh runs, in the arrangements of blocks.c; persist.c tells from the sequence
+ * of natural runs whether they still diverge. No two of these files call each other.
  *
  * Functions that make runs return 0, a negative TWIN_E*, or one of the positive codes below, which
  * the driver turns into an outcome.
@@ -120,6 +120,12 @@ bool tw_set_within(const struct twin_search_set *inner, const struct twin_search
 bool tw_set_equal(const struct twin_search_set *a, const struct twin_search_set *b);
 size_t tw_set_count(const struct twin_search_set *set);
 
+/* ---- search_plan.c */
+/* The share of alpha for the n-th set that is taken to fresh runs, from 1; and that of the set
+ * which is tested at present. */
+double tw_share_of_set(uint32_t number);
+double tw_alpha_share(const struct tw_search *s);
+
 /* ---- runs.c */
 /* Both fill a row of settings, one for each candidate: the natural world with some pins, or the
  * pinned world with some factors freed, for which each row gets fresh values. */
@@ -156,6 +162,10 @@ int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_searc
 struct tw_arm tw_arm_fresh(const struct tw_arm *arm);
 /* Starts the counts of a fresh arm anew, for the next block; classes stay. */
 void tw_arm_mark(struct tw_arm *arm);
+/* Runs with these pins were seen to diverge: what diverges with more pinned diverges with these. */
+bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins);
+/* Makes natural runs until one diverges. TW_GONE: none does any more. */
+int tw_still_parts(struct tw_search *s, struct twin_error *err);
 
 /* ---- persist.c */
 int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_error *err);
@@ -165,8 +175,6 @@ uint32_t tw_last_parted(const struct tw_search *s);
 uint64_t tw_clean_tail(const struct tw_search *s);
 /* Did natural runs diverge, and were so many clean since that this is no chance? */
 bool tw_gone(const struct tw_search *s);
-/* Makes natural runs until one diverges. TW_GONE: none does any more. */
-int tw_still_parts(struct tw_search *s, struct twin_error *err);
 struct twin_search_correlation tw_correlation(const struct tw_search *s);
 /* 95% upper bound of a rate, of the effective numbers. */
 double tw_rate_bound(const struct tw_search *s, uint64_t parted, uint64_t compared);
@@ -177,6 +185,9 @@ struct tw_block {
 };
 /* Share of the arrangements of such a block in which all that diverged are free. */
 double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted);
+/* p of k divergences in a row against n clean comparisons, at the rate at which that is likeliest
+ * (confirm_arms.c says more). */
+double tw_all_against_none(uint64_t k, uint64_t n);
 /* The block after which the fewest runs are to be expected until p is smaller by this factor (above
  * 1), when free runs diverge at this rate and pinned ones never; *expected (or NULL) is that
  * number, with the block's own runs. */
@@ -223,10 +234,6 @@ uint64_t tw_clean_needed(const struct tw_arm *arm, double miss);
 /* How much a factor is suspected when the first difference is in this layer. */
 double tw_suspicion(const struct twin_candidate *c, int seen_layer);
 
-/* ---- search.c */
-/* Runs with these pins were seen to diverge: what diverges with more pinned diverges with these. */
-bool tw_known_to_part(const struct tw_search *s, const struct twin_search_set *pins);
-
 /* ---- confirm.c */
 /* Answers of a confirmation: the pins stop the divergence; runs diverge under them; the job fails
  * under them. The last two are of two arms: A does not diverge with the set as in B; A diverges
@@ -245,13 +252,6 @@ void tw_main_cause_close(struct tw_search *s);
 /* Two arms: does A diverge when the set is as in B? TW_SUFFICIENT, TW_NOT_APPLIED or TW_A_PARTS. */
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
                        enum tw_confirmed *answer, struct twin_error *err);
-/* The share of alpha for the n-th set that is taken to fresh runs, from 1; and that of the set
- * which is tested at present. */
-double tw_share_of_set(uint32_t number);
-double tw_alpha_share(const struct tw_search *s);
 /* Clean runs that are still missing until the causes are called sufficient. */
 uint32_t tw_more_clean(const struct tw_search *s, uint64_t parted, uint64_t compared);
-/* p of k divergences in a row against n clean comparisons, at the rate at which that is likeliest
- * (confirm_arms.c says more). */
-double tw_all_against_none(uint64_t k, uint64_t n);
 #endif

@@ -53,6 +53,20 @@ const char *twin_search_outcome_name(enum twin_search_outcome o)
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
+/* Error rate for the set that is tested now, as a share of alpha. What chose it does not testify,
+ * so what counts are the sets taken to fresh runs. The first gets .58: of alpha .05 that is just
+ * above 1/35, which 7 runs reach, where a half of it would take 8. The j-th gets .84 / 2^j from the
+ * second on, so that all shares sum to 1 however many there will be. */
+double tw_share_of_set(uint32_t number)
+{
+    return number <= 1 ? .58 : .84 * pow(.5, number);
+}
+
+double tw_alpha_share(const struct tw_search *s)
+{
+    return tw_share_of_set(s->sets_tested);
+}
+
 /* 0, or TWIN_EINVAL: the message names the candidate that cannot be searched. */
 static int check_candidates(const struct twin_candidate *candidate, size_t count,
                             struct twin_error *err)

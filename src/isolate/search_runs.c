@@ -6,7 +6,7 @@
  *
  * One run is made in this process. Several at the same time are made by workers, and what they show
  * is learned in the order of the requests, so that nothing depends on which run ended first. Runs
- * are kept in memory (tw_isolate_find), since many are compared again.
+ * are kept in memory (search_made.c), since many are compared again.
  */
 #include "search_runs.h"
 
@@ -17,81 +17,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* 0 means "no run" in the search, so an id that would give it gets 1. */
-uint64_t tw_isolate_handle(const struct twin_run *r)
-{
-    char first[17];
-    snprintf(first, sizeof first, "%.16s", r->id);
-    uint64_t handle = strtoull(first, NULL, 16);
-    return handle ? handle : 1;
-}
-
-int tw_isolate_keep(struct tw_isolate *c, struct twin_run *r)
-{
-    struct tw_isolate_run *grown = tw_reallocarray(c->runs, c->run_count + 1, sizeof *grown);
-    if (!grown)
-        return TWIN_ENOMEM;
-    c->runs = grown;
-    c->runs[c->run_count++] = (struct tw_isolate_run){tw_isolate_handle(r), r};
-    return 0;
-}
-
-/* Runs of an interrupted search are loaded from their folders when they are first asked for. */
-const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
-{
-    char **dirs = NULL;
-    size_t count = 0;
-    struct twin_run *found = NULL;
-    for (size_t i = 0; i < c->run_count; i++)
-        if (c->runs[i].handle == handle)
-            return c->runs[i].run;
-    if (twin_run_list(c->home, &dirs, &count, NULL) != 0)
-        return NULL;
-    for (size_t i = 0; i < count; i++) {
-        struct twin_run *r = NULL;
-        if (!found && twin_run_load(dirs[i], &r, NULL) == 0 && tw_isolate_handle(r) == handle &&
-            tw_isolate_keep(c, r) == 0)
-            found = r;
-        else
-            twin_run_free(r);
-        tw_free(dirs[i]);
-    }
-    tw_free(dirs);
-    return found;
-}
-
-/* From the end, since a run that was made once more (at another level) has the later entry. */
-const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number)
-{
-    for (size_t i = c->made_count; i-- > 0;)
-        if (c->made[i].number == number)
-            return &c->made[i];
-    return NULL;
-}
-
-int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m)
-{
-    struct tw_isolate_made *grown = tw_reallocarray(c->made, c->made_count + 1, sizeof *grown);
-    if (!grown)
-        return TWIN_ENOMEM;
-    c->made = grown;
-    c->made[c->made_count++] = *m;
-    return 0;
-}
-
-/* Of two arms a value other than 0 means "as in B", which is not pinned. */
-struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c,
-                                         const struct twin_search_request *q)
-{
-    struct twin_search_set set = {{0}};
-    for (size_t i = 0; i < c->count; i++)
-        if (q->setting[i].mode == TWIN_PIN && !(c->arms && q->setting[i].value))
-            set.word[i / 64] |= UINT64_C(1) << i % 64;
-    return set;
-}
 
 /* Notes what the search's log does not say. A run that was cut short, or out of time, says nothing
  * of how long the job takes. */
@@ -108,43 +34,6 @@ static int remember_made(struct tw_isolate *c, const struct twin_search_request 
     return tw_isolate_made_add(c, &m);
 }
 
-/* Begins a world, with room for every setting, and with what two arms hold still in every run: of
- * arms nothing else is set, since their settings are in the command. The setting list is the
- * caller's to free. */
-static int world_begin(const struct tw_isolate *c, struct twin_world *out)
-{
-    const struct twin_world *held = c->arms ? tw_isolate_arms_held(c) : NULL;
-    *out = (struct twin_world){
-        .setting = tw_calloc((held ? held->count : c->count) + 1, sizeof *out->setting)};
-    if (!out->setting)
-        return TWIN_ENOMEM;
-    for (size_t i = 0; held && i < held->count; i++)
-        out->setting[out->count++] = held->setting[i];
-    return 0;
-}
-
-int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned,
-                     struct twin_world *out)
-{
-    int rc = world_begin(c, out);
-    for (size_t i = 0; rc == 0 && !c->arms && i < c->count; i++)
-        if (twin_search_has(pinned, i))
-            out->setting[out->count++] = (struct twin_setting){c->factor[i], TWIN_PIN, 0};
-    return rc;
-}
-
-/* The world of a request, with the values and seeds that it asks for. */
-static int world_of(const struct tw_isolate *c, const struct twin_search_request *q,
-                    struct twin_world *out)
-{
-    int rc = world_begin(c, out);
-    for (size_t i = 0; rc == 0 && !c->arms && i < c->count; i++)
-        if (q->setting[i].mode != TWIN_FREE)
-            out->setting[out->count++] = (struct twin_setting){c->factor[i], q->setting[i].mode,
-                                                               q->setting[i].value};
-    return rc;
-}
-
 /* ---- what a run shows */
 
 /* The first reason why a comparison proves little is kept for the report. */
@@ -152,35 +41,6 @@ static void note_unseen(struct tw_isolate *c, const struct twin_verdict *v)
 {
     if (v->outcome == TWIN_INCONCLUSIVE && v->unseen_count && !c->unseen)
         c->unseen = tw_strdup(v->unseen[0]);
-}
-
-struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c)
-{
-    return (struct twin_compare_options){
-        .steps_given = c->args.steps > 0,
-        .steps = (uint32_t)c->args.steps,
-        .arms = c->args.a != NULL,
-        .find_shift = c->args.a != NULL,
-        .ignore = c->args.ignore.items,
-        .ignore_count = c->args.ignore.count,
-    };
-}
-
-int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
-                            const struct twin_run *b, struct twin_verdict **v,
-                            struct twin_error *err)
-{
-    const struct twin_run *pair[2] = {a, b};
-    struct twin_compare_options o = tw_isolate_compare_options(c);
-    tw_isolate_clock_add(c, a, &o);
-    int rc = twin_compare(pair, 2, &o, v, err);
-    if (rc != 0 || !o.arms || (*v)->outcome != TWIN_INCONCLUSIVE || (*v)->records_a)
-        return rc;
-    /* Different commands print different things by nature; but where nothing was recorded that is
-     * all there is to judge by. */
-    twin_verdict_free(*v);
-    o.arms = o.find_shift = false;
-    return twin_compare(pair, 2, &o, v, err);
 }
 
 /* Adds the factors that neither run met, or both with one value, to *same. A run that was cut where
@@ -198,11 +58,6 @@ static void note_common(struct tw_isolate *c, const struct twin_run *a, const st
     for (size_t i = 0; i < c->count; i++)
         if (common[i])
             same->word[i / 64] |= UINT64_C(1) << i % 64;
-}
-
-bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v)
-{
-    return v->outcome == TWIN_DIFFER || (c->args.text && v->unjudged);
 }
 
 /* The first run of the same world that r agrees with, as far as both go; 0: none. It tells the
@@ -357,36 +212,6 @@ static struct tw_trial trial_for(const struct tw_isolate *c, const struct twin_s
     return t;
 }
 
-struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label)
-{
-    return (struct twin_launch_options){
-        .argv = c->argv,
-        .home = c->home,
-        .label = label,
-        .level = c->level,
-        .agents = true,
-        .max_steps = (uint32_t)c->args.steps,
-        .window_last = UINT32_MAX,
-        .fresh_dir = c->args.fresh_dir,
-        .stdin_spool = c->spool,
-        .data = c->data.item,
-        .data_count = c->data.count,
-    };
-}
-
-int tw_isolate_make(struct tw_isolate *c, struct tw_trial *t, const struct twin_launch_options *o,
-                    struct twin_error *err)
-{
-    int rc = tw_trial_make(t, o, err);
-    c->interrupted |= rc == TWIN_EINTR || t->end == TW_TRIAL_INTERRUPTED;
-    return rc;
-}
-
-bool tw_isolate_stops(const struct tw_isolate *c)
-{
-    return c->interrupted || tw_front_stops(c->front);
-}
-
 /* The command of a run. With --through a run without a reference, or that is one, is of A, and what
  * is compared with it is of B. */
 static char *const *command_of(struct tw_isolate *c, const struct twin_search_request *q)
@@ -464,7 +289,7 @@ static int make(struct tw_isolate *c, const struct twin_search_request *q, size_
     title_of(c, q, title);
     m->trial = trial_for(c, q, m->reference, at_once);
     m->trial.title = title;
-    int rc = world_of(c, q, &m->world);
+    int rc = tw_isolate_world_of(c, q, &m->world);
     if (rc == 0)
         rc = launch(c, q, m, workers, err);
     m->trial.title = NULL;
@@ -551,7 +376,7 @@ static int vote(struct tw_isolate *c, const struct twin_search_request *q,
                 struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_world w;
-    int rc = world_of(c, q, &w);
+    int rc = tw_isolate_world_of(c, q, &w);
     if (rc == 0)
         rc = tw_isolate_vote(c, &w, q, out, err);
     tw_free(w.setting);

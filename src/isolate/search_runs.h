@@ -3,7 +3,8 @@
 #define TW_ISOLATE_SEARCH_RUNS_H
 /*
  * The runs of a search for a cause. The search (src/isolate/search.h) asks for runs in worlds; here
- * each becomes a trial, and what came of it a result. search_runs.c makes and compares them,
+ * each becomes a trial, and what came of it a result. search_runs.c makes and compares them
+ * in the worlds of search_worlds.c, search_made.c keeps them,
  * search_log.c keeps what lets an interrupted search go on, search_arms.c mixes two commands,
  * search_clock.c tells times from other numbers, search_vote.c replays the suspect operation,
  * search_who.c and search_lines.c ask who in the job uses a cause, search_through.c whether A
@@ -119,8 +120,7 @@ struct tw_isolate {
     bool interrupted, reported;
 };
 
-/* ---- search_runs.c */
-twin_search_run tw_isolate_run;
+/* ---- search_made.c: the runs that were made, and what every part needs to make one */
 /* A run by its handle: from memory, or from its folder in the home. NULL when it is gone. */
 const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle);
 /* Keeps a run that was made; it belongs to c then. */
@@ -129,22 +129,32 @@ uint64_t tw_isolate_handle(const struct twin_run *r);
 /* By a run's number in the log; NULL when nothing is known. */
 const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number);
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);
-/* What a request pins (of two arms: has as in A); the world in which so much is pinned, its
- * settings for tw_free. */
+/* What a request pins (of two arms: has as in A). */
 struct twin_search_set tw_isolate_pinned(const struct tw_isolate *c,
                                          const struct twin_search_request *q);
-int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned,
-                     struct twin_world *out);
-/* With --resume: what earlier runs showed beside their results. */
-void tw_isolate_recall(struct tw_isolate *c);
+/* The options that every run of the search has beside its world; argv is the job's. */
+struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label);
+/* As tw_trial_make, for a run beside the search; an interruption of it is one of the search. */
+int tw_isolate_make(struct tw_isolate *c, struct tw_trial *t, const struct twin_launch_options *o,
+                    struct twin_error *err);
+/* Does the person in front want an end? While a run goes on the launcher takes the signal, and the
+ * front never sees it. */
+bool tw_isolate_stops(const struct tw_isolate *c);
 struct twin_compare_options tw_isolate_compare_options(const struct tw_isolate *c);
-
-/* Compares two runs as the search does. *v is the caller's. */
-int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
-                            const struct twin_run *b, struct twin_verdict **v,
-                            struct twin_error *err);
 /* Do two runs count as diverged? With --text, what differs in text that is no number does, too. */
 bool tw_isolate_parted(const struct tw_isolate *c, const struct twin_verdict *v);
+
+/* ---- search_worlds.c */
+/* The world in which so much is pinned; that of a request. Their settings are for tw_free. */
+int tw_isolate_world(const struct tw_isolate *c, const struct twin_search_set *pinned,
+                     struct twin_world *out);
+int tw_isolate_world_of(const struct tw_isolate *c, const struct twin_search_request *q,
+                        struct twin_world *out);
+
+/* ---- search_runs.c */
+twin_search_run tw_isolate_run;
+/* With --resume: what earlier runs showed beside their results. */
+void tw_isolate_recall(struct tw_isolate *c);
 
 /* ---- search_vote.c */
 /* v, of a natural pair: what do replays of its operation show? Zooms when v is c->first. */
@@ -200,15 +210,6 @@ json_t *tw_isolate_arms_json(const struct tw_isolate *c, const struct twin_searc
  * reaches, when the cause lies there: one more run for each, kept in c->consumer. */
 void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r);
 
-/* The options that every run of the search has beside its world; argv is the job's. */
-struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c, const char *label);
-/* As tw_trial_make, for a run beside the search; an interruption of it is one of the search. */
-int tw_isolate_make(struct tw_isolate *c, struct tw_trial *t, const struct twin_launch_options *o,
-                    struct twin_error *err);
-/* Does the person in front want an end? While a run goes on the launcher takes the signal, and the
- * front never sees it. */
-bool tw_isolate_stops(const struct tw_isolate *c);
-
 /* ---- search_clock.c */
 /* Where *v leaves open whether numbers are times: the two runs that tell, once in each world, and
  * the comparison anew in their light. */
@@ -218,6 +219,10 @@ int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q,
 /* Adds these runs to the options of a comparison with `first`, where it is of their world. */
 void tw_isolate_clock_add(struct tw_isolate *c, const struct twin_run *first,
                           struct twin_compare_options *o);
+/* Compares two runs as the search does, in the light of those runs. *v is the caller's. */
+int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
+                            const struct twin_run *b, struct twin_verdict **v,
+                            struct twin_error *err);
 
 /* ---- search_through.c */
 /* With --through, when a cause is isolated: does A repeat itself? Up to three runs more. */

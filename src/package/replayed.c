@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The run of a replay. It is started as the packaged run was recorded, and compared with what was
- * observed then: the runs as twinrun check does, the checkpoints by their tensors.
- */
+/* The run of a replay. It is started as the packaged run was recorded (level, window, pins), and
+ * compared with what was observed then: the runs as twinrun check does it, checkpoints by their
+ * tensors, since the bytes of a file that was saved twice may differ in a date alone. */
 #include "replayed.h"
 
 #include "base.h"
@@ -17,7 +16,7 @@
 /* ---- how it is started */
 
 /* o[key] where it is a number that fits, else `otherwise`. */
-static uint32_t number(const json_t *o, const char *key, uint32_t otherwise)
+static uint32_t number_or(const json_t *o, const char *key, uint32_t otherwise)
 {
     json_t *v = json_object_get(o, key);
     return json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= UINT32_MAX
@@ -26,7 +25,7 @@ static uint32_t number(const json_t *o, const char *key, uint32_t otherwise)
 }
 
 /* Was the factor set for the recorded run? */
-static bool asked(const json_t *record, const char *factor)
+static bool was_asked(const json_t *record, const char *factor)
 {
     return json_is_object(json_object_get(json_object_get(record, "factors"), factor));
 }
@@ -45,17 +44,17 @@ struct twin_launch_options tw_replay_launch_options(const struct twin_unpacked *
         .label = "replay",
         .level = level,
         .agents = true,
-        .max_steps = number(u->record, "max_steps", 0),
+        .max_steps = number_or(u->record, "max_steps", 0),
         .window_last = UINT32_MAX,
-        .sketch_every = number(u->record, "sketch_every", 0),
+        .sketch_every = number_or(u->record, "sketch_every", 0),
         .lossless = json_is_true(json_object_get(u->record, "lossless")),
         .show_output = true,
         .native_output = true,
-        .no_aslr = asked(u->record, "aslr"),
-        .on_cpu = asked(u->record, "affinity"),
-        .cpu = (int)number(json_object_get(json_object_get(u->record, "factors"), "affinity"),
-                           "cpu", 0),
-        .hot = asked(u->record, "hot"),
+        .no_aslr = was_asked(u->record, "aslr"),
+        .on_cpu = was_asked(u->record, "affinity"),
+        .cpu = (int)number_or(json_object_get(json_object_get(u->record, "factors"), "affinity"),
+                              "cpu", 0),
+        .hot = was_asked(u->record, "hot"),
         .data = u->data,
         .data_count = u->data_count,
     };
@@ -80,6 +79,8 @@ static size_t compare_checkpoints(const char *expected, const struct twin_run *n
     json_array_foreach (all, i, c) {
         const char *name = json_string_value(json_object_get(c, "path"));
         const char *content = json_string_value(json_object_get(c, "content"));
+        /* A checkpoint that the replay did not write stays "missing"; one that cannot be read is
+         * "missing", too: its tensors are not there. */
         const char *word = "missing";
         const struct twin_run_file *f = NULL;
         for (size_t k = 0; name && k < now->file_count; k++)
@@ -105,6 +106,7 @@ static size_t compare_checkpoints(const char *expected, const struct twin_run *n
 
 /* ---- the verdict */
 
+/* Was the command given as it was recorded? The replay may have been told another one. */
 static bool same_command(const struct twin_run *a, const struct twin_run *b)
 {
     bool same = a->argc == b->argc;
@@ -114,7 +116,7 @@ static bool same_command(const struct twin_run *a, const struct twin_run *b)
 }
 
 /* What of the two worlds may matter; a run whose world is not known gives none. */
-static json_t *worlds(const char *expected, const struct twin_run *now)
+static json_t *world_differences(const char *expected, const struct twin_run *now)
 {
     json_t *a = NULL, *b = NULL, *list = json_array();
     struct twin_world_differences d = {0};
@@ -133,6 +135,9 @@ static json_t *worlds(const char *expected, const struct twin_run *now)
     return list;
 }
 
+/* Another end, or other checkpoints, make a replay differ whatever the runs recorded. Checkpoints
+ * are excused where the runs agree within a tolerance only, as their bits then cannot be the same,
+ * and where the runs failed. */
 enum tw_replay_outcome tw_replay_outcome_of(enum twin_verdict_outcome verdict, bool ended_alike,
                                             bool checkpoints_differ)
 {
@@ -164,7 +169,7 @@ int tw_replay_judge(const struct twin_unpacked *u, const struct twin_run *now,
     if (rc != 0)
         return twin_error_set(err, rc, "cannot compare the runs: %s", why.message);
     out->checkpoints = json_array();
-    out->world = worlds(u->expected, now);
+    out->world = world_differences(u->expected, now);
     size_t differ = compare_checkpoints(u->expected, now, out->checkpoints);
     bool alike = now->exit_code == out->was->exit_code && now->outcome == out->was->outcome;
     out->outcome = tw_replay_outcome_of(out->v->outcome, alike, differ > 0);

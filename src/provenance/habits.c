@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Habits that look like seeding and are not (seen in real scripts again and again). Each line is
- * held against regular expressions; what depends on order counts only within one function. The
- * script is not understood, so what is found is a place to look at. */
+/* Habits that look like seeding and are not (seen in real scripts again and again): PYTHONHASHSEED
+ * set by the script itself, a worker seed that repeats in every epoch, a seed or a flag that is set
+ * after something was built that has drawn or read already. A script is looked at line by line with
+ * regular expressions; no line is executed or parsed, so a habit is a hint and never a finding. */
 #include "habits.h"
 
 #include "base.h"
@@ -10,8 +11,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Places in the list of patterns. The first ones are habits; the others say where a habit is fine,
- * what flags and seeds are, and where something is built that may have read them. */
+/* What a line is looked at for. BUILDS is what may draw numbers or read flags (a model, a loader);
+ * NOT_CODE is what executes nothing. */
 enum { HASH_SEED, WORKER_SEED, WORKER_SEED_FINE, FLAG, SEED, BUILDS, NOT_CODE, PATTERNS };
 
 static const char *const patterns[PATTERNS] = {
@@ -28,7 +29,7 @@ static const char *const patterns[PATTERNS] = {
     [NOT_CODE] = "^[ \t]*(#|import |from |class |def |@)",
 };
 
-/* What is known at a line of the script. */
+/* The scan of one script. */
 struct scan {
     regex_t compiled[PATTERNS];
     struct tw_habit *found;
@@ -38,13 +39,14 @@ struct scan {
     bool in_function;
 };
 
+/* Does the pattern stand in the line? */
 static bool hits(struct scan *s, int pattern, const char *line)
 {
     return regexec(&s->compiled[pattern], line, 0, NULL, 0) == 0;
 }
 
-/* 0 or TWIN_ENOMEM. */
-static int add(struct scan *s, size_t line, size_t earlier, const char *id, const char *text)
+/* Adds a habit at a line; earlier: the line that makes it one, 0 for none. 0 or TWIN_ENOMEM. */
+static int add_habit(struct scan *s, size_t line, size_t earlier, const char *id, const char *text)
 {
     struct tw_habit *grown = tw_reallocarray(s->found, s->count + 1, sizeof *grown);
     if (!grown)
@@ -70,7 +72,7 @@ static void follow_blocks(struct scan *s, const char *line)
     }
 }
 
-/* Holds one line against the habits. 0 or TWIN_ENOMEM. */
+/* Looks at one line: for habits, and whether something is built in it. */
 static int scan_line(struct scan *s, const char *line, size_t number)
 {
     int rc = 0;
@@ -78,20 +80,23 @@ static int scan_line(struct scan *s, const char *line, size_t number)
     if (hits(s, NOT_CODE, line))
         return 0;
     if (hits(s, HASH_SEED, line))
-        rc = add(s, number, 0, "hash-seed",
-                 "PYTHONHASHSEED is read when the interpreter starts: set here it changes child "
-                 "processes only. Set it before python starts: PYTHONHASHSEED=0 python ...");
+        rc = add_habit(
+            s, number, 0, "hash-seed",
+            "PYTHONHASHSEED is read when the interpreter starts: set here it changes child "
+            "processes only. Set it before python starts: PYTHONHASHSEED=0 python ...");
     if (rc == 0 && hits(s, WORKER_SEED, line) && !hits(s, WORKER_SEED_FINE, line))
-        rc = add(s, number, 0, "worker-seed",
-                 "a worker seed of base + worker id repeats in every epoch and after a resume. "
-                 "Derive it from torch.initial_seed(), which the loader changes per epoch");
+        rc = add_habit(
+            s, number, 0, "worker-seed",
+            "a worker seed of base + worker id repeats in every epoch and after a resume. "
+            "Derive it from torch.initial_seed(), which the loader changes per epoch");
     if (rc == 0 && s->built_line && hits(s, FLAG, line))
-        rc = add(s, number, s->built_line, "late-flag",
-                 "this flag is set after something was built that may have read it. Set it first");
+        rc = add_habit(
+            s, number, s->built_line, "late-flag",
+            "this flag is set after something was built that may have read it. Set it first");
     if (rc == 0 && s->built_line && hits(s, SEED, line))
-        rc = add(s, number, s->built_line, "late-flag",
-                 "this seed is set after something was built that may have drawn from the "
-                 "generator. Seed first");
+        rc = add_habit(s, number, s->built_line, "late-flag",
+                       "this seed is set after something was built that may have drawn from the "
+                       "generator. Seed first");
     if (!s->built_line && hits(s, BUILDS, line))
         s->built_line = number;
     return rc;

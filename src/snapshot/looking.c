@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A look at a folder of data with a person in front: how far the reading is, what cannot be read,
- * and how many differences a second look found. */
+ * and how many differences a second look found. The reading itself knows no person; it calls what
+ * tw_looking_options() gives it. */
 #include "looking.h"
 
 #include "base.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A folder with the wrong permissions would fill the screen. */
+/* Files that cannot be read and are named; of more the number is told. */
 enum { SHOWN_TROUBLES = 20 };
 
 /* Shows how far the reading is. Non-zero: the person wants an end. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Step 4: is the configuration's hash one number for one meaning, what evidence is there besides,
- * and what can no hash of it catch? */
+/* Step 4 of the lab: is the configuration's hash one number for one meaning, what evidence is there
+ * besides, and what can no hash of it catch? The hash is made of the configuration again, in
+ * another order, as YAML, and with each value changed in turn: the first three must give the same
+ * number, every change another one. Then comes what the run's records hold, and a list of what no
+ * configuration says (driver, data, lock file, GPU). */
 #include "lab.h"
 
 #include "json_text.h"
@@ -12,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Areas of evidence that a lab must have, and bytes of a reason that the page shows. */
 enum { AREAS_NEEDED = 3, WHY_SHOWN = 200 };
 
 /* ---- the hash */
@@ -26,7 +30,8 @@ struct hashing {
     bool repeats, reordered, yaml, yaml_tried;
 };
 
-/* Of a file of the lab's folder with this text. */
+/* The hash of a file with this text, which is written into the lab's folder so that a person can
+ * look. */
 static int hash_text(const struct hashing *h, const char *name, const char *text, char out[65],
                      struct twin_error *err)
 {
@@ -43,7 +48,7 @@ static int hash_text(const struct hashing *h, const char *name, const char *text
     return rc;
 }
 
-/* Of a configuration as JSON, written by the flags of json_dumps. */
+/* The hash of a configuration as JSON, written by these flags of json_dumps. */
 static int hash_json(const struct hashing *h, const char *name, const json_t *config, size_t flags,
                      char out[65], struct twin_error *err)
 {
@@ -55,12 +60,12 @@ static int hash_json(const struct hashing *h, const char *name, const json_t *co
 }
 
 /* The same with the members of each object the other way round. */
-static json_t *turned(const json_t *x)
+static json_t *turned_round(const json_t *x)
 {
     if (json_is_array(x)) {
         json_t *list = json_array();
         for (size_t i = 0; i < json_array_size(x); i++)
-            json_array_append_new(list, turned(json_array_get(x, i)));
+            json_array_append_new(list, turned_round(json_array_get(x, i)));
         return list;
     }
     if (!json_is_object(x))
@@ -73,14 +78,14 @@ static json_t *turned(const json_t *x)
         json_object_foreach ((json_t *)(uintptr_t)x, key, value)
             keys[--i] = key;
         for (i = 0; i < n; i++)
-            json_object_set_new(o, keys[i], turned(json_object_get(x, keys[i])));
+            json_object_set_new(o, keys[i], turned_round(json_object_get(x, keys[i])));
     }
     tw_free(keys);
     return o;
 }
 
 /* Another value of the same kind. */
-static json_t *other(const json_t *x)
+static json_t *other_value(const json_t *x)
 {
     if (json_is_string(x)) {
         char *longer = tw_printf("%s?", json_string_value(x));
@@ -98,7 +103,7 @@ static json_t *other(const json_t *x)
 }
 
 /* Each value in turn: changed, hashed, put back. */
-static int perturb(struct hashing *h, json_t *at, struct twin_error *err)
+static int change_each(struct hashing *h, json_t *at, struct twin_error *err)
 {
     const size_t n = json_is_object(at) ? json_object_size(at) : json_array_size(at);
     void *place = json_is_object(at) ? json_object_iter(at) : NULL;
@@ -107,14 +112,14 @@ static int perturb(struct hashing *h, json_t *at, struct twin_error *err)
         json_t *value = place ? json_object_iter_value(place) : json_array_get(at, i);
         if ((json_is_object(value) && json_object_size(value)) ||
             (json_is_array(value) && json_array_size(value))) {
-            rc = perturb(h, value, err);
+            rc = change_each(h, value, err);
         } else {
             char found[65];
             json_incref(value);
             if (place)
-                json_object_iter_set_new(at, place, other(value));
+                json_object_iter_set_new(at, place, other_value(value));
             else
-                json_array_set_new(at, i, other(value));
+                json_array_set_new(at, i, other_value(value));
             rc = hash_json(h, "config-changed.json", h->config, 0, found, err);
             h->changed++;
             h->caught += rc == 0 && strcmp(found, h->base) != 0;
@@ -129,13 +134,13 @@ static int perturb(struct hashing *h, json_t *at, struct twin_error *err)
 }
 
 /* The hash, again, of the same in another order, and of each value changed. */
-static int hash(struct hashing *h, struct twin_error *err)
+static int hash_variants(struct hashing *h, struct twin_error *err)
 {
     char again[65] = "", found[65] = "";
     int rc = hash_json(h, "config.json", h->config, JSON_COMPACT, h->base, err);
     rc = rc ? rc : hash_json(h, "config-again.json", h->config, JSON_COMPACT, again, err);
     h->repeats = rc == 0 && strcmp(again, h->base) == 0;
-    json_t *t = rc == 0 ? turned(h->config) : NULL;
+    json_t *t = rc == 0 ? turned_round(h->config) : NULL;
     if (rc == 0)
         rc = t ? hash_json(h, "config-reordered.json", t, JSON_INDENT(7), found, err)
                : tw_no_memory(err, "writing a configuration");
@@ -145,7 +150,7 @@ static int hash(struct hashing *h, struct twin_error *err)
         h->yaml = h->yaml_tried && strcmp(found, h->base) == 0;
     }
     json_decref(t);
-    return rc ? rc : perturb(h, h->config, err);
+    return rc ? rc : change_each(h, h->config, err);
 }
 
 /* The first configuration file that the command names, else the command line. */
@@ -167,7 +172,7 @@ static int read_config(struct hashing *h, const json_t *p, struct twin_error *er
 /* ---- the checklist */
 
 /* The area that audits do not have: which machine it was. */
-static json_t *hardware(const json_t *p)
+static json_t *hardware_area(const json_t *p)
 {
     const json_t *cpu = json_object_get(json_object_get(p, "environment"), "cpu");
     const json_t *gpus = json_object_get(json_object_get(p, "accelerators"), "gpus");
@@ -190,7 +195,7 @@ static json_t *hardware(const json_t *p)
 
 /* As text into the page, as JSON into the result and, for CI, a file of its own. Returns how many
  * pass. */
-static size_t checklist(const struct tw_lab *lab, struct tw_lab_step *s, const json_t *areas)
+static size_t make_checklist(const struct tw_lab *lab, struct tw_lab_step *s, const json_t *areas)
 {
     struct tw_buf passed = {0}, failed = {0};
     json_t *list = json_array(), *area;
@@ -277,7 +282,7 @@ static char *lock_file(void)
 }
 
 /* The lines on things that may change a result and that stand in no configuration. */
-static void blind_spots(const struct tw_lab *lab, struct tw_lab_step *s, const json_t *p)
+static void say_blind_spots(const struct tw_lab *lab, struct tw_lab_step *s, const json_t *p)
 {
     const json_t *gpu = json_array_get(json_object_get(json_object_get(p, "accelerators"), "gpus"),
                                        0);
@@ -332,10 +337,10 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
     json_t *p = NULL, *areas = json_array();
     int rc = twin_provenance_load(run->dir, &p, err);
     rc = rc ? rc : read_config(&h, p, err);
-    rc = rc ? rc : hash(&h, err);
+    rc = rc ? rc : hash_variants(&h, err);
     rc = rc ? rc : lab->audit(run, areas, err);
     if (rc == 0) {
-        json_array_append_new(areas, hardware(p));
+        json_array_append_new(areas, hardware_area(p));
         tw_lab_line(s, "hash",
                     "sha256:%.16s... of %s (RFC 8785: what it says, not how it is written)", h.base,
                     h.source);
@@ -357,8 +362,10 @@ static int examine(struct tw_lab *lab, struct tw_lab_step *s, const struct twin_
                                       h.reordered, "yaml_equal",
                                       h.yaml_tried ? json_boolean(h.yaml) : json_null(), "changed",
                                       (json_int_t)h.changed, "caught", (json_int_t)h.caught));
-        const size_t passed = checklist(lab, s, areas);
-        blind_spots(lab, s, p);
+        const size_t passed = make_checklist(lab, s, areas);
+        say_blind_spots(lab, s, p);
+        /* One number for one meaning: equal where nothing but the writing changed, another one
+         * wherever a value did. */
         const bool sound = h.repeats && h.reordered && (h.yaml || !h.yaml_tried) && h.changed > 0 &&
                            h.caught == h.changed;
         if (!sound)

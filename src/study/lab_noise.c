@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Step 1: the same seed, the same command, several runs. How far apart do they end, and were they
- * given the same? */
+/* Step 1 of the lab: the same seed, the same command, several runs. How far apart do they end, and
+ * were they given the same? Runs are taken in pairs without a run in common, which are independent,
+ * so that the mean gap has an interval. A gap counts as noise of the job only when the runs were
+ * given the same weights, batches and random numbers: else the seed is what differs. */
 #include "lab.h"
 
 #include "json_text.h"
@@ -141,8 +143,8 @@ struct measured {
 };
 
 /* Pairs without a run in common are independent of one another; all pairs are not. */
-static int measure(const struct tw_lab_set *set, struct measured *m, json_t *list,
-                   struct twin_error *err)
+static int measure_pairs(const struct tw_lab_set *set, struct measured *m, json_t *list,
+                         struct twin_error *err)
 {
     const size_t n = set->count / 2;
     double *x = tw_calloc(3 * n + 1, sizeof *x);
@@ -191,8 +193,8 @@ static const char *gap_words(const struct measured *m)
 }
 
 /* What the step comes to. */
-static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const struct given *g,
-                   const struct measured *m)
+static void decide_noise(struct tw_lab_step *s, const struct tw_lab_set *set, const struct given *g,
+                         const struct measured *m)
 {
     char *unseen = unseen_text(g);
     if (g->differs >= 0)
@@ -302,9 +304,9 @@ int tw_lab_noise(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *e
         tw_free(words);
     } else if (rc == 0 && !lab->interrupted) {
         struct given g = look_at_given(&set);
-        rc = measure(&set, &m, pairs, err);
+        rc = measure_pairs(&set, &m, pairs, err);
         if (rc == 0) {
-            decide(s, &set, &g, &m);
+            decide_noise(s, &set, &g, &m);
             say_given(s, &set, &g);
             say_measured(s, &set, &m);
             json_object_set_new(s->json, "given", given_json(&g));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The catalogue of operations in the lab: twinrun ops of the job's own PyTorch, in a few lines. */
+/* The catalogue of operations in the lab: which operations of the job's own PyTorch differ from run
+ * to run here, and for which there is a deterministic way. `twinrun ops` is run as a program of its
+ * own, since it needs the job's interpreter and may take it down. */
 #include "lab.h"
 
 #include "capture.h"
@@ -9,10 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Seconds without a line after which the catalogue is given up. */
 enum { SILENCE_S = 500 };
 
 /* Keeps the last line that is a JSON object. */
-static int take_line(void *user, char *line, struct twin_error *err)
+static int take_object(void *user, char *line, struct twin_error *err)
 {
     json_t **out = user, *j = json_loads(line, 0, NULL);
     (void)err;
@@ -26,7 +29,8 @@ static int take_line(void *user, char *line, struct twin_error *err)
 
 /* "index_put, take backward": the operations of a device with this verdict, or whose flag does
  * this. */
-static size_t names(const json_t *ops, const char *verdict, const char *effect, struct tw_buf *b)
+static size_t name_operations(const json_t *ops, const char *verdict, const char *effect,
+                              struct tw_buf *b)
 {
     size_t i, n = 0;
     json_t *row;
@@ -47,7 +51,7 @@ static size_t names(const json_t *ops, const char *verdict, const char *effect, 
 }
 
 /* The lines on the operations of one device. */
-static void say(struct tw_lab_step *s, const json_t *device)
+static void say_device(struct tw_lab_step *s, const json_t *device)
 {
     const json_t *ops = json_object_get(device, "ops");
     static const struct {
@@ -59,7 +63,7 @@ static void say(struct tw_lab_step *s, const json_t *device)
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct tw_buf b = {0};
-        const size_t n = names(ops, kinds[i].verdict, kinds[i].effect, &b);
+        const size_t n = name_operations(ops, kinds[i].verdict, kinds[i].effect, &b);
         tw_lab_line(s, kinds[i].label, "%zu of %zu %s%s%s (%s)", n, json_array_size(ops),
                     kinds[i].words, n ? ": " : "", b.data ? b.data : "",
                     json_string_value(json_object_get(device, "device")));
@@ -94,8 +98,8 @@ int tw_lab_ops(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err
     char *argv[] = {self, (char *)"ops",      (char *)"--json",          (char *)"--quiet",
                     runs, (char *)"--python", (char *)(uintptr_t)python, NULL};
     tw_front_progress(lab->front, "catalogue of operations: about a minute");
-    int rc = tw_capture_lines(argv, SILENCE_S, lab->front, take_line, &found, &interrupted, &status,
-                              err);
+    int rc = tw_capture_lines(argv, SILENCE_S, lab->front, take_object, &found, &interrupted,
+                              &status, err);
     tw_front_progress(lab->front, NULL);
     lab->interrupted |= interrupted;
     if (rc != 0 || interrupted) {
@@ -107,7 +111,7 @@ int tw_lab_ops(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err
         json_array_size(json_object_get(found, "devices")) == 0)
         tw_lab_line(s, "operations", "no catalogue: %s", why ? why : "twinrun ops did not say why");
     json_array_foreach (json_object_get(found, "devices"), i, device)
-        say(s, device);
+        say_device(s, device);
     json_object_set_new(s->json, "operations", found ? found : json_null());
     return 0;
 }

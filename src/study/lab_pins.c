@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Step 2: the same command, and everything held still that can be. Are same-seed runs equal now? */
+/* Step 2 of the lab: the same command, and everything held still that can be. Are same-seed runs
+ * equal now? A job that fails under all pins is tried under each pin alone; those that break it are
+ * left out, and the step is made again without them. It passes when every pin took effect and no
+ * two runs are further apart than the bars allow. */
 #include "lab.h"
 
 #include "json_text.h"
@@ -107,8 +110,8 @@ struct pinned {
 };
 
 /* The widest gaps between any two runs; each pair goes to the list. */
-static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list,
-                   struct twin_error *err)
+static int measure_pairs(const struct tw_lab_set *set, struct pinned *m, json_t *list,
+                         struct twin_error *err)
 {
     *m = (struct pinned){.equal = true,
                          .exact = true,
@@ -140,8 +143,8 @@ static int measure(const struct tw_lab_set *set, struct pinned *m, json_t *list,
 }
 
 /* What the step comes to. failed: pins without effect. */
-static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const struct pinned *m,
-                   size_t failed)
+static void decide_pins(struct tw_lab_step *s, const struct tw_lab_set *set, const struct pinned *m,
+                        size_t failed)
 {
     const size_t n = set->count;
     if (failed)
@@ -179,8 +182,8 @@ static void decide(struct tw_lab_step *s, const struct tw_lab_set *set, const st
 }
 
 /* The lines of the page. */
-static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struct pins *p,
-                const struct tw_lab_set *set, const struct pinned *m)
+static void say_pins(struct tw_lab_step *s, const struct tw_lab_world *w, const struct pins *p,
+                     const struct tw_lab_set *set, const struct pinned *m)
 {
     static const struct {
         const char *word, *label;
@@ -213,17 +216,17 @@ static void say(struct tw_lab_step *s, const struct tw_lab_world *w, const struc
 }
 
 /* Compares all runs of the set pair by pair, and judges the pins. */
-static int compare(struct tw_lab_step *s, const struct tw_lab_world *w,
-                   const struct tw_lab_set *set, struct twin_error *err)
+static int compare_runs(struct tw_lab_step *s, const struct tw_lab_world *w,
+                        const struct tw_lab_set *set, struct twin_error *err)
 {
     struct pins p = {NULL, w->world.count};
     struct pinned m;
     json_t *pairs = json_array();
     int rc = twin_world_effects(&w->world, set->run[0].run, &p.effect, err);
-    rc = rc ? rc : measure(set, &m, pairs, err);
+    rc = rc ? rc : measure_pairs(set, &m, pairs, err);
     if (rc == 0) {
-        decide(s, set, &m, count_of(&p, "failed"));
-        say(s, w, &p, set, &m);
+        decide_pins(s, set, &m, count_of(&p, "failed"));
+        say_pins(s, w, &p, set, &m);
         json_object_set_new(s->json, "determinism_settings", settings_json(w, &p, true));
         json_object_set_new(s->json, "not_in_force", settings_json(w, &p, false));
         json_object_set_new(s->json, "left_out", tw_json_text(w->left_out ? w->left_out : ""));
@@ -259,6 +262,7 @@ int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
         return rc;
     }
     rc = tw_lab_set_make(lab, &w, wanted, "pinned", &set, err);
+    /* The very first run failed: some pin breaks the job. */
     if (rc == 0 && !lab->interrupted && last_failed(&set) && set.count == 1) {
         const size_t before = list.len;
         rc = find_breaking(lab, &w, &list, err);
@@ -279,7 +283,7 @@ int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
                       words ? words : "");
         tw_free(words);
     } else if (rc == 0 && !lab->interrupted) {
-        rc = compare(s, &w, &set, err);
+        rc = compare_runs(s, &w, &set, err);
     }
     json_object_set_new(s->json, "runs", tw_lab_runs_json(&set));
     s->command = tw_printf("--pin %s", list.data);

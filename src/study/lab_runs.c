@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run of the lab: launched in a world, then all that is measured of it, and a copy of the
- * weights that it wrote. */
+ * weights that it wrote. The first run in the natural world is remembered, since later steps look
+ * at it again; its time tells how long the others may take. */
 #include "lab.h"
 
 #include "configuration.h"
@@ -14,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Files of a run that are looked into for tensors. */
 enum { GUESSES = 64 };
 /* bytes that are copied; above it the distance is estimated */
 #define WEIGHTS_MAX ((uint64_t)1 << 30)
@@ -89,7 +91,7 @@ struct seen {
 };
 
 /* path may be NULL: nothing is there. */
-static struct seen look(const char *path)
+static struct seen look_at(const char *path)
 {
     struct seen s = {0};
     s.there = path && stat(path, &s.st) == 0;
@@ -118,7 +120,7 @@ static bool holds_tensors(const char *path)
 
 /* Nobody named the file: the one file of tensors that the run wrote. NULL and *why: there is none,
  * or more than one. */
-static char *guess(const struct twin_run *r, char **why)
+static char *guess_weights(const struct twin_run *r, char **why)
 {
     char *found = NULL;
     size_t count = 0;
@@ -159,8 +161,9 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const struct twin_run *run = r->run;
-    char *from = lab->weights ? tw_path_join(run->cwd, lab->weights) : guess(run, &r->no_weights);
-    const struct seen now = look(from);
+    char *from = lab->weights ? tw_path_join(run->cwd, lab->weights)
+                              : guess_weights(run, &r->no_weights);
+    const struct seen now = look_at(from);
     char *to = from ? tw_printf("%s/weights-%02llu", lab->folder, (unsigned long long)lab->made)
                     : NULL;
     if (!from)
@@ -186,8 +189,9 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
 
 /* ---- one run */
 
-static int launch(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level,
-                  struct tw_trial *t, struct twin_error *err)
+/* Launches the job in a world. t says how it ended. */
+static int launch_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level,
+                      struct tw_trial *t, struct twin_error *err)
 {
     struct twin_launch_options o = {
         .argv = lab->argv,
@@ -215,10 +219,10 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
                                .ends = {.loss = NAN, .loop_s = NAN, .nonfinite_step = -1}};
     if (lab->expected_s > 0)
         t.deadline_ns = tw_patience_ends_ns(&tw_patience_in_the_lab, lab->expected_s);
-    const struct seen before = look(lab->weights);
+    const struct seen before = look_at(lab->weights);
     const struct load from = load_now();
     lab->made++;
-    int rc = launch(lab, w, level, &t, err);
+    int rc = launch_run(lab, w, level, &t, err);
     const struct load to = load_now();
     out->run = t.run;
     lab->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;

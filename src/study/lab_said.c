@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a step of the lab says and decides, until it is laid out, and what the steps come to
- * together. */
+ * together. A step collects labelled lines for the page and one decision with its reason; no step
+ * prints anything itself. The worst step makes the outcome of the lab: one that failed, then one
+ * that is open. */
 #include "lab.h"
 
 #include "phrase.h"
@@ -21,6 +23,7 @@ const char *tw_lab_result_name(enum tw_lab_result r)
 
 void tw_lab_line(struct tw_lab_step *s, const char *label, const char *format, ...)
 {
+    /* A line that cannot be stored is missing on the page; the decision does not rest on it. */
     struct tw_lab_said *grown = tw_reallocarray(s->said, s->said_count + 1, sizeof *grown);
     va_list ap;
     if (!grown)

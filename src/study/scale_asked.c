@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a scaling study was asked: numbers of workers, the work of a step or a run, a price. */
+/* What a scaling study was asked: numbers of workers ("2,4,8"), the work of a step or a run
+ * ("256,samples", "32*{n}"), a price. Everything is understood before the first run is made, and
+ * what cannot be understood is said with an example of what can. */
 #include "scale_runs.h"
 
 #include "base.h"
@@ -10,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Ascending. */
 static int by_size(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -38,7 +41,8 @@ static int parse_counts(struct tw_scale *s, struct twin_error *err)
                                TW_SCALE_COUNTS, s->args.counts);
 }
 
-/* A product of numbers and {n}. */
+/* A product of numbers and {n}, the number of workers: "32*{n}" is 32 of each worker. False: it is
+ * none, or is no finite positive number. */
 static bool parse_product(char *text, struct tw_scale_work *w)
 {
     for (char *factor, *end; (factor = strsep(&text, "*"));) {
@@ -54,7 +58,8 @@ static bool parse_product(char *text, struct tw_scale_work *w)
     return isfinite(w->each) && w->each > 0 && w->power <= 9;
 }
 
-/* "256,samples" or "32*{n}". option, for messages; unit: where none is given. */
+/* Reads "256,samples" or "32*{n}". option is named in messages; unit is taken where none is
+ * given. */
 static int parse_work(const char *option, const char *given, const char *unit,
                       struct tw_scale_work *w, struct twin_error *err)
 {
@@ -84,6 +89,7 @@ int tw_scale_understand(struct tw_scale *s, struct twin_error *err)
     const struct tw_scale_args *a = &s->args;
     bool names = false;
     char *end;
+    /* A command without {n} would be the same for every number of workers. */
     for (size_t i = 0; s->argv[i]; i++)
         names |= strstr(s->argv[i], "{n}") != NULL;
     int rc = parse_counts(s, err);

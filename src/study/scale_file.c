@@ -28,6 +28,7 @@ static json_t *text_json(const char *s)
     return s ? j : json_null();
 }
 
+/* A list of such texts. */
 static json_t *texts_json(char *const *items, size_t count)
 {
     json_t *list = json_array();
@@ -36,6 +37,7 @@ static json_t *texts_json(char *const *items, size_t count)
     return list;
 }
 
+/* Bytes of a file that is read, and runs of a study: more is a mistake or an attack. */
 #define FILE_CAP ((size_t)256 << 20)
 enum { RUNS_MAX = 100000 };
 
@@ -78,6 +80,7 @@ json_t *tw_scale_run_json(const struct tw_scale_run *r)
                      text_json(r->weights), "loss", text_json(r->loss), "step_s", step);
 }
 
+/* An estimate with its interval; null where there is none. */
 static json_t *estimate_json(const struct twin_estimate *e)
 {
     if (isnan(e->value))
@@ -89,6 +92,8 @@ static json_t *estimate_json(const struct twin_estimate *e)
                      "confidence", tw_json_number(e->confidence));
 }
 
+/* One number of workers: what was measured, and what follows from it (speedup, efficiency,
+ * price). */
 static json_t *point_json(const struct tw_scale *s, size_t i)
 {
     const struct twin_scaling_point *p = &s->point[i];
@@ -110,6 +115,7 @@ static json_t *point_json(const struct tw_scale *s, size_t i)
         tw_scale_outliers_told(p) ? json_integer((json_int_t)p->mad.outliers) : json_null());
 }
 
+/* Whether the runs of one number of workers computed the same as those of the first. */
 static json_t *result_json(const struct tw_scale_result *r)
 {
     return json_pack("{s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "workers",
@@ -161,7 +167,8 @@ json_t *tw_scale_json(const struct tw_scale *s)
 /* ---- reading */
 
 /* An integer of this range; else TWIN_EFORMAT. */
-static int whole(const json_t *j, const char *key, json_int_t low, json_int_t high, uint64_t *out)
+static int read_whole(const json_t *j, const char *key, json_int_t low, json_int_t high,
+                      uint64_t *out)
 {
     const json_t *v = json_object_get(j, key);
     if (!json_is_integer(v) || json_integer_value(v) < low || json_integer_value(v) > high)
@@ -171,14 +178,15 @@ static int whole(const json_t *j, const char *key, json_int_t low, json_int_t hi
 }
 
 /* A number from 0 on; null is NaN. */
-static int number(const json_t *j, const char *key, double *out)
+static int read_number(const json_t *j, const char *key, double *out)
 {
     const json_t *v = json_object_get(j, key);
     *out = json_is_number(v) ? json_number_value(v) : NAN;
     return json_is_null(v) || (json_is_number(v) && *out >= 0 && isfinite(*out)) ? 0 : TWIN_EFORMAT;
 }
 
-static int text(const json_t *j, const char *key, char **out)
+/* A text; null is "". */
+static int read_text(const json_t *j, const char *key, char **out)
 {
     const json_t *v = json_object_get(j, key);
     if (!json_is_string(v) && !json_is_null(v))
@@ -190,7 +198,7 @@ static int text(const json_t *j, const char *key, char **out)
 }
 
 /* Seconds of steps, each positive. *out has the list also after an error, for tw_scale_run_free. */
-static int steps_read(const json_t *list, struct tw_scale_run *out)
+static int read_steps(const json_t *list, struct tw_scale_run *out)
 {
     if (!json_is_array(list) || json_array_size(list) > TW_SCALE_STEPS)
         return TWIN_EFORMAT;
@@ -208,22 +216,23 @@ static int steps_read(const json_t *list, struct tw_scale_run *out)
 int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
 {
     *out = (struct tw_scale_run){0};
-    int rc = whole(j, "round", 0, RUNS_MAX, &out->round) ||
-                     whole(j, "workers", 1, INT32_MAX, &out->workers) ||
-                     whole(j, "steps", 0, INT64_MAX, &out->steps) ||
-                     whole(j, "timed_steps", 0, INT64_MAX, &out->timed) ||
-                     whole(j, "ranks", 0, INT32_MAX, &out->ranks) ||
-                     number(j, "wall_s", &out->wall_s) || number(j, "observer", &out->observer) ||
-                     number(j, "timed_s", &out->timed_s) ||
+    int rc = read_whole(j, "round", 0, RUNS_MAX, &out->round) ||
+                     read_whole(j, "workers", 1, INT32_MAX, &out->workers) ||
+                     read_whole(j, "steps", 0, INT64_MAX, &out->steps) ||
+                     read_whole(j, "timed_steps", 0, INT64_MAX, &out->timed) ||
+                     read_whole(j, "ranks", 0, INT32_MAX, &out->ranks) ||
+                     read_number(j, "wall_s", &out->wall_s) ||
+                     read_number(j, "observer", &out->observer) ||
+                     read_number(j, "timed_s", &out->timed_s) ||
                      !json_is_boolean(json_object_get(j, "good"))
                  ? TWIN_EFORMAT
                  : 0;
     out->good = json_is_true(json_object_get(j, "good"));
-    rc = rc ? rc : text(j, "run", &out->run);
-    rc = rc ? rc : text(j, "state", &out->state);
-    rc = rc ? rc : text(j, "weights", &out->weights);
-    rc = rc ? rc : text(j, "loss", &out->loss);
-    rc = rc ? rc : steps_read(json_object_get(j, "step_s"), out);
+    rc = rc ? rc : read_text(j, "run", &out->run);
+    rc = rc ? rc : read_text(j, "state", &out->state);
+    rc = rc ? rc : read_text(j, "weights", &out->weights);
+    rc = rc ? rc : read_text(j, "loss", &out->loss);
+    rc = rc ? rc : read_steps(json_object_get(j, "step_s"), out);
     if (rc == 0 && (isnan(out->wall_s) || isnan(out->timed_s) ||
                     (out->timed > 0 && !(out->timed_s > 0)) || (out->good && !(out->wall_s > 0))))
         rc = TWIN_EFORMAT;
@@ -232,36 +241,39 @@ int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
     return rc;
 }
 
-static int results_read(const json_t *list, struct tw_scale *s)
+/* The results, one for each number of workers, in the order of "counts". */
+static int read_results(const json_t *list, struct tw_scale *s)
 {
     if (json_array_size(list) != s->counts)
         return TWIN_EFORMAT;
     for (size_t i = 0; i < s->counts; i++) {
         const json_t *j = json_array_get(list, i), *loss = json_object_get(j, "loss");
         struct tw_scale_result *r = &s->result[i];
-        if (whole(j, "workers", 1, INT32_MAX, &r->workers) || r->workers != s->count[i] ||
-            whole(j, "runs", 0, RUNS_MAX, &r->runs) ||
-            whole(j, "classes", 0, RUNS_MAX, &r->classes) ||
-            number(j, "relative_l2", &r->distance) || number(j, "loss_distance", &r->loss_distance))
+        if (read_whole(j, "workers", 1, INT32_MAX, &r->workers) || r->workers != s->count[i] ||
+            read_whole(j, "runs", 0, RUNS_MAX, &r->runs) ||
+            read_whole(j, "classes", 0, RUNS_MAX, &r->classes) ||
+            read_number(j, "relative_l2", &r->distance) ||
+            read_number(j, "loss_distance", &r->loss_distance))
             return TWIN_EFORMAT;
         r->loss = json_is_number(loss) ? json_number_value(loss) : NAN; /* may be negative */
         uint64_t step;
-        r->broken_step = whole(j, "nonfinite_step", 0, UINT32_MAX, &step) == 0 ? step + 1 : 0;
+        r->broken_step = read_whole(j, "nonfinite_step", 0, UINT32_MAX, &step) == 0 ? step + 1 : 0;
         r->compared = json_is_true(json_object_get(j, "compared"));
         r->equal = json_is_true(json_object_get(j, "equal"));
-        if (json_is_string(json_object_get(j, "why")) && text(j, "why", &r->why) != 0)
+        if (json_is_string(json_object_get(j, "why")) && read_text(j, "why", &r->why) != 0)
             return TWIN_ENOMEM;
     }
     return 0;
 }
 
-static int work_read(const json_t *j, struct tw_scale_work *w)
+/* The work of a step or a run. */
+static int read_work(const json_t *j, struct tw_scale_work *w)
 {
     uint64_t power;
     const char *per = json_string_value(json_object_get(j, "per"));
     const char *unit = json_string_value(json_object_get(j, "unit"));
-    if (whole(j, "power", 0, 9, &power) || number(j, "each", &w->each) || !(w->each > 0) || !per ||
-        !unit || !*unit || strlen(unit) >= sizeof w->unit ||
+    if (read_whole(j, "power", 0, 9, &power) || read_number(j, "each", &w->each) ||
+        !(w->each > 0) || !per || !unit || !*unit || strlen(unit) >= sizeof w->unit ||
         (strcmp(per, "run") != 0 && strcmp(per, "step") != 0))
         return TWIN_EFORMAT;
     w->power = (unsigned)power;
@@ -272,7 +284,8 @@ static int work_read(const json_t *j, struct tw_scale_work *w)
     return 0;
 }
 
-static int counts_read(const json_t *list, struct tw_scale *s)
+/* The numbers of workers, which ascend. */
+static int read_counts(const json_t *list, struct tw_scale *s)
 {
     s->counts = json_array_size(list);
     if (!json_is_array(list) || s->counts < 1 || s->counts > TW_SCALE_COUNTS)
@@ -288,7 +301,7 @@ static int counts_read(const json_t *list, struct tw_scale *s)
 
 /* Fills s from the object. Returns the first key that is not as it should be, with the error in
  * *rc; NULL: all is read. */
-static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
+static const char *read_object(const json_t *j, struct tw_scale *s, int *rc)
 {
     uint64_t cores;
     double confidence;
@@ -297,18 +310,18 @@ static const char *study_read(const json_t *j, struct tw_scale *s, int *rc)
 #define TRY(key, call)       \
     if ((*rc = (call)) != 0) \
     return key
-    TRY("counts", counts_read(json_object_get(j, "counts"), s));
-    TRY("command", text(j, "command", &s->command));
-    TRY("made", text(j, "made", &s->made));
-    TRY("configuration", text(j, "configuration", &s->configuration));
-    TRY("repeats", whole(j, "repeats", 1, RUNS_MAX, &s->args.repeats));
-    TRY("seed", whole(j, "seed", 0, INT64_MAX, &s->args.seed));
-    TRY("warmup", whole(j, "warmup", 1, INT32_MAX, &s->args.warmup));
-    TRY("cores", whole(j, "cores", 0, INT32_MAX, &cores));
-    TRY("work", work_read(json_object_get(j, "work"), &s->work));
-    TRY("price_per_worker_hour", number(j, "price_per_worker_hour", &s->price));
-    TRY("confidence", number(j, "confidence", &confidence));
-    TRY("results", results_read(json_object_get(j, "results"), s));
+    TRY("counts", read_counts(json_object_get(j, "counts"), s));
+    TRY("command", read_text(j, "command", &s->command));
+    TRY("made", read_text(j, "made", &s->made));
+    TRY("configuration", read_text(j, "configuration", &s->configuration));
+    TRY("repeats", read_whole(j, "repeats", 1, RUNS_MAX, &s->args.repeats));
+    TRY("seed", read_whole(j, "seed", 0, INT64_MAX, &s->args.seed));
+    TRY("warmup", read_whole(j, "warmup", 1, INT32_MAX, &s->args.warmup));
+    TRY("cores", read_whole(j, "cores", 0, INT32_MAX, &cores));
+    TRY("work", read_work(json_object_get(j, "work"), &s->work));
+    TRY("price_per_worker_hour", read_number(j, "price_per_worker_hour", &s->price));
+    TRY("confidence", read_number(j, "confidence", &confidence));
+    TRY("results", read_results(json_object_get(j, "results"), s));
     TRY("runs", json_is_array(runs) && json_array_size(runs) <= RUNS_MAX ? 0 : TWIN_EFORMAT);
 #undef TRY
     s->cores = (long)cores;
@@ -332,7 +345,7 @@ int tw_scale_parse(struct tw_scale *s, const char *data, size_t bytes, const cha
     json_t *j = tw_json_load(data, bytes, JSON_REJECT_DUPLICATES, &where);
     const char *schema = json_string_value(json_object_get(j, "schema"));
     int rc = 0;
-    const char *bad = j && schema && strcmp(schema, "twinrun.scale/1") == 0 ? study_read(j, s, &rc)
+    const char *bad = j && schema && strcmp(schema, "twinrun.scale/1") == 0 ? read_object(j, s, &rc)
                                                                             : "schema";
     if (!j)
         rc = twin_error_set(err, TWIN_EFORMAT,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the divergence stay in a setting? Runs of it, each compared with the first, until the rule
- * gives an answer. */
+/* Does the divergence stay in a setting (fewer steps, smaller batches)? Runs of it are made, each
+ * compared with the first, until the rule gives an answer: so many of so many diverged as the whole
+ * job did. A divergence of another kind does not count, or shrink would end with a small job that
+ * shows another fault. */
 #include "shrink_runs.h"
 
 #include "run_state.h"
@@ -45,7 +47,7 @@ char *tw_shrink_finding(const struct twin_finding *f, bool with_step)
 }
 
 /* Are two first divergences the same one? Steps and values do not count. */
-static bool same(const struct twin_finding *a, const struct twin_finding *b)
+static bool same_divergence(const struct twin_finding *a, const struct twin_finding *b)
 {
     if (strcmp(a->layer, b->layer) != 0)
         return false;
@@ -58,12 +60,13 @@ bool tw_shrink_known(const struct tw_shrink *c, const struct twin_finding *f)
 {
     bool known = false;
     for (size_t i = 0; i < TW_WAYS_MAX && c->baseline.verdict[i]; i++)
-        known |= same(c->baseline.verdict[i]->first, f);
+        known |= same_divergence(c->baseline.verdict[i]->first, f);
     return known;
 }
 
 /* ---- one run */
 
+/* The options of every run of a setting. */
 static struct twin_launch_options launch_options(const struct tw_shrink *c,
                                                  const struct tw_shrink_setting *s,
                                                  const struct tw_shrink_command *m,
@@ -92,9 +95,10 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 }
 
 /* NULL after an error. *stuck: it was ended because it stood still. */
-static struct twin_run *launch(struct tw_shrink *c, const struct tw_shrink_setting *s,
-                               const struct tw_shrink_command *m, const struct twin_run *reference,
-                               bool *stuck, struct twin_error *err)
+static struct twin_run *launch_run(struct tw_shrink *c, const struct tw_shrink_setting *s,
+                                   const struct tw_shrink_command *m,
+                                   const struct twin_run *reference, bool *stuck,
+                                   struct twin_error *err)
 {
     char title[32];
     uint64_t halt = c->natural_s > 0 ? tw_patience_ends_ns(&tw_patience_of_less_work, c->natural_s)
@@ -138,6 +142,7 @@ struct class
     struct twin_run *first;
     uint64_t members;
 };
+/* The classes of a setting's runs. */
 struct classes {
     struct class at[TW_RUNS_MAX];
     size_t count;
@@ -169,9 +174,9 @@ static void count_parted(struct tw_shrink *c, struct tw_shrink_evidence *e,
 enum pair { AGREE, PARTED, ELSEWHERE };
 
 /* Compares a run with the first of a class. *pair: what is to be counted. */
-static int compare(struct tw_shrink *c, const struct tw_shrink_setting *s, const struct twin_run *a,
-                   const struct twin_run *b, struct tw_shrink_evidence *e, enum pair *pair,
-                   struct twin_error *err)
+static int compare_run(struct tw_shrink *c, const struct tw_shrink_setting *s,
+                       const struct twin_run *a, const struct twin_run *b,
+                       struct tw_shrink_evidence *e, enum pair *pair, struct twin_error *err)
 {
     const struct twin_run *two[2] = {a, b};
     struct twin_compare_options o = {
@@ -208,7 +213,7 @@ static int sort_in(struct tw_shrink *c, const struct tw_shrink_setting *s, struc
     size_t i = 0;
     int rc = 0;
     for (; rc == 0 && i < k->count; i++) {
-        rc = compare(c, s, k->at[i].first, r, e, &pair, err);
+        rc = compare_run(c, s, k->at[i].first, r, e, &pair, err);
         if (rc != 0 || pair != PARTED)
             break;
     }
@@ -229,6 +234,7 @@ static int sort_in(struct tw_shrink *c, const struct tw_shrink_setting *s, struc
 
 /* ---- the trial */
 
+/* Is there time, and a run left? Sets why not. */
 static bool may_go_on(struct tw_shrink *c)
 {
     c->interrupted |= tw_front_stops(c->front);
@@ -245,7 +251,7 @@ bool tw_shrink_decided(const struct tw_shrink_rule *rule, const struct tw_shrink
 }
 
 /* The first run of a setting: does the job work there at all? */
-static bool works(struct tw_shrink_evidence *e, const struct twin_run *r, bool stuck)
+static bool job_works(struct tw_shrink_evidence *e, const struct twin_run *r, bool stuck)
 {
     char text[32];
     struct tw_run_totals t;
@@ -274,10 +280,11 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
         return tw_front_trouble(c->front, &(struct twin_error){.code = rc}, "shrink");
     }
     *e = (struct tw_shrink_evidence){0};
+    /* The runs: the first shows whether the job works, each later one is put into a class. */
     while (rc == 0 && !broken && (!k->count || !tw_shrink_decided(&rule, e, whole)) &&
            may_go_on(c)) {
         bool stuck;
-        struct twin_run *r = launch(c, s, &m, k->count ? k->at[0].first : NULL, &stuck, &err);
+        struct twin_run *r = launch_run(c, s, &m, k->count ? k->at[0].first : NULL, &stuck, &err);
         if (!r) {
             rc = err.code == TWIN_EINTR ? 0 : err.code; /* may_go_on ends it */
         } else if (c->interrupted || c->out_of_budget) {
@@ -286,7 +293,7 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
             rc = sort_in(c, s, k, r, e, &err);
         } else {
             k->at[k->count++] = (struct class){r, 1};
-            broken = !works(e, r, stuck);
+            broken = !job_works(e, r, stuck);
             if (whole)
                 c->natural_s = r->wall_s;
             if (broken && whole)
@@ -294,6 +301,7 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
                              e->other ? e->other : "", *r->message ? ": " : "", r->message);
         }
     }
+    /* The answer. */
     if (broken)
         *answer = TW_SHRINK_FAILS;
     else if (e->parted >= rule.need)

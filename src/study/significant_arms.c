@@ -40,7 +40,7 @@ static int note_bits(struct tw_experiment *x, int arm, const struct twin_run *r)
 }
 
 /* One run of an arm. */
-static int make(struct tw_experiment *x, int arm, uint64_t number)
+static int make_run(struct tw_experiment *x, int arm, uint64_t number)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64], text[32], *argv[4];
@@ -79,11 +79,13 @@ int tw_experiment_make(struct tw_experiment *x)
 {
     int rc = 0;
     for (uint64_t i = 0; i < x->asked.runs && rc == 0 && !x->interrupted; i++) {
+        /* Which arm goes first in a round is drawn, so that what drifts on the machine (heat, other
+         * jobs) falls on both alike. */
         const int first = (int)(tw_mix64(x->asked.seed * 0x9E3779B97F4A7C15u + i) & 1);
-        rc = make(x, first, i + 1);
+        rc = make_run(x, first, i + 1);
         x->interrupted |= tw_front_stops(x->front);
         if (rc == 0 && !x->interrupted)
-            rc = make(x, !first, i + 1);
+            rc = make_run(x, !first, i + 1);
         x->interrupted |= tw_front_stops(x->front);
     }
     return rc;
@@ -92,7 +94,7 @@ int tw_experiment_make(struct tw_experiment *x)
 /* ---- the questions */
 
 /* The values of both sets, from the runs that were made. */
-static int fill(struct tw_experiment *x, struct tw_significant *s, struct twin_error *err)
+static int fill_sets(struct tw_experiment *x, struct tw_significant *s, struct twin_error *err)
 {
     struct twin_error why = TWIN_ERROR_INIT;
     int rc = 0;
@@ -137,12 +139,14 @@ static int ask_speed(struct tw_experiment *x, struct twin_error *err)
     x->speed.measure = (struct tw_measure){TW_METRIC_STEP, "step"};
     x->speed.asked = (struct twin_asked){.question = TWIN_ASK_SPEED,
                                          .alpha = x->metric.asked.alpha};
-    int rc = fill(x, &x->speed, err);
+    int rc = fill_sets(x, &x->speed, err);
+    /* One run that shows no steps, and all are measured by their whole time: the two sets must hold
+     * the same quantity. */
     if (rc == 0 && (x->speed.set[0].left_out_count || x->speed.set[1].left_out_count)) {
         tw_set_free(&x->speed.set[0]);
         tw_set_free(&x->speed.set[1]);
         x->speed.measure = (struct tw_measure){TW_METRIC_WALL, "wall"};
-        rc = fill(x, &x->speed, err);
+        rc = fill_sets(x, &x->speed, err);
     }
     if (rc != 0)
         return rc;
@@ -157,7 +161,7 @@ static int ask_speed(struct tw_experiment *x, struct twin_error *err)
 /* Not asked (x->no_metric) where no run of an arm has the metric. */
 static int ask_metric(struct tw_experiment *x, struct twin_error *err)
 {
-    int rc = fill(x, &x->metric, err);
+    int rc = fill_sets(x, &x->metric, err);
     x->no_metric = rc == 0 && (x->metric.set[0].n == 0 || x->metric.set[1].n == 0);
     return rc || x->no_metric ? rc : tw_significant_ask(&x->metric, err);
 }

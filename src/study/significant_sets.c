@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two sets of values: numbers in files, or something measured in each of some runs. */
+/* Two sets of values, of which it is asked whether they differ: numbers in files (text, JSON, a
+ * column of CSV), or something measured in each of some runs (its time, its loss, a number that it
+ * printed). A run that does not give the value is left out, and the set keeps why: an answer
+ * without it would be one on luckier runs. */
 #include "significant_sets.h"
 
 #include "configuration.h"
@@ -20,6 +23,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Bytes of a file, and values of a set. */
 #define FILE_MAX ((size_t)64 << 20)
 enum { VALUES_MAX = 1000000 };
 
@@ -29,6 +33,8 @@ bool tw_measure_is_time(const struct tw_significant *s)
            (s->measure.metric == TW_METRIC_IN_FILE && s->set[0].run);
 }
 
+/* The expression of printed:REGEX is compiled here once to see that it can be, with one group
+ * around the number. */
 int tw_measure_parse(const char *s, struct tw_measure *out, struct twin_error *err)
 {
     *out = (struct tw_measure){TW_METRIC_IN_FILE, s};
@@ -79,8 +85,8 @@ void tw_set_free(struct tw_set *s)
     memset(s, 0, sizeof *s);
 }
 
-/* With the run that it belongs to (taken over), or NULL. */
-static int add(struct tw_set *s, double value, struct twin_run *r, struct twin_error *err)
+/* Adds a value with the run that it belongs to, or NULL. Takes the run. */
+static int add_value(struct tw_set *s, double value, struct twin_run *r, struct twin_error *err)
 {
     if (s->n >= VALUES_MAX) {
         twin_run_free(r);
@@ -105,7 +111,7 @@ static int add(struct tw_set *s, double value, struct twin_run *r, struct twin_e
 /* ---- files */
 
 /* A number and nothing else; spaces around it do not count. */
-static bool number(const char *text, size_t n, double *out)
+static bool parse_number(const char *text, size_t n, double *out)
 {
     char copy[64], *end;
     while (n && isspace((unsigned char)*text)) {
@@ -146,8 +152,8 @@ static int read_text(struct tw_set *s, const char *path, const char *text, struc
             const size_t n = at < used ? strcspn(text + at, " \t\r,;\n#") : 0;
             if (n == 0)
                 break;
-            rc = number(text + at, n, &value) ? add(s, value, NULL, err)
-                                              : not_a_number(path, line, text + at, n, err);
+            rc = parse_number(text + at, n, &value) ? add_value(s, value, NULL, err)
+                                                    : not_a_number(path, line, text + at, n, err);
             at += n;
         }
         text += whole + (text[whole] == '\n');
@@ -172,7 +178,7 @@ static int read_json(struct tw_set *s, const char *path, const char *text, size_
     json_array_foreach (list, i, item)
         if (rc == 0)
             rc = json_is_number(item)
-                     ? add(s, json_number_value(item), NULL, err)
+                     ? add_value(s, json_number_value(item), NULL, err)
                      : twin_error_set(err, TWIN_EFORMAT, "%s: item %zu: expected a number", path,
                                       i + 1);
     json_decref(list);
@@ -181,7 +187,7 @@ static int read_json(struct tw_set *s, const char *path, const char *text, size_
 
 /* One field of a line of CSV; quotes around it are taken off (none of ours has a quote or newline
  * inside). */
-static const char *field(const char *line, size_t n, size_t column, size_t *length)
+static const char *csv_field(const char *line, size_t n, size_t column, size_t *length)
 {
     const char *end = line + n;
     for (size_t i = 0;; i++) {
@@ -201,6 +207,7 @@ static const char *field(const char *line, size_t n, size_t column, size_t *leng
 static int read_csv(struct tw_set *s, const char *path, const char *column, const char *text,
                     struct twin_error *err)
 {
+    /* Which column: by its number, or by its name in the first line. */
     uint64_t index = 0;
     const size_t head = strcspn(text, "\r\n");
     size_t length;
@@ -208,7 +215,7 @@ static int read_csv(struct tw_set *s, const char *path, const char *column, cons
         index--;
     } else {
         for (index = 0;; index++) {
-            const char *name = field(text, head, index, &length);
+            const char *name = csv_field(text, head, index, &length);
             if (!name)
                 return twin_error_set(err, TWIN_EFORMAT,
                                       "%s: there is no column \"%s\" in its first line: %.*s", path,
@@ -220,10 +227,10 @@ static int read_csv(struct tw_set *s, const char *path, const char *column, cons
     int rc = 0;
     for (size_t line = 1; *text && rc == 0; line++) {
         const size_t n = strcspn(text, "\n");
-        const char *found = field(text, n && text[n - 1] == '\r' ? n - 1 : n, index, &length);
+        const char *found = csv_field(text, n && text[n - 1] == '\r' ? n - 1 : n, index, &length);
         double value;
-        if (found && number(found, length, &value))
-            rc = add(s, value, NULL, err);
+        if (found && parse_number(found, length, &value))
+            rc = add_value(s, value, NULL, err);
         else if (line > 1 && n > 0) /* the first line may have the names */
             rc = not_a_number(path, line, found ? found : "", found ? length : 0, err);
         text += n + (text[n] == '\n');
@@ -232,7 +239,8 @@ static int read_csv(struct tw_set *s, const char *path, const char *column, cons
 }
 
 /* The values of a file, by what it is. column: of a CSV file; NULL: it is none. */
-static int read_file(struct tw_set *s, const char *path, const char *column, struct twin_error *err)
+static int read_values(struct tw_set *s, const char *path, const char *column,
+                       struct twin_error *err)
 {
     char *text = NULL;
     size_t n;
@@ -312,7 +320,8 @@ static double last_printed(const struct twin_run *r, const char *pattern)
                  regexec(&re, at, 2, match, at == text ? 0 : REG_NOTBOL) == 0;
                  at += match[0].rm_eo + (match[0].rm_eo == 0)) {
                 if (match[1].rm_so >= 0 &&
-                    number(at + match[1].rm_so, (size_t)(match[1].rm_eo - match[1].rm_so), &found))
+                    parse_number(at + match[1].rm_so, (size_t)(match[1].rm_eo - match[1].rm_so),
+                                 &found))
                     value = found;
                 if (at[match[0].rm_eo] == '\0')
                     break;
@@ -344,6 +353,8 @@ int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run
     double value = NAN;
     bool nan = false;
     const bool stopped_by_plan = r->outcome == TWIN_RUN_STOPPED && r->max_steps;
+    /* Only a run that ended well is measured, or one that ended after the steps that were asked
+     * for. */
     if (r->in_progress ||
         ((r->outcome != TWIN_RUN_EXITED || r->exit_code != 0) && !stopped_by_plan))
         why = tw_run_state(r, state);
@@ -361,7 +372,7 @@ int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run
     /* JSON has no other numbers, and what is read from a job was looked at */
     assert(why || isfinite(value));
     if (!why)
-        return add(s, value, r, err);
+        return add_value(s, value, r, err);
     int rc = leave_out(s, r, why);
     twin_run_free(r);
     return rc ? tw_no_memory(err, "for a set of runs") : 0;
@@ -432,7 +443,7 @@ int tw_set_read(const char *operand, const char *home, const struct tw_measure *
             err, TWIN_EINVAL,
             "--metric is measured in runs; %s is a file, whose numbers are the values", operand);
     else if (file || column)
-        rc = read_file(out, column ? path : operand, column ? colon + 1 : NULL, err);
+        rc = read_values(out, column ? path : operand, column ? colon + 1 : NULL, err);
     else if (tw_starts(operand, "label:"))
         rc = read_label(out, home, operand + strlen("label:"), m, err);
     else
@@ -448,7 +459,7 @@ int tw_set_read(const char *operand, const char *home, const struct tw_measure *
 /* ---- the worlds: every figure carries its configuration */
 
 /* Of the set's first run, and the commands where the others have other ones. malloc'ed. */
-static char *configuration(const struct tw_set *set)
+static char *configuration_of(const struct tw_set *set)
 {
     if (!set->run) /* every figure carries its configuration, or that it has none */
         return tw_printf("from %s, which does not say how they were measured", set->operand);
@@ -465,7 +476,7 @@ static char *configuration(const struct tw_set *set)
 int tw_significant_configure(struct tw_significant *s)
 {
     for (int k = 0; k < 2; k++) {
-        s->set[k].configuration = configuration(&s->set[k]);
+        s->set[k].configuration = configuration_of(&s->set[k]);
         if (!s->set[k].configuration)
             return TWIN_ENOMEM;
     }

@@ -62,9 +62,7 @@ struct tw_check {
     int trouble;
 };
 
-/* ---- check_series.c: the runs */
-/* All of them, at operation level where no hook of the usual one saw what goes in. */
-int tw_check_series(struct tw_check *c);
+/* ---- check_run.c: one run, of whatever part of the check */
 /* The options that all of a check's launches share. arm: 0 or 1. */
 struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm,
                                                    const char *label);
@@ -79,8 +77,14 @@ int tw_check_keep(struct tw_check *c, struct twin_run *r);
 /* How the run ended, in the word that its line shows. May use text. */
 const char *tw_check_state(const struct tw_check *c, const struct twin_run *r, bool diverged,
                            char text[32]);
+/* The end of what the run printed to stderr, for a job that never worked. */
+void tw_check_show_tail(const struct tw_front *front, const struct twin_run *r);
 /* Frees what the check owns, with its runs; the file of the standard input is deleted. */
 void tw_check_fini(struct tw_check *c);
+
+/* ---- check_series.c: the runs */
+/* All of them, at operation level where no hook of the usual one saw what goes in. */
+int tw_check_series(struct tw_check *c);
 
 /* ---- check_transplant.c: instead of the series, runs that are given recorded values. */
 int tw_check_transplant(struct tw_check *c);
@@ -114,7 +118,5 @@ void tw_check_look_around(struct tw_check *c);
 /* Can isolate say more of this verdict? Not of a resumed arm: its verdict names the state that the
  * seam lost, which a search among pins cannot. */
 bool tw_check_can_isolate(const struct tw_check *c);
-/* The end of what the run printed to stderr, for a job that never worked. */
-void tw_check_show_tail(const struct tw_front *front, const struct twin_run *r);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows the series: zoom, the repeat of arm A, the control run, hints. None of it changes
- * the outcome. */
+/* What follows the runs of a check: the zoom onto the operation that differs first, the repeat of
+ * arm A, the control run that nobody watches, and notes on files and worlds. None of it changes the
+ * outcome: each function adds notes to a verdict that stands, and one that fails leaves it as it
+ * is. */
 #include "check.h"
 
 #include "run_state.h"
@@ -15,7 +17,7 @@
 #include <string.h>
 
 /* Is there a first place at which the runs differ? */
-static bool differs(const struct tw_check *c)
+static bool series_differs(const struct tw_check *c)
 {
     return c->series.v && c->series.v->outcome == TWIN_DIFFER && c->series.v->first;
 }
@@ -23,7 +25,7 @@ static bool differs(const struct tw_check *c)
 void tw_check_zoom(struct tw_check *c)
 {
     const char *why = NULL;
-    if (!differs(c) || c->args.no_zoom)
+    if (!series_differs(c) || c->args.no_zoom)
         return;
     /* nobody asked for a zoom by name: its absence needs no words */
     if (!tw_zoom_is_useful(c->series.v, c->series.runs[0], &why))
@@ -49,7 +51,7 @@ void tw_check_zoom(struct tw_check *c)
 /* Without this a noisy A would be blamed on what distinguishes the arms. */
 void tw_check_repeat_arm(struct tw_check *c)
 {
-    if (!c->arms || !differs(c) || c->args.runs < 3 || tw_run_failed(c->series.runs[0]))
+    if (!c->arms || !series_differs(c) || c->args.runs < 3 || tw_run_failed(c->series.runs[0]))
         return;
     struct twin_launch_options o = tw_check_launch_options(c, 0, "a");
     struct twin_run *again = NULL;
@@ -76,6 +78,8 @@ void tw_check_repeat_arm(struct tw_check *c)
         if (!c->args.quiet)
             tw_trial_line(c->series.front, "a again", again,
                           v->outcome == TWIN_DIFFER ? "diverged" : tw_run_state(again, text));
+        /* A that diverges from itself only after it has diverged from B does not explain that
+         * difference. */
         c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first &&
                           v->first->step_a <= c->series.v->first->step_a;
         c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
@@ -191,6 +195,7 @@ void tw_check_shared_files(struct tw_check *c)
     const char *one = NULL;
     if (!c->series.v || c->series.count < 2 || c->args.fresh_dir)
         return;
+    /* Run 2 tells which files it found and wrote again; run 1 found none of its own. */
     for (size_t i = 0; i < c->series.runs[1]->file_count; i++) {
         const struct twin_run_file *f = &c->series.runs[1]->files[i];
         if (f->existed_before && file_of(c->series.runs[0], f->path)) {
@@ -213,6 +218,7 @@ void tw_check_shared_files(struct tw_check *c)
                           one, n - 1, n == 2 ? "" : "s");
 }
 
+/* Differences of the world are told only where the runs differ: then they may be why. */
 void tw_check_look_around(struct tw_check *c)
 {
     const struct twin_run *const *runs = (const struct twin_run *const *)c->series.runs;
@@ -236,25 +242,4 @@ bool tw_check_can_isolate(const struct tw_check *c)
     if (c->arms)
         return c->arm_unsteady || (c->arm_repeats && c->series.v->shift == 0);
     return !c->args.against || c->gate_unsteady;
-}
-
-void tw_check_show_tail(const struct tw_front *front, const struct twin_run *r)
-{
-    enum { TAIL = 2000, LINES = 8 };
-    char *path = tw_path_join(r->dir, "stderr"), *data = NULL;
-    size_t bytes = 0, lines = 0;
-    if (path && tw_read_file(path, 64u << 20, &data, &bytes, NULL) == 0 && bytes) {
-        size_t from = bytes;
-        while (from > 0 && bytes - from < TAIL &&
-               (data[from - 1] != '\n' || from == bytes || ++lines < LINES))
-            from--;
-        tw_front_say(front, "run 1 printed last (%s):", path);
-        for (const char *line = data + from; line < data + bytes;) {
-            size_t n = strcspn(line, "\n");
-            tw_front_line(front, "  | %.*s", (int)n, line);
-            line += n + 1;
-        }
-    }
-    tw_free(data);
-    tw_free(path);
 }

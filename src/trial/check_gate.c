@@ -95,6 +95,8 @@ void tw_check_save_baseline(struct tw_check *c)
 
 /* ---- the gate */
 
+/* The baseline says at which level and how many steps its runs were made; what the user asks for
+ * may be less than that, and never more. */
 int tw_check_gate_as_then(struct tw_check *c, struct twin_error *err)
 {
     struct twin_baseline_info i = twin_baseline_info(c->baseline);
@@ -200,7 +202,7 @@ static int compare_worlds(struct tw_check *c, const struct twin_run *r, struct t
 }
 
 /* *out: the verdict on one run, with what is another in its world. */
-static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdict **out)
+static int judge_run(struct tw_check *c, const struct twin_run *r, struct twin_verdict **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_compare_options o = {.steps_given = c->args.steps > 0,
@@ -221,7 +223,7 @@ static int judge(struct tw_check *c, const struct twin_run *r, struct twin_verdi
 
 /* Does the job still repeat itself? Then it computes something else on purpose or by its world; if
  * not, that comes first. */
-static void repeat(struct tw_check *c)
+static void repeat_job(struct tw_check *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_launch_options o = tw_check_launch_options(c, 0, "gate");
@@ -267,6 +269,7 @@ static void repeat(struct tw_check *c)
     twin_verdict_free(v);
 }
 
+/* Which verdict of several runs is the worst: a higher number is worse. */
 int tw_check_gate_rank(enum twin_verdict_outcome outcome)
 {
     switch (outcome) {
@@ -280,7 +283,7 @@ int tw_check_gate_rank(enum twin_verdict_outcome outcome)
 }
 
 /* One run, held against the baseline; the worst verdict stays. */
-static int one(struct tw_check *c, uint64_t runs)
+static int gate_run(struct tw_check *c, uint64_t runs)
 {
     char title[48], text[32];
     struct twin_launch_options o = tw_check_launch_options(c, 0, "gate");
@@ -295,7 +298,7 @@ static int one(struct tw_check *c, uint64_t runs)
         twin_run_free(r);
         return TWIN_EINVAL;
     }
-    if ((rc = tw_check_keep(c, r)) != 0 || (rc = judge(c, r, &v)) != 0)
+    if ((rc = tw_check_keep(c, r)) != 0 || (rc = judge_run(c, r, &v)) != 0)
         return rc;
     if (!c->args.quiet)
         tw_trial_line(c->series.front, title, r,
@@ -319,12 +322,12 @@ int tw_check_gate(struct tw_check *c)
     uint64_t runs = c->args.runs;
     int rc = 0;
     while (rc == 0 && c->series.count < runs && !c->series.interrupted && !c->series.out_of_time) {
-        rc = one(c, runs);
+        rc = gate_run(c, runs);
         if (c->series.v && c->series.v->outcome == TWIN_DIFFER && !c->args.all)
             break;
     }
     if (rc == 0 && !c->runs_given && c->series.v->outcome == TWIN_DIFFER &&
         !c->series.interrupted && !c->series.out_of_time && !tw_run_failed(c->series.runs[0]))
-        repeat(c);
+        repeat_job(c);
     return rc;
 }

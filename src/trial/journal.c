@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes of a log that is read again. */
 #define LOG_CAP ((size_t)256 << 20)
 
 int tw_journal_add(struct tw_journal *j, json_t *line, struct twin_error *err)
@@ -60,7 +61,8 @@ static int read_log(const char *path, tw_journal_line *line, void *user, struct 
     return rc;
 }
 
-static bool is_it(const char *folder, const struct tw_journal_of *of)
+/* Is the folder of the same thing (the same command under the same options)? */
+static bool is_of(const char *folder, const struct tw_journal_of *of)
 {
     char *path = tw_path_join(folder, of->name);
     json_t *found = path ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL) : NULL;
@@ -71,13 +73,13 @@ static bool is_it(const char *folder, const struct tw_journal_of *of)
 }
 
 /* The newest folder for the same thing; NULL: none. Their names begin with the time. */
-static char *find(const char *all, const struct tw_journal_of *of)
+static char *find_folder(const char *all, const struct tw_journal_of *of)
 {
     DIR *d = opendir(all);
     char *best = NULL;
     for (struct dirent *e; d && (e = readdir(d));) {
         char *folder = e->d_name[0] != '.' ? tw_path_join(all, e->d_name) : NULL;
-        bool newer = folder && (!best || strcmp(folder, best) > 0) && is_it(folder, of);
+        bool newer = folder && (!best || strcmp(folder, best) > 0) && is_of(folder, of);
         if (newer) {
             tw_free(best);
             best = folder;
@@ -90,6 +92,7 @@ static char *find(const char *all, const struct tw_journal_of *of)
     return best;
 }
 
+/* Writes a file of the folder, whole or not at all. */
 static int write_text(const char *folder, const char *name, const char *text,
                       struct twin_error *err)
 {
@@ -123,7 +126,7 @@ int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_jour
     char *all = tw_path_join(home, of->kind), *path = NULL;
     int rc = all && of->what ? 0 : tw_no_memory(err, "for the log of a series");
     if (rc == 0 && of->resume) {
-        j->folder = find(all, of);
+        j->folder = find_folder(all, of);
         if (!j->folder)
             rc = twin_error_set(err, TWIN_ENOENT, "no %s in %s; start one without --resume",
                                 of->thing, all);
@@ -149,6 +152,8 @@ void tw_journal_close(struct tw_journal *j)
     *j = (struct tw_journal){NULL, -1};
 }
 
+/* The command as the log may keep it, without secrets. An empty list: there was no redactor, so
+ * that nothing is safe to write. */
 json_t *tw_journal_argv(const char *home, char *const *argv)
 {
     json_t *list = json_array();

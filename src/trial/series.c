@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A series of runs that are compared with the first of them. */
+/* A series of runs of one job, each of which is compared with the first. The series owns the runs
+ * and the verdict on all of them; whoever makes one says with which options, and when it is enough.
+ * What the first run cost (time, bytes) tells what the others will. */
 #include "series.h"
 
 #include "base.h"
@@ -23,6 +25,7 @@ int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, cons
         s->trial.expected_s = s->runs[0]->wall_s;
         s->trial.expected_steps = t.steps;
     }
+    /* A run that may be cut as soon as it has diverged is watched beside the first. */
     if (s->count && how) {
         s->trial.reference = s->runs[0];
         s->trial.how = *how;
@@ -47,6 +50,7 @@ int tw_series_keep(struct tw_series *s, struct twin_run *r, struct twin_error *e
     return 0;
 }
 
+/* All runs are compared anew with each new one: a rare class may turn out to be the usual one. */
 int tw_series_compare(struct tw_series *s, const struct twin_compare_options *how,
                       struct twin_error *err)
 {
@@ -60,6 +64,7 @@ int tw_series_compare(struct tw_series *s, const struct twin_compare_options *ho
     return 0;
 }
 
+/* Is run i in another class than run 1? */
 bool tw_series_diverged(const struct tw_series *s, size_t i)
 {
     const struct twin_verdict *v = s->v;
@@ -75,6 +80,8 @@ bool tw_series_diverged(const struct tw_series *s, size_t i)
     return false;
 }
 
+/* False only where the runs cannot be kept; much time or space is said, and is the person's to
+ * judge. */
 bool tw_series_has_room(const struct tw_series *s, uint64_t more, bool quiet)
 {
     struct statvfs fs;

@@ -16,6 +16,7 @@ bool tw_data_split(const char *given, char **dir, char **manifest)
     const char *cut = strrchr(given, '=');
     size_t n = cut ? (size_t)(cut - given) : strlen(given);
     *dir = tw_strndup(given, n);
+    /* "data/" and "data" name one folder. */
     while (!cut && n > 1 && given[n - 1] == '/')
         n--;
     *manifest = cut ? tw_strdup(cut + 1) : tw_printf("%.*s.snapshot", (int)n, given);

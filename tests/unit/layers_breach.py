@@ -37,6 +37,30 @@ def main():
     assert (
         rc == 1 and "calls tw_config_from_yaml of src/formats" in said.getvalue()
     ), said.getvalue()
+    # agents/common may call no agent. Its objects call none, so one is made to: a call back up, by
+    # a declaration of its own that no include shows.
+    objects = dict(check_layers.objects_of(rooms, sys.argv[2]))
+    common = next(path for path, room in objects.items() if room.name == "agents/common")
+    agents = sorted(path for path, room in objects.items() if room.name == "agents/libc")
+    above = next(name for _, kind, name in check_layers.symbols(agents) if kind == "T")
+    found = check_layers.symbols
+    check_layers.symbols = lambda paths: [*found(paths), (common, "U", above)]
+    rooms, public = check_layers.read_list()
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        rc = check_layers.check_objects(rooms, sys.argv[2])
+    check_layers.symbols = found
+    assert (
+        rc == 1 and f"agents/common calls {above} of agents/libc" in said.getvalue()
+    ), said.getvalue()
+    # A circle is found, and rooms that have none stay so.
+    assert check_layers.circles({"a": {"b": 1}, "b": {"c": 1}, "c": {"b": 1}}) == [("b", "c")]
+    calls = check_layers.calls_inside(rooms, sys.argv[2])
+    for name in ("src/compare", "src/report", "src/study", "src/trial"):
+        assert calls.get(name) and check_layers.circles(calls[name]) == [], (
+            name,
+            check_layers.circles(calls.get(name, {})),
+        )
     # A header that changes its owner is another's.
     rooms, public = check_layers.read_list()
     public["exact.h"] = "src/report"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an audit found: in words, as JSON, and as the predicate of a statement. */
+/* What an audit found: in words, as JSON, and as the predicate of a statement. An audit passes when
+ * every area passes and a package is what its manifests say; the three forms ask
+ * tw_audited_passes() and nothing else. */
 #include "audit_words.h"
 
 #include "areas.h"
@@ -11,6 +13,8 @@
 
 #include <string.h>
 
+/* Evidence in a package that was changed afterwards is none, so a finding of verify fails the
+ * audit, too. */
 bool tw_audited_passes(const struct tw_audited *t)
 {
     bool all = t->verdict.findings == 0;
@@ -64,7 +68,8 @@ void tw_audited_text(FILE *out, const struct tw_audited *t, const char *checklis
         tw_put_to(out, "\n");
 }
 
-/* in-toto's predicate for test results */
+/* The predicate for test results of in-toto: each area is a test, and verify is one more for a
+ * package. */
 json_t *tw_audited_predicate(const struct tw_audited *t, const char *version)
 {
     json_t *passed = json_array();

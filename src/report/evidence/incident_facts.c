@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an incident document says besides the verdict: earlier checks in the ledger, code and
- * versions of a run, and when it recorded what differs. */
+/* What an incident document says besides the verdict: earlier checks in the ledger (of the same
+ * command, or of one of the two runs), code and versions of a run, and when it recorded what
+ * differs. All of it was recorded before; nothing is measured here. */
 #include "incident_facts.h"
 
 #include "base.h"
@@ -48,6 +49,7 @@ static int by_time(const void *x, const void *y)
     return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
+/* The same check may be found by the command and by either run; add_check() keeps it once. */
 int tw_incident_ask(struct twin_ledger *l, const char *command, struct twin_run *const runs[2],
                     struct tw_incident_facts *f, struct twin_error *err)
 {
@@ -83,6 +85,7 @@ char *tw_incident_code(const json_t *p)
         json_is_true(json_object_get(code, "dirty")) ? " and changes that were not committed" : "");
 }
 
+/* Names with a dot ("torch.git_version") say more of a package that is listed already. */
 char *tw_incident_versions(const json_t *p)
 {
     struct tw_buf b = {0};
@@ -96,6 +99,7 @@ char *tw_incident_versions(const json_t *p)
     return s ? s : tw_strdup("");
 }
 
+/* Outcomes, ranks and printed lines have no record with a time. */
 int64_t tw_incident_diverged_at(const struct twin_verdict *v, const struct twin_run *b)
 {
     int64_t found = 0;

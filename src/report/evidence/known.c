@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks a verdict up among the known cases, and writes a new case. */
+/* Looks a verdict up among the known cases, and writes a new case. A case is looked for by the
+ * signature of the first finding (layer, phase, kind, operation, name, place) and by what the job
+ * has set: advice that it follows already is no help. Cases are read from two folders, the user's
+ * own and ours. */
 #include "known.h"
 
 #include "base.h"
@@ -11,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The signature borrows the finding's texts. */
 struct twin_signature tw_known_signature(const struct twin_finding *f, const char *arms)
 {
     /* a call that one run alone made gave no other result */
@@ -40,6 +44,7 @@ size_t tw_known_settings(const struct twin_run *run, char ***out)
     const json_t *changed = json_object_get(rank, "settings_at_start");
     char **list = tw_calloc(json_object_size(settings) + 1, sizeof *list);
     json_object_foreach (settings, key, value) {
+        /* A setting that the job changed after its start was not in force throughout. */
         bool held = list && json_is_string(value) && !json_object_get(changed, key);
         char *text = held ? tw_printf("%s=%s", key, json_string_value(value)) : NULL;
         if (text)
@@ -86,7 +91,8 @@ void tw_known_free(struct tw_known *k)
     k->count = 0;
 }
 
-/* Its path; NULL, and an error, when the id will not do. */
+/* The path that a case of this id gets; NULL, with the error said, when the id will not do or is
+ * taken: a case that a person wrote is never overwritten. */
 static char *case_path(const char *home, const char *id, struct twin_error *err)
 {
     if (!twin_case_id_ok(id)) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data that other tools keep, held against their own digests: what was found, in words and as
- * JSON. */
+/* Data that other tools keep (DVC, Git LFS, Hugging Face), held against their own digests: what
+ * was found, in words and as JSON. Results come one by one, as files are read; the text lists only
+ * those that are not as they were. */
 #include "layout_words.h"
 
 #include "json_text.h"
@@ -9,6 +10,7 @@
 
 #include <string.h>
 
+/* In the order of enum twin_layout_outcome. */
 static const char *const words[] = {"same", "changed", "missing", "added", "unknown"};
 
 /* The line of a result that is not as it was. */

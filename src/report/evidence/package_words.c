@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was found when a package was held against its manifests, in words and as JSON. */
+/* What was found when a package was held against its manifests, in words and as JSON. The text says
+ * what the check did not cover, too: data that is not here, a signature that nobody was named for,
+ * a package that anybody could have rewritten with its manifests. */
 #include "verify_words.h"
 
 #include "base.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a run kept to a precision policy, in words and as JSON. */
+/* Whether a run kept to a precision policy, in words and as JSON: a line for each rule, the first
+ * breaches of a broken one with the place where they were seen, and the configuration of the run.
+ * "Unknown" is said where nothing was seen that the rule speaks of, as that is not "kept". */
 #include "precision_words.h"
 
 #include "base.h"
@@ -10,10 +12,11 @@
 
 #include <string.h>
 
+/* Breaches of a rule in the text. */
 enum { SHOWN = 5 };
 
 /* Bytes of a job's making, as a terminal may have them. */
-static void put(struct tw_buf *b, const char *format, const char *text)
+static void put_safe(struct tw_buf *b, const char *format, const char *text)
 {
     char *safe = tw_printable(text, strlen(text));
     tw_buf_printf(b, format, safe ? safe : "?"); /* format: of this file, with one %s */
@@ -32,9 +35,9 @@ static void put_breach(struct tw_buf *b, const struct twin_precision_breach *x)
     if (x->is_tensor)
         tw_buf_printf(b, "%s · %s of ", twin_phase_name(x->phase), twin_kind_name(x->kind));
     if (x->is_tensor && *x->scope)
-        put(b, "%s.", x->scope);
-    put(b, "%s: ", x->name);
-    put(b, "%s", x->found);
+        put_safe(b, "%s.", x->scope);
+    put_safe(b, "%s: ", x->name);
+    put_safe(b, "%s", x->found);
     if (x->is_tensor)
         tw_buf_printf(b, ", %s record%s", tw_human_count(x->times, count), tw_plural_s(x->times));
     else if (x->in_step)
@@ -43,8 +46,8 @@ static void put_breach(struct tw_buf *b, const struct twin_precision_breach *x)
     char *line = tw_strndup(x->site, strcspn(x->site, "\n"));
     if (*x->op || (line && *line)) {
         tw_buf_puts(b, "             ");
-        put(b, " op %s ", *x->op ? x->op : "not known");
-        put(b, " %s", line ? line : "");
+        put_safe(b, " op %s ", *x->op ? x->op : "not known");
+        put_safe(b, " %s", line ? line : "");
         tw_buf_puts(b, "\n");
     }
     tw_free(line);
@@ -62,7 +65,7 @@ int tw_precision_text(FILE *out, const struct twin_precision_verdict *v, const c
         unknown += v->result[i].outcome == TWIN_PRECISION_UNKNOWN;
     }
     tw_buf_puts(&b, heads[v->outcome]);
-    put(&b, "%s: ", policy);
+    put_safe(&b, "%s: ", policy);
     if (broken)
         tw_buf_printf(&b, "%zu of %zu rules broken", broken, v->count);
     else
@@ -73,9 +76,9 @@ int tw_precision_text(FILE *out, const struct twin_precision_verdict *v, const c
     for (size_t i = 0; i < v->count; i++) {
         const struct twin_precision_result *r = &v->result[i];
         tw_buf_printf(&b, "%s line %zu  ", words[r->outcome], r->line);
-        put(&b, "%s", r->rule);
+        put_safe(&b, "%s", r->rule);
         if (*r->reason)
-            put(&b, "  (%s)", r->reason);
+            put_safe(&b, "  (%s)", r->reason);
         tw_buf_printf(&b, "\n          %s%s", r->why,
                       r->outcome == TWIN_PRECISION_BROKEN ? "" : "\n");
         if (r->outcome == TWIN_PRECISION_BROKEN)
@@ -86,7 +89,7 @@ int tw_precision_text(FILE *out, const struct twin_precision_verdict *v, const c
             tw_buf_printf(&b, "          and %zu more (--json lists them)\n", r->broken - SHOWN);
     }
     for (size_t i = 0; i < v->notes; i++)
-        put(&b, "note     %s\n", v->note[i]);
+        put_safe(&b, "note     %s\n", v->note[i]);
     char *configuration = tw_configuration(run), *text = tw_buf_steal(&b);
     if (text && configuration) {
         tw_put_lines(out, text);

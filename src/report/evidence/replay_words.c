@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a replay gave the same as the package says, in words and as JSON. */
+/* Whether a replay gave the same as the package says, in words and as JSON. The last line is the
+ * verdict; what differs between the two worlds is told only where the result differs, since then it
+ * may be why. */
 #include "replay_words.h"
 
 #include "base.h"

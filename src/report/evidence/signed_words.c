@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict on an envelope of signatures (src/sign/verified.h), in words and as JSON. */
+/* The verdict on an envelope of signatures (src/sign/verified.h), in words and as JSON: who signed
+ * with which key, and which subjects are not as they were signed, with both digests. */
 #include "verify_words.h"
 
 #include "base.h"
@@ -10,6 +11,7 @@
 
 enum { SHOWN = 20 }; /* changes in the text */
 
+/* Each signature with its state, its key, and why it does not count where it does not. */
 static json_t *signatures_json(const struct twin_trust_verdict *v)
 {
     json_t *list = json_array();

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What snapshot and verify say of a folder: what it holds, what differs and why. */
+/* What snapshot and verify say of a folder: what it holds, what differs and why. Permission bits
+ * that alone are other ones are counted and not listed: a copy of a folder often has others, and
+ * the same data. */
 #include "snapshot_words.h"
 
 #include "base.h"
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Names that other tools have for the data; of more the number is told. */
 enum { SHOWN_IDS = 5 };
 
 /* What an entry is, in a word. */

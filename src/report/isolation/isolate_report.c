@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What isolate says: as text for people, as one JSON object for programs. */
+/* What isolate says: as text for people, as one JSON object for programs. Both are made from the
+ * same result (isolate_result.c) and the search's own report, so that they cannot say different
+ * things. The text begins with the verdict and ends with the path of the page; what a person needs
+ * first stands first. */
 #include "isolate_result.h"
 
 #include "base.h"
@@ -37,6 +40,7 @@ static void print_natural(FILE *out, const struct twin_isolation *x)
     tw_free(classes);
     const char *heading = x->arms ? "steps     runs of B first differ from A at step "
                                   : "steps     natural runs first differ from run 1 at step ";
+    /* Steps that are listed; of more the number is told. */
     enum { SHOWN = 12 };
     size_t shown = 0, parted = 0;
     for (size_t i = 0; i < x->run_count; i++) {
@@ -94,14 +98,14 @@ static void print_causes(FILE *out, const struct tw_isolate *c, const struct twi
 
 /* ---- JSON */
 
-static json_t *arm(const struct twin_search_arm *a)
+static json_t *arm_json(const struct twin_search_arm *a)
 {
     return json_pack("{s:I, s:I}", "trials", (json_int_t)a->trials, "diverged",
                      (json_int_t)a->parted);
 }
 
 /* The factors in a set, by name. */
-static json_t *ids(const struct tw_isolate *c, const struct twin_search_set *set)
+static json_t *ids_json(const struct tw_isolate *c, const struct twin_search_set *set)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < c->count; i++)
@@ -174,14 +178,14 @@ static json_t *contrasts_json(const struct tw_isolate *c, const struct twin_sear
     for (size_t i = 0; i < r->test_count; i++)
         json_array_append_new(
             list,
-            json_pack("{s:o, s:I, s:b, s:o}", "freed", ids(c, &r->test[i].freed), "compared",
+            json_pack("{s:o, s:I, s:b, s:o}", "freed", ids_json(c, &r->test[i].freed), "compared",
                       (json_int_t)r->test[i].compared, "parted", (int)r->test[i].parted, "step",
                       r->test[i].step < 0 ? json_null() : json_integer(r->test[i].step)));
     return list;
 }
 
 /* Where the job asks for what varies. */
-static json_t *consumers(const struct twin_isolation_cause *x)
+static json_t *consumers_json(const struct twin_isolation_cause *x)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < x->consumer_count; i++)
@@ -190,8 +194,8 @@ static json_t *consumers(const struct twin_isolation_cause *x)
 }
 
 /* Each cause with its evidence. */
-static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *found,
-                      const struct twin_search_report *r)
+static json_t *causes_json(const struct tw_isolate *c, const struct twin_isolation *found,
+                           const struct twin_search_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->cause_count; i++) {
@@ -201,11 +205,12 @@ static json_t *causes(const struct tw_isolate *c, const struct twin_isolation *f
             list,
             json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "factor",
                       f->id, "layer", f->layer, "pin", f->pin, "fix", f->fix, "where",
-                      consumers(&found->cause[i]), "necessary", arm(&x->necessary), "failed",
-                      (json_int_t)x->failed, "sufficient", arm(&x->sufficient), "p_value",
-                      tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted),
+                      consumers_json(&found->cause[i]), "necessary", arm_json(&x->necessary),
+                      "failed", (json_int_t)x->failed, "sufficient", arm_json(&x->sufficient),
+                      "p_value", tw_json_number(x->p), "p_adjusted", tw_json_number(x->p_adjusted),
                       "cost_ratio", tw_json_number(found->cause[i].cost.ratio), "cost",
-                      cost_json(&found->cause[i].cost), "alternatives", ids(c, &x->alternatives)));
+                      cost_json(&found->cause[i].cost), "alternatives",
+                      ids_json(c, &x->alternatives)));
     }
     return list;
 }
@@ -278,18 +283,19 @@ json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation 
             "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, "
             "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i}",
             "schema", "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason",
-            twin_search_outcome_name(r->outcome), "causes", causes(c, x, r), "runs_used",
+            twin_search_outcome_name(r->outcome), "causes", causes_json(c, x, r), "runs_used",
             (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta",
             tw_json_number(c->plan.beta), "first", first_json(c), "bound", tw_json_number(r->bound),
             "baseline", "comparisons", (json_int_t)r->baseline, "diverged", (json_int_t)r->parted,
             "rate", tw_json_number(r->rate), "low", tw_json_number(r->rate_low), "high",
             tw_json_number(r->rate_high), "unit", r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "runs",
-            "unit_why", r->unit_why ? r->unit_why : "", "tested", ids(c, &r->tested), "dropped",
-            ids(c, &r->dropped), "left_out", ids(c, &r->left_out), "suspects", ids(c, &r->suspects),
-            "need", (json_int_t)r->need, "folder", tw_json_text(c->journal.folder), "classes",
-            classes_json(x), "natural", natural_json(x), "contrasts", contrasts_json(c, r),
-            "seen_before", hints_json(x), "next", *x->next ? tw_json_text(x->next) : json_null(),
-            "arms", tw_isolate_arms_json(c, r), "vote", vote_json(r), "jobs", (int)c->args.jobs),
+            "unit_why", r->unit_why ? r->unit_why : "", "tested", ids_json(c, &r->tested),
+            "dropped", ids_json(c, &r->dropped), "left_out", ids_json(c, &r->left_out), "suspects",
+            ids_json(c, &r->suspects), "need", (json_int_t)r->need, "folder",
+            tw_json_text(c->journal.folder), "classes", classes_json(x), "natural", natural_json(x),
+            "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
+            *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r),
+            "vote", vote_json(r), "jobs", (int)c->args.jobs),
         c, r);
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search found, put into the words and numbers that text, JSON and page are made from. */
+/* What a search found, put into the words and numbers that text, JSON and page are made from. Every
+ * text that is made here is kept in one list, goes through the redactor (a command may hold a
+ * secret) and lives as long as the result. Where memory runs out, the result says that it failed,
+ * and has "" in place of the text. */
 #include "isolate_result.h"
 
 #include "base.h"
@@ -16,8 +19,8 @@ enum {
     NATURAL_SORTED = 24, /* runs sorted into classes at most: pairs are compared */
 };
 
-/* Keeps a string for as long as the result lives. */
-static const char *own(struct tw_isolate_result *o, char *given)
+/* Takes a text (NULL: no memory) and keeps it, redacted, for as long as the result lives. */
+static const char *keep_text(struct tw_isolate_result *o, char *given)
 {
     char *text = given && o->redactor ? twin_redact(o->redactor, given, NULL) : NULL;
     tw_free(given);
@@ -33,7 +36,7 @@ static const char *own(struct tw_isolate_result *o, char *given)
 }
 
 /* n zeroed items. NULL: no memory, and the result says so. */
-static void *list(struct tw_isolate_result *o, size_t n, size_t bytes)
+static void *zeroed_list(struct tw_isolate_result *o, size_t n, size_t bytes)
 {
     void *p = tw_calloc(n ? n : 1, bytes);
     o->failed |= !p;
@@ -41,8 +44,8 @@ static void *list(struct tw_isolate_result *o, size_t n, size_t bytes)
 }
 
 /* "hash-seed, threads"; none: what stands for the empty set. */
-static const char *names(struct tw_isolate_result *o, const struct tw_isolate *c,
-                         const struct twin_search_set *set, const char *none)
+static const char *factor_names(struct tw_isolate_result *o, const struct tw_isolate *c,
+                                const struct twin_search_set *set, const char *none)
 {
     struct tw_buf b = {0};
     size_t n = 0;
@@ -52,7 +55,7 @@ static const char *names(struct tw_isolate_result *o, const struct tw_isolate *c
             tw_buf_printf(&b, "%s%s", n++ ? ", " : "", c->factor[i]->id);
     if (n == 0)
         tw_buf_puts(&b, none);
-    return own(o, tw_buf_steal(&b));
+    return keep_text(o, tw_buf_steal(&b));
 }
 
 /* Are the same factors in both? */
@@ -64,7 +67,8 @@ static bool equal_sets(const struct twin_search_set *a, const struct twin_search
 /* ---- cost */
 
 /* Logarithms of the times of the runs with exactly these pins that went on to their own end. */
-static size_t times(const struct tw_isolate *c, const struct twin_search_set *pinned, double *log_s)
+static size_t log_times(const struct tw_isolate *c, const struct twin_search_set *pinned,
+                        double *log_s)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->log.count; i++) {
@@ -90,10 +94,11 @@ static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const str
     without = with;
     without.word[r->cause[cause].candidate / 64] &= ~(UINT64_C(1)
                                                       << r->cause[cause].candidate % 64);
-    double *x = list(o, c->log.count, sizeof *x), *y = list(o, c->log.count, sizeof *y);
+    double *x = zeroed_list(o, c->log.count, sizeof *x),
+           *y = zeroed_list(o, c->log.count, sizeof *y);
     if (x && y && !cost.shared) {
-        cost.with = times(c, &with, x);
-        cost.without = times(c, &without, y);
+        cost.with = log_times(c, &with, x);
+        cost.without = log_times(c, &without, y);
     }
     if (cost.with >= COST_RUNS && cost.without >= COST_RUNS &&
         twin_stats_hodges_lehmann(x, cost.with, y, cost.without, .95, &shift) == 0) {
@@ -109,11 +114,12 @@ static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const str
 
 /* ---- the parts */
 
-static void causes(struct tw_isolate_result *o, const struct tw_isolate *c,
-                   const struct twin_search_report *r)
+/* Each cause with its factor, its counts, its cost, and where the job asks for what varies. */
+static void fill_causes(struct tw_isolate_result *o, const struct tw_isolate *c,
+                        const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
-    x->cause = list(o, r->cause_count, sizeof *x->cause);
+    x->cause = zeroed_list(o, r->cause_count, sizeof *x->cause);
     for (size_t i = 0; x->cause && i < r->cause_count; i++) {
         const struct twin_search_cause *from = &r->cause[i];
         const struct twin_factor *f = c->factor[from->candidate];
@@ -124,7 +130,7 @@ static void causes(struct tw_isolate_result *o, const struct tw_isolate *c,
             .pin = f->pin,
             .how = f->how,
             .fix = f->fix,
-            .alternatives = names(o, c, &from->alternatives, ""),
+            .alternatives = factor_names(o, c, &from->alternatives, ""),
             .free_trials = from->necessary.trials,
             .free_parted = from->necessary.parted,
             .pinned_trials = from->sufficient.trials,
@@ -148,30 +154,31 @@ static const char *layer_of(int32_t layer)
 }
 
 /* Rows of what was freed in the pinned world, and what came of it. */
-static void contrasts(struct tw_isolate_result *o, const struct tw_isolate *c,
-                      const struct twin_search_report *r)
+static void fill_contrasts(struct tw_isolate_result *o, const struct tw_isolate *c,
+                           const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
-    x->contrast = list(o, r->test_count, sizeof *x->contrast);
+    x->contrast = zeroed_list(o, r->test_count, sizeof *x->contrast);
     for (size_t i = 0; x->contrast && i < r->test_count; i++) {
         const struct twin_search_test *t = &r->test[i];
         x->contrast[x->contrast_count++] = (struct twin_isolation_contrast){
-            names(o, c, &t->freed, "nothing"), t->compared, t->parted, t->step, layer_of(t->layer)};
+            factor_names(o, c, &t->freed, "nothing"), t->compared, t->parted, t->step,
+            layer_of(t->layer)};
     }
 }
 
 /* Natural runs with the same pins on make one row. The first of them, a reference, was compared
  * with nothing. */
-static void pins_alone(struct tw_isolate_result *o, const struct tw_isolate *c)
+static void fill_pins(struct tw_isolate_result *o, const struct tw_isolate *c)
 {
     struct twin_isolation *x = &o->x;
-    x->pins = list(o, c->log.count, sizeof *x->pins);
+    x->pins = zeroed_list(o, c->log.count, sizeof *x->pins);
     for (size_t i = 0; x->pins && i < c->log.count; i++) {
         const struct twin_search_entry *e = &c->log.entry[i];
         const struct tw_isolate_made *m = tw_isolate_made(c, e->number);
         if (e->purpose != TWIN_FOR_CONFIRM || !m)
             continue;
-        const char *pinned = names(o, c, &m->pinned, "nothing");
+        const char *pinned = factor_names(o, c, &m->pinned, "nothing");
         size_t at = 0;
         while (at < x->pins_count && strcmp(x->pins[at].factors, pinned) != 0)
             at++;
@@ -206,12 +213,12 @@ static const char *pinned_names(struct tw_isolate_result *o, const struct tw_iso
     if (pinned == c->count)
         return "all";
     if (pinned * 2 <= c->count)
-        return names(o, c, &m->pinned, "none");
-    return own(o, tw_printf("all but %s", names(o, c, &rest, "")));
+        return factor_names(o, c, &m->pinned, "none");
+    return keep_text(o, tw_printf("all but %s", factor_names(o, c, &rest, "")));
 }
 
 /* Of two arms A's first run, with which B's are compared, is shown among them. */
-static bool natural(const struct tw_isolate *c, const struct twin_search_entry *e)
+static bool is_natural(const struct tw_isolate *c, const struct twin_search_entry *e)
 {
     bool free = e->purpose == TWIN_FOR_BASELINE || e->purpose == TWIN_FOR_FREE;
     return free ||
@@ -219,11 +226,11 @@ static bool natural(const struct tw_isolate *c, const struct twin_search_entry *
 }
 
 /* One row for each run of the search. */
-static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
+static void fill_runs(struct tw_isolate_result *o, const struct tw_isolate *c)
 {
     static const char *const ended[] = {"well", "badly", "stood still", "not"};
     struct twin_isolation *x = &o->x;
-    x->run = list(o, c->log.count, sizeof *x->run);
+    x->run = zeroed_list(o, c->log.count, sizeof *x->run);
     for (size_t i = 0; x->run && i < c->log.count; i++) {
         const struct twin_search_entry *e = &c->log.entry[i];
         const struct twin_search_result *s = &e->result;
@@ -233,7 +240,7 @@ static void runs(struct tw_isolate_result *o, const struct tw_isolate *c)
             .purpose = twin_search_purpose_name(e->purpose),
             .pinned = pinned_names(o, c, e->number),
             .ended = ended[s->status],
-            .natural = natural(c, e),
+            .natural = is_natural(c, e),
             .parted = s->parted,
             .step = known ? (int64_t)s->step : -1,
             .layer = s->parted ? layer_of(s->layer) : "",
@@ -267,11 +274,11 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
 {
     struct twin_isolation *x = &o->x;
     struct twin_compare_options how = tw_isolate_compare_options(c);
-    const struct twin_run **run = list(o, c->log.count, sizeof *run);
-    x->natural = list(o, c->log.count, sizeof *x->natural);
+    const struct twin_run **run = zeroed_list(o, c->log.count, sizeof *run);
+    x->natural = zeroed_list(o, c->log.count, sizeof *x->natural);
     for (size_t i = 0; run && x->natural && i < c->log.count; i++) {
         const struct twin_search_entry *e = &c->log.entry[i];
-        if (!natural(c, e))
+        if (!is_natural(c, e))
             continue;
         const struct twin_run *found = x->natural_count < NATURAL_SORTED
                                            ? tw_isolate_find(c, e->result.handle)
@@ -299,48 +306,48 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
 }
 
 /* What else is to be known of the search, and the two lists of names beside it. */
-static void notes(struct tw_isolate_result *o, const struct tw_isolate *c,
-                  const struct twin_search_report *r)
+static void fill_notes(struct tw_isolate_result *o, const struct tw_isolate *c,
+                       const struct twin_search_report *r)
 {
     struct twin_isolation *x = &o->x;
     const struct tw_isolate_consumers *unpinned = NULL;
     for (size_t i = 0; i < c->consumer_count; i++)
         unpinned = c->consumer[i].factor ? unpinned : &c->consumer[i];
-    const char **note = list(o,
-                             c->count + 2 + TW_ISOLATE_CLOCKS + TW_ISOLATE_ARMS_NOTES +
-                                 (unpinned ? unpinned->count : 0),
-                             sizeof *note);
+    const char **note = zeroed_list(o,
+                                    c->count + 2 + TW_ISOLATE_CLOCKS + TW_ISOLATE_ARMS_NOTES +
+                                        (unpinned ? unpinned->count : 0),
+                                    sizeof *note);
     for (size_t i = 0; note && unpinned && i < unpinned->count; i++)
-        note[x->note_count++] = own(o, tw_printf("no pin reaches %s", unpinned->text[i]));
+        note[x->note_count++] = keep_text(o, tw_printf("no pin reaches %s", unpinned->text[i]));
     for (size_t i = 0; note && i < c->count; i++)
         if (c->effect[i].effect == TWIN_EFFECT_FAILED)
-            note[x->note_count++] = own(o, tw_printf("the pin of %s did not take effect: %s",
-                                                     c->factor[i]->id,
-                                                     c->effect[i].text ? c->effect[i].text : ""));
+            note[x->note_count++] = keep_text(
+                o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id,
+                             c->effect[i].text ? c->effect[i].text : ""));
     if (note && c->unseen)
-        note[x->note_count++] = own(o, tw_printf("not everything was seen: %s", c->unseen));
+        note[x->note_count++] = keep_text(o, tw_printf("not everything was seen: %s", c->unseen));
     for (size_t i = 0; note && i < c->clock_count; i++)
-        note[x->note_count++] = own(o, tw_printf("clock experiment: %s", c->clock[i].text));
+        note[x->note_count++] = keep_text(o, tw_printf("clock experiment: %s", c->clock[i].text));
     if (note && c->args.jobs > 1)
-        note[x->note_count++] = own(
+        note[x->note_count++] = keep_text(
             o, tw_printf("up to %u runs at a time shared this machine: a cause that hangs on "
                          "timing may show more often or less than in a run by itself",
                          (unsigned)c->args.jobs));
     for (size_t i = 0; note && c->arms && i < TW_ISOLATE_ARMS_NOTES; i++) {
         char *text = tw_isolate_arms_note(c, i);
         if (text)
-            note[x->note_count++] = own(o, text);
+            note[x->note_count++] = keep_text(o, text);
     }
-    x->dropped = names(o, c, &r->dropped, "");
-    x->suspects = r->outcome == TWIN_SEARCH_ISOLATED ? "" : names(o, c, &r->suspects, "");
+    x->dropped = factor_names(o, c, &r->dropped, "");
+    x->suspects = r->outcome == TWIN_SEARCH_ISOLATED ? "" : factor_names(o, c, &r->suspects, "");
     x->note = note;
 }
 
 /* ---- known cases */
 
 /* The signature of what was found; its factors are a list of the result's. */
-static struct twin_signature signature(const struct twin_isolation *x, const char *arms,
-                                       const char **factors)
+static struct twin_signature signature_of(const struct twin_isolation *x, const char *arms,
+                                          const char **factors)
 {
     struct twin_signature s = tw_known_signature(x->first, arms);
     for (size_t i = 0; i < x->cause_count; i++)
@@ -356,7 +363,7 @@ static const struct twin_run *natural_run(struct tw_isolate *c)
 {
     const struct twin_run *found = NULL;
     for (size_t i = 0; i < c->log.count && !found; i++)
-        if (natural(c, &c->log.entry[i]))
+        if (is_natural(c, &c->log.entry[i]))
             found = tw_isolate_find(c, c->log.entry[i].result.handle);
     return found;
 }
@@ -364,13 +371,13 @@ static const struct twin_run *natural_run(struct tw_isolate *c)
 void tw_isolate_look_up(struct tw_isolate *c, struct tw_isolate_result *o)
 {
     struct twin_isolation *x = &o->x;
-    const char **factors = x->first ? list(o, x->cause_count, sizeof *factors) : NULL;
+    const char **factors = x->first ? zeroed_list(o, x->cause_count, sizeof *factors) : NULL;
     if (!factors)
         return;
     /* A resumed arm: what the seam lost is what check says of it, too. */
     bool resumed = c->arms && c->first && c->first->shift != 0;
     const char *arms = c->arms ? "two" : "same";
-    struct twin_signature s = signature(x, resumed ? "resumed" : arms, factors);
+    struct twin_signature s = signature_of(x, resumed ? "resumed" : arms, factors);
     const struct twin_run *first = natural_run(c);
     char **settings = NULL;
     s.setting_count = first ? tw_known_settings(first, &settings) : 0;
@@ -394,7 +401,7 @@ int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_res
     const char **factors = tw_calloc(x->cause_count, sizeof *factors);
     if (!factors)
         return tw_no_memory(err, "writing a case");
-    struct twin_signature s = signature(x, c->arms ? "two" : "same", factors);
+    struct twin_signature s = signature_of(x, c->arms ? "two" : "same", factors);
     int rc = tw_known_save(c->home, id, &s, x->sentence, x->cause[0].title, x->cause[0].fix,
                            c->front, err);
     tw_free(factors);
@@ -404,7 +411,7 @@ int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_res
 /* ---- sentences */
 
 /* What the page begins with. malloc'ed; NULL: no memory. */
-static char *sentence(const struct tw_isolate *c, const struct twin_search_report *r)
+static char *first_sentence(const struct tw_isolate *c, const struct twin_search_report *r)
 {
     struct tw_buf b = {0};
     if (r->outcome != TWIN_SEARCH_ISOLATED) {
@@ -429,7 +436,7 @@ static char *sentence(const struct tw_isolate *c, const struct twin_search_repor
 }
 
 /* The colour of the page. */
-static enum twin_mood mood(enum twin_search_outcome o)
+static enum twin_mood mood_of(enum twin_search_outcome o)
 {
     if (o == TWIN_SEARCH_ISOLATED)
         return TWIN_MOOD_FOUND;
@@ -459,11 +466,11 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
                        struct tw_isolate_result *o)
 {
     *o = (struct tw_isolate_result){{0}};
-    /* no memory: nothing can be told, own() says so */
+    /* no memory: nothing can be told, keep_text() says so */
     twin_redactor_open(c->home, &o->redactor, NULL);
-    const char *job = own(o, c->args.a ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
+    const char *job = keep_text(o, c->args.a ? tw_isolate_arms_job(c) : tw_shell_quote(c->argv, 0));
     o->x = (struct twin_isolation){
-        .mood = mood(r->outcome),
+        .mood = mood_of(r->outcome),
         .outcome = outcome_words(r),
         .seed = r->seed,
         .arrangement = r->arrangement ? r->arrangement : "",
@@ -471,13 +478,13 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
         .left_parted = r->left_parted,
         .more = r->more,
         .sufficient = r->sufficient,
-        .sentence = own(o, sentence(c, r)),
+        .sentence = keep_text(o, first_sentence(c, r)),
         .command = job,
         .folder = c->journal.folder,
-        .next = own(o, next),
+        .next = keep_text(o, next),
         .alpha = c->plan.alpha,
         .beta = c->plan.beta,
-        .plan = own(o, plan_text(c)),
+        .plan = keep_text(o, plan_text(c)),
         .unit = r->unit == TWIN_UNIT_EXPOSURE ? "steps" : "comparisons",
         .unit_why = r->unit_why ? r->unit_why : "",
         .baseline = r->baseline,
@@ -491,12 +498,12 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
     };
     if (c->arms)
         tw_isolate_arms_look_back(c, r);
-    causes(o, c, r);
-    contrasts(o, c, r);
-    pins_alone(o, c);
-    runs(o, c);
+    fill_causes(o, c, r);
+    fill_contrasts(o, c, r);
+    fill_pins(o, c);
+    fill_runs(o, c);
     natural_runs(o, c);
-    notes(o, c, r);
+    fill_notes(o, c, r);
 }
 
 void tw_isolate_result_free(struct tw_isolate_result *o)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lab as one HTML file. */
+/* The lab as one HTML file, made of what its steps said and measured: first what each step came to,
+ * then the facts, where the runs end, each step by itself, and the runs of the first step beside
+ * each other. */
 #include "lab_report.h"
 
 #include "verdict_gather.h"
@@ -15,14 +17,14 @@ static enum twin_mood mood_of(enum tw_lab_result r)
 }
 
 /* NaN: there is no such number. */
-static double number(const json_t *o, const char *key)
+static double number_at(const json_t *o, const char *key)
 {
     const json_t *x = json_object_get(o, key);
     return json_is_number(x) ? json_number_value(x) : NAN;
 }
 
 /* What each run ended with: the losses of the first two steps over the same bins. */
-static void losses(struct twin_page *p, const struct tw_lab *lab)
+static void put_losses(struct twin_page *p, const struct tw_lab *lab)
 {
     struct twin_page_set set[2];
     size_t sets = 0;
@@ -32,7 +34,7 @@ static void losses(struct twin_page *p, const struct tw_lab *lab)
         const size_t n = json_array_size(runs);
         double *x = n ? tw_calloc(n, sizeof *x) : NULL;
         for (size_t k = 0; x && k < n; k++)
-            x[k] = number(json_array_get(runs, k), "loss");
+            x[k] = number_at(json_array_get(runs, k), "loss");
         if (x)
             set[sets++] = (struct twin_page_set){names[i], x, n};
     }
@@ -46,7 +48,7 @@ static void losses(struct twin_page *p, const struct tw_lab *lab)
 }
 
 /* What the runs of the first step show of where they part: pictures as of a check. */
-static void wandering(struct twin_page *p, const struct tw_lab *lab)
+static void put_wandering(struct twin_page *p, const struct tw_lab *lab)
 {
     const json_t *list = json_object_get(lab->step[TW_LAB_STEP_NOISE].json, "runs");
     const size_t n = json_array_size(list);
@@ -69,7 +71,7 @@ static void wandering(struct twin_page *p, const struct tw_lab *lab)
 }
 
 /* Times of free and pinned runs, pair by pair; list: of the cost step. */
-static void timings(struct twin_page *p, const json_t *list)
+static void put_timings(struct twin_page *p, const json_t *list)
 {
     const size_t n = json_array_size(list);
     double *x = n ? tw_calloc(3 * n, sizeof *x) : NULL;
@@ -77,8 +79,8 @@ static void timings(struct twin_page *p, const json_t *list)
         return;
     for (size_t i = 0; i < n; i++) {
         x[i] = (double)(i + 1);
-        x[n + i] = number(json_array_get(list, i), "free_s");
-        x[2 * n + i] = number(json_array_get(list, i), "pinned_s");
+        x[n + i] = number_at(json_array_get(list, i), "free_s");
+        x[2 * n + i] = number_at(json_array_get(list, i), "pinned_s");
     }
     const struct twin_page_series series[2] = {{"free", x + n, NULL, NULL},
                                                {"pinned", x + 2 * n, NULL, NULL}};
@@ -99,7 +101,7 @@ static void timings(struct twin_page *p, const json_t *list)
 }
 
 /* The first thing seen: what each step came to. */
-static void results(struct twin_page *p, const struct tw_lab *lab)
+static void put_results(struct twin_page *p, const struct tw_lab *lab)
 {
     static const char *const columns[] = {"step", "result", "why", NULL};
     twin_page_table(p, columns, "  t");
@@ -115,7 +117,7 @@ static void results(struct twin_page *p, const struct tw_lab *lab)
 }
 
 /* The lines of a step, its times, and the command to see it oneself. */
-static void one_step(struct twin_page *p, const struct tw_lab_step *s)
+static void put_step(struct twin_page *p, const struct tw_lab_step *s)
 {
     twin_page_heading(p, s->question);
     char *said = tw_lab_said_text(s);
@@ -124,7 +126,7 @@ static void one_step(struct twin_page *p, const struct tw_lab_step *s)
     else
         twin_page_text(p, "%s", s->why);
     tw_free(said);
-    timings(p, json_object_get(s->json, "timings"));
+    put_timings(p, json_object_get(s->json, "timings"));
     if (s->command) {
         twin_page_small(p, "To see it yourself:");
         twin_page_code(p, s->command);
@@ -147,7 +149,7 @@ struct twin_page *tw_lab_page(const struct tw_lab *lab)
         twin_page_verdict(p, TWIN_MOOD_FOUND, "FAIL", "A step of the lab failed.", lab->name);
     else
         twin_page_verdict(p, TWIN_MOOD_OPEN, "OPEN", "A step of the lab could not say.", lab->name);
-    results(p, lab);
+    put_results(p, lab);
     twin_page_facts(p, "");
     twin_page_fact(p, "command", "%s", job ? job : "");
     twin_page_fact(p, "wanders", "%s", lab->wanders ? lab->wanders : "");
@@ -156,11 +158,11 @@ struct twin_page *tw_lab_page(const struct tw_lab *lab)
     twin_page_fact(p, "runs", "%llu", (unsigned long long)lab->made);
     twin_page_fact(p, "numbers", "%s/lab.json", lab->folder);
     twin_page_facts_end(p);
-    losses(p, lab);
+    put_losses(p, lab);
     for (size_t i = 0; i < TW_LAB_STEPS; i++)
         if (lab->step[i].wanted && lab->step[i].why)
-            one_step(p, &lab->step[i]);
-    wandering(p, lab);
+            put_step(p, &lab->step[i]);
+    put_wandering(p, lab);
     tw_free(job);
     return p;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lab in words: a head, a page of some lines for each step, an end; and the whole as one JSON
- * object. */
+ * object. Each step is printed as soon as it is done, since a lab takes many minutes. */
 #include "lab_report.h"
 
 #include "json_text.h"
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Columns of a line, and of the labels before it. */
 enum { WIDTH = 110, INDENT = 15 };
 
 /* ---- a page's text */
@@ -72,7 +73,7 @@ void tw_lab_head_text(FILE *out, const struct tw_lab *lab)
 }
 
 /* The word that a step's verdict begins with. */
-static const char *verdict(enum tw_lab_result r)
+static const char *verdict_word(enum tw_lab_result r)
 {
     static const char *const words[] = {[TW_LAB_NOT_DONE] = "NOT DONE",
                                         [TW_LAB_PASS] = "PASS",
@@ -87,7 +88,7 @@ void tw_lab_step_text(FILE *out, const struct tw_lab *lab, const struct tw_lab_s
     struct tw_buf b = {0};
     tw_buf_printf(&b, "\n%d  %s  %s\n", (int)(s - lab->step) + 1, s->title, s->question);
     put_said(&b, s);
-    put_line(&b, verdict(s->result), s->why ? s->why : "");
+    put_line(&b, verdict_word(s->result), s->why ? s->why : "");
     if (s->command)
         tw_buf_printf(&b, "   %-11s %s\n", "yourself", s->command);
     tw_put_lines(out, b.data ? b.data : "");

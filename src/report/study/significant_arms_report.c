@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The experiment with two commands, in words and as JSON: what the change does to speed, to a
- * metric, and to the bits. */
+ * metric, and to the bits. Three answers, none of which follows from another: a change may be
+ * faster, train to the same loss, and still give other bits. */
 #include "significant_report.h"
 
 #include "base.h"
