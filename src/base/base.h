@@ -163,6 +163,9 @@ char *tw_shell_quote(char *const *argv, size_t count);
 /* argv of `sh -c TEXT`, for a launch: it holds text itself. */
 void tw_shell_argv(const char *text, char *argv[4]);
 
+/* ---- processors.c. Those that this process may use: 1 to 64. */
+unsigned tw_processors(void);
+
 /* ---- clocks (clock.c) */
 uint64_t tw_monotonic_ns(void);
 int64_t tw_realtime_ns(void);

@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -339,16 +338,6 @@ static int larger_first(const void *x, const void *y)
     return a != b ? (a < b) - (a > b) : (i > j) - (i < j);
 }
 
-/* How many threads are worth it: the processors that this process may use, MOST_THREADS at most. */
-static unsigned processors(void)
-{
-    cpu_set_t set;
-    const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    if (n < 1)
-        return 1;
-    return n > MOST_THREADS ? MOST_THREADS : (unsigned)n;
-}
-
 /* Waits on the caller's thread until all threads have ended. Ten times a second it writes the cache
  * and tells the progress, so that only this thread calls back. */
 static void watch(struct work *w, uint64_t all_bytes)
@@ -376,7 +365,7 @@ int tw_hash_files(struct tw_hash_work *given, struct twin_error *err)
 {
     struct work w = {.w = given, .order = tw_reallocarray(NULL, given->count + 1, sizeof *w.order)};
     pthread_t thread[MOST_THREADS];
-    unsigned wanted = given->threads ? given->threads : processors(), started = 0;
+    unsigned wanted = given->threads ? given->threads : tw_processors(), started = 0;
     uint64_t all = 0;
     if (!w.order)
         return tw_no_memory(err, "for a list of %zu files", given->count);

@@ -36,21 +36,47 @@ const char *tw_cursor_next(struct tw_cursor *c, struct tw_entry *e, bool *bad)
     return at;
 }
 
-/* Copies n bytes out of an entry and moves on; false when fewer are left. */
-static bool take(const char **at, size_t *left, void *to, size_t n)
-{
-    if (*left < n)
-        return false;
-    memcpy(to, *at, n);
-    *at += n;
-    *left -= n;
-    return true;
-}
-
 /* The file has no absmax: it follows from min and max. A tensor without numbers has NaN there. */
 static double absmax_of(double min, double max)
 {
-    return isnan(min) ? min : fmax(fabs(min), fabs(max));
+    const double a = fabs(min), b = fabs(max);
+    if (isnan(min))
+        return min;
+    return isnan(max) || a > b ? a : b;
+}
+
+bool tw_record_fits(const char *at, const struct tw_entry *e)
+{
+    size_t n = sizeof(struct tw_record);
+    n += e->flags & TWIN_REC_STATS ? sizeof(struct tw_record_stats) : 0;
+    n += e->flags & TWIN_REC_OFFSET ? 8 : 0;
+    n += e->flags & TWIN_REC_PART ? 8 : 0;
+    if (e->flags & TWIN_REC_SKETCH) {
+        struct tw_record_sketch s;
+        if (n + sizeof s > e->bytes)
+            return false;
+        memcpy(&s, at + n, sizeof s);
+        if (s.k > TWIN_SKETCH_MAX)
+            return false;
+        n += sizeof s + 8 * (size_t)s.k;
+    }
+    if (e->flags & TWIN_REC_LINKS) {
+        struct tw_record_links l;
+        if (n + sizeof l > e->bytes)
+            return false;
+        memcpy(&l, at + n, sizeof l);
+        if (l.count > TWIN_MAX_LINKS)
+            return false;
+        n += sizeof l + 8 * (size_t)l.count;
+    }
+    return n == e->bytes;
+}
+
+/* Copies n bytes out of an entry and moves on. */
+static void copy(const char **at, void *to, size_t n)
+{
+    memcpy(to, *at, n);
+    *at += n;
 }
 
 /* Fills *r; false when the parts that the flags promise do not fill the entry exactly. Parts that
@@ -58,9 +84,9 @@ static double absmax_of(double min, double max)
 bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trace_record *r)
 {
     struct tw_record f;
-    size_t left = e->bytes;
-    if (!take(&at, &left, &f, sizeof f))
+    if (!tw_record_fits(at, e))
         return false;
+    copy(&at, &f, sizeof f);
     r->step = f.step;
     r->seq = f.seq;
     r->occurrence = f.occurrence;
@@ -75,8 +101,7 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
     r->link_count = 0;
     if (e->flags & TWIN_REC_STATS) {
         struct tw_record_stats s;
-        if (!take(&at, &left, &s, sizeof s))
-            return false;
+        copy(&at, &s, sizeof s);
         r->stats = (struct twin_stats){.count = s.count,
                                        .nan = s.nan,
                                        .pos_inf = s.pos_inf,
@@ -90,26 +115,35 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
     } else {
         r->stats = (struct twin_stats){0};
     }
-    if (e->flags & TWIN_REC_OFFSET && !take(&at, &left, &r->global_offset, 8))
-        return false;
-    if (e->flags & TWIN_REC_PART && !take(&at, &left, &r->whole, 8))
-        return false;
+    if (e->flags & TWIN_REC_OFFSET)
+        copy(&at, &r->global_offset, 8);
+    if (e->flags & TWIN_REC_PART)
+        copy(&at, &r->whole, 8);
     if (e->flags & TWIN_REC_SKETCH) {
         struct tw_record_sketch s;
-        if (!take(&at, &left, &s, sizeof s) || s.k > TWIN_SKETCH_MAX ||
-            !take(&at, &left, r->sketch.bucket, 8 * (size_t)s.k))
-            return false;
+        copy(&at, &s, sizeof s);
+        copy(&at, r->sketch.bucket, 8 * (size_t)s.k);
         r->sketch.k = s.k;
         r->sketch.skipped = s.skipped;
     }
     if (e->flags & TWIN_REC_LINKS) {
         struct tw_record_links l;
-        if (!take(&at, &left, &l, sizeof l) || l.count > TWIN_MAX_LINKS ||
-            !take(&at, &left, r->links, 8 * (size_t)l.count))
-            return false;
+        copy(&at, &l, sizeof l);
+        copy(&at, r->links, 8 * (size_t)l.count);
         r->link_count = l.count;
     }
-    return left == 0;
+    return true;
+}
+
+/* The same for a part of unknown size; false when fewer bytes are left. */
+static bool take(const char **at, size_t *left, void *to, size_t n)
+{
+    if (*left < n)
+        return false;
+    memcpy(to, *at, n);
+    *at += n;
+    *left -= n;
+    return true;
 }
 
 /* Fills *h; false when the phases of the mask do not fill the entry exactly. */
@@ -262,14 +296,74 @@ void twin_trace_records_free(struct twin_trace_record *records)
     tw_free(records);
 }
 
-/* Reads the file front to back. Stops at the first non-zero that a callback returns, and returns
- * it; either callback may be NULL. */
-int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
-                    twin_trace_step_fn *on_step, void *user, struct twin_error *err)
+/* ---- the walk over the whole file */
+
+/* What a walk is about. series: by id, is it wanted? Ids from `room` on stand for lost definitions,
+ * as id 0 does. */
+struct walk {
+    struct twin_trace *t;
+    twin_trace_record_fn *on_record;
+    twin_trace_step_fn *on_step;
+    void *user;
+    bool all, *series;
+    uint32_t room;
+};
+
+/* Makes the list of wanted series. *any: is there one? */
+static int choose_series(struct walk *w, twin_trace_series_fn *wanted, bool *any,
+                         struct twin_error *err)
 {
-    struct tw_block b, data, previous = {0};
+    int rc = tw_dict_load(w->t, err);
+    if (rc != 0)
+        return rc;
+    w->room = w->t->dict.series_room > 0 ? w->t->dict.series_room : 1;
+    w->series = tw_calloc(w->room, sizeof *w->series);
+    if (!w->series)
+        return tw_no_memory(err, "for the list of series of %s", w->t->path);
+    w->all = false;
+    const bool lost = w->series[0] = wanted(w->user, 0, twin_trace_series(w->t, 0));
+    *any = lost;
+    for (uint32_t id = 1; id < w->room; id++) {
+        const bool known = w->t->dict.series[id] != NULL;
+        w->series[id] = known ? wanted(w->user, id, w->t->dict.series[id]) : lost;
+        *any |= w->series[id];
+    }
+    return 0;
+}
+
+static bool is_wanted(const struct walk *w, const char *p, const struct tw_entry *e)
+{
+    struct tw_record head;
+    if (w->all || e->bytes < sizeof head)
+        return w->all;
+    memcpy(&head, p, sizeof head);
+    return w->series[head.series < w->room ? head.series : 0];
+}
+
+/* The entries of the payload that is loaded. What a callback returns, when it is not 0. */
+static int walk_block(const struct walk *w, const struct tw_block *b)
+{
+    struct tw_cursor at = tw_cursor_over(w->t, b);
     struct twin_trace_record r;
     struct twin_step_hash h;
+    struct tw_entry e;
+    bool bad = false;
+    int rc = 0;
+    for (const char *p; rc == 0 && (p = tw_cursor_next(&at, &e, &bad));)
+        if (e.type == TW_ENTRY_RECORD && w->on_record && is_wanted(w, p, &e) &&
+            tw_decode_record(p, &e, &r))
+            rc = w->on_record(w->user, &r);
+        else if (e.type == TW_ENTRY_STEP_END && w->on_step && tw_decode_step(p, &e, &h))
+            rc = w->on_step(w->user, &h);
+    return rc;
+}
+
+/* Reads the file front to back. Stops at the first non-zero that a callback returns, and returns
+ * it; either callback may be NULL. */
+static int walk(const struct walk *w, struct twin_error *err)
+{
+    struct twin_trace *t = w->t;
+    struct tw_block b, data, previous = {0};
     bool any = false; /* data is the last good header of a DATA block */
     int look = tw_trace_scan_forward(t, sizeof t->header, &b, err);
     for (; look == TW_GOOD;
@@ -277,12 +371,16 @@ int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
         /* Blocks of every type are numbered: a number that is missing may have been definitions. */
         if (b.index > previous.index + (previous.magic != 0))
             tw_trace_lost_definitions(t, previous.magic ? &previous : NULL);
+        const uint64_t steps_before = previous.steps;
         previous = b;
         if (b.type != TW_BLOCK_DATA)
             continue;
         note_missing(t, any ? &data : NULL, &b);
         data = b;
         any = true;
+        /* an intact trace has no ends of steps where the header counts none */
+        if (t->summarized && !w->on_record && b.steps == steps_before)
+            continue;
         look = tw_trace_payload(t, &b, err);
         if (look < 0)
             return look;
@@ -290,20 +388,32 @@ int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
             tw_trace_bad_block(t, &b);
             continue; /* what it held is unknown */
         }
-        struct tw_cursor at = tw_cursor_over(t, &b);
-        struct tw_entry e;
-        bool bad = false;
-        for (const char *p; (p = tw_cursor_next(&at, &e, &bad));) {
-            int rc = 0;
-            if (e.type == TW_ENTRY_RECORD && on_record && tw_decode_record(p, &e, &r))
-                rc = on_record(user, &r);
-            else if (e.type == TW_ENTRY_STEP_END && on_step && tw_decode_step(p, &e, &h))
-                rc = on_step(user, &h);
-            if (rc != 0)
-                return rc;
-        }
+        int rc = walk_block(w, &b);
+        if (rc != 0)
+            return rc;
     }
     if (look >= 0 && t->any)
         note_missing(t, any ? &data : NULL, NULL);
     return look < 0 ? look : 0;
+}
+
+int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
+                    twin_trace_step_fn *on_step, void *user, struct twin_error *err)
+{
+    const struct walk w = {
+        .t = t, .on_record = on_record, .on_step = on_step, .user = user, .all = true};
+    return walk(&w, err);
+}
+
+int twin_trace_walk_some(struct twin_trace *t, twin_trace_series_fn *wanted,
+                         twin_trace_record_fn *on_record, twin_trace_step_fn *on_step, void *user,
+                         struct twin_error *err)
+{
+    struct walk w = {.t = t, .on_record = on_record, .on_step = on_step, .user = user};
+    bool any = false;
+    int rc = choose_series(&w, wanted, &any, err);
+    if (rc == 0 && (any || on_step || !t->summarized))
+        rc = walk(&w, err);
+    tw_free(w.series);
+    return rc;
 }

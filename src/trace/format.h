@@ -223,6 +223,13 @@ struct tw_hash128 tw_trace_key_hash(uint8_t phase, uint8_t kind, struct tw_hash1
                                     struct tw_hash128 scope, struct tw_hash128 role);
 struct tw_hash128 tw_trace_layout_hash(uint8_t dtype, uint8_t ndim, const int64_t *shape);
 struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload);
+/* The same in two parts: the hashes of TW_SIDES payloads, in little more time than one; and the
+ * seal of a block from the hash of its payload. */
+#define TW_SIDES 4
+void tw_trace_payload_hashes(const char *const payload[TW_SIDES], const uint32_t bytes[TW_SIDES],
+                             struct tw_hash128 hash[TW_SIDES]);
+extern unsigned tw_trace_vector_bits; /* tests make it smaller, to see the other ways */
+struct tw_hash128 tw_trace_seal_of(const struct tw_block *b, struct tw_hash128 body);
 /* Is this machine little endian? Others do not write traces. */
 bool tw_trace_is_le(void);
 
@@ -232,7 +239,16 @@ struct tw_step_sums {
     uint32_t phase_mask, records, dropped;
     uint64_t order; /* state of the sequential hash; 0 = nothing yet */
 };
-/* layout and digest are ignored when unobserved. */
+/* What the value of a record begins with: a hash of its key and occurrence, and with its layout in
+ * it. Most records of a series have the same. */
+struct tw_value_start {
+    uint64_t key_a, key_b, a, b;
+};
+struct tw_value_start tw_value_start(struct tw_hash128 key, uint32_t occurrence,
+                                     struct tw_hash128 layout);
+void tw_step_sums_put(struct tw_step_sums *s, uint8_t phase, const struct tw_value_start *v,
+                      bool unobserved, bool ordered, struct twin_digest digest);
+/* Both in one. layout and digest are ignored when unobserved. */
 void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key,
                       uint32_t occurrence, bool unobserved, bool ordered, struct tw_hash128 layout,
                       struct twin_digest digest);

@@ -63,36 +63,136 @@ struct tw_hash128 tw_trace_layout_hash(uint8_t dtype, uint8_t ndim, const int64_
     return tw_hash_bytes(w, (1 + (size_t)ndim) * sizeof *w, SEED_LAYOUT);
 }
 
-/* The hash of a payload, which goes into the seal. Word i goes into lane i mod 4: four chains of
- * bijections that the processor runs side by side. */
+/* Word i of a payload goes into lane i mod 4: four chains of bijections that the processor runs
+ * side by side. */
+enum { LANES = 4 };
+
+static inline uint64_t word_at(const char *payload, uint32_t i)
+{
+    uint64_t w;
+    memcpy(&w, payload + 8 * (size_t)i, sizeof w);
+    return w;
+}
+
+static void lanes_begin(uint64_t lane[LANES])
+{
+    for (uint64_t k = 0; k < LANES; k++)
+        lane[k] = mix(SEED_PAYLOAD + k);
+}
+
+/* The words of a payload from number i on, which is a multiple of LANES, and what the lanes come
+ * to. */
+static struct tw_hash128 lanes_end(uint64_t lane[LANES], const char *payload, uint32_t i,
+                                   uint32_t bytes)
+{
+    uint32_t words = bytes / 8;
+    for (; i + LANES <= words; i += LANES)
+        for (uint32_t k = 0; k < LANES; k++)
+            lane[k] = mix(lane[k] ^ word_at(payload, i + k));
+    for (; i < words; i++)
+        lane[i % LANES] = mix(lane[i % LANES] ^ word_at(payload, i));
+    uint64_t all[LANES + 1];
+    memcpy(all, lane, LANES * sizeof *lane);
+    all[LANES] = bytes;
+    return tw_hash_bytes(all, sizeof all, SEED_PAYLOAD);
+}
+
+/* The hash of a payload, which goes into the seal. */
 static struct tw_hash128 payload_hash(const char *payload, uint32_t bytes)
 {
-    uint64_t lane[5] = {mix(SEED_PAYLOAD), mix(SEED_PAYLOAD + 1), mix(SEED_PAYLOAD + 2),
-                        mix(SEED_PAYLOAD + 3), bytes};
-    uint32_t words = bytes / 8, i = 0;
-    for (; i + 4 <= words; i += 4)
-        for (uint32_t k = 0; k < 4; k++) {
-            uint64_t w;
-            memcpy(&w, payload + 8 * (size_t)(i + k), sizeof w);
-            lane[k] = mix(lane[k] ^ w);
+    uint64_t lane[LANES];
+    lanes_begin(lane);
+    return lanes_end(lane, payload, 0, bytes);
+}
+
+/* The lanes of several payloads over `words` words of each, a multiple of LANES: one payload's
+ * chains leave most of the processor idle. The compiler makes vector instructions of it, where it
+ * may. */
+typedef uint64_t lanes __attribute__((vector_size(8 * LANES)));
+
+static inline __attribute__((always_inline)) void
+side_by_side(const char *const payload[TW_SIDES], uint32_t words, uint64_t lane[TW_SIDES][LANES])
+{
+    lanes x[TW_SIDES];
+    memcpy(x, lane, sizeof x);
+    for (uint32_t i = 0; i < words; i += LANES)
+        for (int n = 0; n < TW_SIDES; n++) {
+            lanes w;
+            memcpy(&w, payload[n] + 8 * (size_t)i, sizeof w);
+            w ^= x[n];
+            w = (w ^ (w >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+            w = (w ^ (w >> 27)) * UINT64_C(0x94D049BB133111EB);
+            x[n] = w ^ (w >> 31);
         }
-    for (; i < words; i++) {
-        uint64_t w;
-        memcpy(&w, payload + 8 * (size_t)i, sizeof w);
-        lane[i % 4] = mix(lane[i % 4] ^ w);
+    memcpy(lane, x, sizeof x);
+}
+
+static void sides_portable(const char *const payload[TW_SIDES], uint32_t words,
+                           uint64_t lane[TW_SIDES][LANES])
+{
+    side_by_side(payload, words, lane);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void
+sides_avx2(const char *const payload[TW_SIDES], uint32_t words, uint64_t lane[TW_SIDES][LANES])
+{
+    side_by_side(payload, words, lane);
+}
+
+__attribute__((target("avx512vl,avx512dq"))) static void
+sides_avx512(const char *const payload[TW_SIDES], uint32_t words, uint64_t lane[TW_SIDES][LANES])
+{
+    side_by_side(payload, words, lane);
+}
+#endif
+
+unsigned tw_trace_vector_bits = 512;
+
+typedef void sides_fn(const char *const payload[TW_SIDES], uint32_t words,
+                      uint64_t lane[TW_SIDES][LANES]);
+
+/* The fastest that this processor has. */
+static sides_fn *sides(void)
+{
+#if defined(__x86_64__)
+    if (tw_trace_vector_bits >= 512 && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq"))
+        return sides_avx512;
+    if (tw_trace_vector_bits >= 256 && __builtin_cpu_supports("avx2"))
+        return sides_avx2;
+#endif
+    return sides_portable;
+}
+
+void tw_trace_payload_hashes(const char *const payload[TW_SIDES], const uint32_t bytes[TW_SIDES],
+                             struct tw_hash128 hash[TW_SIDES])
+{
+    uint64_t lane[TW_SIDES][LANES];
+    uint32_t all = bytes[0];
+    for (int n = 0; n < TW_SIDES; n++) {
+        lanes_begin(lane[n]);
+        all = bytes[n] < all ? bytes[n] : all;
     }
-    return tw_hash_bytes(lane, sizeof lane, SEED_PAYLOAD);
+    all = all / 8 / LANES * LANES;
+    sides()(payload, all, lane);
+    for (int n = 0; n < TW_SIDES; n++)
+        hash[n] = lanes_end(lane[n], payload[n], all, bytes[n]);
 }
 
 /* The seal covers the header up to itself, the payload, and by the header's previous_seal all
  * blocks before: changing one block changes the seals of all later ones. */
-struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload)
+struct tw_hash128 tw_trace_seal_of(const struct tw_block *b, struct tw_hash128 body)
 {
     uint8_t sealed[TW_SEALED_BYTES + sizeof(struct tw_hash128)];
-    struct tw_hash128 body = payload_hash(payload, b->payload_bytes);
     memcpy(sealed, b, TW_SEALED_BYTES); /* holds the previous seal */
     memcpy(sealed + TW_SEALED_BYTES, &body, sizeof body);
     return tw_hash_bytes(sealed, sizeof sealed, SEED_SEAL);
+}
+
+struct tw_hash128 tw_trace_seal(const struct tw_block *b, const void *payload)
+{
+    return tw_trace_seal_of(b, payload_hash(payload, b->payload_bytes));
 }
 
 /* Myers' rule: when the last two jumps were equally long, the new one spans both; else it goes to
@@ -122,27 +222,43 @@ bool tw_trace_is_le(void)
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 }
 
+/* mix is a bijection: with all but one input fixed, each lane of a value is a bijection of that
+ * input. */
+struct tw_value_start tw_value_start(struct tw_hash128 key, uint32_t occurrence,
+                                     struct tw_hash128 layout)
+{
+    uint64_t n = (uint64_t)occurrence + 1;
+    struct tw_value_start v = {.key_a = mix(key.a + n * W0), .key_b = mix(key.b ^ n * W1)};
+    v.a = mix(v.key_a ^ layout.a);
+    v.b = mix(v.key_b + layout.b);
+    return v;
+}
+
 /* Adds one record to a step. Sums are modulo 2^64, in two lanes; the order hash chains the keys
  * instead, so it does depend on the order. */
-void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key,
-                      uint32_t occurrence, bool unobserved, bool ordered, struct tw_hash128 layout,
-                      struct twin_digest digest)
+void tw_step_sums_put(struct tw_step_sums *s, uint8_t phase, const struct tw_value_start *v,
+                      bool unobserved, bool ordered, struct twin_digest digest)
 {
-    /* mix is a bijection: with all but one input fixed, each lane is a bijection of that input. */
-    uint64_t n = (uint64_t)occurrence + 1;
-    uint64_t ka = mix(key.a + n * W0), kb = mix(key.b ^ n * W1);
     if (unobserved) {
-        s->phase[phase].lo += mix(ka ^ UNOBSERVED);
-        s->phase[phase].hi += mix(kb + UNOBSERVED);
+        s->phase[phase].lo += mix(v->key_a ^ UNOBSERVED);
+        s->phase[phase].hi += mix(v->key_b + UNOBSERVED);
     } else {
-        s->phase[phase].lo += mix(mix(mix(ka ^ layout.a) + digest.a) ^ digest.b);
-        s->phase[phase].hi += mix(mix(mix(kb + layout.b) ^ digest.b) + digest.a);
+        s->phase[phase].lo += mix(mix(v->a + digest.a) ^ digest.b);
+        s->phase[phase].hi += mix(mix(v->b ^ digest.b) + digest.a);
     }
     s->phase_mask |= 1u << phase;
     s->records++;
     if (ordered)
         /* never 0: that means empty */
-        s->order = mix((s->order ? s->order : ORDER_START) * W0 + ka) | 1;
+        s->order = mix((s->order ? s->order : ORDER_START) * W0 + v->key_a) | 1;
+}
+
+void tw_step_sums_add(struct tw_step_sums *s, uint8_t phase, struct tw_hash128 key,
+                      uint32_t occurrence, bool unobserved, bool ordered, struct tw_hash128 layout,
+                      struct twin_digest digest)
+{
+    const struct tw_value_start v = tw_value_start(key, occurrence, layout);
+    tw_step_sums_put(s, phase, &v, unobserved, ordered, digest);
 }
 
 /* Sums add up. The order hash of a thread is finished by one more mix before it is added: a sum of

@@ -40,8 +40,7 @@ static bool pointer_ok(uint64_t to, uint64_t before)
            (to >= sizeof(struct tw_file_header) && to < before && to % TW_BLOCK_ALIGN == 0);
 }
 
-/* Everything that a header can be checked for by itself. */
-static bool header_ok(const struct twin_trace *t, const struct tw_block *b, uint64_t offset)
+bool tw_trace_header_ok(const struct twin_trace *t, const struct tw_block *b, uint64_t offset)
 {
     return b->magic == TW_BLOCK_MAGIC && b->offset == offset &&
            b->crc == tw_crc32c(t->header.crc, b, offsetof(struct tw_block, crc)) &&
@@ -68,7 +67,7 @@ int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
     int n = tw_trace_pread(t, b, sizeof *b, offset, err);
     if (n < 0)
         return n;
-    if (n < (int)sizeof *b || !header_ok(t, b, offset))
+    if (n < (int)sizeof *b || !tw_trace_header_ok(t, b, offset))
         return TW_DAMAGED;
     *cached = *b;
     return TW_GOOD;
@@ -348,6 +347,7 @@ void twin_trace_close(struct twin_trace *t)
     if (t->fd >= 0)
         close(t->fd);
     tw_dict_free(&t->dict);
+    tw_free(t->observed);
     tw_free(t->payload);
     tw_free(t->path);
     tw_free(t);

@@ -6,6 +6,8 @@
  * ever. */
 #include "format.h"
 
+#include <pthread.h>
+
 /* Headers that are kept: a search by halving meets the same ones again and again. */
 #define TW_HEADER_CACHE 512u
 
@@ -59,6 +61,11 @@ struct twin_trace {
     /* the last answer of a scan backwards: a hole is met again at each probe */
     uint64_t hole_from, hole_to;
     struct tw_dict dict;
+    /* of twin_trace_verify(), once it has found everything in order */
+    bool summarized;
+    struct twin_trace_summary summary;
+    bool *observed; /* by id of series: some record of it has contents */
+    uint32_t observed_room;
     struct twin_trace_hole hole[TW_HOLES_MAX]; /* sorted by when they were met */
     size_t holes;
 };
@@ -67,6 +74,8 @@ struct twin_trace {
 /* Reads up to n bytes. Returns their number (fewer at the end of the file), or a negative error. */
 int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
                    struct twin_error *err);
+/* Everything that the header of a block can be checked for by itself. */
+bool tw_trace_header_ok(const struct twin_trace *t, const struct tw_block *b, uint64_t offset);
 /* The header at an offset, checked. Returns an enum tw_look. */
 int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
                     struct twin_error *err);
@@ -100,8 +109,61 @@ struct tw_cursor {
 struct tw_cursor tw_cursor_over(const struct twin_trace *t, const struct tw_block *b);
 /* Next whole entry; NULL at the end, with *bad set when what follows is no entry. */
 const char *tw_cursor_next(struct tw_cursor *c, struct tw_entry *e, bool *bad);
+/* Do the parts that the flags promise fill the entry exactly? */
+bool tw_record_fits(const char *at, const struct tw_entry *e);
 bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trace_record *r);
 bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_hash *h);
+
+/* ---- batch.c: all blocks one after the other, several by one call of the system */
+
+/* Room for four blocks as writers make them, and for the longest that a reader accepts. It stays in
+ * the second-level cache of a processor between the copy, the checksums and the entries. */
+#define TW_BATCH_BYTES (TW_PAYLOAD_MAX + (2u << 10))
+#define TW_BATCH_BLOCKS 128
+
+struct tw_batch_block {
+    const struct tw_block *header; /* in the batch's bytes; NULL: there is no good one */
+    uint64_t offset;
+    const char *payload;
+    uint32_t payload_crc;   /* computed; anything where the payload is not all there */
+    bool whole;             /* the payload is there, and its checksum is right */
+    struct tw_hash128 body; /* hash of the payload, which goes into the seal */
+};
+
+/* Whole blocks, up to the first that is not good, which is the last one in it. */
+struct tw_batch {
+    char *bytes; /* TW_BATCH_BYTES */
+    size_t count;
+    struct tw_batch_block block[TW_BATCH_BLOCKS];
+    uint64_t next; /* offset behind the last one */
+    uint64_t read; /* bytes */
+    int error;     /* an errno: reading failed */
+};
+
+/* Reading that may be ahead of who takes the batches, by a thread of its own. */
+struct tw_reading {
+    const struct twin_trace *t;
+    uint64_t at, end; /* what is read next; where to stop */
+    struct tw_batch batch[2];
+    bool beside; /* there is such a thread */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    unsigned filled, taken; /* batches, counted; the one that was handed out last counts as taken
+                               when the next is asked for */
+    bool out, done, stop;
+};
+
+/* From a block at `from` to `end`. beside: by a thread, if there can be one. 0 or TWIN_ENOMEM;
+ * tw_reading_end() is called in either case. */
+int tw_reading_begin(struct tw_reading *r, const struct twin_trace *t, uint64_t from, uint64_t end,
+                     bool beside);
+/* NULL at the end. It holds until the next call. */
+const struct tw_batch *tw_reading_next(struct tw_reading *r);
+void tw_reading_end(struct tw_reading *r);
+
+/* verify.c: twin_trace_verify(), with a thread that reads ahead or without. */
+int tw_trace_verify(struct twin_trace *t, bool beside, struct twin_error *err);
 
 /* dict.c */
 int tw_dict_load(struct twin_trace *t, struct twin_error *err);

@@ -282,6 +282,14 @@ typedef int twin_trace_record_fn(void *user, const struct twin_trace_record *r);
 typedef int twin_trace_step_fn(void *user, const struct twin_step_hash *h);
 int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
                     twin_trace_step_fn *on_step, void *user, struct twin_error *err);
+/* The same for records of some series only, the others are passed over without being decoded.
+ * wanted: asked once for each series; also for the one that stands for lost definitions, whose id
+ * is 0. Where no series is wanted, on_step is NULL and the trace is known to be intact
+ * (twin_trace_summary), nothing is read. */
+typedef bool twin_trace_series_fn(void *user, uint32_t id, const struct twin_series *s);
+int twin_trace_walk_some(struct twin_trace *t, twin_trace_series_fn *wanted,
+                         twin_trace_record_fn *on_record, twin_trace_step_fn *on_step, void *user,
+                         struct twin_error *err);
 
 /* Reads all definitions, notes and gaps now rather than at the first look-up. 0, TWIN_ENOMEM, or
  * TWIN_EIO: then the look-ups below give empty answers, so call this first where such an answer
@@ -317,6 +325,22 @@ bool twin_trace_described(struct twin_trace *t, const struct twin_trace_record *
  * (offset, expected, found); a tail (info.tail_bytes, what a killed process leaves) is a fault too,
  * and reported only when all before it is intact. */
 int twin_trace_verify(struct twin_trace *t, struct twin_error *err);
+/* The same on this thread alone, for who verifies several traces at once: the other one takes a
+ * second thread where there is more than one processor. */
+int twin_trace_verify_alone(struct twin_trace *t, struct twin_error *err);
+
+/* What verifying has seen of all records. */
+struct twin_trace_summary {
+    uint64_t records;    /* stored ones */
+    uint64_t unfinished; /* of them, those behind the last finished step */
+    uint64_t unobserved; /* of all, those without contents */
+    bool threads;        /* more than one thread recorded */
+    bool nonfinite;      /* some statistics count NaN or an infinity */
+};
+/* NULL: not known, because the trace was not verified, or is not intact. */
+const struct twin_trace_summary *twin_trace_summary(const struct twin_trace *t);
+/* Is there a record of this series with contents? Known with the summary. */
+bool twin_trace_observed(const struct twin_trace *t, uint32_t series);
 
 #ifdef __cplusplus
 }

@@ -5,11 +5,19 @@
  *
  * Unlike the reader it excuses nothing: chain, seals, jump pointers and counts are computed again
  * from the contents, and so are the hashes of each step from its records. The hashes of a step that
- * dropped records cannot be computed again; they are believed, and the rest is still checked. */
+ * dropped records cannot be computed again; they are believed, and the rest is still checked.
+ *
+ * Reading, checksums and the hashes of payloads are batch.c's, where two processors are free on a
+ * thread of its own. What was seen of the records on the way is kept as a summary: who compares
+ * runs need not read all of a trace again to know that there is nothing in it to be found. */
 #include "reader.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+
+/* Up to this a thread would take longer to start than to read the file. */
+#define SMALL (1u << 20)
 
 /* What one thread recorded of the step under way: order hashes are per thread. */
 struct thread_sums {
@@ -17,21 +25,31 @@ struct thread_sums {
     struct tw_step_sums sums;
 };
 
+/* A series that was defined. last: how the value of its last record began, which mostly is how the
+ * next one's does. */
+struct known_series {
+    struct tw_hash128 key;
+    uint8_t phase;
+    bool ordered, begun;
+    uint32_t occurrence, layout;
+    struct tw_value_start last;
+};
+
 /* State of one verification. What stands here has been checked, and is what the next block must
  * follow on. */
 struct check {
     struct twin_trace *t;
     struct twin_error *err;
-    uint64_t at;            /* offset of the block or entry under examination */
-    struct tw_block before; /* the block before; seal of the file header at first */
+    uint64_t at;                        /* offset of the block or entry under examination */
+    const struct tw_batch_block *block; /* under examination */
+    struct tw_block before;             /* the block before; seal of the file header at first */
     bool any;
     uint64_t data_blocks, last_data, last_dict;
     struct tw_jump_chain jumps;
     uint32_t strings, series, layouts; /* defined so far */
-    struct tw_hash128 *keys;           /* of series 1..key_room-1; filled as they are defined */
-    uint8_t *phases;
-    bool *ordered;
-    uint32_t key_room;
+    struct known_series *known;        /* 1..known_room-1; filled as they are defined */
+    bool *observed;
+    uint32_t known_room;
     struct tw_hash128 *layout_hashes;
     uint32_t layout_room;
     /* the step under way: what each thread recorded, and how many records in all */
@@ -41,6 +59,8 @@ struct check {
     uint64_t steps, gap_records;
     struct twin_value_hash prefix, order_prefix;
     struct tw_block seen; /* what the header must say: counts and bounds */
+    struct twin_trace_summary summary;
+    uint32_t a_thread; /* that of the first record */
 };
 
 static int fault(struct check *c, const char *what, uint64_t expected, uint64_t found)
@@ -107,18 +127,19 @@ static int check_series(struct check *c, const char *p, const struct tw_entry *e
         if (ids[i] > c->strings)
             return fault(c, "string of a series that is not defined yet", c->strings, ids[i]);
     c->series++;
-    if (c->series >= c->key_room) {
-        uint32_t room = c->key_room ? c->key_room * 2 : 64;
-        if (!grow((void **)&c->keys, room, c->key_room, sizeof *c->keys) ||
-            !grow((void **)&c->phases, room, c->key_room, sizeof *c->phases) ||
-            !grow((void **)&c->ordered, room, c->key_room, sizeof *c->ordered))
+    if (c->series >= c->known_room) {
+        uint32_t room = c->known_room ? c->known_room * 2 : 64;
+        if (!grow((void **)&c->known, room, c->known_room, sizeof *c->known) ||
+            !grow((void **)&c->observed, room, c->known_room, sizeof *c->observed))
             return tw_no_memory(c->err, "verifying %s", c->t->path);
-        c->key_room = room;
+        c->known_room = room;
     }
-    c->keys[s.id] = tw_trace_key_hash(s.phase, s.kind, hash_of_string(c, s.name),
-                                      hash_of_string(c, s.scope), hash_of_string(c, s.role));
-    c->phases[s.id] = s.phase;
-    c->ordered[s.id] = s.role == 0;
+    c->known[s.id] = (struct known_series){
+        .key = tw_trace_key_hash(s.phase, s.kind, hash_of_string(c, s.name),
+                                 hash_of_string(c, s.scope), hash_of_string(c, s.role)),
+        .phase = s.phase,
+        .ordered = s.role == 0,
+    };
     return 0;
 }
 
@@ -195,27 +216,53 @@ static struct tw_step_sums *sums_of(struct check *c, uint32_t thread)
     return &c->threads[c->thread_count++].sums;
 }
 
+/* Notes of a record what the summary tells. */
+static void sum_up(struct check *c, const char *p, const struct tw_entry *e,
+                   const struct tw_record *r)
+{
+    if (c->summary.records++ == 0)
+        c->a_thread = r->thread;
+    c->summary.threads |= r->thread != c->a_thread;
+    c->summary.unobserved += (e->flags & TWIN_REC_UNOBSERVED) != 0;
+    if (!(e->flags & TWIN_REC_UNOBSERVED))
+        c->observed[r->series] = true;
+    if (e->flags & TWIN_REC_STATS) {
+        struct tw_record_stats s;
+        memcpy(&s, p + sizeof *r, sizeof s);
+        c->summary.nonfinite |= (s.nan | s.pos_inf | s.neg_inf) != 0;
+    }
+}
+
 /* Its step is the open one, and series and layout are defined before it. It is added to the sums of
  * its thread. */
 static int check_record(struct check *c, const char *p, const struct tw_entry *e)
 {
-    struct twin_trace_record r;
-    if (!tw_decode_record(p, e, &r))
+    struct tw_record r;
+    if (!tw_record_fits(p, e))
         return fault(c, "bytes of a record with these flags", e->flags, e->bytes);
+    memcpy(&r, p, sizeof r);
     EXPECT("step of a record", c->steps, r.step);
     if (r.series == 0 || r.series > c->series)
         return fault(c, "series of a record, defined before it", c->series, r.series);
     if (r.layout > c->layouts)
         return fault(c, "layout of a record, defined before it", c->layouts, r.layout);
-    if (r.seq == 0 || r.flags & ~TW_RECORD_FLAGS)
-        return fault(c, "flags and sequence of a record", TW_RECORD_FLAGS, r.flags);
+    if (r.seq == 0 || e->flags & ~TW_RECORD_FLAGS)
+        return fault(c, "flags and sequence of a record", TW_RECORD_FLAGS, e->flags);
     struct tw_step_sums *s = sums_of(c, r.thread);
     if (!s)
         return tw_no_memory(c->err, "verifying %s", c->t->path);
-    tw_step_sums_add(s, c->phases[r.series], c->keys[r.series], r.occurrence,
-                     r.flags & TWIN_REC_UNOBSERVED,
-                     c->ordered[r.series] && !(r.flags & TWIN_REC_UNORDERED),
-                     r.layout ? c->layout_hashes[r.layout] : (struct tw_hash128){0, 0}, r.digest);
+    struct known_series *k = &c->known[r.series];
+    if (!k->begun || k->occurrence != r.occurrence || k->layout != r.layout) {
+        k->begun = true;
+        k->occurrence = r.occurrence;
+        k->layout = r.layout;
+        k->last = tw_value_start(k->key, r.occurrence,
+                                 r.layout ? c->layout_hashes[r.layout] : (struct tw_hash128){0, 0});
+    }
+    tw_step_sums_put(s, k->phase, &k->last, e->flags & TWIN_REC_UNOBSERVED,
+                     k->ordered && !(e->flags & TWIN_REC_UNORDERED),
+                     (struct twin_digest){r.digest_a, r.digest_b});
+    sum_up(c, p, e, &r);
     c->stored++;
     struct tw_block *b = &c->seen;
     if (r.step == b->first_step && (b->first_seq == 0 || r.seq < b->first_seq))
@@ -307,7 +354,7 @@ static int check_data(struct check *c, const char *p, const struct tw_entry *e)
 static int check_links(struct check *c, const struct tw_block *b)
 {
     const struct tw_block *p = &c->before;
-    struct tw_hash128 seal = tw_trace_seal(b, c->t->payload);
+    struct tw_hash128 seal = tw_trace_seal_of(b, c->block->body);
     EXPECT("block number", c->any ? p->index + 1 : 0, b->index);
     EXPECT("previous block", c->any ? p->offset : 0, b->previous);
     EXPECT("number of data blocks", c->data_blocks, b->data_index);
@@ -330,15 +377,10 @@ static int check_links(struct check *c, const struct tw_block *b)
 /* The zeros between the payload and the next block. */
 static int check_padding(struct check *c, const struct tw_block *b)
 {
-    char pad[TW_BLOCK_ALIGN];
-    uint64_t from = b->offset + sizeof *b + b->payload_bytes;
-    uint64_t n = b->offset + tw_block_span(b) - from;
-    int got = tw_trace_pread(c->t, pad, (size_t)n, from, c->err);
-    if (got < 0)
-        return got;
-    for (uint64_t i = 0; i < n; i++) {
-        c->at = from + i;
-        EXPECT("padding", 0, i < (uint64_t)got ? (unsigned char)pad[i] : 1);
+    const uint64_t from = sizeof *b + b->payload_bytes;
+    for (uint64_t i = from; i < tw_block_span(b); i++) {
+        c->at = b->offset + i;
+        EXPECT("padding", 0, (unsigned char)c->block->payload[i - sizeof *b]);
     }
     c->at = b->offset;
     return 0;
@@ -347,7 +389,8 @@ static int check_padding(struct check *c, const struct tw_block *b)
 /* Checks all entries and counts them into c->seen. */
 static int check_entries(struct check *c, const struct tw_block *b)
 {
-    struct tw_cursor at = tw_cursor_over(c->t, b);
+    const char *payload = c->block->payload;
+    struct tw_cursor at = {payload, payload + b->payload_bytes};
     struct tw_entry e;
     bool bad = false;
     int rc = 0;
@@ -355,7 +398,7 @@ static int check_entries(struct check *c, const struct tw_block *b)
     if (b->type == TW_BLOCK_END)
         EXPECT("contents of the end block", 0, b->payload_bytes);
     for (const char *p; rc == 0 && (p = tw_cursor_next(&at, &e, &bad));) {
-        c->at = b->offset + sizeof *b + (uint64_t)(p - c->t->payload);
+        c->at = b->offset + sizeof *b + (uint64_t)(p - payload);
         EXPECT("reserved byte of an entry", 0, e.zero);
         rc = b->type == TW_BLOCK_DATA ? check_data(c, p, &e) : check_definition(c, p, &e);
         c->seen.entries++;
@@ -400,55 +443,104 @@ static int check_block(struct check *c, const struct tw_block *b)
     return 0;
 }
 
+/* The blocks of one batch. */
+static int check_batch(struct check *c, const struct tw_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct tw_batch_block *x = c->block = &batch->block[i];
+        c->at = x->offset;
+        if (!x->header)
+            return twin_error_set(c->err, TWIN_EFORMAT,
+                                  "%s: at byte %" PRIu64 ": expected a block, found no good header",
+                                  c->t->path, c->at);
+        if (!x->whole)
+            return twin_error_set(c->err, TWIN_EFORMAT,
+                                  "%s: at byte %" PRIu64
+                                  ": contents of the block: expected CRC32C %08x, found %08x",
+                                  c->t->path, c->at, x->header->payload_crc, x->payload_crc);
+        int rc = check_block(c, x->header);
+        if (rc != 0)
+            return rc;
+    }
+    if (!batch->error)
+        return 0;
+    errno = batch->error;
+    return twin_error_system(c->err, "%s: cannot read the blocks from byte %" PRIu64 " on",
+                             c->t->path, batch->next);
+}
+
 /* All blocks without a gap between them, up to the last good one; anything behind that is a fault.
  */
-static int check_all(struct check *c)
+static int check_all(struct check *c, bool beside)
 {
     struct twin_trace *t = c->t;
-    uint64_t at = sizeof t->header, end = t->size - t->info.tail_bytes;
+    struct tw_reading reading;
+    uint64_t end = t->size - t->info.tail_bytes;
     struct tw_hash128 start = tw_hash_bytes(&t->header, sizeof t->header, 0);
     c->before.seal_a = start.a;
     c->before.seal_b = start.b;
-    while (at < end) {
-        struct tw_block b;
-        c->at = at;
-        int look = tw_trace_header(t, at, &b, c->err);
-        if (look == TW_DAMAGED)
-            return twin_error_set(c->err, TWIN_EFORMAT,
-                                  "%s: at byte %" PRIu64 ": expected a block, found no good header",
-                                  t->path, at);
-        if (look == TW_GOOD)
-            look = tw_trace_payload(t, &b, c->err);
-        if (look == TW_DAMAGED)
-            return twin_error_set(
-                c->err, TWIN_EFORMAT,
-                "%s: at byte %" PRIu64 ": contents of the block: expected CRC32C %08x, found %08x",
-                t->path, at, b.payload_crc, tw_crc32c(t->header.crc, t->payload, b.payload_bytes));
-        int rc = look < 0 ? look : check_block(c, &b);
-        if (rc != 0)
-            return rc;
-        at += tw_block_span(&b);
+    int rc = tw_reading_begin(&reading, t, sizeof t->header, end, beside);
+    rc = rc != 0 ? tw_no_memory(c->err, "verifying %s", t->path) : 0;
+    for (const struct tw_batch *b; rc == 0 && (b = tw_reading_next(&reading));) {
+        t->bytes_read += b->read;
+        rc = check_batch(c, b);
     }
+    tw_reading_end(&reading);
     c->at = end;
-    if (t->info.tail_bytes)
+    if (rc == 0 && t->info.tail_bytes)
         return twin_error_set(c->err, TWIN_EFORMAT,
                               "%s: at byte %" PRIu64 ": %" PRIu64
                               " bytes after the last good block: expected none (the process was "
                               "killed while writing, or the file was cut or damaged)",
                               t->path, end, t->info.tail_bytes);
-    return 0;
+    return rc;
+}
+
+/* Takes over the list of observed series, when all is well. */
+static void keep_summary(struct check *c)
+{
+    struct twin_trace *t = c->t;
+    tw_free(t->observed);
+    t->observed = c->observed;
+    t->observed_room = c->known_room;
+    c->observed = NULL;
+    c->summary.unfinished = c->stored;
+    t->summary = c->summary;
+    t->summarized = true;
+}
+
+int tw_trace_verify(struct twin_trace *t, bool beside, struct twin_error *err)
+{
+    struct check c = {.t = t, .err = err};
+    t->summarized = false;
+    int rc = tw_dict_load(t, err);
+    if (rc == 0)
+        rc = check_all(&c, beside);
+    if (rc == 0)
+        keep_summary(&c);
+    tw_free(c.known);
+    tw_free(c.observed);
+    tw_free(c.layout_hashes);
+    tw_free(c.threads);
+    return rc;
 }
 
 int twin_trace_verify(struct twin_trace *t, struct twin_error *err)
 {
-    struct check c = {.t = t, .err = err};
-    int rc = tw_dict_load(t, err);
-    if (rc == 0)
-        rc = check_all(&c);
-    tw_free(c.keys);
-    tw_free(c.phases);
-    tw_free(c.ordered);
-    tw_free(c.layout_hashes);
-    tw_free(c.threads);
-    return rc;
+    return tw_trace_verify(t, t->size > SMALL && tw_processors() > 1, err);
+}
+
+int twin_trace_verify_alone(struct twin_trace *t, struct twin_error *err)
+{
+    return tw_trace_verify(t, false, err);
+}
+
+const struct twin_trace_summary *twin_trace_summary(const struct twin_trace *t)
+{
+    return t->summarized ? &t->summary : NULL;
+}
+
+bool twin_trace_observed(const struct twin_trace *t, uint32_t series)
+{
+    return series < t->observed_room && t->observed[series];
 }
